@@ -1,0 +1,16 @@
+"""The commands of ``mixfree``, a line each."""
+
+from mixfree.cli.version import version
+from mixfree.extras import require
+
+typer = require("typer")
+
+app = typer.Typer(
+    name="mixfree",
+    help="Learn from ordered, correlated data without knowing its mixing time.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.command()(version)

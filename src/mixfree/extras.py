@@ -1,0 +1,39 @@
+"""Optional dependencies: imported when first needed, with an error that says what to install."""
+
+import importlib
+from types import ModuleType
+
+EXTRA_OF = {
+    "typer": "cli",
+    "rich": "cli",
+    "matplotlib": "cli",
+    "pyarrow": "cli",
+    "networkx": "graphs",
+    "torch": "torch",
+    "jax": "jax",
+    "optax": "jax",
+    "gymnasium": "rl",
+    "dask": "dask",
+    "distributed": "dask",
+    "ray": "ray",
+}
+
+
+def require(module: str) -> ModuleType:
+    """Import ``module`` or raise an ImportError naming the extra that brings it.
+
+    Examples
+    --------
+    >>> require("rich").__name__
+    'rich'
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise ImportError(
+            f"{package} is not installed; it comes with the extra {EXTRA_OF[package]!r}: "
+            f"pip install 'mixfree[{EXTRA_OF[package]}]'"
+        ) from error

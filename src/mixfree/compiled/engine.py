@@ -1,0 +1,303 @@
+"""Twin of :meth:`mixfree.Optimizer.tell`: the four parts, compiled."""
+
+import math
+
+import numpy as np
+
+from mixfree.compiled.draws import one_in, trailing_zeros
+from mixfree.compiled.jit import apart, borrowed, inline
+from mixfree.compiled.plan import (
+    ADAGRAD,
+    AVERAGE,
+    BALL,
+    BOX,
+    CONSTANT,
+    COUNT,
+    DROP,
+    ENTROPIC,
+    LENGTH,
+    MINIBATCH,
+    RANDOM,
+    ROOT,
+    SAMPLES,
+    SEEN,
+    SIMPLEX,
+    STEPS,
+    TAIL,
+    TRUNCATED,
+    TURN,
+    WEIGHTED,
+    Run,
+)
+
+_LEAST, _MOST = 1e-280, 1e280
+
+
+@apart
+def scaled_size(v):
+    """Norm of a vector whose sum of squares overflows, underflows or is NaN."""
+    largest = 0.0
+    for k in range(v.size):
+        if math.isnan(v[k]):
+            return np.nan
+        largest = max(largest, float(abs(v[k])))
+    if largest == 0.0 or math.isinf(largest):
+        return largest
+    total = 0.0
+    for k in range(v.size):
+        share = v[k] / largest
+        total += share * share
+    return largest * math.sqrt(total)
+
+
+@inline
+def size_of(v, square):
+    """Norm of ``v``, whose plain sum of squares is ``square``: see :func:`numerics.norm`."""
+    return math.sqrt(square) if _LEAST < square < _MOST else scaled_size(v)
+
+
+@inline
+def acceptable(plan, row, factor, square):
+    """Whether the gradient factor · row is finite and small enough to be summed."""
+    return square < plan.largest or abs(factor) * scaled_size(row) < plan.largest
+
+
+@inline
+def window_length(plan, steps, samples):
+    """Length of the window that opens now."""
+    if plan.gradient <= DROP:
+        return plan.length
+    zeros = trailing_zeros(plan.level_key[0], plan.level_key[1], steps + 1)
+    if plan.gradient == TRUNCATED:
+        return 1 << (1 + zeros % plan.length)
+    horizon = plan.horizon if plan.horizon > 0 else samples
+    return 1 << (1 + zeros) if zeros < 61 and (1 << (1 + zeros)) <= horizon else 1
+
+
+@inline
+def window_weight(plan, position, length):
+    """Weight of a sample in the window's sum."""
+    if plan.gradient == MINIBATCH:
+        return 1.0
+    if plan.gradient == DROP:
+        return 1.0 if position + 1 == length else 0.0
+    if 2 * position >= length:
+        return 1.0
+    return -1.0 if position > 0 else 1.0 / plan.share - 1.0
+
+
+@inline
+def longer(root, row, factor, square):
+    """hypot(root, ‖g‖), which is slow, or the same by a plain root where nothing is lost."""
+    total = root * root + square
+    if _LEAST < square and total < _MOST:
+        return math.sqrt(total)
+    return math.hypot(root, abs(factor) * scaled_size(row))
+
+
+@inline
+def step_size(plan, run, row, factor, square):
+    """η_t, with the step's own state brought up to date."""
+    if plan.step == CONSTANT:
+        return plan.alpha
+    if plan.step == ADAGRAD:
+        root = longer(run.numbers[ROOT], row, factor, square)
+        run.numbers[ROOT] = root
+        return plan.alpha / root if root > 0.0 else 0.0
+    return plan.alpha / math.sqrt(run.counts[STEPS])
+
+
+@inline
+def recording_weight(plan, run):
+    """Count an iterate and prepare the output for it; its weight in the sums."""
+    run.counts[COUNT] += 1
+    count = run.counts[COUNT]
+    if plan.output == AVERAGE:
+        return 1.0
+    if plan.output == WEIGHTED:
+        return float(count)
+    if plan.output == TAIL:
+        if count & (count - 1) == 0:
+            turn_tail(run.sums)
+        return 1.0
+    if plan.output == RANDOM and one_in(plan.output_key[0], plan.output_key[1], count):
+        keep(run.kept, run.x)
+    return 0.0
+
+
+@apart
+def turn_tail(sums):
+    """Begin a new sum and keep the one before."""
+    sums[1, :] = sums[0]
+    sums[0, :] = 0.0
+
+
+@apart
+def keep(kept, x):
+    """Keep the point as the random iterate."""
+    kept[:] = x
+
+
+@apart
+def add_to(total, weight, x):
+    """Σ + weight · x."""
+    for k in range(x.size):
+        total[k] += weight * x[k]
+
+
+@inline
+def project(plan, run, square):
+    """Bring the point back into the domain; ``square`` is its sum of squares."""
+    x, low, high = run.x, run.low, run.high
+    if plan.domain == BALL:
+        if square < _LEAST or square > min(plan.bound * plan.bound, _MOST) or low.size > 0:
+            project_ball(x, square, plan.bound, low)
+    elif plan.domain == BOX:
+        for k in range(x.size):
+            x[k] = min(max(x[k], low[k]), high[k])
+    elif plan.domain == SIMPLEX:
+        project_simplex(x, plan.bound)
+
+
+@apart
+def project_ball(x, square, radius, center):
+    """See :class:`mixfree.domains.Ball`."""
+    if center.size > 0:
+        square = 0.0
+        for k in range(x.size):
+            x[k] -= center[k]
+            square += x[k] * x[k]
+    distance = size_of(x, square)
+    shrink = radius / distance if distance > radius else 1.0
+    for k in range(x.size):
+        x[k] *= shrink
+    if center.size > 0:
+        for k in range(x.size):
+            x[k] += center[k]
+
+
+@apart
+def project_simplex(x, bound):
+    """See :class:`mixfree.domains.Simplex`."""
+    least, largest, total = x[0], x[0], 0.0
+    for k in range(x.size):
+        least, largest = min(least, x[k]), max(largest, x[k])
+        total += x[k]
+    if least >= 0.0 and abs(total - bound) <= 1e-15 * bound:
+        return
+    for k in range(x.size):
+        x[k] -= largest
+    descending = np.sort(x)[::-1]
+    total, threshold = 0.0, 0.0
+    for k in range(x.size):
+        total += descending[k]
+        candidate = (total - bound) / (k + 1)
+        if descending[k] > candidate:
+            threshold = candidate
+    for k in range(x.size):
+        x[k] = max(x[k] - threshold, 0.0)
+
+
+@apart
+def move_entropic(x, row, size, tiny):
+    """See :class:`mixfree.domains.Entropic`."""
+    least, before, after = np.inf, 0.0, 0.0
+    for k in range(x.size):
+        least = min(least, size * row[k])
+        before += x[k]
+    for k in range(x.size):
+        x[k] *= math.exp(least - size * row[k])
+        after += x[k]
+    for k in range(x.size):
+        x[k] = max(x[k] * (before / after), tiny)
+
+
+@apart
+def move_tiny(x, row, factor, alpha, root):
+    """x − α(g/root), where α/root would overflow."""
+    square = 0.0
+    for k in range(x.size):
+        x[k] -= alpha * (factor * row[k] / root)
+        square += x[k] * x[k]
+    return square
+
+
+@inline
+def move(plan, run, row, factor, size, weight):
+    """Add weight · x to the output's sum, then move x by −η g in the domain's geometry."""
+    x, sums = run.x, run.sums[0]
+    if plan.domain == ENTROPIC:
+        add_to(sums, weight, x)
+        move_entropic(x, row, size * factor, plan.tiny)
+        return
+    if size == np.inf:
+        add_to(sums, weight, x)
+        square = move_tiny(x, row, factor, plan.alpha, run.numbers[ROOT])
+    else:
+        square = 0.0
+        step = x.dtype.type(size * factor)
+        for k in range(x.size):
+            before = x[k]
+            sums[k] += weight * before
+            after = before - step * row[k]
+            x[k] = after
+            square += after * after
+    project(plan, run, square)
+
+
+@inline
+def step_along(plan, run, row, factor, square):
+    """One step of the loop along the whole direction factor · row."""
+    run.counts[STEPS] += 1
+    size = step_size(plan, run, row, factor, square)
+    weight = 0.0 if plan.record_every > 0 else recording_weight(plan, run)
+    move(plan, run, row, factor, size, weight)
+    if plan.record_every > 0:
+        run.counts[TURN] += 1
+        if run.counts[TURN] == plan.record_every:
+            run.counts[TURN] = 0
+            add_to(run.sums[0], recording_weight(plan, run), run.x)
+
+
+@inline
+def borrow(run):
+    """The run's arrays without reference counting."""
+    return Run(
+        borrowed(run.counts),
+        borrowed(run.numbers),
+        borrowed(run.x),
+        borrowed(run.total),
+        borrowed(run.sums),
+        borrowed(run.kept),
+        borrowed(run.gradient),
+        borrowed(run.low),
+        borrowed(run.high),
+    )
+
+
+@inline
+def tell(plan, run, row, factor, square):
+    """Take the gradient factor · row, whose sum of squares is ``square``, if acceptable."""
+    counts, total = run.counts, run.total
+    seen = counts[SEEN]
+    if seen == 0:
+        counts[LENGTH] = window_length(plan, counts[STEPS], counts[SAMPLES])
+    length = counts[LENGTH]
+    counts[SAMPLES] += 1
+    if length > 1:
+        weight = total.dtype.type(window_weight(plan, seen, length) * factor)
+        if seen == 0:
+            for k in range(total.size):
+                total[k] = weight * row[k]
+        elif weight != 0.0:
+            for k in range(total.size):
+                total[k] += weight * row[k]
+        counts[SEEN] = seen + 1
+        if seen + 1 < length:
+            return
+        counts[SEEN] = 0
+        row, factor, square = total, total.dtype.type(plan.share), 0.0
+        for k in range(total.size):
+            square += total[k] * total[k]
+        square *= plan.share * plan.share
+    step_along(plan, run, row, factor, square)

@@ -1,0 +1,61 @@
+"""How everything here is compiled."""
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+# Sums may be reordered to use vector registers and multiply-adds may be fused; everything else
+# is IEEE arithmetic, so that NaN and infinity stay visible.
+_OPTIONS: dict[str, Any] = {
+    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
+    "error_model": "numpy",
+    "nogil": True,
+}
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile on first use and keep the result on disk."""
+    dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
+    # Numba would take a stale result when only a function that the kernel calls has changed.
+    dispatcher._cache._cache_file._source_stamp = _fingerprint()
+    return dispatcher
+
+
+def inline(function: Callable[..., Any]) -> Any:
+    """Compile into whatever calls it: a call would copy the whole plan and run."""
+    return numba.njit(forceinline=True, **_OPTIONS)(function)
+
+
+def apart(function: Callable[..., Any]) -> Any:
+    """Compile as a function to be called: for what is rare."""
+    return numba.njit(**_OPTIONS)(function)
+
+
+@cache
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+@intrinsic
+def borrowed(typing_context: Any, array: Any) -> Any:
+    """The same array without reference counting, which would cost more than the arithmetic.
+
+    The kernel's caller keeps the array alive while the kernel runs.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        view.meminfo = cgutils.get_null_value(view.meminfo.type)
+        view.parent = cgutils.get_null_value(view.parent.type)
+        return view._getvalue()
+
+    return array(array), codegen

@@ -1,0 +1,155 @@
+"""An optimiser as the kernels see it: a plan of numbers and a run of arrays."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mixfree.domains import AllSpace, Ball, Box, Simplex
+from mixfree.draws import RESERVOIR, key
+from mixfree.gradients import MLMC, DataDrop, MiniBatch, Plain, Replay
+from mixfree.optimizer import Optimizer
+from mixfree.outputs import Average, Last, RandomIterate, TailAverage, WeightedAverage
+from mixfree.steps import AdaGradNorm, Constant, InverseSqrt
+
+PLAIN, MINIBATCH, DROP, TRUNCATED, GEOMETRIC = range(5)
+CONSTANT, INVERSE_SQRT, ADAGRAD = range(3)
+SPACE, BALL, BOX, SIMPLEX, ENTROPIC = range(5)
+AVERAGE, WEIGHTED, TAIL, LAST, RANDOM = range(5)
+
+# Places in Run.counts and Run.numbers.
+SAMPLES, STEPS, SEEN, LENGTH, TURN, COUNT = range(6)
+ROOT = 0
+
+_GRADIENTS = {Plain: PLAIN, MiniBatch: MINIBATCH, DataDrop: DROP}
+_STEPS = {Constant: CONSTANT, InverseSqrt: INVERSE_SQRT, AdaGradNorm: ADAGRAD}
+_DOMAINS = {AllSpace: SPACE, Ball: BALL, Box: BOX, Simplex: SIMPLEX}
+_OUTPUTS = {
+    Average: AVERAGE,
+    WeightedAverage: WEIGHTED,
+    TailAverage: TAIL,
+    Last: LAST,
+    RandomIterate: RANDOM,
+}
+
+
+class Plan(NamedTuple):
+    """The numbers that do not change during a run."""
+
+    gradient: int
+    length: int  # of every window, or the number of levels
+    horizon: int  # of the geometric law; 0: the samples seen so far
+    share: float  # scale of a window's sum
+    level_key: tuple[int, int]
+    record_every: int  # 0: the point before each step; n: the point after every n-th
+    step: int
+    alpha: float
+    domain: int
+    bound: float  # radius or total
+    output: int
+    output_key: tuple[int, int]
+    largest: float
+    tiny: float
+
+
+class Run(NamedTuple):
+    """The arrays of a run."""
+
+    counts: np.ndarray
+    numbers: np.ndarray
+    x: np.ndarray
+    total: np.ndarray  # the window's signed sum
+    sums: np.ndarray  # two rows for the output
+    kept: np.ndarray  # the random iterate
+    gradient: np.ndarray  # scratch
+    low: np.ndarray  # of a box; also the center of a ball
+    high: np.ndarray
+
+
+def compilable(opt: Optimizer) -> bool:
+    """Whether each part of the optimiser has a compiled twin."""
+    return (
+        (type(opt.gradient) in _GRADIENTS or isinstance(opt.gradient, MLMC | Replay))
+        and type(opt.step) in _STEPS
+        and type(opt.domain) in _DOMAINS
+        and type(opt.output) in _OUTPUTS
+    )
+
+
+def plan_of(opt: Optimizer) -> Plan:
+    """The plan of an optimiser whose parts are all compilable."""
+    rule, domain = opt.gradient, opt.domain
+    length, horizon, share, level_key = 1, 0, 1.0, (0, 0)
+    if isinstance(rule, MLMC):
+        gradient = GEOMETRIC if rule.levels is None else TRUNCATED
+        length, horizon = rule.levels or 0, rule.horizon or 0
+        share, level_key = rule.scale(2), tuple(rule.key)
+    elif isinstance(rule, Replay):
+        gradient = PLAIN
+    else:
+        gradient, length = _GRADIENTS[type(rule)], rule.length(0, 0)
+        share = rule.scale(length)
+    entropic = opt.mirror.name == "entropic"
+    return Plan(
+        gradient=gradient,
+        length=length,
+        horizon=horizon,
+        share=share,
+        level_key=level_key,
+        record_every=int(rule.buffer) if isinstance(rule, Replay) else 0,
+        step=_STEPS[type(opt.step)],
+        alpha=float(opt.step.alpha),
+        domain=ENTROPIC if entropic else _DOMAINS[type(domain)],
+        bound=float(getattr(domain, "radius", getattr(domain, "total", 0.0))),
+        output=_OUTPUTS[type(opt.output)],
+        output_key=tuple(key(opt.output.seed, RESERVOIR)),
+        largest=opt.largest,
+        tiny=float(np.finfo(opt.x.dtype).tiny),
+    )
+
+
+def run_of(opt: Optimizer) -> Run:
+    """The optimiser's state, copied into the arrays that a kernel changes."""
+    state = opt.state_dict()
+    gradient, step, output, x = state["gradient"], state["step"], state["output"], state["x"]
+    counts = [
+        gradient["samples"],
+        state["steps"],
+        gradient.get("seen", 0),
+        gradient.get("length", 1),
+        gradient.get("turn", 0),
+        output["count"],
+    ]
+    empty, low, high = np.zeros(x.size), np.zeros(0), np.zeros(0)
+    if isinstance(opt.domain, Ball) and opt.domain.center is not None:
+        low = opt.domain.center
+    elif isinstance(opt.domain, Box):
+        low, high = opt.domain.low, opt.domain.high
+    return Run(
+        counts=np.array(counts, dtype=np.int64),
+        numbers=np.array([step.get("root", 0.0)]),
+        x=x,
+        total=gradient.get("sum", np.zeros_like(x)),
+        sums=np.array([output.get("sum", empty), output.get("before", empty)]),
+        kept=output.get("kept", np.zeros_like(x)),
+        gradient=np.empty_like(x),
+        low=np.array(low, dtype=np.float64),
+        high=np.array(high, dtype=np.float64),
+    )
+
+
+def return_run(opt: Optimizer, run: Run) -> None:
+    """Put what a kernel changed back into the optimiser."""
+    state, counts = opt.state_dict(), run.counts
+    new = {
+        "gradient": {"samples": counts[SAMPLES], "seen": counts[SEEN], "length": counts[LENGTH]},
+        "step": {"root": run.numbers[ROOT]},
+        "output": {"count": counts[COUNT], "sum": run.sums[0], "before": run.sums[1]},
+    }
+    new["gradient"] |= {"sum": run.total, "turn": counts[TURN]}
+    new["output"] |= {"kept": run.kept}
+    for part, values in new.items():
+        for name in state[part].keys() & values.keys():
+            value = values[name]
+            state[part][name] = value.item() if isinstance(value, np.generic) else value
+    state["x"], state["steps"] = run.x, int(counts[STEPS])
+    opt.load_state_dict(state)

@@ -1,0 +1,50 @@
+"""The Euclidean ball."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixfree.domains.mirror import Euclidean, Mirror
+from mixfree.numerics import Array, as_point, norm, positive
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """{x : ‖x − center‖ ≤ radius}; the center is the origin unless given.
+
+    Examples
+    --------
+    >>> Ball(1.0).project(np.array([3.0, 4.0]))
+    array([0.6, 0.8])
+    >>> Ball(1.0).diameter
+    2.0
+    """
+
+    radius: float
+    center: Array | None = None
+    mirror: Mirror = Euclidean()
+
+    def __post_init__(self) -> None:
+        positive(self.radius, "radius")
+        if self.center is not None:
+            object.__setattr__(self, "center", as_point(self.center, "center"))
+
+    @property
+    def diameter(self) -> float:
+        """Twice the radius."""
+        return 2.0 * self.radius
+
+    def project(self, x: Array) -> Array:
+        """Pull back along the ray from the center."""
+        if self.center is None:
+            distance = norm(x)
+            return x if distance <= self.radius else x * (self.radius / distance)
+        center = self.center.astype(x.dtype, copy=False)
+        distance = norm(x - center)
+        return x if distance <= self.radius else center + (x - center) * (self.radius / distance)
+
+    def bind(self, size: int) -> "Ball":
+        """A center fixes the dimension."""
+        if self.center is not None and self.center.size != size:
+            raise ValueError(f"center has {self.center.size} entries, but the point has {size}")
+        return self

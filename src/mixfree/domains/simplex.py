@@ -1,0 +1,45 @@
+"""The probability simplex."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixfree.domains.mirror import Entropic, Mirror
+from mixfree.numerics import Array, positive
+
+
+@dataclass(frozen=True)
+class Simplex:
+    """{x ≥ 0 : Σx = total}.
+
+    Examples
+    --------
+    >>> Simplex().project(np.array([1.0, 0.5, -1.0]))
+    array([0.75, 0.25, 0.  ])
+    """
+
+    total: float = 1.0
+    mirror: Mirror = Entropic()
+
+    def __post_init__(self) -> None:
+        positive(self.total, "total")
+
+    @property
+    def diameter(self) -> float:
+        """Distance between two corners."""
+        return math.sqrt(2.0) * self.total
+
+    def project(self, x: Array) -> Array:
+        """Subtract the one threshold that makes the positive part sum to the total."""
+        if x.min() >= 0.0 and abs(float(x.sum()) - self.total) <= 1e-15 * self.total:
+            return x
+        x = x - x.max()  # a shift does not change the projection, and now no digits are lost
+        descending = np.sort(x)[::-1]
+        thresholds = (np.cumsum(descending) - self.total) / np.arange(1, x.size + 1)
+        kept = int(np.count_nonzero(descending > thresholds))
+        return np.maximum(x - thresholds[kept - 1], 0.0)
+
+    def bind(self, size: int) -> "Simplex":
+        """Any dimension will do."""
+        return self

@@ -1,0 +1,48 @@
+"""What a domain is, and the one without bounds."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from mixfree.domains.mirror import Euclidean, Mirror
+from mixfree.numerics import Array
+
+
+class Domain(Protocol):
+    """The domain part: a closed convex set with its projection."""
+
+    @property
+    def diameter(self) -> float:
+        """D, the largest distance between two of its points; infinite if it has no bounds."""
+
+    @property
+    def mirror(self) -> Mirror:
+        """The mirror map that suits the set, used by EMD."""
+
+    def project(self, x: Array) -> Array:
+        """The nearest point of the set; ``x`` itself if it is inside."""
+
+    def bind(self, size: int) -> "Domain":
+        """The set in ``size`` dimensions, or ValueError if it has others."""
+
+
+@dataclass(frozen=True)
+class AllSpace:
+    """No constraint.
+
+    Examples
+    --------
+    >>> AllSpace().diameter
+    inf
+    """
+
+    diameter = math.inf
+    mirror: Mirror = Euclidean()
+
+    def project(self, x: Array) -> Array:
+        """Every point is inside."""
+        return x
+
+    def bind(self, size: int) -> "AllSpace":
+        """Any dimension will do."""
+        return self

@@ -1,0 +1,79 @@
+"""Random draws as pure functions of (seed, purpose, counter).
+
+A draw depends on nothing that happened before it, so a run can be cut, saved and resumed
+anywhere, and every backend draws the same. Only 32-bit unsigned arithmetic is used: JAX has
+no other by default.
+"""
+
+from typing import NamedTuple
+
+from mixfree.numerics import whole
+
+LEVELS, REPLAY, RESERVOIR = 1, 2, 3  # purposes: what a draw is for
+
+_MASK = 0xFFFFFFFF
+_GOLDEN = 0x9E3779B9
+
+
+class Key(NamedTuple):
+    """What a seed and a purpose come down to: the two words that every draw mixes in."""
+
+    first: int
+    second: int
+
+
+def mix(word: int) -> int:
+    """A bijection of 32-bit words in which every bit of the input moves every bit of the output."""
+    word ^= word >> 16
+    word = (word * 0x7FEB352D) & _MASK
+    word ^= word >> 15
+    word = (word * 0x846CA68B) & _MASK
+    return word ^ (word >> 16)
+
+
+def key(seed: int, purpose: int) -> Key:
+    """The key of a seed for one purpose.
+
+    Examples
+    --------
+    >>> key(0, LEVELS) != key(0, REPLAY) != key(1, REPLAY)
+    True
+    """
+    seed = whole(seed, "seed", least=0, most=2**64 - 1)
+    words = []
+    for half in (0, 1):
+        word = mix(2 * purpose + half + _GOLDEN)
+        word = mix((word + _GOLDEN) & _MASK ^ (seed & _MASK))
+        words.append(mix((word + _GOLDEN) & _MASK ^ (seed >> 32)))
+    return Key(*words)
+
+
+def word(key: Key, counter: int, lane: int = 0) -> int:
+    """32 random bits for a counter below 2^64; ``lane`` gives further words for the same one."""
+    inner = mix((counter & _MASK) ^ key[0])
+    high = (counter >> 32) + lane * _GOLDEN
+    return mix((mix((inner + high) & _MASK) + key[1]) & _MASK if high else (inner + key[1]) & _MASK)
+
+
+def bits(key: Key, counter: int) -> int:
+    """64 random bits."""
+    return (word(key, counter, 1) << 32) | word(key, counter)
+
+
+def trailing_zeros(key: Key, counter: int) -> int:
+    """Number of zeros before the first one in an endless run of fair bits: P(n) = 2^-(n+1).
+
+    Examples
+    --------
+    >>> [trailing_zeros(key(0, LEVELS), t) for t in range(1, 13)]
+    [1, 2, 0, 1, 0, 3, 0, 0, 0, 0, 0, 1]
+    """
+    lane = 0
+    while (drawn := word(key, counter, lane)) == 0:
+        lane += 1
+    return 32 * lane + (drawn & -drawn).bit_length() - 1
+
+
+def below(key: Key, counter: int, limit: int) -> int:
+    """A whole number in [0, limit), uniform to within limit/2^64."""
+    return (bits(key, counter) * limit) >> 64

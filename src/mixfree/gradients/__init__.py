@@ -1,0 +1,20 @@
+"""Which samples, with which sign, make one gradient?"""
+
+from mixfree.gradients.drop import DataDrop
+from mixfree.gradients.minibatch import MiniBatch
+from mixfree.gradients.mlmc import MLMC
+from mixfree.gradients.plain import Plain
+from mixfree.gradients.replay import ForwardReplay, Replay, ReverseReplay
+from mixfree.gradients.window import Gradient, Window
+
+__all__ = [
+    "MLMC",
+    "DataDrop",
+    "ForwardReplay",
+    "Gradient",
+    "MiniBatch",
+    "Plain",
+    "Replay",
+    "ReverseReplay",
+    "Window",
+]

@@ -1,0 +1,24 @@
+"""The mean of a fixed number of consecutive samples."""
+
+from dataclasses import dataclass
+
+from mixfree.gradients.window import Window
+from mixfree.numerics import whole
+
+
+@dataclass(frozen=True)
+class MiniBatch(Window):
+    """The mean gradient of ``batch`` consecutive samples."""
+
+    batch: int = 32
+
+    def __post_init__(self) -> None:
+        whole(self.batch, "batch")
+
+    def length(self, steps: int, samples: int) -> int:
+        """Always ``batch`` samples."""
+        return self.batch
+
+    def scale(self, length: int) -> float:
+        """The mean."""
+        return 1.0 / length

@@ -1,0 +1,125 @@
+"""The multi-level Monte Carlo gradient of the paper, as a signed running sum."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mixfree.draws import LEVELS, Key, key, trailing_zeros
+from mixfree.gradients.window import Window
+from mixfree.numerics import Array, one_of, whole
+
+MAX_LEVEL = 62  # 2^62 samples: a window must be countable in 64 bits
+
+
+@dataclass(frozen=True)
+class MLMC(Window):
+    r"""The level law and the estimator of Eq. (5).
+
+    .. math:: g_t = g_t^0 + C_J (g_t^J - g_t^{J-1}), \qquad
+              g_t^j = 2^{-j} \sum_{i \le 2^j} \nabla f(w_t; z_t^{(i)})
+
+    With :math:`P(J=j)\,C_j = 1` its mean is that of the largest level's (Lemma 3.1). Since
+    :math:`2^J (g^J - g^{J-1})` is the sum over the second half of the samples minus the sum
+    over the first half, every sample enters once, with its sign, as it comes.
+
+    Parameters
+    ----------
+    levels
+        Truncated law of the paper's experiments: J in 1, …, ``levels`` with P(J=j) ∝ 2^-j.
+        ``None`` draws from the whole geometric law; a level with 2^J > ``horizon`` then uses
+        one sample and no correction, as in Algorithm 1.
+    weights
+        ``"exact"``: C_j = 1/P(J=j). ``"paper"``: C_j = 2^j also under truncation, where it is
+        1/(1 - 2^-K) times too large.
+    horizon
+        T of Algorithm 1, with ``levels=None``. With neither, the horizon is the number of
+        samples seen so far.
+    seed
+        J_t is a pure function of the seed and t.
+
+    Examples
+    --------
+    >>> law = MLMC(levels=3)
+    >>> law.probabilities * law.coefficients
+    array([1., 1., 1.])
+    >>> round(law.expected_samples, 3)
+    3.429
+    """
+
+    levels: int | None = 5
+    weights: str = "exact"
+    horizon: int | None = None
+    seed: int = 0
+    key: Key = field(init=False, repr=False, compare=False)
+    _share: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        one_of(self.weights, "weights", ("exact", "paper"))
+        object.__setattr__(self, "key", key(self.seed, LEVELS))
+        if self.levels is not None:
+            whole(self.levels, "levels", most=MAX_LEVEL)
+            if self.horizon is not None:
+                raise ValueError(
+                    f"horizon={self.horizon} is for levels=None, but levels is {self.levels}"
+                )
+        if self.horizon is not None:
+            whole(self.horizon, "horizon", most=2**MAX_LEVEL)
+        truncated_and_exact = self.levels is not None and self.weights == "exact"
+        share = 1.0 - 0.5**self.levels if truncated_and_exact and self.levels else 1.0
+        object.__setattr__(self, "_share", share)
+
+    def at(self, samples: int) -> "MLMC":
+        """The law in force after ``samples`` samples: itself, unless it grows with them."""
+        if self.levels is None and self.horizon is None:
+            return MLMC(None, self.weights, max(1, samples), self.seed)
+        return self
+
+    @property
+    def support(self) -> Array:
+        """The levels j that carry a correction: 1, …, K or 1, …, ⌊log₂ T⌋."""
+        if self.levels is not None:
+            return np.arange(1, self.levels + 1)
+        if self.horizon is not None:
+            return np.arange(1, self.horizon.bit_length())
+        raise ValueError("this law grows with the samples: ask for law.at(samples)")
+
+    @property
+    def probabilities(self) -> Array:
+        """P(J = j) for each level of the support; what is left of 1 uses one sample."""
+        whole_law = 0.5**self.support
+        return whole_law if self.levels is None else whole_law / (1.0 - 0.5**self.levels)
+
+    @property
+    def coefficients(self) -> Array:
+        """C_j, the factor of g^j - g^{j-1} in the estimator."""
+        return 2.0**self.support if self.weights == "paper" else 1.0 / self.probabilities
+
+    @property
+    def expected_samples(self) -> float:
+        """Expected number of samples a step: 1 + Σ P(J=j)(2^j - 1), which is O(log T)."""
+        return float(1.0 + np.sum(self.probabilities * (2.0**self.support - 1.0)))
+
+    def level(self, step: int, samples: int = 0) -> int:
+        """J of the ``step``-th step (from 1) that opens after ``samples`` samples; 0: one sample.
+
+        The count of trailing zeros is geometric; modulo K it has the truncated law exactly.
+        """
+        zeros = trailing_zeros(self.key, step)
+        if self.levels is not None:
+            return 1 + zeros % self.levels
+        horizon = samples if self.horizon is None else self.horizon
+        return 1 + zeros if 1 + zeros < horizon.bit_length() else 0
+
+    def length(self, steps: int, samples: int) -> int:
+        """2^J samples."""
+        return 1 << self.level(steps + 1, samples)
+
+    def weight(self, position: int, length: int) -> float:
+        """−1 on the first half, +1 on the second; the first sample has g^0 besides."""
+        if 2 * position >= length:
+            return 1.0
+        return -1.0 if position else 1.0 / self._share - 1.0
+
+    def scale(self, length: int) -> float:
+        """C_J/2^J, which is the same number at every level."""
+        return self._share

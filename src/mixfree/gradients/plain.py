@@ -1,0 +1,14 @@
+"""One sample, one gradient."""
+
+from dataclasses import dataclass
+
+from mixfree.gradients.window import Window
+
+
+@dataclass(frozen=True)
+class Plain(Window):
+    """The gradient of the next sample: g_t = ∇f(w_t; z_t)."""
+
+    def length(self, steps: int, samples: int) -> int:
+        """Always one sample."""
+        return 1

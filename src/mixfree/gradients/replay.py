@@ -1,0 +1,118 @@
+"""Experience replay: the samples of a block, used again in an order that breaks correlation."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from mixfree.draws import REPLAY, Key, below, key
+from mixfree.numerics import Array, State, whole
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Blocks of ``buffer + gap`` samples; when one is full, ``buffer`` steps are taken from it.
+
+    A replayed gradient is taken where the point is *then*, so samples must be offered
+    (``for z in opt.offer(sample): opt.tell(grad(opt.x, z))``) and not just their gradients told.
+
+    Parameters
+    ----------
+    mixing_time
+        Sets the sizes below where they are not given.
+    buffer
+        Samples replayed a block; 10 mixing times by default.
+    gap
+        Samples at the start of a block that are not replayed.
+    seed
+        Of the order of the replay, where it is random.
+    """
+
+    mixing_time: int
+    buffer: int | None = None
+    gap: int | None = None
+    seed: int = 0
+    _key: Key = field(init=False, repr=False, compare=False)
+
+    default_gap = 0
+
+    def __post_init__(self) -> None:
+        whole(self.mixing_time, "mixing_time")
+        if self.buffer is None:
+            object.__setattr__(self, "buffer", 10 * self.mixing_time)
+        if self.gap is None:
+            object.__setattr__(self, "gap", self.default_gap * self.mixing_time)
+        whole(self.buffer, "buffer", most=2**31)
+        whole(self.gap, "gap", least=0)
+        object.__setattr__(self, "_key", key(self.seed, REPLAY))
+
+    def position(self, block: int, turn: int) -> int:
+        """Index in the block (oldest first) of the sample replayed at this turn (from 0)."""
+        raise NotImplementedError
+
+    def start(self, x0: Array) -> State:
+        """State of a run that has seen nothing."""
+        return {"samples": 0, "block": [], "turn": 0}
+
+    def offer(self, state: State, sample: Any) -> Iterator[Any]:
+        """Keep the sample; when the block is full, give its samples in the order of replay."""
+        if len(state["block"]) == self.block_size:
+            raise RuntimeError("the last block's replay is not finished: tell its gradients first")
+        state["block"].append(deepcopy(sample))
+        state["samples"] += 1
+        return self.due(state)
+
+    def due(self, state: State) -> Iterator[Any]:
+        """The samples still to be replayed."""
+        while len(state["block"]) == self.block_size:
+            turn = state["turn"]
+            yield state["block"][self.position(state["samples"] // self.block_size, turn)]
+            if state["turn"] == turn and len(state["block"]) == self.block_size:
+                raise RuntimeError("a replayed sample's gradient was not told")
+
+    def add(self, state: State, gradient: Array, steps: int) -> Array | None:
+        """Every replayed gradient is a direction of its own."""
+        if len(state["block"]) < self.block_size:
+            raise RuntimeError(
+                "this method replays samples: use 'for z in opt.offer(sample): "
+                "opt.tell(grad(opt.x, z))'"
+            )
+        state["turn"] += 1
+        if state["turn"] == self.buffer:
+            state["turn"] = 0
+            state["block"] = []
+        return gradient
+
+    def iterate(self, state: State, before: Array, after: Array) -> Array | None:
+        """Outputs are made of the points at the ends of blocks."""
+        return after if state["turn"] == 0 else None
+
+    def pending(self, state: State) -> int:
+        """Samples in the block that is not replayed yet."""
+        return len(state["block"])
+
+    @property
+    def block_size(self) -> int:
+        """Samples a block."""
+        return int(self.buffer or 0) + int(self.gap or 0)
+
+
+@dataclass(frozen=True)
+class ForwardReplay(Replay):
+    """SGD-ER (Nagaraj et al. 2020): uniform draws with replacement inside each block."""
+
+    def position(self, block: int, turn: int) -> int:
+        """Drawn anew for every step."""
+        buffer = int(self.buffer or 0)
+        return int(self.gap or 0) + below(self._key, block * buffer + turn, buffer)
+
+
+@dataclass(frozen=True)
+class ReverseReplay(Replay):
+    """SGD-RER (Jain et al. 2021): from the newest sample to the oldest, leaving out the gap."""
+
+    default_gap = 1
+
+    def position(self, block: int, turn: int) -> int:
+        """Newest first."""
+        return self.block_size - 1 - turn

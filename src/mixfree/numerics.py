@@ -1,0 +1,90 @@
+"""Arithmetic that every part shares: norms that cannot overflow, and checks of the arguments."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+State = dict[str, Any]
+
+# A BLAS dot may split longer vectors among threads, and the bits would follow their number.
+_DOT_BLOCK = 8192
+_vdot = np.vdot  # unlike dot it does not warn of an overflow
+_LEAST, _MOST = 1e-280, 1e280  # between these a sum of squares has lost nothing
+
+
+def sum_of_squares(v: Array) -> float:
+    """Sum of squares, the same bits for any number of threads."""
+    blocks = (v[i : i + _DOT_BLOCK] for i in range(0, v.size, _DOT_BLOCK))
+    return sum(float(_vdot(block, block)) for block in blocks)
+
+
+def norm(v: Array) -> float:
+    """Euclidean norm that neither overflows nor underflows; not finite if ``v`` is not.
+
+    Examples
+    --------
+    >>> norm(np.array([3e200, 4e200]))
+    5e+200
+    """
+    if v.itemsize < 8:
+        v = v.astype(np.float64)
+    square = _vdot(v, v) if v.size <= _DOT_BLOCK else sum_of_squares(v)
+    if _LEAST < square < _MOST:
+        return math.sqrt(square)
+    largest = float(np.abs(v).max(initial=0.0))
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    # A power of two keeps the scaling exact, subnormal numbers included.
+    exponent = math.frexp(largest)[1]
+    return math.ldexp(math.sqrt(sum_of_squares(np.ldexp(v, -exponent))), exponent)
+
+
+def as_point(value: npt.ArrayLike, name: str) -> Array:
+    """A fresh one-dimensional float array from the user's ``value``, or an error naming it."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
+        raise ValueError(f"{name} must hold real numbers of at most 64 bits, not {array.dtype}")
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name} must be a vector of at least one entry, not shape {array.shape}")
+    point = np.array(array, dtype=np.float32 if array.dtype == np.float32 else np.float64)
+    if not np.isfinite(point).all():
+        where = int(np.flatnonzero(~np.isfinite(point))[0])
+        raise ValueError(f"{name} must be finite, but {name}[{where}] is {point[where]}")
+    return point
+
+
+def positive(value: Any, name: str) -> float:
+    """``value`` as a positive finite float, or an error naming it."""
+    number = _real(value, name)
+    if not (number > 0 and math.isfinite(number)):
+        raise ValueError(f"{name} must be positive and finite, not {value!r}")
+    return number
+
+
+def whole(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
+    """``value`` as an int in ``[least, most]``, or an error naming it."""
+    allowed = f"a whole number of at least {least}" + ("" if most is None else f", at most {most}")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ValueError(f"{name} must be {allowed}, not {value!r}")
+    if value < least or (most is not None and value > most):
+        raise ValueError(f"{name} must be {allowed}, not {value!r}")
+    return int(value)
+
+
+def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
+    """``value`` if it is one of the ``allowed`` words, or an error naming it."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+    return str(value)
+
+
+def _real(value: Any, name: str) -> float:
+    if isinstance(value, bool | str | complex):
+        raise ValueError(f"{name} must be a real number, not {value!r}")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a real number, not {value!r}") from error

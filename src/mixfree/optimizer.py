@@ -1,0 +1,215 @@
+"""The loop: one optimiser made of four parts."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.domains import AllSpace, Domain, Mirror, Simplex
+from mixfree.gradients import Gradient
+from mixfree.numerics import Array, as_point, norm
+from mixfree.outputs import Output
+from mixfree.steps import Step
+
+FORMAT = 1  # of state_dict
+_vdot = np.vdot
+
+
+class Optimizer:
+    """A run of one method: tell it gradients taken at ``x``, and it moves ``x``.
+
+    Usually made by a name of the table of methods, such as :data:`mixfree.MAG`; any four parts
+    can be put together here.
+
+    Parameters
+    ----------
+    x0
+        Where to start: a vector inside the domain. float32 stays float32.
+    gradient, step, domain, output
+        The four parts.
+    mirror
+        The geometry of a step; Euclidean unless given.
+    name
+        What to call the method.
+
+    Examples
+    --------
+    >>> import mixfree as mf
+    >>> opt = mf.AdaGrad([0.0, 0.0], domain=mf.Ball(1.0))
+    >>> opt.tell([-3.0, -4.0])
+    True
+    >>> opt.x
+    array([0.6, 0.8])
+    """
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        gradient: Gradient,
+        step: Step,
+        domain: Domain | None = None,
+        output: Output | None = None,
+        mirror: Mirror | None = None,
+        name: str = "custom",
+    ) -> None:
+        from mixfree.domains import Euclidean
+        from mixfree.outputs import Average
+
+        self._x = as_point(x0, "x0")
+        self.name = name
+        self.gradient = gradient
+        self.step = step
+        self.domain = (domain or AllSpace()).bind(self._x.size)
+        self.output = output or Average()
+        self.mirror = mirror or Euclidean()
+        self._check_start()
+        self._x.flags.writeable = False
+        self._shape, self._dtype = self._x.shape, self._x.dtype
+        self._steps = 0
+        self._gradient_state = gradient.start(self._x)
+        self._step_state = step.start(self._x)
+        self._output_state = self.output.start(self._x)
+        # A sum of 2^40 gradients below this is still finite.
+        self.largest = float(np.finfo(self._x.dtype).max) / 2.0**40
+
+    @property
+    def x(self) -> Array:
+        """The point at which the next gradient is wanted (read-only)."""
+        return self._x
+
+    @property
+    def average(self) -> Array:
+        """The output point: the average of the iterates, or what ``output`` says."""
+        return self.output.point(self._output_state, self._x)
+
+    @property
+    def samples(self) -> int:
+        """Samples observed so far."""
+        return int(self._gradient_state["samples"])
+
+    @property
+    def steps(self) -> int:
+        """Steps taken so far."""
+        return self._steps
+
+    @property
+    def pending(self) -> int:
+        """Samples observed that no step has used yet."""
+        return self.gradient.pending(self._gradient_state)
+
+    def offer(self, sample: Any) -> Iterator[Any]:
+        """Give a sample of the stream and get those whose gradients are wanted now.
+
+        Only the replaying methods need it; every other one gives the sample straight back.
+        """
+        return self.gradient.offer(self._gradient_state, sample)
+
+    def tell(self, gradient: npt.ArrayLike) -> bool:
+        """Take the gradient of one sample at ``x``; True when the point moved.
+
+        Raises
+        ------
+        ValueError
+            For a gradient of the wrong shape or kind, or one that is not finite. The message
+            has the sample's number, and the optimiser is as it was before the call.
+        """
+        g = np.asarray(gradient)
+        if g.shape != self._shape or g.dtype is not self._dtype:
+            g = self._converted(g)
+        # One dot product says that all is well; only if it does not, look closer.
+        if not _vdot(g, g) < self.largest:
+            self._refuse_if_not_finite(g)
+        direction = self.gradient.add(self._gradient_state, g, self._steps)
+        if direction is None:
+            return False
+        self._steps += 1
+        displacement = self.step.move(self._step_state, direction, self._steps)
+        before, after = self._x, self.mirror.move(self._x, displacement, self.domain)
+        iterate = self.gradient.iterate(self._gradient_state, before, after)
+        if iterate is not None:
+            self.output.add(self._output_state, iterate)
+        after.flags.writeable = False
+        self._x = after
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes during the run, as numbers and arrays of its own."""
+        return {
+            "format": FORMAT,
+            "method": self.name,
+            "x": self._x.copy(),
+            "steps": self._steps,
+            "gradient": copy.deepcopy(self._gradient_state),
+            "step": copy.deepcopy(self._step_state),
+            "output": copy.deepcopy(self._output_state),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the optimiser that gave ``state`` was.
+
+        The optimiser must have been made with the same method and point size; otherwise
+        ValueError, and nothing has changed.
+        """
+        mine = self.state_dict()
+        if state.get("format") != FORMAT:
+            raise ValueError(f"state has format {state.get('format')!r}, not {FORMAT}")
+        if state.get("method") != self.name:
+            raise ValueError(f"state is of method {state.get('method')!r}, not {self.name!r}")
+        if state.keys() != mine.keys():
+            raise ValueError(f"state has entries {sorted(state)}, not {sorted(mine)}")
+        x = np.asarray(state["x"])
+        if x.shape != self._x.shape or x.dtype != self._x.dtype:
+            raise ValueError(
+                f"state is of a point of {x.shape} {x.dtype}, not {self._x.shape} {self._x.dtype}"
+            )
+        for part in ("gradient", "step", "output"):
+            if state[part].keys() != mine[part].keys():
+                raise ValueError(
+                    f"state of the {part} has entries {sorted(state[part])}, "
+                    f"not {sorted(mine[part])}"
+                )
+        loaded = copy.deepcopy(dict(state))
+        self._x = np.array(x)
+        self._x.flags.writeable = False
+        self._steps = int(loaded["steps"])
+        self._gradient_state = loaded["gradient"]
+        self._step_state = loaded["step"]
+        self._output_state = loaded["output"]
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.name}: {self._x.size} dimensions, {self.samples} samples, {self.steps} steps>"
+        )
+
+    def _converted(self, g: Array) -> Array:
+        if g.shape != self._shape:
+            raise ValueError(
+                f"gradient of sample {self.samples + 1} has shape {g.shape}, "
+                f"the point has {self._shape}"
+            )
+        if g.dtype.kind not in "iuf":
+            raise ValueError(
+                f"gradient of sample {self.samples + 1} must hold real numbers, not {g.dtype}"
+            )
+        return g.astype(self._dtype)
+
+    def _refuse_if_not_finite(self, g: Array) -> None:
+        if not norm(g) < self.largest:
+            raise ValueError(
+                f"gradient of sample {self.samples + 1} is not finite or above "
+                f"{self.largest:.1e}: {g[~(np.abs(g) < self.largest)][0]}"
+            )
+
+    def _check_start(self) -> None:
+        nearest = self.domain.project(self._x)
+        distance = norm(self._x - nearest)
+        rounding = 8.0 * float(np.finfo(self._x.dtype).eps) * max(1.0, norm(self._x))
+        if distance > rounding:
+            raise ValueError(f"x0 is outside the domain {self.domain}, by {distance:.3g}")
+        if self.mirror.name == "entropic":
+            if not isinstance(self.domain, Simplex):
+                raise ValueError(f"the entropic mirror map needs a Simplex, not {self.domain}")
+            if not (self._x > 0.0).all():
+                raise ValueError("x0 must be positive in every entry for the entropic mirror map")

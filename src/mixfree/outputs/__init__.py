@@ -1,0 +1,24 @@
+"""What is handed back?"""
+
+from mixfree.outputs.average import Average, Output, WeightedAverage
+from mixfree.outputs.last import Last
+from mixfree.outputs.random import RandomIterate
+from mixfree.outputs.tail import TailAverage
+
+OUTPUTS = {
+    "average": Average,
+    "weighted": WeightedAverage,
+    "tail": TailAverage,
+    "last": Last,
+    "random": RandomIterate,
+}
+
+__all__ = [
+    "OUTPUTS",
+    "Average",
+    "Last",
+    "Output",
+    "RandomIterate",
+    "TailAverage",
+    "WeightedAverage",
+]

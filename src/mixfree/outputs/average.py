@@ -1,0 +1,77 @@
+"""Averages of all iterates. They are summed in double precision whatever the point's own."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from mixfree.numerics import Array, State
+
+
+class Output(Protocol):
+    """The output part: makes one point of many. Immutable; what changes is in ``state``."""
+
+    def start(self, x0: Array) -> State:
+        """State of a run that has no iterates yet; it counts them in ``count``."""
+
+    def add(self, state: State, iterate: Array) -> None:
+        """Take the next iterate."""
+
+    def point(self, state: State, x: Array) -> Array:
+        """The output; ``x``, where the run is now, as long as there are no iterates."""
+
+
+@dataclass(frozen=True)
+class Average:
+    """w̄_t = (1/t) Σ_{k≤t} w_k, as Algorithm 1 returns it.
+
+    Examples
+    --------
+    >>> output = Average()
+    >>> state = output.start(np.zeros(1))
+    >>> for w in (0.0, 1.0, 5.0):
+    ...     output.add(state, np.array([w]))
+    >>> output.point(state, np.array([9.0]))
+    array([2.])
+    """
+
+    seed: int = 0
+
+    def start(self, x0: Array) -> State:
+        """Sum of nothing."""
+        return {"count": 0, "sum": np.zeros(x0.size)}
+
+    def add(self, state: State, iterate: Array) -> None:
+        """Σ w_k."""
+        state["count"] += 1
+        state["sum"] += iterate
+
+    def point(self, state: State, x: Array) -> Array:
+        """The mean so far."""
+        count = state["count"]
+        return (state["sum"] / count).astype(x.dtype) if count else x.copy()
+
+
+@dataclass(frozen=True)
+class WeightedAverage(Average):
+    """The average with weights proportional to t: early iterates fade without a horizon.
+
+    Examples
+    --------
+    >>> output = WeightedAverage()
+    >>> state = output.start(np.zeros(1))
+    >>> for w in (0.0, 3.0):
+    ...     output.add(state, np.array([w]))
+    >>> output.point(state, np.array([9.0]))
+    array([2.])
+    """
+
+    def add(self, state: State, iterate: Array) -> None:
+        """Σ k w_k."""
+        state["count"] += 1
+        state["sum"] += float(state["count"]) * iterate
+
+    def point(self, state: State, x: Array) -> Array:
+        """Divided by Σ k = t(t+1)/2."""
+        count = state["count"]
+        return (state["sum"] / (0.5 * count * (count + 1))).astype(x.dtype) if count else x.copy()

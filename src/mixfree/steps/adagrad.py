@@ -1,0 +1,40 @@
+"""AdaGrad-Norm: one step size, from the norms of all gradients so far."""
+
+import math
+from dataclasses import dataclass
+
+from mixfree.numerics import Array, State, norm, positive
+
+
+@dataclass(frozen=True)
+class AdaGradNorm:
+    r"""Eq. (6): :math:`\eta_t = \alpha / \sqrt{\sum_{k \le t} \|g_k\|^2}`.
+
+    The root itself is carried, by ``hypot``, so that no square can overflow. A gradient of zero
+    takes a step of zero; there is no epsilon.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> step = AdaGradNorm(alpha=1.0)
+    >>> state = step.start(np.zeros(2))
+    >>> step.move(state, np.array([3.0, 4.0]), step=1)
+    array([0.6, 0.8])
+    """
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        positive(self.alpha, "alpha")
+
+    def start(self, x0: Array) -> State:
+        """No gradient seen."""
+        return {"root": 0.0}
+
+    def move(self, state: State, direction: Array, step: int) -> Array:
+        """α g_t/√Σ‖g‖²."""
+        root = state["root"] = math.hypot(state["root"], norm(direction))
+        if root == 0.0:
+            return direction
+        size = self.alpha / root
+        return size * direction if size < math.inf else self.alpha * (direction / root)

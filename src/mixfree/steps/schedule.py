@@ -1,0 +1,58 @@
+"""Steps that depend on the count alone: constant and inverse square root."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from mixfree.numerics import Array, State, positive
+
+
+class Step(Protocol):
+    """The step part: how far along the direction. Immutable; what changes is in ``state``."""
+
+    def start(self, x0: Array) -> State:
+        """State of a run that has taken no step."""
+
+    def move(self, state: State, direction: Array, step: int) -> Array:
+        """The displacement η_t g_t of the ``step``-th step (from 1), to be subtracted."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """η_t = α.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Constant(0.5).move({}, np.array([2.0]), step=7)
+    array([1.])
+    """
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        positive(self.alpha, "alpha")
+
+    def start(self, x0: Array) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def move(self, state: State, direction: Array, step: int) -> Array:
+        """α g_t."""
+        return self.alpha * direction
+
+
+@dataclass(frozen=True)
+class InverseSqrt(Constant):
+    """η_t = α/√t, where t counts steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> InverseSqrt(1.0).move({}, np.array([2.0]), step=4)
+    array([1.])
+    """
+
+    def move(self, state: State, direction: Array, step: int) -> Array:
+        """α g_t/√t."""
+        return (self.alpha / math.sqrt(step)) * direction

@@ -12,9 +12,32 @@ from mixfree.methods import (
     SGDRER,
     AdaGrad,
     Method,
-    MiniBatchSGD as MiniBatch,
+    MiniBatch,
     methods,
 )
+from mixfree.minimize import Result, minimize
 from mixfree.optimizer import Optimizer
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "EMD",
+    "MAG",
+    "MLMC",
+    "SGD",
+    "SGDDD",
+    "SGDER",
+    "SGDMLMC",
+    "SGDRER",
+    "AdaGrad",
+    "AllSpace",
+    "Ball",
+    "Box",
+    "Method",
+    "MiniBatch",
+    "Optimizer",
+    "Result",
+    "Simplex",
+    "methods",
+    "minimize",
+]

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy.typing as npt
 
+from mixfree import gradients
 from mixfree.domains import AllSpace, Domain, Entropic, Euclidean, Mirror
 from mixfree.gradients import (
     MLMC,
     DataDrop,
     ForwardReplay,
     Gradient,
-    MiniBatch,
     Plain,
     ReverseReplay,
 )
@@ -90,9 +90,7 @@ class Method:
     def __signature__(self) -> inspect.Signature:
         common = inspect.signature(type(self).__call__).parameters.values()
         named = [p for p in common if p.name != "self" and p.kind is not p.VAR_KEYWORD]
-        return inspect.Signature(
-            [*named, *self.options.values()], return_annotation=Optimizer
-        )
+        return inspect.Signature([*named, *self.options.values()], return_annotation=Optimizer)
 
     def __call__(
         self,
@@ -138,7 +136,7 @@ class Method:
             gradient=_build(self.gradient, given),
             step=_build(self.step, given),
             domain=place,
-            output=OUTPUTS[chosen](seed=seed),
+            output=OUTPUTS[chosen](seed),
             mirror=MIRRORS[one_of(geometry, "mirror", tuple(MIRRORS))],
             name=self.name,
         )
@@ -169,7 +167,9 @@ class Methods(dict[str, Method]):
             for m in self.values()
         ]
         widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-        lines = ("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in [head, *rows])
+        lines = (
+            "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in [head, *rows]
+        )
         return "\n".join(line.rstrip() for line in lines)
 
 
@@ -177,7 +177,7 @@ SGD = Method("sgd", Plain, InverseSqrt, summary="Plain SGD with step α/√t.")
 AdaGrad = Method("adagrad", Plain, AdaGradNorm, summary="AdaGrad-Norm on plain gradients.")
 SGDMLMC = Method("sgd-mlmc", MLMC, InverseSqrt, summary="MLMC gradients with step α/√t.")
 MAG = Method("mag", MLMC, AdaGradNorm, summary="Algorithm 1: MLMC gradients, AdaGrad-Norm steps.")
-MiniBatchSGD = Method("minibatch", MiniBatch, InverseSqrt, summary="Means of fixed batches.")
+MiniBatch = Method("minibatch", gradients.MiniBatch, InverseSqrt, summary="Means of fixed batches.")
 EMD = Method(
     "emd", Plain, ergodic_step, mirror="domain", summary="Ergodic mirror descent, given τ."
 )
@@ -190,7 +190,7 @@ SGDRER = Method(
 )
 
 _TABLE = Methods(
-    {m.name: m for m in (SGD, AdaGrad, SGDMLMC, MAG, MiniBatchSGD, EMD, SGDDD, SGDER, SGDRER)}
+    {m.name: m for m in (SGD, AdaGrad, SGDMLMC, MAG, MiniBatch, EMD, SGDDD, SGDER, SGDRER)}
 )
 
 

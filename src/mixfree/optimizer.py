@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.domains import AllSpace, Domain, Mirror, Simplex
+from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
 from mixfree.gradients import Gradient
-from mixfree.numerics import Array, as_point, norm
-from mixfree.outputs import Output
+from mixfree.numerics import Array, State, as_point, norm
+from mixfree.outputs import Average, Output
 from mixfree.steps import Step
 
 FORMAT = 1  # of state_dict
@@ -54,9 +54,6 @@ class Optimizer:
         mirror: Mirror | None = None,
         name: str = "custom",
     ) -> None:
-        from mixfree.domains import Euclidean
-        from mixfree.outputs import Average
-
         self._x = as_point(x0, "x0")
         self.name = name
         self.gradient = gradient
@@ -98,6 +95,16 @@ class Optimizer:
     def pending(self) -> int:
         """Samples observed that no step has used yet."""
         return self.gradient.pending(self._gradient_state)
+
+    @property
+    def states(self) -> tuple[State, State, State]:
+        """Live states of the gradient, step and output parts, for the compiled twins."""
+        return self._gradient_state, self._step_state, self._output_state
+
+    def go_to(self, x: Array, steps: int) -> None:
+        """Be at ``x`` after ``steps`` steps, as a compiled twin found it."""
+        x.flags.writeable = False
+        self._x, self._steps = x, steps
 
     def offer(self, sample: Any) -> Iterator[Any]:
         """Give a sample of the stream and get those whose gradients are wanted now.
@@ -171,9 +178,7 @@ class Optimizer:
                     f"not {sorted(mine[part])}"
                 )
         loaded = copy.deepcopy(dict(state))
-        self._x = np.array(x)
-        self._x.flags.writeable = False
-        self._steps = int(loaded["steps"])
+        self.go_to(np.array(x), int(loaded["steps"]))
         self._gradient_state = loaded["gradient"]
         self._step_state = loaded["step"]
         self._output_state = loaded["output"]
@@ -199,7 +204,7 @@ class Optimizer:
         if not norm(g) < self.largest:
             raise ValueError(
                 f"gradient of sample {self.samples + 1} is not finite or above "
-                f"{self.largest:.1e}: {g[~(np.abs(g) < self.largest)][0]}"
+                f"{self.largest:.1e}: its largest entry is {float(np.abs(g).max())}"
             )
 
     def _check_start(self) -> None:

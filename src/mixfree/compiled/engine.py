@@ -90,7 +90,7 @@ def window_weight(plan, position, length):
 def longer(root, row, factor, square):
     """hypot(root, ‖g‖), which is slow, or the same by a plain root where nothing is lost."""
     total = root * root + square
-    if _LEAST < square and total < _MOST:
+    if square > _LEAST and total < _MOST:
         return math.sqrt(total)
     return math.hypot(root, abs(factor) * scaled_size(row))
 

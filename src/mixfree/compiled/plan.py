@@ -108,18 +108,17 @@ def plan_of(opt: Optimizer) -> Plan:
 
 
 def run_of(opt: Optimizer) -> Run:
-    """The optimiser's state, copied into the arrays that a kernel changes."""
-    state = opt.state_dict()
-    gradient, step, output, x = state["gradient"], state["step"], state["output"], state["x"]
+    """The optimiser's state in the arrays that a kernel changes; the optimiser keeps its own."""
+    gradient, step, output = opt.states
     counts = [
         gradient["samples"],
-        state["steps"],
+        opt.steps,
         gradient.get("seen", 0),
         gradient.get("length", 1),
         gradient.get("turn", 0),
         output["count"],
     ]
-    empty, low, high = np.zeros(x.size), np.zeros(0), np.zeros(0)
+    x, zeros, low, high = opt.x, np.zeros(opt.x.size), np.zeros(0), np.zeros(0)
     if isinstance(opt.domain, Ball) and opt.domain.center is not None:
         low = opt.domain.center
     elif isinstance(opt.domain, Box):
@@ -127,10 +126,10 @@ def run_of(opt: Optimizer) -> Run:
     return Run(
         counts=np.array(counts, dtype=np.int64),
         numbers=np.array([step.get("root", 0.0)]),
-        x=x,
-        total=gradient.get("sum", np.zeros_like(x)),
-        sums=np.array([output.get("sum", empty), output.get("before", empty)]),
-        kept=output.get("kept", np.zeros_like(x)),
+        x=x.copy(),
+        total=gradient.get("sum", np.zeros_like(x)).copy(),
+        sums=np.array([output.get("sum", zeros), output.get("before", zeros)]),
+        kept=output.get("kept", x).copy(),
         gradient=np.empty_like(x),
         low=np.array(low, dtype=np.float64),
         high=np.array(high, dtype=np.float64),
@@ -139,17 +138,23 @@ def run_of(opt: Optimizer) -> Run:
 
 def return_run(opt: Optimizer, run: Run) -> None:
     """Put what a kernel changed back into the optimiser."""
-    state, counts = opt.state_dict(), run.counts
-    new = {
-        "gradient": {"samples": counts[SAMPLES], "seen": counts[SEEN], "length": counts[LENGTH]},
-        "step": {"root": run.numbers[ROOT]},
-        "output": {"count": counts[COUNT], "sum": run.sums[0], "before": run.sums[1]},
-    }
-    new["gradient"] |= {"sum": run.total, "turn": counts[TURN]}
-    new["output"] |= {"kept": run.kept}
-    for part, values in new.items():
-        for name in state[part].keys() & values.keys():
-            value = values[name]
-            state[part][name] = value.item() if isinstance(value, np.generic) else value
-    state["x"], state["steps"] = run.x, int(counts[STEPS])
-    opt.load_state_dict(state)
+    counts = run.counts
+    values = (
+        {
+            "samples": int(counts[SAMPLES]),
+            "seen": int(counts[SEEN]),
+            "length": int(counts[LENGTH]),
+            "turn": int(counts[TURN]),
+            "sum": run.total,
+        },
+        {"root": float(run.numbers[ROOT])},
+        {
+            "count": int(counts[COUNT]),
+            "sum": run.sums[0].copy(),
+            "before": run.sums[1].copy(),
+            "kept": run.kept,
+        },
+    )
+    for state, new in zip(opt.states, values, strict=True):
+        state.update({name: new[name] for name in state.keys() & new.keys()})
+    opt.go_to(run.x, int(counts[STEPS]))

@@ -1,8 +1,7 @@
 """The Euclidean ball."""
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import ClassVar
 
 from mixfree.domains.mirror import Euclidean, Mirror
 from mixfree.numerics import Array, as_point, norm, positive
@@ -22,7 +21,7 @@ class Ball:
 
     radius: float
     center: Array | None = None
-    mirror: Mirror = Euclidean()
+    mirror: ClassVar[Mirror] = Euclidean()
 
     def __post_init__(self) -> None:
         positive(self.radius, "radius")

@@ -1,6 +1,7 @@
 """Boxes: bounds on each coordinate."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ class Box:
 
     low: npt.ArrayLike
     high: npt.ArrayLike
-    mirror: Mirror = Euclidean()
+    mirror: ClassVar[Mirror] = Euclidean()
 
     def __post_init__(self) -> None:
         low, high = (np.asarray(bound, dtype=np.float64) for bound in (self.low, self.high))
@@ -36,7 +37,7 @@ class Box:
                 f"low and high differ in length: {low.shape} and {high.shape}"
             ) from error
         if not (low <= high).all():
-            raise ValueError(f"low must not exceed high, but low={self.low}, high={self.high}")
+            raise ValueError(f"low must not exceed high, but low={self.low!r}, high={self.high!r}")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -56,4 +57,4 @@ class Box:
         """Scalar bounds hold for every coordinate; vector bounds fix the dimension."""
         if np.ndim(self.low) == 1 and np.size(self.low) != size:
             raise ValueError(f"low and high have {np.size(self.low)} entries, the point has {size}")
-        return Box(np.broadcast_to(self.low, size), np.broadcast_to(self.high, size), self.mirror)
+        return Box(np.broadcast_to(self.low, size), np.broadcast_to(self.high, size))

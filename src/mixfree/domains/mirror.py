@@ -1,7 +1,7 @@
 """Mirror maps: x⁺ = argmin ⟨ηg, x⟩ + D_ψ(x, x_t) over the domain."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Mirror(Protocol):
     """The geometry of a step."""
 
-    name: str
+    name: ClassVar[str]
 
     def move(self, x: Array, displacement: Array, domain: "Domain") -> Array:
         """The point that a displacement ηg leads to."""
@@ -24,7 +24,7 @@ class Mirror(Protocol):
 class Euclidean:
     """ψ = ½‖x‖²: subtract, then project."""
 
-    name: str = "euclidean"
+    name: ClassVar[str] = "euclidean"
 
     def move(self, x: Array, displacement: Array, domain: "Domain") -> Array:
         """Π(x − ηg)."""
@@ -42,7 +42,7 @@ class Entropic:
     array([0.75, 0.25])
     """
 
-    name: str = "entropic"
+    name: ClassVar[str] = "entropic"
 
     def move(self, x: Array, displacement: Array, domain: "Domain") -> Array:
         """x exp(−ηg), scaled back to the sum it had."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class Simplex:
     """
 
     total: float = 1.0
-    mirror: Mirror = Entropic()
+    mirror: ClassVar[Mirror] = Entropic()
 
     def __post_init__(self) -> None:
         positive(self.total, "total")

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from mixfree.domains.mirror import Euclidean, Mirror
 from mixfree.numerics import Array
@@ -37,7 +37,7 @@ class AllSpace:
     """
 
     diameter = math.inf
-    mirror: Mirror = Euclidean()
+    mirror: ClassVar[Mirror] = Euclidean()
 
     def project(self, x: Array) -> Array:
         """Every point is inside."""

@@ -32,7 +32,7 @@ class Replay:
     buffer: int | None = None
     gap: int | None = None
     seed: int = 0
-    _key: Key = field(init=False, repr=False, compare=False)
+    key: Key = field(init=False, repr=False, compare=False)
 
     default_gap = 0
 
@@ -44,7 +44,7 @@ class Replay:
             object.__setattr__(self, "gap", self.default_gap * self.mixing_time)
         whole(self.buffer, "buffer", most=2**31)
         whole(self.gap, "gap", least=0)
-        object.__setattr__(self, "_key", key(self.seed, REPLAY))
+        object.__setattr__(self, "key", key(self.seed, REPLAY))
 
     def position(self, block: int, turn: int) -> int:
         """Index in the block (oldest first) of the sample replayed at this turn (from 0)."""
@@ -104,7 +104,7 @@ class ForwardReplay(Replay):
     def position(self, block: int, turn: int) -> int:
         """Drawn anew for every step."""
         buffer = int(self.buffer or 0)
-        return int(self.gap or 0) + below(self._key, block * buffer + turn, buffer)
+        return int(self.gap or 0) + below(self.key, block * buffer + turn, buffer)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """What is handed back?"""
 
+from collections.abc import Callable
+
 from mixfree.outputs.average import Average, Output, WeightedAverage
 from mixfree.outputs.last import Last
 from mixfree.outputs.random import RandomIterate
 from mixfree.outputs.tail import TailAverage
 
-OUTPUTS = {
+OUTPUTS: dict[str, Callable[[int], Output]] = {
     "average": Average,
     "weighted": WeightedAverage,
     "tail": TailAverage,

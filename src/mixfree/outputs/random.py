@@ -11,10 +11,10 @@ class RandomIterate:
     """Reservoir sampling: the t-th iterate replaces the one kept with probability 1/t."""
 
     seed: int = 0
-    _key: Key = field(init=False, repr=False, compare=False)
+    key: Key = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_key", key(self.seed, RESERVOIR))
+        object.__setattr__(self, "key", key(self.seed, RESERVOIR))
 
     def start(self, x0: Array) -> State:
         """The start is kept until there is an iterate."""
@@ -23,7 +23,7 @@ class RandomIterate:
     def add(self, state: State, iterate: Array) -> None:
         """Keep this iterate instead, with probability 1/t."""
         count = state["count"] = state["count"] + 1
-        if bits(self._key, count) <= (2**64 - 1) // count:
+        if bits(self.key, count) <= (2**64 - 1) // count:
             state["kept"] = iterate.copy()
 
     def point(self, state: State, x: Array) -> Array:

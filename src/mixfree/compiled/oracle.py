@@ -1,0 +1,26 @@
+"""The loop for a user's own compiled gradient."""
+
+from mixfree.compiled.engine import acceptable, borrow, tell
+from mixfree.compiled.jit import apart
+
+WRONG_SIZE = -1
+
+
+@apart
+def oracle(gradient, plan, run, stream, order):
+    """Go over ``stream[order]``; returns how many were taken before one was not acceptable."""
+    run = borrow(run)
+    one = run.x.dtype.type(1.0)
+    for i in range(order.size):
+        told = gradient(run.x, stream[order[i]])
+        if told.size != run.x.size:
+            return WRONG_SIZE
+        square = run.x.dtype.type(0.0)
+        for k in range(run.x.size):
+            value = run.x.dtype.type(told[k])
+            run.gradient[k] = value
+            square += value * value
+        if not acceptable(plan, run.gradient, one, square):
+            return i
+        tell(plan, run, run.gradient, one, square)
+    return order.size

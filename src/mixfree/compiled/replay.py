@@ -1,0 +1,70 @@
+"""Replay for the kernels: plain gradients over the samples of whole blocks, rearranged."""
+
+import numpy as np
+
+from mixfree.compiled.draws import below
+from mixfree.compiled.jit import kernel as compiled
+from mixfree.compiled.plan import SAMPLES, plan_of, return_run, run_of
+from mixfree.gradients import ForwardReplay
+from mixfree.linear import refused
+
+
+@compiled
+def forward_order(first, second, block, blocks, size, buffer, gap):
+    """Positions drawn by :class:`ForwardReplay`, for ``blocks`` blocks after the ``block``-th."""
+    order = np.empty(blocks * buffer, dtype=np.int64)
+    for b in range(blocks):
+        for turn in range(buffer):
+            drawn = below(first, second, (block + b + 1) * buffer + turn, buffer)
+            order[b * buffer + turn] = b * size + gap + drawn
+    return order
+
+
+def replay_blocks(opt, kernel, parts, order):
+    """Add the samples to the block; replay every block that they fill."""
+    rule, state = opt.gradient, opt.states[0]
+    size, buffer, held = rule.block_size, rule.buffer, len(state["block"])
+    if held == size:
+        raise RuntimeError("the last block's replay is not finished: tell its gradients first")
+    blocks = (held + order.size) // size
+    if blocks > 0:
+        needed = order[: blocks * size - held]
+        samples = [_joined(state["block"], i, part, needed) for i, part in enumerate(parts)]
+        replayed = _replay_order(rule, state["samples"] // size, blocks)
+        before = state["samples"] - held
+        plan, run = plan_of(opt), run_of(opt)
+        taken = kernel(plan, run, tuple(samples), replayed)
+        failed = taken < replayed.size
+        whole = taken // buffer + failed
+        run.counts[SAMPLES] = before + whole * size
+        return_run(opt, run)
+        state["block"] = _listed(samples, np.arange((whole - 1) * size, whole * size)) * failed
+        if failed:
+            raise refused(opt)
+        order = order[needed.size :]
+    state["block"] += _listed(parts, order)
+    state["samples"] += order.size
+
+
+def _replay_order(rule, block, blocks):
+    size, buffer = rule.block_size, rule.buffer
+    if isinstance(rule, ForwardReplay):
+        return forward_order(*rule.key, block, blocks, size, buffer, rule.gap)
+    turns = size - 1 - np.arange(buffer)
+    return (np.arange(blocks)[:, None] * size + turns).ravel()
+
+
+def _joined(block, i, part, order):
+    """The i-th array of the samples in the block and those of ``part`` after them."""
+    if part.shape[0] == 0:  # no weights
+        return part
+    held = [sample[i] if isinstance(sample, tuple) else sample for sample in block]
+    held = np.array(held, dtype=part.dtype).reshape(len(block), *part.shape[1:])
+    return np.concatenate([held, part[order]])
+
+
+def _listed(parts, order):
+    """Samples as the reference keeps them: tuples, but for a stream of one array."""
+    present = [part for part in parts if part.shape[0] > 0]
+    samples = [tuple(part[r].copy() for part in present) for r in order]
+    return samples if len(parts) > 1 else [sample[0] for sample in samples]

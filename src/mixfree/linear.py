@@ -1,0 +1,145 @@
+"""Run an optimiser over the rows of a linear model with the compiled kernel."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.losses import Loss, Softmax
+from mixfree.numerics import Array
+from mixfree.optimizer import Optimizer
+
+CHUNK = 1 << 16
+
+
+def advance_linear(
+    opt: Optimizer,
+    loss: Loss,
+    rows: npt.ArrayLike,
+    targets: npt.ArrayLike,
+    *,
+    order: npt.ArrayLike | None = None,
+    weights: npt.ArrayLike | None = None,
+    l2: float = 0.0,
+) -> None:
+    """Tell ``opt`` the gradient of every row in order, at the speed of compiled code.
+
+    The same as ``opt.tell(linear_gradient(loss, opt.x, row, target, l2))`` for each row, and it
+    may be called again with the rows that follow: how a stream is cut does not matter.
+
+    Parameters
+    ----------
+    opt
+        The optimiser; its point has one weight a column for each of the loss's outputs, and one
+        more each if there is to be an intercept.
+    loss
+        One of :mod:`mixfree.losses`.
+    rows, targets
+        A matrix and a vector. Targets are numbers, −1 or +1 for the logistic loss, and
+        the number of the class for softmax.
+    order
+        Indices of the rows in the order of the stream; all rows as they are unless given.
+    weights
+        Factor of each row's loss.
+    l2
+        Adds ½·l2·‖x‖² to every sample's loss.
+
+    Raises
+    ------
+    ValueError
+        When a row's gradient is not finite. The message has the sample's number; the samples
+        before it have been used.
+
+    Examples
+    --------
+    >>> import mixfree as mf
+    >>> from mixfree.losses import Squared
+    >>> opt = mf.MAG(np.zeros(2))
+    >>> advance_linear(opt, Squared(), np.eye(2)[[0, 1] * 50], np.ones(100))
+    >>> opt.samples
+    100
+    """
+    from mixfree.compiled.losses import loss_code
+
+    x, y, order, weights = _checked(opt, loss, rows, targets, order, weights)
+    code, margins = loss_code(loss), np.zeros(loss.outputs)
+
+    def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
+        from mixfree.compiled.linear import linear
+
+        return int(linear(plan, run, code, l2, margins, *parts, order))
+
+    run_compiled(opt, kernel, (x, y, weights), order)
+
+
+def run_compiled(
+    opt: Optimizer,
+    kernel: Callable[[Any, Any, tuple[Array, ...], Array], int],
+    parts: tuple[Array, ...],
+    order: Array,
+) -> None:
+    """Run a kernel over samples given as parallel arrays, replaying where the method does."""
+    from mixfree.compiled.plan import plan_of, return_run, run_of
+    from mixfree.compiled.replay import replay_blocks
+    from mixfree.gradients import Replay
+
+    if isinstance(opt.gradient, Replay):
+        replay_blocks(opt, kernel, parts, order)
+        return
+    plan, run = plan_of(opt), run_of(opt)
+    done = 0
+    try:
+        while done < order.size:
+            piece = order[done : done + CHUNK]
+            taken = kernel(plan, run, parts, piece)
+            done += taken
+            if taken < piece.size:
+                break
+    finally:
+        return_run(opt, run)
+    if done < order.size:
+        raise refused(opt)
+
+
+def refused(opt: Optimizer) -> ValueError:
+    """What to raise when the gradient of the next sample is not acceptable."""
+    return ValueError(
+        f"gradient of sample {opt.samples + 1} is not finite or above {opt.largest:.1e}"
+    )
+
+
+def _checked(
+    opt: Optimizer,
+    loss: Loss,
+    rows: npt.ArrayLike,
+    targets: npt.ArrayLike,
+    order: npt.ArrayLike | None,
+    weights: npt.ArrayLike | None,
+) -> tuple[Array, Array, Array, Array]:
+    x: Array = np.ascontiguousarray(rows, dtype=opt.x.dtype)
+    y: Array = np.ascontiguousarray(
+        targets, dtype=np.float64 if opt.x.itemsize == 8 else np.float32
+    )
+    if x.ndim != 2:
+        raise ValueError(f"rows must be a matrix, not shape {x.shape}")
+    if y.shape != (x.shape[0],):
+        raise ValueError(f"targets must have shape ({x.shape[0]},), not {y.shape}")
+    plain = loss.outputs * x.shape[1]
+    if opt.x.size not in (plain, plain + loss.outputs):
+        raise ValueError(
+            f"the point has {opt.x.size} entries, but {loss.outputs} output(s) of {x.shape[1]} "
+            f"columns need {plain}, or {plain + loss.outputs} with an intercept"
+        )
+    if isinstance(loss, Softmax) and not ((y >= 0) & (y < loss.classes) & (y % 1 == 0)).all():
+        raise ValueError(f"targets must be class numbers from 0 to {loss.classes - 1}")
+    if order is None:
+        indices = np.arange(x.shape[0])
+    else:
+        indices = np.ascontiguousarray(order, dtype=np.int64)
+        if indices.size and not (indices.min() >= 0 and indices.max() < x.shape[0]):
+            raise ValueError(f"order must hold row numbers from 0 to {x.shape[0] - 1}")
+    factors = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
+    if weights is not None and factors.shape != y.shape:
+        raise ValueError(f"weights must have shape {y.shape}, not {factors.shape}")
+    return x, y, indices, factors

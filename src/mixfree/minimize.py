@@ -1,0 +1,172 @@
+"""One call for a whole run: any gradient, any stream, any method."""
+
+from collections.abc import Callable, Iterable, Sized
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.domains import Domain
+from mixfree.history import History, follow, marks
+from mixfree.linear import run_compiled
+from mixfree.methods import Method, find_method
+from mixfree.numerics import Array, whole
+from mixfree.optimizer import Optimizer
+from mixfree.progress import progress_bar
+
+GradientFunction = Callable[[Array, Any], npt.ArrayLike]
+Callback = Callable[[Optimizer], bool | None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to.
+
+    Attributes
+    ----------
+    x
+        The last point.
+    average
+        The output point: the average iterate, or what ``output`` says.
+    samples, steps
+        Samples observed and steps taken.
+    pending
+        Samples at the end of the stream that fill no window and moved nothing.
+    history
+        Output points on a logarithmic grid of sample counts.
+    optimizer
+        The optimiser itself, to go on with or to save.
+    """
+
+    x: Array
+    average: Array
+    samples: int
+    steps: int
+    pending: int
+    history: History
+    optimizer: Optimizer
+
+
+def minimize(
+    grad: GradientFunction,
+    stream: Iterable[Any] | Array,
+    x0: npt.ArrayLike,
+    method: str | Method = "mag",
+    *,
+    domain: Domain | None = None,
+    alpha: float | None = None,
+    output: str | None = None,
+    mirror: str | None = None,
+    seed: int = 0,
+    max_samples: int | None = None,
+    callback: Callback | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Result:
+    """Minimise E f(x; z) from the gradients of a stream of samples, taken in their order.
+
+    Parameters
+    ----------
+    grad
+        ``grad(x, z)``: gradient at ``x`` of the loss of sample ``z``. When it is compiled by
+        Numba and the stream is an array, the whole loop runs compiled.
+    stream
+        Any iterable of samples; the rows of an array. It is read once, in order.
+    x0
+        Where to start.
+    method
+        A name of the table (:func:`mixfree.methods`) or a :class:`Method`.
+    domain, alpha, output, mirror, seed, **options
+        As for the method itself, for instance ``levels`` or ``mixing_time``.
+    max_samples
+        Stop after so many samples; for streams without an end.
+    callback
+        Called with the optimiser at each mark of the history; the run ends when it returns True.
+    progress
+        Show a progress bar (extra ``cli``).
+
+    Examples
+    --------
+    >>> import mixfree as mf
+    >>> rng = np.random.default_rng(0)
+    >>> stream = 3.0 + rng.standard_normal(5000)
+    >>> result = mf.minimize(lambda x, z: x - z, stream, [0.0], alpha=3.0)
+    >>> bool(abs(result.average[0] - 3.0) < 0.2)
+    True
+    """
+    opt = find_method(method)(
+        x0, domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed, **options
+    )
+    if max_samples is not None:
+        whole(max_samples, "max_samples")
+    total = len(stream) if isinstance(stream, Sized) else None
+    if max_samples is not None:
+        total = max_samples if total is None else min(total, max_samples)
+    bar = progress_bar(opt.name, total) if progress else nullcontext(lambda samples: None)
+    with bar as show:
+
+        def each(at: Optimizer) -> bool | None:
+            show(at.samples)
+            return callback(at) if callback is not None else None
+
+        if _runs_compiled(grad, stream, opt):
+            history = _compiled(opt, grad, np.asarray(stream)[:total], each)
+        else:
+            history = _reference(opt, grad, islice(stream, total), each)
+    return Result(opt.x, opt.average, opt.samples, opt.steps, opt.pending, history, opt)
+
+
+def _reference(
+    opt: Optimizer, grad: GradientFunction, stream: Iterable[Any], each: Callback
+) -> History:
+    samples = iter(stream)
+    first = next(samples, _NOTHING)
+    if first is _NOTHING:
+        raise ValueError("stream is empty")
+    samples = chain([first], samples)
+    history, grid = History(), marks()
+    mark = next(grid)
+    for sample in samples:
+        for due in opt.offer(sample):
+            opt.tell(grad(opt.x, due))
+        if opt.samples == mark:
+            mark = next(grid)
+            history.record(opt)
+            if each(opt):
+                break
+    history.record(opt)
+    return history
+
+
+def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Callback) -> History:
+    from mixfree.compiled.oracle import WRONG_SIZE, oracle
+
+    if len(stream) == 0:
+        raise ValueError("stream is empty")
+    stream = np.ascontiguousarray(stream)
+
+    def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
+        taken = int(oracle(grad, plan, run, *parts, order))
+        if taken == WRONG_SIZE:
+            raise ValueError(f"grad must return {opt.x.size} entries, as many as the point has")
+        return taken
+
+    def advance(start: int, stop: int) -> None:
+        run_compiled(opt, kernel, (stream,), np.arange(start, stop))
+
+    return follow(opt, advance, len(stream), each)
+
+
+def _runs_compiled(grad: GradientFunction, stream: Any, opt: Optimizer) -> bool:
+    # Only Numba's own functions have a py_func, so Numba need not be imported to ask.
+    if not (isinstance(stream, np.ndarray) and hasattr(grad, "py_func")):
+        return False
+    from mixfree.compiled.plan import compilable
+
+    return compilable(opt)
+
+
+_NOTHING = object()

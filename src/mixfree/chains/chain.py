@@ -1,0 +1,331 @@
+"""``MarkovChain``: a transition matrix and everything that can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from mixfree.chains import powers, spectral
+from mixfree.chains import stationary as laws
+from mixfree.chains.structure import communicating_classes, cyclic_classes, name_classes
+from mixfree.chains.validate import states_named, transition_matrix
+
+if TYPE_CHECKING:
+    from mixfree.chains.bounds import MixingBounds
+    from mixfree.chains.simulate import Walk
+
+# Up to this many states a matrix of all pairs is affordable (130 MB).
+DENSE_STATES = 4096
+
+
+class MarkovChain:
+    """A finite Markov chain with a known transition matrix.
+
+    Parameters
+    ----------
+    P
+        Transition matrix: ``P[i, j]`` is the probability of going from state i to state j. A dense
+        array or a SciPy sparse matrix; rows sum to one up to rounding.
+    states
+        Names of the states, used in messages; 0, 1, 2, … by default.
+
+    Examples
+    --------
+    >>> chain = MarkovChain([[0.9, 0.1], [0.2, 0.8]])
+    >>> chain.stationary
+    array([0.66666667, 0.33333333])
+    >>> chain.mixing_time()
+    3
+    """
+
+    def __init__(self, P: Any, states: Sequence[Hashable] | None = None) -> None:
+        self.P = transition_matrix(P)
+        self.states = states_named(states, self.P.shape[0])
+
+    def __len__(self) -> int:
+        return int(self.P.shape[0])
+
+    def __repr__(self) -> str:
+        return f"MarkovChain({len(self)} states{', sparse' if self.is_sparse else ''})"
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the matrix is stored sparse."""
+        return bool(sparse.issparse(self.P))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the chain has too many states to hold a matrix of all pairs of them."""
+        return len(self) > DENSE_STATES
+
+    def dense(self, purpose: str) -> np.ndarray:
+        """Transition matrix as an array, or an error that says what it was wanted for."""
+        if self.is_large:
+            raise ValueError(
+                f"{purpose} needs a matrix of all pairs of states: {len(self)} states are more "
+                f"than {DENSE_STATES}; mixing_bounds() works on chains of any size"
+            )
+        return self.P.toarray() if self.is_sparse else self.P
+
+    @cached_property
+    def communicating_classes(self) -> list[np.ndarray]:
+        """Sets of states that reach one another."""
+        return communicating_classes(self.P)
+
+    @property
+    def is_irreducible(self) -> bool:
+        """Whether every state reaches every other."""
+        return len(self.communicating_classes) == 1
+
+    @cached_property
+    def cyclic_classes(self) -> list[np.ndarray]:
+        """Sets visited in turn: as many as the period, one when the chain is aperiodic."""
+        self._need_irreducible("the period")
+        return cyclic_classes(self.P)
+
+    @property
+    def period(self) -> int:
+        """Greatest common divisor of the lengths of the closed walks."""
+        return len(self.cyclic_classes)
+
+    @cached_property
+    def stationary(self) -> np.ndarray:
+        """Stationary law μ, with μP = μ.
+
+        By elimination without subtraction (GTH), which keeps every digit on ill-conditioned
+        chains, up to 4,096 states; beyond, by detailed balance where it holds and by ARPACK
+        with a checked residual where it does not.
+        """
+        self._need_irreducible("the stationary law")
+        if not self.is_large:
+            return laws.gth(self.dense("the stationary law"))
+        law = laws.by_detailed_balance(self.P)
+        return laws.by_krylov(self.P) if law is None else law
+
+    def positive_law(self, purpose: str) -> np.ndarray:
+        """Stationary law, or an error if a state's probability is too small to divide by."""
+        law = self.stationary
+        if law.min() == 0:
+            state = self.states[int(np.argmin(law))]
+            raise ValueError(
+                f"{purpose} divides by the law, which is below 1e-308 at state {state}"
+            )
+        return law
+
+    @cached_property
+    def is_reversible(self) -> bool:
+        """Whether μ(i) P(i, j) = μ(j) P(j, i) for every pair, to nine digits."""
+        if self.is_large:
+            self._need_irreducible("reversibility")
+            return laws.by_detailed_balance(self.P) is not None
+        flow = self.stationary[:, None] * self.dense("reversibility")
+        return bool(np.allclose(flow, flow.T, rtol=laws.BALANCE, atol=0))
+
+    def reversal(self) -> MarkovChain:
+        """Time reversal of the chain: P*(i, j) = μ(j) P(j, i) / μ(i).
+
+        Examples
+        --------
+        >>> from mixfree.chains import winning_streak
+        >>> winning_streak(4).reversal().P
+        array([[0.5  , 0.25 , 0.125, 0.125],
+               [1.   , 0.   , 0.   , 0.   ],
+               [0.   , 1.   , 0.   , 0.   ],
+               [0.   , 0.   , 0.5  , 0.5  ]])
+        """
+        law = self.positive_law("the reversal")
+        if self.is_sparse:
+            scale = sparse.diags_array
+            back = sparse.csr_array(scale(1 / law) @ self.P.T @ scale(law))
+        else:
+            back = self.P.T * law / law[:, None]
+        return MarkovChain(back, self.states)
+
+    def distance(self, t: int) -> float:
+        """Distance from stationarity d_mix(t), the paper's equation for it in Section 2.
+
+        The largest total variation distance, over the starts, between the law after ``t`` steps
+        and the stationary law.
+        """
+        if t < 0 or t != int(t):
+            raise ValueError(f"t = {t} must be a whole number of steps, zero or more")
+        law = self.stationary
+        if t == 0:
+            return float(1 - law.min())
+        return powers.distance_to(law, powers.power(self.dense("distance"), int(t)).matrix)
+
+    def mixing_time(self, eps: float = 0.25) -> int:
+        """Smallest t with ``distance(t) <= eps``: exact, by squaring and bisection.
+
+        Examples
+        --------
+        >>> from mixfree.chains import two_state
+        >>> two_state(1e-4).mixing_time()
+        3466
+        """
+        need_level(eps)
+        self._need_aperiodic("the mixing time")
+        law = self.stationary
+        enough = eps * (1 + powers.TIE)
+        if 1 - law.min() <= enough:
+            return 0
+        time = powers.first_time(
+            self.dense("the mixing time"),
+            lambda matrix: powers.distance_to(law, matrix) <= enough,
+        )
+        if time is None:
+            raise ValueError(f"the chain has not mixed to eps = {eps} after 2^62 steps")
+        return time
+
+    @cached_property
+    def _changes(self) -> np.ndarray:
+        return spectral.eigenvalues_of_change(
+            self.dense("eigenvalues"),
+            self.positive_law("eigenvalues") if self.is_reversible else None,
+        )
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """All eigenvalues, from 1 to the farthest from it; real when the chain is reversible."""
+        return 1 - self._changes[np.argsort(np.abs(self._changes))]
+
+    @property
+    def spectral_gap(self) -> float:
+        """Absolute spectral gap: one minus the second largest modulus of an eigenvalue."""
+        return spectral.spectral_gap(self._changes)
+
+    @property
+    def relaxation_time(self) -> float:
+        """One over the spectral gap; infinite for a periodic chain."""
+        gap = self.spectral_gap
+        return 1 / gap if gap > 0 else float("inf")
+
+    @cached_property
+    def pseudo_spectral_gap(self) -> float:
+        """Largest γ((P*)^k P^k)/k over k, which plays the gap's part without reversibility.
+
+        Every k that could hold the largest is tried, about 1/gap of them.
+        """
+        return spectral.pseudo_spectral_gap(
+            self.dense("pseudo_spectral_gap"), self.positive_law("pseudo_spectral_gap")
+        )
+
+    @cached_property
+    def contraction_rate(self) -> float:
+        """Largest (1 − κ(P^s))/s over s, κ being Dobrushin's coefficient (Wolfer's κ_gen)."""
+        return spectral.contraction_rate(self.dense("contraction_rate"))
+
+    def mixing_bounds(self, eps: float = 0.25) -> MixingBounds:
+        """Lower and upper bounds on the mixing time, each with the theorem it comes from.
+
+        Chains of more than 4,096 states get bounds from their leading eigenvalues and from walks
+        off chosen starts; see :mod:`mixfree.chains.large`.
+
+        Examples
+        --------
+        >>> from mixfree.chains import cycle
+        >>> bounds = cycle(20, lazy=True).mixing_bounds()
+        >>> bounds.lower <= cycle(20, lazy=True).mixing_time() <= bounds.upper
+        True
+        """
+        need_level(eps)
+        self._need_aperiodic("a bound on the mixing time")
+        if self.is_large:
+            from mixfree.chains.large import large_bounds
+
+            return large_bounds(self, eps)
+        from mixfree.chains.bounds import small_bounds
+
+        return small_bounds(self, eps)
+
+    def simulate(
+        self,
+        steps: int,
+        start: int | None = None,
+        seed: int | np.random.Generator | None = None,
+    ) -> np.ndarray:
+        """Draw a path of ``steps`` states, the start included.
+
+        Parameters
+        ----------
+        start
+            Index of the first state; drawn from the stationary law when None.
+        seed
+            A seed or a generator: the same seed gives the same path.
+
+        Examples
+        --------
+        >>> from mixfree.chains import two_state
+        >>> two_state(0.5).simulate(8, start=0, seed=1).shape
+        (8,)
+        """
+        from mixfree.chains.simulate import simulate
+
+        return simulate(self, steps, start, seed)
+
+    @cached_property
+    def walk(self) -> Walk:
+        """Compiled walk that :meth:`simulate` takes: (uniforms, state, path) to the last state."""
+        from mixfree.chains.simulate import prepare_walk
+
+        return prepare_walk(self.P)
+
+    def hitting_times(self, target: int | Iterable[int]) -> np.ndarray:
+        """Expected number of steps to reach ``target``, a state or several, from each state.
+
+        Examples
+        --------
+        >>> from mixfree.chains import cycle
+        >>> cycle(4).hitting_times(0)
+        array([0., 3., 4., 3.])
+        """
+        from mixfree.chains.averages import hitting_times
+
+        self._need_irreducible("hitting times")
+        return hitting_times(self, target)
+
+    def expected(self, f: Sequence[float] | np.ndarray | Callable[[Any], float]) -> float:
+        """Mean of ``f`` under the stationary law; ``f`` is one value a state or a function."""
+        from mixfree.chains.averages import values
+
+        return float(self.stationary @ values(self, f))
+
+    def asymptotic_variance(
+        self, f: Sequence[float] | np.ndarray | Callable[[Any], float]
+    ) -> float:
+        """Limit of n · Var of the mean of ``f`` along a path of n states.
+
+        Examples
+        --------
+        >>> from mixfree.chains import two_state
+        >>> round(two_state(0.1).asymptotic_variance([0.0, 1.0]), 12)  # ¼ · (1 + 0.8)/(1 − 0.8)
+        2.25
+        """
+        from mixfree.chains.averages import asymptotic_variance
+
+        return asymptotic_variance(self, f)
+
+    def _need_irreducible(self, purpose: str) -> None:
+        if not self.is_irreducible:
+            classes = self.communicating_classes
+            raise ValueError(
+                f"{purpose} needs an irreducible chain; this one has {len(classes)} communicating "
+                f"classes: {name_classes(classes, self.states)}"
+            )
+
+    def _need_aperiodic(self, purpose: str) -> None:
+        if self.period > 1:
+            raise ValueError(
+                f"{purpose} needs an aperiodic chain; this one has period {self.period} and "
+                f"visits these sets in turn: {name_classes(self.cyclic_classes, self.states)}"
+            )
+
+
+def need_level(eps: float) -> None:
+    """Refuse a distance that no mixing time can be measured by."""
+    if not 0 < eps < 1:
+        raise ValueError(f"eps = {eps} must lie between 0 and 1")

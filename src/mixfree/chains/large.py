@@ -1,0 +1,150 @@
+"""Bounds on the mixing time of chains too large to hold a power of P: 10⁵ states and more.
+
+Everything here costs products of the sparse matrix with a vector. The answers are bounds, never
+the mixing time, and each says whether it is certified or rests on ARPACK's convergence.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+from scipy.sparse import linalg as sparse_linalg
+
+from mixfree.chains.bounds import INFINITE, Bound, MixingBounds, at_most, by_relaxation
+from mixfree.chains.structure import edges
+
+if TYPE_CHECKING:
+    from mixfree.chains.chain import MarkovChain
+
+WALK = 2000
+TOLERANCE = 1e-8
+SINGULAR_POWERS = (1, 2, 4, 8, 16)
+
+
+def large_bounds(chain: MarkovChain, eps: float, walk: int = WALK) -> MixingBounds:
+    """Bounds from the leading eigenvalue and from walks of at most ``walk`` steps."""
+    law = chain.positive_law("mixing_bounds")
+    listed, direction = (_reversible if chain.is_reversible else _general)(chain, eps)
+    eigenvalue = listed[0]
+    if eigenvalue.lower < walk:
+        starts = _starts(chain, direction)
+        steps = int(min(walk, eigenvalue.upper))
+        walked = float(_unmixed_steps(chain.P, law, starts, eps, steps) + 1)
+        name = f"walks from {len(starts)} starts, {steps} steps at most (certified)"
+        listed.append(Bound(name, walked))
+    return MixingBounds(eps, tuple(listed))
+
+
+def _reversible(chain: MarkovChain, eps: float) -> tuple[list[Bound], np.ndarray]:
+    law = chain.stationary
+    root = np.sqrt(law)
+    scale = sparse.diags_array
+    L = sparse.csr_array(scale(root) @ chain.P @ scale(1 / root))
+    value, vector = _leading(L, root)
+    # Some eigenvalue lies within the residual of the one found.
+    error = _residual(L, value, vector) + len(chain) * np.finfo(float).eps
+    bound = by_relaxation(1 - abs(value), error, float(law.min()), eps)
+    # A Rayleigh quotient never exceeds the eigenvalue, so the lower side is certified.
+    name = f"{bound.theorem}: lower side certified, upper side if ARPACK found the largest"
+    return [Bound(name, bound.lower, bound.upper)], vector / root
+
+
+def _leading(L: Any, root: np.ndarray) -> tuple[float, np.ndarray]:
+    """Eigenvalue of largest modulus of a symmetric L, its top eigenvector ``root`` set aside."""
+    others = sparse_linalg.LinearOperator(
+        L.shape, matvec=lambda x: L @ x - root * (root @ x), dtype=float
+    )
+    start = np.random.default_rng(0).standard_normal(len(root))
+    found = _lanczos(others, start, "LM", 1e-6)
+    if found is None or _residual(L, *found) > 0.01 * (1 - abs(found[0])):
+        # Eigenvalues crowded at one: shift and invert, just outside it.
+        found = _inverted(L, start, end=1.0, place=1)
+        bottom = _lanczos(L, start, "SA", 1e-3)
+        if bottom is None or -bottom[0] > found[0] - 0.01:
+            found = max(
+                found, _inverted(L, start, end=-1.0, place=0), key=lambda pair: abs(pair[0])
+            )
+    return found
+
+
+def _lanczos(
+    operator: Any, start: np.ndarray, which: str, tolerance: float
+) -> tuple[float, np.ndarray] | None:
+    try:
+        values, vectors = sparse_linalg.eigsh(
+            operator, k=1, which=which, v0=start, ncv=48, maxiter=40, tol=tolerance
+        )
+    except sparse_linalg.ArpackError:
+        return None
+    return float(values[0]), vectors[:, 0]
+
+
+def _inverted(L: Any, start: np.ndarray, end: float, place: int) -> tuple[float, np.ndarray]:
+    """Find the ``place``-th eigenvalue away from ``end``, 1 or −1."""
+    values, vectors = sparse_linalg.eigsh(
+        sparse.csc_array(L), k=place + 1, sigma=end * (1 + 1e-11), v0=start
+    )
+    nearest = np.argsort(np.abs(values - end))[place]
+    return float(values[nearest]), vectors[:, nearest]
+
+
+def _residual(L: Any, value: float, vector: np.ndarray) -> float:
+    return float(np.linalg.norm(L @ vector - value * vector))
+
+
+def _general(chain: MarkovChain, eps: float) -> tuple[list[Bound], np.ndarray]:
+    law = chain.stationary
+    root = np.sqrt(law)
+    scale = sparse.diags_array
+    forth = sparse.csr_array(scale(root) @ chain.P @ scale(1 / root))
+    back = sparse.csr_array(forth.T)
+    spread = math.sqrt(1 / law.min() - 1) / 2
+    start = np.random.default_rng(0).standard_normal(len(root))
+    best, vector = INFINITE, start
+    for power in SINGULAR_POWERS:
+
+        def squared(x: np.ndarray, power: int = power) -> np.ndarray:
+            x = x - root * (root @ x)
+            for matrix in [forth] * power + [back] * power:
+                x = matrix @ x
+            return x - root * (root @ x)
+
+        found = _lanczos(
+            sparse_linalg.LinearOperator(forth.shape, matvec=squared, dtype=float),
+            start,
+            "LA",
+            TOLERANCE,
+        )
+        if found is None:
+            break
+        reached = at_most(power, math.sqrt(max(0.0, found[0] + TOLERANCE)), spread / eps)
+        if reached < best:
+            best, vector = reached, found[1]
+    name = f"singular values of P^k, k ≤ {SINGULAR_POWERS[-1]}, if ARPACK found the largest"
+    return [Bound(name, 0.0, best)], vector / root
+
+
+def _starts(chain: MarkovChain, direction: np.ndarray) -> list[int]:
+    """States likely to mix last: extremes of the slowest direction, the rarest, the farthest."""
+    rarest = int(np.argmin(chain.stationary))
+    farthest = int(csgraph.breadth_first_order(edges(chain.P), rarest)[0][-1])
+    ends = int(np.argmax(direction)), int(np.argmin(direction))
+    return sorted({*ends, rarest, farthest})
+
+
+def _unmixed_steps(P: Any, law: np.ndarray, starts: list[int], eps: float, steps: int) -> int:
+    """Largest t ≤ ``steps`` at which some start is still farther than ``eps`` from the law."""
+    laws = np.zeros((P.shape[0], len(starts)))
+    laws[starts, range(len(starts))] = 1
+    forward = sparse.csr_array(P.T)
+    unmixed = 0
+    for step in range(1, steps + 1):
+        laws = forward @ laws
+        if np.abs(laws - law[:, None]).sum(axis=0).max() / 2 <= eps:
+            break
+        unmixed = step
+    return unmixed

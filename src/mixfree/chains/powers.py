@@ -1,0 +1,103 @@
+"""Powers of a transition matrix and distances between their rows.
+
+P^t is kept as G = P^t − I. The entries of G are sums of products of probabilities, so a chain that
+leaves a state once in 10¹⁴ steps keeps its digits through any number of squarings, where the
+diagonal of P^t, a number like 1 − 10⁻¹⁴, would not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+# An exact tie d(t) = eps counts as reached whichever way the last bit was rounded.
+TIE = 1e-12
+LONGEST = 62
+
+
+@dataclass(frozen=True)
+class Power:
+    """P to the power ``time``, held as ``change`` = P^time − I."""
+
+    time: int
+    change: np.ndarray
+
+    @classmethod
+    def first(cls, P: np.ndarray) -> Power:
+        """P itself."""
+        return cls(1, _balanced(P.copy()))
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """P^time."""
+        return self.change + np.eye(len(self.change))
+
+    def __matmul__(self, other: Power) -> Power:
+        product = self.change @ other.change
+        product += self.change
+        product += other.change
+        return Power(self.time + other.time, _balanced(product))
+
+
+def doublings(P: np.ndarray) -> Iterator[Power]:
+    """P, P², P⁴, P⁸ …"""
+    power = Power.first(P)
+    yield power
+    for _ in range(LONGEST):
+        power = power @ power
+        yield power
+
+
+def power(P: np.ndarray, time: int) -> Power:
+    """P^time for a time of at least one, by squaring."""
+    result = None
+    for doubled in doublings(P):
+        if doubled.time & time:
+            result = doubled if result is None else result @ doubled
+        if 2 * doubled.time > time:
+            break
+    assert result is not None
+    return result
+
+
+def first_time(P: np.ndarray, reached: Callable[[np.ndarray], bool]) -> int | None:
+    """Smallest t ≥ 1 with ``reached(P^t)``, for a property that stays once it holds.
+
+    Squaring finds the power of two at which it holds; bisection between it and the one before
+    then settles one binary digit of the answer a product. None if it never holds.
+    """
+    below: list[Power] = []
+    for doubled in doublings(P):
+        if reached(doubled.matrix):
+            break
+        below.append(doubled)
+    else:
+        return None
+    if not below:
+        return 1
+    current = below.pop()
+    for doubled in reversed(below):
+        further = current @ doubled
+        if not reached(further.matrix):
+            current = further
+    return current.time + 1
+
+
+def distance_to(law: np.ndarray, matrix: np.ndarray) -> float:
+    """Largest total variation distance between a row of ``matrix`` and ``law``."""
+    return float(np.abs(matrix - law).sum(axis=1).max() / 2)
+
+
+def contraction(matrix: np.ndarray) -> float:
+    """Dobrushin's coefficient: the largest total variation distance between two rows."""
+    return float(cdist(matrix, matrix, "cityblock").max() / 2)
+
+
+def _balanced(change: np.ndarray) -> np.ndarray:
+    """Reset the diagonal so that every row of P^t − I sums to zero."""
+    np.fill_diagonal(change, 0)
+    np.fill_diagonal(change, -change.sum(axis=1))
+    return change

@@ -1,0 +1,98 @@
+"""Paths of a chain, drawn by compiled code in constant time a step."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from mixfree.chains.chain import MarkovChain
+
+# Counting through a row beats an alias table up to about this many entries a row,
+WIDE = 32
+# and up to this many when the chain stays where it is more often than this,
+WIDE_IF_STICKY = 512
+STICKY = 0.75
+# as long as rows of one width stay small beside the path.
+LARGEST = 1 << 24
+CHUNK = 1 << 15
+ENTRY = np.dtype([("keep", np.float64), ("target", np.int32), ("other", np.int32)], align=True)
+
+Walk = Callable[[np.ndarray, int, np.ndarray], int]
+
+
+def simulate(
+    chain: MarkovChain, steps: int, start: int | None, seed: int | np.random.Generator | None
+) -> np.ndarray:
+    """Draw ``steps`` states, one uniform number a step."""
+    if not isinstance(steps, numbers.Integral) or steps < 1:
+        raise ValueError(f"steps = {steps!r} must be a whole number of at least 1")
+    generator = np.random.default_rng(seed)
+    if start is None:
+        state = int(generator.choice(len(chain), p=chain.stationary))
+    elif isinstance(start, numbers.Integral) and 0 <= start < len(chain):
+        state = int(start)
+    else:
+        raise ValueError(f"start = {start!r} must be a state from 0 to {len(chain) - 1}, or None")
+    path = np.empty(steps, dtype=np.int64)
+    path[0] = state
+    uniforms = np.empty(CHUNK)
+    for begin in range(1, steps, CHUNK):
+        part = path[begin : begin + CHUNK]
+        state = chain.walk(generator.random(out=uniforms), state, part)
+    return path
+
+
+def prepare_walk(P: Any) -> Walk:
+    """Build the tables of a chain and return the compiled walk over them."""
+    from mixfree.chains import kernels
+
+    entries = sparse.csr_array(P)
+    sticky = entries.diagonal().mean() > STICKY
+    width = int(np.diff(entries.indptr).max())
+    if width > (WIDE_IF_STICKY if sticky else WIDE) or len(entries.indptr) * width > LARGEST:
+        first, table = _alias_table(entries)
+        return lambda uniforms, state, path: kernels.walk_by_alias(
+            uniforms, state, first, table, path
+        )
+    cumulated, target, stay = _cumulated_rows(entries, width)
+    if sticky:
+        return lambda uniforms, state, path: kernels.walk_mostly_staying(
+            uniforms, state, cumulated, target, stay, path
+        )
+    return lambda uniforms, state, path: kernels.walk_by_counting(
+        uniforms, state, cumulated, target, path
+    )
+
+
+def _cumulated_rows(entries: Any, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of cumulated probabilities, of targets, and the stretch of each that stays put."""
+    states = entries.shape[0]
+    lengths = np.diff(entries.indptr)
+    row = np.repeat(np.arange(states), lengths)
+    place = np.arange(entries.nnz) - np.repeat(entries.indptr[:-1], lengths)
+    chance, target = np.zeros((states, width)), np.zeros((states, width), dtype=np.int64)
+    chance[row, place], target[row, place] = entries.data, entries.indices
+    ends = np.cumsum(chance, axis=1)
+    # The last entry of a row takes what rounding leaves, and what pads the row is never reached.
+    ends[np.arange(width) >= lengths[:, None] - 1] = 1.0
+    begins = np.column_stack([np.zeros(states), ends[:, :-1]])
+    home = entries.indices == row
+    stay = np.zeros((states, 2))
+    stay[row[home], 0], stay[row[home], 1] = begins[row, place][home], ends[row, place][home]
+    return np.ascontiguousarray(ends[:, :-1]), target, stay
+
+
+def _alias_table(entries: Any) -> tuple[np.ndarray, np.ndarray]:
+    from mixfree.chains.kernels import fill_alias
+
+    first = entries.indptr.astype(np.int64)
+    keep, other = np.empty(entries.nnz), np.empty(entries.nnz, dtype=np.int64)
+    fill_alias(first, entries.data, keep, other)
+    table = np.empty(entries.nnz, dtype=ENTRY)
+    table["keep"], table["target"], table["other"] = keep, entries.indices, entries.indices[other]
+    return first, table

@@ -1,0 +1,103 @@
+"""The stationary law: elimination for small chains, detailed balance or ARPACK for large ones."""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+from scipy.sparse import linalg as sparse_linalg
+
+from mixfree.chains.structure import edges
+
+# Detailed balance holds when the two flows across an edge differ by no more than this ratio.
+BALANCE = 1e-9
+RESIDUAL = 1e-10
+
+
+def gth(P: np.ndarray) -> np.ndarray:
+    """Stationary law of an irreducible chain, every entry to full relative accuracy.
+
+    Grassmann, Taksar and Heyman's elimination: states are removed from the last to the first and
+    the remaining chain is watched only while it stays among them. Nothing is ever subtracted, so
+    nothing cancels, however small the probabilities.
+
+    Examples
+    --------
+    >>> gth(np.array([[1 - 1e-14, 1e-14], [2e-14, 1 - 2e-14]])) * 3
+    array([2., 1.])
+    """
+    watched = np.array(P, dtype=float)
+    states = len(watched)
+    leaving = np.ones(states)
+    for last in range(states - 1, 0, -1):
+        leaving[last] = watched[last, :last].sum()
+        through = watched[last, :last] / leaving[last]
+        watched[:last, :last] += np.outer(watched[:last, last], through)
+    law = np.ones(states)
+    for state in range(1, states):
+        law[state] = law[:state] @ watched[:state, state] / leaving[state]
+        if law[state] > 1e200:
+            law[: state + 1] /= law[state]
+    return law / law.sum()
+
+
+def by_detailed_balance(P: Any) -> np.ndarray | None:
+    """Stationary law of a reversible sparse chain, or None when it is not reversible.
+
+    Along a spanning tree detailed balance gives π(j)/π(i) = P(i, j)/P(j, i); every other edge then
+    confirms or denies it. The cost is one pass over the entries, for any number of states.
+    """
+    forth = sparse.csr_array(P)
+    back = sparse.csr_array(forth.T)
+    forth.sort_indices()
+    back.sort_indices()
+    if not (
+        np.array_equal(forth.indptr, back.indptr) and np.array_equal(forth.indices, back.indices)
+    ):
+        return None
+    ratio = forth.copy()
+    ratio.data = np.log(forth.data) - np.log(back.data)
+    order, parent = csgraph.breadth_first_order(edges(forth), 0)
+    step = np.asarray(ratio[parent[order[1:]], order[1:]]).ravel()
+    log_law = np.zeros(P.shape[0])
+    for state, added in zip(order[1:], step, strict=True):
+        log_law[state] = log_law[parent[state]] + added
+    source = np.repeat(np.arange(P.shape[0]), np.diff(forth.indptr))
+    imbalance = log_law[forth.indices] - log_law[source] - ratio.data
+    if np.abs(imbalance).max() > BALANCE:
+        return None
+    law = np.exp(log_law - log_law.max())
+    return law / law.sum()
+
+
+def by_krylov(P: Any) -> np.ndarray:
+    """Stationary law of a large sparse chain that is not reversible, checked by its residual."""
+    start = np.full(P.shape[0], 1 / P.shape[0])
+    try:
+        _, vectors = sparse_linalg.eigs(P.T, k=1, which="LR", v0=start, maxiter=2000)
+        law = _as_law(vectors[:, 0].real)
+    except sparse_linalg.ArpackError:
+        law = start
+    if _residual(P, law) > RESIDUAL:
+        law = _by_factorisation(P)
+    if _residual(P, law) > RESIDUAL:
+        raise ValueError(
+            f"the stationary law of this {P.shape[0]}-state chain could not be found: "
+            f"the best has |πP − π| = {_residual(P, law):.1e}, and {RESIDUAL:.0e} is asked"
+        )
+    return law
+
+
+def _by_factorisation(P: Any) -> np.ndarray:
+    balance = sparse.csc_array(sparse.eye_array(P.shape[0]) - P.T)
+    rest = sparse_linalg.spsolve(balance[1:, 1:], -balance[1:, [0]].toarray().ravel())
+    return _as_law(np.concatenate([[1.0], rest]))
+
+
+def _as_law(vector: np.ndarray) -> np.ndarray:
+    law = np.abs(vector)
+    return law / law.sum()
+
+
+def _residual(P: Any, law: np.ndarray) -> float:
+    return float(np.abs(P.T @ law - law).sum())

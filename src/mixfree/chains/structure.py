@@ -1,0 +1,47 @@
+"""The graph of a chain: who can reach whom, and in how many steps."""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+NAMED = 6
+
+
+def edges(P: Any) -> Any:
+    """Graph of the possible steps; no probability is too small to be an edge."""
+    graph = sparse.csr_array(P, copy=True)
+    graph.data = np.ones_like(graph.data)
+    return graph
+
+
+def communicating_classes(P: Any) -> list[np.ndarray]:
+    """Sets of states that reach one another, ordered by their smallest state."""
+    _, label = csgraph.connected_components(edges(P), directed=True, connection="strong")
+    order = np.argsort(label, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+    return sorted(groups, key=lambda group: group[0])
+
+
+def cyclic_classes(P: Any) -> list[np.ndarray]:
+    """Sets that an irreducible chain visits in turn; one set when it is aperiodic.
+
+    The period is the greatest common divisor of ``level[i] + 1 - level[j]`` over the edges,
+    where ``level`` is the distance from state 0.
+    """
+    graph = sparse.coo_array(edges(P))
+    level = csgraph.shortest_path(graph, unweighted=True, indices=0).astype(np.int64)
+    period = int(np.gcd.reduce(level[graph.row] + 1 - level[graph.col]))
+    return [np.flatnonzero(level % period == phase) for phase in range(period)]
+
+
+def name_classes(classes: list[np.ndarray], states: Any) -> str:
+    """Write sets of states for an error message, long ones cut short."""
+
+    def name(group: np.ndarray) -> str:
+        shown = ", ".join(str(states[state]) for state in group[:NAMED])
+        return "{" + shown + (", …}" if len(group) > NAMED else "}")
+
+    listed = ", ".join(name(group) for group in classes[:NAMED])
+    return listed + (", …" if len(classes) > NAMED else "")

@@ -1,0 +1,182 @@
+import numpy as np
+import pytest
+from scipy import sparse
+
+from mixfree.chains import MarkovChain, birth_death, cycle, random_chain, two_state, winning_streak
+
+GOOD = [[0.9, 0.1], [0.4, 0.6]]
+
+
+@pytest.mark.parametrize(
+    ("P", "message"),
+    [
+        ([[0.5, 0.5], [0.3, 0.6]], r"row 1 of P sums to 0\.9"),
+        ([[1.2, -0.2], [0.5, 0.5]], r"P\[0, 1\] = -0\.2 is negative"),
+        ([[np.nan, 1.0], [0.5, 0.5]], r"P\[0, 0\] = nan is not a number"),
+        ([[0.5, 0.5], [np.inf, 0.5]], r"P\[1, 0\] = inf is not a number"),
+        ([[0.5, 0.5]], r"square matrix, and its shape is \(1, 2\)"),
+        ([0.5, 0.5], r"square"),
+        ([[0.5, 0.5], [1.0]], "not a matrix"),
+        ([["a", "b"], ["c", "d"]], "real numbers"),
+        (np.zeros((0, 0)), "no states"),
+        (np.eye(2) * (1 + 1j), "real numbers"),
+    ],
+)
+def test_wrong_matrices_name_the_culprit(P, message):
+    with pytest.raises(ValueError, match=message):
+        MarkovChain(P)
+
+
+def test_sparse_matrices_are_checked_alike():
+    with pytest.raises(ValueError, match=r"row 1 of P sums to 0\.5"):
+        MarkovChain(sparse.csr_array([[0.0, 1.0], [0.5, 0.0]]))
+    with pytest.raises(ValueError, match=r"P\[1, 0\] = -1\.0 is negative"):
+        MarkovChain(sparse.coo_array([[0.0, 1.0], [-1.0, 2.0]]))
+    with pytest.raises(ValueError, match=r"P\[1, 1\] = nan"):
+        MarkovChain(sparse.csc_matrix([[0.0, 1.0], [1.0, np.nan]]))
+
+
+def test_the_callers_matrix_is_left_alone():
+    dense = np.array(GOOD)
+    thin = sparse.csr_array(dense)
+    MarkovChain(dense).P[0, 0] = 7
+    MarkovChain(thin).P.data[0] = 7
+    assert dense[0, 0] == thin[0, 0] == 0.9
+
+
+def test_single_precision_rows_are_accepted():
+    P = random_chain(300, seed=0).P.astype(np.float32)
+    assert np.allclose(MarkovChain(P).P.sum(axis=1), 1, rtol=1e-15)
+
+
+def test_state_names():
+    with pytest.raises(ValueError, match="3 names and P has 2 states"):
+        MarkovChain(GOOD, states=["a", "b", "c"])
+    with pytest.raises(ValueError, match="names 'a' twice"):
+        MarkovChain(GOOD, states=["a", "a"])
+
+
+def test_a_reducible_chain_names_its_classes():
+    chain = MarkovChain([[1.0, 0, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]], states=["x", "y", "z"])
+    assert not chain.is_irreducible
+    for question in (lambda: chain.stationary, chain.mixing_time, lambda: chain.period):
+        with pytest.raises(ValueError, match=r"2 communicating classes: \{x\}, \{y, z\}"):
+            question()
+
+
+def test_a_periodic_chain_names_its_cycle():
+    chain = cycle(6)
+    assert chain.period == 2
+    with pytest.raises(ValueError, match=r"period 2 .* \{0, 2, 4\}, \{1, 3, 5\}"):
+        chain.mixing_time()
+    with pytest.raises(ValueError, match="period 2"):
+        chain.mixing_bounds()
+    assert np.allclose(chain.stationary, 1 / 6)
+    assert chain.spectral_gap == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 5])
+def test_the_period_is_that_of_brute_force(period):
+    rng = np.random.default_rng(period)
+    block = 3
+    P = np.zeros((period * block, period * block))
+    for phase in range(period):
+        after = (phase + 1) % period
+        rows = slice(phase * block, (phase + 1) * block)
+        P[rows, after * block : (after + 1) * block] = rng.dirichlet(np.ones(block), size=block)
+    order = rng.permutation(len(P))
+    chain = MarkovChain(P[np.ix_(order, order)])
+    returns = [t for t in range(1, 40) if np.linalg.matrix_power(chain.P, t)[0, 0] > 0]
+    assert chain.period == np.gcd.reduce(returns) == period
+
+
+def test_tiny_probabilities_are_edges():
+    chain = two_state(1e-14)
+    assert chain.is_irreducible
+    assert chain.period == 1
+
+
+def test_the_reversal_keeps_the_law_and_undoes_itself():
+    for chain in (random_chain(7, seed=3), winning_streak(6)):
+        back = chain.reversal()
+        assert np.allclose(back.stationary, chain.stationary, rtol=1e-12)
+        assert np.allclose(back.reversal().P, chain.P, rtol=1e-12)
+        assert not chain.is_reversible
+
+
+def test_reversible_chains_are_their_own_reversal():
+    for chain in (random_chain(8, seed=1, reversible=True), two_state(1e-9), cycle(7, lazy=True)):
+        assert chain.is_reversible
+        assert np.allclose(chain.reversal().P, chain.P, rtol=1e-9)
+
+
+def test_a_single_state():
+    chain = MarkovChain([[1.0]])
+    assert chain.mixing_time() == 0
+    assert chain.spectral_gap == 1
+    bounds = chain.mixing_bounds()
+    assert bounds.lower == bounds.upper == 0
+    assert chain.asymptotic_variance([3.0]) == 0
+    assert chain.simulate(3, seed=0).tolist() == [0, 0, 0]
+
+
+def test_hitting_times_match_simulation():
+    chain = random_chain(5, seed=11)
+    path = chain.simulate(400_000, start=2, seed=5)
+    hits = np.flatnonzero(path == 0)
+    expected = chain.hitting_times(0)
+    waits = np.diff(hits).astype(float)
+    # Kac: the mean return time is one over the stationary probability.
+    error = waits.std() / np.sqrt(len(waits))
+    assert abs(waits.mean() - 1 / chain.stationary[0]) < 4 * error
+    assert expected[0] == 0
+    assert 1 + chain.P[0] @ expected == pytest.approx(1 / chain.stationary[0], rel=1e-12)
+    assert np.allclose(chain.hitting_times([0, 3])[[0, 3]], 0)
+    assert (chain.hitting_times([0, 3]) <= expected + 1e-12).all()
+
+
+def test_hitting_times_of_a_slow_chain_keep_their_digits():
+    slow = birth_death([1e-13, 0.0], [0.0, 3e-13])
+    assert slow.hitting_times(1)[0] == pytest.approx(1e13, rel=1e-12)
+
+
+@pytest.mark.parametrize("target", [5, -1, []])
+def test_hitting_times_refuse_unknown_states(target):
+    with pytest.raises(ValueError, match="target"):
+        random_chain(5, seed=0).hitting_times(target)
+
+
+def test_sparse_and_dense_agree():
+    P = random_chain(30, seed=2).P
+    P[P < 0.02] = 0
+    P /= P.sum(axis=1, keepdims=True)
+    dense, thin = MarkovChain(P), MarkovChain(sparse.csr_array(P))
+    f = np.arange(30.0)
+    assert np.allclose(dense.stationary, thin.stationary, rtol=1e-13)
+    assert dense.mixing_time() == thin.mixing_time()
+    assert np.allclose(dense.hitting_times(3), thin.hitting_times(3))
+    assert dense.asymptotic_variance(f) == pytest.approx(thin.asymptotic_variance(f))
+    assert np.allclose(dense.reversal().P, thin.reversal().P.toarray())
+
+
+def test_the_asymptotic_variance_is_that_of_long_paths():
+    chain = random_chain(4, seed=9)
+    f = np.array([0.0, 1.0, -2.0, 5.0])
+    length, paths = 400, 3000
+    means = [
+        f[chain.simulate(length, seed=np.random.default_rng([4, run]))].mean()
+        for run in range(paths)
+    ]
+    measured = length * np.var(means)
+    standard_error = measured * np.sqrt(2 / paths)
+    assert abs(measured - chain.asymptotic_variance(f)) < 4 * standard_error
+    assert chain.expected(f) == pytest.approx(np.mean(means), abs=4 * np.std(means) / 50)
+
+
+def test_expected_takes_functions_of_the_state_names():
+    chain = MarkovChain(GOOD, states=["ab", "cde"])
+    assert chain.expected(len) == pytest.approx(0.8 * 2 + 0.2 * 3)
+    with pytest.raises(ValueError, match="2 values are needed"):
+        chain.expected([1.0])
+    with pytest.raises(ValueError, match="nan at state cde"):
+        chain.expected([1.0, np.nan])

@@ -1,0 +1,89 @@
+import networkx
+import numpy as np
+import pytest
+
+from mixfree.chains import birth_death, cycle, random_chain, random_walk, two_state, winning_streak
+
+
+def test_walks_follow_degrees_or_are_uniform():
+    graph = networkx.lollipop_graph(5, 4)
+    degrees = np.array([degree for _, degree in graph.degree])
+    walk, metropolis = random_walk(graph), random_walk(graph, "metropolis")
+    assert np.allclose(walk.stationary, degrees / degrees.sum())
+    assert np.allclose(metropolis.stationary, 1 / len(graph))
+    assert walk.is_reversible and metropolis.is_reversible
+    assert metropolis.P[0, 1] == pytest.approx(1 / (1 + max(degrees[0], degrees[1])))
+
+
+def test_states_are_the_nodes_and_weights_count():
+    graph = networkx.Graph()
+    graph.add_edge("b", "a", weight=3.0)
+    graph.add_edge("b", "c", weight=1.0)
+    walk = random_walk(graph, lazy=True)
+    assert list(walk.states) == ["b", "a", "c"]
+    assert np.allclose(walk.P[0], [0.5, 0.375, 0.125])
+    with pytest.raises(ValueError, match=r"\{b\}, \{a, c\}"):
+        random_walk(graph).mixing_time()
+
+
+def test_large_walks_stay_sparse():
+    graph = networkx.random_regular_graph(3, 5000, seed=0)
+    assert random_walk(graph).is_sparse
+    assert random_walk(graph, "metropolis", lazy=True).is_sparse
+
+
+def test_graphs_without_a_walk():
+    with pytest.raises(ValueError, match="no nodes"):
+        random_walk(networkx.Graph())
+    with pytest.raises(ValueError, match="node 2 has no edge"):
+        lonely = networkx.path_graph(2)
+        lonely.add_node(2)
+        random_walk(lonely)
+    with pytest.raises(ValueError, match="weights = 'uniform'"):
+        random_walk(networkx.path_graph(3), "uniform")
+
+
+def test_cycles_are_rings():
+    assert np.allclose(
+        cycle(4).P, [[0, 0.5, 0, 0.5], [0.5, 0, 0.5, 0], [0, 0.5, 0, 0.5], [0.5, 0, 0.5, 0]]
+    )
+    assert np.allclose(np.diag(cycle(4, lazy=True).P), 0.5)
+    # Eigenvalues of a ring are cosines.
+    assert np.allclose(np.sort(cycle(9).eigenvalues), np.sort(np.cos(2 * np.pi * np.arange(9) / 9)))
+
+
+def test_the_reversed_streak_is_the_appendix_chain():
+    n = 6
+    law = winning_streak(n).stationary
+    P = np.zeros((n, n))
+    P[0] = law
+    P[np.arange(1, n - 1), np.arange(n - 2)] = 1
+    P[n - 1, n - 1] = P[n - 1, n - 2] = 0.5
+    assert np.allclose(winning_streak(n).reversal().P, P)
+
+
+def test_random_chains_come_from_their_seed():
+    assert np.array_equal(random_chain(5, seed=1).P, random_chain(5, seed=1).P)
+    assert not np.array_equal(random_chain(5, seed=1).P, random_chain(5, seed=2).P)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: two_state(0), "p = 0"),
+        (lambda: two_state(1.5), r"p = 1\.5"),
+        (lambda: two_state(float("nan")), "p = nan"),
+        (lambda: winning_streak(1), "n = 1"),
+        (lambda: winning_streak(3.5), r"n = 3\.5"),
+        (lambda: cycle(2), "n = 2"),
+        (lambda: random_chain(0, seed=0), "n = 0"),
+        (lambda: birth_death([0.5], [0.0]), r"up\[0\] = 0\.5 leads out"),
+        (lambda: birth_death([0.5, 0.0], [0.1, 0.5]), r"down\[0\] = 0\.1 leads out"),
+        (lambda: birth_death([0.9, 0.9, 0], [0, 0.9, 0.9]), r"up\[1\] \+ down\[1\] is above 1"),
+        (lambda: birth_death([0.9, 0.0], [0.0, float("nan")]), r"down\[1\] = nan"),
+        (lambda: birth_death([0.9, 0.0], [0.0]), "one length"),
+    ],
+)
+def test_wrong_parameters(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()

@@ -1,0 +1,67 @@
+import networkx
+import numpy as np
+import pytest
+from scipy import sparse
+
+from mixfree.chains import MarkovChain, chain, cycle, large, random_walk
+
+
+@pytest.fixture
+def small_counts_as_large(monkeypatch):
+    monkeypatch.setattr(chain, "DENSE_STATES", 10)
+
+
+def bounds_both_ways(monkeypatch, walk: MarkovChain):
+    exact = walk.mixing_time()
+    monkeypatch.setattr(chain, "DENSE_STATES", 10)
+    return exact, MarkovChain(sparse.csr_array(walk.P)).mixing_bounds()
+
+
+@pytest.mark.parametrize(
+    "walk",
+    [
+        cycle(101),
+        cycle(60, lazy=True),
+        random_walk(networkx.random_regular_graph(4, 300, seed=0)),
+        random_walk(networkx.grid_2d_graph(12, 12), "metropolis"),
+        random_walk(networkx.barabasi_albert_graph(200, 2, seed=1), lazy=True),
+        random_walk(networkx.barbell_graph(20, 3)),
+    ],
+    ids=["ring", "lazy ring", "regular", "grid", "hubs", "barbell"],
+)
+def test_bounds_of_reversible_walks_hold_the_exact_time(monkeypatch, walk):
+    exact, bounds = bounds_both_ways(monkeypatch, walk)
+    assert bounds.lower <= exact <= bounds.upper < np.inf
+    assert bounds.lower >= exact / 6, "the walks should come near the exact time"
+
+
+def test_bounds_of_a_one_way_chain_hold_the_exact_time(monkeypatch):
+    n = 200
+    here = np.arange(n)
+    away = np.random.default_rng(3).permutation(n)
+    P = sparse.csr_array(
+        (np.repeat([0.4, 0.4, 0.2], n), (np.tile(here, 3), np.r_[(here + 1) % n, away, here])),
+        shape=(n, n),
+    )
+    exact, bounds = bounds_both_ways(monkeypatch, MarkovChain(P.toarray()))
+    assert bounds.lower <= exact <= bounds.upper < np.inf
+
+
+def test_the_walks_can_be_too_short_to_reach_the_mixing_time():
+    ring = cycle(6001)
+    bounds = large.large_bounds(ring, 0.25, walk=50)
+    assert bounds.upper > bounds.lower > 50
+
+
+def test_questions_of_all_pairs_are_refused():
+    ring = cycle(6001)
+    assert ring.is_sparse and ring.is_reversible
+    for question in (ring.mixing_time, lambda: ring.eigenvalues, lambda: ring.distance(3)):
+        with pytest.raises(ValueError, match=r"6001 states .* mixing_bounds\(\)"):
+            question()
+
+
+def test_large_chains_still_simulate_and_solve():
+    ring = cycle(6001)
+    assert np.abs(np.diff(ring.simulate(100, seed=0)) % 6001 % 5999).max() <= 2
+    assert ring.hitting_times(0)[3000] == pytest.approx(3000 * 3001)

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+from scipy import sparse, stats
+
+from mixfree.chains import MarkovChain, random_chain, two_state
+
+
+def transitions(path: np.ndarray, n: int) -> np.ndarray:
+    counts = np.zeros((n, n))
+    np.add.at(counts, (path[:-1], path[1:]), 1)
+    return counts
+
+
+@pytest.mark.parametrize("thin", [False, True])
+def test_every_row_is_drawn_from_its_law(thin):
+    P = random_chain(9, seed=6).P
+    P[P < 0.06] = 0
+    P /= P.sum(axis=1, keepdims=True)
+    chain = MarkovChain(sparse.csr_array(P) if thin else P)
+    counts = transitions(chain.simulate(300_000, start=0, seed=3), 9)
+    assert (counts[P == 0] == 0).all()
+    for row, law in zip(counts, P, strict=True):
+        seen = law > 0
+        # 9 rows twice over: a level of 1e-4 each fails by chance once in 500 seeds.
+        assert stats.chisquare(row[seen], row.sum() * law[seen] / law[seen].sum()).pvalue > 1e-4
+
+
+def test_the_seed_decides_the_path():
+    chain = random_chain(6, seed=0)
+    assert np.array_equal(chain.simulate(500, seed=8), chain.simulate(500, seed=8))
+    assert not np.array_equal(chain.simulate(500, seed=8), chain.simulate(500, seed=9))
+    generator = np.random.default_rng(8)
+    both = (
+        chain.simulate(500, start=1, seed=generator),
+        chain.simulate(500, start=1, seed=generator),
+    )
+    assert not np.array_equal(*both)
+
+
+def test_a_longer_path_begins_with_the_shorter_one():
+    chain = random_chain(6, seed=0)
+    assert np.array_equal(chain.simulate(50, 2, seed=1), chain.simulate(900, 2, seed=1)[:50])
+
+
+def test_starts():
+    chain = MarkovChain([[0.9, 0.1], [0.3, 0.7]])
+    assert chain.simulate(5, start=1, seed=0)[0] == 1
+    first = np.array([chain.simulate(1, seed=seed)[0] for seed in range(2000)])
+    # The stationary law is (¾, ¼).
+    assert abs(first.mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 2000)
+
+
+def test_rare_transitions_are_as_rare_as_they_should_be():
+    p, steps = 1e-4, 4_000_000
+    path = two_state(p).simulate(steps, start=0, seed=0)
+    changes = np.count_nonzero(np.diff(path))
+    assert abs(changes - p * steps) < 4 * np.sqrt(p * steps)
+
+
+def test_a_deterministic_cycle_is_followed():
+    chain = MarkovChain(np.roll(np.eye(5), 1, axis=1))
+    assert chain.simulate(7, start=3, seed=0).tolist() == [3, 4, 0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("steps", "start", "message"),
+    [
+        (0, 0, "steps = 0"),
+        (2.5, 0, r"steps = 2\.5"),
+        (5, 2, "start = 2"),
+        (5, -1, "start = -1"),
+        (5, "a", "start = 'a'"),
+    ],
+)
+def test_wrong_arguments(steps, start, message):
+    with pytest.raises(ValueError, match=message):
+        two_state(0.5).simulate(steps, start, seed=0)

@@ -1,5 +1,11 @@
 """Markov chains: exact mixing times, bounds, paths, and estimates from a path."""
 
+from mixfree.chains.autocorrelation import (
+    AutocorrelationTime,
+    ShortSeries,
+    autocorrelation_time,
+)
+from mixfree.chains.bounds import Bound, MixingBounds
 from mixfree.chains.chain import MarkovChain
 from mixfree.chains.families import (
     birth_death,
@@ -11,7 +17,12 @@ from mixfree.chains.families import (
 )
 
 __all__ = [
+    "AutocorrelationTime",
+    "Bound",
     "MarkovChain",
+    "MixingBounds",
+    "ShortSeries",
+    "autocorrelation_time",
     "birth_death",
     "cycle",
     "random_chain",

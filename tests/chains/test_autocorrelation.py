@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from mixfree.chains import autocorrelation_time, random_chain, two_state
+from mixfree.chains.autocorrelation import autocorrelation
+
+
+def autoregression(phi: float, samples: int, seed: int) -> np.ndarray:
+    noise = np.random.default_rng(seed).standard_normal(samples + 1000)
+    return lfilter([1.0], [1.0, -phi], noise)[1000:]
+
+
+def test_the_transform_gives_the_plain_sums():
+    series = np.random.default_rng(0).standard_normal(257).cumsum()
+    centred = series - series.mean()
+    plain = [centred[: 257 - lag] @ centred[lag:] for lag in range(257)]
+    assert np.allclose(autocorrelation(series), np.array(plain) / plain[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("phi", [-0.5, 0.0, 0.5, 0.9, 0.99])
+def test_autoregressions_have_their_known_time(phi):
+    exact = (1 + phi) / (1 - phi)
+    found = [autocorrelation_time(autoregression(phi, 200_000, seed)) for seed in range(8)]
+    mean = np.mean([time.value for time in found])
+    # The window of five times τ cuts off at most exp(−5) of an exponential decay on each side.
+    tolerance = 4 * np.mean([time.standard_error for time in found]) / np.sqrt(8) + 0.02 * exact
+    assert abs(mean - exact) < tolerance
+    assert all(time.warning is None for time in found)
+
+
+def test_the_standard_error_is_the_spread():
+    values = [autocorrelation_time(autoregression(0.8, 20_000, seed)) for seed in range(200)]
+    spread = np.std([time.value for time in values])
+    claimed = np.mean([time.standard_error for time in values])
+    # Sokal's formula is an approximation; 200 runs know the spread to 5 %.
+    assert 0.7 < claimed / spread < 1.4
+
+
+def test_it_agrees_with_the_asymptotic_variance_of_a_chain():
+    chain = random_chain(5, seed=2)
+    f = np.array([0.0, 1.0, 3.0, -1.0, 2.0])
+    law = chain.stationary
+    exact = chain.asymptotic_variance(f) / (law @ f**2 - (law @ f) ** 2)
+    time = autocorrelation_time(f[chain.simulate(500_000, seed=1)])
+    assert abs(time.value - exact) < 4 * time.standard_error
+    assert time.effective_samples == pytest.approx(500_000 / time.value)
+    assert float(time) == time.value
+
+
+def test_a_short_series_is_answered_with_a_warning():
+    time = autocorrelation_time(two_state(0.001).simulate(3000, seed=1))
+    assert np.isfinite(time.value)
+    assert time.warning is not None
+    assert "3000 samples" in str(time.warning)
+
+
+def test_scale_and_shift_change_nothing():
+    series = autoregression(0.7, 5000, 3)
+    time = autocorrelation_time(series).value
+    assert autocorrelation_time(1e200 * series).value == pytest.approx(time)
+    assert autocorrelation_time(1e-200 * series + 1e-197).value == pytest.approx(time)
+
+
+def test_a_constant_series_says_so():
+    for constant in (0.0, 0.1, -1e300):
+        time = autocorrelation_time(np.full(1000, constant))
+        assert np.isnan(time.value)
+        assert "the same" in str(time.warning)
+
+
+def test_an_alternating_series_has_a_positive_time():
+    time = autocorrelation_time(np.tile([1.0, -1.0], 500))
+    assert 0 < time.value < 0.1
+    assert time.warning is not None
+
+
+@pytest.mark.parametrize(
+    ("series", "message"),
+    [
+        ([1.0], "1 samples"),
+        ([], "0 samples"),
+        ([[1.0, 2.0]], r"shape \(1, 2\)"),
+        ([1.0, np.nan, 2.0], r"series\[1\] = nan"),
+        (["a", "b"], "real numbers"),
+    ],
+)
+def test_wrong_series(series, message):
+    with pytest.raises(ValueError, match=message):
+        autocorrelation_time(series)
+
+
+def test_wrong_window():
+    with pytest.raises(ValueError, match="window = 0"):
+        autocorrelation_time([1.0, 2.0, 0.0], window=0)

@@ -66,7 +66,7 @@ def trailing_zeros(key: Key, counter: int) -> int:
     Examples
     --------
     >>> [trailing_zeros(key(0, LEVELS), t) for t in range(1, 13)]
-    [1, 2, 0, 1, 0, 3, 0, 0, 0, 0, 0, 1]
+    [0, 0, 2, 0, 3, 0, 4, 3, 0, 0, 0, 0]
     """
     lane = 0
     while (drawn := word(key, counter, lane)) == 0:

@@ -1,4 +1,4 @@
-"""The kernel against the reference, step by step."""
+"""The kernel against the reference, step by step; the same bits however the rows are cut."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 import mixfree as mf
 from mixfree.linear import advance_linear
 from mixfree.losses import Huber, Logistic, Robust, Softmax, Squared, linear_gradient
+from tests.helpers import assert_same_bits, assert_states_close, make
 
 DIMENSION = 7
 SAMPLES = 400
@@ -16,19 +17,24 @@ LOSSES = [
     Robust(-2.0, 0.7),
     Robust(0.0),
     Robust(1.0),
+    Robust(2.0),
+    Robust(-np.inf),
     Softmax(3),
 ]
 METHODS = list(mf.methods())
+DOMAINS = {
+    "space": (mf.AllSpace(), None),
+    "ball": (mf.Ball(0.5), None),
+    "centred ball": (mf.Ball(0.4, center=np.full(DIMENSION, 0.2)), np.full(DIMENSION, 0.2)),
+    "box": (mf.Box(-0.1, np.linspace(0.1, 0.5, DIMENSION)), None),
+    "simplex": (mf.Simplex(), np.full(DIMENSION, 1 / DIMENSION)),
+}
 
 
-def options(name):
-    return {"mixing_time": 6} if mf.methods()[name].needs_mixing_time else {}
-
-
-def data(loss, dtype=np.float64, samples=SAMPLES):
+def data(loss, dtype=np.float64):
     rng = np.random.default_rng(7)
-    rows = rng.standard_normal((samples, DIMENSION)).astype(dtype)
-    targets = rows @ rng.standard_normal(DIMENSION) + 0.1 * rng.standard_normal(samples)
+    rows = rng.standard_normal((SAMPLES, DIMENSION)).astype(dtype)
+    targets = rows @ rng.standard_normal(DIMENSION) + 0.1 * rng.standard_normal(SAMPLES)
     if isinstance(loss, Logistic):
         targets = np.sign(targets)
     if isinstance(loss, Softmax):
@@ -36,50 +42,152 @@ def data(loss, dtype=np.float64, samples=SAMPLES):
     return rows, targets.astype(dtype)
 
 
-def point(loss, intercept, dtype=np.float64):
-    return np.zeros(loss.outputs * (DIMENSION + intercept), dtype)
-
-
 def tell_all(opt, loss, rows, targets, weights=None, l2=0.0):
-    """The reference, and the point after every sample."""
+    """Run the reference; the point after every sample."""
     path = []
     for i, sample in enumerate(zip(rows, targets, strict=True)):
         for row, target in opt.offer(sample):
+            gradient = linear_gradient(loss, opt.x, row, target)
             factor = 1.0 if weights is None else weights[i]
-            gradient = factor * linear_gradient(loss, opt.x, row, target)
-            opt.tell(gradient + l2 * opt.x)
+            opt.tell(factor * gradient + l2 * opt.x)
         path.append(opt.x)
     return np.array(path)
-
-
-def assert_same_state(one, other, rtol):
-    """All numbers of two state dicts agree."""
-    assert one.keys() == other.keys()
-    for key, value in one.items():
-        if isinstance(value, dict):
-            assert_same_state(value, other[key], rtol)
-        elif isinstance(value, list):
-            assert len(value) == len(other[key])
-            for mine, theirs in zip(value, other[key], strict=True):
-                np.testing.assert_array_equal(np.hstack(mine), np.hstack(theirs))
-        elif isinstance(value, str):
-            assert value == other[key]
-        else:
-            scale = np.max(np.abs(value), initial=1e-300)
-            np.testing.assert_allclose(other[key], value, rtol=rtol, atol=rtol * scale, err_msg=key)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_and_loss_step_by_step(name, loss):
     rows, targets = data(loss)
-    make = lambda: mf.methods()[name](
-        point(loss, 1), domain=mf.Ball(2.0), alpha=0.3, **options(name)
-    )  # noqa: E731
-    reference, compiled = make(), make()
+    start = np.zeros(loss.outputs * (DIMENSION + 1))
+    reference, compiled = (make(name, start, mf.Ball(2.0), alpha=0.3) for _ in range(2))
     path = tell_all(reference, loss, rows, targets)
     for i in range(SAMPLES):
         advance_linear(compiled, loss, rows[i : i + 1], targets[i : i + 1])
         assert np.abs(compiled.x - path[i]).max() <= 1e-12 * np.abs(path[i]).max()
-    assert_same_state(reference.state_dict(), compiled.state_dict(), 1e-12)
-    np.testing.assert_allclose(compiled.average, reference.average, rtol=1e-12, atol=1e-14)
+    assert_states_close(compiled.state_dict(), reference.state_dict(), 1e-12)
+    assert reference.steps > 0
+    np.testing.assert_allclose(compiled.average, reference.average, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("name", ["mag", "sgd", "emd", "sgd-rer"])
+def test_every_domain_and_output(name, domain, output):
+    rows, targets = data(Squared())
+    where, start = DOMAINS[domain]
+    start = np.zeros(DIMENSION) if start is None else start
+    pair = [make(name, start, where, alpha=0.2, output=output, seed=5) for _ in range(2)]
+    tell_all(pair[0], Squared(), rows, targets)
+    advance_linear(pair[1], Squared(), rows, targets)
+    assert_states_close(pair[1].state_dict(), pair[0].state_dict(), 1e-12)
+    assert not np.array_equal(pair[0].x, start)
+
+
+@pytest.mark.parametrize("options", [{"levels": None, "horizon": 64}, {"levels": None}])
+def test_laws_without_truncation(options):
+    rows, targets = data(Squared())
+    pair = [mf.MAG(np.zeros(DIMENSION), seed=3, **options) for _ in range(2)]
+    tell_all(pair[0], Squared(), rows, targets)
+    advance_linear(pair[1], Squared(), rows, targets)
+    assert_states_close(pair[1].state_dict(), pair[0].state_dict(), 1e-12)
+
+
+@pytest.mark.parametrize("intercept", [0, 1])
+@pytest.mark.parametrize("loss", [Squared(), Softmax(3)], ids=repr)
+def test_weights_and_ridge(loss, intercept):
+    rows, targets = data(loss)
+    weights = np.random.default_rng(1).uniform(0.0, 2.0, SAMPLES)
+    start = np.zeros(loss.outputs * (DIMENSION + intercept))
+    pair = [mf.MAG(start, alpha=0.3) for _ in range(2)]
+    tell_all(pair[0], loss, rows, targets, weights, l2=0.1)
+    advance_linear(pair[1], loss, rows, targets, weights=weights, l2=0.1)
+    assert_states_close(pair[1].state_dict(), pair[0].state_dict(), 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", METHODS)
+def test_any_chunking_and_saving_gives_the_same_bits(name, dtype):
+    rows, targets = data(Squared(), dtype)
+    start = np.zeros(DIMENSION + 1, dtype)
+    whole = make(name, start, mf.Ball(2.0))
+    advance_linear(whole, Squared(), rows, targets)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        cuts = np.sort(rng.integers(0, SAMPLES + 1, 30))
+        opt = make(name, start, mf.Ball(2.0))
+        for piece in np.split(np.arange(SAMPLES), cuts):
+            saved = opt.state_dict()
+            opt = make(name, start, mf.Ball(2.0))
+            opt.load_state_dict(saved)
+            advance_linear(opt, Squared(), rows, targets, order=piece)
+        assert_same_bits(opt.state_dict(), whole.state_dict())
+    assert whole.x.dtype == dtype
+
+
+def test_single_precision_follows_double():
+    rows, targets = data(Squared())
+    double, single = (mf.MAG(np.zeros(DIMENSION, t), alpha=0.3) for t in (np.float64, np.float32))
+    advance_linear(double, Squared(), rows, targets)
+    advance_linear(single, Squared(), rows.astype(np.float32), targets.astype(np.float32))
+    np.testing.assert_allclose(single.average, double.average, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200, 1e-310])
+@pytest.mark.parametrize("name", ["adagrad", "mag"])
+def test_tiny_and_huge_gradients(name, scale):
+    rows, targets = data(Logistic())  # its slope is bounded, so the rows set the size
+    rows = np.sign(rows) * scale
+    pair = [make(name, np.zeros(DIMENSION), mf.Ball(2.0)) for _ in range(2)]
+    tell_all(pair[0], Logistic(), rows, targets)
+    advance_linear(pair[1], Logistic(), rows, targets)
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-9)
+    assert np.isfinite(pair[1].x).all() and np.abs(pair[1].x).max() > 1e-3
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_bad_row_stops_the_run_with_everything_before_it_used(name, bad):
+    rows, targets = data(Squared())
+    rows[200:230, 3] = bad
+    if bad == 1e300:
+        targets[200:230] = 1e300
+    opt, before = (make(name, np.zeros(DIMENSION), mf.Ball(2.0), alpha=0.3) for _ in range(2))
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="gradient of sample"):
+        advance_linear(opt, Squared(), rows, targets)
+    if opt.gradient.__class__.__name__.endswith("Replay"):
+        assert opt.pending == opt.gradient.block_size  # in the block that holds the row
+    else:
+        advance_linear(before, Squared(), rows[:200], targets[:200])
+        assert_same_bits(opt.state_dict(), before.state_dict())
+
+
+@pytest.mark.parametrize("loss", [Huber(), Robust(), Logistic(), Softmax(2)], ids=repr)
+def test_a_missing_target_is_never_silent(loss):
+    rows, targets = data(loss)
+    targets[5] = np.nan
+    with pytest.raises(ValueError, match=r"sample 6|class numbers"):
+        advance_linear(mf.SGD(np.zeros(loss.outputs * DIMENSION)), loss, rows, targets)
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets", "extra", "message"),
+    [
+        (np.zeros(3), np.zeros(3), {}, "rows must be a matrix"),
+        (np.zeros((3, DIMENSION)), np.zeros(2), {}, "targets must have shape"),
+        (np.zeros((3, 2)), np.zeros(3), {}, "columns need 2, or 3"),
+        (np.zeros((3, DIMENSION)), np.zeros(3), {"order": [3]}, "order must hold"),
+        (np.zeros((3, DIMENSION)), np.zeros(3), {"weights": [1.0]}, "weights must have"),
+    ],
+)
+def test_wrong_shapes(rows, targets, extra, message):
+    with pytest.raises(ValueError, match=message):
+        advance_linear(mf.SGD(np.zeros(DIMENSION)), Squared(), rows, targets, **extra)
+
+
+def test_a_loss_without_a_twin_is_refused():
+    with pytest.raises(TypeError, match="no compiled twin"):
+        advance_linear(mf.SGD(np.zeros(2)), _Strange(), np.zeros((3, 2)), np.zeros(3))
+
+
+class _Strange:
+    outputs = 1

@@ -1,4 +1,8 @@
-"""Twin of :meth:`mixfree.Optimizer.tell`: the four parts, compiled."""
+"""Twin of :meth:`mixfree.Optimizer.tell`: the four parts, compiled.
+
+A loop either stores or sums up, never both: LLVM decides by the arrays' addresses whether a loop
+that stores runs in vector registers, and the order of a sum, and its bits, would follow.
+"""
 
 import math
 
@@ -146,10 +150,20 @@ def add_to(total, weight, x):
 
 
 @inline
-def project(plan, run, square):
-    """Bring the point back into the domain; ``square`` is its sum of squares."""
+def sum_of_squares(v):
+    """Σ v_k²."""
+    square = 0.0
+    for k in range(v.size):
+        square += v[k] * v[k]
+    return square
+
+
+@inline
+def project(plan, run):
+    """Bring the point back into the domain."""
     x, low, high = run.x, run.low, run.high
     if plan.domain == BALL:
+        square = sum_of_squares(x)
         if square < _LEAST or square > min(plan.bound * plan.bound, _MOST) or low.size > 0:
             project_ball(x, square, plan.bound, low)
     elif plan.domain == BOX:
@@ -163,10 +177,9 @@ def project(plan, run, square):
 def project_ball(x, square, radius, center):
     """See :class:`mixfree.domains.Ball`."""
     if center.size > 0:
-        square = 0.0
         for k in range(x.size):
             x[k] -= center[k]
-            square += x[k] * x[k]
+        square = sum_of_squares(x)
     distance = size_of(x, square)
     shrink = radius / distance if distance > radius else 1.0
     for k in range(x.size):
@@ -207,6 +220,7 @@ def move_entropic(x, row, size, tiny):
         before += x[k]
     for k in range(x.size):
         x[k] *= math.exp(least - size * row[k])
+    for k in range(x.size):
         after += x[k]
     for k in range(x.size):
         x[k] = max(x[k] * (before / after), tiny)
@@ -215,11 +229,8 @@ def move_entropic(x, row, size, tiny):
 @apart
 def move_tiny(x, row, factor, alpha, root):
     """x − α(g/root), where α/root would overflow."""
-    square = 0.0
     for k in range(x.size):
         x[k] -= alpha * (factor * row[k] / root)
-        square += x[k] * x[k]
-    return square
 
 
 @inline
@@ -232,17 +243,14 @@ def move(plan, run, row, factor, size, weight):
         return
     if size == np.inf:
         add_to(sums, weight, x)
-        square = move_tiny(x, row, factor, plan.alpha, run.numbers[ROOT])
+        move_tiny(x, row, factor, plan.alpha, run.numbers[ROOT])
     else:
-        square = 0.0
         step = x.dtype.type(size * factor)
         for k in range(x.size):
             before = x[k]
             sums[k] += weight * before
-            after = before - step * row[k]
-            x[k] = after
-            square += after * after
-    project(plan, run, square)
+            x[k] = before - step * row[k]
+    project(plan, run)
 
 
 @inline
@@ -296,8 +304,6 @@ def tell(plan, run, row, factor, square):
         if seen + 1 < length:
             return
         counts[SEEN] = 0
-        row, factor, square = total, total.dtype.type(plan.share), 0.0
-        for k in range(total.size):
-            square += total[k] * total[k]
-        square *= plan.share * plan.share
+        row, factor = total, total.dtype.type(plan.share)
+        square = plan.share * plan.share * sum_of_squares(total)
     step_along(plan, run, row, factor, square)

@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 # Sums may be reordered to use vector registers and multiply-adds may be fused; everything else
 # is IEEE arithmetic, so that NaN and infinity stay visible.
 _OPTIONS: dict[str, Any] = {
-    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
+    "fastmath": {"reassoc", "contract", "nsz"},
     "error_model": "numpy",
     "nogil": True,
 }

@@ -1,6 +1,6 @@
 """The linear model's kernel: every method, loss and precision, over rows in the given order."""
 
-from mixfree.compiled.engine import acceptable, borrow, tell
+from mixfree.compiled.engine import acceptable, borrow, sum_of_squares, tell
 from mixfree.compiled.jit import apart, borrowed, inline, kernel
 from mixfree.compiled.losses import SOFTMAX, slope, softmax_slopes
 
@@ -16,16 +16,11 @@ def dot_and_square(v, row):
 
 
 @inline
-def dot_and_append(v, row, out):
-    """The same for the row with a 1 at its end, which is left in ``out``."""
-    product, square = v[row.size], v.dtype.type(1.0)
+def append_one(row, out):
+    """Leave the row with a 1 at its end in ``out``."""
     for k in range(row.size):
-        value = row[k]
-        product += v[k] * value
-        square += value * value
-        out[k] = value
+        out[k] = row[k]
     out[row.size] = 1.0
-    return product, square
 
 
 @apart
@@ -34,34 +29,26 @@ def softmax_gradient(x, row, target, weight, margins, out):
     width, block = row.size, x.size // margins.size
     for o in range(margins.size):
         v = x[o * block : (o + 1) * block]
-        product = v.dtype.type(0.0)
-        for k in range(width):
-            product += v[k] * row[k]
+        product, square = dot_and_square(v, row)
         margins[o] = product + v[width] if block > width else product
     softmax_slopes(margins, target)
-    square = x.dtype.type(0.0)
+    slopes = 0.0
     for o in range(margins.size):
         factor = x.dtype.type(weight * margins[o])
+        slopes += factor * factor
         v = out[o * block : (o + 1) * block]
         for k in range(width):
-            value = factor * row[k]
-            v[k] = value
-            square += value * value
+            v[k] = factor * row[k]
         if block > width:
             v[width] = factor
-            square += factor * factor
-    return square
+    return slopes * (square + block - width)
 
 
 @apart
 def add_ridge(x, row, factor, l2, out):
-    """factor · row + l2 · x; returns its sum of squares. ``out`` may be ``row``."""
-    square = x.dtype.type(0.0)
+    """Leave factor · row + l2 · x in ``out``, which may be ``row``."""
     for k in range(x.size):
-        value = factor * row[k] + l2 * x[k]
-        out[k] = value
-        square += value * value
-    return square
+        out[k] = factor * row[k] + l2 * x[k]
 
 
 @inline
@@ -75,16 +62,17 @@ def linear_gradient(loss, l2, x, row, target, weight, margins, out):
         square = softmax_gradient(x, row, target, weight, margins, out)
         row = out
     else:
+        margin, square = dot_and_square(x, row)
         if x.size > row.size:
-            margin, square = dot_and_append(x, row, out)
+            margin += x[row.size]
+            square += x.dtype.type(1.0)
+            append_one(row, out)
             row = out
-        else:
-            margin, square = dot_and_square(x, row)
         factor = x.dtype.type(weight * slope(loss[0], loss[1], loss[2], margin, target))
         square *= factor * factor
     if l2 != 0.0:
-        square = add_ridge(x, row, factor, x.dtype.type(l2), out)
-        row, factor = out, x.dtype.type(1.0)
+        add_ridge(x, row, factor, x.dtype.type(l2), out)
+        row, factor, square = out, x.dtype.type(1.0), x.dtype.type(sum_of_squares(out))
     return row, factor, square
 
 

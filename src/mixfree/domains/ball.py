@@ -13,8 +13,8 @@ class Ball:
 
     Examples
     --------
-    >>> Ball(1.0).project(np.array([3.0, 4.0]))
-    array([0.6, 0.8])
+    >>> Ball(1.0).project(np.array([0.0, 4.0]))
+    array([0., 1.])
     >>> Ball(1.0).diameter
     2.0
     """

@@ -76,6 +76,22 @@ def log_log(axes: Axes, xlabel: str = "", ylabel: str = "") -> None:
     axes.set_ylabel(ylabel)
 
 
+def save_paths(path: str | PathLike[str]) -> list[Path]:
+    """Where :func:`save` will write, or ValueError for an ending that is neither's.
+
+    Examples
+    --------
+    >>> [path.name for path in save_paths("decay.png")]
+    ['decay.png', 'decay.svg']
+    """
+    path = Path(path)
+    if path.suffix not in ("", *FORMATS):
+        raise ValueError(
+            f"path = {str(path)!r} ends in {path.suffix!r}; a figure is saved as .png and .svg"
+        )
+    return [path.with_suffix(ending) for ending in FORMATS]
+
+
 def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
     """Write the figure as PNG and as SVG beside each other, and return the two paths.
 
@@ -91,13 +107,8 @@ def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
     >>> [written.name for written in save(figure, tempfile.mkdtemp() + "/decay")]
     ['decay.png', 'decay.svg']
     """
-    path = Path(path)
-    if path.suffix not in ("", *FORMATS):
-        raise ValueError(
-            f"path = {str(path)!r} ends in {path.suffix!r}; a figure is saved as .png and .svg"
-        )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = [path.with_suffix(ending) for ending in FORMATS]
+    written = save_paths(path)
+    written[0].parent.mkdir(parents=True, exist_ok=True)
     # The same figure must give the same bytes: SVG ids and dates would otherwise differ.
     with require("matplotlib").rc_context({"svg.hashsalt": "mixfree", "svg.fonttype": "none"}):
         figure.savefig(written[0], dpi=160)

@@ -1,14 +1,22 @@
 """Progress bars on stderr, for work that takes a while."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from mixfree.extras import require
 
 
+class Show(Protocol):
+    """Brings the bar to a count; a ``label`` replaces the words before it."""
+
+    def __call__(self, done: int, label: str | None = None) -> None:
+        """Show the count."""
+
+
 @contextmanager
-def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar with rate and time left; what it gives is called with the count so far.
+def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
+    """A bar with the time spent and left; what it gives is called with the count so far.
 
     Examples
     --------
@@ -26,4 +34,4 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[[int
     )
     with rich.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(label, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda done, label=None: bar.update(task, completed=done, description=label)

@@ -1,5 +1,6 @@
 """The commands of ``mixfree``, a line each."""
 
+from mixfree.cli.demo import demo
 from mixfree.cli.version import version
 from mixfree.extras import require
 
@@ -13,4 +14,5 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+app.command()(demo)
 app.command()(version)

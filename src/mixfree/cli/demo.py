@@ -1,0 +1,47 @@
+"""``mixfree demo``."""
+
+from pathlib import Path
+from typing import Annotated
+
+from mixfree.extras import require
+
+typer = require("typer")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to save the picture, as .png and .svg.")] = Path(
+        "mixfree-demo.png"
+    ),
+    samples: Annotated[int, typer.Option(help="Samples a run.", min=32)] = 2_000_000,
+    seeds: Annotated[int, typer.Option(help="Runs a method.", min=1)] = 5,
+) -> None:
+    """Watch MAG learn from a slowly mixing stream beside SGD, AdaGrad and SGD-MLMC."""
+    from mixfree.experiments.demo import SWITCHING, draw_demo, run_demo
+    from mixfree.experiments.problem import mixing_time
+    from mixfree.experiments.report import CAVEAT, print_table
+    from mixfree.experiments.statistics import estimate
+    from mixfree.experiments.store import writable_folder
+    from mixfree.figures import save, save_paths
+
+    writable_folder(save_paths(out)[0].parent)
+    rows, speed = run_demo(samples, seeds)
+    last = {
+        method: estimate(
+            [
+                row["suboptimality"]
+                for row in rows
+                if row["method"] == method and row["samples"] == samples
+            ]
+        )
+        for method in speed
+    }
+    print_table(
+        f"{samples:,} samples, p = {SWITCHING:g}, mixing time {mixing_time(SWITCHING):,}",
+        ["method", "suboptimality, 95 %", "of sgd's", "samples/s"],
+        [
+            (method, found, f"{found.mean / last['sgd'].mean:.3f}", f"{speed[method] / 1e6:.1f} M")
+            for method, found in last.items()
+        ],
+    )
+    print(CAVEAT)
+    print(f"Picture: {save(draw_demo(rows), out)[0]}")

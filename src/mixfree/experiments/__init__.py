@@ -1,0 +1,1 @@
+"""The paper's experiments and this project's own, each from one command."""

@@ -1,0 +1,63 @@
+"""Run a method over a regression stream and follow the suboptimality of its output."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mixfree.domains import Ball
+from mixfree.experiments.problem import Regression, mixing_time
+from mixfree.gradients import Replay
+from mixfree.history import follow
+from mixfree.linear import advance_linear
+from mixfree.losses import Squared
+from mixfree.methods import find_method
+from mixfree.numerics import Array
+from mixfree.optimizer import Optimizer
+
+PAPER_METHODS = ("sgd", "adagrad", "sgd-mlmc", "mag")
+
+
+def start(problem: Regression, method: str, p: float, **settings: Any) -> Optimizer:
+    """An optimiser at the origin of the problem's ball, told the mixing time if it must be.
+
+    The paper's experiment scales no step, so α = 1 unless ``settings`` say otherwise.
+    """
+    made_by = find_method(method)
+    if made_by.needs_mixing_time:
+        settings.setdefault("mixing_time", mixing_time(p))
+    settings.setdefault("alpha", 1.0)
+    return made_by(np.zeros(problem.rows.shape[1]), domain=Ball(problem.radius), **settings)
+
+
+def trace(
+    opt: Optimizer,
+    problem: Regression,
+    order: Array,
+    each: Callable[[Optimizer], bool | None] | None = None,
+) -> tuple[Array, Array]:
+    """Samples observed and suboptimality of the output, on a logarithmic grid of samples.
+
+    Examples
+    --------
+    >>> problem = Regression.draw(seed=0, per_state=20, dimension=3)
+    >>> opt = start(problem, "adagrad", p=0.1)
+    >>> samples, gaps = trace(opt, problem, problem.order(0, 0.1, 1000))
+    >>> int(samples[-1]), bool(gaps[-1] < gaps[0])
+    (1000, True)
+    """
+    block = opt.gradient.block_size if isinstance(opt.gradient, Replay) else 1
+    fed = 0
+
+    def advance(first: int, stop: int) -> None:
+        # Replay does nothing before a block is whole: feeding whole blocks spares the copy.
+        nonlocal fed
+        stop -= stop % block
+        if stop > fed:
+            rows = order[fed:stop]
+            advance_linear(opt, Squared(), problem.rows, problem.targets, order=rows)
+            fed = stop
+
+    history = follow(opt, advance, len(order), each)
+    begun = history.samples > 0
+    return history.samples[begun], problem.suboptimality(history.points[begun])

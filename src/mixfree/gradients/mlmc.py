@@ -116,10 +116,10 @@ class MLMC(Window):
 
     def weight(self, position: int, length: int) -> float:
         """−1 on the first half, +1 on the second; the first sample has g^0 besides."""
-        if 2 * position >= length:
+        if 2 * position >= length or length == 1:
             return 1.0
         return -1.0 if position else 1.0 / self._share - 1.0
 
     def scale(self, length: int) -> float:
         """C_J/2^J, which is the same number at every level."""
-        return self._share
+        return self._share if length > 1 else 1.0

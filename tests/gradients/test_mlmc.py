@@ -1,0 +1,180 @@
+"""The level law and the estimator, exactly and not by sampling (Lemma 3.1)."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mixfree as mf
+
+
+def estimate(law, gradients, level):
+    """The estimator as Eq. (5) writes it, from the means of the first samples."""
+    mean = lambda j: gradients[: 2**j].mean(axis=0)  # noqa: E731
+    if level == 0:
+        return mean(0)
+    return mean(0) + law.coefficients[level - 1] * (mean(level) - mean(level - 1))
+
+
+def running_sum(law, gradients, length):
+    """The same from the signed running sum."""
+    weights = [law.weight(i, length) for i in range(length)]
+    return law.scale(length) * (np.array(weights) @ gradients[:length])
+
+
+@pytest.mark.parametrize("levels", range(1, 13))
+def test_probability_times_coefficient_is_one_at_each_level(levels):
+    law = mf.MLMC(levels=levels)
+    np.testing.assert_allclose(law.probabilities * law.coefficients, 1.0, rtol=1e-12)
+    np.testing.assert_allclose(law.probabilities.sum(), 1.0, rtol=1e-12)
+    expected = np.sum(law.probabilities * 2.0**law.support)
+    np.testing.assert_allclose(law.expected_samples, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("levels", range(1, 13))
+def test_paper_weights_are_too_large_by_the_truncated_mass(levels):
+    law = mf.MLMC(levels=levels, weights="paper")
+    np.testing.assert_allclose(law.coefficients, 2.0**law.support)
+    np.testing.assert_allclose(
+        law.probabilities * law.coefficients, 1 / (1 - 2.0**-levels), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("law", [mf.MLMC(5), mf.MLMC(5, "paper"), mf.MLMC(None, horizon=40)])
+def test_the_running_sum_is_the_estimator(law):
+    gradients = np.random.default_rng(0).standard_normal((64, 3))
+    for level in law.support:
+        np.testing.assert_allclose(
+            running_sum(law, gradients, 2**level), estimate(law, gradients, level), rtol=1e-12
+        )
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 7, 8, 9, 100, 1024])
+def test_mean_over_levels_is_the_mean_of_the_largest_window(horizon):
+    law = mf.MLMC(levels=None, horizon=horizon)
+    gradients = np.random.default_rng(horizon).standard_normal((horizon, 4))
+    largest = int(np.log2(horizon))
+    assert len(law.support) == largest
+    beyond = 1.0 - law.probabilities.sum()
+    mean = beyond * running_sum(law, gradients, 1)
+    for level, probability in zip(law.support, law.probabilities, strict=True):
+        mean = mean + probability * running_sum(law, gradients, 2**level)
+    np.testing.assert_allclose(mean, gradients[: 2**largest].mean(axis=0), rtol=1e-12, atol=1e-14)
+    expected = 1 + sum(2.0**-j * (2**j - 1) for j in range(1, largest + 1))
+    np.testing.assert_allclose(law.expected_samples, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5, 9])
+def test_mean_over_truncated_levels_is_the_mean_of_the_largest_window(levels):
+    law = mf.MLMC(levels)
+    gradients = np.random.default_rng(levels).standard_normal((2**levels, 4))
+    sums = [running_sum(law, gradients, 2**j) for j in law.support]
+    np.testing.assert_allclose(law.probabilities @ sums, gradients.mean(axis=0), atol=1e-13)
+
+
+@pytest.mark.parametrize("law", [mf.MLMC(1), mf.MLMC(5), mf.MLMC(12), mf.MLMC(None, horizon=99)])
+def test_a_constant_gradient_comes_out_constant(law):
+    for level in law.support:
+        ones = np.ones((2**level, 1))
+        np.testing.assert_allclose(running_sum(law, ones, 2**level), 1.0, rtol=1e-12)
+
+
+def test_the_optimiser_uses_the_estimator():
+    law = mf.MLMC(4, seed=11)
+    gradients = np.random.default_rng(2).standard_normal((300, 3))
+    opt = mf.SGDMLMC(np.zeros(3), levels=4, seed=11)
+    x, used, steps = np.zeros(3), 0, 0
+    for sample, gradient in enumerate(gradients, start=1):
+        stepped = opt.tell(gradient)
+        level = law.level(steps + 1)
+        assert stepped == (sample == used + 2**level)
+        assert opt.pending == (0 if stepped else sample - used)
+        if stepped:
+            steps += 1
+            x = x - estimate(law, gradients[used:], level) / np.sqrt(steps)
+            used = sample
+        np.testing.assert_allclose(opt.x, x, rtol=1e-12, atol=1e-13)
+    assert (opt.samples, opt.steps) == (300, steps)
+
+
+def test_levels_beyond_the_horizon_use_one_sample():
+    law = mf.MLMC(levels=None, horizon=8, seed=1)
+    lengths = {law.length(t, 0) for t in range(2000)}
+    assert lengths == {1, 2, 4, 8}
+    opt = mf.MAG([0.0], levels=None, horizon=1)
+    assert all(opt.tell([1.0]) for _ in range(50))
+
+
+def test_the_anytime_law_is_capped_by_the_samples_seen():
+    law = mf.MLMC(levels=None, seed=4)
+    assert law.level(1, samples=0) == 0
+    for samples in (1, 2, 5, 64, 1000):
+        drawn = [law.level(t, samples) for t in range(3000)]
+        same = law.at(samples)
+        assert drawn == [same.level(t, samples) for t in range(3000)]
+        assert max(drawn) == len(same.support)
+    with pytest.raises(ValueError, match="grows with the samples"):
+        _ = law.probabilities
+
+
+@pytest.mark.parametrize("levels", [None, 1, 2, 5, 8])
+def test_the_drawn_levels_have_the_law(levels):
+    draws = 1_000_000
+    law = mf.MLMC(levels=levels, horizon=None if levels else 2**40, seed=2022)
+    from mixfree.compiled.draws import trailing_zeros  # a twin, and a hundred times faster
+
+    zeros = np.array([trailing_zeros(*law.key, t) for t in range(1, 1001)])
+    assert [law.level(t) for t in range(1, 1001)] == list(1 + (zeros % levels if levels else zeros))
+    drawn = 1 + _zeros(law.key, draws) % (levels or 64)
+    largest = levels or 15
+    counts = np.bincount(np.minimum(drawn, largest), minlength=largest + 1)[1:]
+    expected = law.probabilities[:largest].copy()
+    expected[-1] = 1.0 - expected[:-1].sum()
+    result = stats.chisquare(counts, draws * expected)
+    assert result.pvalue > 1e-3 if largest > 1 else counts[0] == draws, result
+
+
+def test_consecutive_levels_are_independent():
+    zeros = np.minimum(_zeros(mf.MLMC(seed=7).key, 1_000_000), 5)
+    table = np.zeros((6, 6))
+    np.add.at(table, (zeros[:-1], zeros[1:]), 1)
+    assert stats.chi2_contingency(table).pvalue > 1e-3
+    other = np.minimum(_zeros(mf.MLMC(seed=8).key, 1_000_000), 5)
+    table = np.zeros((6, 6))
+    np.add.at(table, (zeros, other), 1)
+    assert stats.chi2_contingency(table).pvalue > 1e-3
+
+
+def _zeros(key, draws):
+    import numba
+
+    from mixfree.compiled.draws import trailing_zeros
+
+    @numba.njit
+    def many(first, second, draws):
+        out = np.empty(draws, np.int64)
+        for t in range(draws):
+            out[t] = trailing_zeros(first, second, t + 1)
+        return out
+
+    return many(*key, draws)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"levels": 0}, "levels must be a whole number of at least 1"),
+        ({"levels": -3}, "levels"),
+        ({"levels": 2.5}, "levels"),
+        ({"levels": True}, "levels"),
+        ({"levels": 63}, "at most 62"),
+        ({"weights": "wrong"}, "weights must be one of 'exact', 'paper'"),
+        ({"levels": 5, "horizon": 10}, "horizon=10 is for levels=None"),
+        ({"levels": None, "horizon": 0}, "horizon"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**64}, "seed"),
+        ({"seed": None}, "seed"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        mf.MLMC(**arguments)

@@ -1,0 +1,65 @@
+"""Outputs against their definitions."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mixfree.outputs import OUTPUTS, Average, Last, RandomIterate, TailAverage, WeightedAverage
+
+ITERATES = np.random.default_rng(0).standard_normal((130, 3))
+
+
+def feed(output, count):
+    state = output.start(np.zeros(3))
+    for iterate in ITERATES[:count]:
+        output.add(state, iterate)
+    return output.point(state, np.full(3, 9.0))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8, 9, 64, 100, 127, 128, 129])
+def test_against_the_definition(count):
+    w = ITERATES[:count]
+    np.testing.assert_allclose(feed(Average(), count), w.mean(axis=0), rtol=1e-12)
+    weights = np.arange(1, count + 1)
+    np.testing.assert_allclose(
+        feed(WeightedAverage(), count), weights @ w / weights.sum(), rtol=1e-12
+    )
+    begun = 2 ** int(np.log2(count))
+    tail = w[max(0, begun // 2 - 1) :]
+    np.testing.assert_allclose(feed(TailAverage(), count), tail.mean(axis=0), rtol=1e-12)
+    assert len(tail) >= count / 2
+    assert count < 4 or len(tail) <= 0.75 * count + 1
+    np.testing.assert_array_equal(feed(Last(), count), np.full(3, 9.0))
+    assert any(np.array_equal(feed(RandomIterate(), count), iterate) for iterate in w)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_no_iterates_yet(name):
+    output = OUTPUTS[name](0)
+    start = np.array([1.0, 2.0])
+    np.testing.assert_array_equal(output.point(output.start(start), start), start)
+
+
+def test_the_random_iterate_is_uniform():
+    count, seeds = 8, 8000
+    kept = np.zeros(count)
+    for seed in range(seeds):
+        output = RandomIterate(seed)
+        state = output.start(np.zeros(1))
+        for i in range(count):
+            output.add(state, np.array([float(i)]))
+        kept[int(state["kept"][0])] += 1
+    result = stats.chisquare(kept)
+    assert result.pvalue > 1e-3, kept
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_the_output_is_a_copy_in_the_points_precision(name):
+    output = OUTPUTS[name](0)
+    x = np.zeros(2, np.float32)
+    state = output.start(x)
+    output.add(state, x)
+    point = output.point(state, x)
+    assert point.dtype == np.float32
+    point += 1.0
+    np.testing.assert_array_equal(output.point(state, x), 0.0)

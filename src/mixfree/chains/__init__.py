@@ -7,6 +7,7 @@ from mixfree.chains.autocorrelation import (
 )
 from mixfree.chains.bounds import Bound, MixingBounds
 from mixfree.chains.chain import MarkovChain
+from mixfree.chains.estimate import Coefficient, MixingTimeEstimate, estimate_mixing_time
 from mixfree.chains.families import (
     birth_death,
     cycle,
@@ -19,12 +20,15 @@ from mixfree.chains.families import (
 __all__ = [
     "AutocorrelationTime",
     "Bound",
+    "Coefficient",
     "MarkovChain",
     "MixingBounds",
+    "MixingTimeEstimate",
     "ShortSeries",
     "autocorrelation_time",
     "birth_death",
     "cycle",
+    "estimate_mixing_time",
     "random_chain",
     "random_walk",
     "two_state",

@@ -86,7 +86,7 @@ def autocorrelation(series: Any) -> np.ndarray:
 def autocorrelation_time(series: Any, window: float = WINDOW) -> AutocorrelationTime:
     """Integrated autocorrelation time of a real series, for instance of gradient norms.
 
-    τ = 1 + 2 Σ_{t≤M} ρ(t), where M is the first lag of at least ``window`` · (1 + 2 Σ_{t≤M} |ρ(t)|).
+    τ = 1 + 2 Σ_{t≤M} ρ(t), with M the first lag of at least ``window`` · (1 + 2 Σ_{t≤M} |ρ(t)|).
     A short series is answered too, with a ``warning`` that says how far to trust it.
 
     Parameters

@@ -174,8 +174,8 @@ class MarkovChain:
         if 1 - law.min() <= enough:
             return 0
         time = powers.first_time(
-            self.dense("the mixing time"),
-            lambda matrix: powers.distance_to(law, matrix) <= enough,
+            powers.doublings(self.dense("the mixing time")),
+            lambda power: powers.distance_to(law, power.matrix) <= enough,
         )
         if time is None:
             raise ValueError(f"the chain has not mixed to eps = {eps} after 2^62 steps")

@@ -7,8 +7,9 @@ diagonal of P^t, a number like 1 − 10⁻¹⁴, would not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -63,27 +64,41 @@ def power(P: np.ndarray, time: int) -> Power:
     return result
 
 
-def first_time(P: np.ndarray, reached: Callable[[np.ndarray], bool]) -> int | None:
-    """Smallest t ≥ 1 with ``reached(P^t)``, for a property that stays once it holds.
+class Composable(Protocol):
+    """A power that knows its time and can be multiplied by another."""
+
+    @property
+    def time(self) -> int:
+        """Exponent of the power."""
+
+    def __matmul__(self, other: Self, /) -> Self: ...
+
+
+T = TypeVar("T", bound=Composable)
+
+
+def first_time(doubled: Iterable[T], reached: Callable[[T], bool]) -> int | None:
+    """Smallest t ≥ 1 whose power has ``reached`` something, for what stays reached once it is.
 
     Squaring finds the power of two at which it holds; bisection between it and the one before
-    then settles one binary digit of the answer a product. None if it never holds.
+    then settles one binary digit of the answer a product. None if it never holds. Whatever the
+    property, the answer has it and the time before the answer has not.
     """
-    below: list[Power] = []
-    for doubled in doublings(P):
-        if reached(doubled.matrix):
+    below: list[T] = []
+    for current in doubled:
+        if reached(current):
             break
-        below.append(doubled)
+        below.append(current)
     else:
         return None
     if not below:
         return 1
-    current = below.pop()
-    for doubled in reversed(below):
-        further = current @ doubled
-        if not reached(further.matrix):
-            current = further
-    return current.time + 1
+    latest = below.pop()
+    for shorter in reversed(below):
+        further = latest @ shorter
+        if not reached(further):
+            latest = further
+    return latest.time + 1
 
 
 def distance_to(law: np.ndarray, matrix: np.ndarray) -> float:

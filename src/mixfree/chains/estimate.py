@@ -1,0 +1,249 @@
+"""The mixing time of a chain seen only through one path: an estimate with a certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixfree.chains import spectral
+from mixfree.chains.bounds import INFINITE
+from mixfree.chains.chain import DENSE_STATES, MarkovChain
+from mixfree.chains.envelope import doublings, envelope, error_of_law
+from mixfree.chains.observed import ObservedPath, observe
+from mixfree.chains.powers import TIE
+from mixfree.chains.rows import RowEstimates, estimate_rows
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """The quantity a method bounds the mixing time through, with its own interval."""
+
+    name: str
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class MixingTimeEstimate:
+    """What one path says about the mixing time.
+
+    Attributes
+    ----------
+    mixing_time
+        Mixing time of the fitted chain: the point estimate.
+    lower, upper
+        The interval; ``upper`` is infinite when the path is too short to bound it.
+    level
+        Probability with which the interval holds the truth, over paths.
+    method
+        How the interval was made.
+    coefficients
+        The quantities behind it.
+    chain
+        The fitted chain.
+    samples
+        Length of the path.
+    sentence
+        The result, or why there is none, in plain words.
+    """
+
+    mixing_time: int
+    lower: int
+    upper: float
+    level: float
+    method: str
+    coefficients: tuple[Coefficient, ...]
+    chain: MarkovChain
+    samples: int
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+Interval = tuple[float, float, tuple[Coefficient, ...]]
+
+
+def estimate_mixing_time(
+    path: Any,
+    *,
+    level: float = 0.95,
+    method: str = "combined",
+    states: Iterable[Hashable] | None = None,
+) -> MixingTimeEstimate:
+    """Estimate the mixing time from one observed path, with a confidence interval.
+
+    The interval holds for any ergodic chain on the states seen (or given), whatever its mixing
+    time; nothing about the chain needs to be known.
+
+    Parameters
+    ----------
+    path
+        The states in time order: integers, strings, any labels.
+    level
+        Probability that the interval holds the truth.
+    method
+        ``"contraction"``: through the generalised contraction coefficient (Wolfer 2020).
+        ``"pseudo-spectral"``: through the pseudo-spectral gap (Wolfer and Kontorovich 2019).
+        ``"reversible"``: through the spectral gap (Hsu et al. 2019); the chain must be reversible.
+        ``"envelope"``: from powers of the estimated matrix, with their errors; its interval alone
+        closes on the mixing time as the path grows.
+        ``"combined"``: the overlap of all but the reversible one. They rest on one and the same
+        event, so the overlap keeps the level.
+    states
+        All the states there are, if the path may have missed some.
+
+    Examples
+    --------
+    >>> from mixfree.chains import two_state
+    >>> path = two_state(0.01).simulate(1_000_000, seed=0)
+    >>> result = estimate_mixing_time(path)
+    >>> result.lower <= 35 <= result.upper
+    True
+    """
+    if method not in METHODS:
+        raise ValueError(f"method = {method!r} must be one of {', '.join(map(repr, METHODS))}")
+    if not 0 < level < 1:
+        raise ValueError(f"level = {level} must lie between 0 and 1")
+    seen = observe(path, states)
+    if len(seen.states) > DENSE_STATES:
+        raise ValueError(
+            f"path has {len(seen.states)} states; at most {DENSE_STATES} can be estimated"
+        )
+    rows = estimate_rows(seen.counts, level)
+    low, high, coefficients = METHODS[method](rows)
+    # Two states or more are never mixed at the start, and a chain moves in whole steps.
+    lower = max(1, math.ceil(low * (1 - TIE)))
+    upper = math.floor(high * (1 + TIE)) if high < INFINITE else high
+    chain = MarkovChain(rows.P, seen.states)
+    fitted = chain.mixing_time()
+    return MixingTimeEstimate(
+        mixing_time=fitted,
+        lower=lower,
+        upper=upper,
+        level=level,
+        method=method,
+        coefficients=coefficients,
+        chain=chain,
+        samples=seen.samples,
+        sentence=_sentence(seen, fitted, lower, upper, level),
+    )
+
+
+def _contraction(rows: RowEstimates) -> Interval:
+    """1/(2κ) ≤ τ ≤ (1 + log 4)/κ; κ is known up to the largest row error (Wolfer 2020)."""
+    longest = _affordable(rows)
+    rate = spectral.contraction_rate(rows.P, longest)
+    error = float(rows.row_error.max())
+    # Powers beyond the longest one tried can only contribute less than one over it.
+    low, high = max(0.0, rate - error), min(1.0, max(rate, 1 / longest) + error)
+    found = Coefficient("contraction rate", rate, low, high)
+    return 1 / (2 * high), _over(1 + math.log(4), low), (found,)
+
+
+def _pseudo_spectral(rows: RowEstimates) -> Interval:
+    """1/(2γ) ≤ τ ≤ (1 + log 4 + log(1/μ_min))/γ for the pseudo-spectral gap γ.
+
+    γ((P*)^k P^k) = 1 − σ², with σ the second singular value of L^k, and L^k is off by at most k
+    times what L is; hence γ is known up to twice the error of L.
+    """
+    longest = _affordable(rows)
+    gap = spectral.pseudo_spectral_gap(rows.P, rows.law, longest)
+    error, least = _symmetrised_error(rows)
+    low, high = max(0.0, gap - 2 * error), min(1.0, max(gap, 1 / longest) + 2 * error)
+    found = Coefficient("pseudo-spectral gap", gap, low, high)
+    return 1 / (2 * high), _over(1 + math.log(4) - _log(least), low), (found,)
+
+
+def _reversible(rows: RowEstimates) -> Interval:
+    """Levin and Peres' (1/γ − 1) log 2 ≤ τ ≤ log(4/μ_min)/γ; γ is known by Weyl's inequality."""
+    L = spectral.symmetrised(rows.P, rows.law)
+    values = np.linalg.eigvalsh((L + L.T) / 2)
+    gap = float(1 - max(values[-2], abs(values[0])))
+    error, least = _symmetrised_error(rows)
+    low, high = max(0.0, gap - error), min(1.0, gap + error)
+    found = Coefficient("spectral gap", gap, low, high)
+    return (1 / high - 1) * math.log(2), _over(math.log(4) - _log(least), low), (found,)
+
+
+def _envelope(rows: RowEstimates) -> Interval:
+    return (*envelope(rows), ())
+
+
+def _combined(rows: RowEstimates) -> Interval:
+    results = [method(rows) for method in (_contraction, _pseudo_spectral, _envelope)]
+    return (
+        max(low for low, _, _ in results),
+        min(high for _, high, _ in results),
+        tuple(found for _, _, group in results for found in group),
+    )
+
+
+METHODS: dict[str, Callable[[RowEstimates], Interval]] = {
+    "combined": _combined,
+    "contraction": _contraction,
+    "pseudo-spectral": _pseudo_spectral,
+    "reversible": _reversible,
+    "envelope": _envelope,
+}
+
+
+def _symmetrised_error(rows: RowEstimates) -> tuple[float, float]:
+    """Bound on ‖L − L̂‖ for L = D^½ P D^−½, and on the least stationary probability from below.
+
+    The steps of Hsu et al. (Theorem 4.1), with the row sums of errors where the sensitivity
+    of the law needs them. The entries of the law are off by at most b_j, the lesser of
+    ½ (A#_jj − min_i A#_ij) · max_i ε_i, A# being the group inverse of I − P̂, and half the L1
+    error of the law.
+    """
+    law = rows.law
+    everything = np.outer(np.ones(len(law)), law)
+    group = np.linalg.inv(np.eye(len(law)) - rows.P + everything) - everything
+    sensitivity = (group.diagonal() - group.min(axis=0)) / 2
+    whole = error_of_law(law, list(doublings(rows))) / 2
+    off = np.minimum(sensitivity * rows.row_error.max(), whole)
+    least = float((law - off).min())
+    if least <= 0:
+        return INFINITE, 0.0
+    ratio = max(float(np.sqrt(law / (law - off)).max()), float(np.sqrt((law + off) / law).max()))
+    entries = np.linalg.norm(spectral.symmetrised(rows.entry_error, law), 2)
+    return ratio**2 - 1 + ratio**2 * float(entries), least
+
+
+def _affordable(rows: RowEstimates) -> int:
+    """How many powers may be tried: a few seconds' worth."""
+    return int(min(10_000, max(16, 4e9 / len(rows.P) ** 3)))
+
+
+def _over(amount: float, rate: float) -> float:
+    return amount / rate if rate > 0 else INFINITE
+
+
+def _log(chance: float) -> float:
+    return math.log(chance) if chance > 0 else -INFINITE
+
+
+def _sentence(seen: ObservedPath, fitted: int, lower: int, upper: float, level: float) -> str:
+    sure = f"With {100 * level:g} % confidence the mixing time is"
+    if upper < INFINITE:
+        return f"{sure} between {lower} and {upper:.0f} steps; the fitted chain's is {fitted}."
+    reason = _shortage(seen)
+    if lower > 1:
+        return f"{sure} at least {lower} steps; the path is too short to bound it above: {reason}."
+    return f"The path of {seen.samples} samples is too short to say anything: {reason}."
+
+
+def _shortage(seen: ObservedPath) -> str:
+    visits = seen.visits
+    unknown = [seen.states[int(index)] for index in np.flatnonzero(visits == 0)]
+    if unknown:
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        return f"state {unknown[0]}{more} was never left, so where it leads is unknown"
+    rarest = int(np.argmin(visits))
+    times = "once" if visits[rarest] == 1 else f"{visits[rarest]} times"
+    return f"state {seen.states[rarest]} was left only {times}"

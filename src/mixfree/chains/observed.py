@@ -1,0 +1,95 @@
+"""Paths as people have them: labels of any kind, turned into states and counts."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class ObservedPath:
+    """A path over named states: how often each step was seen."""
+
+    states: Sequence[Hashable]
+    counts: np.ndarray
+    samples: int
+
+    @property
+    def visits(self) -> np.ndarray:
+        """How often each state was left."""
+        return self.counts.sum(axis=1)
+
+
+def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath:
+    """Count the steps of a path of integers, strings or other labels.
+
+    Parameters
+    ----------
+    path
+        The states in time order. Labels need not be sorted, nor numbered from zero.
+    states
+        All the states there are, when the path may have missed some; those seen by default.
+
+    Examples
+    --------
+    >>> seen = observe(["rain", "sun", "sun", "rain", "sun"])
+    >>> seen.states, seen.counts.tolist()
+    (['rain', 'sun'], [[0, 2], [1, 1]])
+    """
+    labels = _labels(path)
+    named, codes = np.unique(labels, return_inverse=True)
+    found: list[Hashable] = named.tolist()
+    _refuse_measurements(named, len(labels))
+    if states is not None:
+        known = list(states)
+        place = {state: index for index, state in enumerate(known)}
+        if len(place) < len(known):
+            raise ValueError("states names a state twice")
+        strangers = [state for state in found if state not in place]
+        if strangers:
+            raise ValueError(f"path visits {strangers[0]!r}, which is not among states")
+        codes, found = np.array([place[state] for state in found])[codes], known
+    if len(named) == 1:
+        raise ValueError(
+            f"path has one state only, {found[codes[0]]!r}: nothing can be said of its mixing"
+        )
+    counts = np.zeros((len(found), len(found)), dtype=np.int64)
+    np.add.at(counts, (codes[:-1], codes[1:]), 1)
+    return ObservedPath(found, counts, len(labels))
+
+
+def _labels(path: Any) -> np.ndarray:
+    items = path if isinstance(path, np.ndarray) else list(path)
+    if not isinstance(items, np.ndarray):
+        text = [isinstance(item, str) for item in items]
+        if any(text) and not all(text):
+            odd = text.index(not text[0])
+            raise ValueError(f"path mixes text and other labels: path[{odd}] = {items[odd]!r}")
+        if not all(isinstance(item, str | numbers.Real | np.bool_) for item in items):
+            odd = next(
+                index
+                for index, item in enumerate(items)
+                if not isinstance(item, str | numbers.Real | np.bool_)
+            )
+            raise ValueError(f"path[{odd}] = {items[odd]!r} is neither a number nor text")
+    labels = np.asarray(items)
+    if labels.ndim != 1:
+        raise ValueError(f"path has shape {labels.shape}; one state a sample is needed")
+    if len(labels) < 2:
+        raise ValueError(f"path has {len(labels)} samples; at least 2 are needed")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        place = int(np.flatnonzero(~np.isfinite(labels))[0])
+        raise ValueError(f"path[{place}] = {labels[place]} is no state")
+    return labels
+
+
+def _refuse_measurements(named: np.ndarray, samples: int) -> None:
+    if named.dtype.kind == "f" and len(named) > 10 and 2 * len(named) > samples:
+        raise ValueError(
+            f"path has {len(named)} different values in {samples} samples: it looks like "
+            "measurements, not states; autocorrelation_time takes those"
+        )

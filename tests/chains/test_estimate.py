@@ -1,0 +1,213 @@
+"""Estimates from one path: do the certificates hold, and do they say when they cannot?"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mixfree.chains import (
+    MarkovChain,
+    birth_death,
+    cycle,
+    estimate_mixing_time,
+    random_chain,
+    two_state,
+    winning_streak,
+)
+from mixfree.chains.envelope import doublings, error_of_law
+from mixfree.chains.estimate import METHODS
+from mixfree.chains.observed import observe
+from mixfree.chains.rows import RowEstimates, entry_intervals, estimate_rows, row_radius
+
+CHAINS = {
+    "two states": two_state(0.02),
+    "ring": cycle(5),
+    "reversed streak": winning_streak(4).reversal(),
+    "line": birth_death([0.3, 0.3, 0.3, 0.0], [0.0, 0.2, 0.2, 0.2]),
+    "random": random_chain(5, seed=0),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_intervals_hold_the_truth(name):
+    chain = CHAINS[name]
+    truth = chain.mixing_time()
+    methods = [m for m in METHODS if m != "reversible" or chain.is_reversible]
+    paths = 20
+    for method in methods:
+        inside = 0
+        for seed in range(paths):
+            path = chain.simulate(20_000, seed=np.random.default_rng([seed, 7]))
+            result = estimate_mixing_time(path, method=method)
+            inside += result.lower <= truth <= result.upper
+        # At least 95 % each: fewer than 16 of 20 has a chance of 0.3 %.
+        assert inside >= 16, (name, method, inside)
+
+
+@pytest.mark.parametrize("name", ["ring", "reversed streak", "line", "random"])
+def test_the_envelope_closes_on_the_mixing_time(name):
+    chain = CHAINS[name]
+    result = estimate_mixing_time(chain.simulate(1_000_000, seed=3))
+    truth = chain.mixing_time()
+    assert result.mixing_time == truth
+    assert truth / 2 <= result.lower <= truth <= result.upper <= 2 * truth
+
+
+def test_the_contraction_interval_of_the_papers_chain():
+    """At 10⁶ samples and p = 1e-3 (true 347) it is within a factor of ten."""
+    path = two_state(1e-3).simulate(1_000_000, seed=1)
+    result = estimate_mixing_time(path, method="contraction")
+    assert 100 < result.lower <= 347 <= result.upper < 3470
+    (rate,) = result.coefficients
+    assert rate.lower <= 2e-3 <= rate.upper
+    both = estimate_mixing_time(path)
+    assert result.lower <= both.lower <= 347 <= both.upper <= result.upper
+
+
+def test_row_errors_cover_the_true_rows_at_any_length():
+    """The chance that any bound on any row ever fails is 5 %; here it is looked at often."""
+    chain = random_chain(4, seed=1)
+    failures = 0
+    for seed in range(60):
+        path = chain.simulate(3000, seed=np.random.default_rng([seed, 1]))
+        for length in (50, 200, 800, 3000):
+            rows = estimate_rows(observe(path[:length], range(4)).counts, 0.95)
+            off = np.abs(rows.P - chain.P)
+            if (off > rows.entry_error).any() or (off.sum(axis=1) > rows.row_error).any():
+                failures += 1
+                break
+    assert failures <= stats.binom.ppf(0.999, 60, 0.05)
+
+
+def test_entry_intervals_are_no_wider_than_they_need():
+    """About as wide as a Clopper and Pearson interval at the level it pays for all lengths."""
+    n, k = 10_000, np.array([0, 3, 100, 5000, 10_000])
+    low, high = entry_intervals(k, np.full(5, n), 0.01)
+    exact = [stats.binomtest(int(count), n).proportion_ci(0.99) for count in k]
+    for index, interval in enumerate(exact):
+        assert low[index] <= interval.low and interval.high <= high[index]
+        assert high[index] - low[index] < 2.5 * (interval.high - interval.low)
+
+
+def test_a_row_known_by_many_visits_has_a_small_radius():
+    counts = np.array([[250_000] * 4, [25] * 4])
+    many, few = row_radius(counts, 0.01)
+    assert many < 0.01
+    assert 0.1 < few < 1
+
+
+def test_the_error_of_powers_holds_for_the_worst_rows_allowed():
+    """Perturb a known matrix by known amounts: every derived bound must hold."""
+    rng = np.random.default_rng(5)
+    for trial in range(40):
+        truth = random_chain(4, rng, reversible=trial % 2 == 0)
+        P = 0.98 * truth.P + 0.02 * random_chain(4, rng).P
+        rows = RowEstimates(P, np.abs(P - truth.P), np.abs(P - truth.P).sum(axis=1))
+        powers = list(doublings(rows))
+        for power in powers[:6]:
+            exact = np.linalg.matrix_power(truth.P, power.time)
+            off = np.abs(power.power.matrix - exact).sum(axis=1)
+            assert (off <= power.error + 1e-12).all()
+            distance = truth.distance(power.time)
+            least, largest = power.from_law(rows.law, error_of_law(rows.law, powers))
+            assert least <= distance + 1e-12 and distance <= largest + 1e-12
+        assert np.abs(rows.law - truth.stationary).sum() <= error_of_law(rows.law, powers)
+        for name, method in METHODS.items():
+            if name == "reversible" and not truth.is_reversible:
+                continue
+            low, high, coefficients = method(rows)
+            assert low <= truth.mixing_time() <= high, name
+            for found in coefficients:
+                value = {
+                    "contraction rate": truth.contraction_rate,
+                    "pseudo-spectral gap": truth.pseudo_spectral_gap,
+                    "spectral gap": truth.spectral_gap,
+                }[found.name]
+                assert found.lower <= value + 1e-12 and value <= found.upper + 1e-12
+
+
+def test_strings_and_unsorted_labels_are_states():
+    path = two_state(0.3).simulate(5000, seed=0)
+    plain = estimate_mixing_time(path)
+    for labels in (["up", "down"], [70, -3], [0.5, 0.25], [True, False]):
+        named = estimate_mixing_time([labels[state] for state in path])
+        assert named.upper == plain.upper and named.mixing_time == plain.mixing_time
+        assert set(named.chain.states) == set(labels)
+
+
+def test_a_state_never_left_is_named():
+    result = estimate_mixing_time([0, 1] * 500 + [0, 0, 1, 1] * 500 + [9])
+    assert result.upper == math.inf
+    assert "state 9 was never left" in result.sentence
+
+
+def test_a_state_seen_once_is_named():
+    path = [*two_state(0.4).simulate(4000, seed=1), 5, *two_state(0.4).simulate(4000, seed=2)]
+    result = estimate_mixing_time(path)
+    assert result.upper == math.inf
+    assert "state 5 was left only once" in str(result)
+
+
+def test_states_never_seen_are_handled_when_named():
+    path = two_state(0.4).simulate(4000, seed=1)
+    result = estimate_mixing_time(path, states=[0, 1, 2, 3])
+    assert len(result.chain) == 4
+    assert "state 2 and 1 more was never left" in result.sentence
+    with pytest.raises(ValueError, match="path visits 1, which is not among states"):
+        estimate_mixing_time(path, states=[0, 2])
+
+
+def test_a_short_path_says_that_it_is_short():
+    result = estimate_mixing_time([0, 1, 1, 0, 1])
+    assert (result.lower, result.upper) == (1, math.inf)
+    assert "too short to say anything" in result.sentence
+
+
+def test_a_path_that_alternates_is_not_called_mixed():
+    result = estimate_mixing_time([0, 1] * 5000)
+    assert result.upper == math.inf
+    assert result.lower > 50
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ([], "0 samples"),
+        ([1], "1 samples"),
+        ([3, 3, 3], "one state only, 3"),
+        (["a", "a"], "one state only, 'a'"),
+        ([0.0, math.nan, 1.0], r"path\[1\] = nan is no state"),
+        ([0, "a", 1], r"path mixes text and other labels: path\[1\] = 'a'"),
+        ([0, None, 1], r"path\[1\] = None is neither"),
+        ([[0, 1], [1, 0]], r"path\[0\] = \[0, 1\] is neither"),
+        (np.zeros((3, 2)), r"shape \(3, 2\)"),
+        (np.random.default_rng(0).random(100), "looks like measurements"),
+    ],
+)
+def test_wrong_paths(path, message):
+    with pytest.raises(ValueError, match=message):
+        estimate_mixing_time(path)
+
+
+def test_wrong_options():
+    path = [0, 1, 0, 1, 1]
+    with pytest.raises(ValueError, match=r"level = 95 must"):
+        estimate_mixing_time(path, level=95)
+    with pytest.raises(ValueError, match="method = 'spectral' must be one of 'combined'"):
+        estimate_mixing_time(path, method="spectral")
+    with pytest.raises(ValueError, match="twice"):
+        estimate_mixing_time(path, states=[0, 1, 1])
+
+
+def test_the_level_moves_the_interval():
+    path = CHAINS["line"].simulate(100_000, seed=1)
+    wide, narrow = (estimate_mixing_time(path, level=level) for level in (0.999, 0.5))
+    assert wide.lower <= narrow.lower and narrow.upper <= wide.upper
+    assert wide.upper > narrow.upper
+
+
+def test_the_fitted_chain_is_the_smoothed_one():
+    result = estimate_mixing_time([0, 0, 1, 0, 0, 1, 1, 0])
+    assert isinstance(result.chain, MarkovChain)
+    assert np.allclose(result.chain.P, [[2.5 / 5, 2.5 / 5], [2.5 / 4, 1.5 / 4]])

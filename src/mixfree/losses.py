@@ -161,9 +161,12 @@ class Softmax:
 
     def value(self, prediction: Any, target: Any) -> Any:
         """log Σ exp(p) − p[target], over the last axis."""
-        shifted = prediction - prediction.max(axis=-1, keepdims=True)
+        largest = prediction.argmax(axis=-1)[..., None]
+        shifted = prediction - np.take_along_axis(prediction, largest, axis=-1)
         chosen = np.take_along_axis(shifted, np.asarray(target, dtype=int)[..., None], axis=-1)
-        return np.log(np.exp(shifted).sum(axis=-1)) - chosen[..., 0]
+        rest = np.exp(shifted)
+        np.put_along_axis(rest, largest, 0.0, axis=-1)  # its 1 is log1p's
+        return np.log1p(rest.sum(axis=-1)) - chosen[..., 0]
 
     def derivative(self, prediction: Any, target: Any) -> Any:
         """Probabilities less the indicator of the target."""

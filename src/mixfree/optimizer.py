@@ -172,11 +172,7 @@ class Optimizer:
                 f"state is of a point of {x.shape} {x.dtype}, not {self._x.shape} {self._x.dtype}"
             )
         for part in ("gradient", "step", "output"):
-            if state[part].keys() != mine[part].keys():
-                raise ValueError(
-                    f"state of the {part} has entries {sorted(state[part])}, "
-                    f"not {sorted(mine[part])}"
-                )
+            _check_alike(state[part], mine[part], part)
         loaded = copy.deepcopy(dict(state))
         self.go_to(np.array(x), int(loaded["steps"]))
         self._gradient_state = loaded["gradient"]
@@ -218,3 +214,21 @@ class Optimizer:
                 raise ValueError(f"the entropic mirror map needs a Simplex, not {self.domain}")
             if not (self._x > 0.0).all():
                 raise ValueError("x0 must be positive in every entry for the entropic mirror map")
+
+
+def _check_alike(theirs: State, mine: State, part: str) -> None:
+    """Raise ValueError unless a part's state could have come from the same part."""
+    if theirs.keys() != mine.keys():
+        raise ValueError(f"state of the {part} has entries {sorted(theirs)}, not {sorted(mine)}")
+    for name, value in mine.items():
+        other = theirs[name]
+        alike = isinstance(other, type(value))
+        if isinstance(value, np.ndarray) and isinstance(other, np.ndarray):
+            # Rows may be added during a run, as the ladder adds levels; columns never.
+            alike = (other.dtype, other.ndim, other.shape[-1:]) == (
+                value.dtype,
+                value.ndim,
+                value.shape[-1:],
+            )
+        if not alike:
+            raise ValueError(f"state of the {part} does not fit: {name} is {other!r}")

@@ -1,0 +1,176 @@
+"""The table: what a method is made of, and what it says to wrong arguments."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import mixfree as mf
+from mixfree import domains, gradients, steps
+
+PARTS = {
+    "sgd": (gradients.Plain, steps.InverseSqrt, False),
+    "adagrad": (gradients.Plain, steps.AdaGradNorm, False),
+    "sgd-mlmc": (gradients.MLMC, steps.InverseSqrt, False),
+    "mag": (gradients.MLMC, steps.AdaGradNorm, False),
+    "minibatch": (gradients.MiniBatch, steps.InverseSqrt, False),
+    "emd": (gradients.Plain, steps.InverseSqrt, True),
+    "sgd-dd": (gradients.DataDrop, steps.InverseSqrt, True),
+    "sgd-er": (gradients.ForwardReplay, steps.Constant, True),
+    "sgd-rer": (gradients.ReverseReplay, steps.Constant, True),
+}
+NAMES = {
+    "sgd": mf.SGD,
+    "adagrad": mf.AdaGrad,
+    "sgd-mlmc": mf.SGDMLMC,
+    "mag": mf.MAG,
+    "minibatch": mf.MiniBatch,
+    "emd": mf.EMD,
+    "sgd-dd": mf.SGDDD,
+    "sgd-er": mf.SGDER,
+    "sgd-rer": mf.SGDRER,
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_parts_of_a_method(name):
+    gradient, step, needs = PARTS[name]
+    method = mf.methods()[name]
+    assert method is NAMES[name]
+    assert method.needs_mixing_time == needs
+    opt = method(np.zeros(2), **({"mixing_time": 5} if needs else {}))
+    assert type(opt.gradient) is gradient
+    assert type(opt.step) is step
+    assert name in str(mf.methods()) and name in repr(opt)
+
+
+@pytest.mark.parametrize("name", [n for n, (_, _, needs) in PARTS.items() if needs])
+def test_methods_that_need_the_mixing_time_say_so(name):
+    with pytest.raises(TypeError, match=f"{name} needs to know the mixing time"):
+        NAMES[name]([0.0])
+    with pytest.raises(ValueError, match="mixing_time must be a whole number"):
+        NAMES[name]([0.0], mixing_time=0)
+
+
+def test_default_scale_is_the_theorems():
+    assert mf.MAG([0.0]).step.alpha == 1.0
+    assert mf.MAG([0.0], domain=mf.Ball(3.0)).step.alpha == pytest.approx(6 / np.sqrt(2))
+    assert mf.MAG([0.0, 0.0], domain=mf.Box(0, 1)).step.alpha == pytest.approx(1.0)
+    assert mf.MAG([0.0], domain=mf.Box(0, np.inf)).step.alpha == 1.0
+    assert mf.MAG([0.0], domain=mf.Ball(3.0), alpha=0.1).step.alpha == 0.1
+
+
+@pytest.mark.parametrize("alpha", [0, -1.0, np.nan, np.inf, "x"])
+def test_wrong_scale(alpha):
+    with pytest.raises(ValueError, match="alpha must be"):
+        mf.MAG([0.0], alpha=alpha)
+
+
+def test_unknown_options_and_words():
+    with pytest.raises(TypeError, match=r"mag has no option 'level'.*levels, weights, horizon"):
+        mf.MAG([0.0], level=3)
+    with pytest.raises(TypeError, match="it takes none"):
+        mf.SGD([0.0], levels=3)
+    with pytest.raises(ValueError, match="output must be one of 'average'"):
+        mf.MAG([0.0], output="best")
+    with pytest.raises(ValueError, match="mirror must be one of"):
+        mf.MAG([0.0], mirror="flat")
+    with pytest.raises(ValueError, match="batch"):
+        mf.MiniBatch([0.0], batch=0)
+
+
+def test_signatures_show_the_options():
+    assert "levels" in inspect.signature(mf.MAG).parameters
+    assert inspect.signature(mf.SGDDD).parameters["mixing_time"].default is inspect.Parameter.empty
+    assert str(mf.methods()).count("\n") >= len(PARTS)
+
+
+def test_emd_steps():
+    """α/√(τt) without a horizon, the constant α/√(τT) with one."""
+    g = np.ones(1)
+    growing = mf.EMD([0.0], mixing_time=4, alpha=2.0)
+    growing.tell(g)
+    assert growing.x[0] == pytest.approx(-1.0)
+    growing.tell(g)
+    assert growing.x[0] == pytest.approx(-1.0 - 1.0 / np.sqrt(2))
+    constant = mf.EMD([0.0], mixing_time=4, horizon=25, alpha=2.0)
+    for t in range(1, 4):
+        constant.tell(g)
+        assert constant.x[0] == pytest.approx(-t * 2.0 / 10.0)
+
+
+def test_emd_uses_the_domains_mirror_map():
+    start = np.full(3, 1 / 3)
+    assert mf.EMD(start, domain=mf.Simplex(), mixing_time=2).mirror.name == "entropic"
+    assert mf.EMD(start, domain=mf.Ball(1.0), mixing_time=2).mirror.name == "euclidean"
+    assert mf.MAG(start, domain=mf.Simplex()).mirror.name == "euclidean"
+    assert mf.MAG(start, domain=mf.Simplex(), mirror="entropic").mirror.name == "entropic"
+    with pytest.raises(ValueError, match="needs a Simplex"):
+        mf.MAG(start, mirror="entropic")
+    with pytest.raises(ValueError, match="positive in every entry"):
+        mf.EMD([1.0, 0.0], domain=mf.Simplex(), mixing_time=2)
+
+
+def test_data_drop_steps_on_every_kth_sample():
+    opt = mf.SGDDD([0.0], mixing_time=5, alpha=1.0)
+    for i in range(1, 21):
+        assert opt.tell([float(i)]) == (i % 5 == 0)
+    used = [5.0, 10.0, 15.0, 20.0]
+    expected = -sum(g / np.sqrt(t) for t, g in enumerate(used, start=1))
+    assert opt.x[0] == pytest.approx(expected)
+
+
+def replayed(opt, samples):
+    seen = []
+    for sample in samples:
+        for due in opt.offer(sample):
+            seen.append(due)
+            opt.tell(np.array([0.1 * due]))
+    return seen
+
+
+def test_reverse_replay_goes_from_newest_to_oldest_and_leaves_the_gap():
+    opt = mf.SGDRER([0.0], mixing_time=2, buffer=4, gap=2)
+    assert replayed(opt, range(15)) == [5, 4, 3, 2, 11, 10, 9, 8]
+    assert (opt.samples, opt.steps, opt.pending) == (15, 8, 3)
+
+
+def test_forward_replay_draws_inside_each_block():
+    opt = mf.SGDER([0.0], mixing_time=2, buffer=50, seed=9)
+    seen = np.array(replayed(opt, range(100)))
+    assert len(seen) == 100
+    assert set(seen[:50]) <= set(range(50)) and set(seen[50:]) <= set(range(50, 100))
+    assert len(set(seen[:50])) < 50  # with replacement
+    assert not np.array_equal(seen[:50], seen[50:] - 50)
+
+
+def test_replay_averages_the_ends_of_blocks():
+    opt = mf.SGDRER([0.0], mixing_time=1, buffer=3, gap=0, output="average")
+    ends = []
+    for sample in range(1, 13):
+        for due in opt.offer(sample):
+            opt.tell(np.array([float(due)]))
+        if sample % 3 == 0:
+            ends.append(opt.x[0])
+    np.testing.assert_allclose(opt.average, np.mean(ends))
+
+
+def test_replay_needs_its_samples():
+    opt = mf.SGDER([0.0], mixing_time=2)
+    with pytest.raises(RuntimeError, match="replays samples: use"):
+        opt.tell([1.0])
+    full = mf.SGDER([0.0], mixing_time=1, buffer=2)
+    next(full.offer(1), None)
+    due = full.offer(2)
+    next(due)
+    with pytest.raises(RuntimeError, match="was not told"):
+        next(due)
+    with pytest.raises(RuntimeError, match="not finished"):
+        full.offer(3)
+
+
+def test_parts_can_be_put_together_by_hand():
+    opt = mf.Optimizer([0.0, 0.0], gradients.MLMC(2), steps.Constant(0.1), domains.Box(-0.05, 0.05))
+    for _ in range(20):
+        opt.tell([1.0, -1.0])
+    np.testing.assert_allclose(opt.x, [-0.05, 0.05])

@@ -22,6 +22,7 @@ from mixfree.compiled.plan import (
     LENGTH,
     MINIBATCH,
     RANDOM,
+    REACH,
     ROOT,
     SAMPLES,
     SEEN,
@@ -159,13 +160,27 @@ def sum_of_squares(v):
 
 
 @inline
-def project(plan, run):
-    """Bring the point back into the domain."""
+def surely_inside(plan, run, length):
+    """Whether a ball around the origin still holds the point after a move of this length.
+
+    What the norm can be at most since it was last measured spares most of the measuring.
+    """
+    reach = run.numbers[REACH] * (1.0 + 2.0 * plan.epsilon) + length
+    run.numbers[REACH] = reach
+    return reach <= plan.bound and run.low.size == 0
+
+
+@inline
+def project(plan, run, length):
+    """Bring the point back into the domain after a move of this length."""
     x, low, high = run.x, run.low, run.high
     if plan.domain == BALL:
-        square = sum_of_squares(x)
-        if square < _LEAST or square > min(plan.bound * plan.bound, _MOST) or low.size > 0:
-            project_ball(x, square, plan.bound, low)
+        if not surely_inside(plan, run, length):
+            square = sum_of_squares(x)
+            run.numbers[REACH] = math.sqrt(square) if _LEAST < square < _MOST else np.inf
+            if square < _LEAST or square > min(plan.bound * plan.bound, _MOST) or low.size > 0:
+                project_ball(x, square, plan.bound, low)
+                run.numbers[REACH] = np.inf
     elif plan.domain == BOX:
         for k in range(x.size):
             x[k] = min(max(x[k], low[k]), high[k])
@@ -234,7 +249,7 @@ def move_tiny(x, row, factor, alpha, root):
 
 
 @inline
-def move(plan, run, row, factor, size, weight):
+def move(plan, run, row, factor, square, size, weight):
     """Add weight · x to the output's sum, then move x by −η g in the domain's geometry."""
     x, sums = run.x, run.sums[0]
     if plan.domain == ENTROPIC:
@@ -250,7 +265,8 @@ def move(plan, run, row, factor, size, weight):
             before = x[k]
             sums[k] += weight * before
             x[k] = before - step * row[k]
-    project(plan, run)
+    known = _LEAST < square < _MOST
+    project(plan, run, size * math.sqrt(square) if known else np.inf)
 
 
 @inline
@@ -259,7 +275,7 @@ def step_along(plan, run, row, factor, square):
     run.counts[STEPS] += 1
     size = step_size(plan, run, row, factor, square)
     weight = 0.0 if plan.record_every > 0 else recording_weight(plan, run)
-    move(plan, run, row, factor, size, weight)
+    move(plan, run, row, factor, square, size, weight)
     if plan.record_every > 0:
         run.counts[TURN] += 1
         if run.counts[TURN] == plan.record_every:

@@ -18,7 +18,7 @@ AVERAGE, WEIGHTED, TAIL, LAST, RANDOM = range(5)
 
 # Places in Run.counts and Run.numbers.
 SAMPLES, STEPS, SEEN, LENGTH, TURN, COUNT = range(6)
-ROOT = 0
+ROOT, REACH = range(2)
 
 _GRADIENTS = {Plain: PLAIN, MiniBatch: MINIBATCH, DataDrop: DROP}
 _STEPS = {Constant: CONSTANT, InverseSqrt: INVERSE_SQRT, AdaGradNorm: ADAGRAD}
@@ -49,6 +49,7 @@ class Plan(NamedTuple):
     output_key: tuple[int, int]
     largest: float
     tiny: float
+    epsilon: float
 
 
 class Run(NamedTuple):
@@ -104,6 +105,7 @@ def plan_of(opt: Optimizer) -> Plan:
         output_key=tuple(key(opt.output.seed, RESERVOIR)),
         largest=opt.largest,
         tiny=float(np.finfo(opt.x.dtype).tiny),
+        epsilon=float(np.finfo(opt.x.dtype).eps),
     )
 
 
@@ -125,7 +127,7 @@ def run_of(opt: Optimizer) -> Run:
         low, high = opt.domain.low, opt.domain.high
     return Run(
         counts=np.array(counts, dtype=np.int64),
-        numbers=np.array([step.get("root", 0.0)]),
+        numbers=np.array([step.get("root", 0.0), np.inf]),
         x=x.copy(),
         total=gradient.get("sum", np.zeros_like(x)).copy(),
         sums=np.array([output.get("sum", zeros), output.get("before", zeros)]),

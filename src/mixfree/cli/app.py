@@ -1,6 +1,7 @@
 """The commands of ``mixfree``, a line each."""
 
 from mixfree.cli.demo import demo
+from mixfree.cli.reproduce import reproduce
 from mixfree.cli.version import version
 from mixfree.extras import require
 
@@ -15,4 +16,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(reproduce)
 app.command()(version)

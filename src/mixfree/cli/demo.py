@@ -18,7 +18,7 @@ def demo(
     """Watch MAG learn from a slowly mixing stream beside SGD, AdaGrad and SGD-MLMC."""
     from mixfree.experiments.demo import SWITCHING, draw_demo, run_demo
     from mixfree.experiments.problem import mixing_time
-    from mixfree.experiments.report import CAVEAT, print_table
+    from mixfree.experiments.report import CAVEAT, Table
     from mixfree.experiments.statistics import estimate
     from mixfree.experiments.store import writable_folder
     from mixfree.figures import save, save_paths
@@ -35,13 +35,13 @@ def demo(
         )
         for method in speed
     }
-    print_table(
+    Table(
         f"{samples:,} samples, p = {SWITCHING:g}, mixing time {mixing_time(SWITCHING):,}",
         ["method", "suboptimality, 95 %", "of sgd's", "samples/s"],
         [
             (method, found, f"{found.mean / last['sgd'].mean:.3f}", f"{speed[method] / 1e6:.1f} M")
             for method, found in last.items()
         ],
-    )
+    ).show()
     print(CAVEAT)
     print(f"Picture: {save(draw_demo(rows), out)[0]}")

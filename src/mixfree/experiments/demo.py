@@ -48,7 +48,7 @@ def run_demo(samples: int, seeds: int) -> tuple[list[Row], dict[str, float]]:
 def draw_demo(rows: list[Row]) -> Figure:
     """Suboptimality against samples observed."""
     figure, axes = new_figure()
-    curves(axes, rows, x="samples", y="suboptimality", series="method")
+    curves(axes, rows, "method", "samples", "suboptimality")
     log_log(axes, "samples observed", "suboptimality of the average iterate")
     axes.set_title(
         f"Two-state stream, p = {SWITCHING:g}, mixing time {mixing_time(SWITCHING):,}",

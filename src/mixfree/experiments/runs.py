@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from mixfree.domains import Ball
-from mixfree.experiments.problem import Regression, mixing_time
+from mixfree.experiments.problem import Regression, mixing_time, problem_of, stream_of
+from mixfree.experiments.report import Row
+from mixfree.experiments.settings import Settings
 from mixfree.gradients import Replay
 from mixfree.history import follow
 from mixfree.linear import advance_linear
@@ -61,3 +63,25 @@ def trace(
     history = follow(opt, advance, len(order), each)
     begun = history.samples > 0
     return history.samples[begun], problem.suboptimality(history.points[begun])
+
+
+def regression_cells(settings: Settings) -> list[dict[str, Any]]:
+    """One run for each p, seed and method; those on the same stream follow each other."""
+    return [
+        {"method": method, "seed": seed, "p": p, "samples": settings.samples}
+        for p in settings.p
+        for seed in range(settings.seeds)
+        for method in settings.methods
+    ]
+
+
+def measure_run(cell: dict[str, Any]) -> list[Row]:
+    """The whole trace of a cell's run; ``options`` in a cell go to the method."""
+    seed, p = cell["seed"], cell["p"]
+    problem, order = problem_of(seed), stream_of(seed, p, cell["samples"])
+    opt = start(problem, cell["method"], p, seed=seed, **cell.get("options", {}))
+    samples, gaps = trace(opt, problem, order)
+    return [
+        {"method": cell["method"], "seed": seed, "p": p, "samples": count, "suboptimality": gap}
+        for count, gap in zip(samples.tolist(), gaps.tolist(), strict=True)
+    ]

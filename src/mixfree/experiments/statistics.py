@@ -1,5 +1,6 @@
 """Means with Student's t intervals, and exponents of power laws."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ class Estimate(NamedTuple):
         return self.mean + self.half
 
     def __str__(self) -> str:
-        return f"{self.mean:.2e} ± {self.half:.1e}"
+        return f"{self.mean:.2e}" + (f" ± {self.half:.1e}" if self.half < math.inf else "")
 
 
 def estimate(values: npt.ArrayLike) -> Estimate:
@@ -47,7 +48,7 @@ def estimate(values: npt.ArrayLike) -> Estimate:
     values = np.asarray(values, dtype=float)
     mean = float(values.mean())
     if values.size < 2:
-        return Estimate(mean, float("inf"))
+        return Estimate(mean, math.inf)
     error = float(values.std(ddof=1)) / values.size**0.5
     return Estimate(mean, float(t.ppf(0.5 + CONFIDENCE / 2.0, values.size - 1)) * error)
 

@@ -1,0 +1,42 @@
+"""An experiment from start to finish."""
+
+from os import PathLike
+from pathlib import Path
+
+from mixfree.experiments import experiment
+from mixfree.experiments.settings import Settings
+from mixfree.experiments.store import Store, write_whole
+from mixfree.experiments.sweep import sweep
+from mixfree.figures import save
+
+
+def run(
+    name: str,
+    settings: Settings,
+    folder: str | PathLike[str],
+    jobs: int | None = None,
+    backend: str = "loky",
+) -> list[Path]:
+    """Run an experiment, show its report and write everything to ``folder``.
+
+    The files are the same for any number of jobs, any backend, and with any interruptions.
+
+    Returns
+    -------
+    list of Path
+        The files written: rows, report and figures.
+    """
+    from joblib import cpu_count
+
+    chosen = experiment(name)
+    cells = chosen.cells(settings)
+    store = Store(folder, name, settings)
+    rows = sweep(name, cells, store, cpu_count() if jobs is None else jobs, backend)
+    written = store.finish(rows)
+    report = chosen.report(rows, settings)
+    report.show()
+    path = store.folder / "report.md"
+    write_whole(path, report.markdown().encode())
+    for title, figure in report.figures.items():
+        written += save(figure, store.folder / title)
+    return [*written, path]

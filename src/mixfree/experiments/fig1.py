@@ -1,0 +1,70 @@
+"""Figure 1: suboptimality of the average iterate against samples observed, on a slow chain."""
+
+from mixfree.experiments.problem import mixing_time
+from mixfree.experiments.report import CAVEAT, Claim, Report, Row, Table, curves, gather
+from mixfree.experiments.runs import PAPER_METHODS, measure_run, regression_cells
+from mixfree.experiments.settings import Settings
+from mixfree.experiments.statistics import Estimate, estimate
+from mixfree.figures import log_log, new_figure
+
+FULL = Settings(samples=5_000_000, seeds=5, methods=PAPER_METHODS, p=(1e-4,))
+QUICK = FULL.changed(samples=500_000, seeds=3)
+
+cells = regression_cells
+measure = measure_run
+
+
+def report(rows: list[Row], settings: Settings) -> Report:
+    """A figure and a table for each p."""
+    figures, tables, claims = {}, [], []
+    for p in settings.p:
+        at_p = [row for row in rows if row["p"] == p]
+        title = f"p = {p:g}, mixing time {mixing_time(p):,}"
+        figure, axes = new_figure()
+        curves(axes, at_p, "method", "samples", "suboptimality")
+        log_log(axes, "samples observed", "suboptimality of the average iterate")
+        axes.set_title(title, fontsize="medium")
+        axes.legend(frameon=False)
+        figures["fig1" if len(settings.p) == 1 else f"fig1-p{p:g}".replace(".", "_")] = figure
+        last = final(at_p)
+        best = min(found.mean for found in last.values())
+        tables.append(
+            Table(
+                f"After {settings.samples:,} samples, {title}, {settings.seeds} seeds",
+                ["method", "suboptimality, 95 %", "times the best"],
+                [(name, found, f"{found.mean / best:.2f}") for name, found in last.items()],
+            )
+        )
+        if p == FULL.p[0] and set(PAPER_METHODS) <= last.keys():
+            claims += paper_claims(last)
+    return Report(tables, figures, claims, [CAVEAT])
+
+
+def final(rows: list[Row]) -> dict[str, Estimate]:
+    """Suboptimality of each method after its last sample."""
+    return {
+        method: estimate(values[max(values)])
+        for method, values in gather(rows, "method", "samples", "suboptimality").items()
+    }
+
+
+def paper_claims(last: dict[str, Estimate]) -> list[Claim]:
+    """What the paper says of its Figure 1."""
+    mag = last["mag"]
+    others = {name: found for name, found in last.items() if name in PAPER_METHODS[:-1]}
+    nearest = min(others, key=lambda name: others[name].mean)
+    return [
+        Claim(
+            "MAG outperforms the other methods, its interval apart from theirs",
+            f"up to {mag.high:.1e}; {nearest} from {others[nearest].low:.1e}",
+            all(mag.high < found.low for found in others.values()),
+        ),
+        _below("mag", "adagrad", last),
+        _below("sgd-mlmc", "sgd", last),
+        _below("adagrad", "sgd", last),
+    ]
+
+
+def _below(name: str, other: str, last: dict[str, Estimate]) -> Claim:
+    ratio = last[name].mean / last[other].mean
+    return Claim(f"{name} is better than {other}", f"{ratio:.2f} of it", ratio < 1.0)

@@ -1,0 +1,116 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from mixfree.cli import main
+from mixfree.experiments import EXPERIMENTS
+
+SMALL = ["fig1", "--samples", "4000", "--seeds", "2", "--p", "0.01"]
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", *map(str, arguments)])
+    return stopped.value.code
+
+
+def files(folder):
+    """What a run leaves, without the names of files under way."""
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert run(*SMALL, "--out", folder, "--jobs", 1) == 0
+    return files(folder)
+
+
+def test_everything_is_written(undisturbed, tmp_path):
+    names = {str(name) for name in undisturbed}
+    final = {"rows.csv", "rows.parquet", "settings.json", "report.md", "fig1.png", "fig1.svg"}
+    assert final <= names
+    assert len(names) == len(final) + 4 * 2
+
+
+@pytest.mark.parametrize("how", [["--jobs", 2], ["--jobs", 2, "--backend", "dask"]])
+def test_jobs_and_backend_do_not_matter(undisturbed, tmp_path, how):
+    assert run(*SMALL, "--out", tmp_path / "out", *how) == 0
+    assert files(tmp_path / "out") == undisturbed
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_sweep_goes_on_where_it_was(undisturbed, tmp_path, stop):
+    folder = tmp_path / "out"
+    command = [sys.executable, "-m", "mixfree.cli", "reproduce", *SMALL, "--out", str(folder)]
+    process = subprocess.Popen(
+        [*command, "--jobs", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    while process.poll() is None and not list(folder.glob("parts/*.json")):
+        time.sleep(0.005)
+    process.send_signal(stop)
+    _, errors = process.communicate(timeout=60)
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob("parts/*.json")}
+    assert 0 < len(kept) < 8
+    if stop == signal.SIGINT:
+        assert process.returncode == 130
+        assert b"goes on from there" in errors and b"Traceback" not in errors
+    assert run(*SMALL, "--out", folder, "--jobs", 1) == 0
+    assert files(folder) == undisturbed
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_a_finished_run_can_be_asked_for_again(tmp_path):
+    for _ in range(2):
+        assert run("fig1", "--samples", 100, "--seeds", 1, "--out", tmp_path, "--jobs", 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fig9"], "experiment must be one of fig1"),
+        (["fig1", "--p", "1.5"], "p must be a probability"),
+        (["fig1", "--p", "small"], "'small'"),
+        (["fig1", "--samples", "31"], "samples must be a whole number of at least 32"),
+        (["fig1", "--methods", "adam"], "'adam'"),
+        (["fig1", "--jobs", "0"], "jobs"),
+        (["fig1", "--backend", "slurm"], "backend must be one of 'loky', 'dask', 'ray'"),
+        (["fig1", "--out", "/proc/nowhere"], "cannot write in the folder"),
+    ],
+)
+def test_mistakes_are_one_message_and_code_two(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_foreign_folder_is_left_alone(tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert run(*SMALL, "--out", tmp_path) == 2
+    assert "thesis.tex" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
+def test_another_size_does_not_go_into_the_same_folder(tmp_path, capsys):
+    assert run("fig1", "--samples", 100, "--seeds", 1, "--out", tmp_path, "--jobs", 1) == 0
+    before = files(tmp_path)
+    assert run("fig1", "--samples", 200, "--seeds", 1, "--out", tmp_path, "--jobs", 1) == 2
+    assert "samples 100, not 200" in capsys.readouterr().err
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_has_a_quick_version_that_reports(name, tmp_path):
+    assert run(name, "--quick", "--out", tmp_path, "--jobs", 1) == 0
+    about = json.loads((tmp_path / "settings.json").read_text())
+    assert about["experiment"] == name
+    assert list(tmp_path.glob("*.png"))

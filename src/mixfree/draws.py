@@ -50,9 +50,12 @@ def key(seed: int, purpose: int) -> Key:
 
 def word(key: Key, counter: int, lane: int = 0) -> int:
     """32 random bits for a counter below 2^64; ``lane`` gives further words for the same one."""
-    inner = mix((counter & _MASK) ^ key[0])
+    first, second = key
+    inner = mix((counter & _MASK) ^ first)
     high = (counter >> 32) + lane * _GOLDEN
-    return mix((mix((inner + high) & _MASK) + key[1]) & _MASK if high else (inner + key[1]) & _MASK)
+    if high:
+        inner = mix((inner + high) & _MASK)
+    return mix((inner + second) & _MASK)
 
 
 def bits(key: Key, counter: int) -> int:
@@ -68,9 +71,10 @@ def trailing_zeros(key: Key, counter: int) -> int:
     >>> [trailing_zeros(key(0, LEVELS), t) for t in range(1, 13)]
     [0, 0, 2, 0, 3, 0, 4, 3, 0, 0, 0, 0]
     """
-    lane = 0
-    while (drawn := word(key, counter, lane)) == 0:
+    drawn, lane = word(key, counter), 0
+    while drawn == 0:
         lane += 1
+        drawn = word(key, counter, lane)
     return 32 * lane + (drawn & -drawn).bit_length() - 1
 
 

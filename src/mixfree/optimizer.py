@@ -122,7 +122,7 @@ class Optimizer:
             For a gradient of the wrong shape or kind, or one that is not finite. The message
             has the sample's number, and the optimiser is as it was before the call.
         """
-        g = np.asarray(gradient)
+        g = gradient if type(gradient) is np.ndarray else np.asarray(gradient)
         if g.shape != self._shape or g.dtype is not self._dtype:
             g = self._converted(g)
         # One dot product says that all is well; only if it does not, look closer.

@@ -1,10 +1,14 @@
 """The Euclidean ball."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
+
+import numpy as np
 
 from mixfree.domains.mirror import Euclidean, Mirror
 from mixfree.numerics import Array, as_point, norm, positive
+
+_vdot = np.vdot
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +26,12 @@ class Ball:
     radius: float
     center: Array | None = None
     mirror: ClassVar[Mirror] = Euclidean()
+    _surely_inside: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         positive(self.radius, "radius")
+        # A first look that costs one dot product; the norm itself decides near the border.
+        object.__setattr__(self, "_surely_inside", min(0.999 * self.radius**2, 1e280))
         if self.center is not None:
             object.__setattr__(self, "center", as_point(self.center, "center"))
 
@@ -36,6 +43,8 @@ class Ball:
     def project(self, x: Array) -> Array:
         """Pull back along the ray from the center."""
         if self.center is None:
+            if 0.0 < _vdot(x, x) < self._surely_inside:
+                return x
             distance = norm(x)
             return x if distance <= self.radius else x * (self.radius / distance)
         center = self.center.astype(x.dtype, copy=False)

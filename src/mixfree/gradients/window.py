@@ -71,13 +71,14 @@ class Window:
         if seen == 0:
             np.multiply(gradient, weight, out=total)
         elif weight == 1.0:
-            total += gradient
+            np.add(total, gradient, total)
         elif weight == -1.0:
-            total -= gradient
+            np.subtract(total, gradient, total)
         elif weight != 0.0:
             total += weight * gradient
-        if seen + 1 < length:
-            state["seen"] = seen + 1
+        seen += 1
+        if seen < length:
+            state["seen"] = seen
             return None
         state["seen"] = 0
         return self.scale(length) * total

@@ -83,7 +83,8 @@ def by_doubling(P: np.ndarray, law: np.ndarray, eps: float) -> tuple[Bound, Boun
     σ_s² ≤ d̄(s) ≤ (2ε)^⌊s/τ(ε)⌋ from below.
     """
     spread = math.sqrt(1 / law.min() - 1) / 2
-    sides = [[0.0, INFINITE], [0.0, INFINITE]]
+    # Not mixed at the start, so never in less than a step.
+    sides = [[1.0, INFINITE], [1.0, INFINITE]]
     for power in doublings(P):
         apart = min(1.0, contraction(power.matrix))
         singular = min(second_singular_value(power.matrix, law), math.sqrt(apart))

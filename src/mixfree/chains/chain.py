@@ -190,7 +190,12 @@ class MarkovChain:
 
     @property
     def eigenvalues(self) -> np.ndarray:
-        """All eigenvalues, from 1 to the farthest from it; real when the chain is reversible."""
+        """All eigenvalues, from 1 to the farthest from it; real when the chain is reversible.
+
+        Those of a chain far from reversible may be known to a digit only, as they are for any
+        program: the reversed winning streak has n − 1 eigenvalues zero, and rounding moves them.
+        No bound here rests on them.
+        """
         return 1 - self._changes[np.argsort(np.abs(self._changes))]
 
     @property
@@ -233,7 +238,7 @@ class MarkovChain:
         True
         """
         need_level(eps)
-        self._need_aperiodic("a bound on the mixing time")
+        self._need_aperiodic("the mixing time")
         if self.is_large:
             from mixfree.chains.large import large_bounds
 
@@ -318,6 +323,7 @@ class MarkovChain:
             )
 
     def _need_aperiodic(self, purpose: str) -> None:
+        self._need_irreducible(purpose)
         if self.period > 1:
             raise ValueError(
                 f"{purpose} needs an aperiodic chain; this one has period {self.period} and "

@@ -1,5 +1,6 @@
 """The commands of ``mixfree``, a line each."""
 
+from mixfree.cli.chain import chain
 from mixfree.cli.demo import demo
 from mixfree.cli.reproduce import reproduce
 from mixfree.cli.version import version
@@ -15,6 +16,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+app.command()(chain)
 app.command()(demo)
 app.command()(reproduce)
 app.command()(version)

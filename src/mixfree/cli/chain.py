@@ -1,0 +1,259 @@
+"""``mixfree chain``: how fast a chain mixes, from its name, its matrix or one of its paths."""
+
+import csv
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mixfree.extras import require
+
+if TYPE_CHECKING:
+    from mixfree.chains import MarkovChain, MixingTimeEstimate
+
+typer = require("typer")
+
+
+def chain(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A chain by name (two-state P, winning-streak N, winning-streak-reversal N, "
+            "cycle N, lazy-cycle N), a CSV file of its transition matrix, or, with --estimate, "
+            "of a path: one state a line.",
+        ),
+    ],
+    parameter: Annotated[
+        str | None, typer.Argument(help="The named chain's parameter: P or N.")
+    ] = None,
+    eps: Annotated[float, typer.Option(help="Distance at which a chain counts as mixed.")] = 0.25,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="The file is a path: estimate from it.")
+    ] = False,
+    column: Annotated[
+        str | None,
+        typer.Option(help="Column of the path in its file, by name or number (from 1)."),
+    ] = None,
+    level: Annotated[float, typer.Option(help="Confidence of the estimate's interval.")] = 0.95,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Of the estimate: combined, contraction, pseudo-spectral, envelope, or "
+            "reversible for a chain known to be."
+        ),
+    ] = "combined",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw the decay of d_mix(t) with its bounds; a .png and a .svg."),
+    ] = None,
+) -> None:
+    """Tell how fast a Markov chain mixes.
+
+    Examples: `mixfree chain two-state 1e-4`, `mixfree chain matrix.csv --plot decay.png`,
+    `mixfree chain path.csv --estimate`.
+    """
+    if estimate:
+        if parameter is not None:
+            raise ValueError(f"{parameter!r} is not needed: --estimate takes one file")
+        answer, picture = _from_path(source, column, level, method)
+    else:
+        if column is not None:
+            raise ValueError("--column is for paths: it needs --estimate")
+        answer, picture = _of_chain(_load(source, parameter), eps)
+    if plot is not None:
+        from mixfree.figures import save
+
+        answer["figures"] = [str(path) for path in save(picture(), plot)]
+    if as_json:
+        print(json.dumps(_finite(answer), indent=2))
+    else:
+        _print(answer)
+
+
+def _of_chain(known: "MarkovChain", eps: float) -> tuple[dict[str, Any], Callable[[], Any]]:
+    from mixfree.chains.plot import plot_decay
+
+    bounds = known.mixing_bounds(eps)
+    law = known.stationary
+    answer: dict[str, Any] = {"states": len(known)}
+    if not known.is_large:
+        answer["mixing time"] = known.mixing_time(eps)
+    answer |= {"distance": eps, "lower bound": bounds.lower, "upper bound": bounds.upper}
+    if not known.is_large:
+        answer |= {"spectral gap": known.spectral_gap, "relaxation time": known.relaxation_time}
+    answer["reversible"] = known.is_reversible
+    answer["least stationary probability"] = float(law.min())
+    answer["bounds"] = [
+        {"theorem": bound.theorem, "lower": bound.lower, "upper": bound.upper}
+        for bound in bounds.bounds
+    ]
+    return answer, lambda: plot_decay(known, eps)
+
+
+def _from_path(
+    source: str, column: str | None, level: float, method: str
+) -> tuple[dict[str, Any], Callable[[], Any]]:
+    from mixfree.chains import estimate_mixing_time
+    from mixfree.chains.plot import plot_decay
+
+    found: MixingTimeEstimate = estimate_mixing_time(
+        _read_path(source, column), level=level, method=method
+    )
+    answer = {
+        "samples": found.samples,
+        "states": len(found.chain),
+        "mixing time of the fitted chain": found.mixing_time,
+        "lower": found.lower,
+        "upper": found.upper,
+        "level": found.level,
+        "method": found.method,
+        "sentence": found.sentence,
+    }
+    return answer, lambda: plot_decay(found.chain, interval=(found.lower, found.upper))
+
+
+def _load(source: str, parameter: str | None) -> "MarkovChain":
+    from mixfree import chains
+
+    named: dict[str, tuple[type, Callable[[Any], MarkovChain]]] = {
+        "two-state": (float, chains.two_state),
+        "winning-streak": (int, chains.winning_streak),
+        "winning-streak-reversal": (int, lambda n: chains.winning_streak(n).reversal()),
+        "cycle": (int, chains.cycle),
+        "lazy-cycle": (int, lambda n: chains.cycle(n, lazy=True)),
+    }
+    if source not in named:
+        if parameter is not None:
+            raise ValueError(f"no chain is called {source!r}; there are {', '.join(named)}")
+        if not Path(source).exists():
+            raise ValueError(
+                f"{source!r} is neither a file nor the name of a chain: {', '.join(named)}"
+            )
+        return chains.MarkovChain(_read_matrix(source))
+    kind, build = named[source]
+    if parameter is None:
+        example = "0.1" if kind is float else "10"
+        raise ValueError(f"{source} needs a parameter, as in: mixfree chain {source} {example}")
+    try:
+        value = kind(parameter)
+    except ValueError:
+        what = "a number" if kind is float else "a whole number"
+        raise ValueError(f"{source} takes {what}, not {parameter!r}") from None
+    return build(value)
+
+
+def _read_lines(source: str) -> list[list[str]]:
+    try:
+        with open(source, newline="", encoding="utf-8-sig") as file:
+            lines = [[cell.strip() for cell in line] for line in csv.reader(file)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{source} is not a CSV file of text: {error}") from None
+    filled = [line for line in lines if any(line)]
+    if not filled:
+        raise ValueError(f"{source} is empty")
+    return filled
+
+
+def _read_matrix(source: str) -> list[list[float]]:
+    lines = _read_lines(source)
+    if all(_number(cell) is None for cell in lines[0]):
+        lines = lines[1:]
+    for place, line in enumerate(lines):
+        if len(line) != len(lines):
+            raise ValueError(
+                f"{source}: row {place} has {len(line)} entries and there are {len(lines)} rows; "
+                "a transition matrix is square (a path of states needs --estimate)"
+            )
+    matrix = []
+    for place, line in enumerate(lines):
+        for column, cell in enumerate(line):
+            if _number(cell) is None:
+                raise ValueError(f"{source}: row {place}, column {column}: {cell!r} is no number")
+        matrix.append([float(cell) for cell in line])
+    return matrix
+
+
+def _read_path(source: str, column: str | None) -> list[str]:
+    lines = _read_lines(source)
+    header = lines[0]
+    ragged = next((place for place, line in enumerate(lines) if len(line) != len(header)), None)
+    if ragged is not None:
+        raise ValueError(
+            f"{source}: row {ragged + 1} has {len(lines[ragged])} columns, the first {len(header)}"
+        )
+    if column is not None and column in header:
+        return _states(source, [line[header.index(column)] for line in lines[1:]])
+    if column is None and len(header) > 1:
+        raise ValueError(f"{source} has {len(header)} columns; say which with --column")
+    if column is not None and not (column.isdigit() and 1 <= int(column) <= len(header)):
+        raise ValueError(f"{source} has no column {column!r}; it has {', '.join(header)}")
+    place = 0 if column is None else int(column) - 1
+    return _states(source, [line[place] for line in (lines[1:] if _titled(lines) else lines)])
+
+
+def _states(source: str, path: list[str]) -> list[str]:
+    for place, state in enumerate(path):
+        if not state or state.lower() == "nan":
+            raise ValueError(f"{source}: state {place + 1} of the path is missing ({state!r})")
+    return path
+
+
+def _titled(lines: list[list[str]]) -> bool:
+    """Whether some column has text above nothing but numbers: then the first line is titles."""
+    return len(lines) > 1 and any(
+        _number(top) is None and all(_number(cell) is not None for cell in rest)
+        for top, *rest in zip(*lines, strict=True)
+    )
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity: it becomes null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {name.replace(" ", "_"): _finite(item) for name, item in value.items()}
+    return value
+
+
+def _print(answer: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    sentence, bounds = answer.pop("sentence", None), answer.pop("bounds", None)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in answer.items():
+        table.add_row(name, _text(value))
+    console.print(table)
+    if bounds is not None:
+        table = Table("bound", "lower", "upper", box=None, pad_edge=False)
+        for bound in bounds:
+            table.add_row(bound["theorem"], _text(bound["lower"]), _text(bound["upper"]))
+        console.print()
+        console.print(table)
+    if sentence is not None:
+        console.print()
+        console.print(sentence, highlight=False)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return "none" if math.isinf(value) else f"{value:,.6g}"
+    return str(value)

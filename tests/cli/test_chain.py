@@ -1,0 +1,162 @@
+"""``mixfree chain`` as a user meets it: what is printed, drawn and refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mixfree.chains import cycle, two_state
+from mixfree.cli import main
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Run the command in an empty folder and return its code and what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(["chain", *arguments])
+        printed = capsys.readouterr()
+        return int(stop.value.code or 0), printed.out + printed.err
+
+    return run
+
+
+def lines(name: str, *rows: str) -> None:
+    Path(name).write_text("".join(row + "\n" for row in rows), encoding="utf-8")
+
+
+def test_a_named_chain(run):
+    code, text = run("two-state", "1e-4")
+    assert code == 0
+    assert "3,466" in text
+    assert "Theorems 12.4 and 12.5" in text
+
+
+def test_json_has_the_same_numbers(run):
+    code, text = run("winning-streak-reversal", "20", "--json")
+    answer = json.loads(text)
+    assert code == 0
+    assert answer["mixing_time"] == 19
+    assert answer["lower_bound"] <= 19 <= answer["upper_bound"]
+    assert not answer["reversible"]
+
+
+def test_a_matrix_with_and_without_titles(run):
+    lines("plain.csv", "0.9, 0.1", "0.3, 0.7")
+    lines("titled.csv", "up,down", "0.9,0.1", "0.3,0.7", "")
+    for name in ("plain.csv", "titled.csv"):
+        code, text = run(name, "--json", "--eps", "0.01")
+        assert code == 0
+        assert json.loads(text)["mixing_time"] == 9
+
+
+def test_a_large_chain_gets_bounds_only(run):
+    code, text = run("lazy-cycle", "4200", "--json")
+    answer = json.loads(text)
+    assert code == 0
+    assert "mixing_time" not in answer
+    assert answer["lower_bound"] < answer["upper_bound"]
+
+
+def test_a_path_is_estimated(run):
+    path = two_state(0.05).simulate(50_000, seed=0)
+    lines("path.csv", "state", *map(str, path))
+    lines(
+        "days.csv", "day,sky", *(f"{day},{'clear' if s else 'rain'}" for day, s in enumerate(path))
+    )
+    code, text = run("path.csv", "--estimate")
+    assert code == 0
+    assert "With 95 % confidence the mixing time is between" in text
+    answers = []
+    for options in ((), ("--column", "1")):
+        code, text = run("path.csv", "--estimate", "--json", *options)
+        answers.append(json.loads(text))
+    for column in ("sky", "2"):
+        code, text = run("days.csv", "--estimate", "--json", "--column", column)
+        answers.append(json.loads(text))
+    assert all(answer["samples"] == 50_000 and answer["states"] == 2 for answer in answers)
+    assert len({(answer["lower"], answer["upper"]) for answer in answers}) == 1
+    assert answers[0]["lower"] <= two_state(0.05).mixing_time() <= answers[0]["upper"]
+
+
+def test_a_short_path_has_no_upper_bound(run):
+    lines("short.csv", "a", "b", "a", "a")
+    code, text = run("short.csv", "--estimate", "--json")
+    answer = json.loads(text)
+    assert code == 0
+    assert answer["upper"] is None
+    assert "too short" in answer["sentence"]
+
+
+def test_pictures(run):
+    for arguments in (("cycle", "9"), ("winning-streak-reversal", "6")):
+        code, text = run(*arguments, "--plot", "decay.png")
+        assert code == 0
+        assert "decay.png, decay.svg" in text
+        assert Path("decay.png").stat().st_size > 5000
+    lines("path.csv", *map(str, cycle(5).simulate(3000, seed=0)))
+    code, _ = run("path.csv", "--estimate", "--plot", "path")
+    assert code == 0
+    assert "mixing time" in Path("path.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([], [], "file.csv is empty"),
+        ([], ["--estimate"], "file.csv is empty"),
+        (["0.5,0.5", "0.5,0.6"], [], "row 1 of P sums to 1.1"),
+        (["0.5,0.5", "1.5,-0.5"], [], "P[1, 1] = -0.5 is negative"),
+        (["nan,0.5", "0.5,0.5"], [], "P[0, 0] = nan is not a number"),
+        (["0.5,0.5"], [], "a transition matrix is square"),
+        (["0.5,x", "0.5,0.5"], [], "row 0, column 1: 'x' is no number"),
+        (["0,1", "1,0"], [], "period 2 and visits these sets in turn: {0}, {1}"),
+        (["1,0", "0,1"], [], "2 communicating classes: {0}, {1}"),
+        (["a", "a", "a"], ["--estimate"], "one state only, 'a'"),
+        (["1", "nan", "2"], ["--estimate"], "state 2 of the path is missing ('nan')"),
+        (["1,2", "2,1"], ["--estimate"], "2 columns; say which with --column"),
+        (["1,2", "2,1"], ["--estimate", "--column", "sky"], "no column 'sky'"),
+        (["1,2", "2"], ["--estimate", "--column", "2"], "row 2 has 1 columns, the first 2"),
+        (["1", "2", "1"], ["--estimate", "--level", "95"], "level = 95.0"),
+        (["1", "2", "1"], ["--estimate", "--method", "magic"], "method = 'magic'"),
+        (["1", "2", "1"], ["--column", "1"], "--column is for paths"),
+        (["1", "2"], ["3", "--estimate"], "'3' is not needed"),
+        (["0.5,0.5", "0.5,0.5"], ["--eps", "2"], "eps = 2.0"),
+        (["0.5,0.5", "0.5,0.5"], ["--plot", "x.pdf"], "'.pdf'"),
+    ],
+)
+def test_wrong_files_are_one_line_and_code_2(run, rows, options, message):
+    lines("file.csv", *rows)
+    code, text = run("file.csv", *options)
+    assert code == 2
+    assert message in text
+    assert text.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.csv"], "neither a file nor the name of a chain: two-state"),
+        (["nowhere.csv", "--estimate"], "No such file"),
+        (["two-state"], "needs a parameter, as in: mixfree chain two-state 0.1"),
+        (["two-state", "often"], "takes a number, not 'often'"),
+        (["cycle", "4.5"], "takes a whole number, not '4.5'"),
+        (["cycle", "4"], "period 2"),
+        (["streak", "4"], "no chain is called 'streak'"),
+    ],
+)
+def test_wrong_names_are_one_line_and_code_2(run, arguments, message):
+    code, text = run(*arguments)
+    assert code == 2
+    assert message in text
+    assert text.count("\n") == 1
+
+
+def test_a_file_that_is_not_text(run):
+    Path("binary.csv").write_bytes(b"\xff\xfe\x00")
+    code, text = run("binary.csv")
+    assert code == 2
+    assert "binary.csv is not a CSV file of text" in text

@@ -128,6 +128,10 @@ class Optimizer:
         # One dot product says that all is well; only if it does not, look closer.
         if not _vdot(g, g) < self.largest:
             self._refuse_if_not_finite(g)
+        return self.take(g)
+
+    def take(self, g: Array) -> bool:
+        """What :meth:`tell` does with a gradient of the point's shape and dtype, known finite."""
         direction = self.gradient.add(self._gradient_state, g, self._steps)
         if direction is None:
             return False

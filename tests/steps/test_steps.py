@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixfree as mf
-from mixfree.steps import AdaGradNorm, Constant, InverseSqrt
+from mixfree.gradients import Plain
+from mixfree.steps import AdaGradNorm, Constant, Inverse, InverseSqrt
 
 sizes = st.lists(st.floats(0.0, 1e12) | st.sampled_from([0.0, 1e-300, 1e-8]), min_size=1)
 
@@ -111,3 +112,10 @@ def test_wrong_scale(alpha):
     for part in (Constant, InverseSqrt, AdaGradNorm):
         with pytest.raises(ValueError, match="alpha must be"):
             part(alpha)
+
+
+def test_inverse_step_counts_steps():
+    opt = mf.Optimizer([0.0], Plain(), Inverse(3.0))
+    for expected in (-3.0, -4.5, -5.5):
+        opt.tell([1.0])
+        assert opt.x[0] == pytest.approx(expected)

@@ -19,6 +19,7 @@ from mixfree.compiled.plan import (
     COUNT,
     DROP,
     ENTROPIC,
+    INVERSE,
     LENGTH,
     MINIBATCH,
     RANDOM,
@@ -109,6 +110,8 @@ def step_size(plan, run, row, factor, square):
         root = longer(run.numbers[ROOT], row, factor, square)
         run.numbers[ROOT] = root
         return plan.alpha / root if root > 0.0 else 0.0
+    if plan.step == INVERSE:
+        return plan.alpha / run.counts[STEPS]
     return plan.alpha / math.sqrt(run.counts[STEPS])
 
 

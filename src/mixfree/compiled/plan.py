@@ -9,10 +9,10 @@ from mixfree.draws import RESERVOIR, key
 from mixfree.gradients import MLMC, DataDrop, MiniBatch, Plain, Replay
 from mixfree.optimizer import Optimizer
 from mixfree.outputs import Average, Last, RandomIterate, TailAverage, WeightedAverage
-from mixfree.steps import AdaGradNorm, Constant, InverseSqrt
+from mixfree.steps import AdaGradNorm, Constant, Inverse, InverseSqrt
 
 PLAIN, MINIBATCH, DROP, TRUNCATED, GEOMETRIC = range(5)
-CONSTANT, INVERSE_SQRT, ADAGRAD = range(3)
+CONSTANT, INVERSE_SQRT, INVERSE, ADAGRAD = range(4)
 SPACE, BALL, BOX, SIMPLEX, ENTROPIC = range(5)
 AVERAGE, WEIGHTED, TAIL, LAST, RANDOM = range(5)
 
@@ -21,7 +21,12 @@ SAMPLES, STEPS, SEEN, LENGTH, TURN, COUNT = range(6)
 ROOT, REACH = range(2)
 
 _GRADIENTS = {Plain: PLAIN, MiniBatch: MINIBATCH, DataDrop: DROP}
-_STEPS = {Constant: CONSTANT, InverseSqrt: INVERSE_SQRT, AdaGradNorm: ADAGRAD}
+_STEPS = {
+    Constant: CONSTANT,
+    InverseSqrt: INVERSE_SQRT,
+    Inverse: INVERSE,
+    AdaGradNorm: ADAGRAD,
+}
 _DOMAINS = {AllSpace: SPACE, Ball: BALL, Box: BOX, Simplex: SIMPLEX}
 _OUTPUTS = {
     Average: AVERAGE,

@@ -1,6 +1,6 @@
 """How far along the gradient?"""
 
 from mixfree.steps.adagrad import AdaGradNorm
-from mixfree.steps.schedule import Constant, InverseSqrt, Step
+from mixfree.steps.schedule import Constant, Inverse, InverseSqrt, Step
 
-__all__ = ["AdaGradNorm", "Constant", "InverseSqrt", "Step"]
+__all__ = ["AdaGradNorm", "Constant", "Inverse", "InverseSqrt", "Step"]

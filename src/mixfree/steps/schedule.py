@@ -1,4 +1,4 @@
-"""Steps that depend on the count alone: constant and inverse square root."""
+"""Steps that depend on the count alone: constant, inverse square root and inverse."""
 
 import math
 from dataclasses import dataclass
@@ -56,3 +56,19 @@ class InverseSqrt(Constant):
     def move(self, state: State, direction: Array, step: int) -> Array:
         """α g_t/√t."""
         return (self.alpha / math.sqrt(step)) * direction
+
+
+@dataclass(frozen=True)
+class Inverse(Constant):
+    """η_t = α/t, where t counts steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Inverse(1.0).move({}, np.array([2.0]), step=4)
+    array([0.5])
+    """
+
+    def move(self, state: State, direction: Array, step: int) -> Array:
+        """α g_t/t."""
+        return (self.alpha / step) * direction

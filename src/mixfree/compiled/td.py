@@ -1,0 +1,36 @@
+"""The kernel of TD learning: transitions between rows of features, by any method."""
+
+from mixfree.compiled.engine import acceptable, borrow, tell
+from mixfree.compiled.jit import borrowed, inline, kernel
+from mixfree.compiled.linear import dot_and_square
+
+
+@inline
+def dot(v, row):
+    """Σ v_k row_k."""
+    product = v.dtype.type(0.0)
+    for k in range(row.size):
+        product += v[k] * row[k]
+    return product
+
+
+@kernel
+def td(plan, run, gamma, rows, rewards, here, there, order):
+    """Go over the transitions ``order``; returns how many were taken before one was refused.
+
+    The semi-gradient has the direction of φ(s) itself, so the row serves as it is.
+    """
+    run, rows, rewards = borrow(run), borrowed(rows), borrowed(rewards)
+    here, there = borrowed(here), borrowed(there)
+    for i in range(order.size):
+        t = order[i]
+        row = rows[here[t]]
+        value, square = dot_and_square(run.x, row)
+        factor = value - rewards[t]
+        if there[t] >= 0:
+            factor -= gamma * dot(run.x, rows[there[t]])
+        square *= factor * factor
+        if not acceptable(plan, row, factor, square):
+            return i
+        tell(plan, run, row, factor, square)
+    return order.size

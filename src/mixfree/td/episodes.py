@@ -1,0 +1,128 @@
+"""The transitions of a Gymnasium environment, episode after episode."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixfree.extras import require
+from mixfree.td.policies import Act, acting
+
+
+class Transition(NamedTuple):
+    """One step; ``terminated`` only where the episode really ended."""
+
+    state: Any
+    reward: float
+    next_state: Any
+    terminated: bool
+
+
+@contextmanager
+def made(name: str, **arguments: Any) -> Iterator[Any]:
+    """An environment by its name, closed in the end."""
+    gymnasium = require("gymnasium")
+    try:
+        env = gymnasium.make(name, **arguments)
+    except gymnasium.error.Error as error:
+        raise ValueError(f"environment {name!r} cannot be made: {error}") from error
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+def spaces(env: Any) -> tuple[Any, Any]:
+    """The spaces of one observation and one action, of a single or a vector environment."""
+    return (
+        getattr(env, "single_observation_space", env.observation_space),
+        getattr(env, "single_action_space", env.action_space),
+    )
+
+
+def transitions(env: Any, policy: Any = "uniform", seed: int = 0) -> Iterator[Transition]:
+    """Run a policy without end and give every transition.
+
+    A vector environment's transitions come in the order of its environments, step by step. What
+    its automatic reset returns instead of a transition is left out, in each of Gymnasium's three
+    modes.
+
+    Parameters
+    ----------
+    env
+        A Gymnasium environment, or a vector environment.
+    policy
+        ``"uniform"``, a table (see :func:`policy_matrix`), or a function of the observation of
+        one environment and a NumPy generator.
+    seed
+        Of the environment and of the policy.
+
+    Examples
+    --------
+    >>> import gymnasium
+    >>> steps = transitions(gymnasium.make("CliffWalking-v1"), policy=[0] * 48)
+    >>> next(steps)
+    Transition(state=36, reward=-1.0, next_state=24, terminated=False)
+    """
+    act = acting(policy, *spaces(env))
+    generator = np.random.default_rng(seed)
+    if hasattr(env, "num_envs"):
+        return _vector_transitions(env, act, generator, seed)
+    return _single_transitions(env, act, generator, seed)
+
+
+def _single_transitions(
+    env: Any, act: Act, generator: np.random.Generator, seed: int
+) -> Iterator[Transition]:
+    state, _ = env.reset(seed=seed)
+    state = _own(state)
+    while True:
+        next_state, reward, terminated, truncated, _ = env.step(act(state, generator))
+        next_state = _own(next_state)
+        yield Transition(state, float(reward), next_state, bool(terminated))
+        if terminated or truncated:
+            state, _ = env.reset()
+            state = _own(state)
+        else:
+            state = next_state
+
+
+def _vector_transitions(
+    env: Any, act: Act, generator: np.random.Generator, seed: int
+) -> Iterator[Transition]:
+    mode = _autoreset_mode(env)
+    states, _ = env.reset(seed=seed)
+    states = list(_own(states))
+    over = np.zeros(env.num_envs, dtype=bool)  # whose next step is only a reset
+    while True:
+        actions = np.array([act(state, generator) for state in states])
+        after, rewards, terminated, truncated, info = env.step(actions)
+        ended = np.asarray(terminated) | np.asarray(truncated)
+        after = list(_own(after))
+        last = list(after)
+        if mode == "SameStep":
+            for i in np.flatnonzero(ended):
+                last[i] = _own(info["final_obs"][i])
+        for i in np.flatnonzero(~over):
+            yield Transition(states[i], float(rewards[i]), last[i], bool(terminated[i]))
+        if mode == "Disabled" and ended.any():
+            fresh, _ = env.reset(options={"reset_mask": ended})
+            after = list(_own(fresh))
+        over = ended & ~over if mode == "NextStep" else np.zeros_like(over)
+        states = after
+
+
+def _autoreset_mode(env: Any) -> str:
+    mode = env.metadata.get("autoreset_mode")
+    if mode is None:
+        raise ValueError(
+            f"{env} does not say in metadata['autoreset_mode'] what its automatic reset returns: "
+            "set it to one of gymnasium.vector.AutoresetMode"
+        )
+    return str(require("gymnasium.vector").AutoresetMode(mode).value)
+
+
+def _own(observation: Any) -> Any:
+    """An observation that the environment can no longer change."""
+    return observation.copy() if isinstance(observation, np.ndarray) else observation

@@ -1,0 +1,67 @@
+"""Features given as a matrix: one row a state."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.numerics import Array, whole
+
+ROUNDING = 1e-9  # by which a norm may exceed 1
+
+
+def tabular(states: int) -> Array:
+    """One feature a state: the identity, so that θ is the table of values itself.
+
+    Examples
+    --------
+    >>> tabular(2)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    return np.eye(whole(states, "states"))
+
+
+def rescaled(features: npt.ArrayLike) -> Array:
+    """The matrix divided by its largest row norm: the same span, and no norm above 1.
+
+    Examples
+    --------
+    >>> rescaled([[3.0, 4.0], [0.0, 2.5]])
+    array([[0.6, 0.8],
+           [0. , 0.5]])
+    """
+    matrix = _finite_matrix(features)
+    largest = float(np.linalg.norm(matrix, axis=1).max())
+    return matrix / largest if largest > 0.0 else matrix
+
+
+def feature_matrix(features: npt.ArrayLike, states: int | None = None) -> Array:
+    """A fresh matrix of feature rows, checked: real, finite, no norm above 1."""
+    matrix = _finite_matrix(features)
+    if states is not None and matrix.shape[0] != states:
+        raise ValueError(
+            f"features must have one row for each of the {states} states, not {matrix.shape[0]}"
+        )
+    norms = np.linalg.norm(matrix, axis=1)
+    worst = int(norms.argmax())
+    if norms[worst] > 1.0 + ROUNDING:
+        raise ValueError(
+            f"features of state {worst} have norm {norms[worst]:.6g}, above 1: "
+            "scale them, for instance with mixfree.td.rescaled(features)"
+        )
+    return matrix
+
+
+def _finite_matrix(features: Any) -> Array:
+    matrix = np.asarray(features)
+    if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "biuf":
+        raise ValueError(
+            "features must be a matrix of real numbers with one row a state, "
+            f"not shape {matrix.shape} of {matrix.dtype}"
+        )
+    matrix = np.array(matrix, dtype=np.float64)
+    if not np.isfinite(matrix).all():
+        state = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0])
+        raise ValueError(f"features of state {state} are not finite")
+    return matrix

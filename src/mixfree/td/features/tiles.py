@@ -1,0 +1,73 @@
+"""Tile coding: several shifted grids, one active tile in each."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mixfree.numerics import Array, whole
+from mixfree.td.features.space import Bounds
+
+
+@dataclass(frozen=True, eq=False)
+class TileCoding(Bounds):
+    """1/√tilings at the active tile of each grid and 0 elsewhere, so that ‖φ‖ = 1.
+
+    Each grid has ``tiles`` tiles a coordinate over the box and one more for the shift; the
+    outermost reach to infinity, so that every observation has a tile. Grid i is shifted by
+    i/tilings of a tile times 1, 3, 5, … in successive coordinates, which spreads the corners.
+
+    Parameters
+    ----------
+    low, high
+        Range of each coordinate.
+    tiles
+        Tiles across the box: a number, or one for each coordinate; 1 leaves a coordinate out.
+    tilings
+        Number of grids.
+
+    Examples
+    --------
+    >>> TileCoding([0.0], [1.0], tiles=2, tilings=4)(np.array([0.7])).nonzero()[0]
+    array([ 1,  4,  7, 11])
+    """
+
+    tiles: int | Sequence[int] = 4
+    tilings: int = 8
+    grid: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole(self.tilings, "tilings")
+        each = [self.tiles] * self.dimension if np.ndim(self.tiles) == 0 else list(self.tiles)  # type: ignore[arg-type]
+        if len(each) != self.dimension:
+            raise ValueError(f"tiles must be one number, or {self.dimension}, not {self.tiles!r}")
+        object.__setattr__(self, "grid", np.array([whole(n, "tiles") for n in each]))
+
+    @property
+    def size(self) -> int:
+        """Tiles of all grids together."""
+        return self.tilings * math.prod(int(n) for n in self._width)
+
+    @property
+    def _width(self) -> Array:
+        return np.where(self.grid > 1, self.grid + 1, 1)
+
+    def active(self, observations: Any) -> Array:
+        """The active tile of each grid, one row an observation."""
+        points, width = self.unit(observations), self._width
+        turns = np.arange(self.tilings)[:, None] * (1 + 2 * np.arange(self.dimension))
+        shifts = turns % self.tilings / self.tilings
+        cells = np.floor(points[:, None, :] * self.grid + shifts)
+        cells = np.clip(cells, 0, width - 1).astype(np.int64)
+        strides = np.append(np.cumprod(width[::-1])[::-1][1:], 1)
+        return cells @ strides + np.arange(self.tilings) * math.prod(int(n) for n in width)
+
+    def rows(self, observations: Any) -> Array:
+        """φ of many observations, one row each."""
+        active = self.active(observations)
+        rows = np.zeros((len(active), self.size))
+        np.put_along_axis(rows, active, 1.0 / math.sqrt(self.tilings), axis=1)
+        return rows

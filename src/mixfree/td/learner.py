@@ -1,0 +1,193 @@
+"""The learner: TD with linear values, by any method of the table."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.linear import run_compiled
+from mixfree.numerics import Array
+from mixfree.td.features.lookup import Rows, as_features
+from mixfree.td.methods import start_method
+
+
+def checked_gamma(gamma: Any) -> float:
+    """A discount in [0, 1), or an error naming it."""
+    if isinstance(gamma, bool | str) or not 0.0 <= gamma < 1.0:
+        raise ValueError(f"gamma must be in [0, 1), not {gamma!r}")
+    return float(gamma)
+
+
+class TDLearner:
+    r"""Learns V(s) = φ(s)ᵀθ from the transitions of one trajectory, in their order.
+
+    With ``method="mag"`` and a radius this is Eq. (mag_td):
+
+    .. math:: \theta_{t+1} = \Pi_R\big(\theta_t + \eta_t g_t\big), \qquad
+              \eta_t = \frac{\sqrt2 R}{\sqrt{\sum_{k \le t} \|g_k\|^2}},
+
+    where g_t is the MLMC estimate of the mean semi-gradient. The optimisers of this library
+    minimise, so the gradient they are told is −g(θ; z) = (φ(s)ᵀθ − r − γφ(s')ᵀθ) φ(s).
+
+    Parameters
+    ----------
+    features
+        A matrix of one row a state, or a function from an observation to a vector; every norm
+        at most 1.
+    gamma
+        Discount in [0, 1).
+    radius
+        R, with ‖θ*‖ ≤ R. ``None``: no projection. A bound on ‖θ*‖ that is safe without knowing
+        the chain does not exist (it needs the largest reward and ω), and one that is too small
+        would give a wrong answer without a word; too large a step only costs time, since the
+        sum of squares in its denominator grows until the step is small enough.
+    method
+        A name of :func:`mixfree.td.td_methods`.
+    seed, alpha, output, **options
+        As for the method itself, for instance ``levels``.
+    size
+        Number of features, for a function that has no attribute ``size``.
+
+    Examples
+    --------
+    >>> learner = TDLearner(np.eye(2), gamma=0.5, radius=4.0, method="adagrad")
+    >>> for t in range(400):
+    ...     _ = learner.update(t % 2, 1.0, (t + 1) % 2, terminated=False)
+    >>> round(learner.value(0), 1)
+    2.0
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        gamma: float,
+        radius: float | None = None,
+        method: str = "mag",
+        *,
+        seed: int = 0,
+        alpha: float | None = None,
+        output: str | None = None,
+        size: int | None = None,
+        **options: Any,
+    ) -> None:
+        self.gamma = checked_gamma(gamma)
+        self.features = as_features(features, size)
+        self.optimizer = start_method(
+            method,
+            np.zeros(self.features.size),
+            self.gamma,
+            radius,
+            alpha=alpha,
+            output=output,
+            seed=seed,
+            **options,
+        )
+        self._row = self.features.row
+
+    @property
+    def theta(self) -> Array:
+        """θ_t, where the next semi-gradient is taken."""
+        return self.optimizer.x
+
+    @property
+    def average(self) -> Array:
+        """θ̄_t, the average that Theorem 5.2 is about (or what ``output`` says)."""
+        return self.optimizer.average
+
+    @property
+    def samples(self) -> int:
+        """Transitions seen."""
+        return self.optimizer.samples
+
+    def value(self, state: Any) -> float:
+        """V(s) = φ(s)ᵀθ̄."""
+        return float(self._row(state).dot(self.average))
+
+    def update(self, s: Any, r: float, s_next: Any, terminated: bool) -> bool:
+        """Take one transition; True when θ moved.
+
+        ``terminated`` is True only where the episode really ends: then nothing comes after, and
+        ``s_next`` is not looked at. An episode that is merely cut off (Gymnasium's ``truncated``)
+        goes on in principle and bootstraps from ``s_next``.
+
+        Raises
+        ------
+        ValueError
+            For a reward that is not finite or a state without features; the learner is as it
+            was before the call.
+        """
+        row, theta = self._row(s), self.optimizer.x
+        error = float(row.dot(theta)) - r
+        if not terminated:
+            error -= self.gamma * float(self._row(s_next).dot(theta))
+        # No norm of features is above 1, so the error bounds the gradient.
+        if not abs(error) < self.optimizer.largest:
+            self._refuse(r, error)
+        return self.optimizer.take(error * row)
+
+    def update_many(
+        self,
+        states: Any,
+        rewards: npt.ArrayLike,
+        next_states: Any,
+        terminated: npt.ArrayLike,
+    ) -> None:
+        """Take transitions given as parallel arrays: :meth:`update` for each, compiled.
+
+        A row that is refused raises before any of them is used.
+        """
+        rows, here, there = self._looked_up(states, next_states, terminated)
+        given = np.asarray(rewards, dtype=np.float64)
+        if not given.shape == here.shape == there.shape:
+            raise ValueError(
+                f"states, rewards, next_states and terminated must be of one length, not "
+                f"{len(here)}, {given.shape}, {len(there)}"
+            )
+        if not np.isfinite(given).all():
+            wrong = int(np.flatnonzero(~np.isfinite(given))[0])
+            self._refuse(given[wrong], np.nan, wrong)
+
+        def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
+            from mixfree.compiled.td import td
+
+            return int(td(plan, run, self.gamma, rows, *parts, order))
+
+        run_compiled(self.optimizer, kernel, (given, here, there), np.arange(here.size))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes while learning."""
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on exactly where the learner that gave ``state`` was."""
+        self.optimizer.load_state_dict(state)
+
+    def __repr__(self) -> str:
+        return f"TDLearner({self.optimizer!r}, gamma={self.gamma})"
+
+    def _looked_up(
+        self, states: Any, next_states: Any, terminated: npt.ArrayLike
+    ) -> tuple[Array, Array, Array]:
+        """Feature rows, and for each transition the row of s and that of s', −1 at an end."""
+        ended = np.asarray(terminated, dtype=bool)
+        if len(next_states) != ended.size:
+            raise ValueError(
+                f"next_states has length {len(next_states)}, but terminated has {ended.size}"
+            )
+        if isinstance(self.features, Rows):
+            rows, here = self.features.matrix, self.features.indices(states)
+            there = np.full(ended.shape, -1)
+            there[~ended] = self.features.indices(np.asarray(next_states)[~ended])
+            return rows, here, there
+        ahead = [s for s, end in zip(next_states, ended, strict=True) if not end]
+        rows = np.concatenate([self.features.rows(states), self.features.rows(ahead)])
+        there = np.full(ended.shape, -1)
+        there[~ended] = len(states) + np.arange(len(ahead))
+        return rows, np.arange(len(states)), there
+
+    def _refuse(self, reward: float, error: float, ahead: int = 0) -> None:
+        number = self.samples + ahead + 1
+        if not math.isfinite(reward):
+            raise ValueError(f"reward of transition {number} must be finite, not {reward}")
+        raise ValueError(f"TD error of transition {number} is {error:.3g}, too large to be summed")

@@ -1,0 +1,70 @@
+"""The methods for TD learning: those of the table that step on every gradient, and the baseline."""
+
+from typing import Any
+
+from mixfree.domains import Ball
+from mixfree.gradients import Plain
+from mixfree.methods import Method, Methods, methods
+from mixfree.numerics import Array, one_of, positive, whole
+from mixfree.optimizer import Optimizer
+from mixfree.steps import Constant, Inverse, Step
+
+
+def projected_step(
+    alpha: float,
+    gamma: float,
+    horizon: int | None = None,
+    step_size: float | None = None,
+    omega: float | None = None,
+) -> Step:
+    """The three step sizes of Bhandari et al. (2018), Theorem 3.
+
+    1/√T for a known horizon T; a constant; or 1/(ω(1−γ)t), which needs the least eigenvalue ω of
+    ΦᵀMΦ. An α other than 1 multiplies them.
+    """
+    given = {
+        name: value
+        for name, value in (("horizon", horizon), ("step_size", step_size), ("omega", omega))
+        if value is not None
+    }
+    if len(given) != 1:
+        raise ValueError(
+            "projected-td takes one of horizon (step 1/√T), step_size (constant) and "
+            f"omega (step 1/(ω(1−γ)t)), not {', '.join(given) or 'none of them'}"
+        )
+    if horizon is not None:
+        return Constant(alpha * whole(horizon, "horizon") ** -0.5)
+    if step_size is not None:
+        return Constant(alpha * positive(step_size, "step_size"))
+    return Inverse(alpha / (positive(omega, "omega") * (1.0 - gamma)))
+
+
+ProjectedTD = Method(
+    "projected-td", Plain, projected_step, summary="Projected TD of Bhandari et al. (2018)."
+)
+_REPLAYING = ("sgd-er", "sgd-rer")  # they answer a sample later, with others
+
+
+def td_methods() -> Methods:
+    """The table of methods for TD learning, by name.
+
+    Examples
+    --------
+    >>> sorted({"mag", "adagrad", "projected-td"} & td_methods().keys())
+    ['adagrad', 'mag', 'projected-td']
+    """
+    table = {name: m for name, m in methods().items() if name not in _REPLAYING}
+    return Methods({**table, ProjectedTD.name: ProjectedTD})
+
+
+def start_method(
+    name: str, theta0: Array, gamma: float, radius: float | None, **settings: Any
+) -> Optimizer:
+    """Start a method of the table at ``theta0``, inside the ball of that radius."""
+    method = td_methods()[one_of(name, "method", tuple(td_methods()))]
+    if method is ProjectedTD:
+        if radius is None:
+            raise ValueError("projected-td needs radius, that of a ball which holds θ*")
+        settings["gamma"] = gamma
+        settings["alpha"] = settings["alpha"] or 1.0
+    return method(theta0, domain=None if radius is None else Ball(radius), **settings)

@@ -1,0 +1,71 @@
+"""Policies: a table of action probabilities, or a function of the observation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mixfree.numerics import Array
+
+Act = Callable[[Any, np.random.Generator], Any]
+
+
+def policy_matrix(policy: Any, states: int, actions: int) -> Array:
+    """Action probabilities, one row a state, from any way to write a policy down.
+
+    Examples
+    --------
+    >>> policy_matrix("uniform", 1, 4)
+    array([[0.25, 0.25, 0.25, 0.25]])
+    >>> policy_matrix([1, 0], 2, 2)
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    if isinstance(policy, str):
+        _check_word(policy)
+        return np.full((states, actions), 1.0 / actions)
+    if callable(policy):
+        raise ValueError(
+            "policy must be a table here, not a function: its probabilities are needed"
+        )
+    table = np.asarray(policy)
+    if table.shape == (states,) and table.dtype.kind in "iu":
+        if not ((table >= 0) & (table < actions)).all():
+            raise ValueError(f"policy must hold actions from 0 to {actions - 1}, not {policy!r}")
+        return np.eye(actions)[table]
+    if table.shape != (states, actions) or not (
+        (table >= 0.0).all() and np.allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-9)
+    ):
+        raise ValueError(
+            f"policy must be 'uniform', an action for each of the {states} states, or a row of "
+            f"{actions} probabilities for each; its shape is {table.shape}"
+        )
+    return table.astype(np.float64)
+
+
+def acting(policy: Any, observations: Any, actions: Any) -> Act:
+    """A function ``act(observation, generator)`` for a policy in spaces of Gymnasium."""
+    if callable(policy):
+        return policy
+    if isinstance(policy, str):
+        _check_word(policy)
+        if not hasattr(actions, "n"):
+            raise ValueError(f"a uniform policy needs a finite number of actions, not {actions}")
+        first, count = int(actions.start), int(actions.n)
+        return lambda observation, generator: first + int(generator.integers(count))
+    for space, name in ((observations, "observation"), (actions, "action")):
+        if not hasattr(space, "n"):
+            raise ValueError(f"a table as policy needs a finite {name} space, not {space}")
+    sums = np.cumsum(policy_matrix(policy, int(observations.n), int(actions.n)), axis=1)
+    sums /= sums[:, -1:]
+
+    def act(observation: Any, generator: np.random.Generator) -> int:
+        drawn = np.searchsorted(sums[observation], generator.random(), side="right")
+        return int(actions.start) + int(drawn)
+
+    return act
+
+
+def _check_word(policy: str) -> None:
+    if policy != "uniform":
+        raise ValueError(f"policy must be 'uniform', a table or a function, not {policy!r}")

@@ -1,0 +1,283 @@
+"""Finite Markov reward processes, whose TD fixed point is known exactly."""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.chains import MarkovChain
+from mixfree.numerics import Array, whole
+from mixfree.td.features.table import feature_matrix
+from mixfree.td.learner import checked_gamma
+
+_ROUNDING = 1e-9
+
+
+class Trajectory(NamedTuple):
+    """Transitions in their order, as parallel arrays."""
+
+    states: Array
+    rewards: Array
+    next_states: Array
+    terminated: Array
+
+
+class RewardProcess:
+    """A finite chain with rewards, a discount and features: everything of Section 5, exactly.
+
+    Parameters
+    ----------
+    P
+        Probabilities of going on from state to state. What a row lacks of 1 ends the episode,
+        and the next one begins from ``start``.
+    r
+        Reward of leaving each state, or, if no episode ends, a matrix R(s, s').
+    gamma
+        Discount in [0, 1).
+    features
+        One row φ(s) a state, of norm at most 1.
+    start
+        Law of the first state of an episode: needed where episodes end. States that it cannot
+        reach are never visited and have weight zero.
+
+    Examples
+    --------
+    >>> process = RewardProcess([[0.5, 0.5], [0.5, 0.5]], [0.0, 1.0], 0.5, np.eye(2))
+    >>> process.values, process.theta_star
+    (array([0.5, 1.5]), array([0.5, 1.5]))
+    """
+
+    def __init__(
+        self,
+        P: npt.ArrayLike,
+        r: npt.ArrayLike,
+        gamma: float,
+        features: npt.ArrayLike,
+        *,
+        start: npt.ArrayLike | None = None,
+    ) -> None:
+        self.P = _going_on(P)
+        n = len(self.P)
+        self.gamma = checked_gamma(gamma)
+        self.features = feature_matrix(features, n)
+        ending = 1.0 - self.P.sum(axis=1)
+        self.ending = np.where(np.abs(ending) <= _ROUNDING, 0.0, ending)
+        self.start = None if start is None else _law(start, n)
+        if self.start is None and self.ending.any():
+            state = int(np.argmax(self.ending))
+            raise ValueError(
+                f"row {state} of P sums to {self.P[state].sum():.6g}, so episodes end there: "
+                "give start, the law of their first state"
+            )
+        self.rewards = _rewards(r, n, bool(self.ending.any()))
+        self.r = self.rewards if self.rewards.ndim == 1 else (self.P * self.rewards).sum(axis=1)
+
+    @classmethod
+    def from_gymnasium(
+        cls,
+        env: Any,
+        policy: Any = "uniform",
+        gamma: float = 0.99,
+        features: npt.ArrayLike | None = None,
+    ) -> "RewardProcess":
+        """The process that a policy makes of an environment which publishes its transitions.
+
+        A time limit changes how often states are visited, not their values, and is left out: with
+        tabular features, the default, the fixed point is the same.
+
+        Parameters
+        ----------
+        env
+            The environment or its name, for instance ``"FrozenLake-v1"``.
+        policy
+            ``"uniform"``, an action for each state, or a row of action probabilities for each.
+        gamma, features
+            As above.
+
+        Examples
+        --------
+        >>> lake = RewardProcess.from_gymnasium("FrozenLake-v1", "uniform", gamma=0.9)
+        >>> float(lake.values[14].round(4))
+        0.3915
+        """
+        from mixfree.td.tables import gymnasium_process
+
+        return cls(**gymnasium_process(env, policy, gamma, features))
+
+    @classmethod
+    def from_mdp(
+        cls,
+        P: npt.ArrayLike,
+        R: npt.ArrayLike,
+        policy: Any,
+        gamma: float,
+        features: npt.ArrayLike,
+        *,
+        terminal: npt.ArrayLike = (),
+        start: npt.ArrayLike | None = None,
+    ) -> "RewardProcess":
+        """The process that a policy makes of an MDP.
+
+        Parameters
+        ----------
+        P, R
+            Transition probabilities ``P[s, a, s']``, and rewards ``R[s, a]`` or ``R[s, a, s']``.
+        policy
+            ``"uniform"``, an action for each state, or a row of action probabilities for each.
+        terminal
+            States that end the episode when entered; no reward may come out of them.
+        gamma, features, start
+            As above.
+        """
+        from mixfree.td.tables import mdp_process
+
+        return cls(**mdp_process(P, R, policy, gamma, features, terminal, start))
+
+    @cached_property
+    def visited(self) -> Array:
+        """Numbers of the states that are ever seen."""
+        if self.start is None:
+            return np.arange(len(self.P))
+        reached = self.start > 0.0
+        while (more := reached | (self.P[reached] > 0.0).any(axis=0)).sum() > reached.sum():
+            reached = more
+        return np.flatnonzero(reached)
+
+    @cached_property
+    def chain(self) -> MarkovChain:
+        """The chain of the visited states as they are observed, restarts included."""
+        P = self.P if self.start is None else self.P + np.outer(self.ending, self.start)
+        seen = self.visited
+        return MarkovChain(P[np.ix_(seen, seen)], states=seen.tolist())
+
+    @cached_property
+    def stationary(self) -> Array:
+        """μ, the diagonal of M: zero for a state that is never visited."""
+        law = np.zeros(len(self.P))
+        law[self.visited] = self.chain.stationary
+        return law
+
+    @cached_property
+    def values(self) -> Array:
+        """V^π, the solution of the Bellman equation."""
+        return np.linalg.solve(np.eye(len(self.P)) - self.gamma * self.P, self.r)
+
+    @cached_property
+    def theta_star(self) -> Array:
+        """The TD fixed point, ḡ(θ*) = 0; the shortest one if the features are dependent.
+
+        It is found in the coordinates of M^½Φ, where the equation is well conditioned however
+        rare some states are.
+        """
+        seen, gamma = self.visited, self.gamma
+        root = np.sqrt(self.stationary[seen])
+        left, singular, right = np.linalg.svd(
+            root[:, None] * self.features[seen], full_matrices=False
+        )
+        kept = singular > singular[0] * max(self.features.shape) * np.finfo(float).eps
+        left, singular, right = left[:, kept], singular[kept], right[kept]
+        weighted = root[:, None] * self.P[np.ix_(seen, seen)] / root
+        system = np.eye(kept.sum()) - gamma * left.T @ weighted @ left
+        return right.T @ (np.linalg.solve(system, left.T @ (root * self.r[seen])) / singular)
+
+    @cached_property
+    def omega(self) -> float:
+        """ω, the least eigenvalue of ΦᵀMΦ."""
+        gram = self.features.T @ (self.stationary[:, None] * self.features)
+        return max(0.0, float(np.linalg.eigvalsh(gram)[0]))
+
+    def semi_gradient(
+        self, theta: Array, state: int, reward: float, next_state: int, terminated: bool = False
+    ) -> Array:
+        """g(θ; z) = (r + γφ(s')ᵀθ − φ(s)ᵀθ) φ(s); no bootstrap from the end of an episode."""
+        row = self.features[state]
+        ahead = 0.0 if terminated else self.gamma * self.features[next_state] @ theta
+        return (reward + ahead - row @ theta) * row
+
+    def mean_semi_gradient(self, theta: Array) -> Array:
+        """ḡ(θ), the semi-gradient's mean in the steady state."""
+        values = self.features @ theta
+        errors = self.r + self.gamma * self.P @ values - values
+        return self.features.T @ (self.stationary * errors)
+
+    def error(self, theta: Array) -> float:
+        """‖V_θ* − V_θ‖²_M, what Theorem 5.2 bounds."""
+        return float(self.stationary @ (self.features @ (self.theta_star - theta)) ** 2)
+
+    def value_error(self, theta: Array) -> float:
+        """‖V^π − V_θ‖²_M, which the features may keep above zero."""
+        return float(self.stationary @ (self.values - self.features @ theta) ** 2)
+
+    def simulate(self, samples: int, seed: int | np.random.Generator = 0) -> Trajectory:
+        """Draw a trajectory of ``samples`` transitions, from the stationary law on.
+
+        Examples
+        --------
+        >>> process = RewardProcess([[0.0, 0.5], [0.0, 0.0]], [1.0, 1.0], 0.9, np.eye(2),
+        ...                         start=[1.0, 0.0])
+        >>> path = process.simulate(6, seed=0)
+        >>> path.states, path.terminated.astype(int)
+        (array([0, 1, 0, 0, 0, 1]), array([0, 1, 1, 1, 0, 1]))
+        """
+        whole(samples, "samples")
+        path = self._path(samples, np.random.default_rng(seed))
+        end = len(self.visited)  # of an episode: a place between its last state and the next first
+        here = np.flatnonzero(path[:-1] != end)[:samples]
+        before, after = path[here], path[here + 1]
+        terminated = after == end
+        states = self.visited[before]
+        next_states = self.visited[np.where(terminated, before, after)]
+        rewards = self.r[states] if self.rewards.ndim == 1 else self.rewards[states, next_states]
+        return Trajectory(states, rewards, next_states, terminated)
+
+    def _path(self, samples: int, generator: np.random.Generator) -> Array:
+        seen = self.visited
+        n = len(seen)
+        walk = np.zeros((n + 1, n + 1))
+        walk[:n, :n] = self.P[np.ix_(seen, seen)]
+        walk[:n, n] = self.ending[seen]
+        walk[n, :n] = self.chain.stationary if self.start is None else self.start[seen]
+        chain = MarkovChain(walk)
+        pieces = [np.array([generator.choice(n, p=self.chain.stationary)])]
+        lacking = samples + 1
+        while lacking > 0:
+            piece = chain.simulate(lacking + 1, start=int(pieces[-1][-1]), seed=generator)[1:]
+            pieces.append(piece)
+            lacking -= int(np.count_nonzero(piece != n))
+        return np.concatenate(pieces)
+
+
+def _going_on(P: npt.ArrayLike) -> Array:
+    matrix = np.array(P, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+        raise ValueError(f"P must be a square matrix, not shape {matrix.shape}")
+    if not (matrix >= 0.0).all():
+        row = int(np.flatnonzero(~(matrix >= 0.0).all(axis=1))[0])
+        raise ValueError(f"P must hold probabilities, but row {row} is {matrix[row]}")
+    sums = matrix.sum(axis=1)
+    if (sums > 1.0 + _ROUNDING).any():
+        row = int(sums.argmax())
+        raise ValueError(f"rows of P must sum to at most 1, but row {row} sums to {sums[row]:.6g}")
+    return matrix
+
+
+def _law(start: npt.ArrayLike, n: int) -> Array:
+    law = np.array(start, dtype=np.float64)
+    if law.shape != (n,) or not ((law >= 0.0).all() and abs(law.sum() - 1.0) <= _ROUNDING):
+        raise ValueError(f"start must be {n} probabilities that sum to 1, not {start!r}")
+    return law
+
+
+def _rewards(r: npt.ArrayLike, n: int, episodes_end: bool) -> Array:
+    rewards = np.array(r, dtype=np.float64)
+    allowed = ((n,),) if episodes_end else ((n,), (n, n))
+    if rewards.shape not in allowed:
+        raise ValueError(
+            f"r must have shape {' or '.join(map(str, allowed))}, not {rewards.shape}"
+            + (": where episodes end, it is a vector" if episodes_end else "")
+        )
+    if not np.isfinite(rewards).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(rewards))[0])
+        raise ValueError(f"r must be finite, but r{list(where)} is {rewards[where]}")
+    return rewards

@@ -1,0 +1,102 @@
+"""Reward processes from tables of transitions: an MDP's arrays, or a Gymnasium environment."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.numerics import Array
+from mixfree.td.features.table import tabular
+from mixfree.td.policies import policy_matrix
+
+
+def mdp_process(
+    P: npt.ArrayLike,
+    R: npt.ArrayLike,
+    policy: Any,
+    gamma: float,
+    features: npt.ArrayLike,
+    terminal: npt.ArrayLike,
+    start: npt.ArrayLike | None,
+) -> dict[str, Any]:
+    """Arguments of :class:`RewardProcess` for an MDP given as arrays."""
+    steps, rewards = np.asarray(P, dtype=np.float64), np.asarray(R, dtype=np.float64)
+    if steps.ndim != 3 or steps.shape[0] != steps.shape[2]:
+        raise ValueError(f"P must have shape (states, actions, states), not {steps.shape}")
+    n, actions, _ = steps.shape
+    if rewards.shape not in ((n, actions), (n, actions, n)):
+        raise ValueError(f"R must have shape {(n, actions)} or {(n, actions, n)}, not {R!r}")
+    ends = np.array(terminal, dtype=np.int64)
+    if ends.size and not (ends.min() >= 0 and ends.max() < n):
+        raise ValueError(f"terminal must hold states from 0 to {n - 1}, not {terminal!r}")
+    for state in ends:
+        if rewards[state].any():
+            raise ValueError(f"terminal state {state} has an outgoing reward: {rewards[state]}")
+    acts = policy_matrix(policy, n, actions)
+    expected = rewards if rewards.ndim == 2 else (steps * rewards).sum(axis=2)
+    going_on = np.einsum("sa,sat->st", acts, steps)
+    going_on[:, ends] = 0.0
+    going_on[ends] = 0.0
+    return {
+        "P": going_on,
+        "r": (acts * expected).sum(axis=1),
+        "gamma": gamma,
+        "features": features,
+        "start": start,
+    }
+
+
+def gymnasium_process(
+    env: Any, policy: Any, gamma: float, features: npt.ArrayLike | None
+) -> dict[str, Any]:
+    """Arguments of :class:`RewardProcess` for an environment that publishes its table ``P``."""
+    if isinstance(env, str):
+        from mixfree.td.episodes import made
+
+        with made(env) as opened:
+            return gymnasium_process(opened, policy, gamma, features)
+    table = transition_table(env)
+    if table is None:
+        raise ValueError(
+            f"{env} does not publish its transitions as env.unwrapped.P, a table of states, "
+            "actions and (probability, next state, reward, terminated)"
+        )
+    states, actions = len(table), len(table[0])
+    acts = policy_matrix(policy, states, actions)
+    going_on, rewards = np.zeros((states, states)), np.zeros(states)
+    entered_to_end = np.zeros(states, dtype=bool)
+    for state, choices in table.items():
+        for action, outcomes in choices.items():
+            for probability, after, reward, terminated in outcomes:
+                weight = acts[state, action] * probability
+                rewards[state] += weight * reward
+                if not terminated:
+                    going_on[state, after] += weight
+                elif after != state:
+                    entered_to_end[after] = True
+    for state in map(int, np.flatnonzero(entered_to_end)):
+        stays = all(o[1] == state for outcomes in table[state].values() for o in outcomes)
+        if stays and rewards[state] != 0.0:
+            raise ValueError(f"terminal state {state} has an outgoing reward: {rewards[state]}")
+    return {
+        "P": going_on,
+        "r": rewards,
+        "gamma": gamma,
+        "features": tabular(states) if features is None else features,
+        "start": start_law(env, states),
+    }
+
+
+def transition_table(env: Any) -> Mapping[int, Mapping[int, list[Any]]] | None:
+    """The table that the environment publishes, if it does."""
+    table = getattr(env.unwrapped, "P", None)
+    return table if isinstance(table, Mapping) and table else None
+
+
+def start_law(env: Any, states: int) -> Array:
+    """The law of the first state that the environment publishes."""
+    law = getattr(env.unwrapped, "initial_state_distrib", None)
+    if law is None:
+        raise ValueError(f"{env} does not publish initial_state_distrib, the law of its starts")
+    return np.asarray(law, dtype=np.float64).reshape(states)

@@ -1,0 +1,129 @@
+"""Every feature map: norms at most 1, one row at a time or many, and what it stands for."""
+
+import numpy as np
+import pytest
+
+from mixfree.td import FourierBasis, RadialBasis, TileCoding, rescaled, tabular
+from mixfree.td.features import as_features
+
+LOW, HIGH = [-1.0, 0.0, 5.0], [1.0, 0.5, 9.0]
+MAPS = [
+    FourierBasis(LOW, HIGH, order=2),
+    FourierBasis([0.0], [1.0], order=7),
+    TileCoding(LOW, HIGH, tiles=3, tilings=5),
+    TileCoding(LOW, HIGH, tiles=(1, 4, 2), tilings=8),
+    RadialBasis(LOW, HIGH, centers=3, width=0.7),
+]
+
+
+def observations(features, spread=3.0, count=500):
+    """Inside the box and well outside it."""
+    rng = np.random.default_rng(2)
+    points = rng.uniform(-spread, spread, size=(count, features.dimension))
+    middle = (np.asarray(features.low) + np.asarray(features.high)) / 2.0
+    return middle + points * (np.asarray(features.high) - middle)
+
+
+@pytest.mark.parametrize("features", MAPS, ids=repr)
+def test_norms_are_at_most_one_and_rows_agree(features):
+    points = observations(features)
+    rows = features.rows(points)
+    assert rows.shape == (len(points), features.size)
+    norms = np.linalg.norm(rows, axis=1)
+    assert norms.max() <= 1.0 + 1e-12
+    if isinstance(features, TileCoding):
+        np.testing.assert_allclose(norms, 1.0)
+    for point, row in zip(points[:20], rows, strict=False):
+        np.testing.assert_array_equal(features(point), row)
+
+
+def test_radial_features_survive_far_from_every_centre():
+    row = RadialBasis([0.0], [1.0], centers=3, width=0.1)([1e6])
+    np.testing.assert_array_equal(row, [0.0, 0.0, 1.0])
+
+
+def test_fourier_features_are_orthogonal_over_the_box():
+    features = FourierBasis([0.0], [2.0], order=6)
+    middles = (np.arange(1000) + 0.5) / 500.0
+    rows = features.rows(middles[:, None])
+    gram = rows.T @ rows / len(rows)
+    np.testing.assert_allclose(gram, np.diag([2.0] + [1.0] * 6) / 14.0, atol=1e-12)
+
+
+def test_neighbouring_points_share_tiles_and_distant_ones_do_not():
+    features = TileCoding([0.0, 0.0], [1.0, 1.0], tiles=4, tilings=8)
+
+    def shared(a, b):
+        return round(8 * float(features(a) @ features(b)))
+
+    assert shared([0.31, 0.31], [0.31, 0.31]) == 8
+    assert 0 < shared([0.31, 0.31], [0.41, 0.35]) < 8
+    assert shared([0.31, 0.31], [0.81, 0.31]) == 0
+    assert set(np.unique(features.active([[0.0, 0.0], [1.0, 1.0]]) // 25)) == set(range(8))
+
+
+def test_a_coordinate_with_one_tile_is_left_out():
+    features = TileCoding([0.0, 0.0], [1.0, 1.0], tiles=(4, 1), tilings=3)
+    assert features.size == 3 * 5
+    np.testing.assert_array_equal(features([0.3, 0.0]), features([0.3, 77.0]))
+
+
+def test_rescaled_keeps_the_span():
+    matrix = np.random.default_rng(0).standard_normal((6, 3))
+    scaled = rescaled(matrix)
+    assert np.linalg.norm(scaled, axis=1).max() == pytest.approx(1.0)
+    assert np.ptp(scaled / matrix) < 1e-15
+    np.testing.assert_array_equal(rescaled(np.zeros((2, 2))), np.zeros((2, 2)))
+    np.testing.assert_array_equal(tabular(3), np.eye(3))
+
+
+def test_a_matrix_is_read_by_state_and_refuses_others():
+    rows = as_features(np.eye(3))
+    np.testing.assert_array_equal(rows.row(np.int64(2)), [0.0, 0.0, 1.0])
+    for wrong in (-1, 3, 0.5, "a", [0], None):
+        with pytest.raises(ValueError, match="must be a row number of the features, from 0 to 2"):
+            rows.row(wrong)
+    for wrong in ([-1, 0], [0, 3], [0.5], [[0]]):
+        with pytest.raises(ValueError, match="must be a row number"):
+            rows.rows(np.array(wrong))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda s: [1.0, 0.0, 0.0], "features must be 2 numbers an observation"),
+        (lambda s: [1.0, 1.0], "have norm 1.41421, above 1"),
+        (lambda s: [np.nan, 0.0], "no finite norm"),
+    ],
+)
+def test_a_function_is_checked_at_every_state(function, message):
+    for ask in (lambda f: f.row(0), lambda f: f.rows([0, 1])):
+        with pytest.raises(ValueError, match=message):
+            ask(as_features(function, size=2))
+
+
+def test_a_function_must_say_its_size():
+    with pytest.raises(ValueError, match="give size"):
+        as_features(lambda s: [1.0])
+    assert as_features(MAPS[0]).size == 27
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FourierBasis([0.0], [0.0]), "low must be below high"),
+        (lambda: FourierBasis([0.0], [1.0, 2.0]), "low must be below high"),
+        (lambda: FourierBasis([0.0], [1.0], order=0), "order must be"),
+        (lambda: TileCoding([0.0], [np.inf]), "high must be finite"),
+        (lambda: TileCoding([0.0], [1.0], tiles=(2, 2)), "tiles must be one number, or 1"),
+        (lambda: TileCoding([0.0], [1.0], tilings=0), "tilings must be"),
+        (lambda: RadialBasis([0.0], [1.0], width=-1.0), "width must be positive"),
+        (lambda: MAPS[0]([0.0, 0.0]), "an observation must be 3 numbers"),
+        (lambda: MAPS[0](7), "an observation must be 3 numbers"),
+        (lambda: MAPS[0]([0.0, 0.0, np.nan]), "an observation must be finite"),
+        (lambda: rescaled([1.0, 2.0]), "features must be a matrix"),
+    ],
+)
+def test_wrong_arguments_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

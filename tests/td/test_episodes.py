@@ -1,0 +1,94 @@
+"""Transitions of environments: ends, cuts, and the rows that automatic resets return."""
+
+from itertools import islice
+
+import gymnasium
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from mixfree.td.episodes import made, transitions
+
+
+class Corridor(gymnasium.Env):
+    """States 0, 1, 2, …; ends after ``length`` steps, by itself or by being cut off."""
+
+    def __init__(self, length, cut=False):
+        self.observation_space = gymnasium.spaces.Discrete(100)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.length, self.cut, self.episode, self.at = length, cut, -1, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode += 1
+        self.at = 10 * self.episode
+        return self.at, {}
+
+    def step(self, action):
+        self.at += 1
+        over = self.at % 10 == self.length
+        return self.at, float(self.at), over and not self.cut, over and self.cut, {}
+
+
+def expected(length, cut, count):
+    found = []
+    for episode in range(count):
+        for i in range(length):
+            at = 10 * episode + i
+            found.append((at, float(at + 1), at + 1, i + 1 == length and not cut))
+    return found[:count]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_one_environment(cut):
+    found = list(islice(transitions(Corridor(3, cut)), 8))
+    assert found == expected(3, cut, 8)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_vector_environments_in_every_mode(mode):
+    """Each environment's own transitions are those of the single one, no row more or less."""
+    kinds = [(3, False), (4, True), (2, True), (1, False)]
+    env = SyncVectorEnv([lambda kind=kind: Corridor(*kind) for kind in kinds], autoreset_mode=mode)
+    found = list(islice(transitions(env), 80))
+    env.close()
+    queues = [expected(length, cut, 100) for length, cut in kinds]
+    for transition in found:
+        candidates = [queue for queue in queues if queue[0] == transition]
+        assert candidates, transition
+        # Environments may show the same transition; any of them will do, the first is taken.
+        candidates[0].pop(0)
+    taken = [100 - len(queue) for queue in queues]
+    assert min(taken) >= 80 // len(kinds) // 2
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_vector_observations_are_not_overwritten(mode):
+    env = gymnasium.make_vec(
+        "CartPole-v1",
+        num_envs=3,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": mode, "copy": False},
+    )
+    found = list(islice(transitions(env, seed=1), 300))
+    env.close()
+    seen = {transition.state.tobytes() for transition in found}
+    for transition in found[:-6]:  # the last of each environment have no successor yet
+        goes_on = transition.next_state.tobytes() in seen
+        assert goes_on != transition.terminated
+    assert sum(transition.terminated for transition in found) > 5
+
+
+def test_a_vector_environment_must_say_its_mode():
+    env = SyncVectorEnv([lambda: Corridor(2)])
+    env.metadata = {}
+    with pytest.raises(ValueError, match="autoreset_mode"):
+        next(transitions(env))
+    env.close()
+
+
+def test_unknown_environments_are_one_clear_error():
+    with (
+        pytest.raises(ValueError, match="environment 'NoSuch-v0' cannot be made"),
+        made("NoSuch-v0"),
+    ):
+        pass

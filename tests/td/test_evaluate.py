@@ -1,0 +1,78 @@
+"""Whole evaluations against exact answers."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from mixfree.td import RewardProcess, TileCoding, evaluate_policy
+
+
+@pytest.fixture(scope="module")
+def lake():
+    env = gymnasium.make("FrozenLake-v1")
+    found = evaluate_policy(env, "uniform", gamma=0.9, samples=150_000, radius=1.0, seed=3)
+    return RewardProcess.from_gymnasium(env, "uniform", gamma=0.9), found
+
+
+def test_frozen_lake_within_its_interval(lake):
+    exact, found = lake
+    seen = exact.visited
+    low, high = found.interval(seen)
+    assert ((low <= exact.values[seen]) & (exact.values[seen] <= high)).all(), (
+        low,
+        exact.values[seen],
+        high,
+    )
+    np.testing.assert_allclose(found.values(seen), (low + high) / 2.0, rtol=0.2, atol=0.02)
+    assert (high - low).max() < 0.4
+
+
+def test_evaluation_says_what_it_saw(lake):
+    _, found = lake
+    assert found.samples == found.learner.samples == 150_000
+    assert found.batches.shape == (10, 16)
+    assert found.history.samples[-1] == 150_000
+    np.testing.assert_array_equal(found.history.points[-1], found.learner.average)
+    # Uniform episodes on the 4×4 lake last 7.7 steps on average.
+    assert 150_000 / 9 < found.episodes < 150_000 / 7
+    assert 1.0 < found.autocorrelation.value < 10.0
+    narrow, wide = found.interval([14], level=0.5), found.interval([14], level=0.99)
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+def test_the_same_seed_gives_the_same_bits():
+    runs = [
+        evaluate_policy(gymnasium.make("CliffWalking-v1"), "uniform", samples=3000, seed=8)
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
+
+
+def test_feature_vectors_and_vector_environments():
+    env = gymnasium.make_vec("CartPole-v1", num_envs=4, vectorization_mode="sync")
+    tiles = TileCoding([-2.4, -3.0, -0.2, -3.0], [2.4, 3.0, 0.2, 3.0], tiles=2, tilings=4)
+    found = evaluate_policy(env, "uniform", tiles, gamma=0.9, samples=20_000, radius=60.0)
+    env.close()
+    # A balanced pole stands long enough for nearly 1/(1 − γ) = 10; these tiles are coarse.
+    assert 7.0 < found.values([np.zeros(4)])[0] < 10.0
+    assert found.values([np.array([2.3, 2.0, 0.2, 2.0])])[0] < 6.0
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "message"),
+    [
+        ("CartPole-v1", {}, "give features"),
+        ("CartPole-v1", {"features": np.eye(4)}, "observations are of Box"),
+        ("FrozenLake-v1", {"features": np.eye(15)}, "features have 15 rows"),
+        ("FrozenLake-v1", {"features": TileCoding([0.0] * 2, [1.0] * 2)}, "must be 2 numbers"),
+        ("CartPole-v1", {"features": TileCoding([0.0], [1.0])}, "must be 1 numbers"),
+        ("FrozenLake-v1", {"gamma": 1.5}, "gamma must be"),
+        ("FrozenLake-v1", {"samples": 5}, "samples must be"),
+        ("FrozenLake-v1", {"output": "last"}, "output must be 'average'"),
+        ("FrozenLake-v1", {"policy": "best"}, "policy must be"),
+        ("FrozenLake-v1", {"method": "magic"}, "method must be one of"),
+    ],
+)
+def test_wrong_arguments_are_named(env, options, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate_policy(gymnasium.make(env), **{"samples": 100, **options})

@@ -1,0 +1,178 @@
+"""The learner: Eq. (mag_td) by hand, its compiled twin, ends of episodes, bad input."""
+
+import numpy as np
+import pytest
+
+import mixfree as mf
+from mixfree.td import RewardProcess, TDLearner, rescaled, td_methods
+
+GAMMA, RADIUS = 0.8, 3.0
+METHODS = [name for name, method in td_methods().items() if not method.needs_mixing_time]
+
+
+def process(states=6, size=3, ends=True):
+    rng = np.random.default_rng(4)
+    P = rng.exponential(size=(states, states))
+    P *= (0.8 if ends else 1.0) / P.sum(axis=1, keepdims=True)
+    features = rescaled(rng.standard_normal((states, size)))
+    start = np.full(states, 1.0 / states) if ends else None
+    return RewardProcess(P, rng.standard_normal(states), GAMMA, features, start=start)
+
+
+def learner(features, method="mag", **options):
+    if method == "projected-td":
+        options = {"horizon": 400, **options}
+    return TDLearner(features, GAMMA, RADIUS, method, seed=1, **options)
+
+
+def by_hand(features, path, levels):
+    """Eq. (mag_td) from whole batches, with J drawn as the library draws it."""
+    law = mf.MLMC(levels=levels, seed=1)
+    theta, squares, thetas, t = np.zeros(features.shape[1]), 0.0, [], 0
+    while t < len(path.states):
+        level = law.level(len(thetas) + 1)
+        batch = range(t, t + 2**level)
+        if batch.stop > len(path.states):
+            break
+        g = []
+        for i in batch:
+            ahead = 0.0 if path.terminated[i] else features[path.next_states[i]] @ theta
+            row = features[path.states[i]]
+            g.append((path.rewards[i] + GAMMA * ahead - row @ theta) * row)
+        fine, coarse = np.mean(g, axis=0), np.mean(g[: len(g) // 2], axis=0)
+        estimate = g[0] + law.coefficients[level - 1] * (fine - coarse)
+        squares += estimate @ estimate
+        thetas.append(theta)
+        theta = theta + np.sqrt(2.0) * RADIUS / np.sqrt(squares) * estimate
+        theta = theta / max(1.0, np.linalg.norm(theta) / RADIUS)
+        t = batch.stop
+    return theta, np.mean(thetas, axis=0)
+
+
+def test_mag_is_the_equation():
+    mrp = process()
+    path = mrp.simulate(400, seed=2)
+    theta, average = by_hand(mrp.features, path, levels=3)
+    found = learner(mrp.features, levels=3)
+    for transition in zip(*path, strict=True):
+        found.update(*transition)
+    np.testing.assert_allclose(found.theta, theta, rtol=1e-10)
+    np.testing.assert_allclose(found.average, average, rtol=1e-10)
+    assert found.value(2) == pytest.approx(mrp.features[2] @ average)
+
+
+@pytest.mark.parametrize("kind", ["matrix", "function"])
+@pytest.mark.parametrize("name", METHODS)
+def test_compiled_twin_step_by_step(name, kind):
+    mrp = process()
+    path = mrp.simulate(300, seed=3)
+    features, size = (mrp.features, None) if kind == "matrix" else (mrp.features.__getitem__, 3)
+    one, other = (learner(features, name, size=size) for _ in range(2))
+    for i in range(300):
+        one.update(*(part[i] for part in path))
+        other.update_many(*(part[i : i + 1] for part in path))
+        np.testing.assert_allclose(other.theta, one.theta, rtol=1e-11, atol=1e-13)
+    whole = learner(features, name, size=size)
+    whole.update_many(*path)
+    np.testing.assert_array_equal(whole.theta, other.theta)
+    np.testing.assert_array_equal(whole.average, other.average)
+    assert whole.samples == 300
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_nothing_comes_after_the_end(many):
+    """The state after the end is not looked at: it need not even exist."""
+    found = learner(np.eye(2), "adagrad")
+    if many:
+        found.update_many([0], [1.0], [99], [True])
+    else:
+        found.update(0, 1.0, 99, True)
+    np.testing.assert_allclose(found.theta, [RADIUS, 0.0])
+    # A cut episode goes on in principle: γV(0) counts.
+    before = found.theta
+    found.update(1, 0.0, 0, False)
+    squares = 1.0 + (GAMMA * RADIUS) ** 2
+    moved = np.array([before[0], np.sqrt(2.0) * RADIUS * GAMMA * RADIUS / np.sqrt(squares)])
+    np.testing.assert_allclose(found.theta, moved * min(1.0, RADIUS / np.linalg.norm(moved)))
+
+
+def test_projected_td_has_the_three_step_sizes():
+    for options, sizes in (
+        ({"horizon": 16}, [0.25, 0.25, 0.25]),
+        ({"step_size": 0.1}, [0.1, 0.1, 0.1]),
+        ({"omega": 0.5}, [10.0, 5.0, 10.0 / 3.0]),
+    ):
+        found = TDLearner(np.eye(3), GAMMA, 100.0, "projected-td", **options)
+        for state, size in enumerate(sizes):
+            found.update(state, 1.0, 0, True)
+            assert found.theta[state] == pytest.approx(size)
+    with pytest.raises(ValueError, match="takes one of horizon"):
+        TDLearner(np.eye(3), GAMMA, 1.0, "projected-td")
+    with pytest.raises(ValueError, match=r"takes one of horizon .* not horizon, omega"):
+        TDLearner(np.eye(3), GAMMA, 1.0, "projected-td", horizon=5, omega=0.1)
+    with pytest.raises(ValueError, match="needs radius"):
+        TDLearner(np.eye(3), GAMMA, None, "projected-td", horizon=5)
+
+
+def test_learns_the_fixed_point():
+    mrp = process()
+    path = mrp.simulate(200_000, seed=5)
+    found = learner(mrp.features)
+    found.update_many(*path)
+    start = mrp.error(np.zeros(3))
+    assert mrp.error(found.average) < 1e-3 * start
+
+
+def test_a_saved_run_goes_on_with_the_same_bits():
+    mrp = process()
+    path = mrp.simulate(500, seed=6)
+    whole, first, second = (learner(mrp.features) for _ in range(3))
+    whole.update_many(*path)
+    first.update_many(*(part[:123] for part in path))
+    second.load_state_dict(first.state_dict())
+    second.update_many(*(part[123:] for part in path))
+    np.testing.assert_array_equal(second.theta, whole.theta)
+
+
+@pytest.mark.parametrize(
+    ("transition", "message"),
+    [
+        ((0, np.nan, 1, False), "reward of transition 2 must be finite, not nan"),
+        ((0, -np.inf, 1, True), "reward of transition 2 must be finite, not -inf"),
+        ((7, 1.0, 1, False), "state 7 must be a row number"),
+        ((0, 1.0, -1, False), "state -1 must be a row number"),
+        ((0, 1e305, 1, False), "TD error of transition 2"),
+    ],
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_bad_transitions_change_nothing(transition, message, many):
+    found = learner(np.eye(2))
+    found.update(0, 1.0, 1, False)
+    before = found.state_dict()
+    with pytest.raises(ValueError, match=message if transition[1] != 1e305 else "2 is"):
+        if many:
+            found.update_many(*([entry] for entry in transition))
+        else:
+            found.update(*transition)
+    after = found.state_dict()
+    np.testing.assert_array_equal(after["x"], before["x"])
+    assert after["gradient"]["samples"] == before["gradient"]["samples"] == 1
+    np.testing.assert_array_equal(after["gradient"]["sum"], before["gradient"]["sum"])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TDLearner(np.eye(2), 1.0), r"gamma must be in \[0, 1\), not 1.0"),
+        (lambda: TDLearner(np.eye(2), "high"), r"gamma must be in \[0, 1\), not 'high'"),
+        (lambda: TDLearner(np.eye(2), 0.9, radius=0.0), "radius must be positive"),
+        (lambda: TDLearner(np.eye(2), 0.9, method="sgd-er"), "method must be one of"),
+        (lambda: TDLearner(2.0 * np.eye(2), 0.9), "norm 2, above 1"),
+        (lambda: TDLearner(lambda s: [1.0], 0.9), "give size"),
+        (lambda: learner(np.eye(2)).update_many([0], [1.0, 2.0], [1], [False]), "one length"),
+        (lambda: learner(np.eye(2)).update_many([0], [1.0], [1, 1], [False]), "next_states"),
+    ],
+)
+def test_wrong_arguments_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,47 @@
+"""Policies: tables, words and functions."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from mixfree.td.policies import acting, policy_matrix
+
+STATES, ACTIONS = gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(4, start=2)
+
+
+def test_a_table_is_drawn_from_as_it_says():
+    table = [[0.1, 0.0, 0.6, 0.3], [0.0, 1.0, 0.0, 0.0], [0.25] * 4]
+    act, generator = acting(table, STATES, ACTIONS), np.random.default_rng(0)
+    draws = 20_000
+    for state, law in enumerate(table):
+        found = np.bincount([act(state, generator) - 2 for _ in range(draws)], minlength=4) / draws
+        error = np.sqrt(np.array(law) * (1.0 - np.array(law)) / draws)
+        assert (np.abs(found - law) <= 4.0 * error).all(), (found, law)
+
+
+def test_uniform_uses_every_action():
+    act, generator = acting("uniform", STATES, ACTIONS), np.random.default_rng(0)
+    assert {act(0, generator) for _ in range(200)} == {2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("greedy", "policy must be 'uniform', a table or a function, not 'greedy'"),
+        ([0, 1], r"an action for each of the 3 states"),
+        ([0, 1, 4], "actions from 0 to 3"),
+        (np.full((3, 4), 0.3), "probabilities"),
+        (lambda observation, generator: 0, "must be a table here"),
+    ],
+)
+def test_wrong_policies_are_named(policy, message):
+    with pytest.raises(ValueError, match=message):
+        policy_matrix(policy, 3, 4)
+
+
+def test_spaces_must_be_finite_for_tables_and_words():
+    box = gymnasium.spaces.Box(0.0, 1.0)
+    with pytest.raises(ValueError, match="uniform policy needs a finite number of actions"):
+        acting("uniform", STATES, box)
+    with pytest.raises(ValueError, match="needs a finite observation space"):
+        acting([0], box, ACTIONS)

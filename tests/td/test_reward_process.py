@@ -1,0 +1,168 @@
+"""Fixed points, semi-gradients and the key inequality, exactly."""
+
+import numpy as np
+import pytest
+
+from mixfree.chains import winning_streak
+from mixfree.td import RewardProcess, rescaled
+
+PROCESSES = 200
+
+
+def random_process(seed):
+    """A process of up to 12 states, every other one with episodes that end."""
+    rng = np.random.default_rng([seed, 5])
+    n, d = int(rng.integers(2, 13)), int(rng.integers(1, 5))
+    P = rng.exponential(size=(n, n))
+    P /= P.sum(axis=1, keepdims=True)
+    rewards, start = rng.standard_normal((n, n)), None
+    if seed % 2:
+        P *= rng.uniform(0.5, 1.0, size=(n, 1))
+        rewards, start = rng.standard_normal(n), rng.dirichlet(np.ones(n))
+    features = rescaled(rng.standard_normal((n, min(d, n))))
+    return RewardProcess(P, rewards, float(rng.uniform(0.0, 0.99)), features, start=start), rng
+
+
+@pytest.fixture(scope="module")
+def processes():
+    return [random_process(seed) for seed in range(PROCESSES)]
+
+
+def observed(process):
+    """Every transition with its probability in the steady state, the ends included."""
+    n = len(process.P)
+    for s in range(n):
+        for t in range(n):
+            reward = process.rewards[s] if process.rewards.ndim == 1 else process.rewards[s, t]
+            yield process.stationary[s] * process.P[s, t], s, reward, t, False
+        yield process.stationary[s] * process.ending[s], s, process.r[s], s, True
+
+
+def test_mean_semi_gradient_is_the_mean_over_transitions(processes):
+    for process, rng in processes:
+        theta = rng.standard_normal(process.features.shape[1])
+        mean = sum(p * process.semi_gradient(theta, *z) for p, *z in observed(process))
+        np.testing.assert_allclose(process.mean_semi_gradient(theta), mean, rtol=0, atol=1e-13)
+
+
+def test_semi_gradient_is_zero_at_the_fixed_point(processes):
+    for process, _ in processes:
+        size = np.abs(process.theta_star).max() + 1.0
+        assert np.abs(process.mean_semi_gradient(process.theta_star)).max() <= 1e-12 * size
+
+
+def test_key_inequality(processes):
+    """Lemma 5.1: ḡ(θ)ᵀ(θ* − θ) ≥ (1 − γ)‖V_θ* − V_θ‖²_M."""
+    for process, rng in processes:
+        for scale in (1e-3, 1.0, 1e3):
+            theta = scale * rng.standard_normal(process.features.shape[1])
+            gain = process.mean_semi_gradient(theta) @ (process.theta_star - theta)
+            error = process.error(theta)
+            assert gain >= (1.0 - process.gamma) * error - 1e-9 * abs(gain)
+
+
+def test_values_solve_the_bellman_equation_and_weights_are_stationary(processes):
+    for process, _ in processes:
+        bellman = process.r + process.gamma * process.P @ process.values
+        np.testing.assert_allclose(process.values, bellman, rtol=0, atol=1e-10)
+        flow = process.stationary @ process.P
+        if process.start is not None:
+            flow += (process.stationary @ process.ending) * process.start
+        np.testing.assert_allclose(flow, process.stationary, rtol=0, atol=1e-14)
+
+
+def test_tabular_fixed_point_is_the_value_function_however_rare_a_state():
+    chain = winning_streak(50).reversal()
+    process = RewardProcess(chain.P, np.arange(50.0), 0.9, np.eye(50))
+    assert process.stationary.min() < 1e-14
+    np.testing.assert_allclose(process.theta_star, process.values, rtol=1e-9)
+
+
+def test_dependent_features_have_the_shortest_fixed_point():
+    P, r = [[0.5, 0.5], [0.2, 0.8]], [1.0, 0.0]
+    one = RewardProcess(P, r, 0.9, [[0.6], [0.4]])
+    twice = RewardProcess(P, r, 0.9, [[0.6, 0.6], [0.4, 0.4]])
+    np.testing.assert_allclose(twice.theta_star, np.repeat(one.theta_star / 2.0, 2))
+    assert twice.omega == pytest.approx(0.0, abs=1e-15)
+
+
+def test_errors_are_weighted_squares():
+    process = RewardProcess([[0.75, 0.25], [0.75, 0.25]], [1.0, 0.0], 0.5, [[1.0], [0.5]])
+    theta = process.theta_star + 2.0
+    assert process.error(theta) == pytest.approx(0.75 * 4.0 + 0.25 * 1.0)
+    away = process.values - process.features @ theta
+    assert process.value_error(theta) == pytest.approx(0.75 * away[0] ** 2 + 0.25 * away[1] ** 2)
+
+
+def test_simulated_frequencies_match():
+    process, _ = random_process(3)
+    samples = 200_000
+    path = process.simulate(samples, seed=1)
+    assert all(len(part) == samples for part in path)
+    for probability, s, reward, t, ends in observed(process):
+        hit = (path.states == s) & (path.terminated == ends)
+        if not ends:
+            hit &= path.next_states == t
+        assert np.all(path.rewards[hit] == reward)
+        # Restarts decorrelate within a few steps: five times the independent error is ample.
+        error = np.sqrt(probability * (1.0 - probability) / samples)
+        assert abs(hit.mean() - probability) <= 5.0 * error + 1e-9
+    going_on = ~path.terminated[:-1]
+    assert np.array_equal(path.next_states[:-1][going_on], path.states[1:][going_on])
+
+
+def test_frozen_lake_by_hand():
+    """One state of the 4×4 lake: 14, next to the goal, has values by its Bellman equation."""
+    lake = RewardProcess.from_gymnasium("FrozenLake-v1", gamma=0.9)
+    assert set(lake.visited) == set(range(16)) - {5, 7, 11, 12, 15}
+    v = lake.values
+    # Each of the four moves goes, with the two perpendicular ones, to each neighbour equally.
+    assert v[14] == pytest.approx(0.25 * (1.0 + 0.9 * (v[13] + v[14] + v[10])))
+    np.testing.assert_allclose(lake.theta_star[lake.visited], v[lake.visited], atol=1e-12)
+
+
+def test_cliff_walking_never_leaves_the_goal():
+    cliff = RewardProcess.from_gymnasium("CliffWalking-v1", gamma=0.9)
+    assert 47 not in cliff.visited
+    assert not set(range(37, 47)) & set(cliff.visited.tolist())
+    right = RewardProcess.from_gymnasium("CliffWalking-v1", [0] + [1] * 47, gamma=0.5)
+    # From the start, one step right falls off the cliff: −100 and back to the start.
+    assert right.values[36] == pytest.approx(-200.0)
+
+
+def test_mdp_and_terminal_states():
+    P = np.zeros((3, 2, 3))
+    P[0, 0, 1] = P[0, 1, 2] = P[1, :, 0] = P[2, :, 2] = 1.0
+    R = np.array([[1.0, 5.0], [0.0, 0.0], [0.0, 0.0]])
+    process = RewardProcess.from_mdp(
+        P, R, [[0.5, 0.5]] * 3, 0.5, np.eye(3), terminal=[2], start=[1.0, 0.0, 0.0]
+    )
+    # V(0) = ½(1 + ½V(1)) + ½·5 and V(1) = ½V(0).
+    np.testing.assert_allclose(process.values, [24.0 / 7.0, 12.0 / 7.0, 0.0])
+    R[2, 1] = 1.0
+    with pytest.raises(ValueError, match="terminal state 2 has an outgoing reward"):
+        RewardProcess.from_mdp(P, R, "uniform", 0.5, np.eye(3), terminal=[2], start=[1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gamma": 1.0}, r"gamma must be in \[0, 1\), not 1.0"),
+        ({"gamma": -0.1}, r"gamma must be in \[0, 1\)"),
+        ({"gamma": float("nan")}, r"gamma must be in \[0, 1\)"),
+        ({"P": [[0.5, 0.6], [0.5, 0.5]]}, "row 0 sums to 1.1"),
+        ({"P": [[1.5, -0.5], [0.5, 0.5]]}, "row 0 is"),
+        ({"P": [[0.5, 0.4], [0.5, 0.5]]}, "give start"),
+        ({"P": [[0.5, 0.5]]}, "P must be a square matrix"),
+        ({"r": [1.0]}, "r must have shape"),
+        ({"r": [1.0, np.inf]}, r"r\[1\] is inf"),
+        ({"features": np.eye(3)}, "one row for each of the 2 states, not 3"),
+        ({"features": 2.0 * np.eye(2)}, "features of state 0 have norm 2, above 1"),
+        ({"features": [[np.nan], [0.0]]}, "features of state 0 are not finite"),
+        ({"start": [0.7, 0.7]}, "start must be 2 probabilities"),
+    ],
+)
+def test_wrong_arguments_are_named(change, message):
+    good = {"P": [[0.5, 0.5], [0.5, 0.5]], "r": [0.0, 1.0], "gamma": 0.9, "features": np.eye(2)}
+    with pytest.raises(ValueError, match=message):
+        RewardProcess(**{**good, **change})

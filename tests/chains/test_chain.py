@@ -140,7 +140,7 @@ def test_hitting_times_of_a_slow_chain_keep_their_digits():
     assert slow.hitting_times(1)[0] == pytest.approx(1e13, rel=1e-12)
 
 
-@pytest.mark.parametrize("target", [5, -1, []])
+@pytest.mark.parametrize("target", [5, -1, [], 1.5, "a", [0, 7]])
 def test_hitting_times_refuse_unknown_states(target):
     with pytest.raises(ValueError, match="target"):
         random_chain(5, seed=0).hitting_times(target)

@@ -183,6 +183,8 @@ def test_a_path_that_alternates_is_not_called_mixed():
         ([[0, 1], [1, 0]], r"path\[0\] = \[0, 1\] is neither"),
         (np.zeros((3, 2)), r"shape \(3, 2\)"),
         (np.random.default_rng(0).random(100), "looks like measurements"),
+        (np.array([1, "a", None], dtype=object), r"path\[1\] = 'a'|path\[2\] = None"),
+        (np.arange(10_000), "10000 states; at most 4096"),
     ],
 )
 def test_wrong_paths(path, message):

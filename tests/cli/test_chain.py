@@ -62,7 +62,7 @@ def test_a_large_chain_gets_bounds_only(run):
 
 
 def test_a_path_is_estimated(run):
-    path = two_state(0.05).simulate(50_000, seed=0)
+    path = two_state(0.05).simulate(20_000, seed=0)
     lines("path.csv", "state", *map(str, path))
     lines(
         "days.csv", "day,sky", *(f"{day},{'clear' if s else 'rain'}" for day, s in enumerate(path))
@@ -77,7 +77,7 @@ def test_a_path_is_estimated(run):
     for column in ("sky", "2"):
         code, text = run("days.csv", "--estimate", "--json", "--column", column)
         answers.append(json.loads(text))
-    assert all(answer["samples"] == 50_000 and answer["states"] == 2 for answer in answers)
+    assert all(answer["samples"] == 20_000 and answer["states"] == 2 for answer in answers)
     assert len({(answer["lower"], answer["upper"]) for answer in answers}) == 1
     assert answers[0]["lower"] <= two_state(0.05).mixing_time() <= answers[0]["upper"]
 

@@ -30,8 +30,8 @@ def values(chain: MarkovChain, f: Function) -> np.ndarray:
 
 def hitting_times(chain: MarkovChain, target: int | Iterable[int]) -> np.ndarray:
     """Expected steps until ``target`` is first met, from each state."""
-    targets = np.unique(np.atleast_1d(np.asarray(target, dtype=int)))
-    if len(targets) == 0 or targets[0] < 0 or targets[-1] >= len(chain):
+    targets = np.unique(target if np.isscalar(target) else list(target))  # type: ignore[arg-type]
+    if targets.dtype.kind not in "iu" or not 0 <= targets[0] <= targets[-1] < len(chain):
         raise ValueError(f"target = {target!r} must name states from 0 to {len(chain) - 1}")
     times = np.zeros(len(chain))
     others = np.setdiff1d(np.arange(len(chain)), targets)

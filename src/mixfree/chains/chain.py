@@ -213,16 +213,22 @@ class MarkovChain:
     def pseudo_spectral_gap(self) -> float:
         """Largest γ((P*)^k P^k)/k over k, which plays the gap's part without reversibility.
 
-        Every k that could hold the largest is tried, about 1/gap of them.
+        Exact when it is reached at a k of up to 1,024, and otherwise a value that the true one
+        exceeds by less than 0.1 % (up to 25 % for a thousand states).
         """
-        return spectral.pseudo_spectral_gap(
-            self.dense("pseudo_spectral_gap"), self.positive_law("pseudo_spectral_gap")
-        )
+        law = self.positive_law("pseudo_spectral_gap")
+        if self.is_reversible:
+            # The second singular value of P^k is |λ|^k, and k = 1 is the best.
+            return self.spectral_gap * (2 - self.spectral_gap)
+        return spectral.pseudo_spectral_gap(self.dense("pseudo_spectral_gap"), law).value
 
     @cached_property
     def contraction_rate(self) -> float:
-        """Largest (1 − κ(P^s))/s over s, κ being Dobrushin's coefficient (Wolfer's κ_gen)."""
-        return spectral.contraction_rate(self.dense("contraction_rate"))
+        """Largest (1 − κ(P^s))/s over s, κ being Dobrushin's coefficient (Wolfer's κ_gen).
+
+        As exact as :attr:`pseudo_spectral_gap`.
+        """
+        return spectral.contraction_rate(self.dense("contraction_rate")).value
 
     def mixing_bounds(self, eps: float = 0.25) -> MixingBounds:
         """Lower and upper bounds on the mixing time, each with the theorem it comes from.
@@ -251,7 +257,7 @@ class MarkovChain:
         self,
         steps: int,
         start: int | None = None,
-        seed: int | np.random.Generator | None = None,
+        seed: int | np.random.Generator = 0,
     ) -> np.ndarray:
         """Draw a path of ``steps`` states, the start included.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mixfree.chains import spectral
 from mixfree.chains.bounds import INFINITE
-from mixfree.chains.chain import DENSE_STATES, MarkovChain
+from mixfree.chains.chain import MarkovChain
 from mixfree.chains.envelope import doublings, envelope, error_of_law
 from mixfree.chains.observed import ObservedPath, observe
 from mixfree.chains.powers import TIE
@@ -111,10 +111,6 @@ def estimate_mixing_time(
     if not 0 < level < 1:
         raise ValueError(f"level = {level} must lie between 0 and 1")
     seen = observe(path, states)
-    if len(seen.states) > DENSE_STATES:
-        raise ValueError(
-            f"path has {len(seen.states)} states; at most {DENSE_STATES} can be estimated"
-        )
     rows = estimate_rows(seen.counts, level)
     low, high, coefficients = METHODS[method](rows)
     # Two states or more are never mixed at the start, and a chain moves in whole steps.
@@ -137,12 +133,10 @@ def estimate_mixing_time(
 
 def _contraction(rows: RowEstimates) -> Interval:
     """1/(2κ) ≤ τ ≤ (1 + log 4)/κ; κ is known up to the largest row error (Wolfer 2020)."""
-    longest = _affordable(rows)
-    rate = spectral.contraction_rate(rows.P, longest)
+    rate = spectral.contraction_rate(rows.P)
     error = float(rows.row_error.max())
-    # Powers beyond the longest one tried can only contribute less than one over it.
-    low, high = max(0.0, rate - error), min(1.0, max(rate, 1 / longest) + error)
-    found = Coefficient("contraction rate", rate, low, high)
+    low, high = max(0.0, rate.value - error), min(1.0, rate.ceiling + error)
+    found = Coefficient("contraction rate", rate.value, low, high)
     return 1 / (2 * high), _over(1 + math.log(4), low), (found,)
 
 
@@ -152,11 +146,10 @@ def _pseudo_spectral(rows: RowEstimates) -> Interval:
     γ((P*)^k P^k) = 1 − σ², with σ the second singular value of L^k, and L^k is off by at most k
     times what L is; hence γ is known up to twice the error of L.
     """
-    longest = _affordable(rows)
-    gap = spectral.pseudo_spectral_gap(rows.P, rows.law, longest)
+    gap = spectral.pseudo_spectral_gap(rows.P, rows.law)
     error, least = _symmetrised_error(rows)
-    low, high = max(0.0, gap - 2 * error), min(1.0, max(gap, 1 / longest) + 2 * error)
-    found = Coefficient("pseudo-spectral gap", gap, low, high)
+    low, high = max(0.0, gap.value - 2 * error), min(1.0, gap.ceiling + 2 * error)
+    found = Coefficient("pseudo-spectral gap", gap.value, low, high)
     return 1 / (2 * high), _over(1 + math.log(4) - _log(least), low), (found,)
 
 
@@ -213,11 +206,6 @@ def _symmetrised_error(rows: RowEstimates) -> tuple[float, float]:
     ratio = max(float(np.sqrt(law / (law - off)).max()), float(np.sqrt((law + off) / law).max()))
     entries = np.linalg.norm(spectral.symmetrised(rows.entry_error, law), 2)
     return ratio**2 - 1 + ratio**2 * float(entries), least
-
-
-def _affordable(rows: RowEstimates) -> int:
-    """How many powers may be tried: a few seconds' worth."""
-    return int(min(10_000, max(16, 4e9 / len(rows.P) ** 3)))
 
 
 def _over(amount: float, rate: float) -> float:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from mixfree.chains.chain import DENSE_STATES
+
 
 @dataclass(frozen=True)
 class ObservedPath:
@@ -57,26 +59,15 @@ def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath
         raise ValueError(
             f"path has one state only, {found[codes[0]]!r}: nothing can be said of its mixing"
         )
-    counts = np.zeros((len(found), len(found)), dtype=np.int64)
-    np.add.at(counts, (codes[:-1], codes[1:]), 1)
-    return ObservedPath(found, counts, len(labels))
+    count = len(found)
+    if count > DENSE_STATES:
+        raise ValueError(f"path has {count} states; at most {DENSE_STATES} can be told apart")
+    pairs = np.bincount(codes[:-1] * count + codes[1:], minlength=count**2)
+    return ObservedPath(found, pairs.reshape(count, count), len(labels))
 
 
 def _labels(path: Any) -> np.ndarray:
-    items = path if isinstance(path, np.ndarray) else list(path)
-    if not isinstance(items, np.ndarray):
-        text = [isinstance(item, str) for item in items]
-        if any(text) and not all(text):
-            odd = text.index(not text[0])
-            raise ValueError(f"path mixes text and other labels: path[{odd}] = {items[odd]!r}")
-        if not all(isinstance(item, str | numbers.Real | np.bool_) for item in items):
-            odd = next(
-                index
-                for index, item in enumerate(items)
-                if not isinstance(item, str | numbers.Real | np.bool_)
-            )
-            raise ValueError(f"path[{odd}] = {items[odd]!r} is neither a number nor text")
-    labels = np.asarray(items)
+    labels = path if isinstance(path, np.ndarray) and path.dtype != object else _alike(list(path))
     if labels.ndim != 1:
         raise ValueError(f"path has shape {labels.shape}; one state a sample is needed")
     if len(labels) < 2:
@@ -85,6 +76,16 @@ def _labels(path: Any) -> np.ndarray:
         place = int(np.flatnonzero(~np.isfinite(labels))[0])
         raise ValueError(f"path[{place}] = {labels[place]} is no state")
     return labels
+
+
+def _alike(items: list) -> np.ndarray:
+    """Items as an array; NumPy alone would turn 1 and "1" into one state without a word."""
+    for place, item in enumerate(items):
+        if not isinstance(item, str | numbers.Real | np.bool_):
+            raise ValueError(f"path[{place}] = {item!r} is neither a number nor text")
+        if isinstance(item, str) != isinstance(items[0], str):
+            raise ValueError(f"path mixes text and other labels: path[{place}] = {item!r}")
+    return np.array(items)
 
 
 def _refuse_measurements(named: np.ndarray, samples: int) -> None:

@@ -26,7 +26,7 @@ Walk = Callable[[np.ndarray, int, np.ndarray], int]
 
 
 def simulate(
-    chain: MarkovChain, steps: int, start: int | None, seed: int | np.random.Generator | None
+    chain: MarkovChain, steps: int, start: int | None, seed: int | np.random.Generator
 ) -> np.ndarray:
     """Draw ``steps`` states, one uniform number a step."""
     if not isinstance(steps, numbers.Integral) or steps < 1:

@@ -1,0 +1,104 @@
+"""Markov chains: paths beside QuantEcon's, exact mixing times, bounds of large walks.
+
+python benchmarks/chains.py
+"""
+
+import time
+from collections.abc import Callable
+
+import networkx
+import numpy as np
+from quantecon import MarkovChain as QuantEconChain
+from rich.console import Console
+from rich.table import Table
+
+from mixfree.chains import MarkovChain, cycle, random_chain, random_walk, two_state, winning_streak
+
+STEPS = 2_000_000
+REPEATS = 7
+
+
+def seconds(*works: Callable[[], object]) -> list[float]:
+    """Best time of each, taken in turns so that a busy machine is busy for all of them."""
+    times = [[] for _ in works]
+    for repeat in range(REPEATS + 1):
+        for work, taken in zip(works, times, strict=True):
+            begin = time.perf_counter()
+            work()
+            # The first time also compiles.
+            if repeat > 0:
+                taken.append(time.perf_counter() - begin)
+    return [min(taken) for taken in times]
+
+
+def simulated() -> Table:
+    table = Table("paths, million steps a second", "mixfree", "QuantEcon", "ratio")
+    slow = 0.99 * np.eye(50) + 0.01 * random_chain(50, seed=1).P
+    for name, chain in {
+        "two states, p = 0.5": two_state(0.5),
+        "two states, p = 1e-4": two_state(1e-4),
+        "winning streak, 30 states": winning_streak(30),
+        "ring, 200 states": cycle(200),
+        "50 states, mostly staying": MarkovChain(slow),
+        "100 states, dense": random_chain(100, seed=0),
+        "1,000 states, dense": random_chain(1000, seed=0),
+    }.items():
+        other = QuantEconChain(chain.P)
+        ours, theirs = seconds(
+            lambda chain=chain: chain.simulate(STEPS, 0, seed=1),
+            lambda other=other: other.simulate(
+                STEPS, init=0, random_state=np.random.default_rng(1)
+            ),
+        )
+        millions = STEPS / 1e6
+        table.add_row(
+            name, f"{millions / ours:.0f}", f"{millions / theirs:.0f}", f"{theirs / ours:.2f}"
+        )
+    return table
+
+
+def mixed() -> Table:
+    table = Table("exact mixing time", "steps", "seconds")
+    P = random_chain(1000, seed=0).P
+    for stay in (0.0, 0.99, 0.9999):
+        chain = MarkovChain(stay * np.eye(1000) + (1 - stay) * P)
+        begin = time.perf_counter()
+        tau = chain.mixing_time()
+        table.add_row(
+            f"1,000 dense states, staying with {stay:g}",
+            f"{tau:,}",
+            f"{time.perf_counter() - begin:.1f}",
+        )
+    return table
+
+
+def bounded() -> Table:
+    table = Table("bounds of a sparse walk", "states", "lower", "upper", "seconds")
+    for name, chain in {
+        "random 6-regular graph, lazy": random_walk(
+            networkx.random_regular_graph(6, 100_000, seed=1), lazy=True
+        ),
+        "preferential attachment": random_walk(networkx.barabasi_albert_graph(100_000, 3, seed=0)),
+        "square grid, Metropolis": random_walk(networkx.grid_2d_graph(316, 317), "metropolis"),
+        "ring": cycle(100_001),
+    }.items():
+        begin = time.perf_counter()
+        bounds = chain.mixing_bounds()
+        table.add_row(
+            name,
+            f"{len(chain):,}",
+            f"{bounds.lower:,}",
+            f"{bounds.upper:,}",
+            f"{time.perf_counter() - begin:.1f}",
+        )
+    return table
+
+
+def main() -> None:
+    console = Console()
+    for part in (simulated, mixed, bounded):
+        console.print(part())
+
+
+if __name__ == "__main__":
+    main()

@@ -18,7 +18,7 @@ from benchmarks.table import show
 from mixfree.linear import advance_linear
 from mixfree.losses import Squared, linear_gradient
 
-METHODS = [name for name in mf.methods()]
+METHODS = list(mf.methods())
 
 
 def cpu_seconds(work, repetitions=5):

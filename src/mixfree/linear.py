@@ -62,7 +62,7 @@ def advance_linear(
     """
     from mixfree.compiled.losses import loss_code
 
-    x, y, order, weights = _checked(opt, loss, rows, targets, order, weights)
+    x, y, indices, factors = _checked(opt, loss, rows, targets, order, weights)
     code, margins = loss_code(loss), np.zeros(loss.outputs)
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
@@ -70,14 +70,14 @@ def advance_linear(
 
         return int(linear(plan, run, code, l2, margins, *parts, order))
 
-    run_compiled(opt, kernel, (x, y, weights), order)
+    run_compiled(opt, kernel, (x, y, factors), indices)
 
 
 def run_compiled(
     opt: Optimizer,
     kernel: Callable[[Any, Any, tuple[Array, ...], Array], int],
     parts: tuple[Array, ...],
-    order: Array,
+    order: Array | range,
 ) -> None:
     """Run a kernel over samples given as parallel arrays, replaying where the method does."""
     from mixfree.compiled.plan import plan_of, return_run, run_of
@@ -88,18 +88,21 @@ def run_compiled(
         replay_blocks(opt, kernel, parts, order)
         return
     plan, run = plan_of(opt), run_of(opt)
-    done = 0
     try:
-        while done < order.size:
-            piece = order[done : done + CHUNK]
-            taken = kernel(plan, run, parts, piece)
-            done += taken
-            if taken < piece.size:
+        for start in range(0, len(order), CHUNK):
+            piece = indices_of(order[start : start + CHUNK])
+            if kernel(plan, run, parts, piece) < piece.size:
                 break
+        else:
+            return
     finally:
         return_run(opt, run)
-    if done < order.size:
-        raise refused(opt)
+    raise refused(opt)
+
+
+def indices_of(order: Array | range) -> Array:
+    """The order as an array; a whole stream's is a range until it is needed."""
+    return np.arange(order.start, order.stop) if isinstance(order, range) else order
 
 
 def refused(opt: Optimizer) -> ValueError:
@@ -116,7 +119,7 @@ def _checked(
     targets: npt.ArrayLike,
     order: npt.ArrayLike | None,
     weights: npt.ArrayLike | None,
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Array, Array, Array | range, Array]:
     x: Array = np.ascontiguousarray(rows, dtype=opt.x.dtype)
     y: Array = np.ascontiguousarray(
         targets, dtype=np.float64 if opt.x.itemsize == 8 else np.float32
@@ -133,9 +136,8 @@ def _checked(
         )
     if isinstance(loss, Softmax) and not ((y >= 0) & (y < loss.classes) & (y % 1 == 0)).all():
         raise ValueError(f"targets must be class numbers from 0 to {loss.classes - 1}")
-    if order is None:
-        indices = np.arange(x.shape[0])
-    else:
+    indices: Array | range = range(x.shape[0])
+    if order is not None:
         indices = np.ascontiguousarray(order, dtype=np.int64)
         if indices.size and not (indices.min() >= 0 and indices.max() < x.shape[0]):
             raise ValueError(f"order must hold row numbers from 0 to {x.shape[0] - 1}")

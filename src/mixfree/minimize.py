@@ -155,7 +155,7 @@ def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Callb
         return taken
 
     def advance(start: int, stop: int) -> None:
-        run_compiled(opt, kernel, (stream,), np.arange(start, stop))
+        run_compiled(opt, kernel, (stream,), range(start, stop))
 
     return follow(opt, advance, len(stream), each)
 

@@ -6,7 +6,9 @@ from mixfree.compiled.draws import below
 from mixfree.compiled.jit import kernel as compiled
 from mixfree.compiled.plan import SAMPLES, plan_of, return_run, run_of
 from mixfree.gradients import ForwardReplay
-from mixfree.linear import refused
+from mixfree.linear import indices_of, refused
+
+PIECE = 1 << 16
 
 
 @compiled
@@ -23,30 +25,43 @@ def forward_order(first, second, block, blocks, size, buffer, gap):
 def replay_blocks(opt, kernel, parts, order):
     """Add the samples to the block; replay every block that they fill."""
     rule, state = opt.gradient, opt.states[0]
-    size, buffer, held = rule.block_size, rule.buffer, len(state["block"])
+    size, held = rule.block_size, len(state["block"])
     if held == size:
         raise RuntimeError("the last block's replay is not finished: tell its gradients first")
-    blocks = (held + order.size) // size
-    if blocks > 0:
-        needed = order[: blocks * size - held]
-        samples = [_joined(state["block"], i, part, needed) for i, part in enumerate(parts)]
-        replayed = _replay_order(rule, state["samples"] // size, blocks)
-        before = state["samples"] - held
-        plan, run = plan_of(opt), run_of(opt)
-        taken = kernel(plan, run, tuple(samples), replayed)
-        failed = taken < replayed.size
-        whole = taken // buffer + failed
-        run.counts[SAMPLES] = before + whole * size
-        return_run(opt, run)
-        state["block"] = _listed(samples, np.arange((whole - 1) * size, whole * size)) * failed
-        if failed:
-            raise refused(opt)
-        order = order[needed.size :]
-    state["block"] += _listed(parts, order)
-    state["samples"] += order.size
+    order = indices_of(order)
+    if 0 < held <= size <= held + order.size:
+        first, order = order[: size - held], order[size - held :]
+        joined = tuple(_joined(state["block"], i, part, first) for i, part in enumerate(parts))
+        state["samples"] -= held
+        _replay_whole(opt, kernel, joined, np.arange(size))
+    # As many blocks at a time as keep the order of replay small.
+    many = size * max(1, PIECE // size)
+    whole = order.size - order.size % size if state["block"] == [] else 0
+    for start in range(0, whole, many):
+        _replay_whole(opt, kernel, parts, order[start : min(start + many, whole)])
+    state["block"] += _listed(parts, order[whole:])
+    state["samples"] += order.size - whole
+
+
+def _replay_whole(opt, kernel, parts, order):
+    """Replay samples that make whole blocks."""
+    rule, state = opt.gradient, opt.states[0]
+    size, buffer, before = rule.block_size, rule.buffer, state["samples"]
+    replayed = order[_replay_order(rule, before // size, order.size // size)]
+    plan, run = plan_of(opt), run_of(opt)
+    taken = kernel(plan, run, parts, replayed)
+    failed = taken < replayed.size
+    blocks = taken // buffer + failed
+    run.counts[SAMPLES] = before + blocks * size
+    return_run(opt, run)
+    state["block"] = []
+    if failed:
+        state["block"] = _listed(parts, order[(blocks - 1) * size : blocks * size])
+        raise refused(opt)
 
 
 def _replay_order(rule, block, blocks):
+    """Positions in ``blocks`` blocks of the samples in the order of their replay."""
     size, buffer = rule.block_size, rule.buffer
     if isinstance(rule, ForwardReplay):
         return forward_order(*rule.key, block, blocks, size, buffer, rule.gap)

@@ -1,0 +1,20 @@
+"""Optax transformations for data in order: signed sums inside ``update``."""
+
+from mixfree.extras import require
+
+require("optax")
+
+from mixfree.optax.average import AverageState, averaged, averaging  # noqa: E402
+from mixfree.optax.mag import AdaGradNormState, adagrad_norm, mag  # noqa: E402
+from mixfree.optax.mlmc import MLMCState, mlmc  # noqa: E402
+
+__all__ = [
+    "AdaGradNormState",
+    "AverageState",
+    "MLMCState",
+    "adagrad_norm",
+    "averaged",
+    "averaging",
+    "mag",
+    "mlmc",
+]

@@ -1,0 +1,75 @@
+"""Averages of the iterates, kept in the state."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from mixfree.numerics import one_of
+from mixfree.optax.trees import cast_like, wide, widest
+
+OUTPUTS = ("average", "weighted", "last")
+
+
+class AverageState(NamedTuple):
+    """The average of ``count`` iterates."""
+
+    count: jax.Array
+    average: Any
+
+
+def averaging(output: str = "average") -> optax.GradientTransformation:
+    """Pass updates on unchanged, and average the parameters at which they were made.
+
+    Parameters
+    ----------
+    output
+        ``"average"``, ``"weighted"`` (weights proportional to t) or ``"last"`` (keeps none).
+
+    Examples
+    --------
+    >>> opt = optax.chain(optax.sgd(1.0), averaging())
+    >>> w = jnp.zeros(1)
+    >>> state = opt.init(w)
+    >>> for _ in range(3):
+    ...     updates, state = opt.update(-jnp.ones(1), state, w)
+    ...     w = optax.apply_updates(w, updates)
+    >>> float(w[0]), float(averaged(state, w)[0])
+    (3.0, 1.0)
+    """
+    if one_of(output, "output", OUTPUTS) == "last":
+        return optax.identity()
+
+    def init(params: Any) -> AverageState:
+        start = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
+        return AverageState(jnp.zeros((), jnp.uint32), start)
+
+    def update(updates: Any, state: AverageState, params: Any = None) -> Any:
+        if params is None:
+            raise ValueError("averaging needs the parameters: call update(updates, state, params)")
+        t = (state.count + 1).astype(widest(params))
+        weight = 1 / t if output == "average" else 2 / (t + 1)
+        average = jax.tree.map(
+            lambda mean, p: mean + weight.astype(mean.dtype) * (p - mean), state.average, params
+        )
+        return updates, AverageState(state.count + 1, average)
+
+    return optax.GradientTransformation(init, update)
+
+
+def averaged(state: Any, params: Any) -> Any:
+    """The averaged parameters in an optimiser's state, with the dtypes of ``params``.
+
+    Parameters
+    ----------
+    state
+        Of :func:`mag`, :func:`ladder`, or anything with :func:`averaging` in it.
+    params
+        The parameters now; returned themselves if the state keeps no average.
+    """
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, AverageState))
+    found = [node for node in nodes if isinstance(node, AverageState)]
+    if len(found) > 1:
+        raise ValueError(f"state has {len(found)} averages in it: pass the part that is wanted")
+    return cast_like(found[0].average, params) if found else params

@@ -1,0 +1,64 @@
+"""Twin of :mod:`mixfree.draws` inside compiled code: the same words for the same counters."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mixfree import draws
+
+_MASK = 0xFFFFFFFF
+_GOLDEN = 0x9E3779B9
+
+
+def mix(word: jax.Array) -> jax.Array:
+    """Twin of :func:`mixfree.draws.mix`; uint32 arithmetic wraps of itself."""
+    word ^= word >> 16
+    word *= np.uint32(0x7FEB352D)
+    word ^= word >> 15
+    word *= np.uint32(0x846CA68B)
+    return word ^ (word >> 16)
+
+
+def key(seed: Any, purpose: int) -> jax.Array:
+    """Key of a seed, which may be an array: then a transformation can be mapped over seeds.
+
+    Examples
+    --------
+    >>> same = draws.key(7, draws.LEVELS)
+    >>> [int(w) for w in key(jnp.uint32(7), draws.LEVELS)] == list(same)
+    True
+    """
+    if isinstance(seed, jax.Array):
+        low = seed.astype(jnp.uint32)
+        high = (seed >> 32).astype(jnp.uint32) if seed.dtype.itemsize == 8 else jnp.uint32(0)
+        golden = np.uint32(_GOLDEN)
+        firsts = [draws.mix(2 * purpose + half + _GOLDEN) + _GOLDEN & _MASK for half in (0, 1)]
+        return jnp.stack([mix(mix(np.uint32(w) ^ low) + golden ^ high) for w in firsts])
+    return jnp.array(draws.key(seed, purpose), jnp.uint32)
+
+
+def word(key: jax.Array, counter: jax.Array, lane: int = 0) -> jax.Array:
+    """Twin of :func:`mixfree.draws.word` for counters below 2^32."""
+    inner = mix(counter ^ key[0])
+    if lane:
+        inner = mix(inner + np.uint32(lane * _GOLDEN & _MASK))
+    return mix(inner + key[1])
+
+
+def trailing_zeros(key: jax.Array, counter: jax.Array) -> jax.Array:
+    """Twin of :func:`mixfree.draws.trailing_zeros` up to 64.
+
+    Examples
+    --------
+    >>> zeros = trailing_zeros(key(0, draws.LEVELS), jnp.arange(1, 13, dtype=jnp.uint32))
+    >>> zeros.tolist() == [draws.trailing_zeros(draws.key(0, 1), t) for t in range(1, 13)]
+    True
+    """
+    first, second = (_zeros_of(word(key, counter, lane)) for lane in (0, 1))
+    return jnp.where(first < 32, first, 32 + second)
+
+
+def _zeros_of(word: jax.Array) -> jax.Array:
+    return jax.lax.population_count((word & -word) - 1).astype(jnp.int32)

@@ -1,0 +1,69 @@
+"""The level law inside compiled code: twin of :class:`mixfree.MLMC`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from mixfree.gradients.mlmc import MLMC
+from mixfree.numerics import whole
+from mixfree.optax.draws import trailing_zeros
+
+MAX_LEVEL = 30  # windows are counted in 32 bits
+
+
+@dataclass(frozen=True)
+class Law:
+    """Which samples make one gradient, with which sign.
+
+    Examples
+    --------
+    >>> from mixfree.optax.draws import key
+    >>> from mixfree.draws import LEVELS
+    >>> law, reference = Law(levels=5), MLMC(levels=5, seed=3)
+    >>> steps = jnp.arange(20, dtype=jnp.uint32)
+    >>> lengths = law.length(key(3, LEVELS), steps, steps)
+    >>> lengths.tolist() == [reference.length(step, 0) for step in range(20)]
+    True
+    """
+
+    levels: Any = 5
+    weights: str = "exact"
+    horizon: int | None = None
+
+    def __post_init__(self) -> None:
+        # A level that is an array (a tuned or injected one) cannot be looked at.
+        static = None if isinstance(self.levels, jax.Array) else self.levels
+        MLMC(static, self.weights, self.horizon)
+        if static is not None:
+            whole(static, "levels", most=MAX_LEVEL)
+        if self.horizon is not None:
+            whole(self.horizon, "horizon", most=2**MAX_LEVEL)
+
+    @property
+    def share(self) -> Any:
+        """C_J/2^J, the factor of the sum."""
+        truncated_and_exact = self.levels is not None and self.weights == "exact"
+        return 1.0 - 0.5**self.levels if truncated_and_exact else 1.0
+
+    def length(self, key: jax.Array, steps: jax.Array, samples: jax.Array) -> jax.Array:
+        """Samples of the window that opens after ``steps`` steps and ``samples`` samples."""
+        zeros = trailing_zeros(key, steps + jnp.uint32(1))
+        if self.levels is not None:
+            level = 1 + zeros % self.levels
+        else:
+            horizon = samples if self.horizon is None else jnp.uint32(self.horizon)
+            bit_length = 32 - jax.lax.clz(horizon).astype(jnp.int32)
+            level = jnp.where(1 + zeros < bit_length, 1 + zeros, 0)
+        return jnp.uint32(1) << level.astype(jnp.uint32)
+
+    def weight(self, position: jax.Array, length: jax.Array, dtype: Any) -> jax.Array:
+        """Weight of the sample at ``position`` (from 0) in the sum over a window."""
+        first = jnp.where(length == 1, 1.0, 1.0 / self.share - 1.0)
+        rest = jnp.where(2 * position >= length, 1.0, -1.0)
+        return jnp.where(position == 0, first, rest).astype(dtype)
+
+    def scale(self, length: jax.Array, dtype: Any) -> jax.Array:
+        """Factor of the whole sum."""
+        return jnp.where(length == 1, 1.0, self.share).astype(dtype)

@@ -1,0 +1,113 @@
+"""MLMC gradients for any Optax transformation."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from mixfree.draws import LEVELS
+from mixfree.optax.draws import key
+from mixfree.optax.law import Law
+from mixfree.optax.trees import acceptable, cast_like, wide
+
+
+class MLMCState(NamedTuple):
+    """Where a level is, and the state of the transformation inside."""
+
+    key: jax.Array
+    samples: jax.Array
+    steps: jax.Array
+    seen: jax.Array
+    length: jax.Array
+    skipped: jax.Array
+    sum: Any
+    inner: Any
+
+
+def mlmc(
+    inner: optax.GradientTransformation,
+    levels: Any = 5,
+    weights: str = "exact",
+    seed: Any = 0,
+    *,
+    horizon: int | None = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Give ``inner`` MLMC gradients; updates are zero until a level is complete.
+
+    A gradient that is not finite is left out: the update is zero, the level stays where it was,
+    and ``state.skipped`` counts it. The state of ``inner`` moves only with complete levels.
+
+    Parameters
+    ----------
+    inner
+        Any transformation, such as ``optax.adam(1e-3)``.
+    levels, weights, horizon, seed
+        As in :class:`mixfree.MLMC`; ``levels`` is at most 30 and ``horizon`` at most 2^30 here.
+        ``levels`` and ``seed`` may be arrays, also under ``vmap``.
+
+    Examples
+    --------
+    >>> opt = mlmc(optax.sgd(0.1), levels=2)
+    >>> w = jnp.zeros(2)
+    >>> state = opt.init(w)
+    >>> update = jax.jit(opt.update)
+    >>> for _ in range(6):
+    ...     updates, state = update(w - 1.0, state, w)
+    ...     w = optax.apply_updates(w, updates)
+    >>> int(state.samples), int(state.steps)
+    (6, 3)
+    """
+    law = Law(levels, weights, horizon)
+    inner = optax.with_extra_args_support(inner)
+
+    def init(params: Any) -> MLMCState:
+        nothing = jnp.zeros((), jnp.uint32)
+        return MLMCState(
+            key=key(seed, LEVELS),
+            samples=nothing,
+            steps=nothing,
+            seen=nothing,
+            length=nothing + 1,
+            skipped=nothing,
+            sum=jax.tree.map(lambda p: jnp.zeros_like(p, dtype=wide(p.dtype)), params),
+            inner=inner.init(params),
+        )
+
+    def update(updates: Any, state: MLMCState, params: Any = None, **extra: Any) -> Any:
+        good = acceptable(updates)
+        opened = law.length(state.key, state.steps, state.samples)
+        length = jnp.where(state.seen == 0, opened, state.length)
+
+        def add(total: jax.Array, gradient: jax.Array) -> jax.Array:
+            weight = law.weight(state.seen, length, total.dtype)
+            return total + jnp.where(good, weight * gradient, 0)
+
+        total = jax.tree.map(add, state.sum, updates)
+        full = good & (state.seen + 1 == length)
+
+        def step() -> Any:
+            direction = cast_like(
+                jax.tree.map(lambda x: law.scale(length, x.dtype) * x, total), updates
+            )
+            moved, after = inner.update(direction, state.inner, params, **extra)
+            zeros = jax.tree.map(jnp.zeros_like, total)
+            return cast_like(moved, updates), zeros, cast_like(after, state.inner)
+
+        def wait() -> Any:
+            return jax.tree.map(jnp.zeros_like, updates), total, state.inner
+
+        moved, total, after = jax.lax.cond(full, step, wait)
+        one = good.astype(jnp.uint32)
+        return moved, MLMCState(
+            key=state.key,
+            samples=state.samples + one,
+            steps=state.steps + full.astype(jnp.uint32),
+            seen=jnp.where(full, 0, state.seen + one),
+            length=jnp.where(good, length, state.length),
+            skipped=state.skipped + 1 - one,
+            sum=total,
+            inner=after,
+        )
+
+    return optax.GradientTransformationExtraArgs(init, update)

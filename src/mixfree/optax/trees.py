@@ -1,0 +1,50 @@
+"""Arithmetic on trees of arrays: one point made of many leaves."""
+
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def wide(dtype: Any) -> Any:
+    """The dtype of sums: float64 for float64, float32 for everything narrower."""
+    return jnp.float64 if dtype == jnp.float64 else jnp.float32
+
+
+def widest(tree: Any) -> Any:
+    """The dtype of a norm over the tree."""
+    return reduce(jnp.promote_types, [wide(x.dtype) for x in jax.tree.leaves(tree)], jnp.float32)
+
+
+def cast_like(tree: Any, like: Any) -> Any:
+    """The tree with the dtypes of another one."""
+    return jax.tree.map(lambda x, y: x if x.dtype == y.dtype else x.astype(y.dtype), tree, like)
+
+
+def norm(tree: Any) -> jax.Array:
+    """Euclidean norm that neither overflows nor underflows; not finite if an entry is not.
+
+    Examples
+    --------
+    >>> float(norm([jnp.array([3e30]), jnp.array([4e30])])) / 5e30
+    0.99999...
+    """
+    dtype = widest(tree)
+    leaves = [x.astype(dtype) for x in jax.tree.leaves(tree)]
+    square = sum((jnp.vdot(x, x) for x in leaves), jnp.zeros((), dtype))
+
+    def scaled() -> jax.Array:
+        tops = [jnp.max(jnp.abs(x), initial=0.0) for x in leaves]
+        top = reduce(jnp.maximum, tops, jnp.zeros((), dtype))
+        safe = jnp.where(top > 0, top, 1)
+        return top * jnp.sqrt(sum(jnp.sum((x / safe) ** 2) for x in leaves))
+
+    least, most = (1e-24, 1e36) if dtype == jnp.float32 else (1e-260, 1e300)
+    trusted = (least < square) & (square < most)
+    return jax.lax.cond(trusted, lambda: jnp.sqrt(square), scaled)
+
+
+def acceptable(tree: Any) -> jax.Array:
+    """Whether a gradient is finite, and so small that a sum of 2^40 such is finite too."""
+    return norm(tree) < float(jnp.finfo(widest(tree)).max) / 2.0**40

@@ -1,0 +1,10 @@
+"""PyTorch optimisers for data in order: one line of a training loop changes."""
+
+from mixfree.extras import require
+
+require("torch")
+
+from mixfree.torch.mag import MAG  # noqa: E402
+from mixfree.torch.mlmc import MLMC  # noqa: E402
+
+__all__ = ["MAG", "MLMC"]

@@ -1,0 +1,93 @@
+"""MLMC gradients for any torch optimiser."""
+
+from typing import Any
+
+import torch
+
+from mixfree.gradients.mlmc import MLMC as Law
+from mixfree.torch.stream import Given
+from mixfree.torch.window import WindowOptimizer
+
+
+class MLMC(WindowOptimizer):
+    """Gives another optimiser MLMC gradients; it takes a step when a level is complete.
+
+    Parameter groups are those of ``optimizer``, and a scheduler can be given either of the two.
+
+    Parameters
+    ----------
+    optimizer
+        Any torch optimiser, such as ``torch.optim.Adam(model.parameters())``.
+    levels, weights, horizon, seed
+        As in :class:`mixfree.MLMC`.
+    output
+        ``"last"``, or an average of the iterates as in :class:`mixfree.torch.MAG`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> w = torch.nn.Parameter(torch.zeros(2))
+    >>> opt = MLMC(torch.optim.Adam([w], lr=0.1), levels=3)
+    >>> while not opt.stepped:
+    ...     opt.zero_grad()
+    ...     (w - 1.0).square().sum().backward()
+    ...     opt.step()
+    >>> opt.samples, w.detach()
+    (8, tensor([0.1000, 0.1000]))
+    """
+
+    optimizer: torch.optim.Optimizer
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        levels: int | None = 5,
+        weights: str = "exact",
+        seed: int = 0,
+        *,
+        horizon: int | None = None,
+        output: str = "last",
+    ) -> None:
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise ValueError(f"optimizer must be a torch optimiser, not {optimizer!r}")
+        self.optimizer = optimizer
+        law = Law(levels, weights, horizon, seed)
+        super().__init__(optimizer.param_groups, optimizer.defaults, law, output)
+        self.param_groups = optimizer.param_groups
+
+    def _sign(self, group: dict[str, Any]) -> float:
+        return 1.0  # the optimiser inside knows what it maximises
+
+    def _take(self, given: list[Given]) -> bool:
+        for each in given:
+            for p in each.params:
+                self.state[p]["given"] = True
+        return super()._take(given)
+
+    def _move(self, scale: float) -> None:
+        params = self._parameters()
+        own = [p.grad for p in params]
+        try:
+            for p in params:
+                # Without a gradient in the whole level it has none now: momentum would move it.
+                given = self.state[p].pop("given", False)
+                p.grad = self.state[p]["sum"].mul_(scale).to(p.dtype) if given else None
+            self.optimizer.step()
+        finally:
+            for p, gradient in zip(params, own, strict=True):
+                p.grad = gradient
+
+    @torch._disable_dynamo
+    def state_dict(self) -> dict[str, Any]:
+        """The sums of the level, and the state of the optimiser inside under ``"optimizer"``."""
+        return {**super().state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    @torch._disable_dynamo
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where both optimisers were, also in the middle of a level."""
+        super().load_state_dict(state_dict)
+        self.optimizer.load_state_dict(state_dict["optimizer"])
+        self.param_groups = self.optimizer.param_groups
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "optimizer": self.optimizer}

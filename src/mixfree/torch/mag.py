@@ -22,10 +22,9 @@ class MAG(WindowOptimizer):
     levels, weights, horizon, seed
         As in :class:`mixfree.MLMC`.
     alpha
-        Scale of the steps. A learning-rate scheduler changes ``lr``, which multiplies it and is
-        1 unless given.
+        Scale of the steps.
     lr
-        What a scheduler changes; multiplies ``alpha``.
+        Multiplies ``alpha``; it is there for learning-rate schedulers.
     maximize
         Climb instead.
     output
@@ -58,7 +57,7 @@ class MAG(WindowOptimizer):
         output: str = "average",
     ) -> None:
         law = Law(levels, weights, horizon, seed)
-        defaults = {"alpha": positive(alpha, "alpha"), "lr": lr, "maximize": maximize}
+        defaults = {"alpha": alpha, "lr": lr, "maximize": maximize}
         super().__init__(params, defaults, law, output)
 
     def _start(self) -> dict[str, Any]:
@@ -73,5 +72,8 @@ class MAG(WindowOptimizer):
         run = self.state[RUN]
         run["root"] = math.hypot(run["root"], scale * norm([s for each in sums for s in each]))
         for (group, params), directions in zip(summed, sums, strict=True):
-            alpha = positive(group["alpha"], "alpha") * float(group["lr"])
-            move(params, directions, scale * alpha, run["root"])
+            move(params, directions, scale * group["alpha"] * float(group["lr"]), run["root"])
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        super()._check_group(group)
+        positive(group["alpha"], "alpha")

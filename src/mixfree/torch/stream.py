@@ -94,7 +94,7 @@ class StreamOptimizer(torch.optim.Optimizer):
         """Add parameters, also in the middle of a level: until now their gradients were zero."""
         super().add_param_group(param_group)
         try:
-            self._check_parameters()
+            self._check_group(self.param_groups[-1])
         except ValueError:
             self.param_groups.pop()
             raise
@@ -217,12 +217,11 @@ class StreamOptimizer(torch.optim.Optimizer):
                 f"its largest entry is {top}"
             )
 
-    def _check_parameters(self) -> None:
-        params = self._parameters()
-        for p in params:
+    def _check_group(self, group: dict[str, Any]) -> None:
+        for p in group["params"]:
             if not p.is_floating_point():
                 raise ValueError(f"params must be real floating-point tensors, not {p.dtype}")
-        devices = sorted({str(p.device) for p in params})
+        devices = sorted({str(p.device) for p in self._parameters()})
         if len(devices) > 1:
             raise ValueError(f"params must be on one device, not on {' and '.join(devices)}")
 

@@ -1,0 +1,200 @@
+"""The reference, PyTorch and Optax behind one face: a vector in two parts, told gradients."""
+
+import copy
+import math
+from functools import cache
+
+import jax
+import numpy as np
+import optax
+import torch
+
+import mixfree as mf
+import mixfree.optax
+import mixfree.torch
+from mixfree.steps import Constant
+
+SIZE = 7
+RATE = 0.05  # of the optimiser that is given MLMC gradients
+
+
+def split(vector):
+    """The two parameters that make the point: three entries, and two by two."""
+    return vector[:3], vector[3:].reshape(2, 2)
+
+
+def join(parts):
+    return np.concatenate([np.asarray(part, dtype=np.float64).ravel() for part in parts])
+
+
+class Reference:
+    def __init__(self, method, start, **options):
+        if method == "mlmc":
+            law = mf.MLMC(**options)
+            self.opt = mf.Optimizer(start, gradient=law, step=Constant(RATE))
+        else:
+            self.opt = mf.methods()[method](start, **options)
+
+    def tell(self, gradient):
+        return self.opt.tell(gradient)
+
+    def refuse(self, gradient):
+        """Tell a gradient that is not acceptable, and have it said so."""
+        try:
+            self.opt.tell(gradient)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def save(self):
+        return self.opt.state_dict()
+
+    def load(self, state):
+        self.opt.load_state_dict(state)
+
+    @property
+    def x(self):
+        return self.opt.x
+
+    @property
+    def average(self):
+        return self.opt.average
+
+    @property
+    def samples(self):
+        return self.opt.samples
+
+
+class Torch:
+    def __init__(self, method, start, **options):
+        self.params = [torch.nn.Parameter(torch.tensor(part)) for part in split(start)]
+        groups = [{"params": [p]} for p in self.params]
+        if method == "mlmc":
+            inner = torch.optim.SGD(groups, lr=RATE)
+            self.opt = mixfree.torch.MLMC(inner, output="average", **options)
+        else:
+            make = {"mag": mixfree.torch.MAG}[method]
+            self.opt = make(groups, **options)
+
+    def tell(self, gradient):
+        for p, part in zip(self.params, split(gradient), strict=True):
+            p.grad = torch.tensor(part)
+        self.opt.step()
+        return self.opt.stepped
+
+    def refuse(self, gradient):
+        try:
+            self.tell(gradient)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def save(self):
+        return copy.deepcopy((self.opt.state_dict(), self.x))
+
+    def load(self, saved):
+        state, x = saved
+        self.opt.load_state_dict(state)
+        with torch.no_grad():
+            for p, part in zip(self.params, split(x), strict=True):
+                p.copy_(torch.tensor(part))
+
+    @property
+    def x(self):
+        return join(p.detach() for p in self.params)
+
+    @property
+    def average(self):
+        with self.opt.averaged():
+            return self.x
+
+    @property
+    def samples(self):
+        return self.opt.samples
+
+
+@cache
+def compiled(method, options):
+    """One compilation a method and its options; states of the same make share it."""
+    settings = dict(options)
+    if method == "mlmc":
+        inner = optax.chain(mixfree.optax.averaging(), optax.sgd(RATE))
+        opt = mixfree.optax.mlmc(inner, **settings)
+    else:
+        make = {"mag": mixfree.optax.mag}[method]
+        opt = make(**settings)
+
+    @jax.jit
+    def step(gradient, state, params):
+        updates, state = opt.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state
+
+    return opt, step
+
+
+class Optax:
+    def __init__(self, method, start, **options):
+        with jax.enable_x64(True):
+            self.opt, self.step = compiled(method, tuple(sorted(options.items())))
+            self.params = [jax.numpy.array(part) for part in split(start)]
+            self.state = self.opt.init(self.params)
+
+    def tell(self, gradient):
+        before = int(self.state.steps)
+        with jax.enable_x64(True):
+            self.params, self.state = self.step(list(split(gradient)), self.state, self.params)
+        return int(self.state.steps) > before
+
+    def refuse(self, gradient):
+        """Nothing can be raised in compiled code: the count of the skipped says it."""
+        number, skipped = self.samples + 1, int(self.state.skipped)
+        moved = self.tell(gradient)
+        if not moved and int(self.state.skipped) == skipped + 1:
+            return f"gradient of sample {number} skipped"
+        return None
+
+    def save(self):
+        return self.params, self.state
+
+    def load(self, saved):
+        self.params, self.state = saved
+
+    @property
+    def x(self):
+        return join(self.params)
+
+    @property
+    def average(self):
+        with jax.enable_x64(True):
+            return join(mixfree.optax.averaged(self.state, self.params))
+
+    @property
+    def samples(self):
+        return int(self.state.samples)
+
+
+BACKENDS = {"reference": Reference, "torch": Torch, "optax": Optax}
+
+
+def direct_mag(gradients, law, alpha=1.0):
+    """Algorithm 1 word for word, a level's gradients at a time: the point after every sample."""
+    x, squares, path, iterates = np.zeros(gradients.shape[1]), 0.0, [], []
+    at = step = 0
+    while at < len(gradients):
+        level = law.level(step + 1, at)
+        window = gradients[at : at + 2**level]
+        path += [x] * (len(window) - 1)
+        if len(window) < 2**level:
+            path.append(x)
+            break
+        estimate = window[0]
+        if level:
+            share = 1.0 - 0.5**law.levels if law.levels and law.weights == "exact" else 1.0
+            half = window[: 2 ** (level - 1)]
+            estimate = estimate + 2.0**level * share * (window.mean(axis=0) - half.mean(axis=0))
+        squares += float(estimate @ estimate)
+        iterates.append(x)
+        x = x - alpha * estimate / math.sqrt(squares)
+        path.append(x)
+        at, step = at + len(window), step + 1
+    return np.array(path), np.mean(iterates, axis=0)

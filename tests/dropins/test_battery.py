@@ -1,0 +1,129 @@
+"""One battery for the reference, PyTorch and Optax: the same stream, the same run."""
+
+import numpy as np
+import pytest
+
+import mixfree as mf
+from tests.dropins.backends import BACKENDS, SIZE, Reference, direct_mag
+
+LAWS = {
+    "truncated": {"levels": 4, "seed": 11},
+    "paper": {"levels": 3, "weights": "paper", "seed": 2**40 + 5},
+    "horizon": {"levels": None, "horizon": 40, "seed": 1},
+    "anytime": {"levels": None, "seed": 2},
+}
+METHODS = ["mag", "mlmc"]
+
+
+def stream(samples=300, seed=5):
+    """Gradients that lean one way for a while, then the other."""
+    rng = np.random.default_rng(seed)
+    lean = np.repeat(rng.standard_normal((samples // 20, SIZE)), 20, axis=0)
+    return lean + 0.3 * rng.standard_normal((samples, SIZE))
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return BACKENDS[request.param]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_mag_is_algorithm_1(backend, law):
+    gradients, options = stream(), LAWS[law]
+    opt = backend("mag", np.zeros(SIZE), alpha=0.7, **options)
+    path, average = direct_mag(gradients, mf.MLMC(**options), alpha=0.7)
+    for gradient, expected in zip(gradients, path, strict=True):
+        opt.tell(gradient)
+        np.testing.assert_allclose(opt.x, expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(opt.average, average, rtol=0, atol=1e-10)
+    assert opt.samples == len(gradients)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**31 + 7, 2**64 - 1])
+def test_levels_are_those_of_the_seed(backend, seed):
+    law = mf.MLMC(levels=5, seed=seed)
+    opt = backend("mag", np.zeros(SIZE), levels=5, seed=seed)
+    gradients = stream(400)
+    moved = [opt.tell(g) for g in gradients]
+    ends = np.cumsum([law.length(step, 0) for step in range(400)])
+    assert np.flatnonzero(moved).tolist() == [e - 1 for e in ends if e <= 400]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("law", LAWS)
+def test_same_points_as_the_reference(backend, method, law):
+    gradients, start = stream(seed=6), np.linspace(-1.0, 1.0, SIZE)
+    opt, reference = (make(method, start, **LAWS[law]) for make in (backend, Reference))
+    for gradient in gradients:
+        assert opt.tell(gradient) == reference.tell(gradient)
+        np.testing.assert_allclose(opt.x, reference.x, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(opt.average, reference.average, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_save_and_load_anywhere(backend, method):
+    gradients, options = stream(60), LAWS["truncated"]
+    whole = backend(method, np.zeros(SIZE), **options)
+    for gradient in gradients:
+        whole.tell(gradient)
+    mid_level = 0
+    first = backend(method, np.zeros(SIZE), **options)
+    for cut, gradient in enumerate(gradients):
+        saved = first.save()
+        second = backend(method, np.ones(SIZE), **options)
+        second.load(saved)
+        moved = [second.tell(g) for g in gradients[cut:]]
+        mid_level += not moved[0]
+        np.testing.assert_array_equal(second.x, whole.x)
+        np.testing.assert_array_equal(second.average, whole.average)
+        first.tell(gradient)
+    assert mid_level > 10
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_bad_gradient_changes_nothing(backend, method, bad):
+    gradients, options = stream(60), LAWS["truncated"]
+    clean, dirty = (backend(method, np.zeros(SIZE), **options) for _ in range(2))
+    poison = np.ones(SIZE)
+    poison[4] = bad
+    for i, gradient in enumerate(gradients):
+        assert f"gradient of sample {i + 1} " in dirty.refuse(poison)
+        assert dirty.tell(gradient) == clean.tell(gradient)
+    assert dirty.samples == clean.samples == 60
+    np.testing.assert_array_equal(dirty.x, clean.x)
+    np.testing.assert_array_equal(dirty.average, clean.average)
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e-300, 1e150, 1e270])
+def test_no_square_overflows_or_vanishes(backend, size):
+    gradients = stream(100)
+    plain, scaled = (backend("mag", np.zeros(SIZE), levels=3) for _ in range(2))
+    for gradient in gradients:
+        plain.tell(gradient)
+        scaled.tell(gradient * size)
+    np.testing.assert_allclose(scaled.x, plain.x, rtol=0, atol=1e-10)
+
+
+def test_zero_gradients_take_steps_of_zero(backend):
+    opt = backend("mag", np.ones(SIZE), levels=2)
+    moved = [opt.tell(np.zeros(SIZE)) for _ in range(20)]
+    np.testing.assert_array_equal(opt.x, np.ones(SIZE))
+    assert any(moved)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"levels": 0}, "levels must be a whole number of at least 1"),
+        ({"levels": 2.5}, "levels must be"),
+        ({"weights": "mine"}, "weights must be one of 'exact', 'paper', not 'mine'"),
+        ({"levels": 3, "horizon": 10}, "horizon=10 is for levels=None"),
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"alpha": 0.0}, "alpha must be positive and finite, not 0.0"),
+        ({"output": "best"}, "output must be one of"),
+    ],
+)
+def test_wrong_arguments_fail_at_construction(backend, options, message):
+    with pytest.raises(ValueError, match=message):
+        backend("mag", np.zeros(SIZE), **options)

@@ -1,0 +1,224 @@
+"""What Optax and JAX promise of every transformation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import mixfree as mf
+import mixfree.optax as mo
+
+START = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
+
+
+def mag(**options):
+    return mo.mag(levels=3, **options)
+
+
+def mlmc(**options):
+    return mo.mlmc(optax.adam(0.01), levels=3, **options)
+
+
+@pytest.fixture(params=[mag, mlmc], ids=["mag", "mlmc"])
+def make(request):
+    return request.param
+
+
+def gradients(samples=40, seed=0):
+    rng = np.random.default_rng(seed)
+    w, b = rng.standard_normal((samples, 3, 2)), 1.0 + rng.standard_normal((samples, 2))
+    return {"w": w.astype(np.float32), "b": b.astype(np.float32)}
+
+
+def advance(opt, carry, gradient):
+    params, state = carry
+    updates, state = opt.update(gradient, state, params)
+    return optax.apply_updates(params, updates), state
+
+
+def loop(opt, params, many):
+    step = jax.jit(lambda carry, gradient: advance(opt, carry, gradient))
+    carry = params, opt.init(params)
+    for i in range(len(many["b"])):
+        carry = step(carry, jax.tree.map(lambda x, i=i: x[i], many))
+    return carry
+
+
+def scan(opt, params, many):
+    start = params, opt.init(params)
+    return jax.lax.scan(lambda c, g: (advance(opt, c, g), None), start, many)[0]
+
+
+def assert_close(one, other, rtol=1e-5):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-6), one, other)
+
+
+def test_updates_are_zero_until_the_level_is_complete(make):
+    opt, law = make(seed=4), mf.MLMC(levels=3, seed=4)
+    update, state, many = jax.jit(opt.update), make(seed=4).init(START), gradients()
+    ends = np.cumsum([law.length(step, 0) for step in range(40)])
+    for i in range(40):
+        updates, state = update(jax.tree.map(lambda x, i=i: x[i], many), state, START)
+        assert bool(jnp.any(updates["w"] != 0)) == (i + 1 in ends)
+    assert int(state.samples) == 40
+
+
+def test_scan_is_the_loop(make):
+    many = gradients()
+    assert_close(jax.jit(lambda m: scan(make(), START, m))(many), loop(make(), START, many))
+
+
+def test_vmap_over_seeds_is_one_run_a_seed(make):
+    many, seeds = gradients(), jnp.array([0, 3, 2**31 - 1])
+    params, states = jax.jit(jax.vmap(lambda s: scan(make(seed=s), START, many)))(seeds)
+    for i, seed in enumerate(seeds.tolist()):
+        alone, state = loop(make(seed=seed), START, many)
+        assert_close(jax.tree.map(lambda x, i=i: x[i], params), alone)
+        assert int(states.steps[i]) == int(state.steps)
+    assert len({int(s) for s in states.steps}) > 1
+
+
+def test_never_compiles_twice(make):
+    opt, traces = make(), []
+
+    @jax.jit
+    def step(gradient, state, params):
+        traces.append(1)
+        updates, state = opt.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state
+
+    params, state, many = START, opt.init(START), gradients()
+    for i in range(40):
+        params, state = step(jax.tree.map(lambda x, i=i: x[i], many), state, params)
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
+def test_dtypes_and_shapes_are_stable(make, dtype):
+    params = jax.tree.map(lambda x: x.astype(dtype), START)
+    opt = make()
+    state = opt.init(params)
+    updates, after = jax.eval_shape(opt.update, params, state, params)
+    kinds = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype), tree)  # noqa: E731
+    assert kinds(updates) == kinds(params)
+    assert kinds(after) == kinds(state)
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(state.sum))
+
+
+def test_chain_hands_clipped_gradients_in():
+    opt = optax.chain(optax.clip_by_global_norm(0.5), mag())
+    many = gradients()
+    clipped = jax.vmap(lambda g: optax.clip_by_global_norm(0.5).update(g, optax.EmptyState())[0])
+    params, _ = loop(opt, START, many)
+    expected, _ = loop(mag(), START, clipped(many))
+    assert_close(params, expected)
+
+
+def test_inject_hyperparams_changes_alpha_without_compiling_again():
+    wrapped = optax.inject_hyperparams(
+        mo.mag, static_args=("levels", "weights", "horizon", "seed", "output")
+    )
+    opt, traces = wrapped(levels=3, alpha=1.0), []
+    state = opt.init(START)
+
+    @jax.jit
+    def update(gradient, state):
+        traces.append(1)
+        return opt.update(gradient, state, START)
+
+    many = gradients(8)
+    results = []
+    for alpha in (1.0, 0.25):
+        now = state._replace(hyperparams={"alpha": jnp.asarray(alpha, jnp.float32)})
+        for i in range(8):
+            updates, now = update(jax.tree.map(lambda x, i=i: x[i], many), now)
+        results.append(updates)
+    assert_close(jax.tree.map(lambda x: 0.25 * x, results[0]), results[1])
+    assert float(jnp.abs(results[0]["w"]).max()) > 0
+    assert len(traces) == 1
+
+
+def test_injected_levels_and_seed_draw_the_same():
+    many = gradients()
+    injected, state = loop(optax.inject_hyperparams(mo.mag)(levels=3, seed=5), START, many)
+    params, plain = loop(mo.mag(levels=3, seed=5), START, many)
+    assert_close(injected, params)
+    assert int(state.inner_state.steps) == int(plain.steps)
+
+
+def test_extra_arguments_reach_the_inner_transformation():
+    def init(params):
+        return jnp.zeros(())
+
+    def update(updates, state, params=None, *, value):
+        return updates, state + value
+
+    inner = optax.GradientTransformationExtraArgs(init, update)
+    opt = mo.mlmc(inner, levels=1)
+    state, step = opt.init(START), jax.jit(opt.update)
+    for _ in range(6):
+        _, state = step(START, state, START, value=2.0)
+    assert float(state.inner) == 2.0 * int(state.steps) == 6.0
+
+
+def test_inner_state_moves_only_with_complete_levels():
+    _, state = loop(mlmc(), START, gradients())
+    assert int(state.inner[0].count) == int(state.steps) < int(state.samples)
+
+
+def test_average_is_a_pure_function_of_the_state():
+    opt, many = mag(), gradients()
+    step = jax.jit(lambda carry, g: advance(opt, carry, g))
+    params, state, points = START, opt.init(START), []
+    for i in range(40):
+        before = params, state
+        params, state = step(before, jax.tree.map(lambda x, i=i: x[i], many))
+        if int(state.steps) > int(before[1].steps):
+            points.append(before[0])
+    mean = jax.tree.map(lambda *xs: jnp.stack(xs).mean(0), *points)
+    assert_close(jax.jit(mo.averaged)(state, params), mean)
+
+
+def test_averages_of_narrow_parameters_keep_their_digits():
+    params = jnp.ones(2, jnp.bfloat16)
+    opt = mo.mag(levels=1)
+    _, state = scan(opt, params, jnp.full((4000, 2), -1.0, jnp.bfloat16))
+    assert mo.averaged(state, params).dtype == jnp.bfloat16
+    average = jax.tree.leaves(state.inner, is_leaf=lambda s: isinstance(s, mo.AverageState))
+    assert average[0].average.dtype == jnp.float32
+
+
+def test_without_an_average_it_is_the_parameters():
+    assert mo.averaged(mlmc().init(START), START) is START
+
+
+def test_two_averages_are_refused():
+    opt = optax.chain(mag(), mag())
+    with pytest.raises(ValueError, match="state has 2 averages"):
+        mo.averaged(opt.init(START), START)
+
+
+def test_average_needs_the_parameters():
+    opt = mag()
+    with pytest.raises(ValueError, match="averaging needs the parameters"):
+        opt.update(START, opt.init(START))
+
+
+def test_levels_beyond_32_bits_are_refused():
+    with pytest.raises(ValueError, match=r"levels must be .* at most 30, not 31"):
+        mo.mag(levels=31)
+    with pytest.raises(ValueError, match=r"horizon must be .* not 2147483648"):
+        mo.mag(levels=None, horizon=2**31)
+
+
+def test_skipped_gradients_are_counted_and_leave_no_trace(make):
+    many = gradients()
+    holes = jax.tree.map(lambda x: np.repeat(x, 2, axis=0), many)
+    for x in holes.values():
+        x[1::2] = np.nan
+    params, state = scan(make(), START, holes)
+    clean, same = scan(make(), START, many)
+    assert_close(params, clean)
+    assert int(state.skipped) == 40 and int(same.skipped) == 0
+    assert int(state.samples) == int(same.samples) == 40

@@ -1,0 +1,47 @@
+"""Small models and streams for the tests of the PyTorch drop-ins."""
+
+import torch
+
+import mixfree.torch as mt
+
+
+def network(seed=0, dtype=torch.float32):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2)).to(
+        dtype
+    )
+
+
+def stream(samples=60, seed=1, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(samples, 4, generator=generator).to(dtype)
+    return list(zip(x, torch.stack([x.sum(1), x[:, 0] - x[:, 1]], 1), strict=True))
+
+
+def loss_of(model, sample):
+    x, y = sample
+    return (model(x) - y).square().mean()
+
+
+def train(model, opt, samples, each=lambda: None):
+    """The loop that does not change."""
+    for sample in samples:
+        opt.zero_grad()
+        loss_of(model, sample).backward()
+        opt.step()
+        each()
+
+
+def flat(model):
+    return torch.cat([p.detach().ravel().double() for p in model.parameters()])
+
+
+def mag(model, **options):
+    return mt.MAG(model.parameters(), levels=3, alpha=0.2, **options)
+
+
+def mlmc(model, **options):
+    return mt.MLMC(torch.optim.Adam(model.parameters(), lr=0.01), levels=3, **options)
+
+
+MAKERS = {"mag": mag, "mlmc": mlmc}

@@ -1,0 +1,89 @@
+"""The averaged parameters: swapped in, and always back."""
+
+import pytest
+import torch
+
+import mixfree.torch as mt
+from tests.torch.helpers import flat, loss_of, network, stream, train
+
+
+def run(output="average", dtype=torch.float64, samples=60):
+    """A model, its optimiser and the points at which its steps were taken."""
+    model = network(dtype=dtype)
+    opt = mt.MAG(model.parameters(), levels=3, alpha=0.2, output=output)
+    points, at = [], flat(model)
+    for sample in stream(samples, dtype=dtype):
+        train(model, opt, [sample])
+        if opt.stepped:
+            points.append(at)
+            at = flat(model)
+    return model, opt, torch.stack(points)
+
+
+def test_average_of_the_points():
+    model, opt, points = run()
+    with opt.averaged():
+        torch.testing.assert_close(flat(model), points.mean(0))
+
+
+def test_weighted_average_of_the_points():
+    model, opt, points = run("weighted")
+    weights = torch.arange(1.0, len(points) + 1, dtype=torch.float64)
+    with opt.averaged():
+        torch.testing.assert_close(flat(model), weights @ points / weights.sum())
+
+
+def test_last_keeps_nothing():
+    model, opt, _ = run("last")
+    now = flat(model)
+    with opt.averaged():
+        assert torch.equal(flat(model), now)
+    assert all("average" not in opt.state[p] for p in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_own_parameters_come_back_also_after_an_error(dtype):
+    model, opt, _ = run(dtype=dtype)
+    now = flat(model)
+    with pytest.raises(ZeroDivisionError), opt.averaged():
+        assert not torch.equal(flat(model), now)
+        raise ZeroDivisionError
+    assert torch.equal(flat(model), now)
+
+
+def test_before_the_first_step_it_is_the_start():
+    model = network()
+    opt = mt.MAG(model.parameters())
+    now = flat(model)
+    with opt.averaged():
+        assert torch.equal(flat(model), now)
+
+
+def test_into_another_model_by_order_and_by_name():
+    _, opt, points = run()
+    other = network(seed=4, dtype=torch.float64)
+    opt.average_into(other)
+    torch.testing.assert_close(flat(other), points.mean(0))
+
+    named = network(dtype=torch.float64)
+    groups = [
+        dict(part.named_parameters(prefix=str(i))) for i, part in ((2, named[2]), (0, named[0]))
+    ]
+    opt = mt.MAG([{"params": list(group.items())} for group in groups], levels=3, alpha=0.2)
+    train(named, opt, stream(dtype=torch.float64))
+    opt.average_into(other)
+    with opt.averaged():
+        torch.testing.assert_close(flat(other), flat(named))
+
+
+def test_evaluation_inside_leaves_training_as_it_was():
+    model, other = network(), network()
+    opt, same = (mt.MAG(m.parameters(), levels=3) for m in (model, other))
+
+    def evaluate():
+        with opt.averaged(), torch.no_grad():
+            loss_of(model, stream(1)[0])
+
+    train(model, opt, stream(), evaluate)
+    train(other, same, stream())
+    assert torch.equal(flat(model), flat(other))

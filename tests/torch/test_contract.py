@@ -1,0 +1,318 @@
+"""What torch.optim promises of every optimiser."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+
+import mixfree.torch as mt
+from tests.torch.helpers import MAKERS, flat, loss_of, network, stream, train
+
+
+@pytest.fixture(params=MAKERS)
+def make(request):
+    return MAKERS[request.param]
+
+
+def test_parameters_stand_still_until_the_level_is_complete(make):
+    model = network()
+    opt, before = make(model), [flat(model)]
+
+    def each():
+        now = flat(model)
+        assert opt.stepped == (not torch.equal(now, before[0]))
+        assert (opt.pending == 0) == opt.stepped
+        before[0] = now
+
+    train(model, opt, stream(), each)
+    assert 0 < opt.steps < opt.samples == 60
+
+
+def test_closure_gives_the_loss_and_the_same_run(make):
+    one, other = network(), network()
+    opt = make(one)
+    for sample in stream():
+
+        def closure(sample=sample):
+            opt.zero_grad()
+            loss = loss_of(one, sample)
+            loss.backward()
+            return loss
+
+        with torch.no_grad():
+            expected = loss_of(one, sample)
+        assert opt.step(closure) == expected
+    train(other, make(other), stream())
+    assert torch.equal(flat(one), flat(other))
+
+
+def test_groups_have_their_own_scale_and_share_the_norm():
+    model, twice = network(), network()
+    parts = lambda m: [list(m[0].parameters()), list(m[2].parameters())]  # noqa: E731
+    body, head = parts(model)
+    opt = mt.MAG([{"params": body, "alpha": 0.4}, {"params": head, "lr": 0.5}], 3, alpha=0.2)
+    same = mt.MAG(twice.parameters(), 3, alpha=0.2)
+    while not opt.stepped:
+        sample = stream(1, seed=opt.samples)
+        train(model, opt, sample)
+        train(twice, same, sample)
+    start = network()
+    for factor, mine, theirs, origin in zip(
+        (2.0, 0.5), parts(model), parts(twice), parts(start), strict=True
+    ):
+        for p, q, o in zip(mine, theirs, origin, strict=True):
+            torch.testing.assert_close(p - o, factor * (q - o), rtol=1e-4, atol=1e-6)
+
+
+def test_maximize_climbs():
+    p, q = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    up, down = mt.MAG([p], 2, maximize=True), mt.MAG([q], 2)
+    for i in range(20):
+        gradient = torch.tensor([1.0, -2.0, 0.1 * i])
+        p.grad, q.grad = gradient, gradient
+        up.step()
+        down.step()
+    torch.testing.assert_close(p + q, 2 * torch.ones(3))
+    assert not torch.equal(p, q)
+
+
+def test_maximize_of_the_optimiser_inside():
+    p, q = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    up = mt.MLMC(torch.optim.SGD([p], lr=0.1, maximize=True), 2)
+    down = mt.MLMC(torch.optim.SGD([q], lr=0.1), 2)
+    for i in range(20):
+        p.grad = q.grad = torch.tensor([1.0, -2.0, 0.1 * i])
+        up.step()
+        down.step()
+    torch.testing.assert_close(p + q, 2 * torch.ones(3))
+    assert not torch.equal(p, q)
+
+
+@pytest.mark.parametrize("name", ["mag", "mlmc"])
+def test_group_added_in_the_middle_of_a_level_had_zero_gradients_before(name):
+    def make(model):
+        if name == "mag":
+            return mt.MAG(model.parameters(), levels=3, alpha=0.2, output="average")
+        return mt.MLMC(torch.optim.SGD(model.parameters(), lr=0.01), levels=3, output="average")
+
+    late, always = network(), network()
+    opt, same = make(late[0]), make(always)
+    for i, sample in enumerate(stream()):
+        for model, each in ((late, opt), (always, same)):
+            each.zero_grad()
+            loss_of(model, sample).backward()
+            if i < 19:
+                for p in model[2].parameters():
+                    p.grad = torch.zeros_like(p) if model is always else None
+            each.step()
+        if i == 18:
+            assert opt.pending > 0 and opt.steps > 0
+            opt.add_param_group({"params": list(late[2].parameters())})
+    torch.testing.assert_close(flat(late), flat(always), rtol=1e-5, atol=1e-6)
+    with opt.averaged(), same.averaged():
+        torch.testing.assert_close(flat(late), flat(always), rtol=1e-5, atol=1e-6)
+
+
+def test_no_gradient_counts_as_zero():
+    p, q, r = (torch.nn.Parameter(torch.ones(2)) for _ in range(3))
+    some, zero = mt.MAG([p, q], 3), mt.MAG([r], 3)
+    for i in range(30):
+        p.grad = r.grad = torch.tensor([1.0, 0.1 * i])
+        q.grad = None
+        some.step()
+        zero.step()
+    assert torch.equal(p, r)
+    assert torch.equal(q, torch.ones(2))
+    with some.averaged():
+        assert torch.equal(q, torch.ones(2))
+
+
+def test_optimiser_inside_does_not_see_what_had_no_gradient():
+    p, q = (torch.nn.Parameter(torch.ones(1)) for _ in range(2))
+    opt = mt.MLMC(torch.optim.SGD([p, q], lr=0.1, momentum=0.9), levels=1)
+    p.grad, q.grad = torch.ones(1), torch.ones(1)
+    opt.step()
+    opt.step()
+    assert opt.stepped
+    at = q.clone()
+    q.grad = None
+    opt.step()
+    opt.step()
+    assert opt.stepped and torch.equal(q, at)  # momentum alone would have moved it
+
+
+def test_own_gradients_are_left_as_they_were(make):
+    model = network()
+    opt = make(model)
+    for sample in stream(20):
+        opt.zero_grad()
+        loss_of(model, sample).backward()
+        before = [(p.grad, p.grad.clone()) for p in model.parameters()]
+        opt.step()
+        for p, (tensor, value) in zip(model.parameters(), before, strict=True):
+            assert p.grad is tensor and torch.equal(tensor, value)
+
+
+def test_state_goes_through_a_file_in_the_middle_of_a_level(make):
+    model, samples = network(), stream()
+    opt = make(model, output="average")
+    train(model, opt, samples[:31])
+    assert opt.pending > 0
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "opt": opt.state_dict()}, file)
+    train(model, opt, samples[31:])
+    file.seek(0)
+    saved = torch.load(file)  # weights only, the default
+    other = network(seed=9)
+    again = make(other, output="average")
+    other.load_state_dict(saved["model"])
+    again.load_state_dict(saved["opt"])
+    train(other, again, samples[31:])
+    assert torch.equal(flat(other), flat(model))
+    with opt.averaged(), again.averaged():
+        assert torch.equal(flat(other), flat(model))
+
+
+@pytest.mark.parametrize("copying", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
+def test_deepcopy_and_pickle_go_on_alike(make, copying):
+    model, samples = network(), stream()
+    opt = make(model, output="average")
+    train(model, opt, samples[:31])
+    other, again = copying((model, opt))
+    train(model, opt, samples[31:])
+    train(other, again, samples[31:])
+    assert again.samples == 60
+    assert torch.equal(flat(other), flat(model))
+
+
+def test_sums_keep_their_digits_under_bfloat16(make):
+    model = network(dtype=torch.bfloat16)
+    opt = make(model, output="average")
+    train(model, opt, stream(31, dtype=torch.bfloat16))
+    assert opt.pending > 0
+    other = network(dtype=torch.bfloat16)
+    again = make(other, output="average")
+    again.load_state_dict(opt.state_dict())
+    for p, q in zip(model.parameters(), other.parameters(), strict=True):
+        for name in ("sum", "average"):
+            assert opt.state[p][name].dtype == again.state[q][name].dtype == torch.float32
+            assert torch.equal(opt.state[p][name], again.state[q][name])
+            assert opt.state[p][name] is not again.state[q][name]
+
+
+@pytest.mark.parametrize(
+    "dtypes", [(torch.float32, torch.float64), (torch.bfloat16, torch.float32)]
+)
+def test_mixed_dtypes_are_summed_each_in_its_own(dtypes):
+    mixed = [torch.nn.Parameter(torch.ones(3, dtype=d)) for d in dtypes]
+    plain = [torch.nn.Parameter(torch.ones(3, dtype=torch.float64)) for _ in dtypes]
+    opts = mt.MAG(mixed, 2), mt.MAG(plain, 2)
+    for i in range(12):
+        gradient = torch.tensor([0.5, -1.0, 0.25 * (i % 3)])
+        for opt, params in zip(opts, (mixed, plain), strict=True):
+            for p in params:
+                p.grad = gradient.to(p.dtype)
+            opt.step()
+    for p, q, d in zip(mixed, plain, dtypes, strict=True):
+        assert p.dtype == d
+        tolerance = 0.05 if d == torch.bfloat16 else 1e-6
+        torch.testing.assert_close(p.double(), q, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_scheduler_counts_real_steps(inside):
+    model = network()
+    if inside:
+        opt = MAKERS["mlmc"](model)
+        target, start = opt.optimizer, 0.01
+    else:
+        opt = MAKERS["mag"](model)
+        target, start = opt, 1.0
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(target, gamma=0.9)
+    train(model, opt, stream(), lambda: scheduler.step() if opt.stepped else None)
+    assert opt.param_groups[0]["lr"] == pytest.approx(start * 0.9**opt.steps)
+    assert scheduler.last_epoch == opt.steps < 60
+
+
+def test_scheduler_makes_steps_smaller():
+    runs = []
+    for lr in (1.0, 0.5):
+        p = torch.nn.Parameter(torch.zeros(2))
+        opt = mt.MAG([p], levels=1)
+        opt.param_groups[0]["lr"] = lr
+        p.grad = torch.ones(2)
+        opt.step()
+        opt.step()
+        runs.append(p.detach().clone())
+    torch.testing.assert_close(runs[1], 0.5 * runs[0])
+    assert runs[0].norm() > 0
+
+
+def test_compiled_loop_is_the_same_and_compiles_once(make):
+    one, other = network(), network()
+    opt, plain = make(one), make(other)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+
+    @torch.compile(backend="eager")
+    def training_step(x, y):
+        opt.zero_grad()
+        loss_of(one, (x, y)).backward()
+        opt.step()
+
+    samples = stream()
+    training_step(*samples[0])
+    training_step(*samples[1])
+    frames = dict(torch._dynamo.utils.counters["stats"])
+    for sample in samples[2:]:
+        training_step(*sample)
+    assert dict(torch._dynamo.utils.counters["stats"]) == frames
+    train(other, plain, samples)
+    torch.testing.assert_close(flat(one), flat(other))
+
+
+def test_clipping_a_sample_before_the_step():
+    model = network()
+    opt, norms = MAKERS["mag"](model), []
+    for sample in stream():
+        opt.zero_grad()
+        loss_of(model, sample).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        opt.step()
+        norms.append(opt.state["run"]["root"])
+    # |g^MLMC| is at most the sum of 2^J clipped norms, each with a weight of at most 1.
+    longest = 2**3
+    assert norms[-1] <= 0.1 * longest * opt.steps**0.5
+
+
+def test_clipping_the_mlmc_gradient_by_a_hook_of_the_optimiser_inside():
+    model = network()
+    inner = torch.optim.SGD(model.parameters(), lr=1.0)
+    opt = mt.MLMC(inner, levels=3)
+
+    def clip(*_):
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+
+    inner.register_step_pre_hook(clip)
+    before = flat(model)
+    train(model, opt, stream())
+    assert 0 < (flat(model) - before).norm() <= 0.01 * opt.steps * (1 + 1e-4)
+
+
+def test_grad_scaler_unscales_and_skips_without_a_trace(make):
+    model, plain = network(), network()
+    opt, same = make(model), make(plain)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    for i, sample in enumerate(stream()):
+        opt.zero_grad()
+        scaler.scale(loss_of(model, sample)).backward()
+        if i % 7 == 3:
+            model[0].weight.grad[0, 0] = torch.inf
+        else:
+            train(plain, same, [sample])
+        scaler.step(opt)
+        scaler.update()
+    assert opt.samples == same.samples < 60
+    torch.testing.assert_close(flat(model), flat(plain), rtol=1e-4, atol=1e-6)

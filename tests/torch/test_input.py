@@ -1,0 +1,129 @@
+"""Wrong input: refused with the reason, and nothing has changed."""
+
+import pytest
+import torch
+
+import mixfree.torch as mt
+from tests.torch.helpers import MAKERS, flat, network, stream, train
+
+
+@pytest.fixture(params=MAKERS)
+def make(request):
+    return MAKERS[request.param]
+
+
+def test_no_parameters():
+    with pytest.raises(ValueError, match="empty parameter list"):
+        mt.MAG([])
+
+
+def test_several_devices():
+    there = torch.nn.Parameter(torch.zeros(2, device="meta"))
+    with pytest.raises(ValueError, match="params must be on one device, not on cpu and meta"):
+        mt.MAG([torch.nn.Parameter(torch.zeros(2)), there])
+
+
+def test_complex_parameters():
+    with pytest.raises(ValueError, match="real floating-point tensors, not "):
+        mt.MAG([torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))])
+
+
+def test_refused_group_is_not_added():
+    opt = mt.MAG([torch.nn.Parameter(torch.zeros(2))])
+    with pytest.raises(ValueError, match="one device"):
+        opt.add_param_group({"params": [torch.nn.Parameter(torch.zeros(2, device="meta"))]})
+    assert len(opt.param_groups) == 1
+
+
+def test_not_an_optimiser():
+    with pytest.raises(ValueError, match="optimizer must be a torch optimiser, not 3"):
+        mt.MLMC(3)
+
+
+def test_wrong_scale_of_a_group():
+    with pytest.raises(ValueError, match="alpha must be positive and finite, not -1"):
+        mt.MAG([{"params": [torch.nn.Parameter(torch.zeros(2))], "alpha": -1.0}])
+
+
+def test_sparse_gradients():
+    embedding = torch.nn.Embedding(5, 3, sparse=True)
+    opt = mt.MAG(embedding.parameters())
+    embedding(torch.tensor([1, 2])).sum().backward()
+    with pytest.raises(ValueError, match="gradient of sample 1 is sparse"):
+        opt.step()
+    assert opt.samples == 0
+
+
+def test_gradient_that_is_not_finite_is_named(make):
+    model = network()
+    opt = make(model)
+    train(model, opt, stream(3))
+    model[0].bias.grad[1] = torch.nan
+    with pytest.raises(ValueError, match="gradient of sample 4 is not finite"):
+        opt.step()
+    assert opt.samples == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"levels": 4}, "state was saved with levels=3, this optimiser has levels=4"),
+        ({"levels": None, "horizon": 50}, "levels=3, this optimiser has levels=None"),
+        ({"seed": 1}, "state was saved with seed=0, this optimiser has seed=1"),
+        ({"weights": "paper"}, "weights='exact', this optimiser has weights='paper'"),
+        ({"output": "weighted"}, "output='average', this optimiser has output='weighted'"),
+    ],
+)
+def test_other_settings_on_load(options, message):
+    model = network()
+    opt = mt.MAG(model.parameters(), levels=3)
+    train(model, opt, stream(5))
+    other = mt.MAG(model.parameters(), **{"levels": 3, **options})
+    with pytest.raises(ValueError, match=message):
+        other.load_state_dict(opt.state_dict())
+    assert other.samples == 0
+
+
+def test_other_horizon_on_load():
+    p = torch.nn.Parameter(torch.zeros(2))
+    one, other = (mt.MAG([p], None, horizon=h) for h in (10, 20))
+    with pytest.raises(ValueError, match="horizon=10, this optimiser has horizon=20"):
+        other.load_state_dict(one.state_dict())
+
+
+def test_other_parameters_on_load(make):
+    model = network()
+    opt = make(model)
+    train(model, opt, stream(5))
+    fewer = make(model[0])
+    with pytest.raises(ValueError, match=r"groups with \[4\] parameters, .* have \[2\]"):
+        fewer.load_state_dict(opt.state_dict())
+    shaped = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
+    other = make(shaped)
+    with pytest.raises(ValueError, match=r"parameter 0 of shape \(6, 4\), .* has \(5, 4\)"):
+        other.load_state_dict(opt.state_dict())
+    assert other.samples == 0
+
+
+def test_state_of_another_optimiser_on_load():
+    model = network()
+    other = torch.optim.Adam(model.parameters())
+    with pytest.raises(ValueError, match="saved with levels=None, this optimiser has levels=5"):
+        mt.MAG(model.parameters()).load_state_dict(other.state_dict())
+
+
+def test_step_inside_averaged(make):
+    model = network()
+    opt = make(model)
+    with pytest.raises(RuntimeError, match=r"step\(\) inside averaged\(\)"), opt.averaged():
+        opt.step()
+    opt.step()
+
+
+def test_model_of_another_make(make):
+    opt = make(network())
+    before = flat(network(seed=3)[0])
+    other = network(seed=3)[0]
+    with pytest.raises(ValueError, match="model has parameters of shapes"):
+        opt.average_into(other)
+    assert torch.equal(flat(other), before)

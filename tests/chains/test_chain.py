@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -20,6 +22,8 @@ GOOD = [[0.9, 0.1], [0.4, 0.6]]
         ([["a", "b"], ["c", "d"]], "real numbers"),
         (np.zeros((0, 0)), "no states"),
         (np.eye(2) * (1 + 1j), "real numbers"),
+        (sparse.csr_array(np.eye(2) * 1j), "real numbers"),
+        ([[1e308, 1e308], [0.5, 0.5]], r"P\[0, 0\] = 1e\+308 is above 1"),
     ],
 )
 def test_wrong_matrices_name_the_culprit(P, message):
@@ -118,6 +122,14 @@ def test_a_single_state():
     assert bounds.lower == bounds.upper == 0
     assert chain.asymptotic_variance([3.0]) == 0
     assert chain.simulate(3, seed=0).tolist() == [0, 0, 0]
+
+
+def test_chains_are_pickled_with_all_they_have_learnt():
+    chain = random_chain(40, seed=0)
+    path = chain.simulate(50, seed=1)
+    again = pickle.loads(pickle.dumps(chain))
+    assert np.array_equal(again.simulate(50, seed=1), path)
+    assert again.mixing_time() == chain.mixing_time()
 
 
 def test_hitting_times_match_simulation():

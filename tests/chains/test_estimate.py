@@ -153,7 +153,7 @@ def test_states_never_seen_are_handled_when_named():
     path = two_state(0.4).simulate(4000, seed=1)
     result = estimate_mixing_time(path, states=[0, 1, 2, 3])
     assert len(result.chain) == 4
-    assert "state 2 and 1 more was never left" in result.sentence
+    assert "state 2 and 1 more were never left" in result.sentence
     with pytest.raises(ValueError, match="path visits 1, which is not among states"):
         estimate_mixing_time(path, states=[0, 2])
 
@@ -173,6 +173,7 @@ def test_a_path_that_alternates_is_not_called_mixed():
 @pytest.mark.parametrize(
     ("path", "message"),
     [
+        (None, "path = None must hold the states"),
         ([], "0 samples"),
         ([1], "1 samples"),
         ([3, 3, 3], "one state only, 3"),

@@ -39,6 +39,12 @@ def test_graphs_without_a_walk():
         lonely = networkx.path_graph(2)
         lonely.add_node(2)
         random_walk(lonely)
+    with pytest.raises(ValueError, match="must be a networkx graph"):
+        random_walk([0, 1])
+    with pytest.raises(ValueError, match="from 'a' to 'b' has a negative weight"):
+        random_walk(networkx.Graph([("a", "b", {"weight": -1}), ("b", "c", {"weight": 2})]))
+    with pytest.raises(ValueError, match="edges that go both ways"):
+        random_walk(networkx.DiGraph([(0, 1), (1, 0)]), "metropolis")
     with pytest.raises(ValueError, match="weights = 'uniform'"):
         random_walk(networkx.path_graph(3), "uniform")
 

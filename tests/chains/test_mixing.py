@@ -99,6 +99,7 @@ def test_distances_decrease_and_follow_the_papers_halving():
     assert all(later <= sooner + 1e-15 for sooner, later in pairwise(distances))
     assert all(chain.distance(times * tau) <= 0.5**times for times in range(1, 8))
     assert chain.distance(0) == pytest.approx(14 / 15)
+    assert chain.distance(2**70) == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("eps", [0, 1, -0.1, float("nan")])
@@ -107,7 +108,7 @@ def test_distances_that_measure_nothing_are_refused(eps):
         two_state(0.1).mixing_time(eps)
 
 
-@pytest.mark.parametrize("t", [-1, 2.5])
+@pytest.mark.parametrize("t", [-1, 2.5, "3"])
 def test_times_that_are_no_times_are_refused(t):
     with pytest.raises(ValueError, match="t = "):
         two_state(0.1).distance(t)

@@ -114,11 +114,15 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
     # In modulus, so that a series that swings from side to side does not close the window at once.
     scales = 2 * np.cumsum(np.abs(correlation)) - 1
     closed = np.arange(samples) >= window * scales
-    lag = int(np.argmax(closed)) if closed.any() else samples - 1
+    times = 2 * np.cumsum(correlation) - 1
+    # Where no window closes, as with a trend, the largest sum is the least misleading.
+    lag = int(np.argmax(closed if closed.any() else times))
     # A sum that alternates may come out below nothing by chance.
-    value = max(float(2 * correlation[: lag + 1].sum() - 1), 1 / samples)
+    value = max(float(times[lag]), 1 / samples)
     error = max(value, 1.0) * math.sqrt(2 * (2 * lag + 1) / samples)
-    return AutocorrelationTime(value, error, lag, samples, _warning(samples, float(scales[lag])))
+    return AutocorrelationTime(
+        value, error, lag, samples, _warning(samples, scales[lag] if closed.any() else samples)
+    )
 
 
 def _warning(samples: int, scale: float) -> ShortSeries | None:
@@ -133,8 +137,10 @@ def _warning(samples: int, scale: float) -> ShortSeries | None:
 
 def _series(series: Any) -> np.ndarray:
     try:
+        if np.iscomplexobj(series):
+            raise TypeError
         values = np.asarray(series, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("series must hold real numbers, one a sample") from None
     if values.ndim != 1:
         raise ValueError(

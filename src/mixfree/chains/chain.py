@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -151,8 +152,8 @@ class MarkovChain:
         The largest total variation distance, over the starts, between the law after ``t`` steps
         and the stationary law.
         """
-        if t < 0 or t != int(t):
-            raise ValueError(f"t = {t} must be a whole number of steps, zero or more")
+        if not isinstance(t, numbers.Integral) or t < 0:
+            raise ValueError(f"t = {t!r} must be a whole number of steps, zero or more")
         law = self.stationary
         if t == 0:
             return float(1 - law.min())
@@ -168,13 +169,14 @@ class MarkovChain:
         3466
         """
         need_level(eps)
+        P = self.dense("the mixing time")
         self._need_aperiodic("the mixing time")
         law = self.stationary
         enough = eps * (1 + powers.TIE)
         if 1 - law.min() <= enough:
             return 0
         time = powers.first_time(
-            powers.doublings(self.dense("the mixing time")),
+            powers.doublings(P),
             lambda power: powers.distance_to(law, power.matrix) <= enough,
         )
         if time is None:

@@ -227,11 +227,11 @@ def _sentence(seen: ObservedPath, fitted: int, lower: int, upper: float, level: 
 
 
 def _shortage(seen: ObservedPath) -> str:
-    visits = seen.visits
-    unknown = [seen.states[int(index)] for index in np.flatnonzero(visits == 0)]
-    if unknown:
-        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        return f"state {unknown[0]}{more} was never left, so where it leads is unknown"
-    rarest = int(np.argmin(visits))
-    times = "once" if visits[rarest] == 1 else f"{visits[rarest]} times"
-    return f"state {seen.states[rarest]} was left only {times}"
+    left = seen.departures
+    rarest = int(np.argmin(left))
+    state, never = seen.states[rarest], np.count_nonzero(left == 0)
+    if never > 1:
+        return f"state {state} and {never - 1} more were never left"
+    if never == 1:
+        return f"state {state} was never left"
+    return f"state {state} was left only {'once' if left[rarest] == 1 else f'{left[rarest]} times'}"

@@ -142,12 +142,19 @@ def random_walk(graph: Any, weights: str = "degree", lazy: bool = False) -> Mark
         raise ValueError(f"weights = {weights!r} must be 'degree' or 'metropolis'")
     from mixfree.extras import require
 
+    if not hasattr(graph, "nodes"):
+        raise ValueError(f"graph = {graph!r} must be a networkx graph")
+    if weights == "metropolis" and graph.is_directed():
+        raise ValueError("graph is directed; Metropolis weights need edges that go both ways")
     nodes = list(graph.nodes)
     if not nodes:
         raise ValueError("graph has no nodes")
     edges = sparse.csr_array(
         require("networkx").to_scipy_sparse_array(graph, nodelist=nodes, dtype=float)
     )
+    if (edges.data < 0).any():
+        row, column = (places[edges.data < 0][0] for places in sparse.coo_array(edges).coords)
+        raise ValueError(f"the edge from {nodes[row]!r} to {nodes[column]!r} has a negative weight")
     walk = _by_degree(edges, nodes) if weights == "degree" else _metropolis(edges)
     return _stored(_lazy(walk) if lazy else walk, nodes)
 

@@ -20,10 +20,10 @@ def drawn(
 
 @numba.njit(cache=True)
 def walk_by_counting(
-    uniforms: np.ndarray,
-    state: int,
     cumulated: np.ndarray,
     target: np.ndarray,
+    uniforms: np.ndarray,
+    state: int,
     path: np.ndarray,
 ) -> int:  # pragma: no cover
     """Walk through rows of cumulated probabilities."""
@@ -35,11 +35,11 @@ def walk_by_counting(
 
 @numba.njit(cache=True)
 def walk_mostly_staying(
-    uniforms: np.ndarray,
-    state: int,
     cumulated: np.ndarray,
     target: np.ndarray,
     stay: np.ndarray,
+    uniforms: np.ndarray,
+    state: int,
     path: np.ndarray,
 ) -> int:  # pragma: no cover
     """Do the same for a chain that seldom moves.
@@ -56,7 +56,7 @@ def walk_mostly_staying(
 
 @numba.njit(cache=True)
 def walk_by_alias(
-    uniforms: np.ndarray, state: int, first: np.ndarray, table: np.ndarray, path: np.ndarray
+    first: np.ndarray, table: np.ndarray, uniforms: np.ndarray, state: int, path: np.ndarray
 ) -> int:  # pragma: no cover
     """One number picks the place in the row and the side of it; one look at memory a step."""
     for step in range(len(path)):

@@ -21,9 +21,9 @@ class ObservedPath:
     samples: int
 
     @property
-    def visits(self) -> np.ndarray:
-        """How often each state was left."""
-        return self.counts.sum(axis=1)
+    def departures(self) -> np.ndarray:
+        """How often each state was left for another."""
+        return self.counts.sum(axis=1) - self.counts.diagonal()
 
 
 def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath:
@@ -67,6 +67,8 @@ def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath
 
 
 def _labels(path: Any) -> np.ndarray:
+    if not isinstance(path, Iterable):
+        raise ValueError(f"path = {path!r} must hold the states in time order")
     labels = path if isinstance(path, np.ndarray) and path.dtype != object else _alike(list(path))
     if labels.ndim != 1:
         raise ValueError(f"path has shape {labels.shape}; one state a sample is needed")

@@ -54,14 +54,13 @@ def doublings(P: np.ndarray) -> Iterator[Power]:
 
 def power(P: np.ndarray, time: int) -> Power:
     """P^time for a time of at least one, by squaring."""
-    result = None
-    for doubled in doublings(P):
+    result, doubled = None, Power.first(P)
+    while True:
         if doubled.time & time:
             result = doubled if result is None else result @ doubled
-        if 2 * doubled.time > time:
-            break
-    assert result is not None
-    return result
+        if result is not None and result.time == time:
+            return result
+        doubled = doubled @ doubled
 
 
 class Composable(Protocol):

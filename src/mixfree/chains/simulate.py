@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,18 +56,11 @@ def prepare_walk(P: Any) -> Walk:
     sticky = entries.diagonal().mean() > STICKY
     width = int(np.diff(entries.indptr).max())
     if width > (WIDE_IF_STICKY if sticky else WIDE) or len(entries.indptr) * width > LARGEST:
-        first, table = _alias_table(entries)
-        return lambda uniforms, state, path: kernels.walk_by_alias(
-            uniforms, state, first, table, path
-        )
+        return partial(kernels.walk_by_alias, *_alias_table(entries))
     cumulated, target, stay = _cumulated_rows(entries, width)
     if sticky:
-        return lambda uniforms, state, path: kernels.walk_mostly_staying(
-            uniforms, state, cumulated, target, stay, path
-        )
-    return lambda uniforms, state, path: kernels.walk_by_counting(
-        uniforms, state, cumulated, target, path
-    )
+        return partial(kernels.walk_mostly_staying, cumulated, target, stay)
+    return partial(kernels.walk_by_counting, cumulated, target)
 
 
 def _cumulated_rows(entries: Any, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -13,6 +13,8 @@ def transition_matrix(P: Any) -> Any:
     Rows that sum to one up to the rounding of their own precision are divided by their sum.
     """
     matrix: Any = sparse.csr_array(P) if sparse.issparse(P) else _as_array(P)
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(f"P must hold real numbers, and its type is {matrix.dtype}")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"P must be a square matrix, and its shape is {matrix.shape}")
     if matrix.shape[0] == 0:
@@ -50,16 +52,17 @@ def states_named(states: Sequence[Hashable] | None, count: int) -> Sequence[Hash
 
 def _as_array(P: Any) -> np.ndarray:
     try:
-        array = np.asarray(P)
+        return np.asarray(P)
     except ValueError as error:
         raise ValueError(f"P is not a matrix: {error}") from None
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"P must hold real numbers, and its type is {array.dtype}")
-    return array
 
 
 def _check_entries(entries: np.ndarray, places: Any) -> None:
-    for wrong, what in ((~np.isfinite(entries), "not a number"), (entries < 0, "negative")):
+    for wrong, what in (
+        (~np.isfinite(entries), "not a number"),
+        (entries < 0, "negative"),
+        (entries > 1.001, "above 1"),
+    ):
         if wrong.any():
             row, column = (index[wrong][0] for index in places())
             raise ValueError(f"P[{row}, {column}] = {entries[wrong][0]} is {what}")

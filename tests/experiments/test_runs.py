@@ -11,7 +11,7 @@ from mixfree.losses import Squared, linear_gradient
 def test_the_trace_is_that_of_the_reference_loop(method):
     problem = Regression.draw(seed=1, per_state=15, dimension=4)
     order = problem.order(1, 0.1, 700)
-    samples, gaps = trace(start(problem, method, 0.1, seed=5), problem, order)
+    samples, steps, gaps = trace(start(problem, method, 0.1, seed=5), problem, order)
     opt = start(problem, method, 0.1, seed=5)
     expected = {}
     for row in order:
@@ -19,6 +19,7 @@ def test_the_trace_is_that_of_the_reference_loop(method):
             opt.tell(linear_gradient(Squared(), opt.x, *due))
         expected[opt.samples] = problem.suboptimality(opt.average[None])[0]
     assert len(samples) > 10 and samples[-1] > 650
+    assert steps[-1] == opt.steps
     np.testing.assert_allclose(gaps, [expected[count] for count in samples.tolist()], rtol=1e-9)
 
 

@@ -35,7 +35,7 @@ def run_demo(samples: int, seeds: int) -> tuple[list[Row], dict[str, float]]:
                     show(before + at.samples, method)
 
                 began = time.perf_counter()
-                counts, gaps = trace(opt, problem, order, each)
+                counts, _, gaps = trace(opt, problem, order, each)
                 seconds[method] += time.perf_counter() - began
                 rows += [
                     {"method": method, "seed": seed, "samples": int(count), "suboptimality": gap}

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixfree.experiments.statistics import estimate
 from mixfree.extras import require
-from mixfree.figures import line_style
+from mixfree.figures import PALETTE, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +64,14 @@ class Claim:
 
     text: str
     measured: str
-    holds: bool
+    holds: bool | None  # None: the measurement is not precise enough to say
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.holds is None:
+            return "not decided"
+        return "holds" if self.holds else "does not hold"
 
 
 @dataclass(frozen=True)
@@ -78,10 +85,7 @@ class Report:
 
     def all_tables(self) -> list[Table]:
         """The tables, and one of the claims if there are any."""
-        verdicts = [
-            (claim.text, claim.measured, "holds" if claim.holds else "does not hold")
-            for claim in self.claims
-        ]
+        verdicts = [(claim.text, claim.measured, claim.verdict) for claim in self.claims]
         claims = [Table("Claims", ["claim", "measured", "verdict"], verdicts)] if verdicts else []
         return [*self.tables, *claims]
 
@@ -118,7 +122,10 @@ def curves(axes: Axes, rows: Iterable[Row], series: str, x: str, y: str, **style
         at = sorted(points)
         found = [estimate(points[place]) for place in at]
         means = np.array([each.mean for each in found])
-        axes.plot(at, means, label=str(name), linewidth=1.8, **line_style(index), **style)
+        dress = {"linewidth": 1.8, **line_style(index), **style}
+        if index >= len(PALETTE):
+            dress |= {"marker": "s", "markersize": 4}
+        axes.plot(at, means, label=str(name), **dress)
         if any(np.isfinite(each.half) for each in found):
             # Half an interval may reach below zero, where a logarithm has no place.
             low = np.maximum([each.low for each in found], means / 50.0)

@@ -1,7 +1,7 @@
 """Run a method over a regression stream and follow the suboptimality of its output."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,14 @@ from mixfree.numerics import Array
 from mixfree.optimizer import Optimizer
 
 PAPER_METHODS = ("sgd", "adagrad", "sgd-mlmc", "mag")
+
+
+class Trace(NamedTuple):
+    """A run on a logarithmic grid of samples observed."""
+
+    samples: Array
+    steps: Array
+    suboptimality: Array
 
 
 def start(problem: Regression, method: str, p: float, **settings: Any) -> Optimizer:
@@ -37,15 +45,15 @@ def trace(
     problem: Regression,
     order: Array,
     each: Callable[[Optimizer], bool | None] | None = None,
-) -> tuple[Array, Array]:
-    """Samples observed and suboptimality of the output, on a logarithmic grid of samples.
+) -> Trace:
+    """Run over the stream, following the suboptimality of the output.
 
     Examples
     --------
     >>> problem = Regression.draw(seed=0, per_state=20, dimension=3)
     >>> opt = start(problem, "adagrad", p=0.1)
-    >>> samples, gaps = trace(opt, problem, problem.order(0, 0.1, 1000))
-    >>> int(samples[-1]), bool(gaps[-1] < gaps[0])
+    >>> found = trace(opt, problem, problem.order(0, 0.1, 1000))
+    >>> int(found.samples[-1]), bool(found.suboptimality[-1] < found.suboptimality[0])
     (1000, True)
     """
     block = opt.gradient.block_size if isinstance(opt.gradient, Replay) else 1
@@ -62,7 +70,8 @@ def trace(
 
     history = follow(opt, advance, len(order), each)
     begun = history.samples > 0
-    return history.samples[begun], problem.suboptimality(history.points[begun])
+    gaps = problem.suboptimality(history.points[begun])
+    return Trace(history.samples[begun], history.steps[begun], gaps)
 
 
 def regression_cells(settings: Settings) -> list[dict[str, Any]]:
@@ -75,13 +84,18 @@ def regression_cells(settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
+def run_cell(cell: dict[str, Any]) -> Trace:
+    """The run that a cell describes; ``options`` in a cell go to the method."""
+    problem = problem_of(cell["seed"])
+    opt = start(problem, cell["method"], cell["p"], seed=cell["seed"], **cell.get("options", {}))
+    return trace(opt, problem, stream_of(cell["seed"], cell["p"], cell["samples"]))
+
+
 def measure_run(cell: dict[str, Any]) -> list[Row]:
-    """The whole trace of a cell's run; ``options`` in a cell go to the method."""
-    seed, p = cell["seed"], cell["p"]
-    problem, order = problem_of(seed), stream_of(seed, p, cell["samples"])
-    opt = start(problem, cell["method"], p, seed=seed, **cell.get("options", {}))
-    samples, gaps = trace(opt, problem, order)
+    """The whole trace of a cell's run."""
+    found = run_cell(cell)
+    names = {"method": cell["method"], "seed": cell["seed"], "p": cell["p"]}
     return [
-        {"method": cell["method"], "seed": seed, "p": p, "samples": count, "suboptimality": gap}
-        for count, gap in zip(samples.tolist(), gaps.tolist(), strict=True)
+        {**names, "samples": samples, "suboptimality": gap}
+        for samples, gap in zip(found.samples.tolist(), found.suboptimality.tolist(), strict=True)
     ]

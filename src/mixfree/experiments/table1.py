@@ -1,0 +1,171 @@
+"""Table 1, measured: exponents of suboptimality in the samples and in the mixing time."""
+
+from collections.abc import Callable
+from typing import Any
+
+from mixfree.experiments.problem import mixing_time
+from mixfree.experiments.report import Claim, Report, Row, Table, curves, gather
+from mixfree.experiments.runs import regression_cells, run_cell
+from mixfree.experiments.settings import Settings
+from mixfree.experiments.statistics import Estimate, estimate, exponent
+from mixfree.figures import log_log, new_figure
+from mixfree.methods import find_method
+
+# Exponents of T and of the mixing time that the paper's Table 1 states.
+STATED = {
+    "sgd": (-0.5, 1.0),
+    "emd": (-0.5, 0.5),
+    "sgd-dd": (-0.5, 0.5),
+    "mag": (-0.5, 0.5),
+}
+METHODS = (
+    "sgd",
+    "adagrad",
+    "sgd-mlmc",
+    "mag",
+    "emd",
+    "sgd-dd",
+    "sgd-er",
+    "sgd-rer",
+    "minibatch",
+)
+FULL = Settings(samples=5_000_000, seeds=5, methods=METHODS, p=(1e-1, 1e-2, 1e-3, 1e-4))
+QUICK = FULL.changed(samples=200_000, seeds=2, p=(1e-1, 1e-2, 1e-3))
+# A run is only fitted where it has seen the chain mix this many times.
+MIXED = 100
+
+cells = regression_cells
+
+
+def measure(cell: dict[str, Any]) -> list[Row]:
+    """The trace of a run from the time on at which the chain has mixed often enough."""
+    found = run_cell(cell)
+    names = {"method": cell["method"], "seed": cell["seed"], "p": cell["p"]}
+    rows = [
+        {**names, "samples": samples, "steps": steps, "suboptimality": gap}
+        for samples, steps, gap in zip(*(part.tolist() for part in found), strict=True)
+    ]
+    return [row for row in rows if row["samples"] >= MIXED * mixing_time(row["p"])] or rows[-1:]
+
+
+def report(rows: list[Row], settings: Settings) -> Report:
+    """A line a method: what it was given, and its exponents beside those stated."""
+    in_samples = {name: _in_samples(name, rows, settings) for name in settings.methods}
+    in_mixing = {name: _in_mixing_time(name, rows, settings) for name in settings.methods}
+    lines = [
+        (
+            name,
+            "yes" if find_method(name).needs_mixing_time else "no",
+            f"{_samples_a_step(name, rows):.2f}",
+            *map(_exponent, in_samples[name].values()),
+            _exponent(in_mixing[name]),
+            *([f"{stated:+.1f}" for stated in STATED.get(name, [])] or ["", ""]),
+        )
+        for name in settings.methods
+    ]
+    head = [
+        "method",
+        "given τ",
+        "samples a step",
+        *(f"in T, p = {p:g}" for p in settings.p),
+        "in τ",
+        "stated in T",
+        "stated in τ",
+    ]
+    title = (
+        f"Exponents of suboptimality, {settings.samples:,} samples, {settings.seeds} seeds, 95 %"
+    )
+    return Report(
+        [Table(title, head, lines)],
+        {"table1": _figure(rows, settings)},
+        _claims(in_samples, in_mixing),
+        [
+            "Stated exponents are of upper bounds over all convex problems; this one is a "
+            "quadratic, on which a method may well be quicker.",
+            f"In T: fitted from {MIXED} mixing times on. In τ: fitted at the last sample, over "
+            "the mixing times above 10.",
+        ],
+    )
+
+
+def _in_samples(method: str, rows: list[Row], settings: Settings) -> dict[float, Estimate]:
+    """Exponent in T for each p, over the seeds."""
+    return {
+        p: _over_seeds(
+            [row for row in rows if row["method"] == method and row["p"] == p],
+            lambda run: exponent([r["samples"] for r in run], [r["suboptimality"] for r in run]),
+        )
+        for p in settings.p
+    }
+
+
+def _in_mixing_time(method: str, rows: list[Row], settings: Settings) -> Estimate:
+    """Exponent in the mixing time at the end of the runs, over the seeds."""
+    slow = [p for p in settings.p if mixing_time(p) >= 10]
+    last = [
+        max(
+            (r for r in rows if r["method"] == method and r["p"] == p and r["seed"] == seed),
+            key=lambda r: r["samples"],
+        )
+        for p in slow
+        for seed in range(settings.seeds)
+    ]
+    return _over_seeds(
+        last,
+        lambda run: exponent([mixing_time(r["p"]) for r in run], [r["suboptimality"] for r in run]),
+    )
+
+
+def _over_seeds(rows: list[Row], fit: Callable[[list[Row]], float]) -> Estimate:
+    runs: dict[int, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row["seed"], []).append(row)
+    if min(map(len, runs.values())) < 2:
+        return Estimate(float("nan"), float("inf"))
+    return estimate([fit(run) for run in runs.values()])
+
+
+def _samples_a_step(method: str, rows: list[Row]) -> float:
+    """At the smallest mixing time, so that methods given it show what they use at its scale."""
+    own = [row for row in rows if row["method"] == method]
+    last = max(own, key=lambda row: (row["p"], row["samples"]))
+    return float(last["samples"] / last["steps"])
+
+
+def _exponent(found: Estimate) -> str:
+    return f"{found.mean:+.2f} ± {found.half:.2f}"
+
+
+def _claims(
+    in_samples: dict[str, dict[float, Estimate]], in_mixing: dict[str, Estimate]
+) -> list[Claim]:
+    claims = []
+    for name in (name for name in STATED if name in in_samples):
+        slowest = max(in_samples[name].values(), key=lambda found: found.mean)
+        for text, found, stated in (
+            ("converges at least as fast as T", slowest, STATED[name][0]),
+            ("degrades at most as fast as τ", in_mixing[name], STATED[name][1]),
+        ):
+            apart = not found.low <= stated <= found.high
+            holds = found.mean < stated if apart else None
+            claims.append(Claim(f"{name} {text}^{stated:g}", _exponent(found), holds))
+    return claims
+
+
+def _figure(rows: list[Row], settings: Settings) -> Any:
+    figure, axes = new_figure(1, 2, width=10.0, sharey=True)
+    slowest = min(settings.p)
+    curves(axes[0], [r for r in rows if r["p"] == slowest], "method", "samples", "suboptimality")
+    log_log(axes[0], f"samples observed, p = {slowest:g}", "suboptimality")
+    last: list[Row] = []
+    for p in settings.p:
+        at_p = [row for row in rows if row["p"] == p]
+        for method, values in gather(at_p, "method", "samples", "suboptimality").items():
+            last += [
+                {"method": method, "mixing time": mixing_time(p), "suboptimality": value}
+                for value in values[max(values)]
+            ]
+    curves(axes[1], last, "method", "mixing time", "suboptimality", marker="o", markersize=4)
+    log_log(axes[1], "exact mixing time")
+    axes[1].legend(frameon=False, fontsize="small")
+    return figure

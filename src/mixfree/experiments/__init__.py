@@ -30,6 +30,7 @@ EXPERIMENTS = {
     "fig2": "Figure 2: final suboptimality against the mixing time",
     "table1": "Table 1, measured: exponents in the samples and in the mixing time",
     "theory": "Every lemma and Theorem 3.3, measured beside its bound",
+    "ablation": "Beyond the paper: less bias or smaller steps?",
 }
 
 

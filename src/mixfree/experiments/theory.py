@@ -22,6 +22,7 @@ QUICK = Settings(samples=1 << 10, seeds=4, p=(0.5, 0.1, 1e-2))
 DIAMETER = 2.0
 PATHS = 25  # windows of full length a cell
 ESTIMATES = 50_000  # single MLMC estimates a cell
+STEPS = 20_000  # draws of a level a cell
 DELTA = 0.05
 
 
@@ -120,12 +121,13 @@ def _bias(cell: dict[str, Any]) -> list[tuple[str, int, float]]:
 
 
 def _cost(cell: dict[str, Any]) -> list[tuple[str, int, float]]:
-    """Samples a step of Algorithm 1, for horizons 2, 4, 8, …."""
-    levels, steps = cell["horizon"].bit_length() - 1, 20_000
-    laws = [MLMC(levels=None, horizon=1 << level, seed=cell["seed"]) for level in range(levels + 1)]
+    """Samples a step of Algorithm 1, for horizons 1, 2, 4, …."""
+    law = MLMC(levels=None, horizon=cell["horizon"], seed=cell["seed"])
+    drawn = np.array([law.level(t) for t in range(1, STEPS + 1)])
     return [
-        ("cost", law.horizon or 0, float(np.mean([law.length(t, 0) for t in range(steps)])))
-        for law in laws
+        # A level beyond the horizon takes one sample.
+        ("cost", 1 << level, float(np.mean(1 << np.where(drawn <= level, drawn, 0))))
+        for level in range(cell["horizon"].bit_length())
     ]
 
 

@@ -114,14 +114,12 @@ class Store:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that it is there whole or not at all."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        try:
-            file.write(content)
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    under_way = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        under_way.write_bytes(content)
+        os.replace(under_way, path)
+    finally:
+        under_way.unlink(missing_ok=True)
 
 
 def writable_folder(path: str | PathLike[str]) -> Path:

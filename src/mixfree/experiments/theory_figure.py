@@ -69,8 +69,8 @@ def _error_in_tau(axes: Axes, rows: list[Row], settings: Settings) -> None:
     longest = max(found[settings.p[0]])
     _against_tau(axes, rows, "error", longest)
     taus = np.array([mixing_time(p) for p in settings.p])
-    start = float(np.mean(found[settings.p[0]][longest]))
-    axes.plot(taus, start * np.sqrt(taus / taus[0]), color="black", label="∝ √τ", **THIN)
+    last = float(np.mean(found[settings.p[-1]][longest]))
+    axes.plot(taus, last * np.sqrt(taus / taus[-1]), color="black", label="∝ √τ", **THIN)
     log_log(axes, "mixing time", f"E‖mean of {longest:,} − gradient‖")
 
 

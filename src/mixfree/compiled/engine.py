@@ -136,14 +136,16 @@ def recording_weight(plan, run):
 @apart
 def turn_tail(sums):
     """Begin a new sum and keep the one before."""
-    sums[1, :] = sums[0]
-    sums[0, :] = 0.0
+    for k in range(sums.shape[1]):  # Numba takes seconds to compile an assignment to a slice
+        sums[1, k] = sums[0, k]
+        sums[0, k] = 0.0
 
 
 @apart
 def keep(kept, x):
     """Keep the point as the random iterate."""
-    kept[:] = x
+    for k in range(x.size):
+        kept[k] = x[k]
 
 
 @apart
@@ -218,13 +220,15 @@ def project_simplex(x, bound):
         return
     for k in range(x.size):
         x[k] -= largest
-    descending = np.sort(x)[::-1]
-    total, threshold = 0.0, 0.0
-    for k in range(x.size):
-        total += descending[k]
-        candidate = (total - bound) / (k + 1)
-        if descending[k] > candidate:
-            threshold = candidate
+    # Leaving out what is below the threshold raises it, until nothing more is below.
+    threshold, kept, before = -np.inf, x.size + 1, 0
+    while kept != before:
+        before, kept, total = kept, 0, 0.0
+        for k in range(x.size):
+            if x[k] > threshold:
+                total += x[k]
+                kept += 1
+        threshold = (total - bound) / kept
     for k in range(x.size):
         x[k] = max(x[k] - threshold, 0.0)
 

@@ -174,3 +174,10 @@ def test_parts_can_be_put_together_by_hand():
     for _ in range(20):
         opt.tell([1.0, -1.0])
     np.testing.assert_allclose(opt.x, [-0.05, 0.05])
+
+
+def test_modules_are_imported_when_used():
+    assert mf.chains.two_state(0.01).mixing_time() == 35
+    assert {"chains", "sklearn", "torch", "MAG"} <= set(dir(mf))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = mf.nothing

@@ -1,5 +1,8 @@
 """Optimisers for ordered, correlated data that never need the mixing time."""
 
+import importlib
+from types import ModuleType
+
 from mixfree.domains import AllSpace, Ball, Box, Simplex
 from mixfree.gradients import MLMC
 from mixfree.methods import (
@@ -41,3 +44,26 @@ __all__ = [
     "methods",
     "minimize",
 ]
+
+_MODULES = (
+    "chains",
+    "experiments",
+    "linear",
+    "losses",
+    "optax",
+    "sklearn",
+    "td",
+    "theory",
+    "torch",
+)
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a module of the package when it is first used, so that importing mixfree is quick."""
+    if name in _MODULES:
+        return importlib.import_module(f"mixfree.{name}")
+    raise AttributeError(f"module 'mixfree' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES])

@@ -4,21 +4,19 @@ python benchmarks/chains.py
 """
 
 import time
-from collections.abc import Callable
 
 import networkx
 import numpy as np
 from quantecon import MarkovChain as QuantEconChain
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.table import show
 from mixfree.chains import MarkovChain, cycle, random_chain, random_walk, two_state, winning_streak
 
 STEPS = 2_000_000
 REPEATS = 7
 
 
-def seconds(*works: Callable[[], object]) -> list[float]:
+def seconds(*works):
     """Best time of each, taken in turns so that a busy machine is busy for all of them."""
     times = [[] for _ in works]
     for repeat in range(REPEATS + 1):
@@ -31,9 +29,9 @@ def seconds(*works: Callable[[], object]) -> list[float]:
     return [min(taken) for taken in times]
 
 
-def simulated() -> Table:
-    table = Table("paths, million steps a second", "mixfree", "QuantEcon", "ratio")
+def simulated():
     slow = 0.99 * np.eye(50) + 0.01 * random_chain(50, seed=1).P
+    lines = []
     for name, chain in {
         "two states, p = 0.5": two_state(0.5),
         "two states, p = 1e-4": two_state(1e-4),
@@ -50,30 +48,23 @@ def simulated() -> Table:
                 STEPS, init=0, random_state=np.random.default_rng(1)
             ),
         )
-        millions = STEPS / 1e6
-        table.add_row(
-            name, f"{millions / ours:.0f}", f"{millions / theirs:.0f}", f"{theirs / ours:.2f}"
-        )
-    return table
+        lines.append((name, STEPS / 1e6 / ours, STEPS / 1e6 / theirs, theirs / ours))
+    show("Paths, million steps a second", ["chain", "mixfree", "QuantEcon", "ratio"], lines)
 
 
-def mixed() -> Table:
-    table = Table("exact mixing time", "steps", "seconds")
+def mixed():
     P = random_chain(1000, seed=0).P
+    lines = []
     for stay in (0.0, 0.99, 0.9999):
         chain = MarkovChain(stay * np.eye(1000) + (1 - stay) * P)
         begin = time.perf_counter()
         tau = chain.mixing_time()
-        table.add_row(
-            f"1,000 dense states, staying with {stay:g}",
-            f"{tau:,}",
-            f"{time.perf_counter() - begin:.1f}",
-        )
-    return table
+        lines.append((f"staying with {stay:g}", f"{tau:,}", time.perf_counter() - begin))
+    show("Exact mixing time of 1,000 dense states", ["chain", "steps", "seconds"], lines)
 
 
-def bounded() -> Table:
-    table = Table("bounds of a sparse walk", "states", "lower", "upper", "seconds")
+def bounded():
+    lines = []
     for name, chain in {
         "random 6-regular graph, lazy": random_walk(
             networkx.random_regular_graph(6, 100_000, seed=1), lazy=True
@@ -84,21 +75,16 @@ def bounded() -> Table:
     }.items():
         begin = time.perf_counter()
         bounds = chain.mixing_bounds()
-        table.add_row(
-            name,
-            f"{len(chain):,}",
-            f"{bounds.lower:,}",
-            f"{bounds.upper:,}",
-            f"{time.perf_counter() - begin:.1f}",
-        )
-    return table
+        taken = time.perf_counter() - begin
+        lines.append((name, f"{len(chain):,}", f"{bounds.lower:,}", f"{bounds.upper:,}", taken))
+    show(
+        "Bounds on the mixing time of sparse walks",
+        ["walk", "states", "lower", "upper", "seconds"],
+        lines,
+    )
 
 
-def main() -> None:
-    console = Console()
-    for part in (simulated, mixed, bounded):
-        console.print(part())
-
-
-if __name__ == "__main__":
-    main()
+def main():
+    simulated()
+    mixed()
+    bounded()

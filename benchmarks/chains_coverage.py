@@ -1,19 +1,12 @@
-"""How often the confidence intervals for the mixing time hold the truth, and how wide they are.
-
-    python benchmarks/chains_coverage.py [paths]
-
-200 paths of each of five chains by default, at the 95 % level.
-"""
-
-import sys
+"""How often the 95 % intervals for the mixing time hold the truth, and how wide they are."""
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.table import show
 from mixfree.chains import birth_death, cycle, random_chain, two_state, winning_streak
 from mixfree.chains.estimate import METHODS, estimate_mixing_time
 
+PATHS = 200
 CHAINS = {
     "two states, p = 0.01": two_state(0.01),
     "ring, 5 states": cycle(5),
@@ -22,38 +15,26 @@ CHAINS = {
     "random, 6 states": random_chain(6, seed=0),
 }
 LENGTHS = (10_000, 1_000_000)
+HEAD = ["chain", "mixing time", "samples", "method", "coverage", "median interval", "bounded"]
 
 
-def main(paths: int = 200) -> None:
-    table = Table(
-        "chain", "mixing time", "samples", "method", "coverage", "median interval", "finite"
-    )
-    for name, chain in CHAINS.items():
-        truth = chain.mixing_time()
-        for length in LENGTHS:
-            drawn = [
-                chain.simulate(length, seed=np.random.default_rng([length, run]))
-                for run in range(paths)
-            ]
-            for method in METHODS:
-                if method == "reversible" and not chain.is_reversible:
-                    continue
-                found = [estimate_mixing_time(path, method=method) for path in drawn]
-                inside = np.mean([result.lower <= truth <= result.upper for result in found])
-                low = np.median([result.lower for result in found])
-                high = np.median([result.upper for result in found])
-                finite = np.mean([np.isfinite(result.upper) for result in found])
-                table.add_row(
-                    name,
-                    str(truth),
-                    f"{length:,}",
-                    method,
-                    f"{inside:.1%}",
-                    f"[{low:g}, {high:g}]",
-                    f"{finite:.0%}",
-                )
-    Console(width=120).print(table)
+def lines_of(name, chain):
+    truth = chain.mixing_time()
+    methods = [method for method in METHODS if method != "reversible" or chain.is_reversible]
+    for length in LENGTHS:
+        lower, upper = np.empty((2, len(methods), PATHS))
+        for run in range(PATHS):
+            path = chain.simulate(length, seed=np.random.default_rng([length, run]))
+            for place, method in enumerate(methods):
+                found = estimate_mixing_time(path, method=method)
+                lower[place, run], upper[place, run] = found.lower, found.upper
+        for method, low, high in zip(methods, lower, upper, strict=True):
+            inside = np.mean((low <= truth) & (truth <= high))
+            middle = f"{np.median(low):.0f} to {np.median(high):.0f}"
+            bounded = f"{np.isfinite(high).mean():.0%}"
+            yield name, truth, f"{length:,}", method, f"{inside:.1%}", middle, bounded
 
 
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+def main():
+    title = f"{PATHS} paths of each chain: intervals at 95 %"
+    show(title, HEAD, [line for name, chain in CHAINS.items() for line in lines_of(name, chain)])

@@ -136,6 +136,20 @@ def test_strings_and_unsorted_labels_are_states():
         assert set(named.chain.states) == set(labels)
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint64, np.int64, np.float64])
+def test_counts_are_those_of_plain_sorting(kind):
+    labels = np.array([3, 100, 7, 127, 3])[random_chain(5, seed=0).simulate(2000)]
+    wide = np.array([np.iinfo(np.int64).min, 0, np.iinfo(np.int64).max])[labels % 3]
+    for path in (labels.astype(kind), wide):
+        seen = observe(path)
+        names = np.unique(path)
+        assert list(seen.states) == names.tolist()
+        for i, before in enumerate(names):
+            for j, after in enumerate(names):
+                count = np.count_nonzero((path[:-1] == before) & (path[1:] == after))
+                assert seen.counts[i, j] == count
+
+
 def test_a_state_never_left_is_named():
     result = estimate_mixing_time([0, 1] * 500 + [0, 0, 1, 1] * 500 + [9])
     assert result.upper == math.inf

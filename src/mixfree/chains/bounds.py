@@ -38,14 +38,14 @@ class MixingBounds:
     @property
     def lower(self) -> int:
         """Largest lower bound, as a whole number of steps."""
-        # A bound that rounding pushed past a whole number must not cost a step.
+        # Rounding that pushes a bound past a whole number must not cost a step, here or below.
         return math.ceil(max(bound.lower for bound in self.bounds) * (1 - TIE))
 
     @property
     def upper(self) -> float:
         """Smallest upper bound, as a whole number of steps; infinite when there is none."""
         best = min(bound.upper for bound in self.bounds)
-        return math.ceil(best * (1 - TIE)) if best < INFINITE else best
+        return math.floor(best * (1 + TIE)) if best < INFINITE else best
 
 
 def small_bounds(chain: MarkovChain, eps: float) -> MixingBounds:

@@ -43,7 +43,7 @@ def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath
     (['rain', 'sun'], [[0, 2], [1, 1]])
     """
     labels = _labels(path)
-    named, codes = np.unique(labels, return_inverse=True)
+    named, codes = _coded(labels)
     found: list[Hashable] = named.tolist()
     _refuse_measurements(named, len(labels))
     if states is not None:
@@ -88,6 +88,19 @@ def _alike(items: list) -> np.ndarray:
         if isinstance(item, str) != isinstance(items[0], str):
             raise ValueError(f"path mixes text and other labels: path[{place}] = {item!r}")
     return np.array(items)
+
+
+def _coded(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted distinct labels, and the place of each sample's among them."""
+    if labels.dtype.kind in "iu" and int(labels.max()) - int(labels.min()) < len(labels):
+        # Whole numbers close together need no sorting.
+        least = labels.min()
+        offsets = (labels - least).astype(np.int64)
+        present = np.bincount(offsets) > 0
+        return np.flatnonzero(present).astype(labels.dtype) + least, (np.cumsum(present) - 1)[
+            offsets
+        ]
+    return np.unique(labels, return_inverse=True)
 
 
 def _refuse_measurements(named: np.ndarray, samples: int) -> None:

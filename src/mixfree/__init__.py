@@ -14,12 +14,14 @@ from mixfree.methods import (
     SGDMLMC,
     SGDRER,
     AdaGrad,
+    Ladder,
     Method,
     MiniBatch,
     methods,
 )
 from mixfree.minimize import Result, minimize
 from mixfree.optimizer import Optimizer
+from mixfree.steps import Distance
 
 __version__ = "0.1.0"
 
@@ -36,6 +38,8 @@ __all__ = [
     "AllSpace",
     "Ball",
     "Box",
+    "Distance",
+    "Ladder",
     "Method",
     "MiniBatch",
     "Optimizer",

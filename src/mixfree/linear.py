@@ -87,7 +87,7 @@ def run_compiled(
     if isinstance(opt.gradient, Replay):
         replay_blocks(opt, kernel, parts, order)
         return
-    plan, run = plan_of(opt), run_of(opt)
+    plan, run = plan_of(opt), run_of(opt, len(order))
     try:
         for start in range(0, len(order), CHUNK):
             piece = indices_of(order[start : start + CHUNK])

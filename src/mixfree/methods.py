@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mixfree import gradients
+from mixfree import gradients, steps
 from mixfree.domains import AllSpace, Domain, Entropic, Euclidean, Mirror
 from mixfree.gradients import (
     MLMC,
@@ -113,7 +113,7 @@ class Method:
             Where the point may live; all space unless given.
         alpha
             Scale of the steps. ``None`` is D/√2 on a domain of diameter D (Theorem 3.3) and 1
-            where there are no bounds (Theorem 4.3).
+            where there are no bounds (Theorem 4.3); a ladder finds its own.
         output
             ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``.
         mirror
@@ -126,9 +126,11 @@ class Method:
         self._check_options(options)
         start = as_point(x0, "x0")
         place = (AllSpace() if domain is None else domain).bind(start.size)
-        if alpha is None:
+        if alpha is None and not self._finds_scale:
             alpha = place.diameter / math.sqrt(2.0) if place.diameter < math.inf else 1.0
-        given = {**options, "alpha": positive(alpha, "alpha"), "seed": seed}
+        if alpha is not None:
+            alpha = positive(alpha, "alpha")
+        given = {**options, "alpha": alpha, "seed": seed}
         chosen = one_of(output or self.output, "output", tuple(OUTPUTS))
         geometry = mirror or (place.mirror.name if self.mirror == "domain" else self.mirror)
         return Optimizer(
@@ -140,6 +142,11 @@ class Method:
             mirror=MIRRORS[one_of(geometry, "mirror", tuple(MIRRORS))],
             name=self.name,
         )
+
+    @property
+    def _finds_scale(self) -> bool:
+        """Whether the step does without an α."""
+        return inspect.signature(self.step).parameters["alpha"].default is None
 
     def _check_options(self, options: Mapping[str, Any]) -> None:
         allowed = self.options
@@ -177,6 +184,13 @@ SGD = Method("sgd", Plain, InverseSqrt, summary="Plain SGD with step α/√t.")
 AdaGrad = Method("adagrad", Plain, AdaGradNorm, summary="AdaGrad-Norm on plain gradients.")
 SGDMLMC = Method("sgd-mlmc", MLMC, InverseSqrt, summary="MLMC gradients with step α/√t.")
 MAG = Method("mag", MLMC, AdaGradNorm, summary="Algorithm 1: MLMC gradients, AdaGrad-Norm steps.")
+Ladder = Method(
+    "ladder",
+    Plain,
+    steps.Ladder,
+    output="weighted",
+    summary="AdaGrad that pays for correlation at every scale; nothing to tune.",
+)
 MiniBatch = Method("minibatch", gradients.MiniBatch, InverseSqrt, summary="Means of fixed batches.")
 EMD = Method(
     "emd", Plain, ergodic_step, mirror="domain", summary="Ergodic mirror descent, given τ."
@@ -190,7 +204,7 @@ SGDRER = Method(
 )
 
 _TABLE = Methods(
-    {m.name: m for m in (SGD, AdaGrad, SGDMLMC, MAG, MiniBatch, EMD, SGDDD, SGDER, SGDRER)}
+    {m.name: m for m in (SGD, AdaGrad, SGDMLMC, MAG, Ladder, MiniBatch, EMD, SGDDD, SGDER, SGDRER)}
 )
 
 

@@ -11,7 +11,7 @@ from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
 from mixfree.gradients import Gradient
 from mixfree.numerics import Array, State, as_point, norm
 from mixfree.outputs import Average, Output
-from mixfree.steps import Step
+from mixfree.steps import Ladder, Profile, Step
 
 FORMAT = 1  # of state_dict
 _vdot = np.vdot
@@ -136,7 +136,7 @@ class Optimizer:
         if direction is None:
             return False
         self._steps += 1
-        displacement = self.step.move(self._step_state, direction, self._steps)
+        displacement = self.step.move(self._step_state, direction, self._steps, self._x)
         before, after = self._x, self.mirror.move(self._x, displacement, self.domain)
         iterate = self.gradient.iterate(self._gradient_state, before, after)
         if iterate is not None:
@@ -144,6 +144,18 @@ class Optimizer:
         after.flags.writeable = False
         self._x = after
         return True
+
+    def profile(self) -> Profile:
+        """The ladder's levels: how correlated the gradients are at each scale.
+
+        Raises
+        ------
+        TypeError
+            When the step part is not a ladder.
+        """
+        if not isinstance(self.step, Ladder):
+            raise TypeError(f"only a ladder step keeps a profile, not {self.step!r}")
+        return self.step.profile(self._step_state, self._steps)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes during the run, as numbers and arrays of its own."""

@@ -21,7 +21,7 @@ def test_step_sum_lemma(a):
     total = 0.0
     for t, square in enumerate(a, start=1):
         g = np.array([np.sqrt(square)])
-        total += float(step.move(state, g, t) @ g)
+        total += float(step.move(state, g, t, g) @ g)
     assert total <= 2.0 * np.sqrt(sum(a)) * (1 + 1e-9)
 
 
@@ -83,15 +83,15 @@ def test_the_regret_bound_is_not_idle():
 
 def test_schedules():
     g = np.array([2.0, -1.0])
-    np.testing.assert_allclose(Constant(0.3).move({}, g, 9), 0.3 * g)
-    np.testing.assert_allclose(InverseSqrt(0.3).move({}, g, 9), 0.1 * g)
+    np.testing.assert_allclose(Constant(0.3).move({}, g, 9, g), 0.3 * g)
+    np.testing.assert_allclose(InverseSqrt(0.3).move({}, g, 9, g), 0.1 * g)
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-200, 1.0, 1e200])
 def test_adagrad_steps_do_not_depend_on_the_gradients_scale(scale):
     step = AdaGradNorm(1.0)
     state = step.start(np.zeros(2))
-    moved = [step.move(state, np.array([3.0, 4.0]) * scale, t) for t in (1, 2)]
+    moved = [step.move(state, np.array([3.0, 4.0]) * scale, t, np.zeros(2)) for t in (1, 2)]
     shape = np.array([3.0, 4.0]) * (1.0 if scale > 1e-300 else scale / 5e-324)
     shape /= np.linalg.norm(shape)
     np.testing.assert_allclose(moved[0], shape, rtol=1e-9 if scale > 1e-300 else 0.3)
@@ -103,7 +103,7 @@ def test_adagrad_steps_do_not_depend_on_the_gradients_scale(scale):
 def test_a_zero_gradient_takes_no_step():
     step = AdaGradNorm(1.0)
     state = step.start(np.zeros(2))
-    np.testing.assert_array_equal(step.move(state, np.zeros(2), 1), 0.0)
+    np.testing.assert_array_equal(step.move(state, np.zeros(2), 1, np.zeros(2)), 0.0)
     assert state["root"] == 0.0
 
 

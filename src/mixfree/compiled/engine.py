@@ -10,6 +10,7 @@ import numpy as np
 
 from mixfree.compiled.draws import one_in, trailing_zeros
 from mixfree.compiled.jit import apart, borrowed, inline
+from mixfree.compiled.ladder import LadderRun, climb_along
 from mixfree.compiled.plan import (
     ADAGRAD,
     AVERAGE,
@@ -20,6 +21,7 @@ from mixfree.compiled.plan import (
     DROP,
     ENTROPIC,
     INVERSE,
+    LADDER,
     LENGTH,
     MINIBATCH,
     RANDOM,
@@ -280,7 +282,13 @@ def move(plan, run, row, factor, square, size, weight):
 def step_along(plan, run, row, factor, square):
     """One step of the loop along the whole direction factor · row."""
     run.counts[STEPS] += 1
-    size = step_size(plan, run, row, factor, square)
+    if plan.step == LADDER:
+        row, factor = climb_along(
+            plan.ladder, run.ladder, row, factor, square, run.counts[STEPS], run.x, run.gradient
+        )
+        size, square = 1.0, np.inf
+    else:
+        size = step_size(plan, run, row, factor, square)
     weight = 0.0 if plan.record_every > 0 else recording_weight(plan, run)
     move(plan, run, row, factor, square, size, weight)
     if plan.record_every > 0:
@@ -303,6 +311,7 @@ def borrow(run):
         borrowed(run.gradient),
         borrowed(run.low),
         borrowed(run.high),
+        LadderRun(borrowed(run.ladder.table), borrowed(run.ladder.numbers)),
     )
 
 

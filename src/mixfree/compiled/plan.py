@@ -4,15 +4,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mixfree.compiled.ladder import (
+    LadderPlan,
+    LadderRun,
+    ladder_plan,
+    ladder_run,
+    return_ladder,
+)
 from mixfree.domains import AllSpace, Ball, Box, Simplex
 from mixfree.draws import RESERVOIR, key
 from mixfree.gradients import MLMC, DataDrop, MiniBatch, Plain, Replay
 from mixfree.optimizer import Optimizer
 from mixfree.outputs import Average, Last, RandomIterate, TailAverage, WeightedAverage
-from mixfree.steps import AdaGradNorm, Constant, Inverse, InverseSqrt
+from mixfree.steps import AdaGradNorm, Constant, Inverse, InverseSqrt, Ladder
 
 PLAIN, MINIBATCH, DROP, TRUNCATED, GEOMETRIC = range(5)
-CONSTANT, INVERSE_SQRT, INVERSE, ADAGRAD = range(4)
+CONSTANT, INVERSE_SQRT, INVERSE, ADAGRAD, LADDER = range(5)
 SPACE, BALL, BOX, SIMPLEX, ENTROPIC = range(5)
 AVERAGE, WEIGHTED, TAIL, LAST, RANDOM = range(5)
 
@@ -26,6 +33,7 @@ _STEPS = {
     InverseSqrt: INVERSE_SQRT,
     Inverse: INVERSE,
     AdaGradNorm: ADAGRAD,
+    Ladder: LADDER,
 }
 _DOMAINS = {AllSpace: SPACE, Ball: BALL, Box: BOX, Simplex: SIMPLEX}
 _OUTPUTS = {
@@ -48,6 +56,7 @@ class Plan(NamedTuple):
     record_every: int  # 0: the point before each step; n: the point after every n-th
     step: int
     alpha: float
+    ladder: LadderPlan
     domain: int
     bound: float  # radius or total
     output: int
@@ -69,6 +78,7 @@ class Run(NamedTuple):
     gradient: np.ndarray  # scratch
     low: np.ndarray  # of a box; also the center of a ball
     high: np.ndarray
+    ladder: LadderRun
 
 
 def compilable(opt: Optimizer) -> bool:
@@ -103,7 +113,8 @@ def plan_of(opt: Optimizer) -> Plan:
         level_key=level_key,
         record_every=int(rule.buffer) if isinstance(rule, Replay) else 0,
         step=_STEPS[type(opt.step)],
-        alpha=float(opt.step.alpha),
+        alpha=float(opt.step.alpha or 0.0),
+        ladder=ladder_plan(opt.step, opt.x.size),
         domain=ENTROPIC if entropic else _DOMAINS[type(domain)],
         bound=float(getattr(domain, "radius", getattr(domain, "total", 0.0))),
         output=_OUTPUTS[type(opt.output)],
@@ -114,8 +125,11 @@ def plan_of(opt: Optimizer) -> Plan:
     )
 
 
-def run_of(opt: Optimizer) -> Run:
-    """The optimiser's state in the arrays that a kernel changes; the optimiser keeps its own."""
+def run_of(opt: Optimizer, samples: int) -> Run:
+    """The optimiser's state in the arrays that a kernel changes over up to ``samples`` samples.
+
+    The optimiser keeps its own.
+    """
     gradient, step, output = opt.states
     counts = [
         gradient["samples"],
@@ -140,6 +154,7 @@ def run_of(opt: Optimizer) -> Run:
         gradient=np.empty_like(x),
         low=np.array(low, dtype=np.float64),
         high=np.array(high, dtype=np.float64),
+        ladder=ladder_run(opt.step, step, opt.steps + samples),
     )
 
 
@@ -164,4 +179,5 @@ def return_run(opt: Optimizer, run: Run) -> None:
     )
     for state, new in zip(opt.states, values, strict=True):
         state.update({name: new[name] for name in state.keys() & new.keys()})
+    return_ladder(opt.step, opt.states[1], run.ladder, int(counts[STEPS]))
     opt.go_to(run.x, int(counts[STEPS]))

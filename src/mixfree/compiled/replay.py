@@ -48,7 +48,7 @@ def _replay_whole(opt, kernel, parts, order):
     rule, state = opt.gradient, opt.states[0]
     size, buffer, before = rule.block_size, rule.buffer, state["samples"]
     replayed = order[_replay_order(rule, before // size, order.size // size)]
-    plan, run = plan_of(opt), run_of(opt)
+    plan, run = plan_of(opt), run_of(opt, replayed.size)
     taken = kernel(plan, run, parts, replayed)
     failed = taken < replayed.size
     blocks = taken // buffer + failed

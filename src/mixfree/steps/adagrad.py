@@ -18,7 +18,7 @@ class AdaGradNorm:
     >>> import numpy as np
     >>> step = AdaGradNorm(alpha=1.0)
     >>> state = step.start(np.zeros(2))
-    >>> step.move(state, np.array([3.0, 4.0]), step=1)
+    >>> step.move(state, np.array([3.0, 4.0]), step=1, x=np.zeros(2))
     array([0.6, 0.8])
     """
 
@@ -31,7 +31,7 @@ class AdaGradNorm:
         """No gradient seen."""
         return {"root": 0.0}
 
-    def move(self, state: State, direction: Array, step: int) -> Array:
+    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
         """α g_t/√Σ‖g‖²."""
         root = state["root"] = math.hypot(state["root"], norm(direction))
         if root == 0.0:

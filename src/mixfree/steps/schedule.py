@@ -13,8 +13,8 @@ class Step(Protocol):
     def start(self, x0: Array) -> State:
         """State of a run that has taken no step."""
 
-    def move(self, state: State, direction: Array, step: int) -> Array:
-        """The displacement η_t g_t of the ``step``-th step (from 1), to be subtracted."""
+    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
+        """The displacement η_t g_t from ``x`` at the ``step``-th step (from 1); subtract it."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Constant:
     Examples
     --------
     >>> import numpy as np
-    >>> Constant(0.5).move({}, np.array([2.0]), step=7)
+    >>> Constant(0.5).move({}, np.array([2.0]), step=7, x=np.zeros(1))
     array([1.])
     """
 
@@ -37,7 +37,7 @@ class Constant:
         """Nothing to remember."""
         return {}
 
-    def move(self, state: State, direction: Array, step: int) -> Array:
+    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
         """α g_t."""
         return self.alpha * direction
 
@@ -49,11 +49,11 @@ class InverseSqrt(Constant):
     Examples
     --------
     >>> import numpy as np
-    >>> InverseSqrt(1.0).move({}, np.array([2.0]), step=4)
+    >>> InverseSqrt(1.0).move({}, np.array([2.0]), step=4, x=np.zeros(1))
     array([1.])
     """
 
-    def move(self, state: State, direction: Array, step: int) -> Array:
+    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
         """α g_t/√t."""
         return (self.alpha / math.sqrt(step)) * direction
 
@@ -65,10 +65,10 @@ class Inverse(Constant):
     Examples
     --------
     >>> import numpy as np
-    >>> Inverse(1.0).move({}, np.array([2.0]), step=4)
+    >>> Inverse(1.0).move({}, np.array([2.0]), step=4, x=np.zeros(1))
     array([0.5])
     """
 
-    def move(self, state: State, direction: Array, step: int) -> Array:
+    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
         """α g_t/t."""
         return (self.alpha / step) * direction

@@ -1,0 +1,177 @@
+"""The ladder: AdaGrad's step, made smaller by what the gradients' correlation adds."""
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from mixfree.numerics import Array, State, norm, positive, whole
+from mixfree.steps.distance import Distance
+
+BLOCK = 64
+LARGEST_EXPONENT = 256  # of a gradient in the state's unit: squares of sums stay finite
+_POWERS = {"squares": 2, "totals": 2, "excess": 2, "sum": 1, "halves": 1, "rate": -1}
+
+
+class Profile(NamedTuple):
+    """How much more the gradients vary over long blocks than independent ones would.
+
+    Attributes
+    ----------
+    lengths
+        Length in steps of the blocks of each level.
+    ratios
+        Mean square of the difference between a block's halves, over that of independent
+        gradients: 1 where there is no correlation, a plateau beyond its scale.
+    blocks
+        Blocks of each level that are complete.
+    """
+
+    lengths: Array
+    ratios: Array
+    blocks: Array
+
+
+@dataclass(frozen=True)
+class Ladder:
+    r"""AdaGrad with the excess of every dyadic level in its sum.
+
+    Cut the directions g_1, g_2, … into consecutive blocks of 2^j at every level j. When a block
+    is complete, D is the sum of its second half less that of its first, and V_j adds D². On
+    independent data each V_j is about Q = Σ g²; the step pays for what is above:
+
+    .. math:: \eta_t = \bar r_t / \sqrt{S_t}, \qquad S = Q + \sum_j \max(0, V_j - Q).
+
+    Σ_j V_j is what the MLMC gradient adds to AdaGrad's sum by Lemma 3.1, over all levels and
+    without drawing one. The rates are brought up to date once a ``block``; in between, no
+    entry moves by more than r̄, which is AdaGrad's own bound.
+
+    Parameters
+    ----------
+    alpha
+        A fixed scale instead of r̄; ``None`` finds it by ``distance``.
+    per_coordinate
+        One rate and one distance a coordinate, or one for all.
+    block
+        Directions summed before they enter the cascade of levels.
+    max_levels
+        Levels at most; ``None`` lets them grow with the run, and 0 leaves AdaGrad.
+    distance
+        How r̄ is found.
+
+    Examples
+    --------
+    >>> import mixfree as mf
+    >>> opt = mf.Ladder([0.0], block=1)
+    >>> for sign in (1.0, 1.0, -1.0, -1.0):
+    ...     stepped = opt.tell([sign])
+    >>> opt.profile().ratios
+    array([0., 4.])
+    """
+
+    alpha: float | None = None
+    per_coordinate: bool = True
+    block: int = BLOCK
+    max_levels: int | None = None
+    distance: Distance = field(default_factory=Distance)
+
+    def __post_init__(self) -> None:
+        if self.alpha is not None:
+            positive(self.alpha, "alpha")
+        whole(self.block, "block")
+        if self.max_levels is not None:
+            whole(self.max_levels, "max_levels", least=0)
+        if not isinstance(self.distance, Distance):
+            raise ValueError(f"distance must be a Distance, not {self.distance!r}")
+
+    def start(self, x0: Array) -> State:
+        """No gradient seen and no level begun; all sums are in units of 2^unit."""
+        width = x0.size if self.per_coordinate else 1
+        state = {
+            "unit": 0,
+            "squares": np.zeros(width),
+            "sum": np.zeros(x0.size),
+            "rate": np.zeros(width),
+            "halves": np.zeros((0, x0.size)),
+            "totals": np.zeros((0, width)),
+            "excess": np.zeros((0, width)),
+            **self.distance.start(x0, self.per_coordinate),
+        }
+        if self.alpha is not None:
+            state["reach"][:] = self.alpha
+        return state
+
+    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
+        """r̄ g_t/√S, entry by entry or as a whole."""
+        size = norm(direction)
+        self._choose_unit(state, size)
+        g = np.ldexp(direction, -state["unit"], dtype=np.float64)
+        length = math.ldexp(size, -state["unit"])
+        state["squares"] += g * g if self.per_coordinate else length * length
+        state["sum"] += g
+        if step <= self.block or step % self.block == 0:
+            self._refresh(state, step, x)
+        rate, reach = state["rate"], state["reach"]
+        if self.per_coordinate:
+            displacement = np.clip(rate * g, -reach, reach)
+        else:
+            displacement = min(rate[0], reach[0] / length if length > 0.0 else 0.0) * g
+        return displacement.astype(direction.dtype, copy=False)
+
+    def levels(self, step: int) -> int:
+        """Levels begun after ``step`` steps."""
+        begun = (step // self.block).bit_length()
+        return begun if self.max_levels is None else min(begun, self.max_levels)
+
+    def profile(self, state: State, step: int) -> Profile:
+        """Totals of the levels relative to level 0, after ``step`` steps."""
+        lengths = self.block << np.arange(1, len(state["totals"]) + 1)
+        blocks = step // lengths
+        known = blocks > 0
+        lengths, blocks, totals = lengths[known], blocks[known], state["totals"][known].sum(axis=1)
+        a_step = state["squares"].sum() / max(step, 1)
+        covered = blocks * lengths
+        ratios = totals / (a_step * covered) if a_step > 0.0 else np.zeros_like(totals)
+        return Profile(lengths, ratios, blocks)
+
+    def _choose_unit(self, state: State, size: float) -> None:
+        """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
+        change = math.frexp(size)[1] - state["unit"] if size > 0.0 else 0
+        nothing_yet = change < -LARGEST_EXPONENT and not state["squares"].any()
+        if change > LARGEST_EXPONENT or nothing_yet:
+            state["unit"] += change
+            for name, power in _POWERS.items():
+                state[name] = np.ldexp(state[name], -power * change)
+
+    def _refresh(self, state: State, step: int, x: Array) -> None:
+        if step % self.block == 0:
+            self._climb(state, step)
+        if self.alpha is None:
+            passed = 1 if step <= self.block else self.block
+            self.distance.update(state, x, float(step) * passed)
+        total = state["squares"] + state["excess"][0] if len(state["excess"]) else state["squares"]
+        root = np.sqrt(total)
+        state["rate"] = np.divide(state["reach"], root, out=np.zeros_like(root), where=root > 0.0)
+
+    def _climb(self, state: State, step: int) -> None:
+        """Give the block's sum to the first level, and what is complete to the next."""
+        levels, blocks = self.levels(step), step // self.block
+        while len(state["halves"]) < levels:
+            for name in ("halves", "totals", "excess"):
+                row = np.zeros((1, state[name].shape[1]))
+                state[name] = np.concatenate([state[name], row])
+        halves, totals, excess = state["halves"], state["totals"], state["excess"]
+        carry = state["sum"]
+        complete = min((blocks & -blocks).bit_length() - 1, levels)
+        for j in range(complete):
+            difference = carry - halves[j]
+            totals[j] += difference**2 if self.per_coordinate else norm(difference) ** 2
+            carry = carry + halves[j]
+        if complete < levels:
+            halves[complete] = carry
+        # excess[j] is the sum over level j and those above, which have not changed.
+        for j in reversed(range(complete)):
+            above = excess[j + 1] if j + 1 < levels else 0.0
+            excess[j] = above + np.maximum(totals[j] - state["squares"], 0.0)
+        state["sum"] = np.zeros_like(carry)

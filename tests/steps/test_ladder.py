@@ -1,0 +1,146 @@
+"""The cascade against its definition, and what the ladder promises about scale."""
+
+import numpy as np
+import pytest
+
+import mixfree as mf
+from mixfree.linear import advance_linear
+from mixfree.losses import Squared
+from mixfree.steps import Ladder
+
+
+def told(step, gradients, x0=None):
+    """State after a fixed list of gradients, told at points that do not matter."""
+    x = np.zeros(gradients.shape[1]) if x0 is None else x0
+    state = step.start(x)
+    for t, g in enumerate(gradients, start=1):
+        step.move(state, g, t, x)
+    return state
+
+
+def level_total(gradients, block, level, per_coordinate):
+    """V_j straight from the definition: all complete blocks, halves summed anew."""
+    half = block << level >> 1
+    total = np.zeros(gradients.shape[1])
+    for start in range(0, len(gradients) - 2 * half + 1, 2 * half):
+        first, second = np.zeros_like(total), np.zeros_like(total)
+        for i in range(half):
+            first += gradients[start + i]
+            second += gradients[start + half + i]
+        total += (second - first) ** 2
+    return total if per_coordinate else total.sum(keepdims=True)
+
+
+@pytest.mark.parametrize("per_coordinate", [True, False])
+@pytest.mark.parametrize("block", [1, 3, 8])
+@pytest.mark.parametrize("samples", [1, 7, 64, 383])
+def test_totals_are_those_of_the_definition(samples, block, per_coordinate):
+    gradients = np.cumsum(np.random.default_rng(1).standard_normal((samples, 4)), axis=0)
+    state = told(Ladder(block=block, per_coordinate=per_coordinate), gradients)
+    assert len(state["totals"]) == (samples // block).bit_length()
+    for j, found in enumerate(state["totals"], start=1):
+        expected = level_total(gradients, block, j, per_coordinate)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    # The excess of a level is taken when one of its blocks is complete, over Σ g² until then.
+    expected = 0.0
+    for j, total in enumerate(state["totals"], start=1):
+        covered = samples // (block << j) * (block << j)
+        squares = (gradients[:covered] ** 2).sum(axis=0)
+        squares = squares if per_coordinate else squares.sum(keepdims=True)
+        expected = expected + np.maximum(total - squares, 0.0)
+    if samples >= block:
+        np.testing.assert_allclose(state["excess"][0], expected, rtol=1e-12)
+
+
+def test_no_level_is_built_above_the_most():
+    gradients = np.random.default_rng(2).standard_normal((300, 3))
+    free, capped = told(Ladder(block=2), gradients), told(Ladder(block=2, max_levels=3), gradients)
+    np.testing.assert_array_equal(capped["totals"], free["totals"][:3])
+    assert told(Ladder(block=2, max_levels=0), gradients)["halves"].size == 0
+
+
+def stream(samples=3000, seed=3):
+    """Regression on two regimes that alternate every few hundred samples."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((samples, 5))
+    regime = np.cumsum(rng.random(samples) < 0.005) % 2
+    weights = rng.standard_normal((2, 5))
+    return rows, np.einsum("ij,ij->i", rows, weights[regime])
+
+
+def run(options=None, scale=1.0, samples=3000):
+    rows, targets = stream(samples)
+    opt = mf.Ladder(np.zeros(5), **(options or {}))
+    advance_linear(opt, Squared(), rows, targets, weights=np.full(samples, scale))
+    return opt
+
+
+@pytest.mark.parametrize("per_coordinate", [True, False])
+@pytest.mark.parametrize("scale", [1e-6, 1e6, 1e-150, 1e150])
+def test_the_size_of_the_gradients_does_not_matter(scale, per_coordinate):
+    options = {"per_coordinate": per_coordinate, "block": 16}
+    np.testing.assert_allclose(
+        run(options, scale).average, run(options).average, rtol=1e-9, atol=1e-12
+    )
+
+
+def test_gradients_that_grow_out_of_the_unit_keep_everything_finite():
+    opt = mf.Ladder(np.zeros(2), block=2)
+    for t in range(200):
+        opt.tell(np.array([1.0, -0.5]) * 10.0 ** (2.9 * (t - 100)))
+    assert np.isfinite(opt.x).all() and np.isfinite(opt.average).all()
+    assert all(np.isfinite(v).all() for v in opt.state_dict()["step"].values())
+
+
+@pytest.mark.parametrize("per_coordinate", [True, False])
+def test_no_step_is_longer_than_the_reach(per_coordinate):
+    step = Ladder(block=50, per_coordinate=per_coordinate)
+    state = step.start(np.zeros(3))
+    rng = np.random.default_rng(5)
+    for t in range(1, 400):
+        spike = 1e9 if t % 37 == 0 else 1.0
+        moved = step.move(state, spike * rng.standard_normal(3), t, np.zeros(3))
+        length = np.abs(moved) if per_coordinate else np.linalg.norm(moved)
+        assert (length <= state["reach"] * (1 + 1e-12)).all()
+
+
+def test_a_zero_gradient_takes_no_step():
+    opt = mf.Ladder(np.ones(2))
+    opt.tell(np.zeros(2))
+    np.testing.assert_array_equal(opt.x, np.ones(2))
+    opt.tell(np.array([1.0, 0.0]))
+    assert opt.x[0] < 1.0 == opt.x[1]
+
+
+def test_cut_and_resumed_anywhere_with_the_same_bits():
+    rows, targets = stream(1000)
+    whole = mf.Ladder(np.zeros(5), block=4)
+    advance_linear(whole, Squared(), rows, targets)
+    cut = mf.Ladder(np.zeros(5), block=4)
+    for start, stop in ((0, 1), (1, 6), (6, 401), (401, 1000)):
+        advance_linear(cut, Squared(), rows[start:stop], targets[start:stop])
+        again = mf.Ladder(np.zeros(5), block=4)
+        again.load_state_dict(cut.state_dict())
+        cut = again
+    for name, value in whole.state_dict()["step"].items():
+        np.testing.assert_array_equal(cut.state_dict()["step"][name], value, err_msg=name)
+    np.testing.assert_array_equal(cut.average, whole.average)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"block": 0}, "block must be"),
+        ({"max_levels": -1}, "max_levels must be"),
+        ({"alpha": 0.0}, "alpha must be"),
+        ({"distance": 0.1}, "distance must be"),
+    ],
+)
+def test_wrong_arguments_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        mf.Ladder([0.0], **options)
+
+
+def test_the_profile_belongs_to_ladders():
+    with pytest.raises(TypeError, match="only a ladder step"):
+        mf.AdaGrad([0.0]).profile()

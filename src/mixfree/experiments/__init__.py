@@ -19,11 +19,14 @@ The frame does the rest: options of the command, processes and clusters, progres
 after an interruption, and the files of results.
 """
 
-from importlib import import_module
-from typing import Any, Protocol, cast
+from __future__ import annotations
 
-from mixfree.experiments.report import Report, Row
-from mixfree.experiments.settings import Settings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from mixfree.experiments.report import Report, Row
+    from mixfree.experiments.settings import Settings
 
 EXPERIMENTS = {
     "fig1": "Figure 1: suboptimality against samples observed, at p = 1e-4",

@@ -23,14 +23,13 @@ def test_frozen_lake_within_its_interval(lake):
         exact.values[seen],
         high,
     )
-    np.testing.assert_allclose(found.values(seen), (low + high) / 2.0, rtol=0.2, atol=0.02)
-    assert (high - low).max() < 0.4
+    np.testing.assert_allclose(found.values(seen), (low + high) / 2.0)
+    assert (high - low).max() < 0.3
 
 
 def test_evaluation_says_what_it_saw(lake):
     _, found = lake
     assert found.samples == found.learner.samples == 150_000
-    assert found.batches.shape == (10, 16)
     assert found.history.samples[-1] == 150_000
     np.testing.assert_array_equal(found.history.points[-1], found.learner.average)
     # Uniform episodes on the 4×4 lake last 7.7 steps on average.
@@ -75,4 +74,4 @@ def test_feature_vectors_and_vector_environments():
 )
 def test_wrong_arguments_are_named(env, options, message):
     with pytest.raises(ValueError, match=message):
-        evaluate_policy(gymnasium.make(env), **{"samples": 100, **options})
+        evaluate_policy(gymnasium.make(env), **{"samples": 300, **options})

@@ -170,7 +170,7 @@ def test_bad_transitions_change_nothing(transition, message, many):
         (lambda: TDLearner(2.0 * np.eye(2), 0.9), "norm 2, above 1"),
         (lambda: TDLearner(lambda s: [1.0], 0.9), "give size"),
         (lambda: learner(np.eye(2)).update_many([0], [1.0, 2.0], [1], [False]), "one length"),
-        (lambda: learner(np.eye(2)).update_many([0], [1.0], [1, 1], [False]), "next_states"),
+        (lambda: learner(np.eye(2)).update_many([0], [1.0], [1, 1], [False]), "1, 1, 2, 1"),
     ],
 )
 def test_wrong_arguments_are_named(make, message):

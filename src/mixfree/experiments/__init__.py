@@ -34,6 +34,8 @@ EXPERIMENTS = {
     "table1": "Table 1, measured: exponents in the samples and in the mixing time",
     "theory": "Every lemma and Theorem 3.3, measured beside its bound",
     "ablation": "Beyond the paper: less bias or smaller steps?",
+    "nonconvex": "Non-convex problems: the gradient at the iterates of MAG",
+    "td": "TD learning on chains with known fixed points, beside projected TD",
 }
 
 

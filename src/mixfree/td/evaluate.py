@@ -1,6 +1,5 @@
 """Evaluate a policy from one trajectory of an environment."""
 
-import math
 from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -15,13 +14,14 @@ from mixfree.history import History, marks
 from mixfree.numerics import Array, whole
 from mixfree.outputs import Average
 from mixfree.progress import progress_bar
+from mixfree.td.certificate import LARGEST, Certificate
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
 from mixfree.td.learner import TDLearner
 
-BATCHES = 10
+BATCHES = 20
 CHUNK = 512  # transitions whose features are held at a time
-RECENT = 1 << 16  # values kept for the autocorrelation
+RECENT = 1 << 16  # states kept for the autocorrelation
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,6 @@ class Evaluation:
     ----------
     theta
         The estimate: mean of the iterates in the second half of the run.
-    batches
-        Means of the iterates in ten equal parts of that half, one row each.
     learner
         The learner, to go on with or to save.
     history
@@ -42,34 +40,38 @@ class Evaluation:
         V(s_t) along the end of the trajectory.
     samples, episodes
         Transitions seen and episodes that terminated among them.
+    certificate
+        What the trajectory says of the fixed point; None for too many features.
     """
 
     theta: Array
-    batches: Array
     learner: TDLearner
     history: History
     recent: Array
     samples: int
     episodes: int
+    certificate: Certificate | None
 
     def values(self, states: Sequence[Any] | Array) -> Array:
         """V of each state."""
         return self.learner.features.rows(states) @ self.theta
 
     def interval(self, states: Sequence[Any] | Array, level: float = 0.95) -> tuple[Array, Array]:
-        """Lower and upper ends that hold for all these states together.
+        """Ends of intervals around :meth:`values` that hold V_θ* of all these states together.
 
-        Student's t on the ten batch means, with the level shared out among the states
-        (Bonferroni). It assumes that a batch is longer than the memory of the iterates.
+        Their half-width is the distance to the trajectory's own fixed point, which is how far
+        the learner has still to go, plus that one's sampling error, with the level shared out
+        among the states (Bonferroni). It assumes that the trajectory's twenty batches are much
+        longer than its mixing time.
         """
-        from scipy import stats
-
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, not {level!r}")
-        found = self.learner.features.rows(states) @ self.batches.T
-        quantile = stats.t.ppf(1.0 - (1.0 - level) / (2.0 * len(found)), found.shape[1] - 1)
-        half = quantile * found.std(axis=1, ddof=1) / math.sqrt(found.shape[1])
-        return found.mean(axis=1) - half, found.mean(axis=1) + half
+        if self.certificate is None:
+            raise ValueError(f"an interval needs at most {LARGEST} features")
+        rows = self.learner.features.rows(states)
+        found = rows @ self.theta
+        half = np.abs(found - rows @ self.certificate.theta) + self.certificate.errors(rows, level)
+        return found - half, found + half
 
     @property
     def autocorrelation(self) -> AutocorrelationTime:
@@ -118,45 +120,60 @@ def evaluate_policy(
     >>> found.samples, found.learner.features.size
     (2000, 16)
     """
-    whole(samples, "samples", least=2 * BATCHES)
+    whole(samples, "samples", least=10 * BATCHES)
     learner = TDLearner(_features_for(env, features), gamma, radius, method, seed=seed, **options)
     if not isinstance(learner.optimizer.output, Average):
-        raise ValueError("output must be 'average' here: the interval is made of averages")
+        raise ValueError("output must be 'average' here: the estimate is made of averages")
     path = transitions(env, policy, seed)
-    ends = [samples // 2 + samples * k // (2 * BATCHES) for k in range(BATCHES + 1)]
-    ends[-1] = samples
-    grid = set(takewhile(lambda mark: mark < samples, marks())) | {samples}
-    history, sums = History(), []
+    certificate = Certificate(learner.gamma, learner.features.size)
+    certified = learner.features.size <= LARGEST
+    grid = {*takewhile(lambda mark: mark < samples, marks()), samples}
+    batches = {samples * k // BATCHES for k in range(BATCHES)}
+    halves, history = {samples // 2: _total(learner)}, History()
     recent: deque[Any] = deque(maxlen=RECENT)
     episodes, done = 0, 0
     bar = progress_bar("transitions", samples) if progress else nullcontext(lambda count: None)
     with bar as show:
-        for stop in sorted({*grid, *ends, *range(CHUNK, samples, CHUNK)}):
-            piece = list(islice(path, stop - done))
-            states, rewards, next_states, terminated = zip(*piece, strict=True)
-            learner.update_many(states, rewards, next_states, terminated)
-            recent.extend(states)
-            episodes += sum(terminated)
+        for stop in sorted({*grid, *batches, samples // 2, *range(0, samples, CHUNK)} - {0}):
+            if done in batches:
+                certificate.begin_batch()
+            piece = tuple(zip(*islice(path, stop - done), strict=True))
+            looked_up = learner.looked_up(*piece)
+            learner.advance(*looked_up)
+            if certified:
+                certificate.add(*looked_up)
+            recent.extend(piece[0])
+            episodes += sum(piece[3])
             done = stop
-            if stop in grid:
+            if done in grid:
                 history.record(learner.optimizer)
-            if stop in ends:
-                sums.append((learner.optimizer.steps, learner.average * learner.optimizer.steps))
+            if done in halves:
+                halves[done] = _total(learner)
             show(done)
-    theta, batches = _batch_means(sums)
+    theta = _mean_between(halves[samples // 2], _total(learner))
+    if certified:
+        certificate.solve()
     return Evaluation(
-        theta, batches, learner, history, _values(learner, theta, recent), done, episodes
+        theta,
+        learner,
+        history,
+        _values(learner, theta, recent),
+        done,
+        episodes,
+        certificate if certified else None,
     )
 
 
-def _batch_means(sums: list[tuple[int, Array]]) -> tuple[Array, Array]:
-    """Mean of the iterates between the first and the last, and between each and the next."""
-    steps, totals = (np.array(column) for column in zip(*sums, strict=True))
-    taken = np.diff(steps)
-    if not taken.all():
-        raise ValueError("samples are too few: a tenth of the second half of the run has no step")
-    batches = np.diff(totals, axis=0) / taken[:, None]
-    return (totals[-1] - totals[0]) / taken.sum(), batches
+def _total(learner: TDLearner) -> tuple[int, Array]:
+    """Number and sum of the iterates so far."""
+    steps = learner.optimizer.steps
+    return steps, steps * learner.average
+
+
+def _mean_between(first: tuple[int, Array], last: tuple[int, Array]) -> Array:
+    if last[0] == first[0]:
+        raise ValueError("samples are too few: no step was taken in the second half of the run")
+    return (last[1] - first[1]) / (last[0] - first[0])
 
 
 def _values(learner: TDLearner, theta: Array, states: Sequence[Any]) -> Array:

@@ -137,23 +137,44 @@ class TDLearner:
 
         A row that is refused raises before any of them is used.
         """
-        rows, here, there = self._looked_up(states, next_states, terminated)
-        given = np.asarray(rewards, dtype=np.float64)
-        if not given.shape == here.shape == there.shape:
-            raise ValueError(
-                f"states, rewards, next_states and terminated must be of one length, not "
-                f"{len(here)}, {given.shape}, {len(there)}"
-            )
-        if not np.isfinite(given).all():
-            wrong = int(np.flatnonzero(~np.isfinite(given))[0])
-            self._refuse(given[wrong], np.nan, wrong)
+        self.advance(*self.looked_up(states, rewards, next_states, terminated))
+
+    def advance(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
+        """Take transitions as :meth:`looked_up` gives them."""
 
         def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
             from mixfree.compiled.td import td
 
             return int(td(plan, run, self.gamma, rows, *parts, order))
 
-        run_compiled(self.optimizer, kernel, (given, here, there), np.arange(here.size))
+        run_compiled(self.optimizer, kernel, (rewards, here, there), np.arange(here.size))
+
+    def looked_up(
+        self,
+        states: Any,
+        rewards: npt.ArrayLike,
+        next_states: Any,
+        terminated: npt.ArrayLike,
+    ) -> tuple[Array, Array, Array, Array]:
+        """Rows of features; each transition's row of s, and of s' (−1 at an end); its reward."""
+        ended, given = np.asarray(terminated, dtype=bool), np.asarray(rewards, dtype=np.float64)
+        lengths = len(states), *given.shape, len(next_states), *ended.shape
+        if len(set(lengths)) > 1:
+            raise ValueError(
+                "states, rewards, next_states and terminated must be of one length, not "
+                f"{', '.join(map(str, lengths))}"
+            )
+        if not np.isfinite(given).all():
+            wrong = int(np.flatnonzero(~np.isfinite(given))[0])
+            self._refuse(given[wrong], np.nan, wrong)
+        there = np.full(ended.shape, -1)
+        if isinstance(self.features, Rows):
+            there[~ended] = self.features.indices(np.asarray(next_states)[~ended])
+            return self.features.matrix, self.features.indices(states), there, given
+        ahead = [s for s, end in zip(next_states, ended, strict=True) if not end]
+        rows = np.concatenate([self.features.rows(states), self.features.rows(ahead)])
+        there[~ended] = len(states) + np.arange(len(ahead))
+        return rows, np.arange(len(states)), there, given
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes while learning."""
@@ -165,26 +186,6 @@ class TDLearner:
 
     def __repr__(self) -> str:
         return f"TDLearner({self.optimizer!r}, gamma={self.gamma})"
-
-    def _looked_up(
-        self, states: Any, next_states: Any, terminated: npt.ArrayLike
-    ) -> tuple[Array, Array, Array]:
-        """Feature rows, and for each transition the row of s and that of s', −1 at an end."""
-        ended = np.asarray(terminated, dtype=bool)
-        if len(next_states) != ended.size:
-            raise ValueError(
-                f"next_states has length {len(next_states)}, but terminated has {ended.size}"
-            )
-        if isinstance(self.features, Rows):
-            rows, here = self.features.matrix, self.features.indices(states)
-            there = np.full(ended.shape, -1)
-            there[~ended] = self.features.indices(np.asarray(next_states)[~ended])
-            return rows, here, there
-        ahead = [s for s, end in zip(next_states, ended, strict=True) if not end]
-        rows = np.concatenate([self.features.rows(states), self.features.rows(ahead)])
-        there = np.full(ended.shape, -1)
-        there[~ended] = len(states) + np.arange(len(ahead))
-        return rows, np.arange(len(states)), there
 
     def _refuse(self, reward: float, error: float, ahead: int = 0) -> None:
         number = self.samples + ahead + 1

@@ -1,0 +1,103 @@
+"""Bounded, smooth and not convex: the kind of loss that Section 4 is about, on correlated data."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixfree.experiments.problem import Regression
+from mixfree.losses import Robust
+from mixfree.numerics import Array
+
+PER_STATE, DIMENSION, HIDDEN = 50, 5, 4
+GEMAN_MCCLURE = Robust(shape=-2.0)  # bounded by 2
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A loss of w on rows z = (x, y), where y comes last.
+
+    Attributes
+    ----------
+    name
+        In words.
+    value, gradient
+        Mean loss of ``w`` over the rows of a matrix, and its gradient.
+    target
+        The y of a row of linear regression, as this problem sees it.
+    size
+        Entries of w.
+    """
+
+    name: str
+    value: Callable[[Array, Array], float]
+    gradient: Callable[[Array, Array], Array]
+    target: Callable[[Array], Array]
+    size: int = DIMENSION
+
+    def rows(self, regression: Regression) -> Array:
+        """The data of both states."""
+        return np.column_stack([regression.rows, self.target(regression.targets)])
+
+    def start(self, seed: int) -> Array:
+        """A random start: the origin would be stationary for some."""
+        return 0.5 * np.random.default_rng([seed, 7]).standard_normal(self.size)
+
+
+def _robust_value(w: Array, rows: Array) -> float:
+    return float(GEMAN_MCCLURE.value(rows[:, :-1] @ w, rows[:, -1]).mean())
+
+
+def _robust_gradient(w: Array, rows: Array) -> Array:
+    x, y = rows[:, :-1], rows[:, -1]
+    return GEMAN_MCCLURE.derivative(x @ w, y) @ x / len(x)
+
+
+def _phase_value(w: Array, rows: Array) -> float:
+    return float(GEMAN_MCCLURE.value((rows[:, :-1] @ w) ** 2, rows[:, -1]).mean())
+
+
+def _phase_gradient(w: Array, rows: Array) -> Array:
+    x, y = rows[:, :-1], rows[:, -1]
+    along = x @ w
+    return (2.0 * along * GEMAN_MCCLURE.derivative(along**2, y)) @ x / len(x)
+
+
+def _sigmoid(values: Array) -> Array:
+    return 0.5 + 0.5 * np.tanh(0.5 * values)
+
+
+def _forward(w: Array, x: Array) -> tuple[Array, Array, Array]:
+    """Hidden units, their weights in the output, and the output."""
+    first, last = w[: HIDDEN * DIMENSION].reshape(HIDDEN, DIMENSION), w[HIDDEN * DIMENSION :]
+    hidden = np.tanh(x @ first.T)
+    return hidden, last[:-1], _sigmoid(hidden @ last[:-1] + last[-1])
+
+
+def _network_value(w: Array, rows: Array) -> float:
+    _, _, output = _forward(w, rows[:, :-1])
+    return float(0.5 * ((output - rows[:, -1]) ** 2).mean())
+
+
+def _network_gradient(w: Array, rows: Array) -> Array:
+    x, y = rows[:, :-1], rows[:, -1]
+    hidden, last, output = _forward(w, x)
+    slope = (output - y) * output * (1.0 - output) / len(x)
+    back = slope[:, None] * last * (1.0 - hidden**2)
+    return np.concatenate([(back.T @ x).ravel(), slope @ hidden, [slope.sum()]])
+
+
+PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        Problem("robust regression", _robust_value, _robust_gradient, np.asarray),
+        Problem("phase retrieval", _phase_value, _phase_gradient, np.square),
+        Problem(
+            "network",
+            _network_value,
+            _network_gradient,
+            lambda y: _sigmoid(4.0 * y),
+            HIDDEN * DIMENSION + HIDDEN + 1,
+        ),
+    )
+}

@@ -3,6 +3,7 @@
 from mixfree.cli.chain import chain
 from mixfree.cli.demo import demo
 from mixfree.cli.reproduce import reproduce
+from mixfree.cli.td import td
 from mixfree.cli.version import version
 from mixfree.extras import require
 
@@ -19,4 +20,5 @@ app = typer.Typer(
 app.command()(chain)
 app.command()(demo)
 app.command()(reproduce)
+app.command()(td)
 app.command()(version)

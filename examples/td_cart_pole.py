@@ -1,0 +1,54 @@
+"""CartPole with tile coding, against a long Monte-Carlo estimate of the same policy."""
+
+import gymnasium
+import numpy as np
+
+from mixfree.td import TileCoding, evaluate_policy
+
+GAMMA = 0.95
+LOW, HIGH = [-2.4, -2.5, -0.21, -2.5], [2.4, 2.5, 0.21, 2.5]
+
+
+def policy(observation, generator):
+    """Push towards where the pole falls, and now and then anywhere."""
+    if generator.random() < 0.2:
+        return int(generator.integers(2))
+    return int(observation[2] + 0.5 * observation[3] > 0.0)
+
+
+def monte_carlo(episodes, steps=200, seed=1):
+    """Mean discounted return from the start states, and the half-width of its 95 % interval."""
+    env, generator = gymnasium.make("CartPole-v1"), np.random.default_rng(seed)
+    returns = []
+    for episode in range(episodes):
+        state, _ = env.reset(seed=seed + episode)
+        total, discount = 0.0, 1.0
+        for _ in range(steps):  # beyond, GAMMA**200 is nothing
+            state, reward, terminated, _, _ = env.step(policy(state, generator))
+            total += discount * reward
+            discount *= GAMMA
+            if terminated:
+                break
+        returns.append(total)
+    return float(np.mean(returns)), 1.96 * float(np.std(returns)) / np.sqrt(episodes)
+
+
+def start_states(count=2000, seed=5):
+    """Start states of the environment are uniform in a small cube."""
+    return np.random.default_rng(seed).uniform(-0.05, 0.05, size=(count, 4))
+
+
+def main(samples=200_000, episodes=2000):
+    env = gymnasium.make("CartPole-v1")
+    tiles = TileCoding(LOW, HIGH, tiles=(1, 2, 4, 4), tilings=8)
+    found = evaluate_policy(env, policy, tiles, gamma=GAMMA, samples=samples)
+    learned = float(found.values(start_states()).mean())
+    mean, half = monte_carlo(episodes)
+    print(f"TD, {samples:,} transitions, {tiles.size} features: {learned:.3f}")
+    print(f"Monte Carlo, {episodes:,} episodes: {mean:.3f} ± {half:.3f}")
+    print(f"autocorrelation time of the values: {found.autocorrelation.value:.1f}")
+    return learned, mean, half
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""``mixfree td``: the values of a policy, from one trajectory of an environment."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mixfree.extras import require
+
+if TYPE_CHECKING:
+    from mixfree.td import Evaluation, RewardProcess
+
+typer = require("typer")
+
+SHOWN = 64  # states of the table; all of them with --json
+
+
+def td(
+    env: Annotated[str, typer.Argument(help="A Gymnasium environment, such as FrozenLake-v1.")],
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="uniform, or a CSV file: a line a state, with its action or the probabilities "
+            "of its actions."
+        ),
+    ] = "uniform",
+    gamma: Annotated[float, typer.Option(help="Discount, at least 0 and below 1.")] = 0.9,
+    samples: Annotated[int, typer.Option(help="Transitions to see.")] = 200_000,
+    radius: Annotated[
+        float | None, typer.Option(help="Bound on the norm of the values; none unless given.")
+    ] = None,
+    method: Annotated[str, typer.Option(help="Such as mag, adagrad or sgd-mlmc.")] = "mag",
+    level: Annotated[float, typer.Option(help="Confidence of all intervals together.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Evaluate a policy on an environment with a finite number of states.
+
+    Where the environment publishes its transitions, the exact answer stands beside the estimate.
+
+    Example: `mixfree td FrozenLake-v1 --policy uniform`.
+    """
+    from mixfree.td import RewardProcess, evaluate_policy
+    from mixfree.td.episodes import made
+    from mixfree.td.tables import transition_table
+
+    table = _read_policy(policy)
+    with made(env) as opened:
+        exact = None
+        if transition_table(opened) is not None:
+            exact = RewardProcess.from_gymnasium(opened, table, gamma)
+        found = evaluate_policy(
+            opened,
+            table,
+            gamma=gamma,
+            samples=samples,
+            radius=radius,
+            method=method,
+            seed=seed,
+            progress=True,
+        )
+    answer = _answer(found, exact, level)
+    if as_json:
+        print(json.dumps(answer, indent=2))
+    else:
+        _print(f"{env}, policy {policy}, γ = {gamma:g}", answer, level)
+
+
+def _read_policy(policy: str) -> Any:
+    if not Path(policy).is_file():
+        if policy != "uniform":
+            raise ValueError(f"policy must be uniform or a CSV file that exists, not {policy!r}")
+        return policy
+    import numpy as np
+
+    try:
+        table = np.loadtxt(policy, delimiter=",")
+    except ValueError as error:
+        raise ValueError(f"{policy} must hold numbers with commas between: {error}") from error
+    whole = table.ndim == 1 and bool((table == table.astype(int)).all())
+    return table.astype(int) if whole else table
+
+
+def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) -> dict[str, Any]:
+    states = list(range(found.learner.features.size)) if exact is None else exact.visited.tolist()
+    low, high = found.interval(states, level)
+    lines: list[dict[str, Any]] = [
+        {"state": state, "value": value, "low": least, "high": most}
+        for state, value, least, most in zip(
+            states, found.values(states).tolist(), low.tolist(), high.tolist(), strict=True
+        )
+    ]
+    answer: dict[str, Any] = {
+        "samples": found.samples,
+        "episodes": found.episodes,
+        "autocorrelation_time": found.autocorrelation.value,
+        "states": lines,
+    }
+    if exact is not None:
+        for line in lines:
+            line["exact"] = float(exact.values[line["state"]])
+        answer["mixing_time"] = exact.chain.mixing_time() if exact.chain.period == 1 else None
+        answer["all_within"] = all(x["low"] <= x["exact"] <= x["high"] for x in lines)
+    return answer
+
+
+def _print(title: str, answer: dict[str, Any], level: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console, lines = Console(), answer["states"]
+    known = "exact" in lines[0]
+    table = Table(title=title, title_justify="left")
+    for name in ("state", "value", f"{level:.0%} interval", *(["exact"] if known else [])):
+        table.add_column(name, justify="right")
+    for line in lines[:SHOWN]:
+        cells = [str(line["state"]), f"{line['value']:.4f}"]
+        cells.append(f"{line['low']:.4f} … {line['high']:.4f}")
+        table.add_row(*cells, *([f"{line['exact']:.4f}"] if known else []))
+    console.print(table)
+    if len(lines) > SHOWN:
+        console.print(f"and {len(lines) - SHOWN} more states: --json prints all of them")
+    console.print(
+        f"{answer['samples']:,} transitions, {answer['episodes']:,} episodes ended, "
+        f"autocorrelation time {answer['autocorrelation_time']:.3g}",
+        highlight=False,
+    )
+    if known:
+        time = answer["mixing_time"]
+        mixing = "periodic chain" if time is None else f"mixing time {time:,}"
+        verdict = "all" if answer["all_within"] else "not all"
+        console.print(
+            f"{mixing}; {verdict} exact values are within their intervals", highlight=False
+        )

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.experiments.nonconvex_problems import DIMENSION, PER_STATE, PROBLEMS
-from mixfree.experiments.problem import Regression, mixing_time
+from mixfree.experiments.nonconvex_problems import PROBLEMS, draw
+from mixfree.experiments.problem import mixing_time
 from mixfree.experiments.report import Claim, Report, Row, Table, curves
 from mixfree.experiments.settings import Settings
 from mixfree.experiments.statistics import Estimate, estimate, exponent
@@ -16,7 +16,6 @@ from mixfree.optimizer import Optimizer
 FULL = Settings(samples=100_000, seeds=8, p=(0.5, 1e-2, 1e-3))
 QUICK = FULL.changed(samples=3162, seeds=2, p=(0.5, 1e-2))
 
-NOISE = 1e-2
 FIRST = 100  # samples at which curves and fits begin
 
 
@@ -38,7 +37,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
     """
     seed, p = cell["seed"], cell["p"]
     problem = PROBLEMS[cell["problem"]]
-    regression = Regression.draw(seed, PER_STATE, DIMENSION, NOISE)
+    regression = draw(seed)
     data = problem.rows(regression)
     rows: list[Row] = []
     total, counted = 0.0, 0

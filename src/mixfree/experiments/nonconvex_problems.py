@@ -10,6 +10,8 @@ from mixfree.losses import Robust
 from mixfree.numerics import Array
 
 PER_STATE, DIMENSION, HIDDEN = 50, 5, 4
+FAINT = 0.2  # scale of the coordinates that a state hardly shows
+NOISE = 0.03
 GEMAN_MCCLURE = Robust(shape=-2.0)  # bounded by 2
 
 
@@ -42,6 +44,17 @@ class Problem:
     def start(self, seed: int) -> Array:
         """A random start: the origin would be stationary for some."""
         return 0.5 * np.random.default_rng([seed, 7]).standard_normal(self.size)
+
+
+def draw(seed: int) -> Regression:
+    """Data of one linear truth, of which either state shows mostly its own coordinates."""
+    rng = np.random.default_rng([seed, 6])
+    truth = rng.standard_normal(DIMENSION) / np.sqrt(DIMENSION)
+    shown = np.arange(DIMENSION) % 2 == np.arange(2)[:, None]
+    scales = np.where(shown, 1.0, FAINT)[:, None, :]
+    rows = (scales * rng.standard_normal((2, PER_STATE, DIMENSION))).reshape(-1, DIMENSION)
+    targets = rows @ truth + NOISE * rng.standard_normal(len(rows))
+    return Regression(rows, targets, PER_STATE)
 
 
 def _robust_value(w: Array, rows: Array) -> float:

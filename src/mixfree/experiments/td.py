@@ -245,5 +245,8 @@ def _against_mixing_time(last: list[Row]) -> Any:
         )
         log_log(place, "exact mixing time", "relative error" if place is axes[0] else "")
         place.set_title(family, fontsize="medium")
+        times = sorted({r["mixing_time"] for r in last if r["chain"] == family})
+        place.set_xticks(times, [f"{time:,}" for time in times])
+        place.set_xticks([], minor=True)
     axes[1].legend(frameon=False, fontsize="small")
     return figure

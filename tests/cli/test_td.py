@@ -1,0 +1,64 @@
+"""``mixfree td``."""
+
+import json
+
+import pytest
+
+from mixfree.cli import main
+
+
+def run(capsys, *arguments):
+    try:
+        main(["td", *arguments])
+        code = 0
+    except SystemExit as stopped:
+        code = stopped.code
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_exact_answer_stands_beside_the_estimate(capsys):
+    code, out, _ = run(capsys, "FrozenLake-v1", "--policy", "uniform", "--samples", "3000")
+    assert code == 0
+    assert "0.3915" in out  # the exact value of state 14
+    assert "3,000 transitions" in out
+    assert "mixing time 4" in out
+
+
+def test_policy_from_a_file_and_json(capsys, tmp_path):
+    file = tmp_path / "policy.csv"
+    file.write_text("\n".join(["0"] + ["1"] * 47))
+    arguments = ("CliffWalking-v1", "--policy", str(file), "--gamma", "0.5", "--samples", "1000")
+    code, out, _ = run(capsys, *arguments, "--json")
+    assert code == 0
+    answer = json.loads(out)
+    (line,) = answer["states"]
+    assert line["state"] == 36
+    assert line["exact"] == pytest.approx(-200.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["NoSuch-v0"], "environment 'NoSuch-v0' cannot be made"),
+        (["CartPole-v1"], "not of a finite number"),
+        (["FrozenLake-v1", "--policy", "best"], "policy must be uniform or a CSV file"),
+        (["FrozenLake-v1", "--gamma", "1"], "gamma must be in [0, 1)"),
+        (["FrozenLake-v1", "--samples", "5"], "samples must be a whole number of at least 200"),
+        (["FrozenLake-v1", "--method", "magic"], "method must be one of"),
+        (["FrozenLake-v1", "--radius", "-1"], "radius must be positive"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, arguments, message):
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert message in err
+    assert err.strip().count("\n") == 0
+
+
+def test_a_policy_file_of_words_is_named(capsys, tmp_path):
+    file = tmp_path / "policy.csv"
+    file.write_text("left\nright\n")
+    code, _, err = run(capsys, "FrozenLake-v1", "--policy", str(file))
+    assert code == 2
+    assert "policy.csv must hold numbers" in err

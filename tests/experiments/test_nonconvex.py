@@ -1,0 +1,82 @@
+"""The non-convex problems: gradients against finite differences, bounds, and what is measured."""
+
+import numpy as np
+import pytest
+
+import mixfree as mf
+from mixfree.experiments import nonconvex
+from mixfree.experiments.nonconvex_problems import PROBLEMS, draw
+from mixfree.experiments.settings import Settings
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_gradient_against_finite_differences(name):
+    problem = PROBLEMS[name]
+    data = problem.rows(draw(0))
+    rng = np.random.default_rng(1)
+    step = 1e-5
+    for _ in range(5):
+        w = rng.standard_normal(problem.size)
+        for rows in (data, data[:1]):
+            found = problem.gradient(w, rows)
+            for k, axis in enumerate(step * np.eye(problem.size)):
+                ahead, behind = problem.value(w + axis, rows), problem.value(w - axis, rows)
+                assert found[k] == pytest.approx((ahead - behind) / (2 * step), abs=1e-8)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_losses_are_bounded_and_not_convex(name):
+    problem = PROBLEMS[name]
+    data = problem.rows(draw(0))
+    rng = np.random.default_rng(2)
+    bound = 0.5 if name == "network" else 2.0
+    curved = False
+    for _ in range(200):
+        w, v = (10.0 * rng.standard_normal(problem.size) for _ in range(2))
+        ends = problem.value(w, data), problem.value(v, data)
+        assert max(ends) <= bound
+        curved |= problem.value((w + v) / 2.0, data) > sum(ends) / 2.0 + 1e-6
+    assert curved
+
+
+def test_mean_square_is_the_mean_over_the_iterates():
+    """Against all iterates, of which the grid looks at some."""
+    name, samples = "robust regression", 3162
+    problem, regression = PROBLEMS[name], draw(0)
+    data = problem.rows(regression)
+    opt = mf.MAG(problem.start(0), alpha=1.0, seed=0)
+    squares = []
+    for row in data[regression.order(0, 0.1, samples)]:
+        before = opt.x
+        if opt.tell(problem.gradient(before, row[None])):
+            squares.append(np.sum(problem.gradient(before, data) ** 2))
+    (last,) = nonconvex.measure({"problem": name, "p": 0.1, "seed": 0, "samples": samples})[-1:]
+    assert last["samples"] == samples
+    assert last["steps"] == len(squares)
+    assert last["mean_square"] == pytest.approx(np.mean(squares), rel=0.1)
+
+
+def made_up(exponents):
+    return [
+        {
+            "problem": name,
+            "p": p,
+            "seed": seed,
+            "samples": samples,
+            "steps": samples // 5,
+            "random": 0.1,
+            "mean_square": (1 + seed / 10) * samples ** (2 * exponent),
+        }
+        for name, exponent in exponents.items()
+        for p in (0.5, 0.1)
+        for seed in range(3)
+        for samples in (10**3, 10**4, 10**5)
+    ]
+
+
+def test_report_recovers_exponents_and_judges_them():
+    exponents = dict(zip(PROBLEMS, (-0.3, -0.2, -0.5), strict=True))
+    found = nonconvex.report(made_up(exponents), Settings(10**5, 3, p=(0.5, 0.1)))
+    assert [claim.holds for claim in found.claims] == [True, False, True]
+    assert found.tables[0].lines[0][-1] == "-0.30 ± 0.00"
+    assert set(found.figures) == {"nonconvex"}

@@ -65,7 +65,7 @@ def made_up(exponents):
             "samples": samples,
             "steps": samples // 5,
             "random": 0.1,
-            "mean_square": (1 + seed / 10) * samples ** (2 * exponent),
+            "mean_square": (1 + seed / 10) * max(samples, 10**4) ** (2 * exponent),
         }
         for name, exponent in exponents.items()
         for p in (0.5, 0.1)

@@ -16,7 +16,7 @@ from mixfree.optimizer import Optimizer
 FULL = Settings(samples=100_000, seeds=8, p=(0.5, 1e-2, 1e-3))
 QUICK = FULL.changed(samples=3162, seeds=2, p=(0.5, 1e-2))
 
-FIRST = 100  # samples at which curves and fits begin
+FIRST = 100  # samples at which curves begin
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
@@ -94,12 +94,18 @@ def report(rows: list[Row], settings: Settings) -> Report:
         _claims(fits),
         [
             "MAG with α = 1, five levels and no domain; it is not told p.",
+            "The exponent is that of the root mean ‖∇F‖² in the samples, over the last decade.",
         ],
     )
 
 
 def _fit(rows: list[Row]) -> Estimate:
-    """Exponent in the samples of the root mean square over the iterates: one fit a seed."""
+    """Exponent in the samples of the root mean square over the iterates: one fit a seed.
+
+    Over the last decade: before it, some runs still look for a way down.
+    """
+    last = max(row["samples"] for row in rows)
+    rows = [row for row in rows if row["samples"] >= last / 10]
     seeds = {row["seed"] for row in rows}
     return estimate(
         [
@@ -129,7 +135,7 @@ def _table(
         )
     return Table(
         f"After {last:,} samples, {settings.seeds} seeds, 95 %",
-        ["problem", "p", "mixing time", "root mean ‖∇F‖²", "‖∇F‖ at w̃", "exponent in T"],
+        ["problem", "p", "mixing time", "root mean ‖∇F‖²", "‖∇F‖ at w̃", "exponent"],
         lines,
     )
 

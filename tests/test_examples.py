@@ -22,5 +22,7 @@ def test_values_are_within_their_intervals(name, capsys):
 
 
 def test_cart_pole_agrees_with_monte_carlo(capsys):
-    learned, mean, half = load("td_cart_pole").main(samples=40_000, episodes=300)
-    assert abs(learned - mean) < half + 0.5, capsys.readouterr().out
+    """Within both errors: that of Monte Carlo, and that of TD by its own interval."""
+    learned, mean, half = load("td_cart_pole").main(samples=40_000, episodes=500)
+    assert abs(learned - mean) < half + 0.4, capsys.readouterr().out
+    assert half < 0.4

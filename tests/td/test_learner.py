@@ -114,13 +114,28 @@ def test_projected_td_has_the_three_step_sizes():
         TDLearner(np.eye(3), GAMMA, None, "projected-td", horizon=5)
 
 
-def test_learns_the_fixed_point():
+@pytest.mark.parametrize("radius", [RADIUS, None])
+@pytest.mark.parametrize("name", ["mag", "adagrad", "ladder"])
+def test_learns_the_fixed_point(name, radius):
     mrp = process()
     path = mrp.simulate(200_000, seed=5)
-    found = learner(mrp.features)
+    found = TDLearner(mrp.features, GAMMA, radius, name)
     found.update_many(*path)
     start = mrp.error(np.zeros(3))
     assert mrp.error(found.average) < 1e-3 * start
+
+
+def test_without_a_radius_the_scale_is_the_distance_come():
+    """Values of a thousand, from a unit start: α = 1 would still be far away."""
+    mrp = process()
+    path = mrp.simulate(20_000, seed=5)
+    far = path._replace(rewards=1000.0 * path.rewards)
+    found, fixed = TDLearner(mrp.features, GAMMA), TDLearner(mrp.features, GAMMA, alpha=1.0)
+    for each in (found, fixed):
+        each.update_many(*far)
+    start = mrp.error(np.zeros(3))
+    assert mrp.error(found.average / 1000.0) < 0.05 * start
+    assert mrp.error(fixed.average / 1000.0) > 0.5 * start
 
 
 def test_a_saved_run_goes_on_with_the_same_bits():

@@ -121,6 +121,7 @@ def evaluate_policy(
     (2000, 16)
     """
     whole(samples, "samples", least=10 * BATCHES)
+    options.setdefault("output", "average")
     learner = TDLearner(_features_for(env, features), gamma, radius, method, seed=seed, **options)
     if not isinstance(learner.optimizer.output, Average):
         raise ValueError("output must be 'average' here: the estimate is made of averages")

@@ -38,10 +38,10 @@ class TDLearner:
     gamma
         Discount in [0, 1).
     radius
-        R, with ‖θ*‖ ≤ R. ``None``: no projection. A bound on ‖θ*‖ that is safe without knowing
-        the chain does not exist (it needs the largest reward and ω), and one that is too small
-        would give a wrong answer without a word; too large a step only costs time, since the
-        sum of squares in its denominator grows until the step is small enough.
+        R, with ‖θ*‖ ≤ R. ``None``: no projection, and the steps of mag, adagrad and ladder take
+        their scale from the distance come so far, r̄ = max(1, max_i ‖θ_i‖). A bound on ‖θ*‖ that
+        is safe needs the largest reward and ω, which nobody knows beforehand, and one that is
+        too small gives a wrong answer without a word.
     method
         A name of :func:`mixfree.td.td_methods`.
     seed, alpha, output, **options

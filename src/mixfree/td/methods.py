@@ -1,5 +1,6 @@
 """The methods for TD learning: those of the table that step on every gradient, and the baseline."""
 
+from dataclasses import replace
 from typing import Any
 
 from mixfree.domains import Ball
@@ -7,7 +8,7 @@ from mixfree.gradients import Plain
 from mixfree.methods import Method, Methods, methods
 from mixfree.numerics import Array, one_of, positive, whole
 from mixfree.optimizer import Optimizer
-from mixfree.steps import Constant, Inverse, Step
+from mixfree.steps import AdaGradNorm, Constant, Distance, Inverse, Ladder, Step
 
 
 def projected_step(
@@ -39,9 +40,25 @@ def projected_step(
     return Inverse(alpha / (positive(omega, "omega") * (1.0 - gamma)))
 
 
+def distance_step(alpha: float | None = None, max_levels: int | None = 0) -> Ladder:
+    """α/√S with α or, without one, the distance come so far: r̄ = max(1, max_i ‖θ_i‖).
+
+    Norms of features are at most 1, so θ has the units of values, and 1 is where its search
+    begins. With no levels, S is AdaGrad's Σ‖g‖²; with all of them, the ladder's.
+    """
+    distance = Distance(first=1.0, of="iterate")
+    return Ladder(alpha, per_coordinate=False, max_levels=max_levels, distance=distance)
+
+
+def ladder_step(alpha: float | None = None, max_levels: int | None = None) -> Ladder:
+    """:func:`distance_step` with all levels."""
+    return distance_step(alpha, max_levels)
+
+
 ProjectedTD = Method(
     "projected-td", Plain, projected_step, summary="Projected TD of Bhandari et al. (2018)."
 )
+LadderTD = replace(methods()["ladder"], step=ladder_step, output="average")
 _REPLAYING = ("sgd-er", "sgd-rer")  # they answer a sample later, with others
 
 
@@ -54,7 +71,7 @@ def td_methods() -> Methods:
     ['adagrad', 'mag', 'projected-td']
     """
     table = {name: m for name, m in methods().items() if name not in _REPLAYING}
-    return Methods({**table, ProjectedTD.name: ProjectedTD})
+    return Methods({**table, LadderTD.name: LadderTD, ProjectedTD.name: ProjectedTD})
 
 
 def start_method(
@@ -67,4 +84,8 @@ def start_method(
             raise ValueError("projected-td needs radius, that of a ball which holds θ*")
         settings["gamma"] = gamma
         settings["alpha"] = settings["alpha"] or 1.0
-    return method(theta0, domain=None if radius is None else Ball(radius), **settings)
+    if radius is not None:
+        return method(theta0, domain=Ball(radius), **settings)
+    if method.step is AdaGradNorm and settings["alpha"] is None:
+        method = replace(method, step=distance_step)
+    return method(theta0, **settings)

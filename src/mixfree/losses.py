@@ -12,7 +12,9 @@ from mixfree.numerics import Array, positive, whole
 class Loss(Protocol):
     """A loss ℓ(prediction, target). ``outputs`` predictions a sample; one, but for softmax."""
 
-    outputs: int
+    @property
+    def outputs(self) -> int:
+        """Predictions a sample."""
 
     def value(self, prediction: Any, target: Any) -> Any:
         """ℓ, elementwise over samples."""

@@ -2,6 +2,10 @@
 
 from mixfree.cli.chain import chain
 from mixfree.cli.demo import demo
+from mixfree.cli.diagnose import diagnose
+from mixfree.cli.fit import fit
+from mixfree.cli.inspect import inspect
+from mixfree.cli.predict import predict
 from mixfree.cli.reproduce import reproduce
 from mixfree.cli.td import td
 from mixfree.cli.version import version
@@ -19,6 +23,10 @@ app = typer.Typer(
 )
 app.command()(chain)
 app.command()(demo)
+app.command()(diagnose)
+app.command()(fit)
+app.command()(inspect)
+app.command()(predict)
 app.command()(reproduce)
 app.command()(td)
 app.command()(version)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import cgutils
+from llvmlite import ir
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 # Sums may be reordered to use vector registers and multiply-adds may be fused; everything else
@@ -59,3 +60,24 @@ def borrowed(typing_context: Any, array: Any) -> Any:
         return view._getvalue()
 
     return array(array), codegen
+
+
+@intrinsic
+def prefetch(typing_context: Any, matrix: Any, row: Any) -> Any:
+    """Ask for a row of a matrix before it is needed: rows far apart are slow to come."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        stride = cgutils.unpack_tuple(builder, view.strides)[0]
+        start = builder.ptrtoint(view.data, stride.type)
+        place = builder.add(start, builder.mul(stride, arguments[1]))
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        asked = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte] + 3 * [number])
+        )
+        # To be written, kept in all caches, data.
+        hints = [number(1), number(3), number(1)]
+        builder.call(asked, [builder.inttoptr(place, byte), *hints])
+        return context.get_dummy_value()
+
+    return types.void(matrix, types.intp), codegen

@@ -32,7 +32,7 @@ def slope(code, first, second, prediction, target):
     if code == SQUARED:
         return prediction - target
     if code == LOGISTIC:
-        return -target * (0.5 - 0.5 * math.tanh(0.5 * target * prediction))
+        return -target / (1.0 + math.exp(target * prediction))
     if code == HUBER:
         residual = prediction - target
         if residual > first:

@@ -1,0 +1,36 @@
+"""``mixfree predict``: predictions of a model for files."""
+
+from pathlib import Path
+from typing import Annotated
+
+from mixfree.cli.options import Data, Format, names
+from mixfree.extras import require
+
+typer = require("typer")
+
+
+def predict(
+    data: Data,
+    model: Annotated[Path, typer.Option(help="The model file.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to: .parquet, .csv or .arrow.")
+    ],
+    keep: Annotated[
+        str | None, typer.Option(help="Columns of the data to copy, with commas.")
+    ] = None,
+    format: Format = None,
+) -> None:
+    """Write the model's prediction for every row, in the rows' order.
+
+    Example: `mixfree predict --model load.mixfree new.csv -o forecast.parquet`.
+    """
+    from mixfree.streams import predicting, starting
+    from mixfree.streams.files import find_files
+    from mixfree.streams.fitting import StreamFit
+    from mixfree.streams.source import Source
+
+    fit = StreamFit.load(model)
+    source = Source(find_files(data, format))
+    starting.open_for_prediction(source, fit, names(keep))
+    rows, empty = predicting.predict(fit, source.pieces(), output, names(keep))
+    print(f"{rows:,} rows, {empty:,} of them without a prediction, written to {output}")

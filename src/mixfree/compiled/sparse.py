@@ -1,0 +1,294 @@
+"""Sparse rows at a cost of their non-zeros: the point and its average are kept lazily.
+
+The point is x = a·v, so that shrinking it (by regularisation or a ball) changes one number. The
+output's sum is Σ w_t x_t = A·v − q with A = Σ w_t a_t; when v moves by δ, q moves by A·δ.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mixfree.compiled.draws import one_in
+from mixfree.compiled.engine import acceptable, step_size, window_length, window_weight
+from mixfree.compiled.jit import apart, borrowed, inline, kernel, prefetch
+from mixfree.compiled.losses import SOFTMAX, slope, softmax_slopes
+from mixfree.compiled.plan import (
+    BALL,
+    COUNT,
+    LAST,
+    LENGTH,
+    RANDOM,
+    SAMPLES,
+    SEEN,
+    STEPS,
+    TAIL,
+    WEIGHTED,
+)
+
+TOUCHED = 6  # a further place in counts: how many coordinates the window's sum has
+A, MASS, SQUARE, WEIGHTS = range(1, 5)  # in numbers: a, A, ‖x‖², sum of the window's weights
+_LEAST_A, _MOST_A = 1e-3, 1e3  # outside of these the difference A·v − q costs digits
+_EXACT_EVERY = 1024  # steps, at least, between exact values of ‖x‖²
+
+
+V, Q, TOTAL, MEMBER = range(4)  # columns of SparseRun.cells
+
+
+class SparseRun(NamedTuple):
+    """The arrays of a run."""
+
+    counts: np.ndarray
+    numbers: np.ndarray
+    # A row a coordinate, so that a non-zero costs one cache line: v, q, the window's signed sum,
+    # and 1 where the coordinate is in that sum.
+    cells: np.ndarray
+    touched: np.ndarray  # the coordinates in the window's sum
+    before: np.ndarray  # the tail average's older sum
+    kept: np.ndarray  # the random iterate
+
+
+@apart
+def rebase(run, a):
+    """Let v be the point itself, which is a·v now, and −q its sum."""
+    cells, mass = run.cells, run.numbers[MASS]
+    for k in range(cells.shape[0]):
+        cells[k, Q] -= mass * cells[k, V]
+        cells[k, V] *= a
+    run.numbers[A], run.numbers[MASS] = 1.0, 0.0
+
+
+@apart
+def turn_tail(run):
+    """Begin a new sum and keep the one before."""
+    cells, mass = run.cells, run.numbers[MASS]
+    for k in range(cells.shape[0]):
+        run.before[k] = mass * cells[k, V] - cells[k, Q]
+        cells[k, Q] = mass * cells[k, V]
+
+
+@apart
+def keep(run):
+    """Keep the point as the random iterate."""
+    for k in range(run.kept.size):
+        run.kept[k] = run.numbers[A] * run.cells[k, V]
+
+
+@apart
+def exact_square(run):
+    """‖x‖² without the rounding of its updates."""
+    square = 0.0
+    for k in range(run.cells.shape[0]):
+        square += run.cells[k, V] * run.cells[k, V]
+    run.numbers[SQUARE] = run.numbers[A] * run.numbers[A] * square
+
+
+@inline
+def record(plan, run):
+    """Hand the point to the output."""
+    run.counts[COUNT] += 1
+    count = run.counts[COUNT]
+    if plan.output == LAST:
+        return
+    if plan.output == RANDOM:
+        if one_in(plan.output_key[0], plan.output_key[1], count):
+            keep(run)
+        return
+    if plan.output == TAIL and count & (count - 1) == 0:
+        turn_tail(run)
+    weight = float(count) if plan.output == WEIGHTED else 1.0
+    run.numbers[MASS] += weight * run.numbers[A]
+
+
+@inline
+def shrink(run, factor):
+    """x ← factor · x."""
+    a = run.numbers[A] * factor
+    if _LEAST_A < a < _MOST_A:
+        run.numbers[A] = a
+    else:
+        rebase(run, a)
+    run.numbers[SQUARE] *= factor * factor
+
+
+@inline
+def begin_step(plan, run, direction, factor, square, ridge, along):
+    """Step size for the direction D + ridge·x, with x shrunk by the ridge's part of the step.
+
+    ``square`` is ‖D‖² and ``along`` is ⟨D, x⟩.
+    """
+    numbers = run.numbers
+    run.counts[STEPS] += 1
+    whole = square
+    if ridge != 0.0:  # else ‖x‖² is not kept exactly
+        whole = max(0.0, square + ridge * (2.0 * along + ridge * numbers[SQUARE]))
+    size = step_size(plan, run, direction, factor, whole)
+    record(plan, run)
+    if ridge != 0.0:
+        shrink(run, 1.0 - size * ridge)
+        along *= 1.0 - size * ridge
+    numbers[SQUARE] += size * (size * square - 2.0 * along)
+    return size
+
+
+@inline
+def end_step(plan, run, exact):
+    """Bring the point back into the ball."""
+    if not exact:
+        return
+    if run.counts[STEPS] % max(_EXACT_EVERY, run.cells.shape[0]) == 0:
+        exact_square(run)
+    if plan.domain == BALL and run.numbers[SQUARE] > plan.bound * plan.bound:
+        shrink(run, plan.bound / math.sqrt(run.numbers[SQUARE]))
+        run.numbers[SQUARE] = plan.bound * plan.bound
+
+
+@inline
+def margin_of(run, values, columns, base, width, intercept):
+    """⟨x, row⟩ for the block of weights that begins at ``base``."""
+    cells = run.cells
+    product = cells[base + width, V] if intercept else 0.0
+    for p in range(values.size):
+        product += cells[base + columns[p], V] * values[p]
+    return run.numbers[A] * product
+
+
+@inline
+def add_to_total(cells, touched, found, place, value):
+    """Add to one coordinate of the window's sum; how many coordinates it has now."""
+    cells[place, TOTAL] += value
+    # Written in any case and kept if new: a branch would be guessed wrong too often.
+    touched[found] = place
+    new = cells[place, MEMBER] == 0.0
+    cells[place, MEMBER] = 1.0
+    return found + new
+
+
+@inline
+def tell_window(run, values, columns, factors, weight, width, intercept):
+    """Add weight · gradient to the window's sum."""
+    cells, touched, found = run.cells, run.touched, run.counts[TOUCHED]
+    for o in range(factors.size):
+        base = o * (width + intercept)
+        factor = weight * factors[o]
+        for p in range(values.size):
+            found = add_to_total(cells, touched, found, base + columns[p], factor * values[p])
+        if intercept:
+            found = add_to_total(cells, touched, found, base + width, factor)
+    run.counts[TOUCHED] = found
+
+
+@inline
+def move_by(cells, mass, place, delta):
+    """Move one coordinate of v."""
+    cells[place, V] += delta
+    cells[place, Q] += mass * delta
+
+
+@inline
+def step_along_window(plan, run, l2, exact):
+    """A step along the window's whole sum, which is empty then."""
+    cells, touched, found = run.cells, run.touched, run.counts[TOUCHED]
+    square, along = 0.0, 0.0
+    for i in range(found):
+        value = cells[touched[i], TOTAL]
+        square += value * value
+        along += value * cells[touched[i], V]
+    share = plan.share
+    along *= share * run.numbers[A]
+    ridge = l2 * share * run.numbers[WEIGHTS]
+    size = begin_step(plan, run, cells[:, TOTAL], share, square * share * share, ridge, along)
+    step, mass = size * share / run.numbers[A], run.numbers[MASS]
+    for i in range(found):
+        place = touched[i]
+        move_by(cells, mass, place, -step * cells[place, TOTAL])
+        cells[place, TOTAL] = 0.0
+        cells[place, MEMBER] = 0.0
+    run.counts[TOUCHED] = 0
+    end_step(plan, run, exact)
+
+
+@inline
+def step_along_row(plan, run, values, columns, factors, square, along, l2, width, intercept, exact):
+    """A step along the gradient of one row."""
+    cells = run.cells
+    size = begin_step(plan, run, values, factors[0], square, l2, along)
+    mass = run.numbers[MASS]
+    for o in range(factors.size):
+        base = o * (width + intercept)
+        step = size * factors[o] / run.numbers[A]
+        for p in range(values.size):
+            move_by(cells, mass, base + columns[p], -step * values[p])
+        if intercept:
+            move_by(cells, mass, base + width, -step)
+    end_step(plan, run, exact)
+
+
+@inline
+def slopes(loss, margins, target, weight, factors):
+    """Derivatives of the loss for every output, times the row's weight."""
+    if loss[0] == SOFTMAX:
+        for o in range(margins.size):
+            factors[o] = margins[o]
+        softmax_slopes(factors, target)
+    else:
+        factors[0] = slope(loss[0], loss[1], loss[2], margins[0], target)
+    for o in range(margins.size):
+        factors[o] *= weight
+
+
+@kernel
+def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets, weights):
+    """Go over the rows of a CSR matrix; how many were taken before one was not acceptable."""
+    run = SparseRun(
+        borrowed(run.counts),
+        borrowed(run.numbers),
+        borrowed(run.cells),
+        borrowed(run.touched),
+        borrowed(run.before),
+        borrowed(run.kept),
+    )
+    data, indices, starts = borrowed(csr[0]), borrowed(csr[1]), borrowed(csr[2])
+    margins, factors = borrowed(margins), borrowed(factors)
+    counts = run.counts
+    exact = l2 != 0.0 or plan.domain == BALL
+    for i in range(targets.size):
+        values = data[starts[i] : starts[i + 1]]
+        columns = indices[starts[i] : starts[i + 1]]
+        for p in range(starts[i + 1], starts[min(i + 2, targets.size)]):
+            prefetch(run.cells, indices[p])
+        for o in range(margins.size):
+            base = o * (width + intercept)
+            margins[o] = margin_of(run, values, columns, base, width, intercept)
+        slopes(loss, margins, targets[i], weights[i] if weights.size > 0 else 1.0, factors)
+        row_square = 1.0 if intercept else 0.0
+        for p in range(values.size):
+            row_square += values[p] * values[p]
+        factor_square, along, size = 0.0, 0.0, 0.0
+        for o in range(factors.size):
+            factor_square += factors[o] * factors[o]
+            along += factors[o] * margins[o]
+            size += abs(factors[o])
+        square = factor_square * row_square
+        if not acceptable(plan, values, size, square):
+            return i
+        seen = counts[SEEN]
+        if seen == 0:
+            counts[LENGTH] = window_length(plan, counts[STEPS], counts[SAMPLES])
+            run.numbers[WEIGHTS] = 0.0
+        length = counts[LENGTH]
+        counts[SAMPLES] += 1
+        if length == 1:
+            step_along_row(
+                plan, run, values, columns, factors, square, along, l2, width, intercept, exact
+            )
+            continue
+        weight = window_weight(plan, seen, length)
+        run.numbers[WEIGHTS] += weight
+        if weight != 0.0:
+            tell_window(run, values, columns, factors, weight, width, intercept)
+        counts[SEEN] = seen + 1
+        if seen + 1 == length:
+            counts[SEEN] = 0
+            step_along_window(plan, run, l2, exact)
+    return targets.size

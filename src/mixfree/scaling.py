@@ -1,0 +1,172 @@
+"""Features of unequal size, brought to one size in a single pass."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from mixfree.gradients import Window
+from mixfree.numerics import Array, State
+from mixfree.optimizer import Optimizer
+
+LIMIT = 16.0  # standardised values never exceed it
+
+
+class Units(NamedTuple):
+    """What is subtracted from each column, and what it is divided by then."""
+
+    shift: Array
+    scale: Array
+
+
+class RunningScale:
+    """Standardises rows by what has been seen of the stream so far.
+
+    New units are due when the count of rows reaches a power of two, and at once for a row that
+    would exceed ``LIMIT`` scales. A row's own values are part of the statistics that scale it.
+
+    Parameters
+    ----------
+    columns
+        Number of features.
+    centred
+        Whether to subtract the mean, which takes an intercept to undo.
+
+    Examples
+    --------
+    >>> scale = RunningScale(1, centred=True)
+    >>> rows, standardised = np.array([[0.0], [2000.0], [1000.0]]), []
+    >>> while len(rows):
+    ...     piece = scale.take(rows)
+    ...     standardised += piece.ravel().tolist()
+    ...     rows = rows[len(piece) :]
+    ...     scale.change()
+    >>> standardised
+    [0.0, 1.0, 0.0]
+    """
+
+    def __init__(self, columns: int, centred: bool) -> None:
+        self.centred = centred
+        self.due = False
+        self._state: State = {
+            "count": np.zeros(1, dtype=np.int64),
+            "mean": np.zeros(columns),
+            "spread": np.zeros(columns),
+            "low": np.full(columns, np.inf),
+            "high": np.full(columns, -np.inf),
+            "shift": np.zeros(columns),
+            "scale": np.ones(columns),
+        }
+
+    @property
+    def units(self) -> Units:
+        """The units in force."""
+        return Units(self._state["shift"], self._state["scale"])
+
+    def take(self, rows: Array) -> Array:
+        """The rows standardised, up to the first for which new units are due."""
+        from mixfree.compiled.scaling import standardise
+
+        out = np.empty(rows.shape, rows.dtype)
+        taken = standardise(rows, self.due, self.centred, LIMIT, *self._state.values(), out)
+        self.due = taken < len(rows)
+        return out[:taken]
+
+    def change(self) -> None:
+        """Put the units in force that the statistics ask for, if they are due."""
+        if not self.due:
+            return
+        state, mean = self._state, self._state["mean"]
+        farthest = np.maximum(state["high"] - mean, mean - state["low"])
+        scale = np.maximum(np.sqrt(state["spread"] / state["count"][0]), farthest / LIMIT)
+        state["shift"], state["scale"] = mean.copy(), np.where(scale > 0.0, scale, 1.0)
+
+    def state_dict(self) -> State:
+        """All that changes, as arrays of its own."""
+        return {name: value.copy() for name, value in self._state.items()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on where the scale that gave ``state`` was."""
+        self._state = {name: np.array(state[name]) for name in self._state}
+
+
+def original(columns: int) -> Units:
+    """The units in which the rows are given."""
+    return Units(np.zeros(columns), np.ones(columns))
+
+
+def points_in(x: Array, outputs: int, old: Units, new: Units) -> Array:
+    """Weights in new units of the function Σ u_k (x_k − shift_k)/scale_k + b.
+
+    Examples
+    --------
+    >>> old = Units(np.array([2.0]), np.array([10.0]))
+    >>> points_in(np.array([5.0, 1.0]), 1, old, original(1))
+    array([0.5, 0. ])
+    """
+    columns = old.shift.size
+    blocks = x.reshape(outputs, -1)
+    found = blocks.astype(np.float64)
+    found[:, :columns] *= new.scale / old.scale
+    if blocks.shape[1] > columns:
+        rise = (new.shift - old.shift) / old.scale
+        found[:, columns] += (blocks[:, :columns] * rise).sum(axis=1)
+    return found.ravel().astype(x.dtype)
+
+
+def gradients_in(g: Array, outputs: int, old: Units, new: Units) -> Array:
+    """The gradient with respect to the weights in new units: it changes as the rows do."""
+    columns = old.shift.size
+    blocks = g.reshape(outputs, -1)
+    found = blocks.astype(np.float64)
+    found[:, :columns] *= old.scale / new.scale
+    if blocks.shape[1] > columns:
+        found[:, :columns] += blocks[:, columns:] * ((old.shift - new.shift) / new.scale)
+    return found.ravel().astype(g.dtype)
+
+
+def points_kept(x: Array, outputs: int, old: Units, new: Units) -> Array:
+    """Weights to go on with in new units: those of the function, shrunk where the scale grew.
+
+    A step taken in a unit r times too small is r² times too long in the rows' own, as in
+    normalised online learning (Ross, Mineiro and Langford 2013), so it is taken back by as much.
+    """
+    columns = old.shift.size
+    growth = np.maximum(new.scale / old.scale, 1.0)
+    shrunk = x.reshape(outputs, -1).astype(np.float64)
+    shrunk[:, :columns] /= growth**2
+    return points_in(shrunk.ravel(), outputs, old, new).astype(x.dtype)
+
+
+def change_units(opt: Optimizer, outputs: int, old: Units, new: Units) -> None:
+    """Express a run over standardised rows in new units, its pending window included."""
+    if not isinstance(opt.gradient, Window):
+        raise ValueError(f"scale='running' does not go with {opt.name}, which replays old rows")
+    gradient, step, output = opt.states
+
+    def convert(state: State, names: tuple[str, ...], to: Callable[..., Array]) -> None:
+        for name in names:
+            if name in state:
+                rows = [to(row, outputs, old, new) for row in np.atleast_2d(state[name])]
+                state[name] = np.array(rows).reshape(state[name].shape)
+
+    convert(gradient, ("sum",), gradients_in)
+    convert(output, ("sum", "before", "kept"), points_kept)
+    convert(step, ("sum", "halves"), gradients_in)
+    convert(step, ("origin", "mean"), points_kept)
+    if "squares" in step:
+        _change_ladder(step, outputs, new.scale / old.scale)
+    opt.go_to(np.array(opt.domain.project(points_kept(opt.x, outputs, old, new))), opt.steps)
+
+
+def _change_ladder(state: State, outputs: int, ratio: Array) -> None:
+    """Numbers that the ladder keeps for each coordinate, as far as the old center was right."""
+    block = state["sum"].size // outputs
+    growth = np.tile(np.append(ratio, np.ones(block - ratio.size)), outputs)
+    if state["squares"].size != growth.size:
+        return
+    # A column that has had no gradient yet had no unit either.
+    growth = np.where(state["squares"] > 0.0, growth, 1.0)
+    for name in ("squares", "totals", "excess"):
+        state[name] = state[name] / growth**2
+    state["rate"] = state["rate"] * growth

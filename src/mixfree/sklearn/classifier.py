@@ -1,0 +1,121 @@
+"""Linear classification on a stream."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from mixfree.losses import Logistic, Loss, Softmax
+from mixfree.numerics import Array, State
+from mixfree.sklearn.base import StreamModel
+
+
+class StreamClassifier(ClassifierMixin, StreamModel):
+    """Logistic regression on rows in time order; by softmax for more than two classes.
+
+    Parameters
+    ----------
+    method, step_scale, fit_intercept, l2, radius, scale, epochs, output, options, seed
+        See :class:`mixfree.sklearn.base.StreamModel`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((5000, 2))
+    >>> y = np.where(X[:, 0] > X[:, 1], "left", "right")
+    >>> model = StreamClassifier().fit(X, y)
+    >>> model.predict([[2.0, 0.0], [0.0, 2.0]])
+    array(['left', 'right'], dtype='<U5')
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Forget everything and learn from the rows in their order, ``epochs`` times."""
+        X, y = self._checked(X, y, reset=True)
+        self._start_with(np.unique(y), X.dtype)
+        self._learn(X, self._targets(y), sample_weight, self.epochs)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Go on with the rows that follow, as if they had been in the rows before.
+
+        ``classes``, all the labels there will ever be, must be given with the first call.
+        """
+        first = not self.__sklearn_is_fitted__()
+        X, y = self._checked(X, y, reset=first)
+        if first:
+            if classes is None:
+                raise ValueError("classes must be given with the first call of partial_fit")
+            self._start_with(np.unique(classes), X.dtype)
+        elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
+            raise ValueError(f"classes={classes!r} is not as before: {self.classes_.tolist()}")
+        self._learn(X, self._targets(y), sample_weight)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Margins: one a row for two classes (positive: the second), else one a class."""
+        margins = self._margins(X)
+        return margins[:, 0] if margins.shape[1] == 1 else margins
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class of each row."""
+        margins = self.decision_function(X)
+        index = (margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)
+        return self.classes_[index]
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of each class."""
+        margins = self.decision_function(X)
+        if margins.ndim == 1:
+            second = 0.5 + 0.5 * np.tanh(0.5 * margins)
+            return np.column_stack([1.0 - second, second])
+        grown = np.exp(margins - margins.max(axis=1, keepdims=True))
+        return grown / grown.sum(axis=1, keepdims=True)
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of each class's probability."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    @property
+    def coef_(self) -> Array:
+        """A row of weights a class; one row for two classes."""
+        return self._coefficients()[0]
+
+    @property
+    def intercept_(self) -> Array:
+        """An intercept a row of :attr:`coef_`."""
+        return self._coefficients()[1]
+
+    def state_dict(self) -> State:
+        """What the fit has come to, as plain values and arrays."""
+        return {**super().state_dict(), "classes": self.classes_.tolist()}
+
+    def load_state_dict(self, state: State) -> Self:
+        """Be as the estimator with the same parameters that gave ``state``."""
+        self.classes_ = np.array(state["classes"])
+        return self._load(state, self._loss())
+
+    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        X, y = super()._checked(X, y, reset)
+        check_classification_targets(y)
+        return X, y
+
+    def _start_with(self, classes: Array, dtype: Any) -> None:
+        if len(classes) < 2:
+            raise ValueError(f"y has only one class, {classes.tolist()}: there must be two")
+        self.classes_ = classes
+        self._start(self._loss(), dtype)
+
+    def _loss(self) -> Loss:
+        if len(self.classes_) == 2:
+            return Logistic()
+        return Softmax(len(self.classes_))
+
+    def _targets(self, y: Array) -> Array:
+        place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        unknown = self.classes_[place] != y
+        if unknown.any():
+            new = np.unique(y[unknown]).tolist()
+            raise ValueError(f"y has classes {new}, which are not among {self.classes_.tolist()}")
+        return 2.0 * place - 1.0 if len(self.classes_) == 2 else place.astype(np.float64)

@@ -1,0 +1,109 @@
+"""Linear regression on a stream."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from mixfree.losses import Huber, Loss, Robust, Squared
+from mixfree.methods import Method
+from mixfree.numerics import Array, State, one_of
+from mixfree.sklearn.base import StreamModel
+
+LOSSES: Mapping[str, Loss] = {"squared": Squared(), "huber": Huber(), "robust": Robust()}
+
+
+class StreamRegressor(RegressorMixin, StreamModel):
+    """Linear regression on rows in time order.
+
+    Parameters
+    ----------
+    loss
+        ``"squared"``, ``"huber"``, ``"robust"``, or a loss with its own settings such as
+        ``mixfree.losses.Huber(delta=0.5)``.
+    method, step_scale, fit_intercept, l2, radius, scale, epochs, output, options, seed
+        See :class:`mixfree.sklearn.base.StreamModel`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((5000, 3))
+    >>> y = X @ [1.0, -2.0, 0.5] + 4.0
+    >>> model = StreamRegressor().fit(X, y)
+    >>> round(model.score(X, y), 2)
+    1.0
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss = "squared",
+        *,
+        method: str | Method = "ladder",
+        step_scale: float | None = None,
+        fit_intercept: bool = True,
+        l2: float = 0.0,
+        radius: float | None = None,
+        scale: str | None = None,
+        epochs: int = 1,
+        output: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            method=method,
+            step_scale=step_scale,
+            fit_intercept=fit_intercept,
+            l2=l2,
+            radius=radius,
+            scale=scale,
+            epochs=epochs,
+            output=output,
+            options=options,
+            seed=seed,
+        )
+        self.loss = loss
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Forget everything and learn from the rows in their order, ``epochs`` times."""
+        X, y = self._checked(X, y, reset=True)
+        self._start(self._loss(), X.dtype)
+        self._learn(X, self._targets(y), sample_weight, self.epochs)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Go on with the rows that follow, as if they had been in the rows before."""
+        first = not self.__sklearn_is_fitted__()
+        X, y = self._checked(X, y, reset=first)
+        if first:
+            self._start(self._loss(), X.dtype)
+        self._learn(X, self._targets(y), sample_weight)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Predictions for the rows."""
+        return self._margins(X)[:, 0]
+
+    @property
+    def coef_(self) -> Array:
+        """One weight a feature."""
+        return self._coefficients()[0][0]
+
+    @property
+    def intercept_(self) -> Array:
+        """The intercept, as an array of one."""
+        return self._coefficients()[1]
+
+    def load_state_dict(self, state: State) -> Self:
+        """Be as the estimator with the same parameters that gave ``state``."""
+        return self._load(state, self._loss())
+
+    def _targets(self, y: Array) -> Array:
+        return np.asarray(y, dtype=np.float64)
+
+    def _loss(self) -> Loss:
+        if isinstance(self.loss, str):
+            return LOSSES[one_of(self.loss, "loss", tuple(LOSSES))]
+        if getattr(self.loss, "outputs", None) != 1:
+            raise ValueError(f"loss must have one output, not be {self.loss!r}")
+        return self.loss

@@ -1,0 +1,1 @@
+"""Files in time order, read in batches and learnt from in one pass."""

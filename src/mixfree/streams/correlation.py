@@ -1,0 +1,135 @@
+"""What the ladder's profile says about a stream."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mixfree.numerics import Array
+from mixfree.steps import Profile
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEAST_BLOCKS = 8  # below this many blocks a level's ratio is mostly noise
+INDEPENDENT = 1.5  # a plateau below this is hardly above that of independent rows
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """How correlated the gradients of a stream are.
+
+    Attributes
+    ----------
+    lengths, ratios, errors
+        Lengths of blocks in rows; how much more their halves differ than those of independent
+        gradients would; and the standard error of that.
+    rows
+        Length of the stream.
+    """
+
+    lengths: Array
+    ratios: Array
+    errors: Array
+    rows: int
+
+    @classmethod
+    def of(cls, profile: Profile, rows: int) -> "Correlation":
+        """The levels of a profile that have blocks enough.
+
+        Examples
+        --------
+        >>> found = Correlation.of(
+        ...     Profile(np.array([2, 4, 8]), np.array([1.0, 6.0, 8.0]), np.array([64, 32, 16])), 128
+        ... )
+        >>> found.inflation, found.scale, found.independent_rows
+        (8.0, 4, 16.0)
+        """
+        enough = profile.blocks >= LEAST_BLOCKS
+        ratios = profile.ratios[enough]
+        return cls(
+            profile.lengths[enough], ratios, ratios * np.sqrt(2.0 / profile.blocks[enough]), rows
+        )
+
+    @property
+    def inflation(self) -> float:
+        """How many correlated rows are worth one independent row, at least: the plateau."""
+        return float(self.ratios.max(initial=1.0))
+
+    @property
+    def scale(self) -> int:
+        """The shortest block, in rows, that shows half of the inflation; 1 without any."""
+        if not self.correlated:
+            return 1
+        return int(self.lengths[np.argmax(self.ratios >= 0.5 * self.inflation)])
+
+    @property
+    def independent_rows(self) -> float:
+        """As many independent rows would say as much about the optimum, at most."""
+        return self.rows / self.inflation
+
+    @property
+    def correlated(self) -> bool:
+        """Whether the plateau is above that of independent rows."""
+        return self.inflation > INDEPENDENT
+
+    @property
+    def rising(self) -> bool:
+        """Whether the longest blocks are the most inflated: then the plateau is not in sight."""
+        return self.correlated and bool(self.ratios.argmax() == self.ratios.size - 1)
+
+    def lines(self) -> Iterator[str]:
+        """The findings in words."""
+        if not self.ratios.size:
+            yield "too few rows to tell how correlated they are"
+        elif not self.correlated:
+            yield "no correlation at any scale: the rows are as good as independent"
+        else:
+            bound = "at least " if self.rising else ""
+            most = "at most " if self.rising else "about "
+            yield f"gradients are correlated over {bound}{self.scale:,} rows"
+            yield (
+                f"{self.rows:,} rows are worth {most}{self.independent_rows:,.0f} independent "
+                f"ones ({self.inflation:,.3g} rows each)"
+            )
+            if self.rising:
+                yield "the longest blocks are the most correlated: a longer stream would say more"
+
+    def advice(self) -> Iterator[str]:
+        """Which method and settings fit."""
+        if not self.correlated:
+            yield "method: any; the default, ladder, needs no settings"
+            return
+        levels = max(1, int(np.ceil(np.log2(self.scale))))
+        yield "method: ladder, which needs no settings (the default)"
+        yield f"        or mag with levels={levels}, a window of up to {2**levels:,} rows"
+        yield f"        methods that need to know it: mixing_time={self.scale}"
+
+    def bars(self, width: int = 40) -> Iterator[str]:
+        """The profile as lines of text."""
+        yield f"{'rows a block':>14}  {'inflation':>9}"
+        for length, ratio in zip(self.lengths, self.ratios, strict=True):
+            bar = "█" * max(1, round(width * ratio / max(self.inflation, ratio)))
+            yield f"{length:14,}  {ratio:9.3g}  {bar}"
+
+    def plot(self) -> "Figure":
+        """The profile as a figure."""
+        from mixfree.figures import line_style, log_log, new_figure
+
+        figure, axes = new_figure()
+        axes.errorbar(
+            self.lengths, self.ratios, yerr=self.errors, marker="o", capsize=3, **line_style(0)
+        )
+        axes.axhline(1.0, color="#777777", linewidth=1.0)
+        axes.annotate(
+            "independent rows",
+            (1.0, 1.0),
+            xycoords=("axes fraction", "data"),
+            xytext=(-4, 4),
+            textcoords="offset points",
+            ha="right",
+            color="#555555",
+        )
+        log_log(axes, "rows a block", "variance of block sums / that of independent rows")
+        return figure

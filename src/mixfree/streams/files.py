@@ -1,0 +1,121 @@
+"""Which files a stream is made of, and of which format each is."""
+
+import glob
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mixfree.extras import require
+
+STDIN = "-"
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
+FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
+
+
+@dataclass(frozen=True)
+class StreamFile:
+    """One file of a stream; ``path`` is ``"-"`` for standard input."""
+
+    path: str
+    format: str
+    compression: str | None = None
+    tabs: bool = False
+
+    def __str__(self) -> str:
+        return "standard input" if self.path == STDIN else self.path
+
+    def about_rows(self) -> int | None:
+        """Exact for Parquet; for plain text, from the length of the first lines; or None."""
+        if self.format == "parquet":
+            return int(require("pyarrow.parquet").read_metadata(self.path).num_rows)
+        if self.path == STDIN or self.compression or self.format == "arrow":
+            return None
+        with open(self.path, "rb") as file:
+            head = file.read(1 << 16)
+        lines = head.count(b"\n")
+        return Path(self.path).stat().st_size * lines // len(head) if head else 0
+
+
+def find_files(data: Sequence[str], given_format: str | None = None) -> list[StreamFile]:
+    """Files of a stream in their order: as given, and by name within a folder or a glob.
+
+    Parameters
+    ----------
+    data
+        Files, folders, globs, or ``"-"`` for standard input.
+    given_format
+        ``"csv"``, ``"parquet"``, ``"arrow"`` or ``"jsonl"`` where the names do not say it;
+        standard input is CSV unless given.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("b.csv.gz", "a.csv", "notes.md"):
+    ...     (folder / name).touch()
+    >>> [(Path(file.path).name, file.compression) for file in find_files([str(folder)])]
+    [('a.csv', None), ('b.csv.gz', 'gzip')]
+    """
+    if given_format is not None and given_format not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {given_format!r}")
+    found = [file for entry in data for file in _expand(entry, given_format)]
+    if not found:
+        raise ValueError("no data given")
+    return found
+
+
+def _expand(entry: str, given_format: str | None) -> list[StreamFile]:
+    if entry == STDIN:
+        if given_format == "parquet":
+            raise ValueError("Parquet cannot be read from standard input: it is read from its end")
+        return [StreamFile(STDIN, given_format or "csv")]
+    path = Path(entry)
+    if path.is_dir():
+        inside = sorted(str(each) for each in path.iterdir() if each.is_file())
+        names = [name for name in inside if given_format or _known(name)]
+        if not names:
+            raise ValueError(f"the folder {entry} has no data files ({', '.join(SUFFIXES)})")
+    elif path.exists():
+        names = [entry]
+    elif glob.has_magic(entry):
+        names = sorted(name for name in glob.glob(entry, recursive=True) if Path(name).is_file())
+        if not names:
+            raise ValueError(f"no file matches {entry}")
+    else:
+        raise ValueError(f"there is no file {entry}")
+    return [_file(name, given_format) for name in names]
+
+
+def _file(name: str, given_format: str | None) -> StreamFile:
+    path = Path(name)
+    compression = COMPRESSIONS.get(path.suffix)
+    if compression is not None:
+        path = path.with_suffix("")
+    kind = given_format or SUFFIXES.get(path.suffix)
+    if kind is None:
+        raise ValueError(
+            f"{name}: its name does not say its format; give one of {', '.join(FORMATS)}"
+        )
+    if compression is not None and kind == "parquet":
+        raise ValueError(f"{name}: Parquet is compressed inside; {path.suffix} cannot be packed")
+    return StreamFile(name, kind, compression, tabs=path.suffix == ".tsv")
+
+
+def _known(name: str) -> bool:
+    path = Path(name)
+    if path.suffix in COMPRESSIONS:
+        path = path.with_suffix("")
+    return path.suffix in SUFFIXES and not path.name.startswith((".", "_"))

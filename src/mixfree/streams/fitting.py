@@ -1,0 +1,145 @@
+"""One pass over a stream that can be saved between any two batches and resumed."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import mixfree
+from mixfree import models
+from mixfree.numerics import Array, State
+from mixfree.sklearn.saving import Estimator, from_plain, to_plain
+from mixfree.streams.encoder import Encoder
+from mixfree.streams.sample import UniformSample
+from mixfree.streams.source import Piece
+
+KIND = "stream fit"
+
+
+class StreamFit:
+    """A model, how columns become its features, and the record of what it has learnt from.
+
+    Parameters
+    ----------
+    encoder
+        Columns to features.
+    model
+        What is fitted.
+    rival
+        A second estimator fitted to the same rows, to compare with.
+    settings
+        Kept with the model: what the user asked for.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        model: Estimator,
+        rival: Estimator | None = None,
+        settings: State | None = None,
+    ) -> None:
+        self.encoder, self.model, self.rival = encoder, model, rival
+        self.settings = settings or {}
+        self.sample = UniformSample()
+        self.read = 0
+        self.complete = False
+        self.seconds = 0.0
+        self.loss = np.zeros(2)  # sum over rows before they were learnt, and their number
+
+    @property
+    def used(self) -> int:
+        """Rows learnt from."""
+        return self.sample.seen
+
+    @property
+    def running_loss(self) -> float:
+        """Mean loss of rows just before they were learnt."""
+        return float(self.loss[0] / self.loss[1]) if self.loss[1] else float("nan")
+
+    def learn(self, piece: Piece) -> None:
+        """Take one batch."""
+        rows, targets = self.encoder.encode(piece)
+        if len(rows):
+            self._judge(rows, targets)
+            for model in (self.model, self.rival):
+                if model is not None:
+                    self._fit(model, rows, targets)
+            self.sample.add(rows, targets)
+        self.read += piece.batch.num_rows
+
+    def run(
+        self,
+        pieces: Iterator[Piece],
+        path: str | os.PathLike[str] | None = None,
+        every: int | None = None,
+        show: Callable[["StreamFit"], None] | None = None,
+    ) -> None:
+        """Learn from all batches, saving to ``path`` after every ``every`` rows or more."""
+        began, saved = time.monotonic() - self.seconds, self.read
+        self.complete = False
+        for piece in pieces:
+            self.learn(piece)
+            self.seconds = time.monotonic() - began
+            if show is not None:
+                show(self)
+            if path is not None and every is not None and self.read - saved >= every:
+                self.save(path)
+                saved = self.read
+        self.complete = True
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a model file; the one before survives if that fails."""
+        try:
+            models.save(path, self._content())
+        except OSError as error:
+            raise OSError(
+                f"cannot write {path}: {error.strerror or error}; what was there is unchanged"
+            ) from error
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "StreamFit":
+        """Read what :meth:`save` wrote."""
+        content = models.load(path)
+        if content.get("kind") != KIND:
+            raise ValueError(f"{path} holds a {content.get('kind')!r}, not a {KIND!r}")
+        rival = content["rival"]
+        fit = cls(
+            Encoder.from_state(content["encoder"]),
+            from_plain(content["model"]),
+            None if rival is None else from_plain(rival),
+            content["settings"],
+        )
+        record = content["record"]
+        fit.sample = UniformSample.from_state(content["sample"])
+        fit.read, fit.complete = record["read"], record["complete"]
+        fit.seconds, fit.loss = record["seconds"], record["loss"]
+        return fit
+
+    def _content(self) -> State:
+        return {
+            "kind": KIND,
+            "mixfree": mixfree.__version__,
+            "settings": self.settings,
+            "encoder": self.encoder.state_dict(),
+            "model": to_plain(self.model),
+            "rival": None if self.rival is None else to_plain(self.rival),
+            "sample": self.sample.state_dict(),
+            "record": {
+                "read": self.read,
+                "complete": self.complete,
+                "seconds": self.seconds,
+                "loss": self.loss.copy(),
+            },
+        }
+
+    def _judge(self, rows: Array, targets: Array) -> None:
+        if self.used:
+            self.loss += self.model.losses(rows, targets).sum(), len(rows)
+
+    def _fit(self, model: Any, rows: Array, targets: Array) -> None:
+        if self.encoder.classes is None:
+            model.partial_fit(rows, targets)
+        else:
+            model.partial_fit(rows, targets, classes=self.encoder.classes)

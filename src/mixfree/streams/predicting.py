@@ -1,0 +1,75 @@
+"""Predictions for every row of a stream, written batch by batch, whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from mixfree.extras import require
+from mixfree.models import replacing
+from mixfree.streams.fitting import StreamFit
+from mixfree.streams.source import Piece
+
+ENDINGS = (".parquet", ".csv", ".arrow")
+
+
+def predict(
+    fit: StreamFit, pieces: Iterator[Piece], path: str | os.PathLike[str], keep: list[str]
+) -> tuple[int, int]:
+    """Write one row of predictions a row of the stream; how many, and how many are empty.
+
+    Rows that the model's policy leaves out are empty. A classifier also writes the probability
+    of each class. ``keep`` names columns of the data to copy.
+    """
+    if Path(path).suffix not in ENDINGS:
+        raise ValueError(f"the output must end in {', '.join(ENDINGS)}, not be {str(path)!r}")
+    rows, empty = 0, 0
+    with replacing(path) as file, _writer(file, Path(path).suffix) as write:
+        for piece in pieces:
+            batch, usable = _predictions(fit, piece, keep)
+            write(batch)
+            rows, empty = rows + len(usable), empty + int((~usable).sum())
+        if rows == 0:
+            raise ValueError("there are no rows")
+    return rows, empty
+
+
+def _predictions(fit: StreamFit, piece: Piece, keep: list[str]) -> tuple[Any, Any]:
+    pyarrow = require("pyarrow")
+    rows, usable = fit.encoder.encode_for_prediction(piece)
+    columns = {name: piece.batch.column(name) for name in keep}
+    columns["prediction"] = pyarrow.array(fit.model.predict(rows), mask=~usable)
+    if fit.encoder.classes is not None:
+        found = fit.model.predict_proba(rows)
+        for label, column in zip(fit.encoder.classes, found.T, strict=True):
+            values = np.ascontiguousarray(column)
+            columns[f"probability of {label}"] = pyarrow.array(values, mask=~usable)
+    return pyarrow.RecordBatch.from_pydict(columns), usable
+
+
+@contextmanager
+def _writer(file: IO[bytes], ending: str) -> Any:
+    """What writes batches in the format of the ending; it opens with the first batch."""
+    opened: list[Any] = []
+
+    def write(batch: Any) -> None:
+        if not opened:
+            opened.append(_open(file, ending, batch.schema))
+        opened[0].write_batch(batch)
+
+    try:
+        yield write
+    finally:
+        for writer in opened:
+            writer.close()
+
+
+def _open(file: IO[bytes], ending: str, schema: Any) -> Any:
+    if ending == ".csv":
+        return require("pyarrow.csv").CSVWriter(file, schema)
+    if ending == ".arrow":
+        return require("pyarrow").ipc.new_file(file, schema)
+    return require("pyarrow.parquet").ParquetWriter(file, schema)

@@ -1,0 +1,80 @@
+"""What a fit came to, in a few lines."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from mixfree.numerics import Array
+from mixfree.streams.correlation import Correlation
+from mixfree.streams.fitting import StreamFit
+
+
+class Estimate(NamedTuple):
+    """A mean over the rows of a stream, from a sample of them, with its standard error."""
+
+    mean: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g}" + (f" ± {self.error:.1g}" if self.error > 0 else "")
+
+
+def estimate(values: Array, population: int) -> Estimate:
+    """Mean of a uniform sample; exact, without an error, when it is all there is.
+
+    Examples
+    --------
+    >>> print(estimate(np.array([1.0, 3.0]), 2))
+    2
+    """
+    left = 1.0 - values.size / population
+    spread = float(values.std(ddof=1)) if values.size > 1 else 0.0
+    return Estimate(float(values.mean()), spread * float(np.sqrt(left / values.size)))
+
+
+def refuse_nothing_learnt(fit: StreamFit) -> None:
+    """ValueError if there were no rows to learn from, or nothing to learn from them."""
+    name, targets = fit.encoder.target, fit.sample.targets
+    if fit.used == 0:
+        reasons = "; ".join(f"{n:,}: {why}" for why, n in fit.encoder.left_out.items())
+        raise ValueError(f"all of {fit.read:,} rows were left out ({reasons})")
+    if (targets == targets[0]).all():
+        raise ValueError(f"the target {name!r} is always {targets[0]}: there is nothing to learn")
+
+
+def constant_losses(fit: StreamFit) -> Array:
+    """Losses of the sample's rows for the best predictor that is a constant."""
+    targets = fit.sample.targets
+    if fit.encoder.classes is not None:
+        _, which, counts = np.unique(targets, return_inverse=True, return_counts=True)
+        return -np.log(counts[which] / targets.size)
+    constant = targets.mean() if fit.settings.get("loss") == "squared" else np.median(targets)
+    return fit.model.learner_.loss.value(np.full(targets.size, constant), targets)
+
+
+def lines(fit: StreamFit) -> Iterator[str]:
+    """The report, line by line."""
+    rows, targets, seen = fit.sample.rows, fit.sample.targets, fit.used
+    left = sum(fit.encoder.left_out.values())
+    rate = fit.read / fit.seconds if fit.seconds > 0 else float("nan")
+    yield f"rows       {fit.read:,} read, {seen:,} used, {left:,} left out ({rate:,.0f} a second)"
+    for reason, count in fit.encoder.left_out.most_common():
+        yield f"           {count:,} left out: {reason}"
+    for column, count in fit.encoder.unseen.most_common():
+        yield f"           {count:,} with a text in {column!r} that the first look did not have"
+    found = estimate(fit.model.losses(rows, targets), seen)
+    constant = estimate(constant_losses(fit), seen)
+    sampled = "all rows" if len(rows) == seen else f"{len(rows):,} rows drawn uniformly"
+    yield f"loss       {found} on the stream ({sampled})"
+    yield f"           {constant} for the best constant prediction"
+    if fit.rival is not None:
+        rival = estimate(fit.rival.losses(rows, targets), seen)
+        yield f"           {rival} for plain SGD on the same rows"
+    if fit.loss[1]:
+        yield f"           {fit.running_loss:.4g} on each batch before it was learnt"
+    if fit.model.method == "ladder":
+        profile = fit.model.learner_.optimizer.profile()
+        first, *others = Correlation.of(profile, seen).lines()
+        yield f"stream     {first}"
+        yield from (f"           {line}" for line in others)

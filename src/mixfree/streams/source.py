@@ -1,0 +1,99 @@
+"""Several files as one stream of batches."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from itertools import chain
+from typing import Any, NamedTuple
+
+from mixfree.streams.files import StreamFile
+from mixfree.streams.readers import Reader
+
+
+class Piece(NamedTuple):
+    """A batch, and where its first row stands: the row's number in the file, from 0."""
+
+    file: str
+    start: int
+    batch: Any
+
+
+class Source:
+    """The rows of one or more files with the same columns, in order.
+
+    Parameters
+    ----------
+    files
+        From :func:`mixfree.streams.files.find_files`.
+    """
+
+    def __init__(self, files: Sequence[StreamFile]) -> None:
+        self.files = list(files)
+        self._first = Reader(self.files[0])
+        self.schema = self._first.schema
+        self._looked: list[Piece] = []
+        self._pieces: Iterator[Piece] = iter(())
+
+    def open(self, types: dict[str, Any]) -> None:
+        """Begin to read the columns named in ``types``, as these types."""
+        self._pieces = self._read(types)
+
+    def look(self, rows: int) -> list[Piece]:
+        """The first ``rows`` rows, which will come again."""
+        while sum(piece.batch.num_rows for piece in self._looked) < rows:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._looked.append(piece)
+        seen, found = 0, []
+        for piece in self._looked:
+            found.append(piece._replace(batch=piece.batch.slice(0, rows - seen)))
+            seen += found[-1].batch.num_rows
+        return found
+
+    def pieces(self, skip: int = 0) -> Iterator[Piece]:
+        """All batches in order, without the first ``skip`` rows."""
+        looked, self._looked = self._looked, []
+        for piece in chain(looked, self._pieces):
+            rows = piece.batch.num_rows
+            if skip < rows:
+                yield Piece(piece.file, piece.start + skip, piece.batch.slice(skip))
+            skip = max(0, skip - rows)
+
+    def about_rows(self) -> int | None:
+        """How many rows there are, as far as the files say: exact for Parquet, else a guess."""
+        counts = [file.about_rows() for file in self.files]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def require_columns(self, names: Sequence[str], what: str) -> None:
+        """ValueError, with names that are nearly the same, if a column is not there."""
+        for name in names:
+            if name not in self.schema.names:
+                near = get_close_matches(name, self.schema.names, n=3, cutoff=0.5)
+                hint = (
+                    f"did you mean {', '.join(map(repr, near))}?"
+                    if near
+                    else "there are " + (", ".join(map(repr, self.schema.names[:20])))
+                )
+                raise ValueError(f"{self.files[0]}: there is no {what} {name!r}; {hint}")
+
+    def _read(self, types: dict[str, Any]) -> Iterator[Piece]:
+        for index, file in enumerate(self.files):
+            reader = self._first if index == 0 else Reader(file)
+            self._check_same_columns(reader)
+            start = 0
+            for batch in reader.batches(types):
+                yield Piece(str(file), start, batch)
+                start += batch.num_rows
+
+    def _check_same_columns(self, reader: Reader) -> None:
+        mine, theirs = set(self.schema.names), set(reader.schema.names)
+        if mine != theirs:
+            missing, extra = sorted(mine - theirs), sorted(theirs - mine)
+            raise ValueError(
+                f"{reader.file} has other columns than {self.files[0]}: "
+                + "; ".join(
+                    f"{word} {', '.join(map(repr, names))}"
+                    for word, names in (("without", missing), ("with", extra))
+                    if names
+                )
+            )

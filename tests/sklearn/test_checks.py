@@ -1,0 +1,21 @@
+"""scikit-learn's own checks of an estimator."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mixfree.sklearn import StreamClassifier, StreamRegressor
+
+# SGDRegressor and SGDClassifier are excused from the same two checks, for the same reason: a
+# row of weight 2 is one step with twice the gradient, not two steps.
+_WEIGHTS = "one weighted row is not several rows of a stream"
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": _WEIGHTS,
+    "check_sample_weight_equivalence_on_sparse_data": _WEIGHTS,
+}
+
+
+@parametrize_with_checks(
+    [StreamRegressor(), StreamClassifier()],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_estimator(estimator, check):
+    check(estimator)

@@ -1,0 +1,174 @@
+"""The estimators: bits, units, inputs and errors."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+
+import mixfree as mf
+from mixfree.losses import Huber
+from mixfree.sklearn import StreamClassifier, StreamRegressor
+
+ROWS, COLUMNS = 700, 6
+
+
+def stream(seed=0, rows=ROWS):
+    """Features that move as a slow walk, so that order matters."""
+    rng = np.random.default_rng(seed)
+    X = 0.1 * np.cumsum(rng.standard_normal((rows, COLUMNS)), axis=0)
+    y = X @ np.arange(1.0, COLUMNS + 1) + 3.0 + 0.1 * rng.standard_normal(rows)
+    return X, y
+
+
+def three_classes(y):
+    return np.array(["low", "middle", "top"])[np.digitize(y, np.quantile(y, [0.3, 0.6]))]
+
+
+def cuts(seed):
+    rng = np.random.default_rng(seed)
+    inner = np.sort(rng.choice(np.arange(1, ROWS), 9, replace=False))
+    return zip([0, *inner], [*inner, ROWS], strict=True)
+
+
+def bits(model):
+    return np.asarray(model.coef_).tobytes() + np.asarray(model.intercept_).tobytes()
+
+
+SETTINGS = [
+    {},
+    {"method": "adagrad", "output": "tail"},
+    {"method": "sgd", "step_scale": 0.01, "l2": 0.1},
+    {"method": "sgd-rer", "step_scale": 0.01, "options": {"mixing_time": 5}},
+    {"scale": "running"},
+    {"scale": "running", "method": "mag", "output": "tail"},
+    {"scale": "running", "radius": 1.0, "method": "mag", "options": {"levels": None}},
+    {"radius": 2.0, "fit_intercept": False},
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_chunks_give_the_same_bits_as_the_whole(settings, dtype):
+    X, y = stream()
+    X = X.astype(dtype)
+    weight = np.random.default_rng(3).uniform(0.5, 2.0, ROWS)
+    whole = StreamRegressor(**settings).fit(X, y, sample_weight=weight)
+    chunked = StreamRegressor(**settings)
+    for start, stop in cuts(1):
+        chunked.partial_fit(X[start:stop], y[start:stop], sample_weight=weight[start:stop])
+    assert bits(chunked) == bits(whole)
+    assert chunked.n_samples_seen_ == ROWS
+    assert whole.coef_.dtype == dtype
+
+
+@pytest.mark.parametrize("make", [np.asarray, csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("labels", [three_classes, lambda y: y > y.mean()], ids=["3", "2"])
+def test_chunks_of_a_classifier_give_the_same_bits(labels, make):
+    X, y = stream()
+    labels = labels(y)
+    whole = StreamClassifier(l2=0.01).fit(make(X), labels)
+    chunked = StreamClassifier(l2=0.01)
+    for start, stop in cuts(2):
+        chunked.partial_fit(make(X[start:stop]), labels[start:stop], classes=np.unique(labels))
+        assert np.isfinite(chunked.coef_).all()  # looking changes nothing
+    assert bits(chunked) == bits(whole)
+    np.testing.assert_allclose(chunked.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_epochs_are_passes_in_the_same_order():
+    X, y = stream()
+    twice = StreamRegressor(epochs=2).fit(X, y)
+    by_hand = StreamRegressor().partial_fit(X, y).partial_fit(X, y)
+    assert bits(twice) == bits(by_hand)
+    assert twice.n_samples_seen_ == 2 * ROWS
+
+
+def test_any_memory_order_and_read_only_maps(tmp_path):
+    X, y = stream()
+    expected = bits(StreamRegressor().fit(X, y))
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    for same in (np.asfortranarray(X), mapped, np.repeat(X, 2, axis=1)[:, ::2]):
+        assert bits(StreamRegressor().fit(same, y)) == expected
+
+
+@pytest.mark.parametrize("method", ["mag", "sgd-rer"])
+def test_sparse_rows_are_the_same_model(method):
+    X, y = stream()
+    X[np.random.default_rng(5).random(X.shape) < 0.7] = 0.0
+    settings = {"method": method, "step_scale": 0.05}
+    if method == "sgd-rer":
+        settings["options"] = {"mixing_time": 4}
+    dense = StreamRegressor(**settings).fit(X, y)
+    sparse = StreamRegressor(**settings).fit(csr_array(X), y)
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-10)
+    mixed = StreamRegressor(**settings).partial_fit(csr_array(X[:400]), y[:400])
+    mixed.partial_fit(X[400:500], y[400:500]).partial_fit(csr_array(X[500:]), y[500:])
+    np.testing.assert_allclose(mixed.coef_, dense.coef_, rtol=1e-10)
+
+
+def test_running_scale_is_blind_to_units():
+    """Other units of the features give the same function, expressed in those units."""
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((3000, COLUMNS))
+    y = X @ np.arange(1.0, COLUMNS + 1) + 3.0
+    factor, offset = 10.0 ** np.arange(-3, 3), np.linspace(-50.0, 50.0, COLUMNS)
+    plain = StreamRegressor(scale="running", method="mag", step_scale=5.0).fit(X, y)
+    other = StreamRegressor(scale="running", method="mag", step_scale=5.0).fit(
+        X * factor + offset, y
+    )
+    np.testing.assert_allclose(other.coef_ * factor, plain.coef_, rtol=1e-6)
+    np.testing.assert_allclose(other.predict(X * factor + offset), plain.predict(X), atol=1e-6)
+    assert plain.score(X, y) > 0.9
+    unscaled = StreamRegressor(method="mag", step_scale=5.0).fit(X * factor + offset, y)
+    assert unscaled.score(X * factor + offset, y) < 0.5
+
+
+def test_the_optimiser_is_the_table_s_own():
+    X, y = stream()
+    model = StreamRegressor(Huber(0.5), method=mf.AdaGrad, radius=2.0, fit_intercept=False)
+    model.fit(X, y)
+    opt = mf.AdaGrad(np.zeros(COLUMNS), domain=mf.Ball(2.0))
+    for row, target in zip(X, y, strict=True):
+        opt.tell(Huber(0.5).derivative(row @ opt.x, target) * row)
+    np.testing.assert_allclose(model.coef_, opt.average, rtol=1e-6)
+
+
+def test_a_bad_row_changes_nothing():
+    X, y = stream()
+    model = StreamRegressor().partial_fit(X[:300], y[:300])
+    before = bits(model)
+    X[350, 2] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        model.partial_fit(X[300:], y[300:])
+    assert bits(model) == before
+    assert model.n_samples_seen_ == 300
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"method": "magic"}, "method must be one of"),
+        ({"loss": "cubic"}, "loss must be one of 'squared', 'huber', 'robust', not 'cubic'"),
+        ({"scale": "max"}, "scale must be one of 'running', not 'max'"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1, not 0"),
+        ({"l2": -1.0}, "l2 must be at least 0 and finite, not -1.0"),
+        ({"radius": 0.0}, "radius must be positive and finite, not 0.0"),
+        ({"scale": "running", "method": "sgd-er", "options": {"mixing_time": 2}}, "replays"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        StreamRegressor(**parameters).fit(*stream())
+
+
+def test_classes_must_be_known():
+    X, y = stream()
+    with pytest.raises(ValueError, match="classes must be given"):
+        StreamClassifier().partial_fit(X, y > 0)
+    with pytest.raises(ValueError, match="only one class"):
+        StreamClassifier().fit(X, np.ones(ROWS))
+    model = StreamClassifier().partial_fit(X, np.zeros(ROWS), classes=[0, 1])
+    with pytest.raises(ValueError, match=r"classes \[2\.0\]"):
+        model.partial_fit(X, np.full(ROWS, 2.0))
+    assert clone(model).get_params() == model.get_params()

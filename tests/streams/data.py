@@ -1,0 +1,37 @@
+"""Small files for the tests of streams."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+
+ROWS = 3000
+
+
+def table(rows=ROWS, seed=0):
+    """A slow walk with two numbers, a text and a boolean, and a target made of them."""
+    rng = np.random.default_rng(seed)
+    walk = np.cumsum(rng.standard_normal((rows, 2)), axis=0)
+    colour = rng.choice(["red", "green", "blue"], rows)
+    on = rng.random(rows) < 0.5
+    load = walk @ [1.0, -0.5] + 2.0 * (colour == "red") + on + 0.1 * rng.standard_normal(rows)
+    return pa.table({"u": walk[:, 0], "v": walk[:, 1], "colour": colour, "on": on, "load": load})
+
+
+def write(data, path):
+    """Write a table in the format that the ending says."""
+    path = str(path)
+    if path.endswith(".parquet"):
+        pa.parquet.write_table(data, path, row_group_size=701)
+    elif path.endswith(".arrow"):
+        pa.feather.write_feather(data, path, compression="uncompressed")
+    elif path.endswith(".jsonl"):
+        import json
+
+        with open(path, "w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in data.to_pylist())
+    else:
+        with pa.output_stream(path, compression="detect") as file:
+            pa.csv.write_csv(data, file)
+    return path

@@ -1,0 +1,47 @@
+"""Run ``mixfree fit --resume`` again and again and kill it at random moments.
+
+Arguments: data, model, number of kills. Processes are forked from this one, in which all is
+compiled, so that a moment is a moment of the fit and not of its start.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+
+from mixfree.cli import main
+from mixfree.streams import readers
+
+readers.ROWS = 100
+
+
+def run(data, model, *options):
+    """Exit code of a fit."""
+    try:
+        main(["fit", data, "--target", "load", "--model", model, "-q", *options])
+    except SystemExit as ended:
+        return ended.code
+
+
+def killed(data, model, after):
+    """Whether a fit was still running ``after`` seconds later, when it was killed."""
+    child = os.fork()
+    if child == 0:
+        os._exit(run(data, model, "--checkpoint-every", "200", "--resume"))
+    time.sleep(after)
+    os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    return os.WIFSIGNALED(status)
+
+
+if __name__ == "__main__":
+    data, model, kills = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    draw = random.Random(0)
+    assert run(data, model + ".whole") == 0
+    hits, resumed = 0, 0
+    while hits < kills:
+        hits += killed(data, model, draw.uniform(0.0, 0.2))
+        resumed += os.path.exists(model)
+    assert resumed > kills // 2, resumed
+    sys.exit(run(data, model, "--resume"))

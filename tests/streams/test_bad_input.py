@@ -1,0 +1,125 @@
+"""Bad input: one line that says what and where, exit code 2, and nothing lost."""
+
+import errno
+import os
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mixfree import models
+from mixfree.cli import main
+from tests.streams.data import table, write
+
+GOOD = "a,b,y\n1,2,3\n4,5,7\n2,0,1\n"
+
+CASES = {
+    "missing target": ("a,b,lod\n1,2,3\n", "there is no target column 'y'"),
+    "text": ("a,b,y\n1,2,3\n4,x7,6\n", "line 3, column 'b': 'x7' is not a number"),
+    "ragged": ("a,b,y\n1,2,3\n4,5\n6,7,8\n", "line 3 has 2 fields instead of 3"),
+    "ends mid-row": ("a,b,y\n1,2,3\n4,5,6\n7,8", "line 4 has 2 fields instead of 3"),
+    "empty": ("", "the file is empty"),
+    "header only": ("a,b,y\n", "there are no rows"),
+    "infinite": ("a,b,y\n1,2,3\n4,inf,6\n", "row 2, column 'b' is infinite"),
+    "infinite target": ("a,b,y\n1,2,3\n4,5,-inf\n", "row 2, column 'y' is infinite"),
+    "constant": ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3.0"),
+    "one class": ("a,b,y\n1,2,no\n4,5,no\n", "only one class"),
+    "no features": ("y\n1\n2\n", "no column to learn from besides the target 'y'"),
+}
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return ended.value.code
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_file(tmp_path, capsys, case):
+    text, message = CASES[case]
+    # A numeric column is known as such from the first block, which ends before the bad line.
+    if case == "text":
+        text = text.replace("1,2,3\n", "1,2,3\n" * 200_000)
+        message = message.replace("line 3", "line 200002")
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "data.csv" in error or case in ("constant", "one class", "no features")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_near_names_are_suggested(tmp_path, capsys):
+    write(table(), tmp_path / "d.csv")
+    assert run("fit", tmp_path / "d.csv", "--target", "laod", "-q") == 2
+    assert "there is no target column 'laod'; did you mean 'load'?" in capsys.readouterr().err
+
+
+def test_columns_that_change_between_files(tmp_path, capsys):
+    (tmp_path / "1.csv").write_text(GOOD)
+    (tmp_path / "2.csv").write_text(GOOD.replace("b", "c"))
+    assert run("fit", tmp_path, "--target", "y", "-q") == 2
+    error = capsys.readouterr().err
+    assert "2.csv has other columns than" in error
+    assert "without 'b'; with 'c'" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.csv"], "there is no file nowhere.csv"),
+        (["no*.csv"], "no file matches no*.csv"),
+        (["-", "--format", "parquet"], "Parquet cannot be read from standard input"),
+        (["d.csv", "--format", "xml"], "format must be one of csv, parquet, arrow, jsonl"),
+        (["d.csv", "--missing", "drop"], "missing must be one of 'error', 'skip', 'mean'"),
+        (["d.csv", "--loss", "cubic"], "loss must be one of"),
+        (["d.csv", "--method", "magic"], "method must be one of"),
+        (["d.csv", "--categories", "colour"], "categories must be like colour=red,green"),
+        (["d.csv", "--checkpoint-every", "0"], "checkpoint-every must be a whole number"),
+        (["d.csv", "--features", "load"], "the target 'load' cannot be a feature"),
+        (["odd.dat"], "its name does not say its format"),
+    ],
+)
+def test_bad_arguments(tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    write(table(), "d.csv")
+    (tmp_path / "odd.dat").touch()
+    assert run("fit", *arguments, "--target", "load", "-q") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_new_class_is_refused_where_it_appears(tmp_path, capsys):
+    labels = ["a", "b"] * 6000 + ["c"]
+    data = pa.table({"x": np.arange(12001.0), "y": labels})
+    path = write(data, tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 2
+    assert "row 12001, column 'y' is of the new class 'c'" in capsys.readouterr().err
+    options = ["--classes", "a,b,c", "--model", tmp_path / "m", "-q"]
+    assert run("fit", path, "--target", "y", *options) == 0
+
+
+def test_a_full_disk_leaves_the_model_before(tmp_path, capsys, monkeypatch):
+    path = write(table(), tmp_path / "d.csv")
+    arguments = ["fit", path, "--target", "load", "--model", tmp_path / "m", "-q"]
+    assert run(*arguments) == 0
+    before = (tmp_path / "m").read_bytes()
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(models.os, "fsync", full)
+    assert run(*arguments, "--method", "adagrad") == 2
+    assert "No space left on device; what was there is unchanged" in capsys.readouterr().err
+    assert (tmp_path / "m").read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["d.csv", "m"]
+
+
+def test_a_model_for_other_features(tmp_path, capsys):
+    path = write(table(), tmp_path / "d.csv")
+    assert run("fit", path, "--target", "load", "--model", tmp_path / "m", "-q") == 0
+    other = write(table().drop_columns(["v"]), tmp_path / "other.csv")
+    assert run("predict", other, "--model", tmp_path / "m", "-o", tmp_path / "p.csv") == 2
+    assert "there is no column 'v'" in capsys.readouterr().err
+    assert not (tmp_path / "p.csv").exists()

@@ -1,0 +1,145 @@
+"""``mixfree fit`` on the same rows in every form gives the same model."""
+
+import io
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mixfree.cli import main
+from mixfree.sklearn import StreamClassifier, StreamRegressor
+from mixfree.streams import fitting, readers
+from mixfree.streams.fitting import StreamFit
+from tests.streams.data import table, write
+
+
+def fit(*arguments, target="load", quiet=True):
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", *map(str, arguments), "--target", target, *(["-q"] if quiet else [])])
+    return ended.value.code
+
+
+def bits(path):
+    fit = StreamFit.load(path)
+    return fit.model.coef_.tobytes(), fit.model.intercept_.tobytes(), fit.used
+
+
+@pytest.fixture
+def csv_model(tmp_path):
+    write(table(), tmp_path / "all.csv")
+    assert fit(tmp_path / "all.csv", "--model", tmp_path / "csv.mixfree") == 0
+    return tmp_path / "csv.mixfree"
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl", "csv.gz", "csv.zst"])
+def test_every_format_gives_the_same_bits(tmp_path, csv_model, ending):
+    path = write(table(), tmp_path / f"all.{ending}")
+    assert fit(path, "--model", tmp_path / "other.mixfree") == 0
+    assert bits(tmp_path / "other.mixfree") == bits(csv_model)
+
+
+def test_the_command_line_gives_the_bits_of_the_estimator(csv_model):
+    data = table()
+    colour = np.array(data["colour"])[:, None] == ["blue", "green", "red"]
+    X = np.column_stack([data["u"], data["v"], colour, data["on"]])
+    model = StreamRegressor(scale="running").fit(X, np.array(data["load"]))
+    assert bits(csv_model) == (model.coef_.tobytes(), model.intercept_.tobytes(), len(X))
+
+
+def test_folders_and_globs_are_read_by_name(tmp_path, csv_model):
+    data = table()
+    for name, part in (("b", data[1000:]), ("a", data[:1000])):
+        write(part, tmp_path / f"part-{name}.csv")
+    (tmp_path / "days").mkdir()
+    write(data[:1000], tmp_path / "days" / "1.csv")
+    write(data[1000:], tmp_path / "days" / "2.csv.gz")
+    for source in (tmp_path / "part-*.csv", tmp_path / "days"):
+        assert fit(source, "--model", tmp_path / "m") == 0
+        assert bits(tmp_path / "m") == bits(csv_model)
+
+
+@pytest.mark.parametrize("form", ["csv", "arrow"])
+def test_standard_input(tmp_path, csv_model, monkeypatch, form):
+    sink = pa.BufferOutputStream()
+    if form == "csv":
+        pa.csv.write_csv(table(), sink)
+    else:
+        with pa.ipc.new_stream(sink, table().schema) as writer:
+            writer.write_table(table())
+    monkeypatch.setattr(readers, "BLOCK", 20_000)  # several blocks: the first is looked at
+    stdin = io.TextIOWrapper(io.BytesIO(sink.getvalue().to_pybytes()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert fit("-", "--format", form, "--model", tmp_path / "m") == 0
+    assert bits(tmp_path / "m") == bits(csv_model)
+
+
+def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, csv_model, monkeypatch):
+    path = write(table(), tmp_path / "all.parquet")
+    monkeypatch.setattr(readers, "ROWS", 170)
+    saves, save = [], StreamFit.save
+
+    def save_twice_then_die(self, where):
+        save(self, where)
+        saves.append(self.read)
+        if len(saves) % 2 == 0:
+            raise KeyboardInterrupt
+
+    arguments = [path, "--model", tmp_path / "m", "--checkpoint-every", 300, "--resume"]
+    monkeypatch.setattr(fitting.StreamFit, "save", save_twice_then_die)
+    while not (saves and saves[-1] == len(table())):
+        try:
+            fit(*arguments)
+        except KeyboardInterrupt:
+            monkeypatch.setattr(readers, "ROWS", readers.ROWS + 60)  # cut elsewhere next time
+    assert len(saves) > 5
+    assert bits(tmp_path / "m") == bits(csv_model)
+
+
+def test_resume_goes_on_when_the_file_has_grown(tmp_path, csv_model):
+    write(table()[:1234], tmp_path / "log.csv")
+    arguments = [tmp_path / "log.csv", "--model", tmp_path / "m", "--resume"]
+    assert fit(*arguments) == 0
+    write(table(), tmp_path / "log.csv")
+    assert fit(*arguments) == 0
+    assert bits(tmp_path / "m") == bits(csv_model)
+    assert fit(*arguments, "--method", "sgd") == 2
+
+
+def test_classes(tmp_path, capsys):
+    data = table()
+    path = write(data, tmp_path / "all.csv")
+    options = ["--features", "u,v,load", "--model", tmp_path / "m", "--compare"]
+    assert fit(path, *options, target="colour", quiet=False) == 0
+    found = StreamFit.load(tmp_path / "m")
+    X = np.column_stack([data["u"], data["v"], data["load"]])
+    model = StreamClassifier(scale="running").fit(X, np.array(data["colour"]))
+    assert found.model.coef_.tobytes() == model.coef_.tobytes()
+    report = capsys.readouterr().out
+    assert "3,000 read, 3,000 used, 0 left out" in report
+    assert "for the best constant prediction" in report
+    assert "for plain SGD on the same rows" in report
+
+
+@pytest.mark.parametrize(("policy", "used"), [("skip", 2997), ("mean", 2999)])
+def test_missing_values_are_counted(tmp_path, capsys, policy, used):
+    data = table().to_pydict()
+    data["u"][100] = data["u"][2000] = data["load"][5] = None
+    path = write(pa.table(data), tmp_path / "gaps.csv")
+    assert fit(path, "--missing", policy, "--model", tmp_path / "m") == 0
+    assert StreamFit.load(tmp_path / "m").used == used
+    out = capsys.readouterr().out
+    assert "1 left out: no value of 'load'" in out
+    assert ("2 left out: no value of 'u'" in out) == (policy == "skip")
+    assert fit(path, "--model", tmp_path / "m") == 2
+    assert "row 6, column 'load' is missing; --missing skip" in capsys.readouterr().err
+
+
+def test_mean_is_that_of_the_values_before(tmp_path):
+    data = pa.table({"a": [1.0, 3.0, None, 8.0, None], "y": [1.0, 2.0, 3.0, 4.0, 5.0]})
+    path = write(data, tmp_path / "d.csv")
+    assert fit(path, "--missing", "mean", "--model", tmp_path / "m", target="y") == 0
+    order = np.argsort(StreamFit.load(tmp_path / "m").sample.targets)
+    np.testing.assert_array_equal(
+        StreamFit.load(tmp_path / "m").sample.rows[order, 0], [1.0, 3.0, 2.0, 8.0, 4.0]
+    )

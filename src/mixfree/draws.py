@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mixfree.numerics import whole
 
-LEVELS, REPLAY, RESERVOIR = 1, 2, 3  # purposes: what a draw is for
+LEVELS, REPLAY, RESERVOIR, SKETCH = 1, 2, 3, 4  # purposes: what a draw is for
 
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B9

@@ -22,6 +22,14 @@ def cast_like(tree: Any, like: Any) -> Any:
     return jax.tree.map(lambda x, y: x if x.dtype == y.dtype else x.astype(y.dtype), tree, like)
 
 
+def times_power_of_two(x: jax.Array, exponent: jax.Array) -> jax.Array:
+    """2^exponent · x, in two steps so that the power itself cannot overflow."""
+    half = exponent // 2
+    one = jnp.ones((), wide(x.dtype))
+    first, second = (jnp.ldexp(one, e) for e in (half, exponent - half))
+    return (x * first * second).astype(x.dtype)
+
+
 def norm(tree: Any) -> jax.Array:
     """Euclidean norm that neither overflows nor underflows; not finite if an entry is not.
 

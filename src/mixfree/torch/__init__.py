@@ -4,7 +4,8 @@ from mixfree.extras import require
 
 require("torch")
 
+from mixfree.torch.ladder import Ladder  # noqa: E402
 from mixfree.torch.mag import MAG  # noqa: E402
 from mixfree.torch.mlmc import MLMC  # noqa: E402
 
-__all__ = ["MAG", "MLMC"]
+__all__ = ["MAG", "MLMC", "Ladder"]

@@ -58,11 +58,11 @@ class MLMC(WindowOptimizer):
     def _sign(self, group: dict[str, Any]) -> float:
         return 1.0  # the optimiser inside knows what it maximises
 
-    def _take(self, given: list[Given]) -> bool:
+    def _add(self, given: list[Given], weight: float) -> None:
+        super()._add(given, weight)
         for each in given:
             for p in each.params:
                 self.state[p]["given"] = True
-        return super()._take(given)
 
     def _move(self, scale: float) -> None:
         params = self._parameters()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from mixfree.numerics import one_of
-from mixfree.torch.tensors import Tensors, largest, norm, wide
+from mixfree.torch.tensors import Tensors, largest, wide
 
 OUTPUTS = ("average", "weighted", "last")
 RUN = "run"  # key of the counts among the parameters' states: torch saves and copies it along
@@ -54,8 +54,16 @@ class StreamOptimizer(torch.optim.Optimizer):
         return {"samples": 0, "steps": 0}
 
     def _take(self, given: list[Given]) -> bool:
-        """Use one sample's finite gradients; True when the parameters moved."""
+        """Use one sample's gradients; True when the parameters moved."""
         raise NotImplementedError
+
+    def _pack(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """The counts as torch can save them."""
+        return dict(run)
+
+    def _unpack(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """What :meth:`_pack` has packed."""
+        return dict(run)
 
     @property
     def samples(self) -> int:
@@ -85,7 +93,7 @@ class StreamOptimizer(torch.optim.Optimizer):
                 loss = closure()
         with torch.no_grad():
             given = self._given()
-            self._check([g for each in given for g in each.gradients])
+            self._check_layout(given)
             self.stepped = self._take(given)
         return loss
 
@@ -136,7 +144,7 @@ class StreamOptimizer(torch.optim.Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """All that changes, in the form of every torch optimiser, and the settings it goes with."""
         saved = super().state_dict()
-        saved["state"][RUN] = dict(self.state[RUN])
+        saved["state"][RUN] = self._pack(self.state[RUN])
         saved["settings"] = dict(self.settings)
         return saved
 
@@ -149,7 +157,7 @@ class StreamOptimizer(torch.optim.Optimizer):
         """
         self._check_loadable(state_dict)
         super().load_state_dict(state_dict)
-        self.state[RUN] = dict(self.state[RUN])
+        self.state[RUN] = self._unpack(self.state[RUN])
         # torch casts to the parameters' dtype, and half the digits of the sums would go.
         for place, p in enumerate(self._parameters()):
             for name, value in state_dict["state"].get(place, {}).items():
@@ -202,19 +210,22 @@ class StreamOptimizer(torch.optim.Optimizer):
         for source, target in zip(list(sources), targets, strict=True):
             target.copy_(source)
 
-    def _check(self, gradients: Tensors) -> None:
-        number = self.samples + 1
-        for gradient in gradients:
+    def _check_layout(self, given: list[Given]) -> None:
+        for gradient in (g for each in given for g in each.gradients):
             if gradient.layout != torch.strided:
                 raise ValueError(
-                    f"gradient of sample {number} is sparse, and only dense gradients can be "
-                    "summed (give the embedding sparse=False)"
+                    f"gradient of sample {self.samples + 1} is sparse, and only dense gradients "
+                    "can be summed (give the embedding sparse=False)"
                 )
-        if gradients and not norm(gradients) < largest(gradients):
+
+    def _check_size(self, size: float, given: list[Given]) -> None:
+        """Refuse a gradient whose norm is not finite, or so large that sums might not be."""
+        gradients = [g for each in given for g in each.gradients]
+        if gradients and not size < largest(gradients):
             top = max(float(g.abs().nan_to_num(torch.inf).amax()) for g in gradients)
             raise ValueError(
-                f"gradient of sample {number} is not finite or above {largest(gradients):.1e}: "
-                f"its largest entry is {top}"
+                f"gradient of sample {self.samples + 1} is not finite or above "
+                f"{largest(gradients):.1e}: its largest entry is {top}"
             )
 
     def _check_group(self, group: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import torch
 
 from mixfree.gradients.mlmc import MLMC as Law
 from mixfree.torch.stream import RUN, Given, StreamOptimizer
+from mixfree.torch.tensors import norm
 
 
 class WindowOptimizer(StreamOptimizer):
@@ -38,14 +39,13 @@ class WindowOptimizer(StreamOptimizer):
         return int(self.state[RUN]["seen"])
 
     def _take(self, given: list[Given]) -> bool:
+        self._check_size(norm([g for each in given for g in each.gradients]), given)
         run = self.state[RUN]
         if run["seen"] == 0:
             run["length"] = self.law.length(run["steps"], run["samples"])
         length = run["length"]
         weight = self.law.weight(run["seen"], length) if length > 1 else 1.0
-        for group, params, gradients in given:
-            sums = self._buffers("sum", params)
-            torch._foreach_add_(sums, gradients, alpha=weight * self._sign(group))
+        self._add(given, weight)
         run["samples"] += 1
         run["seen"] += 1
         if run["seen"] < length:
@@ -56,6 +56,11 @@ class WindowOptimizer(StreamOptimizer):
         summed = [p for p in self._parameters() if "sum" in self.state[p]]
         torch._foreach_zero_([self.state[p]["sum"] for p in summed])
         return True
+
+    def _add(self, given: list[Given], weight: float) -> None:
+        for group, params, gradients in given:
+            sums = self._buffers("sum", params)
+            torch._foreach_add_(sums, gradients, alpha=weight * self._sign(group))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "law": self.law}

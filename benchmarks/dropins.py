@@ -1,0 +1,118 @@
+"""The drop-ins' overhead beyond the gradient, one million parameters, as ratios.
+
+CPU time of one thread, the best of several repetitions.
+"""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import optax
+import torch
+
+import mixfree.optax as mo
+import mixfree.torch as mt
+from benchmarks.table import show
+
+SHAPES = [(512, 784), (512,), (512, 512), (512,), (512, 512), (512,), (128, 512), (128,), (10, 128)]
+SAMPLES = 128  # a whole number of blocks, and enough levels for their mean length
+
+
+def least(works, repetitions=7):
+    """The least CPU time of each of several works, taken in turns so that noise is shared."""
+    times = [[] for _ in works]
+    for _ in range(repetitions + 1):
+        for work, mine in zip(works, times, strict=True):
+            start = time.process_time()
+            work()
+            mine.append(time.process_time() - start)
+    return [min(mine[1:]) / SAMPLES for mine in times]
+
+
+def torch_work(make):
+    generator = torch.Generator().manual_seed(0)
+    params = [torch.nn.Parameter(0.05 * torch.randn(s, generator=generator)) for s in SHAPES]
+    for p in params:
+        p.grad = torch.randn(p.shape, generator=generator)
+    opt = make(params)
+
+    def work():
+        for _ in range(SAMPLES):
+            opt.step()
+
+    return work, params, opt
+
+
+def buffers(params, opt):
+    """Entries kept by the optimiser, in copies of the parameters."""
+    kept = [t for p in params for t in opt.state[p].values() if isinstance(t, torch.Tensor)]
+    return sum(t.numel() for t in kept) / sum(p.numel() for p in params)
+
+
+def optax_work(opt):
+    keys = jax.random.split(jax.random.key(0), len(SHAPES))
+    base = [jax.random.normal(k, s) for k, s in zip(keys, SHAPES, strict=True)]
+    start = [0.05 * g for g in base]
+
+    @jax.jit
+    def run(params, state):
+        def body(carry, factor):
+            params, state = carry
+            gradients = jax.tree.map(lambda g, p: factor * g + 1e-3 * p, base, params)
+            updates, state = opt.update(gradients, state, params)
+            return (optax.apply_updates(params, updates), state), None
+
+        return jax.lax.scan(body, (params, state), jnp.linspace(0.5, 1.0, SAMPLES))[0]
+
+    state = opt.init(start)
+    return lambda: jax.block_until_ready(run(start, state))
+
+
+def torch_table():
+    makers = {
+        "torch.optim.SGD, momentum, foreach": lambda ps: torch.optim.SGD(
+            ps, lr=1e-6, momentum=0.9, foreach=True
+        ),
+        "torch.optim.Adam, foreach": lambda ps: torch.optim.Adam(ps, lr=1e-6, foreach=True),
+        "mixfree.torch.MAG": lambda ps: mt.MAG(ps, alpha=1e-6),
+        "mixfree.torch.MLMC(SGD, momentum, foreach)": lambda ps: mt.MLMC(
+            torch.optim.SGD(ps, lr=1e-6, momentum=0.9, foreach=True)
+        ),
+        "mixfree.torch.Ladder, sketched": lambda ps: mt.Ladder(ps, alpha=1e-6),
+    }
+    made = [torch_work(make) for make in makers.values()]
+    times = least([work for work, _, _ in made])
+    show(
+        "PyTorch: a call of step(), one million parameters",
+        ["optimiser", "μs a sample", "ratio to SGD", "extra copies"],
+        [
+            (name, 1e6 * t, t / times[0], buffers(params, opt))
+            for name, t, (_, params, opt) in zip(makers, times, made, strict=True)
+        ],
+    )
+
+
+def optax_table():
+    makers = {
+        "optax.adagrad": optax.adagrad(1e-6),
+        "optax.adam": optax.adam(1e-6),
+        "mixfree.optax.mag": mo.mag(alpha=1e-6),
+        "mixfree.optax.mlmc(adam)": mo.mlmc(optax.adam(1e-6)),
+        "mixfree.optax.ladder, sketched": mo.ladder(alpha=1e-6),
+    }
+    times = least([optax_work(opt) for opt in makers.values()])
+    show(
+        "Optax: a sample in a jitted scan, one million parameters",
+        ["transformation", "μs a sample", "ratio to adagrad"],
+        [(name, 1e6 * t, t / times[0]) for name, t in zip(makers, times, strict=True)],
+    )
+
+
+def main():
+    torch.set_num_threads(1)
+    torch_table()
+    optax_table()
+
+
+if __name__ == "__main__":
+    main()

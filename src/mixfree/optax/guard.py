@@ -1,0 +1,54 @@
+"""Leave out gradients that are not finite: in compiled code nothing can be raised."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from mixfree.optax.trees import acceptable, cast_like
+
+
+class GuardState(NamedTuple):
+    """Gradients taken and left out, and the state of the transformation inside."""
+
+    samples: jax.Array
+    skipped: jax.Array
+    inner: Any
+
+    @property
+    def steps(self) -> jax.Array:
+        """Every sample taken is a step."""
+        return self.samples
+
+
+def guarded(inner: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    """Give ``inner`` only finite gradients; for others the update is zero and the state stays.
+
+    Examples
+    --------
+    >>> opt = guarded(optax.sgd(1.0))
+    >>> updates, state = opt.update(jnp.array([jnp.nan]), opt.init(jnp.zeros(1)))
+    >>> float(updates[0]), int(state.skipped)
+    (0.0, 1)
+    """
+    inner = optax.with_extra_args_support(inner)
+
+    def init(params: Any) -> GuardState:
+        nothing = jnp.zeros((), jnp.uint32)
+        return GuardState(nothing, nothing, inner.init(params))
+
+    def update(updates: Any, state: GuardState, params: Any = None, **extra: Any) -> Any:
+        def step() -> Any:
+            moved, after = inner.update(updates, state.inner, params, **extra)
+            return cast_like(moved, updates), cast_like(after, state.inner)
+
+        def wait() -> Any:
+            return jax.tree.map(jnp.zeros_like, updates), state.inner
+
+        good = acceptable(updates)
+        moved, after = jax.lax.cond(good, step, wait)
+        one = good.astype(jnp.uint32)
+        return moved, GuardState(state.samples + one, state.skipped + 1 - one, after)
+
+    return optax.GradientTransformationExtraArgs(init, update)

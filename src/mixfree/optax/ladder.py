@@ -1,0 +1,241 @@
+"""The ladder for Optax: twin of :class:`mixfree.steps.Ladder` inside compiled code."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from mixfree.numerics import positive, whole
+from mixfree.optax.average import averaging
+from mixfree.optax.guard import guarded
+from mixfree.optax.trees import norm, times_power_of_two, widest
+from mixfree.sketch import Sketch
+from mixfree.steps.distance import RELATIVE, Distance
+from mixfree.steps.ladder import BLOCK
+
+EXACT = 16  # sketches: a model of no more entries has its totals exact
+LEVELS = 24  # arrays cannot grow in compiled code
+
+
+class LadderState(NamedTuple):
+    """As the state of the reference, with all levels, and a row above them, from the start."""
+
+    step: jax.Array
+    unit: jax.Array
+    squares: jax.Array
+    sum: jax.Array
+    rate: jax.Array
+    halves: jax.Array
+    totals: jax.Array
+    excess: jax.Array
+    reach: jax.Array
+    origin: jax.Array
+    mean: jax.Array
+    weight: jax.Array
+
+
+_POWERS = {"squares": 2, "totals": 2, "excess": 2, "sum": 1, "halves": 1, "rate": -1}
+
+
+def ladder(
+    alpha: Any = None,
+    per_coordinate: bool | None = None,
+    block: int = BLOCK,
+    max_levels: int | None = None,
+    distance: Distance | None = None,
+    sketch: int | None = 1024,
+    seed: int = 0,
+    *,
+    output: str = "weighted",
+) -> optax.GradientTransformationExtraArgs:
+    """AdaGrad that pays for correlation at every scale, and finds its own step size.
+
+    A model of at most ``16·sketch`` entries has exact totals; a larger one those of a sketch of
+    its gradients, so that a level costs ``sketch`` numbers and not one a parameter. A gradient
+    that is not finite is left out: the update is zero, and ``state.skipped`` counts it.
+
+    Parameters
+    ----------
+    alpha
+        A fixed scale instead of the distance; may be an array.
+    per_coordinate, sketch, seed, output
+        As in :class:`mixfree.torch.Ladder`.
+    block, distance
+        As in :class:`mixfree.steps.Ladder`.
+    max_levels
+        Levels at most; ``None`` is 24, enough for 64·2^24 samples.
+
+    Examples
+    --------
+    >>> opt = ladder()
+    >>> w, goal = jnp.zeros(3), jnp.array([1.0, 2.0, 3.0])
+    >>> state, update = opt.init(w), jax.jit(opt.update)
+    >>> for _ in range(600):
+    ...     updates, state = update(w - goal, state, w)
+    ...     w = optax.apply_updates(w, updates)
+    >>> bool(jnp.linalg.norm(w - goal) < 0.2)
+    True
+    """
+    if alpha is not None and not isinstance(alpha, jax.Array):
+        positive(alpha, "alpha")
+    if sketch is not None:
+        Sketch(sketch, seed=seed)
+    whole(block, "block", most=1 << 16)
+    rungs = LEVELS if max_levels is None else whole(max_levels, "max_levels", 0, LEVELS)
+    distance = Distance() if distance is None else distance
+    if not isinstance(distance, Distance):
+        raise ValueError(f"distance must be a Distance, not {distance!r}")
+    return guarded(
+        optax.chain(
+            averaging(output),
+            _scale_by_ladder(alpha, per_coordinate, block, rungs, distance, sketch, seed),
+        )
+    )
+
+
+def _scale_by_ladder(
+    alpha: Any,
+    per_coordinate: bool | None,
+    block: int,
+    rungs: int,
+    distance: Distance,
+    sketch: int | None,
+    seed: int,
+) -> optax.GradientTransformation:
+    def is_exact(tree: Any) -> bool:
+        entries = sum(x.size for x in jax.tree.leaves(tree))
+        return bool(per_coordinate) or sketch is None or entries <= EXACT * sketch
+
+    def by_coordinate(tree: Any) -> bool:
+        return is_exact(tree) and per_coordinate is not False
+
+    def vector(tree: Any) -> jax.Array:
+        """All leaves as one vector, or its sketch."""
+        leaves = [x.astype(widest(tree)) for x in jax.tree.leaves(tree)]
+        if is_exact(tree) or sketch is None:
+            return jnp.concatenate([x.reshape(-1) for x in leaves])
+        signs = Sketch(sketch, sum(x.size for x in leaves), seed)
+        return signs.of(leaves, jnp.concatenate, jnp.asarray(signs.table))
+
+    def init(params: Any) -> LadderState:
+        x = vector(params)
+        width = x.size if by_coordinate(params) else 1
+        sizes = jnp.abs(x) if by_coordinate(params) else norm(x)[None]
+        first = RELATIVE * (1 + sizes) if distance.first is None else distance.first
+        zeros = lambda *shape: jnp.zeros(shape, x.dtype)  # noqa: E731
+        return LadderState(
+            step=jnp.zeros((), jnp.int32),
+            unit=jnp.zeros((), jnp.int32),
+            squares=zeros(width),
+            sum=zeros(x.size),
+            rate=zeros(width),
+            halves=zeros(rungs + 1, x.size),
+            totals=zeros(rungs + 1, width),
+            excess=zeros(rungs + 1, width),
+            reach=zeros(width) + (first if alpha is None else alpha),
+            origin=x,
+            mean=x,
+            weight=zeros(),
+        )
+
+    def update(updates: Any, state: LadderState, params: Any = None) -> Any:
+        if params is None:
+            raise ValueError("ladder needs the parameters: call update(updates, state, params)")
+        direction = vector(updates)
+        size = norm(direction)
+        state = _with_unit(state, size)
+        g = times_power_of_two(direction, -state.unit)
+        length = times_power_of_two(size, -state.unit)
+        step = state.step + 1
+        state = state._replace(
+            step=step,
+            squares=state.squares + (g * g if by_coordinate(params) else length * length),
+            sum=state.sum + g,
+        )
+        if alpha is not None:
+            state = state._replace(reach=jnp.zeros_like(state.reach) + alpha)
+
+        def refresh() -> LadderState:
+            climbed = jax.lax.cond(
+                step % block == 0, lambda: _climb(state, step // block, rungs), lambda: state
+            )
+            passed = jnp.where(step <= block, 1, block)
+            weight = step.astype(g.dtype) * passed.astype(g.dtype)
+            if alpha is None:
+                climbed = _walk(climbed, vector(params), weight, distance)
+            root = jnp.sqrt(climbed.squares + climbed.excess[0])
+            rate = jnp.where(root > 0, climbed.reach / jnp.where(root > 0, root, 1), 0)
+            return climbed._replace(rate=rate)
+
+        state = jax.lax.cond((step <= block) | (step % block == 0), refresh, lambda: state)
+        if by_coordinate(params):
+            moved = _unravel(-jnp.clip(state.rate * g, -state.reach, state.reach), updates)
+        else:
+            longest = jnp.where(length > 0, state.reach[0] / jnp.where(length > 0, length, 1), 0)
+            factor = -jnp.minimum(state.rate[0], longest)
+            moved = jax.tree.map(
+                lambda x: (factor * times_power_of_two(x, -state.unit)).astype(x.dtype), updates
+            )
+        return moved, state
+
+    return optax.GradientTransformation(init, update)
+
+
+def _with_unit(state: LadderState, size: jax.Array) -> LadderState:
+    """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
+    most = 256 if size.dtype == jnp.float64 else 30
+    change = jnp.where(size > 0, jnp.frexp(size)[1] - state.unit, 0)
+    nothing_yet = (change < -most) & ~jnp.any(state.squares > 0)
+
+    def rescaled() -> LadderState:
+        scaled = {
+            name: times_power_of_two(getattr(state, name), -power * change)
+            for name, power in _POWERS.items()
+        }
+        return state._replace(unit=state.unit + change, **scaled)
+
+    return jax.lax.cond((change > most) | nothing_yet, rescaled, lambda: state)
+
+
+def _climb(state: LadderState, blocks: jax.Array, rungs: int) -> LadderState:
+    """Give the block's sum to the first level, and what is complete to the next."""
+    complete = jnp.minimum(jax.lax.population_count((blocks & -blocks) - 1), rungs)
+    narrow = state.totals.shape[1] < state.sum.size
+
+    def rise(j: jax.Array, carried: Any) -> Any:
+        carry, totals = carried
+        difference = carry - state.halves[j]
+        square = norm(difference)[None] ** 2 if narrow else difference**2
+        return carry + state.halves[j], totals.at[j].add(square)
+
+    def fall(i: jax.Array, excess: jax.Array) -> jax.Array:
+        j = complete - 1 - i
+        return excess.at[j].set(excess[j + 1] + jnp.maximum(totals[j] - state.squares, 0))
+
+    carry, totals = jax.lax.fori_loop(0, complete, rise, (state.sum, state.totals))
+    # The row above the last level takes what no level will use.
+    halves = state.halves.at[complete].set(carry)
+    # excess[j] is the sum over level j and those above, which have not changed.
+    excess = jax.lax.fori_loop(0, complete, fall, state.excess)
+    return state._replace(
+        sum=jnp.zeros_like(state.sum), halves=halves, totals=totals, excess=excess
+    )
+
+
+def _walk(state: LadderState, x: jax.Array, weight: jax.Array, distance: Distance) -> LadderState:
+    """Twin of :meth:`mixfree.steps.distance.Distance.update`."""
+    total = state.weight + weight
+    mean = state.mean + (weight / total) * (x - state.mean)
+    gone = jnp.abs((mean if distance.of == "average" else x) - state.origin)
+    reach = jnp.maximum(state.reach, gone if state.reach.size > 1 else norm(gone))
+    return state._replace(weight=total, mean=mean, reach=reach)
+
+
+def _unravel(vector: jax.Array, like: Any) -> Any:
+    leaves, structure = jax.tree.flatten(like)
+    parts, at = [], 0
+    for leaf in leaves:
+        parts.append(vector[at : at + leaf.size].reshape(leaf.shape).astype(leaf.dtype))
+        at += leaf.size
+    return jax.tree.unflatten(structure, parts)

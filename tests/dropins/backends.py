@@ -73,7 +73,7 @@ class Torch:
             inner = torch.optim.SGD(groups, lr=RATE)
             self.opt = mixfree.torch.MLMC(inner, output="average", **options)
         else:
-            make = {"mag": mixfree.torch.MAG}[method]
+            make = {"mag": mixfree.torch.MAG, "ladder": mixfree.torch.Ladder}[method]
             self.opt = make(groups, **options)
 
     def tell(self, gradient):
@@ -121,7 +121,7 @@ def compiled(method, options):
         inner = optax.chain(mixfree.optax.averaging(), optax.sgd(RATE))
         opt = mixfree.optax.mlmc(inner, **settings)
     else:
-        make = {"mag": mixfree.optax.mag}[method]
+        make = {"mag": mixfree.optax.mag, "ladder": mixfree.optax.ladder}[method]
         opt = make(**settings)
 
     @jax.jit

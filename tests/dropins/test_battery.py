@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mixfree as mf
+from mixfree.steps import Distance
 from tests.dropins.backends import BACKENDS, SIZE, Reference, direct_mag
 
 LAWS = {
@@ -12,7 +13,20 @@ LAWS = {
     "horizon": {"levels": None, "horizon": 40, "seed": 1},
     "anytime": {"levels": None, "seed": 2},
 }
-METHODS = ["mag", "mlmc"]
+LADDERS = {
+    "plain": {},
+    "one rate": {"per_coordinate": False, "block": 8},
+    "every step": {"block": 1, "max_levels": 3},
+    "no levels": {"block": 2, "max_levels": 0},
+    "fixed scale": {"alpha": 0.3, "block": 16},
+    "iterate": {"distance": Distance(0.1, "iterate"), "block": 3},
+}
+# A method, and options with which its windows or blocks are short.
+METHODS = {
+    "mag": LAWS["truncated"],
+    "mlmc": LAWS["truncated"],
+    "ladder": {"block": 8},
+}
 
 
 def stream(samples=300, seed=5):
@@ -49,11 +63,14 @@ def test_levels_are_those_of_the_seed(backend, seed):
     assert np.flatnonzero(moved).tolist() == [e - 1 for e in ends if e <= 400]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("law", LAWS)
-def test_same_points_as_the_reference(backend, method, law):
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("mlmc", law) for law in LAWS.values()] + [("ladder", form) for form in LADDERS.values()],
+    ids=[*LAWS, *LADDERS],
+)
+def test_same_points_as_the_reference(backend, method, options):
     gradients, start = stream(seed=6), np.linspace(-1.0, 1.0, SIZE)
-    opt, reference = (make(method, start, **LAWS[law]) for make in (backend, Reference))
+    opt, reference = (make(method, start, **options) for make in (backend, Reference))
     for gradient in gradients:
         assert opt.tell(gradient) == reference.tell(gradient)
         np.testing.assert_allclose(opt.x, reference.x, rtol=0, atol=1e-10)
@@ -62,7 +79,7 @@ def test_same_points_as_the_reference(backend, method, law):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_save_and_load_anywhere(backend, method):
-    gradients, options = stream(60), LAWS["truncated"]
+    gradients, options = stream(60), METHODS[method]
     whole = backend(method, np.zeros(SIZE), **options)
     for gradient in gradients:
         whole.tell(gradient)
@@ -77,13 +94,13 @@ def test_save_and_load_anywhere(backend, method):
         np.testing.assert_array_equal(second.x, whole.x)
         np.testing.assert_array_equal(second.average, whole.average)
         first.tell(gradient)
-    assert mid_level > 10
+    assert method == "ladder" or mid_level > 10
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
 def test_a_bad_gradient_changes_nothing(backend, method, bad):
-    gradients, options = stream(60), LAWS["truncated"]
+    gradients, options = stream(60), METHODS[method]
     clean, dirty = (backend(method, np.zeros(SIZE), **options) for _ in range(2))
     poison = np.ones(SIZE)
     poison[4] = bad
@@ -95,18 +112,20 @@ def test_a_bad_gradient_changes_nothing(backend, method, bad):
     np.testing.assert_array_equal(dirty.average, clean.average)
 
 
+@pytest.mark.parametrize("method", ["mag", "ladder"])
 @pytest.mark.parametrize("size", [1e-170, 1e-300, 1e150, 1e270])
-def test_no_square_overflows_or_vanishes(backend, size):
+def test_no_square_overflows_or_vanishes(backend, method, size):
     gradients = stream(100)
-    plain, scaled = (backend("mag", np.zeros(SIZE), levels=3) for _ in range(2))
+    plain, scaled = (backend(method, np.zeros(SIZE), **METHODS[method]) for _ in range(2))
     for gradient in gradients:
         plain.tell(gradient)
         scaled.tell(gradient * size)
     np.testing.assert_allclose(scaled.x, plain.x, rtol=0, atol=1e-10)
 
 
-def test_zero_gradients_take_steps_of_zero(backend):
-    opt = backend("mag", np.ones(SIZE), levels=2)
+@pytest.mark.parametrize("method", METHODS)
+def test_zero_gradients_take_steps_of_zero(backend, method):
+    opt = backend(method, np.ones(SIZE), **METHODS[method])
     moved = [opt.tell(np.zeros(SIZE)) for _ in range(20)]
     np.testing.assert_array_equal(opt.x, np.ones(SIZE))
     assert any(moved)
@@ -127,3 +146,18 @@ def test_zero_gradients_take_steps_of_zero(backend):
 def test_wrong_arguments_fail_at_construction(backend, options, message):
     with pytest.raises(ValueError, match=message):
         backend("mag", np.zeros(SIZE), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": -1.0}, "alpha must be positive and finite, not -1.0"),
+        ({"block": 0}, "block must be a whole number of at least 1"),
+        ({"max_levels": -1}, "max_levels must be a whole number of at least 0"),
+        ({"distance": 3}, "distance must be a Distance, not 3"),
+        ({"output": "best"}, "output must be one of"),
+    ],
+)
+def test_wrong_arguments_of_the_ladder(backend, options, message):
+    with pytest.raises(ValueError, match=message):
+        backend("ladder", np.zeros(SIZE), **options)

@@ -44,4 +44,14 @@ def mlmc(model, **options):
     return mt.MLMC(torch.optim.Adam(model.parameters(), lr=0.01), levels=3, **options)
 
 
-MAKERS = {"mag": mag, "mlmc": mlmc}
+def ladder(model, **options):
+    return mt.Ladder(model.parameters(), block=4, **options)
+
+
+def sketched(model, **options):
+    return mt.Ladder(model.parameters(), block=4, sketch=2, **options)
+
+
+WINDOWS = {"mag": mag, "mlmc": mlmc}  # parameters stand still for a whole level
+LADDERS = {"ladder": ladder, "sketched": sketched}  # a step every sample
+MAKERS = {**WINDOWS, **LADDERS}

@@ -52,4 +52,4 @@ def test_two_chains_in_two_processes_or_in_one(ranks, name):
         point, stepped = rank[name]
         assert stepped == moved
         torch.testing.assert_close(point, flat(model), rtol=1e-10, atol=1e-10)
-    assert 0 < opt.steps < SAMPLES
+    assert opt.steps > 0

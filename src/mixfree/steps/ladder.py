@@ -110,7 +110,7 @@ class Ladder:
         length = math.ldexp(size, -state["unit"])
         state["squares"] += g * g if self.per_coordinate else length * length
         state["sum"] += g
-        if step <= self.block or step % self.block == 0:
+        if self.refreshes(step):
             self._refresh(state, step, x)
         rate, reach = state["rate"], state["reach"]
         if self.per_coordinate:
@@ -118,6 +118,10 @@ class Ladder:
         else:
             displacement = min(rate[0], reach[0] / length if length > 0.0 else 0.0) * g
         return displacement.astype(direction.dtype, copy=False)
+
+    def refreshes(self, step: int) -> bool:
+        """Whether the ``step``-th step brings the rates up to date, and so looks at the point."""
+        return step <= self.block or step % self.block == 0
 
     def levels(self, step: int) -> int:
         """Levels begun after ``step`` steps."""

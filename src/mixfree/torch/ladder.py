@@ -10,8 +10,8 @@ import torch
 from mixfree import steps
 from mixfree.numerics import Array, norm
 from mixfree.sketch import Sketch
-from mixfree.steps.distance import Distance
-from mixfree.steps.ladder import BLOCK, Profile
+from mixfree.steps import Distance, Profile
+from mixfree.steps.ladder import BLOCK
 from mixfree.torch.stream import RUN, Given, StreamOptimizer
 from mixfree.torch.tensors import Tensors
 
@@ -197,7 +197,7 @@ class Ladder(StreamOptimizer):
 
     def _unpack(self, run: Mapping[str, Any]) -> dict[str, Any]:
         arrays = {
-            name: np.array(value.cpu()) if isinstance(value, torch.Tensor) else value
+            name: value.cpu().numpy().copy() if isinstance(value, torch.Tensor) else value
             for name, value in run["ladder"].items()
         }
         exact = not run["sketched"]

@@ -1,0 +1,139 @@
+"""The ladder for PyTorch: exact for small models, sketched for large ones."""
+
+import numpy as np
+import pytest
+import torch
+
+import mixfree as mf
+import mixfree.torch as mt
+from mixfree.steps import Distance
+from tests.torch.helpers import LADDERS, flat, loss_of, network, stream, train
+
+
+def correlated(samples, size, seed=0):
+    """Gradients that lean one way for a while, then another."""
+    rng = np.random.default_rng(seed)
+    lean = np.repeat(rng.standard_normal((-(-samples // 32), size)), 32, axis=0)[:samples]
+    return lean + rng.standard_normal((samples, size))
+
+
+def run(opt, params, targets):
+    for target in targets:
+        at = 0
+        for p in params:
+            p.grad = p.detach() - torch.tensor(target[at : at + p.numel()]).view_as(p)
+            at += p.numel()
+        opt.step()
+
+
+def parameters(*shapes):
+    return [torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64)) for shape in shapes]
+
+
+def test_small_models_are_exact_and_large_ones_sketched():
+    small, large = parameters(16 * 8), parameters(16 * 8 + 1)
+    for params, sketched in ((small, False), (large, True)):
+        opt = mt.Ladder(params, sketch=8)
+        run(opt, params, np.ones((2, params[0].numel())))
+        assert bool(opt.state["run"]["sketched"]) == sketched
+        assert opt.rule.per_coordinate == (not sketched)
+
+
+@pytest.mark.parametrize("options", [{"per_coordinate": True}, {"sketch": None}])
+def test_exact_at_any_size_when_asked(options):
+    params = parameters((40, 40))
+    opt = mt.Ladder(params, **{"sketch": 8, **options})
+    run(opt, params, np.ones((2, 1600)))
+    assert not opt.state["run"]["sketched"]
+
+
+def test_sketched_run_is_near_the_exact_one():
+    targets = correlated(512, 6400)
+    ends, profiles = [], []
+    for sketch in (None, 256):
+        params = parameters((60, 100), (400,))
+        opt = mt.Ladder(params, per_coordinate=False, block=8, sketch=sketch)
+        run(opt, params, targets)
+        ends.append(torch.cat([p.detach().ravel() for p in params]))
+        profiles.append(opt.profile().ratios)
+    # Totals have an error of √(2/256) = 9 %, each rate half of that.
+    assert (ends[1] - ends[0]).norm() < 0.1 * ends[0].norm()
+    np.testing.assert_allclose(profiles[1], profiles[0], rtol=0.5)
+    assert profiles[0].max() > 3.0 and profiles[1].max() > 3.0
+
+
+def test_memory_is_one_average_and_a_sketch_a_level():
+    params = parameters((300, 100), (100,))
+    opt = mt.Ladder(params, block=4, sketch=64)
+    run(opt, params, np.ones((64, 30_100)))
+    for p in params:
+        assert opt.state[p].keys() == {"average"}
+    arrays = [v for v in opt.state["run"]["ladder"].values() if isinstance(v, np.ndarray)]
+    levels = len(opt.state["run"]["ladder"]["halves"])
+    assert levels == 5
+    assert sum(v.size for v in arrays) <= (levels + 3) * 64 + 2 * levels + 3
+
+
+def test_profile_of_the_reference():
+    gradients = correlated(256, 6)
+    reference = mf.Ladder(np.zeros(6), block=4)
+    params = parameters(6)
+    opt = mt.Ladder(params, block=4)
+    for g in gradients:
+        reference.tell(g)
+        params[0].grad = torch.tensor(g)
+        opt.step()
+    for mine, theirs in zip(opt.profile(), reference.profile(), strict=True):
+        np.testing.assert_allclose(mine, theirs)
+
+
+def test_no_profile_before_the_first_step():
+    with pytest.raises(ValueError, match="no profile before the first step"):
+        mt.Ladder(parameters(3)).profile()
+
+
+@pytest.mark.parametrize(
+    "form", [{}, {"per_coordinate": False}, {"sketch": 1}], ids=["rates", "one rate", "sketched"]
+)
+def test_group_added_later_had_zero_gradients_before(form):
+    late, always = network(dtype=torch.float64), network(dtype=torch.float64)
+    # The first distance is otherwise a share of the norm of what is there at the start.
+    form = {"block": 4, "distance": Distance(0.01), **form}
+    opt, same = (mt.Ladder(m.parameters(), **form) for m in (late[0], always))
+    for i, sample in enumerate(stream(40, dtype=torch.float64)):
+        for model, each in ((late, opt), (always, same)):
+            each.zero_grad()
+            loss_of(model, sample).backward()
+            if i < 10:
+                for p in model[2].parameters():
+                    p.grad = torch.zeros_like(p) if model is always else None
+            each.step()
+        if i == 9:
+            opt.add_param_group({"params": list(late[2].parameters())})
+    assert bool(opt.state["run"]["sketched"]) == ("sketch" in form)
+    torch.testing.assert_close(flat(late), flat(always), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_maximize_climbs(name):
+    up, down = network(dtype=torch.float64), network(dtype=torch.float64)
+    start = flat(up)
+    climbing, falling = LADDERS[name](up, maximize=True), LADDERS[name](down)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        for p, q in zip(up.parameters(), down.parameters(), strict=True):
+            p.grad = q.grad = torch.tensor(rng.standard_normal(p.shape))
+        climbing.step()
+        falling.step()
+    torch.testing.assert_close(flat(up) - start, start - flat(down))
+    assert (flat(up) - start).norm() > 0
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_other_settings_on_load(name):
+    model = network()
+    opt = LADDERS[name](model)
+    train(model, opt, stream(5))
+    other = mt.Ladder(model.parameters(), block=5)
+    with pytest.raises(ValueError, match="saved with block=4, this optimiser has block=5"):
+        other.load_state_dict(opt.state_dict())

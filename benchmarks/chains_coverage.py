@@ -9,10 +9,10 @@ from mixfree.chains.estimate import METHODS, estimate_mixing_time
 PATHS = 200
 CHAINS = {
     "two states, p = 0.01": two_state(0.01),
-    "ring, 5 states": cycle(5),
-    "reversed streak, 5 states": winning_streak(5).reversal(),
-    "line, 4 states": birth_death([0.3, 0.3, 0.3, 0.0], [0.0, 0.2, 0.2, 0.2]),
-    "random, 6 states": random_chain(6, seed=0),
+    "ring, 5": cycle(5),
+    "reversed streak, 5": winning_streak(5).reversal(),
+    "line, 4": birth_death([0.3, 0.3, 0.3, 0.0], [0.0, 0.2, 0.2, 0.2]),
+    "random, 6": random_chain(6, seed=0),
 }
 LENGTHS = (10_000, 1_000_000)
 HEAD = ["chain", "mixing time", "samples", "method", "coverage", "median interval", "bounded"]
@@ -30,7 +30,7 @@ def lines_of(name, chain):
                 lower[place, run], upper[place, run] = found.lower, found.upper
         for method, low, high in zip(methods, lower, upper, strict=True):
             inside = np.mean((low <= truth) & (truth <= high))
-            middle = f"{np.median(low):.0f} to {np.median(high):.0f}"
+            middle = f"{np.median(low):.0f} to {np.median(high):.0f}".replace("inf", "∞")
             bounded = f"{np.isfinite(high).mean():.0%}"
             yield name, truth, f"{length:,}", method, f"{inside:.1%}", middle, bounded
 

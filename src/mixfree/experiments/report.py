@@ -116,7 +116,15 @@ def gather(rows: Iterable[Row], series: str, x: str, y: str) -> dict[Any, dict[A
     return found
 
 
-def curves(axes: Axes, rows: Iterable[Row], series: str, x: str, y: str, **style: Any) -> None:
+def curves(
+    axes: Axes,
+    rows: Iterable[Row],
+    series: str,
+    x: str,
+    y: str,
+    shade: bool = True,
+    **style: Any,
+) -> None:
     """Plot the mean of ``y`` against ``x``, a line a series, with its 95 % interval shaded."""
     for index, (name, points) in enumerate(gather(rows, series, x, y).items()):
         at = sorted(points)
@@ -126,7 +134,7 @@ def curves(axes: Axes, rows: Iterable[Row], series: str, x: str, y: str, **style
         if index >= len(PALETTE):
             dress |= {"marker": "s", "markersize": 4}
         axes.plot(at, means, label=str(name), **dress)
-        if any(np.isfinite(each.half) for each in found):
+        if shade and any(np.isfinite(each.half) for each in found):
             # Half an interval may reach below zero, where a logarithm has no place.
             low = np.maximum([each.low for each in found], means / 50.0)
             high = [each.high for each in found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from mixfree.experiments.problem import mixing_time
 from mixfree.experiments.report import Claim, Report, Row, Table, curves, gather
 from mixfree.experiments.settings import Settings
-from mixfree.experiments.statistics import Estimate, estimate
+from mixfree.experiments.statistics import Estimate, estimate, paired_ratio
 from mixfree.figures import log_log, new_figure
 
 if TYPE_CHECKING:
@@ -30,13 +32,16 @@ def about(rows: list[Row], settings: Settings) -> Report:
     return Report(tables, figures, claims)
 
 
+def _values(rows: list[Row], study: str) -> dict[str, dict[str, list[float]]]:
+    """Suboptimality of each seed in one study, by method and setting."""
+    return gather([r for r in rows if r["study"] == study], "method", "setting", "suboptimality")
+
+
 def _found(rows: list[Row], study: str) -> dict[str, dict[str, Estimate]]:
     """Estimates of one study by method and setting."""
-    of_study = [row for row in rows if row["study"] == study]
-    gathered = gather(of_study, "method", "setting", "suboptimality")
     return {
         method: {setting: estimate(values) for setting, values in at.items()}
-        for method, at in gathered.items()
+        for method, at in _values(rows, study).items()
     }
 
 
@@ -66,41 +71,38 @@ def _alpha_table(rows: list[Row], label: str) -> Table:
 
 
 def _claims(rows: list[Row], p: float) -> list[Claim]:
-    pace_found = {method: at[""].mean for method, at in _found(rows, "pace").items()}
-    slowed = pace_found["adagrad at MAG's pace"]
-    mag, adagrad = pace_found["mag"], pace_found["adagrad"]
-    tuned = {m: min(e.mean for e in at.values()) for m, at in _found(rows, "alpha").items()}
-    exact, paper = (_found(rows, study)["mag"]["5"].mean for study in ("levels", "weights"))
-    state = {m: at["state"].mean for m, at in _found(rows, "observation").items()}
-    claims = []
-    if mag < adagrad:
-        share = np.log(adagrad / slowed) / np.log(adagrad / mag)
-        claims.append(
-            Claim(
-                f"p = {p:g}: MAG's gain over AdaGrad is more than smaller steps",
-                f"at MAG's pace AdaGrad has {slowed / mag:.2f} of MAG's suboptimality: "
-                f"{share:.0%} of the gain (in logarithms) is pace",
-                bool(slowed > mag),
-            )
-        )
-    return [
-        *claims,
-        Claim(
-            f"p = {p:g}: MAG with its best α beats AdaGrad with its own",
-            f"{tuned['mag'] / tuned['adagrad']:.2f} of it",
-            tuned["mag"] < tuned["adagrad"],
+    pace, alpha, levels, weights, observation = (
+        _values(rows, study) for study in ("pace", "alpha", "levels", "weights", "observation")
+    )
+    best = {method: min(at.values(), key=np.mean) for method, at in alpha.items()}
+    mag, adagrad, slowed = (
+        pace[method][""] for method in ("mag", "adagrad", "adagrad at MAG's pace")
+    )
+    claims = [
+        _better("MAG is better than AdaGrad at MAG's own pace", mag, slowed),
+        _better(
+            "MAG with its best α is better than AdaGrad with its own", best["mag"], best["adagrad"]
         ),
-        Claim(
-            f"p = {p:g}: exact weights are better than the paper's, at 5 levels",
-            f"{exact / paper:.3f} of it",
-            exact < paper,
+        _better(
+            "exact weights are better than the paper's", levels["mag"]["5"], weights["mag"]["5"]
         ),
-        Claim(
-            f"p = {p:g}: MAG beats SGD-MLMC also when the whole state is observed",
-            f"{state['mag'] / state['sgd-mlmc']:.2f} of it",
-            state["mag"] < state["sgd-mlmc"],
+        _better(
+            "MAG is better than SGD-MLMC when whole states are observed",
+            observation["mag"]["state"],
+            observation["sgd-mlmc"]["state"],
         ),
     ]
+    gain, by_pace = paired_ratio(adagrad, mag), paired_ratio(adagrad, slowed)
+    if gain.low > 1.0:
+        share = math.log(by_pace.mean) / math.log(gain.mean)
+        text = "most of MAG's gain over AdaGrad is its slower pace"
+        claims.insert(0, Claim(text, f"{share:.0%} of its logarithm", share > 0.5))
+    return [replace(claim, text=f"p = {p:g}: {claim.text}") for claim in claims]
+
+
+def _better(text: str, values: list[float], others: list[float]) -> Claim:
+    ratio = paired_ratio(values, others)
+    return Claim(text, f"ratio {ratio}", ratio.below_one)
 
 
 def _draw(rows: list[Row], label: str) -> Figure:

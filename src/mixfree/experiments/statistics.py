@@ -53,6 +53,34 @@ def estimate(values: npt.ArrayLike) -> Estimate:
     return Estimate(mean, float(t.ppf(0.5 + CONFIDENCE / 2.0, values.size - 1)) * error)
 
 
+class Ratio(NamedTuple):
+    """A geometric mean of ratios with the ends of its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def below_one(self) -> bool | None:
+        """Whether the ratio is below one; None when the interval contains one."""
+        return None if self.low <= 1.0 <= self.high else self.mean < 1.0
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
+    """Ratio of values to others measured on the same streams, one pair a seed.
+
+    Examples
+    --------
+    >>> print(paired_ratio([1.0, 2.1, 2.9], [2.0, 4.0, 6.0]))
+    0.50 (0.47 to 0.54)
+    """
+    found = estimate(np.log(values) - np.log(others))
+    return Ratio(*(math.exp(end) for end in (found.mean, found.low, found.high)))
+
+
 def exponent(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
     """The b of the power law y = a·x^b nearest to the points on logarithmic axes.
 

@@ -87,11 +87,12 @@ def report(rows: list[Row], settings: Settings) -> Report:
     ]
     slopes = _exponents(mixed, ("chain", "parameter"), "samples")
     last = [row for row in rows if row["samples"] == settings.samples]
+    final = _final(last)
     growth = _exponents([row for row in last if row["chain"] != "Boyan"], ("chain",), "mixing_time")
     return Report(
-        [_errors(last, settings), _slopes(slopes), _growth(growth)],
+        [_errors(final, last, settings), _slopes(slopes), _growth(growth)],
         {"td-samples": _against_samples(rows), "td-mixing-time": _against_mixing_time(last)},
-        _claims(slopes, growth, last),
+        _claims(slopes, growth, final),
         [
             "The error is ‖V_θ* − V_θ̄‖²_M divided by that of θ = 0; the radius is 2‖θ*‖ for every "
             "method.",
@@ -133,20 +134,29 @@ def _title(key: tuple[Any, ...]) -> str:
     )
 
 
-def _errors(last: list[Row], settings: Settings) -> Table:
-    found: dict[Any, dict[str, list[float]]] = {}
-    times = {}
+def _final(last: list[Row]) -> dict[tuple[str, float], dict[str, Estimate]]:
+    """The last error of every method on every process."""
+    found: dict[tuple[str, float], dict[str, list[float]]] = {}
     for row in last:
-        key = row["chain"], row["parameter"]
-        times[key] = row["mixing_time"]
-        found.setdefault(key, {}).setdefault(row["method"], []).append(row["error"])
-    names = list(next(iter(found.values())))
+        group = found.setdefault((row["chain"], row["parameter"]), {})
+        group.setdefault(row["method"], []).append(row["error"])
+    return {
+        key: {method: estimate(errors) for method, errors in group.items()}
+        for key, group in found.items()
+    }
+
+
+def _errors(
+    final: dict[tuple[str, float], dict[str, Estimate]], last: list[Row], settings: Settings
+) -> Table:
+    times = {(row["chain"], row["parameter"]): row["mixing_time"] for row in last}
+    names = list(next(iter(final.values())))
     return Table(
         f"Relative error after {settings.samples:,} transitions, {settings.seeds} seeds, 95 %",
         ["process", "mixing time", *names],
         [
-            (_title(key), f"{times[key]:,}", *(estimate(errors[name]) for name in names))
-            for key, errors in found.items()
+            (_title(key), f"{times[key]:,}", *(found[name] for name in names))
+            for key, found in final.items()
         ],
     )
 
@@ -176,7 +186,7 @@ def _short(found: Estimate) -> str:
 def _claims(
     slopes: dict[tuple[Any, ...], dict[str, Estimate]],
     growth: dict[tuple[Any, ...], dict[str, Estimate]],
-    last: list[Row],
+    final: dict[tuple[str, float], dict[str, Estimate]],
 ) -> list[Claim]:
     flattest = max(slopes, key=lambda key: slopes[key]["MAG"].mean)
     claims = [
@@ -195,15 +205,7 @@ def _claims(
                 mag.high < other.low,
             )
         )
-    errors: dict[Any, dict[str, list[float]]] = {}
-    for row in last:
-        key = row["chain"], row["parameter"]
-        errors.setdefault(key, {}).setdefault(row["method"], []).append(row["error"])
-    lost = [
-        _title(key)
-        for key, found in errors.items()
-        if np.mean(found["MAG"]) > np.mean(found[BASELINE])
-    ]
+    lost = [_title(key) for key, found in final.items() if found["MAG"].mean > found[BASELINE].mean]
     claims.append(
         Claim(
             f"MAG's last error is below that of {BASELINE} on every process",

@@ -29,7 +29,7 @@ def td(
         float | None, typer.Option(help="Bound on the norm of the values; none unless given.")
     ] = None,
     method: Annotated[str, typer.Option(help="Such as mag, adagrad or sgd-mlmc.")] = "mag",
-    level: Annotated[float, typer.Option(help="Confidence of all intervals together.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Confidence of all intervals together.")] = 0.99,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:

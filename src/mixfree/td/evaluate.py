@@ -56,7 +56,7 @@ class Evaluation:
         """V of each state."""
         return self.learner.features.rows(states) @ self.theta
 
-    def interval(self, states: Sequence[Any] | Array, level: float = 0.95) -> tuple[Array, Array]:
+    def interval(self, states: Sequence[Any] | Array, level: float = 0.99) -> tuple[Array, Array]:
         """Ends of intervals around :meth:`values` that hold V_θ* of all these states together.
 
         Their half-width is the distance to the trajectory's own fixed point, which is how far

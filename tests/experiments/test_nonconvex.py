@@ -5,14 +5,14 @@ import pytest
 
 import mixfree as mf
 from mixfree.experiments import nonconvex
-from mixfree.experiments.nonconvex_problems import PROBLEMS, draw
+from mixfree.experiments.nonconvex_problems import PROBLEMS
 from mixfree.experiments.settings import Settings
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_gradient_against_finite_differences(name):
     problem = PROBLEMS[name]
-    data = problem.rows(draw(0))
+    data = problem.rows(problem.draw(0))
     rng = np.random.default_rng(1)
     step = 1e-5
     for _ in range(5):
@@ -27,7 +27,7 @@ def test_gradient_against_finite_differences(name):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_losses_are_bounded_and_not_convex(name):
     problem = PROBLEMS[name]
-    data = problem.rows(draw(0))
+    data = problem.rows(problem.draw(0))
     rng = np.random.default_rng(2)
     bound = 0.5 if name == "network" else 2.0
     curved = False
@@ -42,7 +42,8 @@ def test_losses_are_bounded_and_not_convex(name):
 def test_mean_square_is_the_mean_over_the_iterates():
     """Against all iterates, of which the grid looks at some."""
     name, samples = "robust regression", 3162
-    problem, regression = PROBLEMS[name], draw(0)
+    problem = PROBLEMS[name]
+    regression = problem.draw(0)
     data = problem.rows(regression)
     opt = mf.MAG(problem.start(0), alpha=1.0, seed=0)
     squares = []
@@ -75,8 +76,16 @@ def made_up(exponents):
 
 
 def test_report_recovers_exponents_and_judges_them():
-    exponents = dict(zip(PROBLEMS, (-0.3, -0.2, -0.5), strict=True))
+    exponents = dict(zip(PROBLEMS, (-0.3, -0.2, -0.5, -0.26), strict=True))
     found = nonconvex.report(made_up(exponents), Settings(10**5, 3, p=(0.5, 0.1)))
-    assert [claim.holds for claim in found.claims] == [True, False, True]
+    assert [claim.holds for claim in found.claims] == [True, False, True, True]
     assert found.tables[0].lines[0][-1] == "-0.30 ± 0.00"
     assert set(found.figures) == {"nonconvex"}
+
+
+def test_one_truth_suits_both_states_and_two_do_not():
+    for name, small in (("robust regression", True), ("robust, two truths", False)):
+        problem = PROBLEMS[name]
+        data = problem.draw(3)
+        w = np.linalg.lstsq(data.rows, data.targets, rcond=None)[0]
+        assert (problem.value(w, problem.rows(data)) < 1e-3) == small

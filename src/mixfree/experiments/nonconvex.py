@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.experiments.nonconvex_problems import PROBLEMS, draw
+from mixfree.experiments.nonconvex_problems import PROBLEMS
 from mixfree.experiments.problem import mixing_time
 from mixfree.experiments.report import Claim, Report, Row, Table, curves
 from mixfree.experiments.settings import Settings
@@ -37,7 +37,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
     """
     seed, p = cell["seed"], cell["p"]
     problem = PROBLEMS[cell["problem"]]
-    regression = draw(seed)
+    regression = problem.draw(seed)
     data = problem.rows(regression)
     rows: list[Row] = []
     total, counted = 0.0, 0
@@ -75,7 +75,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 def report(rows: list[Row], settings: Settings) -> Report:
     """The fall of the gradient on every problem at every p."""
     rows = [{**row, "root": row["mean_square"] ** 0.5} for row in rows]
-    figure, axes = new_figure(1, len(PROBLEMS), width=10.5, height=3.6, sharey=True)
+    figure, axes = new_figure(1, len(PROBLEMS), width=12.0, height=3.4, sharey=True)
     for place, name in zip(axes, PROBLEMS, strict=True):
         shown = [{**row, "series": f"p = {row['p']:g}"} for row in rows if row["problem"] == name]
         curves(place, shown, "series", "samples", "root")

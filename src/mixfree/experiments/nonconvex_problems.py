@@ -15,6 +15,22 @@ NOISE = 0.03
 GEMAN_MCCLURE = Robust(shape=-2.0)  # bounded by 2
 
 
+def one_truth(seed: int) -> Regression:
+    """Data of one linear truth, of which either state shows mostly its own coordinates."""
+    rng = np.random.default_rng([seed, 6])
+    truth = rng.standard_normal(DIMENSION) / np.sqrt(DIMENSION)
+    shown = np.arange(DIMENSION) % 2 == np.arange(2)[:, None]
+    scales = np.where(shown, 1.0, FAINT)[:, None, :]
+    rows = (scales * rng.standard_normal((2, PER_STATE, DIMENSION))).reshape(-1, DIMENSION)
+    targets = rows @ truth + NOISE * rng.standard_normal(len(rows))
+    return Regression(rows, targets, PER_STATE)
+
+
+def two_truths(seed: int) -> Regression:
+    """The paper's data: each state has a truth of its own, so that no w suits both."""
+    return Regression.draw(seed, PER_STATE, DIMENSION, NOISE**2)
+
+
 @dataclass(frozen=True)
 class Problem:
     """A loss of w on rows z = (x, y), where y comes last.
@@ -27,6 +43,8 @@ class Problem:
         Mean loss of ``w`` over the rows of a matrix, and its gradient.
     target
         The y of a row of linear regression, as this problem sees it.
+    draw
+        The data of a seed.
     size
         Entries of w.
     """
@@ -34,27 +52,17 @@ class Problem:
     name: str
     value: Callable[[Array, Array], float]
     gradient: Callable[[Array, Array], Array]
-    target: Callable[[Array], Array]
+    target: Callable[[Array], Array] = np.asarray
+    draw: Callable[[int], Regression] = one_truth
     size: int = DIMENSION
 
     def rows(self, regression: Regression) -> Array:
-        """The data of both states."""
+        """The data of both states, as z."""
         return np.column_stack([regression.rows, self.target(regression.targets)])
 
     def start(self, seed: int) -> Array:
         """A random start: the origin would be stationary for some."""
         return 0.5 * np.random.default_rng([seed, 7]).standard_normal(self.size)
-
-
-def draw(seed: int) -> Regression:
-    """Data of one linear truth, of which either state shows mostly its own coordinates."""
-    rng = np.random.default_rng([seed, 6])
-    truth = rng.standard_normal(DIMENSION) / np.sqrt(DIMENSION)
-    shown = np.arange(DIMENSION) % 2 == np.arange(2)[:, None]
-    scales = np.where(shown, 1.0, FAINT)[:, None, :]
-    rows = (scales * rng.standard_normal((2, PER_STATE, DIMENSION))).reshape(-1, DIMENSION)
-    targets = rows @ truth + NOISE * rng.standard_normal(len(rows))
-    return Regression(rows, targets, PER_STATE)
 
 
 def _robust_value(w: Array, rows: Array) -> float:
@@ -103,14 +111,15 @@ def _network_gradient(w: Array, rows: Array) -> Array:
 PROBLEMS = {
     problem.name: problem
     for problem in (
-        Problem("robust regression", _robust_value, _robust_gradient, np.asarray),
+        Problem("robust regression", _robust_value, _robust_gradient),
         Problem("phase retrieval", _phase_value, _phase_gradient, np.square),
         Problem(
             "network",
             _network_value,
             _network_gradient,
             lambda y: _sigmoid(4.0 * y),
-            HIDDEN * DIMENSION + HIDDEN + 1,
+            size=HIDDEN * DIMENSION + HIDDEN + 1,
         ),
+        Problem("robust, two truths", _robust_value, _robust_gradient, draw=two_truths),
     )
 }

@@ -126,43 +126,66 @@ def evaluate_policy(
     if not isinstance(learner.optimizer.output, Average):
         raise ValueError("output must be 'average' here: the estimate is made of averages")
     path = transitions(env, policy, seed)
-    certificate = Certificate(learner.gamma, learner.features.size)
-    certified = learner.features.size <= LARGEST
     grid = {*takewhile(lambda mark: mark < samples, marks()), samples}
     batches = {samples * k // BATCHES for k in range(BATCHES)}
-    halves, history = {samples // 2: _total(learner)}, History()
-    recent: deque[Any] = deque(maxlen=RECENT)
-    episodes, done = 0, 0
+    half, done = samples // 2, 0
+    record, before = _Record(learner), _total(learner)
     bar = progress_bar("transitions", samples) if progress else nullcontext(lambda count: None)
     with bar as show:
-        for stop in sorted({*grid, *batches, samples // 2, *range(0, samples, CHUNK)} - {0}):
+        for stop in sorted({*grid, *batches, half, *range(0, samples, CHUNK)} - {0}):
             if done in batches:
-                certificate.begin_batch()
-            piece = tuple(zip(*islice(path, stop - done), strict=True))
-            looked_up = learner.looked_up(*piece)
-            learner.advance(*looked_up)
-            if certified:
-                certificate.add(*looked_up)
-            recent.extend(piece[0])
-            episodes += sum(piece[3])
+                record.certificate.begin_batch()
+            record.take(*zip(*islice(path, stop - done), strict=True))
             done = stop
             if done in grid:
-                history.record(learner.optimizer)
-            if done in halves:
-                halves[done] = _total(learner)
+                record.history.record(learner.optimizer)
+            if done == half:
+                before = _total(learner)
             show(done)
-    theta = _mean_between(halves[samples // 2], _total(learner))
-    if certified:
-        certificate.solve()
-    return Evaluation(
-        theta,
-        learner,
-        history,
-        _values(learner, theta, recent),
-        done,
-        episodes,
-        certificate if certified else None,
-    )
+    return record.evaluation(_mean_between(before, _total(learner)))
+
+
+class _Record:
+    """What is kept of a trajectory while the learner goes along it."""
+
+    def __init__(self, learner: TDLearner) -> None:
+        self.learner = learner
+        self.history = History()
+        self.certificate = Certificate(learner.gamma, learner.features.size)
+        self.certified = learner.features.size <= LARGEST
+        self.recent: deque[Any] = deque(maxlen=RECENT)
+        self.episodes = 0
+
+    def take(
+        self,
+        states: Sequence[Any],
+        rewards: Sequence[float],
+        next_states: Sequence[Any],
+        terminated: Sequence[bool],
+    ) -> None:
+        """Learn from transitions and keep what is wanted of them."""
+        looked_up = self.learner.looked_up(states, rewards, next_states, terminated)
+        self.learner.advance(*looked_up)
+        if self.certified:
+            self.certificate.add(*looked_up)
+        self.recent.extend(states)
+        self.episodes += sum(terminated)
+
+    def evaluation(self, theta: Array) -> Evaluation:
+        """All of it, with the estimate."""
+        if self.certified:
+            self.certificate.solve()
+        held, rows = list(self.recent), self.learner.features.rows
+        pieces = (held[i : i + CHUNK] for i in range(0, len(held), CHUNK))
+        return Evaluation(
+            theta,
+            self.learner,
+            self.history,
+            np.concatenate([rows(piece) @ theta for piece in pieces]),
+            self.learner.samples,
+            self.episodes,
+            self.certificate if self.certified else None,
+        )
 
 
 def _total(learner: TDLearner) -> tuple[int, Array]:
@@ -175,12 +198,6 @@ def _mean_between(first: tuple[int, Array], last: tuple[int, Array]) -> Array:
     if last[0] == first[0]:
         raise ValueError("samples are too few: no step was taken in the second half of the run")
     return (last[1] - first[1]) / (last[0] - first[0])
-
-
-def _values(learner: TDLearner, theta: Array, states: Sequence[Any]) -> Array:
-    held = list(states)
-    pieces = (held[i : i + CHUNK] for i in range(0, len(held), CHUNK))
-    return np.concatenate([learner.features.rows(piece) @ theta for piece in pieces])
 
 
 def _features_for(env: Any, features: Any) -> Any:

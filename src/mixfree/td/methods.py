@@ -83,7 +83,8 @@ def start_method(
         if radius is None:
             raise ValueError("projected-td needs radius, that of a ball which holds θ*")
         settings["gamma"] = gamma
-        settings["alpha"] = settings["alpha"] or 1.0
+        if settings["alpha"] is None:
+            settings["alpha"] = 1.0
     if radius is not None:
         return method(theta0, domain=Ball(radius), **settings)
     if method.step is AdaGradNorm and settings["alpha"] is None:

@@ -26,7 +26,9 @@ def mdp_process(
         raise ValueError(f"P must have shape (states, actions, states), not {steps.shape}")
     n, actions, _ = steps.shape
     if rewards.shape not in ((n, actions), (n, actions, n)):
-        raise ValueError(f"R must have shape {(n, actions)} or {(n, actions, n)}, not {R!r}")
+        raise ValueError(
+            f"R must have shape {(n, actions)} or {(n, actions, n)}, not {rewards.shape}"
+        )
     ends = np.array(terminal, dtype=np.int64)
     if ends.size and not (ends.min() >= 0 and ends.max() < n):
         raise ValueError(f"terminal must hold states from 0 to {n - 1}, not {terminal!r}")

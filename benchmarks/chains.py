@@ -8,6 +8,7 @@ import time
 import networkx
 import numpy as np
 from quantecon import MarkovChain as QuantEconChain
+from scipy import sparse
 
 from benchmarks.table import show
 from mixfree.chains import MarkovChain, cycle, random_chain, random_walk, two_state, winning_streak
@@ -63,6 +64,17 @@ def mixed():
     show("Exact mixing time of 1,000 dense states", ["chain", "steps", "seconds"], lines)
 
 
+def shuffled(states):
+    """Lazy walk that steps along one of three random permutations, forward or back."""
+    rng, here = np.random.default_rng(0), np.arange(states)
+    P = 0.5 * sparse.eye_array(states, format="csr")
+    for _ in range(3):
+        ones = np.full(states, 1 / 12)
+        step = sparse.csr_array((ones, (here, rng.permutation(states))), shape=P.shape)
+        P = P + step + step.T
+    return MarkovChain(P)
+
+
 def bounded():
     lines = []
     for name, chain in {
@@ -72,6 +84,7 @@ def bounded():
         "preferential attachment": random_walk(networkx.barabasi_albert_graph(100_000, 3, seed=0)),
         "square grid, Metropolis": random_walk(networkx.grid_2d_graph(316, 317), "metropolis"),
         "ring": cycle(100_001),
+        "random permutations, lazy": shuffled(1_000_000),
     }.items():
         begin = time.process_time()
         bounds = chain.mixing_bounds()

@@ -16,7 +16,7 @@ from mixfree.scaling import RunningScale, change_units, original, points_in
 from mixfree.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Ladder
 
-SHARE = 0.3  # of a Kaczmarz step: too short costs less than too long
+SHARE = 0.1  # of a Kaczmarz step: on a correlated stream too long costs more than too short
 CHUNK = 1 << 14  # rows that are copied at a time where a copy is needed
 
 

@@ -52,11 +52,11 @@ class RunningScale:
             "count": np.zeros(1, dtype=np.int64),
             "mean": np.zeros(columns),
             "spread": np.zeros(columns),
-            "low": np.full(columns, np.inf),
-            "high": np.full(columns, -np.inf),
             "shift": np.zeros(columns),
             "scale": np.ones(columns),
         }
+        self._farthest = np.zeros(columns)
+        self._next = np.zeros(columns)  # the row for which new units are due
 
     @property
     def units(self) -> Units:
@@ -70,6 +70,8 @@ class RunningScale:
         out = np.empty(rows.shape, rows.dtype)
         taken = standardise(rows, self.due, self.centred, LIMIT, *self._state.values(), out)
         self.due = taken < len(rows)
+        if self.due:
+            self._next = rows[taken]
         return out[:taken]
 
     def change(self) -> None:
@@ -77,17 +79,19 @@ class RunningScale:
         if not self.due:
             return
         state, mean = self._state, self._state["mean"]
-        farthest = np.maximum(state["high"] - mean, mean - state["low"])
-        scale = np.maximum(np.sqrt(state["spread"] / state["count"][0]), farthest / LIMIT)
+        self._farthest = np.maximum(self._farthest, np.abs(self._next - mean))
+        scale = np.maximum(np.sqrt(state["spread"] / state["count"][0]), self._farthest / LIMIT)
         state["shift"], state["scale"] = mean.copy(), np.where(scale > 0.0, scale, 1.0)
 
     def state_dict(self) -> State:
         """All that changes, as arrays of its own."""
-        return {name: value.copy() for name, value in self._state.items()}
+        state = {name: value.copy() for name, value in self._state.items()}
+        return {**state, "farthest": self._farthest.copy()}
 
     def load_state_dict(self, state: State) -> None:
         """Go on where the scale that gave ``state`` was."""
         self._state = {name: np.array(state[name]) for name in self._state}
+        self._farthest = np.array(state["farthest"])
 
 
 def original(columns: int) -> Units:

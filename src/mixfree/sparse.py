@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from mixfree.compiled.losses import loss_code
-from mixfree.compiled.plan import COUNT, SAMPLES, plan_of, return_run, run_of
+from mixfree.compiled.plan import COUNT, LENGTH, ROOT, SAMPLES, SEEN, STEPS, plan_of
 from mixfree.compiled.sparse import (
     MASS,
     MEMBER,
@@ -73,19 +73,23 @@ class SparseLinear:
             raise ValueError(f"{opt.name} has no sparse twin")
         self._opt, self._plan = opt, plan_of(opt)
         self._loss, self._l2 = loss, float(l2)
-        dense = run_of(opt, 0)
+        gradient, step, output = opt.states
+        counts = [gradient["samples"], opt.steps, gradient["seen"], gradient["length"], 0]
+        nothing = np.zeros(0)
         self._run = SparseRun(
-            counts=np.append(dense.counts, 0),
-            numbers=np.array([dense.numbers[0], 1.0, 0.0, sum_of_squares(dense.x), 0.0]),
+            counts=np.array([*counts, output["count"], 0]),
+            numbers=np.array([step.get("root", 0.0), 1.0, 0.0, sum_of_squares(opt.x), 0.0]),
             cells=_in_cache_lines(opt.x.size),
             touched=np.zeros(opt.x.size + 1, np.int32),
-            before=dense.sums[1].copy(),
-            kept=dense.kept.astype(np.float64),
+            before=np.array(output.get("before", nothing)),
+            kept=np.array(output.get("kept", nothing), dtype=np.float64),
         )
-        self._run.cells[:, V], self._run.cells[:, Q] = dense.x, -dense.sums[0]
+        self._run.cells[:, V] = opt.x
+        if "sum" in output:
+            self._run.cells[:, Q] = -output["sum"]
         if opt.pending:
-            places = np.flatnonzero(dense.total)
-            self._touch(places, dense.total[places])
+            places = np.flatnonzero(gradient["sum"])
+            self._touch(places, gradient["sum"][places])
 
     @property
     def samples(self) -> int:
@@ -102,7 +106,7 @@ class SparseLinear:
         loss = self._loss
         rows = _canonical(rows)
         width = rows.shape[1]
-        intercept = int(self._run.kept.size // loss.outputs - width)
+        intercept = int(self._opt.x.size // loss.outputs - width)
         code, margins, factors = loss_code(loss), np.zeros(loss.outputs), np.zeros(loss.outputs)
         y = np.ascontiguousarray(targets, dtype=np.float64)
         w = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
@@ -117,18 +121,18 @@ class SparseLinear:
 
     def settle(self) -> Optimizer:
         """Hand the run back to the optimiser."""
-        output, point = self._output(), self._point()
+        run, (gradient, step, output) = self._run, self._opt.states
+        point = self._point()
         # The kernel adds the regularisation of a window when it is full.
-        ridge = self._l2 * self._run.numbers[WEIGHTS] * point
-        run = run_of(self._opt, 0)._replace(
-            counts=self._run.counts,
-            numbers=self._run.numbers,
-            x=point,
-            total=(self._run.cells[:, TOTAL] + ridge).astype(point.dtype),
-            sums=np.array([output["sum"], output["before"]]),
-            kept=output["kept"].astype(point.dtype),
+        ridge = self._l2 * run.numbers[WEIGHTS] * point
+        gradient["samples"], gradient["seen"], gradient["length"] = (
+            int(run.counts[place]) for place in (SAMPLES, SEEN, LENGTH)
         )
-        return_run(self._opt, run)
+        gradient["sum"] = (run.cells[:, TOTAL] + ridge).astype(point.dtype)
+        if "root" in step:
+            step["root"] = float(run.numbers[ROOT])
+        output.update({name: self._output()[name] for name in output})
+        self._opt.go_to(point, int(run.counts[STEPS]))
         return self._opt
 
     def state_dict(self) -> State:
@@ -165,8 +169,8 @@ class SparseLinear:
         return {
             "count": int(run.counts[COUNT]),
             "sum": run.numbers[MASS] * run.cells[:, V] - run.cells[:, Q],
-            "before": run.before,
-            "kept": run.kept,
+            "before": run.before.copy(),
+            "kept": run.kept.astype(self._opt.x.dtype),
         }
 
 

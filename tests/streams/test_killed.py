@@ -15,7 +15,7 @@ def test_killed_twenty_times(tmp_path):
     done = subprocess.run(
         [sys.executable, script, data, tmp_path / "m", "20"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=120,
+        timeout=300,
         check=False,
         capture_output=True,
         text=True,

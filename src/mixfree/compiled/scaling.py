@@ -4,28 +4,26 @@ from mixfree.compiled.jit import kernel
 
 
 @kernel
-def standardise(rows, counted, centred, limit, count, mean, spread, low, high, shift, scale, out):
-    """Twin of :meth:`mixfree.scaling.RunningScale.take`, row by row.
+def standardise(rows, counted, centred, limit, count, mean, spread, shift, scale, out):
+    """Standardise rows up to one for which new units are due; how many they are.
 
-    Returns how many rows are in ``out`` before one that needs another scale; that row is
-    counted. ``counted`` says that the first row already is.
+    That row is counted already; ``counted`` says so of the first one given.
     """
+    inverse = 1.0 / scale
     for i in range(rows.shape[0]):
-        row = rows[i]
-        if i > 0 or not counted:
-            count[0] += 1
-            far = False
-            for k in range(row.size):
-                value = float(row[k])
-                delta = value - mean[k]
-                if centred:
-                    mean[k] += delta / count[0]
-                spread[k] += delta * (value - mean[k])
-                low[k] = min(low[k], value)
-                high[k] = max(high[k], value)
-                far |= abs(value - shift[k]) > limit * scale[k]
-            if far or count[0] & (count[0] - 1) == 0:
-                return i
-        for k in range(row.size):
-            out[i, k] = (row[k] - shift[k]) / scale[k]
+        new = 0.0 if i == 0 and counted else 1.0
+        count[0] += int(new)
+        share = new / count[0] if centred else 0.0
+        far = 0
+        for k in range(rows.shape[1]):
+            value = float(rows[i, k])
+            delta = value - mean[k]
+            center = mean[k] + share * delta
+            mean[k] = center
+            spread[k] += new * delta * (value - center)
+            standard = (value - shift[k]) * inverse[k]
+            far += abs(standard) > limit
+            out[i, k] = standard
+        if new > 0.0 and (far > 0 or count[0] & (count[0] - 1) == 0):
+            return i
     return rows.shape[0]

@@ -1,0 +1,257 @@
+"""The estimators and ``mixfree fit`` beside what one would use instead, in one run.
+
+Rates are CPU time of one thread, so that they can be compared with each other on a busy machine
+too. With ``STREAM_GB`` set, the command line's table is made with files of that size.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from scipy.sparse import csr_matrix
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LinearRegression, SGDClassifier, SGDRegressor
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks.core import cpu_seconds, problem
+from benchmarks.table import show
+from mixfree.sklearn import StreamClassifier, StreamRegressor
+from mixfree.streams import readers
+
+ROOT = Path(__file__).resolve().parent.parent
+ONE_PASS = {"shuffle": False, "max_iter": 1, "tol": None}
+
+
+def rate(model, rows, targets, repetitions=5):
+    """Millions of rows a second."""
+    return rows.shape[0] / cpu_seconds(lambda: model.fit(rows, targets), repetitions) / 1e6
+
+
+def dense():
+    rows, targets = problem(200_000, 100)
+    base = rate(SGDRegressor(average=True, **ONE_PASS), rows, targets)
+    lines = [("SGDRegressor, averaged", base, 1.0, None)]
+    for name, least in (("mag", 4.0), ("ladder", 3.0)):
+        found = rate(StreamRegressor(method=name), rows, targets)
+        lines.append((f"StreamRegressor, {name}", found, found / base, least))
+    found = rate(StreamRegressor(scale="running"), rows, targets)
+    lines.append(("StreamRegressor, ladder, running scale", found, found / base, None))
+    for name, of in (("river", river_rate), ("Vowpal Wabbit", vowpal_rate)):
+        found = of(rows, targets)
+        lines.append((f"{name}, linear regression", found, found / base, None))
+    labels = np.where(targets > 0, 1, -1)
+    base = rate(SGDClassifier(loss="log_loss", average=True, **ONE_PASS), rows, labels)
+    lines.append(("SGDClassifier, averaged", base, 1.0, None))
+    for name in ("mag", "ladder"):
+        found = rate(StreamClassifier(method=name), rows, labels)
+        lines.append((f"StreamClassifier, {name}", found, found / base, 3.0))
+    head = ("dense, d = 100, float64", "million rows/s", "ratio", "wanted")
+    show("One pass over rows in their order", head, lines)
+
+
+def river_rate(rows, targets, samples=3_000):
+    try:
+        from river import linear_model, optim
+    except ImportError:
+        return None
+    names = [str(k) for k in range(rows.shape[1])]
+    pairs = [
+        (dict(zip(names, row.tolist(), strict=True)), float(target))
+        for row, target in zip(rows[:samples], targets[:samples], strict=True)
+    ]
+
+    def work():
+        model = linear_model.LinearRegression(optim.SGD(1e-3))
+        for row, target in pairs:
+            model.learn_one(row, target)
+
+    return samples / cpu_seconds(work, 3) / 1e6
+
+
+def vowpal_rate(rows, targets, samples=20_000):
+    """From examples already parsed: its own text format would cost more than the learning."""
+    try:
+        from vowpalwabbit import Workspace
+    except ImportError:
+        return None
+    model = Workspace("--quiet --loss_function squared")
+    examples = [
+        model.parse(f"{target} | " + " ".join(f"{k}:{v:.6f}" for k, v in enumerate(row)))
+        for row, target in zip(rows[:samples], targets[:samples], strict=True)
+    ]
+
+    def work():
+        for example in examples:
+            model.learn(example)
+
+    return samples / cpu_seconds(work, 3) / 1e6
+
+
+def sparse(samples=200_000, columns=1_000_000, non_zeros=50):
+    rng = np.random.default_rng(0)
+    places = np.sort(rng.integers(0, columns, (samples, non_zeros)), axis=1).astype(np.int32)
+    starts = np.arange(0, samples * non_zeros + 1, non_zeros)
+    values = rng.standard_normal(samples * non_zeros)
+    rows = csr_matrix((values, places.ravel(), starts), shape=(samples, columns))
+    rows.sum_duplicates()
+    targets = rng.standard_normal(samples)
+    base = rate(SGDRegressor(average=True, **ONE_PASS), rows, targets, 3)
+    plain = rate(SGDRegressor(**ONE_PASS), rows, targets, 3)
+    lines = [
+        ("SGDRegressor, averaged", base, 1.0, None),
+        ("SGDRegressor, not averaged", plain, plain / base, None),
+    ]
+    for name in ("mag", "adagrad", "sgd"):
+        found = rate(StreamRegressor(method=name), rows, targets, 3)
+        lines.append((f"StreamRegressor, {name}", found, found / base, 1.0))
+    head = ("sparse, d = 10⁶, 50 non-zeros", "million rows/s", "ratio", "wanted")
+    show("Sparse rows", head, lines)
+
+
+def command_line(gigabytes):
+    """``mixfree fit`` beside pyarrow reading the same batches, each in its own process."""
+    rows, columns = int(gigabytes * 1e9 / 808), 100
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for ending, size, wanted in (("parquet", rows, 2.0), ("csv", rows // 10, 1.5)):
+            path = str(Path(folder) / f"data.{ending}")
+            generate(path, size, columns)
+            read, _ = measured([sys.executable, "-m", "benchmarks.streams", "read", path])
+            model = str(Path(folder) / "m")
+            command = ["-m", "mixfree.cli", "fit", path, "--target", "y", "--model", model, "-q"]
+            for method in ("ladder", "mag"):
+                for scale in ("none", "running"):
+                    used = [sys.executable, *command, "--method", method, "--scale", scale]
+                    seconds, memory = measured(used)
+                    label = f"{ending}, {os.path.getsize(path) / 1e9:.2g} GB, {method}, {scale}"
+                    lines.append((label, read, seconds, seconds / read, wanted, memory))
+    head = ("file, method, scale", "read, s", "fit, s", "ratio", "at most", "memory, MB")
+    show("mixfree fit beside pyarrow reading the same batches (CPU)", head, lines)
+
+
+def generate(path, rows, columns, batch=100_000):
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal(columns) / 10.0
+    names = [*(f"x{k}" for k in range(columns)), "y"]
+    schema = pa.schema([(name, pa.float64()) for name in names])
+    parquet = path.endswith("parquet")
+    kind = pa.parquet.ParquetWriter if parquet else pa.csv.CSVWriter
+    options = {"compression": "none", "use_dictionary": False} if parquet else {}
+    with kind(path, schema, **options) as writer:
+        for start in range(0, rows, batch):
+            x = rng.standard_normal((min(batch, rows - start), columns))
+            y = x @ weights + 0.1 * rng.standard_normal(len(x))
+            writer.write_table(pa.table([*x.T.copy(), y], names=names))
+
+
+def read_only(path):
+    """What pyarrow takes to read the batches, with the reader's own settings."""
+    if path.endswith("parquet"):
+        with pa.parquet.ParquetFile(path) as file:
+            for _ in file.iter_batches(readers.ROWS):
+                pass
+    else:
+        for _ in pa.csv.open_csv(path):
+            pass
+
+
+def measured(command):
+    """CPU seconds and megabytes at most of a process, its start included."""
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise RuntimeError(f"{command} ended with {child.returncode}")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def order_of_the_stream():
+    """Loss on all of the data after one pass in an order that is not random."""
+    lines = []
+    for stay in (0.99, 0.999):
+        rows, labels, order = digits(50_000, stay)
+        models = {
+            "SGDClassifier, averaged": SGDClassifier(loss="log_loss", average=True, **ONE_PASS),
+            "ladder": StreamClassifier(),
+            "mag": StreamClassifier(method="mag"),
+        }
+        for name, model in models.items():
+            model.fit(rows[order], labels[order])
+            found = model.predict_proba(rows)[np.arange(len(labels)), labels]
+            loss = -float(np.log(np.maximum(found, 1e-300)).mean())
+            lines.append((f"digits, a label stays for {1 / (1 - stay):.0f}: {name}", loss, None))
+    for change in (1e-3, 2e-4):
+        rows, targets = sensor(200_000, change)
+        best = 0.5 * np.mean((LinearRegression().fit(rows, targets).predict(rows) - targets) ** 2)
+        models = {
+            "SGDRegressor, averaged": SGDRegressor(average=True, **ONE_PASS),
+            "ladder": StreamRegressor(),
+            "ladder, one rate, step_scale=1": StreamRegressor(
+                step_scale=1.0, options={"per_coordinate": False}
+            ),
+            "mag": StreamRegressor(method="mag"),
+        }
+        for name, model in models.items():
+            found = model.fit(rows, targets).predict(rows)
+            loss = float(0.5 * np.mean((found - targets) ** 2))
+            lines.append((f"sensor, regimes of {1 / change:.0f}: {name}", loss, float(best)))
+    show("Loss on the whole data", ("stream, method", "loss", "least possible"), lines)
+
+
+def digits(samples, stay, seed=0):
+    """Order of rows in which the label follows a cycle and stays for a while."""
+    rng = np.random.default_rng(seed)
+    rows, labels = load_digits(return_X_y=True)
+    label = np.cumsum(rng.random(samples) > stay) % 10
+    of = [np.flatnonzero(labels == k) for k in range(10)]
+    order = [of[k][int(u * len(of[k]))] for k, u in zip(label, rng.random(samples), strict=True)]
+    return rows / 16.0, labels, np.array(order)
+
+
+def sensor(samples, change, regimes=5, columns=20, seed=0):
+    """Standardised readings around a mean that changes from regime to regime, as the target's."""
+    rng = np.random.default_rng(seed)
+    spell = np.cumsum(rng.random(samples) < change)
+    regime = rng.integers(0, regimes, spell[-1] + 1)[spell]
+    means = rng.standard_normal((regimes, columns))
+    rows = 0.5 * rng.standard_normal((samples, columns)) + means[regime]
+    targets = rows @ rng.standard_normal(columns) + 2.0 * rng.standard_normal(regimes)[regime]
+    targets += 0.1 * rng.standard_normal(samples)
+    return StandardScaler().fit_transform(rows), targets
+
+
+def small_chunks():
+    rows, targets = problem(10, 100)
+    lines = []
+    for name, model in (
+        ("SGDRegressor, averaged", SGDRegressor(average=True)),
+        ("StreamRegressor, ladder", StreamRegressor()),
+        ("StreamRegressor, mag", StreamRegressor(method="mag")),
+    ):
+        model.partial_fit(rows, targets)
+        seconds = cpu_seconds(lambda m=model: m.partial_fit(rows, targets), 300)
+        lines.append((name, seconds * 1e6))
+    show("partial_fit of 10 rows", ("d = 100", "µs"), lines)
+
+
+def main():
+    start = time.perf_counter()
+    dense()
+    sparse()
+    small_chunks()
+    order_of_the_stream()
+    command_line(float(os.environ.get("STREAM_GB", "0.25")))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{time.perf_counter() - start:.0f} s, {peak:.0f} MB")
+
+
+if __name__ == "__main__" and sys.argv[1:2] == ["read"]:
+    read_only(sys.argv[2])

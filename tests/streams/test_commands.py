@@ -1,0 +1,131 @@
+"""``mixfree predict``, ``inspect`` and ``diagnose``."""
+
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from mixfree import models
+from mixfree.cli import main
+from mixfree.steps import Profile
+from mixfree.streams.correlation import Correlation
+from mixfree.streams.fitting import StreamFit
+from tests.streams.data import table, write
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return ended.value.code
+
+
+@pytest.fixture
+def fitted(tmp_path):
+    path = write(table(), tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "load", "--model", tmp_path / "m", "-q") == 0
+    return path, tmp_path / "m"
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "arrow"])
+def test_predictions_are_those_of_the_estimator(tmp_path, fitted, ending):
+    data, model = fitted
+    out = tmp_path / f"p.{ending}"
+    assert run("predict", data, "--model", model, "-o", out, "--keep", "u") == 0
+    readers = {
+        "parquet": pa.parquet.read_table,
+        "csv": pa.csv.read_csv,
+        "arrow": lambda path: pa.ipc.open_file(path).read_all(),
+    }
+    found = readers[ending](str(out))
+    fit = StreamFit.load(model)
+    colour = np.array(table()["colour"])[:, None] == fit.encoder.columns[2].categories
+    X = np.column_stack([table()["u"], table()["v"], colour, table()["on"]])
+    np.testing.assert_allclose(found["prediction"], fit.model.predict(X), rtol=1e-12)
+    np.testing.assert_array_equal(found["u"], table()["u"])
+
+
+def test_rows_left_out_are_empty_and_classes_have_probabilities(tmp_path, capsys):
+    data = table().to_pydict()
+    data["v"][7] = None
+    path = write(pa.table(data), tmp_path / "d.csv")
+    options = ["--target", "on", "--missing", "skip", "--model", tmp_path / "m", "-q"]
+    assert run("fit", path, *options) == 0
+    assert run("predict", path, "--model", tmp_path / "m", "-o", tmp_path / "p.parquet") == 0
+    assert "3,000 rows, 1 of them without a prediction" in capsys.readouterr().out
+    found = pa.parquet.read_table(tmp_path / "p.parquet")
+    assert found.column_names == ["prediction", "probability of false", "probability of true"]
+    assert found["prediction"].null_count == 1
+    assert found["prediction"][7].as_py() is None
+    total = np.array(found["probability of false"].drop_null()) + np.array(
+        found["probability of true"].drop_null()
+    )
+    np.testing.assert_allclose(total, 1.0)
+
+
+def test_predict_refuses(tmp_path, fitted, capsys):
+    data, model = fitted
+    assert run("predict", data, "--model", data, "-o", tmp_path / "p.csv") == 2
+    assert "is not a mixfree model file" in capsys.readouterr().err
+    assert run("predict", data, "--model", model, "-o", tmp_path / "p.xls") == 2
+    assert "must end in .parquet, .csv, .arrow" in capsys.readouterr().err
+    models.save(tmp_path / "other", {"kind": "recipe"})
+    assert run("inspect", tmp_path / "other") == 2
+    assert "holds a 'recipe', not a 'stream fit'" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["d.parquet", "m", "other"]
+
+
+def test_inspect(fitted, capsys):
+    assert run("inspect", fitted[1], "--top", 2) == 0
+    out = capsys.readouterr().out
+    assert "squared loss, ladder, complete" in out
+    assert "3,000 read, 3,000 used, 0 left out" in out
+    assert "the 2 largest of 6, in the units of the data" in out
+    largest = out.splitlines()[-2].split()
+    fit = StreamFit.load(fitted[1])
+    place = int(np.abs(fit.model.coef_).argmax())
+    assert largest[0] == fit.encoder.features[place]
+    assert float(largest[1]) == pytest.approx(fit.model.coef_[place], rel=1e-4)
+
+
+def regimes(stay, rows=60_000):
+    rng = np.random.default_rng(0)
+    state = np.cumsum(rng.random(rows) > stay) % 2
+    x = rng.standard_normal(rows)
+    return pa.table({"x": x, "y": x + np.where(state == 0, 3.0, -3.0)})
+
+
+def test_diagnose_finds_the_scale(tmp_path, capsys):
+    """The regime's sign has an autocorrelation time of (1 + ρ)/(1 − ρ) = 99 at ρ = 2·0.99 − 1.
+
+    Half of a gradient is of the intercept, which shows it, and half of x, which does not: 50.
+    The plateau's levels have 117 blocks at most: a standard error of 13 %, and the ladder's
+    point follows the regimes a little, which takes some away.
+    """
+    for stay, least, most in ((0.5, 0.5, 1.5), (0.99, 50.0 / 1.6, 50.0 * 1.4)):
+        path = write(regimes(stay), tmp_path / "d.parquet")
+        options = ["--target", "y", "--plot", tmp_path / "profile.png"]
+        assert run("diagnose", path, *options) == 0
+        out = capsys.readouterr().out
+        ratios = [float(line.split()[1]) for line in out.splitlines()[1:] if "█" in line]
+        assert least < max(ratios) < most, out
+        assert ("as good as independent" in out) == (stay == 0.5)
+        assert (tmp_path / "profile.svg").exists()
+
+
+def test_what_a_profile_says():
+    lengths = np.array([2, 4, 8, 16])
+    blocks = np.array([64, 32, 16, 4])
+    rising = Correlation.of(Profile(lengths, np.array([1.0, 2.0, 4.0, 8.0]), blocks), 128)
+    assert rising.lengths.tolist() == [2, 4, 8]  # the last level has too few blocks
+    assert rising.rising
+    assert "at least 4 rows" in next(rising.lines())
+    assert any("mixing_time=4" in line for line in rising.advice())
+    flat = Correlation.of(Profile(lengths, np.array([1.0, 1.1, 0.9, 1.0]), blocks), 128)
+    assert (flat.correlated, flat.scale) == (False, 1)
+    none = Correlation.of(Profile(lengths[:0], lengths[:0] / 1.0, blocks[:0]), 3)
+    assert "too few rows" in next(none.lines())
+    assert json.dumps(none.independent_rows) == "3.0"

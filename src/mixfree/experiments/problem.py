@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from mixfree.chains import two_state
 from mixfree.numerics import Array, positive, whole
 
 
+@cache
 def mixing_time(p: float) -> int:
     """Exact mixing time of the chain that leaves its state with probability ``p``.
 

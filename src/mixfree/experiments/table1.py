@@ -53,7 +53,13 @@ def report(rows: list[Row], settings: Settings) -> Report:
     in_mixing = {name: _in_mixing_time(name, rows, settings) for name in settings.methods}
     given = Table(
         f"{settings.samples:,} samples, {settings.seeds} seeds; τ: mixing time",
-        ["method", "given τ", "samples a step", "stated in T", "stated in τ"],
+        [
+            "method",
+            "given τ",
+            f"samples a step, p={max(settings.p):g}",
+            "stated in T",
+            "stated in τ",
+        ],
         [
             (
                 name,

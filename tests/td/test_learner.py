@@ -1,4 +1,4 @@
-"""The learner: Eq. (mag_td) by hand, its compiled twin, ends of episodes, bad input."""
+"""The learner: the update of Section 5.2 by hand, its compiled twin, ends of episodes, bad input."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def learner(features, method="mag", **options):
 
 
 def by_hand(features, path, levels):
-    """Eq. (mag_td) from whole batches, with J drawn as the library draws it."""
+    """The update from whole batches, with J drawn as the library draws it."""
     law = mf.MLMC(levels=levels, seed=1)
     theta, squares, thetas, t = np.zeros(features.shape[1]), 0.0, [], 0
     while t < len(path.states):

@@ -22,7 +22,7 @@ def checked_gamma(gamma: Any) -> float:
 class TDLearner:
     r"""Learns V(s) = φ(s)ᵀθ from the transitions of one trajectory, in their order.
 
-    With ``method="mag"`` and a radius this is Eq. (mag_td):
+    With ``method="mag"`` and a radius this is the update of Section 5.2:
 
     .. math:: \theta_{t+1} = \Pi_R\big(\theta_t + \eta_t g_t\big), \qquad
               \eta_t = \frac{\sqrt2 R}{\sqrt{\sum_{k \le t} \|g_k\|^2}},

@@ -1,4 +1,4 @@
-"""The learner: the update of Section 5.2 by hand, its compiled twin, ends of episodes, bad input."""
+"""The learner: the update of Section 5.2 by hand, its compiled twin, episodes, bad input."""
 
 import numpy as np
 import pytest

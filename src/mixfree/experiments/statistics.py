@@ -75,7 +75,7 @@ def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
     Examples
     --------
     >>> print(paired_ratio([1.0, 2.1, 2.9], [2.0, 4.0, 6.0]))
-    0.50 (0.47 to 0.54)
+    0.50 (0.45 to 0.56)
     """
     found = estimate(np.log(values) - np.log(others))
     return Ratio(*(math.exp(end) for end in (found.mean, found.low, found.high)))

@@ -10,7 +10,8 @@ import pytest
 from mixfree.cli import main
 from mixfree.experiments import EXPERIMENTS
 
-SMALL = ["fig1", "--samples", "4000", "--seeds", "2", "--p", "0.01"]
+# Long enough that a signal finds it at work.
+SMALL = ["fig1", "--samples", "300000", "--seeds", "2", "--p", "0.01"]
 
 
 def run(*arguments):

@@ -66,6 +66,7 @@ def methods(process: RewardProcess) -> dict[str, dict[str, Any]]:
     """Settings of each learner; MAG is told nothing but the radius, as all of them are."""
     return {
         "MAG": {"method": "mag", "levels": LEVELS},
+        "ladder": {"method": "ladder"},
         BASELINE: {"method": "projected-td", "horizon": None},
         "TD 0.1": {"method": "projected-td", "step_size": 0.1},
         "TD 1/(ω(1−γ)t)": {"method": "projected-td", "omega": process.omega},

@@ -84,6 +84,8 @@ class TDLearner:
             **options,
         )
         self._row = self.features.row
+        # V(s') of one transition is V(s) of the next, as long as θ stands still.
+        self._ahead: tuple[Array | None, Array | None, float] = (None, None, 0.0)
 
     @property
     def theta(self) -> Array:
@@ -118,9 +120,15 @@ class TDLearner:
             was before the call.
         """
         row, theta = self._row(s), self.optimizer.x
-        error = float(row.dot(theta)) - r
+        known_row, known_theta, value = self._ahead
+        if row is not known_row or theta is not known_theta:
+            value = float(row.dot(theta))
+        error = value - r
         if not terminated:
-            error -= self.gamma * float(self._row(s_next).dot(theta))
+            row_ahead = self._row(s_next)
+            value_ahead = float(row_ahead.dot(theta))
+            error -= self.gamma * value_ahead
+            self._ahead = row_ahead, theta, value_ahead
         # No norm of features is above 1, so the error bounds the gradient.
         if not abs(error) < self.optimizer.largest:
             self._refuse(r, error)

@@ -92,6 +92,7 @@ def test_mistakes_are_one_message_and_code_two(arguments, message, tmp_path, cap
     monkeypatch.chdir(tmp_path)
     assert run(*arguments) == 2
     assert message in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_foreign_folder_is_left_alone(tmp_path, capsys):

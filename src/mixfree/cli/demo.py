@@ -16,27 +16,19 @@ def demo(
     seeds: Annotated[int, typer.Option(help="Runs a method.", min=1)] = 5,
 ) -> None:
     """Watch MAG learn from a slowly mixing stream beside SGD, AdaGrad and SGD-MLMC."""
-    from mixfree.experiments.demo import SWITCHING, draw_demo, run_demo
+    from mixfree.experiments.demo import SWITCHING, run_demo
+    from mixfree.experiments.fig1 import draw, final
     from mixfree.experiments.problem import mixing_time
     from mixfree.experiments.report import CAVEAT, Table
-    from mixfree.experiments.statistics import estimate
     from mixfree.experiments.store import writable_folder
     from mixfree.figures import save, save_paths
 
     writable_folder(save_paths(out)[0].parent)
     rows, speed = run_demo(samples, seeds)
-    last = {
-        method: estimate(
-            [
-                row["suboptimality"]
-                for row in rows
-                if row["method"] == method and row["samples"] == samples
-            ]
-        )
-        for method in speed
-    }
+    last = final(rows)
+    title = f"{samples:,} samples, p = {SWITCHING:g}, mixing time {mixing_time(SWITCHING):,}"
     Table(
-        f"{samples:,} samples, p = {SWITCHING:g}, mixing time {mixing_time(SWITCHING):,}",
+        title,
         ["method", "suboptimality, 95 %", "of sgd's", "samples/s"],
         [
             (method, found, f"{found.mean / last['sgd'].mean:.3f}", f"{speed[method] / 1e6:.1f} M")
@@ -44,4 +36,4 @@ def demo(
         ],
     ).show()
     print(CAVEAT)
-    print(f"Picture: {save(draw_demo(rows), out)[0]}")
+    print(f"Picture: {save(draw(rows, title), out)[0]}")

@@ -6,8 +6,9 @@ from pathlib import Path
 from mixfree.experiments import experiment
 from mixfree.experiments.settings import Settings
 from mixfree.experiments.store import Store, write_whole
-from mixfree.experiments.sweep import sweep
+from mixfree.experiments.sweep import BACKENDS, sweep
 from mixfree.figures import save
+from mixfree.numerics import one_of, whole
 
 
 def run(
@@ -28,10 +29,12 @@ def run(
     """
     from joblib import cpu_count
 
+    processes = whole(cpu_count() if jobs is None else jobs, "jobs")
+    one_of(backend, "backend", BACKENDS)
     chosen = experiment(name)
     cells = chosen.cells(settings)
     store = Store(folder, name, settings)
-    rows = sweep(name, cells, store, cpu_count() if jobs is None else jobs, backend)
+    rows = sweep(name, cells, store, processes, backend)
     written = store.finish(rows)
     report = chosen.report(rows, settings)
     report.show()

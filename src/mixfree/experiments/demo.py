@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from mixfree.experiments.problem import mixing_time, problem_of, stream_of
-from mixfree.experiments.report import Row, curves
+from mixfree.experiments.problem import problem_of, stream_of
+from mixfree.experiments.report import Row
 from mixfree.experiments.runs import PAPER_METHODS, start, trace
-from mixfree.figures import log_log, new_figure
 from mixfree.progress import progress_bar
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from mixfree.optimizer import Optimizer
 
 SWITCHING = 1e-4
@@ -43,19 +40,6 @@ def run_demo(samples: int, seeds: int) -> tuple[list[Row], dict[str, float]]:
                 ]
                 done += samples
     return rows, {method: samples * seeds / spent for method, spent in seconds.items()}
-
-
-def draw_demo(rows: list[Row]) -> Figure:
-    """Suboptimality against samples observed."""
-    figure, axes = new_figure()
-    curves(axes, rows, "method", "samples", "suboptimality")
-    log_log(axes, "samples observed", "suboptimality of the average iterate")
-    axes.set_title(
-        f"Two-state stream, p = {SWITCHING:g}, mixing time {mixing_time(SWITCHING):,}",
-        fontsize="medium",
-    )
-    axes.legend(frameon=False)
-    return figure
 
 
 def _compile() -> None:

@@ -1,11 +1,18 @@
 """Figure 1: suboptimality of the average iterate against samples observed, on a slow chain."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from mixfree.experiments.problem import mixing_time
 from mixfree.experiments.report import CAVEAT, Claim, Report, Row, Table, curves, gather
 from mixfree.experiments.runs import PAPER_METHODS, measure_run, regression_cells
 from mixfree.experiments.settings import Settings
 from mixfree.experiments.statistics import Estimate, estimate
 from mixfree.figures import log_log, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FULL = Settings(samples=5_000_000, seeds=5, methods=PAPER_METHODS, p=(1e-4,))
 QUICK = FULL.changed(samples=500_000, seeds=3)
@@ -20,12 +27,8 @@ def report(rows: list[Row], settings: Settings) -> Report:
     for p in settings.p:
         at_p = [row for row in rows if row["p"] == p]
         title = f"p = {p:g}, mixing time {mixing_time(p):,}"
-        figure, axes = new_figure()
-        curves(axes, at_p, "method", "samples", "suboptimality")
-        log_log(axes, "samples observed", "suboptimality of the average iterate")
-        axes.set_title(title, fontsize="medium")
-        axes.legend(frameon=False)
-        figures["fig1" if len(settings.p) == 1 else f"fig1-p{p:g}".replace(".", "_")] = figure
+        name = "fig1" if len(settings.p) == 1 else f"fig1-{mixing_time(p)}"
+        figures[name] = draw(at_p, title)
         last = final(at_p)
         best = min(found.mean for found in last.values())
         tables.append(
@@ -38,6 +41,16 @@ def report(rows: list[Row], settings: Settings) -> Report:
         if p == FULL.p[0] and set(PAPER_METHODS) <= last.keys():
             claims += paper_claims(last)
     return Report(tables, figures, claims, [CAVEAT])
+
+
+def draw(rows: list[Row], title: str) -> Figure:
+    """Suboptimality against samples observed."""
+    figure, axes = new_figure()
+    curves(axes, rows, "method", "samples", "suboptimality")
+    log_log(axes, "samples observed", "suboptimality of the average iterate")
+    axes.set_title(title, fontsize="medium")
+    axes.legend(frameon=False)
+    return figure
 
 
 def final(rows: list[Row]) -> dict[str, Estimate]:

@@ -10,7 +10,6 @@ from mixfree.experiments import experiment
 from mixfree.experiments.report import Row
 from mixfree.experiments.store import Cell, Store
 from mixfree.extras import require
-from mixfree.numerics import one_of, whole
 from mixfree.progress import progress_bar
 
 BACKENDS = ("loky", "dask", "ray")
@@ -18,8 +17,6 @@ BACKENDS = ("loky", "dask", "ray")
 
 def sweep(name: str, cells: list[Cell], store: Store, jobs: int, backend: str) -> list[Row]:
     """Do the cells that the store does not have yet; the rows of all, in the cells' order."""
-    whole(jobs, "jobs")
-    one_of(backend, "backend", BACKENDS)
     todo = [cell for cell in cells if store.kept(cell) is None]
     done = len(cells) - len(todo)
     with progress_bar(name, len(cells)) as show:

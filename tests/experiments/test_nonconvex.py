@@ -89,3 +89,8 @@ def test_one_truth_suits_both_states_and_two_do_not():
         data = problem.draw(3)
         w = np.linalg.lstsq(data.rows, data.targets, rcond=None)[0]
         assert (problem.value(w, problem.rows(data)) < 1e-3) == small
+
+
+def test_a_decade_is_needed_for_an_exponent():
+    with pytest.raises(ValueError, match="samples must be a whole number of at least 1000"):
+        nonconvex.cells(Settings(500, 1, p=(0.5,)))

@@ -82,3 +82,11 @@ def test_report_recovers_exponents_and_judges_them(in_samples, mag, holds):
     assert slopes.lines[0][1] == f"{in_samples:.2f} ± 0.00"
     assert growth.lines[1][1:] == (f"{mag:.2f} ± 0.00", "0.40 ± 0.00")
     assert set(found.figures) == {"td-samples", "td-mixing-time"}
+
+
+def test_one_p_and_few_samples_will_do():
+    settings = Settings(400, 2, p=(0.1,))
+    rows = [row for cell in td.cells(settings) for row in td.measure(cell)]
+    found = td.report(rows, settings)
+    assert [line[0] for line in found.tables[2].lines] == ["reversed streak"]
+    assert {row["samples"] for row in rows} == {40, 126, 400}

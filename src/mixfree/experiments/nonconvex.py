@@ -11,6 +11,7 @@ from mixfree.experiments.settings import Settings
 from mixfree.experiments.statistics import Estimate, estimate, exponent
 from mixfree.figures import log_log, new_figure
 from mixfree.minimize import minimize
+from mixfree.numerics import whole
 from mixfree.optimizer import Optimizer
 
 FULL = Settings(samples=100_000, seeds=8, p=(0.5, 1e-2, 1e-3))
@@ -21,6 +22,7 @@ FIRST = 100  # samples at which curves begin
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
     """One for each problem, p and seed."""
+    whole(settings.samples, "samples", least=10 * FIRST)
     return [
         {"problem": name, "p": p, "seed": seed, "samples": settings.samples}
         for name in PROBLEMS

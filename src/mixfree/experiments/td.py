@@ -74,8 +74,9 @@ def methods(process: RewardProcess) -> dict[str, dict[str, Any]]:
 
 
 def horizons(samples: int) -> list[int]:
-    """Two a decade, up to all samples."""
-    grid = [round(FIRST * 10 ** (k / 2)) for k in range(20)]
+    """Two a decade, up to all samples; at least the last decade."""
+    first = min(FIRST, samples // 10)
+    grid = [round(first * 10 ** (k / 2)) for k in range(20)]
     return [each for each in grid if each < samples] + [samples]
 
 
@@ -89,7 +90,9 @@ def report(rows: list[Row], settings: Settings) -> Report:
     slopes = _exponents(mixed, ("chain", "parameter"), "samples")
     last = [row for row in rows if row["samples"] == settings.samples]
     final = _final(last)
-    growth = _exponents([row for row in last if row["chain"] != "Boyan"], ("chain",), "mixing_time")
+    times = {name: {r["mixing_time"] for r in last if r["chain"] == name} for name in FAMILIES}
+    growing = [row for row in last if len(times[row["chain"]]) > 1]
+    growth = _exponents(growing, ("chain",), "mixing_time")
     return Report(
         [_errors(final, last, settings), _slopes(slopes), _growth(growth)],
         {"td-samples": _against_samples(rows), "td-mixing-time": _against_mixing_time(last)},
@@ -218,7 +221,10 @@ def _claims(
 
 
 def _against_samples(rows: list[Row]) -> Any:
-    shown = [("reversed streak", 16), ("sticky", 5e-4), ("Boyan", 0)]
+    slow = min(
+        (r["parameter"] for r in rows if r["chain"] == "sticky"), key=lambda p: abs(p - 5e-4)
+    )
+    shown = [("reversed streak", 16), ("sticky", slow), ("Boyan", 0)]
     figure, axes = new_figure(1, len(shown), width=10.5, height=3.6, sharey=True)
     for place, key in zip(axes, shown, strict=True):
         curves(

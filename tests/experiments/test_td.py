@@ -30,11 +30,11 @@ def test_boyan_undiscounted_values_are_minus_twice_the_state():
 
 
 def test_measured_rows_are_those_of_a_learner():
-    cell = {"chain": "sticky", "parameter": 0.05, "seed": 4, "samples": 5000}
+    cell = {"chain": "sticky", "parameter": 0.05, "seed": 4, "samples": 10_000}
     rows = td.measure(cell)
-    assert {row["samples"] for row in rows} == {1000, 3162, 5000}
+    assert {row["samples"] for row in rows} == {1000, 3162, 10_000}
     process = sticky(0.05)
-    path = process.simulate(5000, seed=4)
+    path = process.simulate(10_000, seed=4)
     scale = process.error(np.zeros(2))
     for method, settings in (
         ("MAG", {"method": "mag", "levels": td.LEVELS}),

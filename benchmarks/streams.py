@@ -27,6 +27,12 @@ from mixfree.sklearn import StreamClassifier, StreamRegressor
 from mixfree.streams import readers
 
 ROOT = Path(__file__).resolve().parent.parent
+# What pyarrow takes to read the batches, in a process that does nothing else.
+READ = {
+    "parquet": "import sys, pyarrow.parquet as pq\n"
+    f"for _ in pq.ParquetFile(sys.argv[1]).iter_batches({readers.ROWS}): pass",
+    "csv": "import sys, pyarrow.csv as csv\nfor _ in csv.open_csv(sys.argv[1]): pass",
+}
 ONE_PASS = {"shuffle": False, "max_iter": 1, "tol": None}
 
 
@@ -124,7 +130,7 @@ def command_line(gigabytes):
         for ending, size, wanted in (("parquet", rows, 2.0), ("csv", rows // 10, 1.5)):
             path = str(Path(folder) / f"data.{ending}")
             generate(path, size, columns)
-            read, _ = measured([sys.executable, "-m", "benchmarks.streams", "read", path])
+            read, _ = measured([sys.executable, "-c", READ[ending], path])
             model = str(Path(folder) / "m")
             command = ["-m", "mixfree.cli", "fit", path, "--target", "y", "--model", model, "-q"]
             for method in ("ladder", "mag"):
@@ -137,7 +143,7 @@ def command_line(gigabytes):
     show("mixfree fit beside pyarrow reading the same batches (CPU)", head, lines)
 
 
-def generate(path, rows, columns, batch=100_000):
+def generate(path, rows, columns, batch=500_000):
     rng = np.random.default_rng(0)
     weights = rng.standard_normal(columns) / 10.0
     names = [*(f"x{k}" for k in range(columns)), "y"]
@@ -150,17 +156,6 @@ def generate(path, rows, columns, batch=100_000):
             x = rng.standard_normal((min(batch, rows - start), columns))
             y = x @ weights + 0.1 * rng.standard_normal(len(x))
             writer.write_table(pa.table([*x.T.copy(), y], names=names))
-
-
-def read_only(path):
-    """What pyarrow takes to read the batches, with the reader's own settings."""
-    if path.endswith("parquet"):
-        with pa.parquet.ParquetFile(path) as file:
-            for _ in file.iter_batches(readers.ROWS):
-                pass
-    else:
-        for _ in pa.csv.open_csv(path):
-            pass
 
 
 def measured(command):
@@ -251,7 +246,3 @@ def main():
     command_line(float(os.environ.get("STREAM_GB", "0.25")))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{time.perf_counter() - start:.0f} s, {peak:.0f} MB")
-
-
-if __name__ == "__main__" and sys.argv[1:2] == ["read"]:
-    read_only(sys.argv[2])

@@ -17,7 +17,7 @@ from mixfree.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Ladder
 
 SHARE = 0.1  # of a Kaczmarz step: on a correlated stream too long costs more than too short
-CHUNK = 1 << 14  # rows that are copied at a time where a copy is needed
+VALUES = 1 << 20  # that are copied at a time where a copy is needed
 
 
 class Learner:
@@ -109,7 +109,7 @@ class Learner:
         if self._sparse is not None:
             self._sparse.settle()
             self._sparse = None
-        chunk = CHUNK if self._copies(rows) else max(1, rows.shape[0])
+        chunk = max(1, VALUES // self.columns if self._copies(rows) else rows.shape[0])
         for start in range(0, rows.shape[0], chunk):
             piece = slice(start, start + chunk)
             factors = None if weights is None else weights[piece]

@@ -19,7 +19,7 @@ from mixfree.compiled.sparse import (
     sparse,
 )
 from mixfree.domains import AllSpace, Ball
-from mixfree.gradients import Window
+from mixfree.gradients import Plain, Window
 from mixfree.linear import CHUNK, refused
 from mixfree.losses import Loss
 from mixfree.numerics import Array, State, sum_of_squares
@@ -79,7 +79,7 @@ class SparseLinear:
         self._run = SparseRun(
             counts=np.array([*counts, output["count"], 0]),
             numbers=np.array([step.get("root", 0.0), 1.0, 0.0, sum_of_squares(opt.x), 0.0]),
-            cells=_in_cache_lines(opt.x.size),
+            cells=_in_cache_lines(opt.x.size, 2 if isinstance(opt.gradient, Plain) else 4),
             touched=np.zeros(opt.x.size + 1, np.int32),
             before=np.array(output.get("before", nothing)),
             kept=np.array(output.get("kept", nothing), dtype=np.float64),
@@ -124,11 +124,13 @@ class SparseLinear:
         run, (gradient, step, output) = self._run, self._opt.states
         point = self._point()
         # The kernel adds the regularisation of a window when it is full.
-        ridge = self._l2 * run.numbers[WEIGHTS] * point
+        ridge = self._l2 * run.numbers[WEIGHTS] * point.astype(np.float64)
         gradient["samples"], gradient["seen"], gradient["length"] = (
             int(run.counts[place]) for place in (SAMPLES, SEEN, LENGTH)
         )
-        gradient["sum"] = (run.cells[:, TOTAL] + ridge).astype(point.dtype)
+        places, values = self._window()
+        ridge[places] += values
+        gradient["sum"] = ridge.astype(point.dtype)
         if "root" in step:
             step["root"] = float(run.numbers[ROOT])
         output.update({name: self._output()[name] for name in output})
@@ -138,14 +140,14 @@ class SparseLinear:
     def state_dict(self) -> State:
         """Everything that changes, in its lazy form: another would not have the same bits."""
         run, saved = self._run, self._run._asdict()
-        places = run.touched[: run.counts[TOUCHED]].copy()
+        places, values = self._window()
         del saved["cells"], saved["touched"]
         return {
             **{name: value.copy() for name, value in saved.items()},
             "v": run.cells[:, V].copy(),
             "q": run.cells[:, Q].copy(),
             "touched": places,
-            "total": run.cells[places, TOTAL],
+            "total": values,
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -159,7 +161,13 @@ class SparseLinear:
     def _touch(self, places: Array, values: Array) -> None:
         run = self._run
         run.counts[TOUCHED], run.touched[: places.size] = places.size, places
-        run.cells[places, TOTAL], run.cells[places, MEMBER] = values, 1.0
+        if places.size:
+            run.cells[places, TOTAL], run.cells[places, MEMBER] = values, 1.0
+
+    def _window(self) -> tuple[Array, Array]:
+        """Coordinates and values of the window's sum; plain gradients have no cells for it."""
+        places = self._run.touched[: self._run.counts[TOUCHED]].copy()
+        return places, self._run.cells[places, TOTAL] if places.size else np.zeros(0)
 
     def _point(self) -> Array:
         return (self._run.numbers[A] * self._run.cells[:, V]).astype(self._opt.x.dtype)
@@ -174,12 +182,12 @@ class SparseLinear:
         }
 
 
-def _in_cache_lines(size: int) -> Array:
-    """Zeros of shape (size, 4) in which no row lies across two cache lines of 64 bytes."""
-    memory = np.empty(4 * size + 8)
+def _in_cache_lines(size: int, width: int) -> Array:
+    """Zeros of shape (size, width) in which no row lies across two cache lines of 64 bytes."""
+    memory = np.empty(width * size + 8)  # NumPy asks for large pages here, not for zeros
     memory[:] = 0.0
     start = -memory.ctypes.data % 64 // 8
-    return memory[start : start + 4 * size].reshape(size, 4)
+    return memory[start : start + width * size].reshape(size, width)
 
 
 def _canonical(rows: Any) -> Any:

@@ -40,8 +40,8 @@ class SparseRun(NamedTuple):
 
     counts: np.ndarray
     numbers: np.ndarray
-    # A row a coordinate, so that a non-zero costs one cache line: v, q, the window's signed sum,
-    # and 1 where the coordinate is in that sum.
+    # A row a coordinate, so that a non-zero costs one cache line: v, q and, if there are windows,
+    # the window's signed sum and 1 where the coordinate is in that sum.
     cells: np.ndarray
     touched: np.ndarray  # the coordinates in the window's sum
     before: np.ndarray  # the tail average's older sum

@@ -10,7 +10,7 @@ from typing import IO, Any
 from mixfree.extras import require
 from mixfree.streams.files import STDIN, StreamFile
 
-ROWS = 1 << 14  # a batch, where the format leaves the choice
+ROWS = 1 << 13  # a batch, where the format leaves the choice
 BLOCK = 1 << 20  # bytes of text a batch
 
 

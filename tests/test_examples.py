@@ -26,3 +26,26 @@ def test_cart_pole_agrees_with_monte_carlo(capsys):
     learned, mean, half = load("td_cart_pole").main(samples=40_000, episodes=500)
     assert abs(learned - mean) < half + 0.4, capsys.readouterr().out
     assert half < 0.4
+
+
+def test_shuffled_digits_are_learned_best(tmp_path, capsys):
+    found = load("torch_digits").main(samples=1500, seeds=1, figure=tmp_path / "digits")
+    best = max(found, key=lambda key: found[key][0])
+    assert best[0] == "Adam, shuffled", capsys.readouterr().out
+    assert (tmp_path / "digits.png").stat().st_size > 10_000
+
+
+def test_a_series_is_learned_to_better_than_its_spread(tmp_path, capsys):
+    example = load("torch_series")
+    found = example.main(samples=400, seeds=1, figure=tmp_path / "series")
+    spread = float(example.series(20_000, 50, seed=99).var())
+    assert found["Adam, shuffled"][0] < 0.8 * spread, capsys.readouterr().out
+    assert (tmp_path / "series.png").stat().st_size > 10_000
+
+
+def test_a_value_network_learns_from_one_trajectory(tmp_path, capsys):
+    found = load("optax_cart_pole").main(
+        samples=6_000, seeds=1, marks=1_000, asked=5_000, figure=tmp_path / "values"
+    )
+    assert found["adam"] < 20.0, capsys.readouterr().out  # a tenth of it is noise
+    assert (tmp_path / "values.png").stat().st_size > 10_000

@@ -31,6 +31,15 @@ def test_parameters_stand_still_until_the_level_is_complete(name):
     assert 0 < opt.steps < opt.samples == 60
 
 
+def test_memory_is_one_copy_besides_the_average():
+    model = network()
+    opt = WINDOWS["mag"](model)
+    train(model, opt, stream(20))
+    for p in model.parameters():
+        assert opt.state[p].keys() == {"sum", "average"}
+        assert all(t.shape == p.shape and t.dtype == p.dtype for t in opt.state[p].values())
+
+
 def test_closure_gives_the_loss_and_the_same_run(make):
     one, other = network(), network()
     opt = make(one)

@@ -1,0 +1,104 @@
+"""A small network on digits that arrive class after class, by a chain that walks in a circle."""
+
+import time
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+import mixfree.torch as mt
+from mixfree.figures import line_style, new_figure, save
+
+RUNS_OF = (10, 200)  # digits of the same class in a row, on average
+
+
+def data(seed=0):
+    """Digits to learn from and digits to be asked, with pixels between 0 and 1."""
+    digits = load_digits()
+    order = np.random.default_rng(seed).permutation(len(digits.target))
+    x = torch.tensor(digits.data[order] / 16.0, dtype=torch.float32)
+    y = torch.tensor(digits.target[order])
+    return (x[:1400], y[:1400]), (x[1400:], y[1400:])
+
+
+def class_after_class(y, samples, length, seed):
+    """Rows in the order of the stream: a random digit of the class where the chain is."""
+    rng = np.random.default_rng(seed)
+    classes = np.cumsum(rng.random(samples) < 1.0 / length) % 10
+    rows = [np.flatnonzero(y.numpy() == c) for c in range(10)]
+    return [int(rng.choice(rows[c])) for c in classes]
+
+
+def network(seed):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+
+
+def adam(model):
+    # Windows of one sample are Adam itself, here with an average beside it.
+    inner = torch.optim.Adam(model.parameters(), lr=1e-3)
+    return mt.MLMC(inner, levels=None, horizon=1, output="weighted")
+
+
+def mlmc(model):
+    return mt.MLMC(torch.optim.Adam(model.parameters(), lr=1e-3), output="weighted")
+
+
+def ladder(model):
+    return mt.Ladder(model.parameters())
+
+
+METHODS = {"Adam": adam, "MLMC(Adam)": mlmc, "Ladder": ladder, "Adam, shuffled": adam}
+
+
+def accuracy(model, test):
+    with torch.no_grad():
+        return float((model(test[0]).argmax(1) == test[1]).float().mean())
+
+
+def run(name, samples, length, seed, marks):
+    """Accuracies at the marks: of the network as it is, and of its average."""
+    (x, y), test = data()
+    rows = class_after_class(y, samples, length, seed)
+    if "shuffled" in name:
+        np.random.default_rng(seed).shuffle(rows)
+    model = network(seed)
+    opt, found = METHODS[name](model), []
+    for i, row in enumerate(rows, 1):
+        opt.zero_grad()
+        torch.nn.functional.cross_entropy(model(x[row]), y[row]).backward()
+        opt.step()
+        if i in marks:
+            with opt.averaged():
+                averaged = accuracy(model, test)
+            found.append((accuracy(model, test), averaged))
+    return np.array(found).T
+
+
+def main(samples=10_000, seeds=2, figure="docs/figures/digits"):
+    marks = sorted({int(m) for m in np.linspace(samples // 30, samples, 30)})
+    drawing, panels = new_figure(1, len(RUNS_OF), width=10.0, sharey=True)
+    last, start = {}, time.process_time()
+    for axes, length in zip(panels, RUNS_OF, strict=True):
+        for i, name in enumerate(METHODS):
+            each = [run(name, samples, length, seed, set(marks)) for seed in range(seeds)]
+            plain, averaged = np.mean(each, axis=0)
+            last[name, length] = float(plain[-6:].mean()), float(averaged[-6:].mean())
+            axes.plot(marks, averaged, label=name, **line_style(i))
+            axes.plot(marks, plain, alpha=0.35, linewidth=0.8, **line_style(i))
+            print(
+                f"{length:3d} in a row, {name:15s} accuracy over the last fifth: "
+                f"{last[name, length][0]:.3f}, of the average {last[name, length][1]:.3f}"
+            )
+        axes.set_title(f"about {length} of a class in a row")
+        axes.set_xlabel("digits seen")
+    panels[0].set_ylabel("accuracy on digits not seen\n(strong: averaged, faint: as it is)")
+    panels[1].legend()
+    if figure:
+        print(f"figure: {save(drawing, figure)[0]}")
+    print(f"{time.process_time() - start:.0f} s")
+    return last
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A recurrent network reads one long series in order, which changes its ways now and then.
+
+The series is an autoregression whose coefficients switch between three regimes. The network must
+tell the regime from the recent past; what it is asked in the end has all three.
+"""
+
+import time
+
+import numpy as np
+import torch
+
+import mixfree.torch as mt
+from mixfree.figures import line_style, new_figure, save
+
+REGIMES = np.array([[1.6, -0.8], [-0.6, 0.2], [0.2, 0.7]])  # of the last value and the one before
+NOISE = 0.3
+WINDOW = 16  # values the network sees before each prediction
+
+
+def series(length, lasting, seed):
+    """One path: a regime lasts ``lasting`` values on average, then comes the next one."""
+    rng = np.random.default_rng(seed)
+    regimes = np.cumsum(rng.random(length) < 1.0 / lasting) % 3
+    values = np.zeros(length)
+    for t in range(2, length):
+        values[t] = REGIMES[regimes[t]] @ values[[t - 1, t - 2]] + NOISE * rng.standard_normal()
+    return torch.tensor(values, dtype=torch.float32)
+
+
+class Network(torch.nn.Module):
+    def __init__(self, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.cell = torch.nn.GRU(1, 12, batch_first=True)
+        self.head = torch.nn.Linear(12, 1)
+
+    def error(self, windows):
+        """Mean squared error of the last value of each window, from those before."""
+        states, _ = self.cell(windows[:, :-1, None])
+        return (self.head(states[:, -1])[:, 0] - windows[:, -1]).square().mean()
+
+
+def adam(model):
+    # Windows of one sample are Adam itself, here with an average beside it.
+    inner = torch.optim.Adam(model.parameters(), lr=3e-3)
+    return mt.MLMC(inner, levels=None, horizon=1, output="weighted")
+
+
+def mlmc(model):
+    return mt.MLMC(torch.optim.Adam(model.parameters(), lr=3e-3), output="weighted")
+
+
+def ladder(model):
+    return mt.Ladder(model.parameters())
+
+
+METHODS = {"Adam": adam, "MLMC(Adam)": mlmc, "Ladder": ladder, "Adam, shuffled": adam}
+
+
+def run(name, windows, test, marks, seed):
+    """Errors at the marks: of the network as it is, and of its average."""
+    order = np.arange(len(windows))
+    if "shuffled" in name:
+        np.random.default_rng(seed).shuffle(order)
+    model = Network(seed)
+    opt, found = METHODS[name](model), []
+    for i, row in enumerate(order, 1):
+        opt.zero_grad()
+        model.error(windows[row : row + 1]).backward()
+        opt.step()
+        if i in marks:
+            with torch.no_grad():
+                with opt.averaged():
+                    averaged = float(model.error(test))
+                found.append((float(model.error(test)), averaged))
+    return np.array(found).T
+
+
+def main(samples=8_000, lasting=500, seeds=2, figure="docs/figures/series"):
+    marks = sorted({int(m) for m in np.linspace(samples // 30, samples, 30)})
+    test = series(20_000, 50, seed=99).unfold(0, WINDOW + 1, 7)
+    drawing, axes = new_figure()
+    last, start = {}, time.process_time()
+    for i, name in enumerate(METHODS):
+        each = []
+        for seed in range(seeds):
+            windows = series(samples + WINDOW, lasting, seed).unfold(0, WINDOW + 1, 1)
+            each.append(run(name, windows, test, set(marks), seed))
+        plain, averaged = np.mean(each, axis=0)
+        last[name] = float(plain[-6:].mean()), float(averaged[-6:].mean())
+        axes.semilogy(marks, averaged, label=name, **line_style(i))
+        axes.semilogy(marks, plain, alpha=0.35, linewidth=0.8, **line_style(i))
+        print(
+            f"{name:15s} squared error over the last fifth: "
+            f"{last[name][0]:.3f}, of the average {last[name][1]:.3f}"
+        )
+    axes.axhline(NOISE**2, color="#999999", linewidth=0.8)
+    axes.annotate("the noise itself", (marks[0], NOISE**2), va="bottom", color="#555555")
+    axes.set_xlabel("values seen")
+    axes.set_ylabel("squared error on another series\n(strong: averaged, faint: as it is)")
+    axes.legend()
+    if figure:
+        print(f"figure: {save(drawing, figure)[0]}")
+    print(f"{time.process_time() - start:.0f} s")
+    return last
+
+
+if __name__ == "__main__":
+    main()

@@ -75,7 +75,7 @@ def run(name, samples, length, seed, marks):
     return np.array(found).T
 
 
-def main(samples=10_000, seeds=2, figure="docs/figures/digits"):
+def main(samples=8_000, seeds=2, figure="docs/figures/digits"):
     marks = sorted({int(m) for m in np.linspace(samples // 30, samples, 30)})
     drawing, panels = new_figure(1, len(RUNS_OF), width=10.0, sharey=True)
     last, start = {}, time.process_time()
@@ -93,7 +93,7 @@ def main(samples=10_000, seeds=2, figure="docs/figures/digits"):
         axes.set_title(f"about {length} of a class in a row")
         axes.set_xlabel("digits seen")
     panels[0].set_ylabel("accuracy on digits not seen\n(strong: averaged, faint: as it is)")
-    panels[1].legend()
+    drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     if figure:
         print(f"figure: {save(drawing, figure)[0]}")
     print(f"{time.process_time() - start:.0f} s")

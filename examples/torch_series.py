@@ -76,7 +76,7 @@ def run(name, windows, test, marks, seed):
     return np.array(found).T
 
 
-def main(samples=8_000, lasting=500, seeds=2, figure="docs/figures/series"):
+def main(samples=5_000, lasting=500, seeds=2, figure="docs/figures/series"):
     marks = sorted({int(m) for m in np.linspace(samples // 30, samples, 30)})
     test = series(20_000, 50, seed=99).unfold(0, WINDOW + 1, 7)
     drawing, axes = new_figure()

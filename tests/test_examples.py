@@ -29,7 +29,7 @@ def test_cart_pole_agrees_with_monte_carlo(capsys):
 
 
 def test_shuffled_digits_are_learned_best(tmp_path, capsys):
-    found = load("torch_digits").main(samples=1500, seeds=1, figure=tmp_path / "digits")
+    found = load("torch_digits").main(samples=600, seeds=1, figure=tmp_path / "digits")
     best = max(found, key=lambda key: found[key][0])
     assert best[0] == "Adam, shuffled", capsys.readouterr().out
     assert (tmp_path / "digits.png").stat().st_size > 10_000

@@ -45,6 +45,12 @@ def test_wrong_scale_of_a_group():
         mt.MAG([{"params": [torch.nn.Parameter(torch.zeros(2))], "alpha": -1.0}])
 
 
+@pytest.mark.parametrize("make", [mt.MAG, mt.Ladder])
+def test_wrong_learning_rate(make):
+    with pytest.raises(ValueError, match="lr must be at least 0, not -0.5"):
+        make([torch.nn.Parameter(torch.zeros(2))], lr=-0.5)
+
+
 def test_sparse_gradients():
     embedding = torch.nn.Embedding(5, 3, sparse=True)
     opt = mt.MAG(embedding.parameters())
@@ -107,9 +113,12 @@ def test_other_parameters_on_load(make):
 
 def test_state_of_another_optimiser_on_load():
     model = network()
-    other = torch.optim.Adam(model.parameters())
-    with pytest.raises(ValueError, match="saved with levels=None, this optimiser has levels=5"):
-        mt.MAG(model.parameters()).load_state_dict(other.state_dict())
+    adam, opt = torch.optim.Adam(model.parameters()), mt.MAG(model.parameters())
+    with pytest.raises(ValueError, match="saved with method=None, this optimiser has method='MAG'"):
+        opt.load_state_dict(adam.state_dict())
+    with pytest.raises(ValueError, match="with method='MLMC', this optimiser has method='MAG'"):
+        opt.load_state_dict(mt.MLMC(adam, output="average").state_dict())
+    opt.step()
 
 
 def test_step_inside_averaged(make):

@@ -85,8 +85,9 @@ class MLMC(WindowOptimizer):
     @torch._disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where both optimisers were, also in the middle of a level."""
-        super().load_state_dict(state_dict)
+        self._check_loadable(state_dict)
         self.optimizer.load_state_dict(state_dict["optimizer"])
+        super().load_state_dict(state_dict)
         self.param_groups = self.optimizer.param_groups
 
     def __getstate__(self) -> dict[str, Any]:

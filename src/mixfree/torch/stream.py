@@ -44,7 +44,7 @@ class StreamOptimizer(torch.optim.Optimizer):
         output: str,
     ) -> None:
         self.output = one_of(output, "output", OUTPUTS)
-        self.settings = {**settings, "output": output}
+        self.settings = {"method": type(self).__name__, **settings, "output": output}
         self.stepped = False
         self._swapped = False
         super().__init__(params, defaults)
@@ -229,6 +229,8 @@ class StreamOptimizer(torch.optim.Optimizer):
             )
 
     def _check_group(self, group: dict[str, Any]) -> None:
+        if not float(group.get("lr", 0.0)) >= 0.0:
+            raise ValueError(f"lr must be at least 0, not {group['lr']!r}")
         for p in group["params"]:
             if not p.is_floating_point():
                 raise ValueError(f"params must be real floating-point tensors, not {p.dtype}")

@@ -69,7 +69,7 @@ def trailing_zeros(key: Key, counter: int) -> int:
     Examples
     --------
     >>> [trailing_zeros(key(0, LEVELS), t) for t in range(1, 13)]
-    [0, 0, 2, 0, 3, 0, 4, 3, 0, 0, 0, 0]
+    [2, 0, 0, 0, 1, 0, 0, 3, 0, 1, 0, 1]
     """
     drawn, lane = word(key, counter), 0
     while drawn == 0:

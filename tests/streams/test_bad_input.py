@@ -1,6 +1,7 @@
 """Bad input: one line that says what and where, exit code 2, and nothing lost."""
 
 import errno
+import gzip
 import os
 
 import numpy as np
@@ -24,6 +25,7 @@ CASES = {
     "infinite target": ("a,b,y\n1,2,3\n4,5,-inf\n", "row 2, column 'y' is infinite"),
     "constant": ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3.0"),
     "one class": ("a,b,y\n1,2,no\n4,5,no\n", "only one class"),
+    "two of a name": ("a,a,y\n1,2,3\n4,5,6\n", "2 columns are called 'a'"),
     "no features": ("y\n1\n2\n", "no column to learn from besides the target 'y'"),
 }
 
@@ -80,12 +82,21 @@ def test_columns_that_change_between_files(tmp_path, capsys):
         (["d.csv", "--checkpoint-every", "0"], "checkpoint-every must be a whole number"),
         (["d.csv", "--features", "load"], "the target 'load' cannot be a feature"),
         (["odd.dat"], "its name does not say its format"),
+        (["d.csv", "--method", "sgd-dd"], "needs to know the mixing time: give --mixing-time"),
+        (["d.csv", "--model", "nowhere/m"], "there is no folder"),
+        (["changes.jsonl"], "changes.jsonl: column 'a' changes from number to string"),
+        (["cut.csv.gz"], "cut.csv.gz: Truncated compressed stream"),
+        (["empty.parquet"], "empty.parquet: the file is empty"),
+        (["empty.arrow"], "empty.arrow: the file is empty"),
     ],
 )
 def test_bad_arguments(tmp_path, capsys, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     write(table(), "d.csv")
-    (tmp_path / "odd.dat").touch()
+    for name in ("odd.dat", "empty.parquet", "empty.arrow"):
+        (tmp_path / name).touch()
+    (tmp_path / "changes.jsonl").write_text('{"a": 1, "load": 2}\n{"a": "x", "load": 3}\n')
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"a,load\n1,2\n" * 99)[:40])
     assert run("fit", *arguments, "--target", "load", "-q") == 2
     assert message in capsys.readouterr().err
 

@@ -135,6 +135,13 @@ def test_missing_values_are_counted(tmp_path, capsys, policy, used):
     assert "row 6, column 'load' is missing; --missing skip" in capsys.readouterr().err
 
 
+def test_columns_that_are_no_features_are_named(tmp_path, capsys):
+    days = np.datetime64("2024-01-01") + np.arange(len(table()))
+    path = write(table().append_column("day", pa.array(days)), tmp_path / "d.parquet")
+    assert fit(path, "--model", tmp_path / "m") == 0
+    assert "no features: day" in capsys.readouterr().out
+
+
 def test_mean_is_that_of_the_values_before(tmp_path):
     data = pa.table({"a": [1.0, 3.0, None, 8.0, None], "y": [1.0, 2.0, 3.0, 4.0, 5.0]})
     path = write(data, tmp_path / "d.csv")

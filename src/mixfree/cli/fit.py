@@ -95,6 +95,8 @@ def fit(
         missing,
         parameters,
     )
+    if not model.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {model.absolute().parent} to write the model to")
     source = Source(find_files(data, format))
     if resume and model.exists():
         found = StreamFit.load(model)

@@ -12,6 +12,8 @@ from mixfree.streams.files import STDIN, StreamFile
 
 ROWS = 1 << 13  # a batch, where the format leaves the choice
 BLOCK = 1 << 20  # bytes of text a batch
+PAGE = 1 << 16  # bytes that are read ahead of each Parquet column
+_EMPTY = ("Empty CSV", "Empty JSON", "file size is 0 bytes", "null or length 0")
 
 
 class Reader:
@@ -61,9 +63,13 @@ class Reader:
             yield
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, EOFError) as error:
             raise ValueError(f"{self.file}: {self._reason(str(error))}") from error
+        except OSError as error:
+            if str(self.file) in str(error):
+                raise
+            raise OSError(f"{self.file}: {error}") from error
 
     def _reason(self, message: str) -> str:
-        if "Empty CSV file" in message or "Empty JSON" in message:
+        if any(words in message for words in _EMPTY):
             return "the file is empty"
         bad = re.search(r"column #(\d+): (?:Row #(\d+): )?.*invalid value '(.*)'", message)
         if bad:
@@ -74,6 +80,9 @@ class Reader:
         if ragged:
             line = f"line {ragged[1]}" if ragged[1] else "a line"
             return f"{line} has {ragged[3]} fields instead of {ragged[2]}"
+        changed = re.search(r"Column\(/(.*)\) changed from (\w+) to (\w+)", message)
+        if changed:
+            return f"column {changed[1]!r} changes from {changed[2]} to {changed[3]}"
         return message
 
 
@@ -116,7 +125,7 @@ def _open_jsonl(reader: Reader, types: dict[str, Any]) -> Iterator[Any]:
 def _open_parquet(reader: Reader, types: dict[str, Any]) -> Iterator[Any]:
     # Unbuffered row groups would be held whole, and they can be as large as the file.
     file = require("pyarrow.parquet").ParquetFile(
-        reader.file.path, buffer_size=BLOCK, pre_buffer=False
+        reader.file.path, buffer_size=PAGE, pre_buffer=False
     )
     with file:
         for batch in file.iter_batches(ROWS, columns=list(types), use_threads=True):

@@ -63,6 +63,8 @@ def lines(fit: StreamFit) -> Iterator[str]:
         yield f"           {count:,} left out: {reason}"
     for column, count in fit.encoder.unseen.most_common():
         yield f"           {count:,} with a text in {column!r} that the first look did not have"
+    if fit.settings.get("left_columns"):
+        yield f"columns    no features: {', '.join(fit.settings['left_columns'])}"
     found = estimate(fit.model.losses(rows, targets), seen)
     constant = estimate(constant_losses(fit), seen)
     sampled = "all rows" if len(rows) == seen else f"{len(rows):,} rows drawn uniformly"

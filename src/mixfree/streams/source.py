@@ -1,5 +1,6 @@
 """Several files as one stream of batches."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import chain
@@ -30,6 +31,9 @@ class Source:
         self.files = list(files)
         self._first = Reader(self.files[0])
         self.schema = self._first.schema
+        for name, count in Counter(self.schema.names).items():
+            if count > 1:
+                raise ValueError(f"{self.files[0]}: {count} columns are called {name!r}")
         self._looked: list[Piece] = []
         self._pieces: Iterator[Piece] = iter(())
 

@@ -48,7 +48,9 @@ class Wish:
         one_of(self.missing, "missing", POLICIES)
         if self.loss is not None:
             one_of(self.loss, "loss", (*LOSSES, "logistic"))
-        find_method(self.model.get("method", "ladder"))
+        method = find_method(self.model.get("method", "ladder"))
+        if method.needs_mixing_time and not (self.model.get("options") or {}).get("mixing_time"):
+            raise ValueError(f"{method.name} needs to know the mixing time: give --mixing-time")
 
 
 def start(source: Source, wish: Wish, compare: bool = False) -> StreamFit:

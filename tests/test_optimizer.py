@@ -208,6 +208,8 @@ def test_the_start_and_the_gradient_stay_the_callers():
     [
         (lambda s: s.update(format=99), "format 99"),
         (lambda s: s.update(method="sgd"), "method 'sgd'"),
+        (lambda s: s["settings"]["gradient"].update(levels=6), "other settings: .*'levels': 6"),
+        (lambda s: s["settings"]["step"].update(alpha=2.0), "other settings"),
         (lambda s: s.update(x=np.zeros(7)), "point of"),
         (lambda s: s.update(x=s["x"].astype(np.float32)), "float32"),
         (lambda s: s.pop("step"), "entries"),

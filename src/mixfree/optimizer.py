@@ -1,6 +1,7 @@
 """The loop: one optimiser made of four parts."""
 
 import copy
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from mixfree.outputs import Average, Output
 from mixfree.steps import Ladder, Profile, Step
 
 FORMAT = 1  # of state_dict
+_PARTS = ("gradient", "step", "output")
 _vdot = np.vdot
 
 
@@ -162,6 +164,7 @@ class Optimizer:
         return {
             "format": FORMAT,
             "method": self.name,
+            "settings": {name: _settings(getattr(self, name)) for name in _PARTS},
             "x": self._x.copy(),
             "steps": self._steps,
             "gradient": copy.deepcopy(self._gradient_state),
@@ -172,8 +175,8 @@ class Optimizer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where the optimiser that gave ``state`` was.
 
-        The optimiser must have been made with the same method and point size; otherwise
-        ValueError, and nothing has changed.
+        The optimiser must have been made with the same method, settings and point size;
+        otherwise ValueError, and nothing has changed.
         """
         mine = self.state_dict()
         if state.get("format") != FORMAT:
@@ -182,12 +185,16 @@ class Optimizer:
             raise ValueError(f"state is of method {state.get('method')!r}, not {self.name!r}")
         if state.keys() != mine.keys():
             raise ValueError(f"state has entries {sorted(state)}, not {sorted(mine)}")
+        if state["settings"] != mine["settings"]:
+            raise ValueError(
+                f"state was made with other settings: {state['settings']}, not {mine['settings']}"
+            )
         x = np.asarray(state["x"])
         if x.shape != self._x.shape or x.dtype != self._x.dtype:
             raise ValueError(
                 f"state is of a point of {x.shape} {x.dtype}, not {self._x.shape} {self._x.dtype}"
             )
-        for part in ("gradient", "step", "output"):
+        for part in _PARTS:
             _check_alike(state[part], mine[part], part)
         loaded = copy.deepcopy(dict(state))
         self.go_to(np.array(x), int(loaded["steps"]))
@@ -230,6 +237,19 @@ class Optimizer:
                 raise ValueError(f"the entropic mirror map needs a Simplex, not {self.domain}")
             if not (self._x > 0.0).all():
                 raise ValueError("x0 must be positive in every entry for the entropic mirror map")
+
+
+def _settings(part: Any) -> State:
+    """What a part was made with, as plain values."""
+    if not dataclasses.is_dataclass(part):
+        return {}
+    found = {}
+    for field in dataclasses.fields(part):
+        if field.init:
+            value = getattr(part, field.name)
+            plain = value.item() if isinstance(value, np.generic) else value
+            found[field.name] = _settings(value) if dataclasses.is_dataclass(value) else plain
+    return found
 
 
 def _check_alike(theirs: State, mine: State, part: str) -> None:

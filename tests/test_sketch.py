@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from mixfree.sketch import SLIDES, Sketch
+from mixfree.sketch import ROWS, SLIDES, Sketch
 
 SIZE = 64
 SEEDS = 400
@@ -16,7 +16,7 @@ VECTORS = {
     "normal": [RNG.standard_normal((30, 40)), RNG.standard_normal(100)],
     # Rows that are multiples of each other and all of one sign: a sign a row would not do.
     "rank one": [np.outer(np.linspace(0.5, 2.0, 200), np.ones(SIZE))],
-    "ones": [np.ones(5 * 128 * SIZE)],
+    "ones": [np.ones(5 * ROWS * SIZE)],
     "scalars": [np.ones(()) for _ in range(500)],
     "one large": [np.ones(300), np.array([100.0])],
 }
@@ -72,9 +72,9 @@ def test_the_same_in_every_library(name):
 
 
 def test_table_is_fair_and_grows_with_the_model():
-    small, large = Sketch(SIZE), Sketch(SIZE, 64 * 200 * SIZE)
-    assert small.table.size == 128 * SIZE + SLIDES
-    assert large.table.size == 200 * SIZE + SLIDES
+    small, large = Sketch(SIZE), Sketch(SIZE, 64 * 300 * SIZE)
+    assert small.table.size == ROWS * SIZE + SLIDES
+    assert large.table.size == 300 * SIZE + SLIDES
     assert set(np.unique(small.table)) == {-1.0, 1.0}
     assert abs(small.table.sum()) <= 4.0 * math.sqrt(small.table.size)
 

@@ -14,7 +14,7 @@ from mixfree.draws import SKETCH, Key, key, word
 from mixfree.numerics import Array, whole
 
 SLIDES = 4096  # places in the table of signs at which a piece can enter it
-ROWS = 128  # rows of ``size`` signs in the table of a small model
+ROWS = 256  # rows of ``size`` signs in the table of a small model
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Sketch:
     size
         Entries of the sketch.
     entries
-        Entries of the whole vector, from which the size of the table follows: ``128·size``, or a
+        Entries of the whole vector, from which the size of the table follows: ``256·size``, or a
         64th of the vector if that is more.
     seed
         Of the signs.

@@ -113,31 +113,34 @@ class Torch:
         return self.opt.samples
 
 
-@cache
-def compiled(method, options):
-    """One compilation a method and its options; states of the same make share it."""
-    settings = dict(options)
+def transformation(method, options):
     if method == "mlmc":
         inner = optax.chain(mixfree.optax.averaging(), optax.sgd(RATE))
-        opt = mixfree.optax.mlmc(inner, **settings)
-    else:
-        make = {"mag": mixfree.optax.mag, "ladder": mixfree.optax.ladder}[method]
-        opt = make(**settings)
+        return mixfree.optax.mlmc(inner, **options)
+    return {"mag": mixfree.optax.mag, "ladder": mixfree.optax.ladder}[method](**options)
+
+
+@cache
+def compiled(method, options):
+    """One compilation for all seeds: a seed is in the state."""
+    opt = transformation(method, dict(options))
 
     @jax.jit
     def step(gradient, state, params):
         updates, state = opt.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
-    return opt, step
+    return step
 
 
 class Optax:
     def __init__(self, method, start, **options):
         with jax.enable_x64(True):
-            self.opt, self.step = compiled(method, tuple(sorted(options.items())))
+            opt = transformation(method, options)
             self.params = [jax.numpy.array(part) for part in split(start)]
-            self.state = self.opt.init(self.params)
+            self.state = opt.init(self.params)
+            options.pop("seed", None)
+            self.step = compiled(method, tuple(sorted(options.items())))
 
     def tell(self, gradient):
         before = int(self.state.steps)

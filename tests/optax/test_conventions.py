@@ -82,9 +82,19 @@ def test_updates_are_zero_until_the_level_is_complete(window):
     assert int(state.samples) == 40
 
 
-def test_scan_is_the_loop(make):
-    many = gradients()
-    assert_close(jax.jit(lambda m: scan(make(), START, m))(many), loop(make(), START, many))
+def test_scan_is_the_loop_which_is_compiled_once(make):
+    opt, traces, many = make(), [], gradients()
+
+    @jax.jit
+    def step(carry, gradient):
+        traces.append(1)
+        return advance(opt, carry, gradient)
+
+    carry = START, opt.init(START)
+    for i in range(40):
+        carry = step(carry, jax.tree.map(lambda x, i=i: x[i], many))
+    assert len(traces) == 1
+    assert_close(carry, jax.jit(lambda m: scan(opt, START, m))(many))
 
 
 def test_vmap_over_seeds_is_one_run_a_seed(window):
@@ -95,21 +105,6 @@ def test_vmap_over_seeds_is_one_run_a_seed(window):
         assert_close(jax.tree.map(lambda x, i=i: x[i], params), alone)
         assert int(states.steps[i]) == int(state.steps)
     assert len({int(s) for s in states.steps}) > 1
-
-
-def test_never_compiles_twice(make):
-    opt, traces = make(), []
-
-    @jax.jit
-    def step(gradient, state, params):
-        traces.append(1)
-        updates, state = opt.update(gradient, state, params)
-        return optax.apply_updates(params, updates), state
-
-    params, state, many = START, opt.init(START), gradients()
-    for i in range(40):
-        params, state = step(jax.tree.map(lambda x, i=i: x[i], many), state, params)
-    assert len(traces) == 1
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
@@ -231,13 +226,14 @@ def test_levels_beyond_32_bits_are_refused():
         mo.mag(levels=None, horizon=2**31)
 
 
-def test_skipped_gradients_are_counted_and_leave_no_trace(make):
-    many = gradients()
+@pytest.mark.parametrize("name", ["mlmc", "sketched"])
+def test_skipped_gradients_are_counted_and_leave_no_trace(name):
+    many, opt = gradients(), MAKERS[name]()
     holes = jax.tree.map(lambda x: np.repeat(x, 2, axis=0), many)
     for x in holes.values():
         x[1::2] = np.nan
-    params, state = scan(make(), START, holes)
-    clean, same = scan(make(), START, many)
+    run = jax.jit(lambda m: scan(opt, START, m))
+    (params, state), (clean, same) = run(holes), run(many)
     assert_close(params, clean)
     assert int(state.skipped) == 40 and int(same.skipped) == 0
     assert int(state.samples) == int(same.samples) == 40

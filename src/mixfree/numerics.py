@@ -31,7 +31,7 @@ def norm(v: Array) -> float:
     """
     if v.itemsize < 8:
         v = v.astype(np.float64)
-    square = _vdot(v, v) if v.size <= _DOT_BLOCK else sum_of_squares(v)
+    square = float(_vdot(v, v)) if v.size <= _DOT_BLOCK else sum_of_squares(v)
     if _LEAST < square < _MOST:
         return math.sqrt(square)
     largest = float(np.abs(v).max(initial=0.0))

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ class Optimizer:
         if g.shape != self._shape or g.dtype is not self._dtype:
             g = self._converted(g)
         # One dot product says that all is well; only if it does not, look closer.
-        if not _vdot(g, g) < self.largest:
+        if not isfinite(_vdot(g, g)):
             self._refuse_if_not_finite(g)
         return self.take(g)
 

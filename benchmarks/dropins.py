@@ -44,8 +44,11 @@ def torch_work(make):
 
 
 def buffers(params, opt):
-    """Entries kept by the optimiser, in copies of the parameters."""
-    kept = [t for p in params for t in opt.state[p].values() if isinstance(t, torch.Tensor)]
+    """Entries kept for the parameters, by an optimiser inside too, in copies of them."""
+    states = [
+        each.state[p] for each in (opt, getattr(opt, "optimizer", None)) if each for p in params
+    ]
+    kept = [t for state in states for t in state.values() if isinstance(t, torch.Tensor)]
     return sum(t.numel() for t in kept) / sum(p.numel() for p in params)
 
 

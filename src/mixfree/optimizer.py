@@ -13,7 +13,7 @@ from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
 from mixfree.gradients import Gradient
 from mixfree.numerics import Array, State, as_point, norm
 from mixfree.outputs import Average, Output
-from mixfree.steps import Ladder, Profile, Step
+from mixfree.steps import CorrelationScale, Ladder, Profile, Step
 
 FORMAT = 1  # of state_dict
 _PARTS = ("gradient", "step", "output")
@@ -159,6 +159,10 @@ class Optimizer:
         if not isinstance(self.step, Ladder):
             raise TypeError(f"only a ladder step keeps a profile, not {self.step!r}")
         return self.step.profile(self._step_state, self._steps)
+
+    def correlation_scale(self) -> CorrelationScale:
+        """Samples over which gradients stay correlated, by a ladder's profile."""
+        return self.profile().correlation_scale()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes during the run, as numbers and arrays of its own."""

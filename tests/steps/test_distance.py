@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import mixfree as mf
 from mixfree.steps import Distance
 
 
@@ -10,18 +11,59 @@ from mixfree.steps import Distance
 def test_the_greatest_distance_so_far(of):
     rng = np.random.default_rng(0)
     x0, points = rng.standard_normal(3), rng.standard_normal((50, 3)).cumsum(axis=0)
-    per, single = Distance(first=1e-3, of=of), Distance(first=1e-3, of=of)
-    one, all_ = per.start(x0, per_coordinate=True), single.start(x0, per_coordinate=False)
-    weights = np.arange(1.0, 51.0)
-    for point, weight in zip(points, weights, strict=True):
-        per.update(one, point, weight)
-        single.update(all_, point, weight)
+    distance = Distance(first=1e-3, of=of)
+    one = distance.start(x0, per_coordinate=True)
+    whole = distance.start(x0, per_coordinate=False)
+    for t, point in enumerate(points, start=1):
+        distance.update(one, point, t, 1)
+        distance.update(whole, point, t, 1)
     followed = points
     if of == "average":
+        weights = np.arange(1.0, 51.0)
         followed = np.cumsum(weights[:, None] * points, axis=0) / np.cumsum(weights)[:, None]
     np.testing.assert_allclose(one["reach"], np.abs(followed - x0).max(axis=0), rtol=1e-12)
     farthest = np.linalg.norm(followed - x0, axis=1).max()
-    np.testing.assert_allclose(all_["reach"], [farthest], rtol=1e-12)
+    np.testing.assert_allclose(whole["reach"], [farthest], rtol=1e-12)
+
+
+@pytest.mark.parametrize("per_coordinate", [True, False])
+def test_gain_is_the_sum_of_its_definition(per_coordinate):
+    """Σ λ g·(o − x) is found at the end of a block from its sums alone."""
+    rng = np.random.default_rng(1)
+    distance = Distance(first=4.0)  # enough from the start, so that no step is cut short
+    opt = mf.Ladder(np.ones(4), block=8, per_coordinate=per_coordinate, distance=distance)
+    gain, pull = 0.0, np.zeros(4)
+    for _ in range(120):  # before the first change of origin
+        state = opt.states[1]
+        g = opt.x - 3.0 + 0.1 * rng.standard_normal(4)
+        gain += state["peak"] * g @ (state["origin"] - opt.x)
+        pull += state["peak"] * g
+        opt.tell(g)
+    assert opt.states[1]["gain"] == pytest.approx(gain, rel=1e-9)
+    np.testing.assert_allclose(opt.states[1]["pull"], pull, rtol=1e-9)
+
+
+@pytest.mark.parametrize("per_coordinate", [True, False])
+@pytest.mark.parametrize("far", [1e-3, 1.0, 1e3])
+def test_the_bound_is_one_and_is_nearly_reached(far, per_coordinate):
+    """On a convex function without noise r̄ ends between the distance's tenth and three times it."""
+    target = far * np.array([1.0, -0.5, 0.25])
+    opt = mf.Ladder(np.zeros(3), per_coordinate=per_coordinate)
+    for _ in range(127):
+        opt.tell(opt.x - target)
+    distance = np.abs(target).max() if per_coordinate else np.linalg.norm(target)
+    assert 0.1 * distance < opt.states[1]["reach"][0] <= 3.0 * distance
+
+
+def test_the_scale_shrinks_after_arrival():
+    """The noise is small beside the way that was gone, and r̄ forgets the way."""
+    rng = np.random.default_rng(2)
+    opt = mf.Ladder(np.zeros(3))
+    for _ in range(5000):
+        opt.tell(opt.x - 100.0 + 0.1 * rng.standard_normal(3))
+    state = opt.states[1]
+    assert state["reach"][0] < 0.1 * state["peak"]
+    np.testing.assert_allclose(opt.average, 100.0, atol=0.05)
 
 
 def test_wrong_arguments_are_named():

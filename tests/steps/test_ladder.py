@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import mixfree as mf
+from mixfree.experiments.suite import between_two
+from mixfree.gradients import Plain
 from mixfree.linear import advance_linear
 from mixfree.losses import Squared
 from mixfree.steps import Ladder
@@ -36,14 +38,14 @@ def level_total(gradients, block, level, per_coordinate):
 @pytest.mark.parametrize("samples", [1, 7, 64, 383])
 def test_totals_are_those_of_the_definition(samples, block, per_coordinate):
     gradients = np.cumsum(np.random.default_rng(1).standard_normal((samples, 4)), axis=0)
-    state = told(Ladder(block=block, per_coordinate=per_coordinate), gradients)
-    assert len(state["totals"]) == (samples // block).bit_length()
-    for j, found in enumerate(state["totals"], start=1):
+    state = told(Ladder(1.0, block=block, per_coordinate=per_coordinate), gradients)
+    assert len(state["levels"]) == (samples // block).bit_length()
+    for j, found in enumerate(state["levels"], start=1):
         expected = level_total(gradients, block, j, per_coordinate)
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     # The excess of a level is taken when one of its blocks is complete, over Σ g² until then.
     expected = 0.0
-    for j, total in enumerate(state["totals"], start=1):
+    for j, total in enumerate(state["levels"], start=1):
         covered = samples // (block << j) * (block << j)
         squares = (gradients[:covered] ** 2).sum(axis=0)
         squares = squares if per_coordinate else squares.sum(keepdims=True)
@@ -54,9 +56,31 @@ def test_totals_are_those_of_the_definition(samples, block, per_coordinate):
 
 def test_no_level_is_built_above_the_most():
     gradients = np.random.default_rng(2).standard_normal((300, 3))
-    free, capped = told(Ladder(block=2), gradients), told(Ladder(block=2, max_levels=3), gradients)
-    np.testing.assert_array_equal(capped["totals"], free["totals"][:3])
-    assert told(Ladder(block=2, max_levels=0), gradients)["halves"].size == 0
+    free = told(Ladder(1.0, block=2), gradients)
+    capped = told(Ladder(1.0, block=2, max_levels=3), gradients)
+    np.testing.assert_array_equal(capped["levels"], free["levels"][:3])
+    assert told(Ladder(1.0, block=2, max_levels=0), gradients)["halves"].size == 0
+
+
+@pytest.mark.parametrize("per_coordinate", [True, False])
+def test_gradients_are_weighted_with_the_largest_scale_so_far(per_coordinate):
+    """Q and V of λ_t g_t, where λ_t is the greatest r̄ before step t."""
+    rows, targets = stream(500)
+    step = Ladder(block=4, per_coordinate=per_coordinate)
+    opt = mf.Optimizer(np.zeros(5), Plain(), step)
+    weighted = []
+    for row, target in zip(rows, targets, strict=True):
+        g = row * (row @ opt.x - target)
+        weighted.append(opt.states[1]["peak"] * g)
+        opt.tell(g)
+    state = opt.states[1]
+    assert state["peak"] > 1e4 * step.start(np.zeros(5))["peak"]
+    squares = np.sum(np.square(weighted), axis=0)
+    squares = squares if per_coordinate else squares.sum(keepdims=True)
+    np.testing.assert_allclose(state["total"], squares, rtol=1e-10)
+    for j, found in enumerate(state["levels"], start=1):
+        expected = level_total(np.array(weighted), 4, j, per_coordinate)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def stream(samples=3000, seed=3):
@@ -144,3 +168,56 @@ def test_wrong_arguments_are_named(options, message):
 def test_the_profile_belongs_to_ladders():
     with pytest.raises(TypeError, match="only a ladder step"):
         mf.AdaGrad([0.0]).profile()
+
+
+def test_where_the_scale_begins_hardly_matters():
+    """Over four decades the suboptimality moves by less than a factor 1.5."""
+    problem = between_two(seed=0, p=1e-2)
+    order = problem.order(0, 100_000)
+    gaps = []
+    for first in (1e-8, 1e-7, 1e-6, 1e-5, 1e-4):
+        opt = mf.Ladder(np.zeros(20), distance=mf.Distance(first=first))
+        problem.advance(opt, order)
+        gaps.append(float(problem.gap(opt.average[None])[0]))
+    assert max(gaps) < 1.5 * min(gaps), gaps
+
+
+def two_regimes(p, samples, dimension=20):
+    """Gradients told at one point: independent noise and a sign that flips with probability p."""
+    rng = np.random.default_rng(8)
+    sign = 1.0 - 2.0 * (np.cumsum(rng.random(samples) < p) & 1)
+    return rng.standard_normal((samples, dimension)) + 0.5 * sign[:, None]
+
+
+def test_the_correlation_scale_of_a_chain_that_switches():
+    """The correlation of the sign is (1 − 2p)^k, whose scale is 1/(2p) = 50."""
+    opt = mf.Ladder(np.zeros(20), block=4, alpha=1e-9)
+    for g in two_regimes(0.01, 60_000):
+        opt.tell(g)
+    scale = opt.correlation_scale()
+    assert scale.resolved
+    assert 25.0 < scale.samples < 100.0  # levels are a factor 2 apart
+    # 1 + a²(1 + 2Σ(1 − 2p)^k)/(1 + a²) over 1, with a = ½: 1 + 0.2·98 at the plateau.
+    assert opt.profile().ratios.max() == pytest.approx(20.6, rel=0.35)
+
+
+def test_a_scale_that_is_not_resolved_says_so():
+    opt = mf.Ladder(np.zeros(20), block=4, alpha=1e-9)
+    for g in two_regimes(1e-3, 4000):
+        opt.tell(g)
+    scale = opt.correlation_scale()
+    assert not scale.resolved
+    assert "not resolved yet" in str(scale)
+
+
+def test_independent_gradients_have_a_flat_profile():
+    opt = mf.Ladder(np.zeros(50), block=4, alpha=1e-9)
+    for g in np.random.default_rng(9).standard_normal((8000, 50)):
+        opt.tell(g)
+    lengths, ratios, blocks = opt.profile()
+    np.testing.assert_array_equal(lengths, 8 << np.arange(len(lengths)))
+    np.testing.assert_array_equal(blocks, 8000 // lengths)
+    # Each total is a sum of blocks·50 squares of normal variables.
+    error = np.sqrt(2.0 / (50 * blocks))
+    assert (np.abs(ratios - 1.0) < 4.0 * error).all(), (ratios, error)
+    assert opt.correlation_scale() == (1.0, True)

@@ -6,15 +6,21 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.compiled.jit import apart, inline
+from mixfree.steps.distance import MARGIN, MOVED
 from mixfree.steps.ladder import LARGEST_EXPONENT
 
-FIXED, OF_AVERAGE, OF_ITERATE = range(3)
-SQUARES, SUM, RATE, REACH, ORIGIN, MEAN, LEVELS = range(7)  # rows; from LEVELS on, three a level
-HALF, TOTAL, EXCESS = range(3)
-SHRINK, WEIGHT = range(2)  # of the numbers: 2^-unit, and the weight of the mean so far
+FIXED, BOUND, AVERAGE, ITERATE = range(4)
+# Rows of the table; from LEVELS on, three a level.
+RATE, SUM, SQUARES, CARRY, TOTAL, REACH, ORIGIN, MEAN, BEFORE, PULL, LEVELS = range(11)
+HALF, LEVEL, EXCESS = range(3)
+SHRINK, PEAK, WEIGHT, EPOCH, GAIN = range(5)  # places in the numbers; SHRINK is 2^-unit
 _LEAST, _MOST = 4.0**-LARGEST_EXPONENT, 4.0 ** (LARGEST_EXPONENT - 1)
-_VECTORS = ("squares", "sum", "rate", "reach", "origin", "mean")
-_TABLES = ("halves", "totals", "excess")
+_VECTORS = (
+    *("rate", "sum", "squares", "carry", "total"),
+    *("reach", "origin", "mean", "before", "pull"),
+)
+_TABLES = ("halves", "levels", "excess")
+_REACHES = {"bound": BOUND, "average": AVERAGE, "iterate": ITERATE}
 
 
 class LadderPlan(NamedTuple):
@@ -37,26 +43,26 @@ def ladder_plan(step, dimension):
     """The plan of a ladder; of another step, one that is not used."""
     if not hasattr(step, "block"):
         return LadderPlan(1, 0, 1, FIXED)
-    reach = OF_AVERAGE if step.distance.of == "average" else OF_ITERATE
     return LadderPlan(
         block=step.block,
         max_levels=64 if step.max_levels is None else step.max_levels,
         width=dimension if step.per_coordinate else 1,
-        reach=reach if step.alpha is None else FIXED,
+        reach=_REACHES[step.distance.of] if step.alpha is None else FIXED,
     )
 
 
 def ladder_run(step, state, steps):
     """The ladder's state in a table of its own, with room for the levels of ``steps`` steps."""
     if "squares" not in state:
-        return LadderRun(np.zeros((0, 0)), np.zeros(2))
+        return LadderRun(np.zeros((0, 0)), np.zeros(5))
     table = np.zeros((LEVELS + 3 * step.levels(steps), state["sum"].size))
     for row, name in enumerate(_VECTORS):
         table[row, : state[name].size] = state[name]
     for place, name in enumerate(_TABLES):
         rows, width = state[name].shape
         table[LEVELS + place :: 3, :width][:rows] = state[name]
-    return LadderRun(table, np.array([math.ldexp(1.0, -state["unit"]), state["weight"]]))
+    numbers = [state[name] for name in ("peak", "weight", "epoch", "gain")]
+    return LadderRun(table, np.array([math.ldexp(1.0, -state["unit"]), *numbers]))
 
 
 def return_ladder(step, state, run, steps):
@@ -69,7 +75,9 @@ def return_ladder(step, state, run, steps):
         width = state[name].shape[1]
         state[name] = run.table[LEVELS + place :: 3, :width][: step.levels(steps)].copy()
     state["unit"] = 1 - math.frexp(run.numbers[SHRINK])[1]
-    state["weight"] = float(run.numbers[WEIGHT])
+    state["epoch"] = int(run.numbers[EPOCH])
+    for place, name in ((PEAK, "peak"), (WEIGHT, "weight"), (GAIN, "gain")):
+        state[name] = float(run.numbers[place])
 
 
 @inline
@@ -85,16 +93,17 @@ def climb_along(plan, run, row, factor, square, step, x, out):
         share = choose_unit(table, numbers, row, factor)
     scale = factor * numbers[SHRINK]
     total, squares, rate, reach = table[SUM], table[SQUARES], table[RATE], table[REACH]
-    for k in range(total.size):
-        total[k] += scale * row[k]
     if plan.width == 1:
         squares[0] += share
+        for k in range(total.size):
+            total[k] += scale * row[k]
     else:
-        for k in range(squares.size):
+        for k in range(total.size):
             g = scale * row[k]
+            total[k] += g
             squares[k] += g * g
     if step <= plan.block or step % plan.block == 0:
-        refresh(plan, table, numbers, step, x)
+        refresh(plan, table, numbers, row, scale, share, step, x)
     if plan.width == 1:
         length = math.sqrt(share)
         size = reach[0] / length if rate[0] * length > reach[0] else rate[0]
@@ -110,7 +119,7 @@ def choose_unit(table, numbers, row, factor):
     largest, total, seen = 0.0, 0.0, 0.0
     for k in range(row.size):
         largest = max(largest, abs(float(row[k])))
-        seen = max(seen, table[SQUARES, k])
+        seen = max(seen, table[SQUARES, k], table[TOTAL, k])
     if largest == 0.0 or factor == 0.0:
         return 0.0
     for k in range(row.size):
@@ -121,12 +130,13 @@ def choose_unit(table, numbers, row, factor):
     if change > LARGEST_EXPONENT or (change < -LARGEST_EXPONENT and seen == 0.0):
         once = math.ldexp(1.0, -change)
         numbers[SHRINK] *= once
+        numbers[GAIN] *= once
         for r in range(table.shape[0]):
             place = (r - LEVELS) % 3
             for k in range(row.size):
-                if r == SUM or (r >= LEVELS and place == HALF):
+                if r in (SUM, CARRY, PULL) or (r >= LEVELS and place == HALF):
                     table[r, k] *= once
-                elif r == SQUARES or r >= LEVELS:
+                elif r in (SQUARES, TOTAL) or r >= LEVELS:
                     table[r, k] = table[r, k] * once * once
                 elif r == RATE:
                     table[r, k] /= once
@@ -135,32 +145,119 @@ def choose_unit(table, numbers, row, factor):
 
 
 @apart
-def refresh(plan, table, numbers, step, x):
-    """See :meth:`mixfree.steps.Ladder._refresh`."""
-    if step % plan.block == 0:
-        climb(table, step // plan.block, plan.max_levels, plan.width)
+def refresh(plan, table, numbers, row, scale, share, step, x):
+    """See :meth:`mixfree.steps.Ladder._refresh`; the newest gradient is scale · row.
+
+    One short loop for each sum, since Numba vectorises no others.
+    """
+    weight, width = numbers[PEAK], plan.width
     if plan.reach != FIXED:
-        numbers[WEIGHT] += float(step) * (1 if step <= plan.block else plan.block)
-        share = float(step) * (1 if step <= plan.block else plan.block) / numbers[WEIGHT]
-        grow(table, share, x, plan.reach == OF_AVERAGE, plan.width)
-    some = table.shape[0] > LEVELS
-    for k in range(plan.width):
-        total = table[SQUARES, k] + (table[LEVELS + EXCESS, k] if some else 0.0)
-        table[RATE, k] = table[REACH, k] / math.sqrt(total) if total > 0.0 else 0.0
+        numbers[GAIN] += weight * segment_gain(table, row, scale, share, x, width)
+        add_scaled(table[PULL], weight, table[SUM])
+    add_scaled(table[CARRY], weight, table[SUM])
+    add_scaled(table[TOTAL], weight * weight, table[SQUARES])
+    clear(table[SUM])
+    clear(table[SQUARES])
+    if step % plan.block == 0:
+        climb(table, step // plan.block, plan.max_levels, width)
+    if plan.reach != FIXED:
+        steps = 1 if step <= plan.block else plan.block
+        update_distance(plan.reach, width, table, numbers, x, float(step), float(steps))
+    # Without a level there is no excess: the row of zeros that SUM is now stands for it.
+    excess = table[LEVELS + EXCESS] if table.shape[0] > LEVELS else table[SUM]
+    rate, total, reach, peak = table[RATE], table[TOTAL], table[REACH], numbers[PEAK]
+    for k in range(width):
+        root = math.sqrt(total[k] + excess[k])
+        rate[k] = peak * reach[k] / root if root > 0.0 else 0.0
 
 
 @apart
-def grow(table, share, x, of_average, width):
+def segment_gain(table, row, scale, share, x, width):
+    """Σ g_i·(o − x_i) over the gradients since the rates were last renewed."""
+    total, squares, rate, origin = table[SUM], table[SQUARES], table[RATE], table[ORIGIN]
+    gain, back = 0.0, 0.0
+    if width > 1:
+        for k in range(x.size):
+            g = scale * row[k]
+            earlier = total[k] - g
+            gain += total[k] * (origin[k] - x[k])
+            back += rate[k] * (earlier * earlier + (squares[k] - g * g))
+    else:
+        for k in range(x.size):
+            earlier = total[k] - scale * row[k]
+            gain += total[k] * (origin[k] - x[k])
+            back += earlier * earlier
+        back = rate[0] * (back + (squares[0] - share))
+    return gain - 0.5 * back
+
+
+@inline
+def add_scaled(total, factor, v):
+    """Σ + factor · v."""
+    for k in range(v.size):
+        total[k] += factor * v[k]
+
+
+@inline
+def clear(v):
+    """All entries zero."""
+    for k in range(v.size):
+        v[k] = 0.0
+
+
+@apart
+def update_distance(kind, width, table, numbers, x, step, steps):
     """See :meth:`mixfree.steps.Distance.update`."""
+    numbers[WEIGHT] += step * steps
+    share = step * steps / numbers[WEIGHT]
+    mean, reach, origin = table[MEAN], table[REACH], table[ORIGIN]
+    for k in range(x.size):
+        mean[k] += share * (x[k] - mean[k])
+    if kind == BOUND:
+        bound_distance(width, table, numbers, step)
+        return
     square = 0.0
     for k in range(x.size):
-        table[MEAN, k] += share * (x[k] - table[MEAN, k])
-        gone = abs((table[MEAN, k] if of_average else x[k]) - table[ORIGIN, k])
+        gone = abs((mean[k] if kind == AVERAGE else x[k]) - origin[k])
         square += gone * gone
         if width > 1:
-            table[REACH, k] = max(table[REACH, k], gone)
+            reach[k] = max(reach[k], gone)
     if width == 1:
-        table[REACH, 0] = max(table[REACH, 0], math.sqrt(square))
+        reach[0] = max(reach[0], math.sqrt(square))
+
+
+@apart
+def bound_distance(width, table, numbers, step):
+    """See :meth:`mixfree.steps.Distance._bound`."""
+    reach, dimension = table[REACH, 0], table.shape[1]
+    pull, mean, before = table[PULL], table[MEAN], table[BEFORE]
+    total, square = 0.0, 0.0
+    for k in range(dimension):
+        total += abs(pull[k])
+        square += pull[k] * pull[k]
+    size = total if width > 1 else math.sqrt(square)
+    if size > 0.0:
+        reach = max(reach, MARGIN * numbers[GAIN] / size)
+    if step >= numbers[EPOCH]:
+        numbers[EPOCH] *= 2.0
+        numbers[WEIGHT] = 0.0
+        far, moved = 0.0, 0.0
+        for k in range(dimension):
+            far = max(far, abs(mean[k] - before[k]))
+            moved += (mean[k] - before[k]) ** 2
+        moved = MOVED * (far if width > 1 else math.sqrt(moved))
+        arrived = moved < reach
+        if arrived:
+            reach = max(moved, 0.5 * reach)
+            numbers[GAIN] = 0.0
+        for k in range(dimension):
+            table[BEFORE, k] = table[MEAN, k]
+            if arrived:
+                table[ORIGIN, k] = table[MEAN, k]
+                table[PULL, k] = 0.0
+    for k in range(width):
+        table[REACH, k] = reach
+    numbers[PEAK] = max(numbers[PEAK], reach)
 
 
 @apart
@@ -178,15 +275,15 @@ def climb(table, blocks, max_levels, width):
         level = LEVELS + 3 * j
         for k in range(size):
             half = table[level + HALF, k]
-            difference = table[SUM, k] - half
-            table[level + TOTAL, k if width > 1 else 0] += difference * difference
-            table[SUM, k] += half
+            difference = table[CARRY, k] - half
+            table[level + LEVEL, k if width > 1 else 0] += difference * difference
+            table[CARRY, k] += half
     for k in range(size):
         if complete < levels:
-            table[LEVELS + 3 * complete + HALF, k] = table[SUM, k]
-        table[SUM, k] = 0.0
+            table[LEVELS + 3 * complete + HALF, k] = table[CARRY, k]
+        table[CARRY, k] = 0.0
     for j in range(complete - 1, -1, -1):
         level = LEVELS + 3 * j
         for k in range(width):
             above = table[level + 3 + EXCESS, k] if j + 1 < levels else 0.0
-            table[level + EXCESS, k] = above + max(table[level + TOTAL, k] - table[SQUARES, k], 0.0)
+            table[level + EXCESS, k] = above + max(table[level + LEVEL, k] - table[TOTAL, k], 0.0)

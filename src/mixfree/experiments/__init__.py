@@ -36,6 +36,7 @@ EXPERIMENTS = {
     "ablation": "Beyond the paper: less bias or smaller steps?",
     "nonconvex": "Non-convex problems: the gradient at the iterates of MAG",
     "td": "TD learning on chains with known fixed points, beside projected TD",
+    "ladder": "The ladder against the best step in hindsight, on many streams",
 }
 
 

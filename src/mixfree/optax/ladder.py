@@ -11,8 +11,8 @@ from mixfree.optax.average import averaging
 from mixfree.optax.guard import guarded
 from mixfree.optax.trees import norm, times_power_of_two, widest
 from mixfree.sketch import Sketch
-from mixfree.steps.distance import RELATIVE, Distance
-from mixfree.steps.ladder import BLOCK
+from mixfree.steps.distance import FIRST_EPOCH, MARGIN, MOVED, RELATIVE, Distance
+from mixfree.steps.ladder import BLOCK, POWERS
 
 EXACT = 16  # sketches: a model of no more entries has its totals exact
 LEVELS = 24  # arrays cannot grow in compiled code
@@ -23,19 +23,23 @@ class LadderState(NamedTuple):
 
     step: jax.Array
     unit: jax.Array
-    squares: jax.Array
-    sum: jax.Array
     rate: jax.Array
+    sum: jax.Array
+    squares: jax.Array
+    carry: jax.Array
+    total: jax.Array
     halves: jax.Array
-    totals: jax.Array
+    levels: jax.Array
     excess: jax.Array
     reach: jax.Array
+    peak: jax.Array
     origin: jax.Array
     mean: jax.Array
     weight: jax.Array
-
-
-_POWERS = {"squares": 2, "totals": 2, "excess": 2, "sum": 1, "halves": 1, "rate": -1}
+    before: jax.Array
+    epoch: jax.Array
+    pull: jax.Array
+    gain: jax.Array
 
 
 def ladder(
@@ -121,22 +125,30 @@ def _scale_by_ladder(
     def init(params: Any) -> LadderState:
         x = vector(params)
         width = x.size if by_coordinate(params) else 1
-        sizes = jnp.abs(x) if by_coordinate(params) else norm(x)[None]
-        first = RELATIVE * (1 + sizes) if distance.first is None else distance.first
+        size = jnp.abs(x).max() if by_coordinate(params) else norm(x)
+        first = RELATIVE * (1 + size) if distance.first is None else distance.first
+        weighted = alpha is None and distance.of == "bound"
         zeros = lambda *shape: jnp.zeros(shape, x.dtype)  # noqa: E731
         return LadderState(
             step=jnp.zeros((), jnp.int32),
             unit=jnp.zeros((), jnp.int32),
-            squares=zeros(width),
-            sum=zeros(x.size),
             rate=zeros(width),
+            sum=zeros(x.size),
+            squares=zeros(width),
+            carry=zeros(x.size),
+            total=zeros(width),
             halves=zeros(rungs + 1, x.size),
-            totals=zeros(rungs + 1, width),
+            levels=zeros(rungs + 1, width),
             excess=zeros(rungs + 1, width),
             reach=zeros(width) + (first if alpha is None else alpha),
+            peak=zeros() + (first if weighted else 1.0),
             origin=x,
             mean=x,
             weight=zeros(),
+            before=x,
+            epoch=jnp.full((), FIRST_EPOCH, jnp.int32),
+            pull=zeros(x.size),
+            gain=zeros(),
         )
 
     def update(updates: Any, state: LadderState, params: Any = None) -> Any:
@@ -157,16 +169,19 @@ def _scale_by_ladder(
             state = state._replace(reach=jnp.zeros_like(state.reach) + alpha)
 
         def refresh() -> LadderState:
+            x = vector(params)
+            taken = _take_in(state, g, length, x, alpha is None)
             climbed = jax.lax.cond(
-                step % block == 0, lambda: _climb(state, step // block, rungs), lambda: state
+                step % block == 0, lambda: _climb(taken, step // block, rungs), lambda: taken
             )
-            passed = jnp.where(step <= block, 1, block)
-            weight = step.astype(g.dtype) * passed.astype(g.dtype)
             if alpha is None:
-                climbed = _walk(climbed, vector(params), weight, distance)
-            root = jnp.sqrt(climbed.squares + climbed.excess[0])
-            rate = jnp.where(root > 0, climbed.reach / jnp.where(root > 0, root, 1), 0)
-            return climbed._replace(rate=rate)
+                passed = jnp.where(step <= block, 1, block)
+                climbed = _walk(climbed, x, step.astype(g.dtype) * passed.astype(g.dtype), distance)
+            root = jnp.sqrt(climbed.total + climbed.excess[0])
+            scale = climbed.peak * climbed.reach
+            return climbed._replace(
+                rate=jnp.where(root > 0, scale / jnp.where(root > 0, root, 1), 0)
+            )
 
         state = jax.lax.cond((step <= block) | (step % block == 0), refresh, lambda: state)
         if by_coordinate(params):
@@ -186,40 +201,64 @@ def _with_unit(state: LadderState, size: jax.Array) -> LadderState:
     """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
     most = 256 if size.dtype == jnp.float64 else 30
     change = jnp.where(size > 0, jnp.frexp(size)[1] - state.unit, 0)
-    nothing_yet = (change < -most) & ~jnp.any(state.squares > 0)
+    nothing_yet = (change < -most) & ~jnp.any(state.squares + state.total > 0)
 
     def rescaled() -> LadderState:
         scaled = {
             name: times_power_of_two(getattr(state, name), -power * change)
-            for name, power in _POWERS.items()
+            for name, power in POWERS.items()
         }
         return state._replace(unit=state.unit + change, **scaled)
 
     return jax.lax.cond((change > most) | nothing_yet, rescaled, lambda: state)
 
 
+def _take_in(
+    state: LadderState, g: jax.Array, length: jax.Array, x: jax.Array, measured: bool
+) -> LadderState:
+    """Take the gradients since the last time into all sums, weighted by λ."""
+    weight, total = state.peak, state.sum
+    if measured:
+        # Σ g_i·(o − x_i), where x_i came from x_t by steps at the rates that now end.
+        earlier = total - g
+        if state.rate.size < total.size:
+            back = state.rate[0] * (norm(earlier) ** 2 + state.squares[0] - length * length)
+        else:
+            back = state.rate @ (earlier**2 + (state.squares - g * g))
+        state = state._replace(
+            gain=state.gain + weight * (total @ (state.origin - x) - 0.5 * back),
+            pull=state.pull + weight * total,
+        )
+    return state._replace(
+        total=state.total + weight**2 * state.squares,
+        carry=state.carry + weight * total,
+        squares=jnp.zeros_like(state.squares),
+        sum=jnp.zeros_like(total),
+    )
+
+
 def _climb(state: LadderState, blocks: jax.Array, rungs: int) -> LadderState:
     """Give the block's sum to the first level, and what is complete to the next."""
     complete = jnp.minimum(jax.lax.population_count((blocks & -blocks) - 1), rungs)
-    narrow = state.totals.shape[1] < state.sum.size
+    narrow = state.levels.shape[1] < state.carry.size
 
     def rise(j: jax.Array, carried: Any) -> Any:
-        carry, totals = carried
+        carry, levels = carried
         difference = carry - state.halves[j]
         square = norm(difference)[None] ** 2 if narrow else difference**2
-        return carry + state.halves[j], totals.at[j].add(square)
+        return carry + state.halves[j], levels.at[j].add(square)
 
     def fall(i: jax.Array, excess: jax.Array) -> jax.Array:
         j = complete - 1 - i
-        return excess.at[j].set(excess[j + 1] + jnp.maximum(totals[j] - state.squares, 0))
+        return excess.at[j].set(excess[j + 1] + jnp.maximum(levels[j] - state.total, 0))
 
-    carry, totals = jax.lax.fori_loop(0, complete, rise, (state.sum, state.totals))
+    carry, levels = jax.lax.fori_loop(0, complete, rise, (state.carry, state.levels))
     # The row above the last level takes what no level will use.
     halves = state.halves.at[complete].set(carry)
     # excess[j] is the sum over level j and those above, which have not changed.
     excess = jax.lax.fori_loop(0, complete, fall, state.excess)
     return state._replace(
-        sum=jnp.zeros_like(state.sum), halves=halves, totals=totals, excess=excess
+        carry=jnp.zeros_like(state.carry), halves=halves, levels=levels, excess=excess
     )
 
 
@@ -227,9 +266,34 @@ def _walk(state: LadderState, x: jax.Array, weight: jax.Array, distance: Distanc
     """Twin of :meth:`mixfree.steps.distance.Distance.update`."""
     total = state.weight + weight
     mean = state.mean + (weight / total) * (x - state.mean)
+    state = state._replace(weight=total, mean=mean)
+    if distance.of == "bound":
+        return _bound(state)
     gone = jnp.abs((mean if distance.of == "average" else x) - state.origin)
     reach = jnp.maximum(state.reach, gone if state.reach.size > 1 else norm(gone))
-    return state._replace(weight=total, mean=mean, reach=reach)
+    return state._replace(reach=reach)
+
+
+def _bound(state: LadderState) -> LadderState:
+    per_coordinate = state.reach.size > 1
+    size = jnp.abs(state.pull).sum() if per_coordinate else norm(state.pull)
+    found = jnp.where(size > 0, MARGIN * state.gain / jnp.where(size > 0, size, 1), 0)
+    reach = jnp.maximum(state.reach[0], found)
+    movement = state.mean - state.before
+    moved = MOVED * (jnp.abs(movement).max() if per_coordinate else norm(movement))
+    over = state.step >= state.epoch
+    arrived = over & (moved < reach)
+    reach = jnp.where(arrived, jnp.maximum(moved, 0.5 * reach), reach)
+    return state._replace(
+        reach=jnp.zeros_like(state.reach) + reach,
+        peak=jnp.maximum(state.peak, reach),
+        origin=jnp.where(arrived, state.mean, state.origin),
+        gain=jnp.where(arrived, 0, state.gain),
+        pull=jnp.where(arrived, 0, state.pull),
+        before=jnp.where(over, state.mean, state.before),
+        weight=jnp.where(over, 0, state.weight),
+        epoch=jnp.where(over, 2 * state.epoch, state.epoch),
+    )
 
 
 def _unravel(vector: jax.Array, like: Any) -> Any:

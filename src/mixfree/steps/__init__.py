@@ -2,12 +2,14 @@
 
 from mixfree.steps.adagrad import AdaGradNorm
 from mixfree.steps.distance import Distance
-from mixfree.steps.ladder import Ladder, Profile
+from mixfree.steps.ladder import Ladder
+from mixfree.steps.profile import CorrelationScale, Profile
 from mixfree.steps.schedule import Constant, Inverse, InverseSqrt, Step
 
 __all__ = [
     "AdaGradNorm",
     "Constant",
+    "CorrelationScale",
     "Distance",
     "Inverse",
     "InverseSqrt",

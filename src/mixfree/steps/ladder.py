@@ -2,35 +2,20 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from mixfree.numerics import Array, State, norm, positive, whole
 from mixfree.steps.distance import Distance
+from mixfree.steps.profile import Profile
 
 BLOCK = 64
 LARGEST_EXPONENT = 256  # of a gradient in the state's unit: squares of sums stay finite
-_POWERS = {"squares": 2, "totals": 2, "excess": 2, "sum": 1, "halves": 1, "rate": -1}
-
-
-class Profile(NamedTuple):
-    """How much more the gradients vary over long blocks than independent ones would.
-
-    Attributes
-    ----------
-    lengths
-        Length in steps of the blocks of each level.
-    ratios
-        Mean square of the difference between a block's halves, over that of independent
-        gradients: 1 where there is no correlation, a plateau beyond its scale.
-    blocks
-        Blocks of each level that are complete.
-    """
-
-    lengths: Array
-    ratios: Array
-    blocks: Array
+POWERS = {
+    **dict.fromkeys(("sum", "carry", "halves", "pull", "gain"), 1),
+    **dict.fromkeys(("squares", "total", "levels", "excess"), 2),
+    "rate": -1,
+}
 
 
 @dataclass(frozen=True)
@@ -44,8 +29,10 @@ class Ladder:
     .. math:: \eta_t = \bar r_t / \sqrt{S_t}, \qquad S = Q + \sum_j \max(0, V_j - Q).
 
     Σ_j V_j is what the MLMC gradient adds to AdaGrad's sum by Lemma 3.1, over all levels and
-    without drawing one. The rates are brought up to date once a ``block``; in between, no
-    entry moves by more than r̄, which is AdaGrad's own bound.
+    without drawing one. The rates are renewed once a ``block``; in between, no entry moves by
+    more than r̄, which is AdaGrad's own bound. Where r̄ is found on the way, the sums are of
+    λ_t g_t and S is divided by λ_t², with λ the largest r̄ so far: gradients from the time when
+    the steps were tiny then count for nothing.
 
     Parameters
     ----------
@@ -63,7 +50,7 @@ class Ladder:
     Examples
     --------
     >>> import mixfree as mf
-    >>> opt = mf.Ladder([0.0], block=1)
+    >>> opt = mf.Ladder([0.0], alpha=1.0, block=1)
     >>> for sign in (1.0, 1.0, -1.0, -1.0):
     ...     stepped = opt.tell([sign])
     >>> opt.profile().ratios
@@ -90,16 +77,19 @@ class Ladder:
         width = x0.size if self.per_coordinate else 1
         state = {
             "unit": 0,
-            "squares": np.zeros(width),
-            "sum": np.zeros(x0.size),
             "rate": np.zeros(width),
+            "sum": np.zeros(x0.size),  # of the gradients since the rates were last renewed
+            "squares": np.zeros(width),
+            "carry": np.zeros(x0.size),  # of the weighted gradients since a block was last full
+            "total": np.zeros(width),  # Q
             "halves": np.zeros((0, x0.size)),
-            "totals": np.zeros((0, width)),
+            "levels": np.zeros((0, width)),  # V_j
             "excess": np.zeros((0, width)),
             **self.distance.start(x0, self.per_coordinate),
         }
         if self.alpha is not None:
             state["reach"][:] = self.alpha
+            state["peak"] = 1.0
         return state
 
     def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
@@ -111,7 +101,7 @@ class Ladder:
         state["squares"] += g * g if self.per_coordinate else length * length
         state["sum"] += g
         if self.refreshes(step):
-            self._refresh(state, step, x)
+            self._refresh(state, g, length, step, x)
         rate, reach = state["rate"], state["reach"]
         if self.per_coordinate:
             displacement = np.clip(rate * g, -reach, reach)
@@ -130,43 +120,62 @@ class Ladder:
 
     def profile(self, state: State, step: int) -> Profile:
         """Totals of the levels relative to level 0, after ``step`` steps."""
-        lengths = self.block << np.arange(1, len(state["totals"]) + 1)
+        lengths = self.block << np.arange(1, len(state["levels"]) + 1)
         blocks = step // lengths
         known = blocks > 0
-        lengths, blocks, totals = lengths[known], blocks[known], state["totals"][known].sum(axis=1)
-        a_step = state["squares"].sum() / max(step, 1)
-        covered = blocks * lengths
-        ratios = totals / (a_step * covered) if a_step > 0.0 else np.zeros_like(totals)
+        lengths, blocks, totals = lengths[known], blocks[known], state["levels"][known].sum(axis=1)
+        # The levels cover whole blocks only; a part of Q to match, as if it had grown evenly.
+        covered = blocks * lengths / (step - step % self.block)
+        whole_total = state["total"].sum()
+        ratios = totals / (whole_total * covered) if whole_total > 0.0 else np.zeros(len(totals))
         return Profile(lengths, ratios, blocks)
 
     def _choose_unit(self, state: State, size: float) -> None:
         """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
         change = math.frexp(size)[1] - state["unit"] if size > 0.0 else 0
-        nothing_yet = change < -LARGEST_EXPONENT and not state["squares"].any()
-        if change > LARGEST_EXPONENT or nothing_yet:
+        if abs(change) <= LARGEST_EXPONENT:
+            return
+        if change > 0 or not (state["squares"].any() or state["total"].any()):
             state["unit"] += change
-            for name, power in _POWERS.items():
+            for name, power in POWERS.items():
                 state[name] = np.ldexp(state[name], -power * change)
+            state["gain"] = float(state["gain"])
 
-    def _refresh(self, state: State, step: int, x: Array) -> None:
+    def _refresh(self, state: State, g: Array, length: float, step: int, x: Array) -> None:
+        """Take the gradients since the last time into all sums, and renew the rates."""
+        weight, total = state["peak"], state["sum"]
+        if self.alpha is None:
+            # Σ g_i·(o − x_i), where x_i came from x_t by steps at the rates that now end.
+            earlier = total - g
+            if self.per_coordinate:
+                back = 0.5 * (state["rate"] @ (earlier**2 + (state["squares"] - g * g)))
+            else:
+                squares = state["squares"][0] - length * length
+                back = 0.5 * state["rate"][0] * (norm(earlier) ** 2 + squares)
+            state["gain"] += weight * (float(total @ (state["origin"] - x)) - float(back))
+            state["pull"] += weight * total
+        state["total"] += weight**2 * state["squares"]
+        state["carry"] += weight * total
+        state["squares"] = np.zeros_like(state["squares"])
+        state["sum"] = np.zeros_like(total)
         if step % self.block == 0:
             self._climb(state, step)
         if self.alpha is None:
-            passed = 1 if step <= self.block else self.block
-            self.distance.update(state, x, float(step) * passed)
-        total = state["squares"] + state["excess"][0] if len(state["excess"]) else state["squares"]
-        root = np.sqrt(total)
-        state["rate"] = np.divide(state["reach"], root, out=np.zeros_like(root), where=root > 0.0)
+            self.distance.update(state, x, step, 1 if step <= self.block else self.block)
+        above = state["excess"][0] if len(state["excess"]) else 0.0
+        root = np.sqrt(state["total"] + above)
+        scale = state["peak"] * state["reach"]
+        state["rate"] = np.divide(scale, root, out=np.zeros_like(root), where=root > 0.0)
 
     def _climb(self, state: State, step: int) -> None:
         """Give the block's sum to the first level, and what is complete to the next."""
         levels, blocks = self.levels(step), step // self.block
         while len(state["halves"]) < levels:
-            for name in ("halves", "totals", "excess"):
+            for name in ("halves", "levels", "excess"):
                 row = np.zeros((1, state[name].shape[1]))
                 state[name] = np.concatenate([state[name], row])
-        halves, totals, excess = state["halves"], state["totals"], state["excess"]
-        carry = state["sum"]
+        halves, totals, excess = state["halves"], state["levels"], state["excess"]
+        carry = state["carry"]
         complete = min((blocks & -blocks).bit_length() - 1, levels)
         for j in range(complete):
             difference = carry - halves[j]
@@ -177,5 +186,5 @@ class Ladder:
         # excess[j] is the sum over level j and those above, which have not changed.
         for j in reversed(range(complete)):
             above = excess[j + 1] if j + 1 < levels else 0.0
-            excess[j] = above + np.maximum(totals[j] - state["squares"], 0.0)
-        state["sum"] = np.zeros_like(carry)
+            excess[j] = above + np.maximum(totals[j] - state["total"], 0.0)
+        state["carry"] = np.zeros_like(carry)

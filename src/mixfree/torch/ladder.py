@@ -16,7 +16,7 @@ from mixfree.torch.stream import RUN, Given, StreamOptimizer
 from mixfree.torch.tensors import Tensors
 
 EXACT = 16  # sketches: a model of no more entries has its totals exact
-_LONG = ("sum", "halves", "origin", "mean")  # as long as the point, whatever the rates are
+_LONG = ("sum", "carry", "halves", "origin", "mean", "before", "pull")
 
 
 class Ladder(StreamOptimizer):
@@ -148,8 +148,8 @@ class Ladder(StreamOptimizer):
         state = run["ladder"]
         if run["sketched"]:
             new = self._vector([p * (i >= known) for i, p in enumerate(params)])
-            state["origin"] += new
-            state["mean"] += new
+            for name in ("origin", "mean", "before"):
+                state[name] += new
             return
         fresh = self.rule.start(self._vector(params[known:]))
         size = fresh["origin"].size

@@ -1,0 +1,77 @@
+"""What a ladder's levels say about the correlation of the gradients."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mixfree.numerics import Array
+
+ENOUGH = 8  # blocks of a level, before it is believed
+RISING = 1.25  # growth from level to level that is more than noise
+# Blocks of 5.5 scales have half the excess of infinite ones when correlation is e^(−k/scale):
+# the root u = 2.75 of (2(u − 1 + e^−u) − (1 − e^−u)²)/(2u) = 1/2, and a block is two halves.
+BLOCK_AT_HALF = 5.5
+
+
+class CorrelationScale(NamedTuple):
+    """Samples over which gradients stay correlated; a lower bound if not ``resolved``.
+
+    Examples
+    --------
+    >>> str(CorrelationScale(340.2, True)), str(CorrelationScale(2000.0, False))
+    ('about 340 samples', 'more than 2,000 samples: not resolved yet')
+    """
+
+    samples: float
+    resolved: bool
+
+    def __str__(self) -> str:
+        if self.resolved:
+            return f"about {self.samples:,.0f} samples"
+        return f"more than {self.samples:,.0f} samples: not resolved yet"
+
+
+class Profile(NamedTuple):
+    """How much more gradients vary over long blocks than independent ones would.
+
+    Attributes
+    ----------
+    lengths
+        Length in steps of the blocks of each level.
+    ratios
+        Mean square of the difference between a block's halves, over that of independent
+        gradients: 1 where there is no correlation, a plateau beyond its scale.
+    blocks
+        Blocks of each level that are complete.
+    """
+
+    lengths: Array
+    ratios: Array
+    blocks: Array
+
+    def correlation_scale(self) -> CorrelationScale:
+        """The scale at which the ratios have risen half the way to their plateau.
+
+        Not resolved as long as the highest levels still rise, or have too few blocks to say.
+
+        Examples
+        --------
+        >>> rising = Profile(2 ** np.arange(5, 9), np.array([1.0, 1.5, 3.0, 6.0]), np.full(4, 99))
+        >>> rising.correlation_scale().resolved
+        False
+        """
+        sure = self.blocks >= ENOUGH
+        lengths, ratios = self.lengths[sure].astype(float), self.ratios[sure]
+        if len(ratios) < 2:
+            return CorrelationScale(1.0, False)
+        resolved = bool(ratios[-1] <= RISING * ratios[:-1].max())
+        plateau = float(ratios.max())
+        if plateau <= RISING:
+            return CorrelationScale(1.0, resolved)
+        half = 1.0 + 0.5 * (plateau - 1.0)
+        above = int(np.argmax(ratios >= half))
+        # Level 0: single gradients, whose ratio is 1.
+        short, low = (1.0, 1.0) if above == 0 else (lengths[above - 1], float(ratios[above - 1]))
+        share = (half - low) / (float(ratios[above]) - low)
+        length = short * (lengths[above] / short) ** share
+        return CorrelationScale(max(1.0, float(length) / BLOCK_AT_HALF), resolved)

@@ -156,8 +156,8 @@ def change_units(opt: Optimizer, outputs: int, old: Units, new: Units) -> None:
 
     convert(gradient, ("sum",), gradients_in)
     convert(output, ("sum", "before", "kept"), points_kept)
-    convert(step, ("sum", "halves"), gradients_in)
-    convert(step, ("origin", "mean"), points_kept)
+    convert(step, ("sum", "carry", "halves", "pull"), gradients_in)
+    convert(step, ("origin", "mean", "before"), points_kept)
     if "squares" in step:
         _change_ladder(step, outputs, new.scale / old.scale)
     opt.go_to(np.array(opt.domain.project(points_kept(opt.x, outputs, old, new))), opt.steps)
@@ -170,7 +170,7 @@ def _change_ladder(state: State, outputs: int, ratio: Array) -> None:
     if state["squares"].size != growth.size:
         return
     # A column that has had no gradient yet had no unit either.
-    growth = np.where(state["squares"] > 0.0, growth, 1.0)
-    for name in ("squares", "totals", "excess"):
+    growth = np.where(state["squares"] + state["total"] > 0.0, growth, 1.0)
+    for name in ("squares", "total", "levels", "excess"):
         state[name] = state[name] / growth**2
     state["rate"] = state["rate"] * growth

@@ -40,6 +40,10 @@ def replay_step(alpha: float, mixing_time: int, buffer: int | None = None) -> St
     return Constant(alpha / (8.0 * (10 * mixing_time if buffer is None else buffer)))
 
 
+class OptionError(TypeError):
+    """An option that a method does not have, or one that it needs and was not given."""
+
+
 @dataclass(frozen=True)
 class Method:
     """One line of the table; called with a start, it gives an optimiser.
@@ -153,9 +157,9 @@ class Method:
         for name in options:
             if name not in allowed:
                 takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
-                raise TypeError(f"{self.name} has no option {name!r}: {takes}")
+                raise OptionError(f"{self.name} has no option {name!r}: {takes}")
         if self.needs_mixing_time and options.get("mixing_time") is None:
-            raise TypeError(f"{self.name} needs to know the mixing time: give mixing_time=…")
+            raise OptionError(f"{self.name} needs to know the mixing time: give mixing_time=…")
 
 
 class Methods(dict[str, Method]):

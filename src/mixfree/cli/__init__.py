@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a mistake in the input is one line on stderr and exit code 2."""
+    from mixfree.methods import OptionError
+
     try:
         from mixfree.cli.app import app
 
         app(args=None if arguments is None else list(arguments), prog_name="mixfree")
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, OptionError) as error:
         if os.environ.get("MIXFREE_DEBUG"):
             raise
         print(f"mixfree: {error}", file=sys.stderr)

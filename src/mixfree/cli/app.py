@@ -8,19 +8,19 @@ from mixfree.cli.inspect import inspect
 from mixfree.cli.predict import predict
 from mixfree.cli.reproduce import reproduce
 from mixfree.cli.td import td
-from mixfree.cli.version import version
+from mixfree.cli.version import options, version
 from mixfree.extras import require
 
 typer = require("typer")
 
 app = typer.Typer(
     name="mixfree",
-    help="Learn from ordered, correlated data without knowing its mixing time.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+app.callback()(options)
 app.command()(chain)
 app.command()(demo)
 app.command()(diagnose)

@@ -1,8 +1,30 @@
-"""``mixfree version``."""
+"""``mixfree version`` and ``mixfree --version``."""
+
+from typing import Annotated
 
 import mixfree
+from mixfree.extras import require
+
+typer = require("typer")
 
 
 def version() -> None:
     """Print the version."""
     print(mixfree.__version__)
+
+
+def _print_and_exit(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit()
+
+
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_and_exit, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Learn from ordered, correlated data without knowing its mixing time."""

@@ -172,3 +172,8 @@ def test_classes_must_be_known():
     with pytest.raises(ValueError, match=r"classes \[2\.0\]"):
         model.partial_fit(X, np.full(ROWS, 2.0))
     assert clone(model).get_params() == model.get_params()
+
+
+def test_a_missing_mixing_time_is_asked_for_where_it_is_given():
+    with pytest.raises(TypeError, match=r'emd .* give options=\{"mixing_time": …\}'):
+        StreamRegressor(method="emd").fit([[1.0], [2.0]], [1.0, 2.0])

@@ -134,3 +134,26 @@ def test_a_model_for_other_features(tmp_path, capsys):
     assert run("predict", other, "--model", tmp_path / "m", "-o", tmp_path / "p.csv") == 2
     assert "there is no column 'v'" in capsys.readouterr().err
     assert not (tmp_path / "p.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mixing-time", 5], "ladder has no --mixing-time: it takes per_coordinate, block"),
+        (["--option", "levels=9"], "ladder has no --option levels: it takes per_coordinate"),
+        (["--method", "emd"], "emd needs to know the mixing time: give --mixing-time"),
+        (["--option", "per_coordinate=False"], "per_coordinate=false, not 'per_coordinate=False'"),
+        (
+            ["--option", "block"],
+            "option must be name=value in JSON, like per_coordinate=false, not 'block'",
+        ),
+        (["--option", "block=0"], "block must be"),
+    ],
+)
+def test_options_of_the_method(tmp_path, capsys, arguments, message):
+    path = tmp_path / "d.csv"
+    path.write_text(GOOD)
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q", *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

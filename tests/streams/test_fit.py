@@ -150,3 +150,28 @@ def test_mean_is_that_of_the_values_before(tmp_path):
     np.testing.assert_array_equal(
         StreamFit.load(tmp_path / "m").sample.rows[order, 0], [1.0, 3.0, 2.0, 8.0, 4.0]
     )
+
+
+def test_options_reach_the_method(tmp_path):
+    path = write(table(), tmp_path / "d.parquet")
+    options = ["--method", "mag", "--option", "levels=3", "--step-scale", 20]
+    assert fit(path, "--features", "u,v", "--model", tmp_path / "m", *options) == 0
+    X = np.column_stack([table()["u"], table()["v"]])
+    model = StreamRegressor(method="mag", step_scale=20.0, scale="running", options={"levels": 3})
+    model.fit(X, np.array(table()["load"]))
+    assert bits(tmp_path / "m") == (model.coef_.tobytes(), model.intercept_.tobytes(), len(X))
+
+
+def test_worse_than_a_constant_is_said(tmp_path, capsys):
+    data = table()
+    far = pa.array(np.array(data["load"]) + 1000.0)
+    path = write(data.set_column(4, "load", far), tmp_path / "d.parquet")
+    assert fit(path, "--model", tmp_path / "m", "--method", "mag") == 0
+    size = np.sqrt(np.mean(np.square(far)))
+    assert f"mag needs a --step-scale of about {size:.2g}" in capsys.readouterr().out
+    for method, scale in (("sgd", 0.001), ("sgd", 1.0), ("mag", 10.0)):
+        options = ["--method", method, "--step-scale", scale]
+        assert fit(path, "--model", tmp_path / "m", *options) == 0
+        assert "worse than the best constant: try another" in capsys.readouterr().out
+    assert fit(path, "--model", tmp_path / "m") == 0
+    assert "warning" not in capsys.readouterr().out

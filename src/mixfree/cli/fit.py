@@ -1,9 +1,10 @@
 """``mixfree fit``: learn from files in time order."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.cli.options import Data, Format, names
 from mixfree.extras import require
@@ -41,12 +42,19 @@ def fit(
     scale: Annotated[
         str, typer.Option(help="running: standardise the features as they come; none.")
     ] = "running",
-    alpha: Annotated[float | None, typer.Option(help="Scale of the steps.")] = None,
+    step_scale: Annotated[
+        float | None,
+        typer.Option(help="Scale of the steps; 1 unless given, and the ladder finds its own."),
+    ] = None,
     l2: Annotated[float, typer.Option(help="Adds ½·l2·‖weights‖² to the loss.")] = 0.0,
     radius: Annotated[float | None, typer.Option(help="Keeps the weights in a ball.")] = None,
     intercept: Annotated[bool, typer.Option(help="Whether there is an intercept.")] = True,
     mixing_time: Annotated[
         int | None, typer.Option(help="For the methods that need to know it.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Of the method: levels=9, per_coordinate=false. As often as needed."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of every random draw.")] = 0,
     checkpoint_every: Annotated[
@@ -75,15 +83,18 @@ def fit(
 
     if checkpoint_every is not None:
         whole(checkpoint_every, "checkpoint-every")
+    options = dict(_option(text) for text in option or ())
+    if mixing_time is not None:
+        options["mixing_time"] = mixing_time
     parameters = {
         "method": method,
         "scale": None if one_of(scale, "scale", ("running", "none")) == "none" else scale,
-        "step_scale": alpha,
+        "step_scale": step_scale,
         "l2": l2,
         "radius": radius,
         "fit_intercept": intercept,
         "seed": seed,
-        "options": None if mixing_time is None else {"mixing_time": mixing_time},
+        "options": options or None,
     }
     wish = starting.Wish(
         target,
@@ -122,6 +133,16 @@ def _progress(source: "Source") -> "Iterator[Callable[[StreamFit], None]]":
             show(found.read, f"{rate:,.0f} rows/s, loss {found.running_loss:.4g}")
 
         yield each
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"option must be name=value in JSON, like per_coordinate=false, not {text!r}"
+        ) from error
 
 
 def _category(text: str) -> tuple[str, list[str]]:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from mixfree.learner import Learner
 from mixfree.losses import Loss
-from mixfree.methods import Method, find_method
+from mixfree.methods import Method, OptionError, find_method
 from mixfree.numerics import Array, State, one_of, whole
 
 
@@ -119,10 +119,15 @@ class StreamModel(BaseEstimator):
         whole(self.epochs, "epochs")
         if self.scale is not None:
             one_of(self.scale, "scale", ("running",))
+        method, options = find_method(self.method), self.options or {}
+        if method.needs_mixing_time and options.get("mixing_time") is None:
+            raise OptionError(
+                f'{method.name} needs to know the mixing time: give options={{"mixing_time": …}}'
+            )
         self._learner = Learner(
             loss,
             self.n_features_in_,
-            find_method(self.method),
+            method,
             dtype=dtype,
             intercept=bool(self.fit_intercept),
             l2=self.l2,
@@ -131,7 +136,7 @@ class StreamModel(BaseEstimator):
             alpha=self.step_scale,
             output=self.output,
             seed=self.seed,
-            **(self.options or {}),
+            **options,
         )
 
     def _learn(self, X: Any, targets: Array, sample_weight: Any, epochs: int = 1) -> None:

@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mixfree.methods import find_method
 from mixfree.numerics import Array
+from mixfree.steps import AdaGradNorm
 from mixfree.streams.correlation import Correlation
 from mixfree.streams.fitting import StreamFit
 
@@ -29,7 +31,8 @@ def estimate(values: Array, population: int) -> Estimate:
     2
     """
     left = 1.0 - values.size / population
-    spread = float(values.std(ddof=1)) if values.size > 1 else 0.0
+    with np.errstate(over="ignore"):  # of a run that diverged
+        spread = float(values.std(ddof=1)) if values.size > 1 else 0.0
     return Estimate(float(values.mean()), spread * float(np.sqrt(left / values.size)))
 
 
@@ -53,6 +56,13 @@ def constant_losses(fit: StreamFit) -> Array:
     return fit.model.learner_.loss.value(np.full(targets.size, constant), targets)
 
 
+def target_size(fit: StreamFit) -> float:
+    """How far the weights of standardised features have to go: the targets' root mean square."""
+    if fit.encoder.classes is not None:
+        return 1.0
+    return float(np.sqrt((fit.sample.targets**2).mean()))
+
+
 def lines(fit: StreamFit) -> Iterator[str]:
     """The report, line by line."""
     rows, targets, seen = fit.sample.rows, fit.sample.targets, fit.used
@@ -70,6 +80,8 @@ def lines(fit: StreamFit) -> Iterator[str]:
     sampled = "all rows" if len(rows) == seen else f"{len(rows):,} rows drawn uniformly"
     yield f"loss       {found} on the stream ({sampled})"
     yield f"           {constant} for the best constant prediction"
+    if not found.mean <= constant.mean:
+        yield f"warning    worse than the best constant: {_remedy(fit)}"
     if fit.rival is not None:
         rival = estimate(fit.rival.losses(rows, targets), seen)
         yield f"           {rival} for plain SGD on the same rows"
@@ -80,3 +92,12 @@ def lines(fit: StreamFit) -> Iterator[str]:
         first, *others = Correlation.of(profile, seen).lines()
         yield f"stream     {first}"
         yield from (f"           {line}" for line in others)
+
+
+def _remedy(fit: StreamFit) -> str:
+    """What to try when the model is worse than a constant."""
+    method = find_method(fit.model.method)
+    if method.step is not AdaGradNorm or fit.model.step_scale is not None:
+        return "try another --step-scale, or --method ladder"
+    size = target_size(fit)
+    return f"{method.name} needs a --step-scale of about {size:.2g}, the size of the target"

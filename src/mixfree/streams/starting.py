@@ -49,7 +49,15 @@ class Wish:
         if self.loss is not None:
             one_of(self.loss, "loss", (*LOSSES, "logistic"))
         method = find_method(self.model.get("method", "ladder"))
-        if method.needs_mixing_time and not (self.model.get("options") or {}).get("mixing_time"):
+        given = self.model.get("options") or {}
+        for name in given:
+            if name not in method.options:
+                option = "--mixing-time" if name == "mixing_time" else f"--option {name}"
+                takes = (
+                    f"it takes {', '.join(method.options)}" if method.options else "it takes none"
+                )
+                raise ValueError(f"{method.name} has no {option}: {takes}")
+        if method.needs_mixing_time and given.get("mixing_time") is None:
             raise ValueError(f"{method.name} needs to know the mixing time: give --mixing-time")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from mixfree.compiled.jit import apart, inline
 from mixfree.steps.distance import MARGIN, MOVED
-from mixfree.steps.ladder import LARGEST_EXPONENT
+from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT
 
 FIXED, BOUND, AVERAGE, ITERATE = range(4)
 # Rows of the table; from LEVELS on, three a level.
@@ -102,7 +102,7 @@ def climb_along(plan, run, row, factor, square, step, x, out):
             g = scale * row[k]
             total[k] += g
             squares[k] += g * g
-    if step <= plan.block or step % plan.block == 0:
+    if step <= EARLY * plan.block or step % plan.block == 0:
         refresh(plan, table, numbers, row, scale, share, step, x)
     if plan.width == 1:
         length = math.sqrt(share)
@@ -161,7 +161,7 @@ def refresh(plan, table, numbers, row, scale, share, step, x):
     if step % plan.block == 0:
         climb(table, step // plan.block, plan.max_levels, width)
     if plan.reach != FIXED:
-        steps = 1 if step <= plan.block else plan.block
+        steps = 1 if step <= EARLY * plan.block else plan.block
         update_distance(plan.reach, width, table, numbers, x, float(step), float(steps))
     # Without a level there is no excess: the row of zeros that SUM is now stands for it.
     excess = table[LEVELS + EXCESS] if table.shape[0] > LEVELS else table[SUM]

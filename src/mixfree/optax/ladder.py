@@ -12,7 +12,7 @@ from mixfree.optax.guard import guarded
 from mixfree.optax.trees import norm, times_power_of_two, widest
 from mixfree.sketch import Sketch
 from mixfree.steps.distance import FIRST_EPOCH, MARGIN, MOVED, RELATIVE, Distance
-from mixfree.steps.ladder import BLOCK, POWERS
+from mixfree.steps.ladder import BLOCK, EARLY, POWERS
 
 EXACT = 16  # sketches: a model of no more entries has its totals exact
 LEVELS = 24  # arrays cannot grow in compiled code
@@ -175,7 +175,7 @@ def _scale_by_ladder(
                 step % block == 0, lambda: _climb(taken, step // block, rungs), lambda: taken
             )
             if alpha is None:
-                passed = jnp.where(step <= block, 1, block)
+                passed = jnp.where(step <= EARLY * block, 1, block)
                 climbed = _walk(climbed, x, step.astype(g.dtype) * passed.astype(g.dtype), distance)
             root = jnp.sqrt(climbed.total + climbed.excess[0])
             scale = climbed.peak * climbed.reach
@@ -183,7 +183,7 @@ def _scale_by_ladder(
                 rate=jnp.where(root > 0, scale / jnp.where(root > 0, root, 1), 0)
             )
 
-        state = jax.lax.cond((step <= block) | (step % block == 0), refresh, lambda: state)
+        state = jax.lax.cond((step <= EARLY * block) | (step % block == 0), refresh, lambda: state)
         if by_coordinate(params):
             moved = _unravel(-jnp.clip(state.rate * g, -state.reach, state.reach), updates)
         else:

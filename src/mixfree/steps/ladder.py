@@ -10,6 +10,7 @@ from mixfree.steps.distance import Distance
 from mixfree.steps.profile import Profile
 
 BLOCK = 64
+EARLY = 8  # blocks at the beginning, in which the rates are renewed at every step
 LARGEST_EXPONENT = 256  # of a gradient in the state's unit: squares of sums stay finite
 POWERS = {
     **dict.fromkeys(("sum", "carry", "halves", "pull", "gain"), 1),
@@ -29,10 +30,10 @@ class Ladder:
     .. math:: \eta_t = \bar r_t / \sqrt{S_t}, \qquad S = Q + \sum_j \max(0, V_j - Q).
 
     Σ_j V_j is what the MLMC gradient adds to AdaGrad's sum by Lemma 3.1, over all levels and
-    without drawing one. The rates are renewed once a ``block``; in between, no entry moves by
-    more than r̄, which is AdaGrad's own bound. Where r̄ is found on the way, the sums are of
-    λ_t g_t and S is divided by λ_t², with λ the largest r̄ so far: gradients from the time when
-    the steps were tiny then count for nothing.
+    without drawing one. The rates are renewed at every step of the first eight blocks and then
+    once a ``block``; in between, no entry moves by more than r̄, which is AdaGrad's own bound.
+    Where r̄ is found on the way, the sums are of λ_t g_t and S is divided by λ_t², with λ the
+    largest r̄ so far: gradients from the time when steps were tiny then count for nothing.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ class Ladder:
 
     def refreshes(self, step: int) -> bool:
         """Whether the ``step``-th step brings the rates up to date, and so looks at the point."""
-        return step <= self.block or step % self.block == 0
+        return step <= EARLY * self.block or step % self.block == 0
 
     def levels(self, step: int) -> int:
         """Levels begun after ``step`` steps."""
@@ -161,7 +162,7 @@ class Ladder:
         if step % self.block == 0:
             self._climb(state, step)
         if self.alpha is None:
-            self.distance.update(state, x, step, 1 if step <= self.block else self.block)
+            self.distance.update(state, x, step, 1 if step <= EARLY * self.block else self.block)
         above = state["excess"][0] if len(state["excess"]) else 0.0
         root = np.sqrt(state["total"] + above)
         scale = state["peak"] * state["reach"]

@@ -33,12 +33,22 @@ def test_weighted_average_of_the_points():
         torch.testing.assert_close(flat(model), weights @ points / weights.sum())
 
 
-def test_last_keeps_nothing():
+def test_last_keeps_nothing_and_says_so():
     model, opt, _ = run("last")
     now = flat(model)
-    with opt.averaged():
-        assert torch.equal(flat(model), now)
+    with pytest.raises(ValueError, match=r"averaged\(\) needs .* output='last'"), opt.averaged():
+        pass
+    with pytest.raises(ValueError, match=r"average_into\(\) needs .* output='last'"):
+        opt.average_into(network())
+    assert torch.equal(flat(model), now)
     assert all("average" not in opt.state[p] for p in model.parameters())
+
+
+def test_mlmc_keeps_an_average_only_if_asked():
+    model = network()
+    opt = mt.MLMC(torch.optim.SGD(model.parameters(), lr=0.01))
+    with pytest.raises(ValueError, match="make the optimiser with output='average'"):
+        opt.average_into(network())
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

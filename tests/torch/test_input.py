@@ -123,14 +123,14 @@ def test_state_of_another_optimiser_on_load():
 
 def test_step_inside_averaged(make):
     model = network()
-    opt = make(model)
+    opt = make(model, output="average")
     with pytest.raises(RuntimeError, match=r"step\(\) inside averaged\(\)"), opt.averaged():
         opt.step()
     opt.step()
 
 
 def test_model_of_another_make(make):
-    opt = make(network())
+    opt = make(network(), output="average")
     before = flat(network(seed=3)[0])
     other = network(seed=3)[0]
     with pytest.raises(ValueError, match="model has parameters of shapes"):

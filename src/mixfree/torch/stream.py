@@ -109,7 +109,11 @@ class StreamOptimizer(torch.optim.Optimizer):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Within the ``with`` block the parameters are the average; after it, themselves again."""
+        """Within the ``with`` block the parameters are the average; after it, themselves again.
+
+        ValueError with ``output="last"``, which keeps none.
+        """
+        self._check_average("averaged()")
         if self._swapped:
             raise RuntimeError("averaged() inside averaged()")
         params = self._parameters()
@@ -127,7 +131,9 @@ class StreamOptimizer(torch.optim.Optimizer):
 
         Parameters go by their names if the optimiser was given ``named_parameters()``, and
         otherwise by the order in which it was given them. Buffers are left as they are.
+        ValueError with ``output="last"``, which keeps no average.
         """
+        self._check_average("average_into()")
         mine = self._parameters()
         names = [name for group in self.param_groups for name in group.get("param_names", ())]
         theirs = dict(model.named_parameters())
@@ -203,6 +209,13 @@ class StreamOptimizer(torch.optim.Optimizer):
 
     def _average(self, p: torch.Tensor) -> torch.Tensor:
         return self.state.get(p, {}).get("average", p)
+
+    def _check_average(self, asked: str) -> None:
+        if self.output == "last":
+            raise ValueError(
+                f"{asked} needs an average, and output='last' keeps none: make the optimiser "
+                "with output='average' or output='weighted'"
+            )
 
     @staticmethod
     @torch.no_grad()

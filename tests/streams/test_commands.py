@@ -66,6 +66,16 @@ def test_rows_left_out_are_empty_and_classes_have_probabilities(tmp_path, capsys
     np.testing.assert_allclose(total, 1.0)
 
 
+def test_new_texts_are_counted(tmp_path, fitted, capsys):
+    data = table().to_pydict()
+    data["colour"][3] = data["colour"][9] = "violet"
+    path = write(pa.table(data), tmp_path / "new.parquet")
+    for _ in range(2):  # the model file does not remember the first time
+        assert run("predict", path, "--model", fitted[1], "-o", tmp_path / "p.csv") == 0
+        last = capsys.readouterr().out.splitlines()[-1]
+        assert last == "2 rows with a text in 'colour' that the model does not know"
+
+
 def test_predict_refuses(tmp_path, fitted, capsys):
     data, model = fitted
     assert run("predict", data, "--model", data, "-o", tmp_path / "p.csv") == 2
@@ -84,11 +94,15 @@ def test_inspect(fitted, capsys):
     assert "squared loss, ladder, complete" in out
     assert "3,000 read, 3,000 used, 0 left out" in out
     assert "the 2 largest of 6, in the units of the data" in out
-    largest = out.splitlines()[-2].split()
+    assert "mean of ½ error² over 2,048 rows" in out
+    largest = out.splitlines()[-3].split()
     fit = StreamFit.load(fitted[1])
     place = int(np.abs(fit.model.coef_).argmax())
     assert largest[0] == fit.encoder.features[place]
     assert float(largest[1]) == pytest.approx(fit.model.coef_[place], rel=1e-4)
+    intercept = out.splitlines()[-1].split()
+    assert intercept[0] == "intercept"
+    assert float(intercept[1]) == pytest.approx(fit.model.intercept_[0], rel=1e-4)
 
 
 def regimes(stay, rows=60_000):
@@ -122,8 +136,13 @@ def test_what_a_profile_says():
     rising = Correlation.of(Profile(lengths, np.array([1.0, 2.0, 4.0, 8.0]), blocks), 128)
     assert rising.lengths.tolist() == [2, 4, 8]  # the last level has too few blocks
     assert rising.rising
-    assert "at least 4 rows" in next(rising.lines())
-    assert any("mixing_time=4" in line for line in rising.advice())
+    assert "at least 4 rows, likely more" in next(rising.lines())
+    advice = "\n".join(rising.advice(145.0))
+    assert "--option levels=3 --step-scale 145" in advice
+    assert "too short to tell" in advice
+    assert "--mixing-time" not in advice
+    level = Correlation.of(Profile(lengths, np.array([1.0, 4.0, 3.9, 8.0]), blocks), 128)
+    assert "with --mixing-time 4" in "\n".join(level.advice(1.0))
     flat = Correlation.of(Profile(lengths, np.array([1.0, 1.1, 0.9, 1.0]), blocks), 128)
     assert (flat.correlated, flat.scale) == (False, 1)
     none = Correlation.of(Profile(lengths[:0], lengths[:0] / 1.0, blocks[:0]), 3)

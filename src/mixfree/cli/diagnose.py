@@ -35,6 +35,7 @@ def diagnose(
     from mixfree.streams import starting
     from mixfree.streams.correlation import Correlation
     from mixfree.streams.files import find_files
+    from mixfree.streams.report import target_size
     from mixfree.streams.source import Source
 
     # Blocks of one row show the shortest scales, too.
@@ -46,7 +47,7 @@ def diagnose(
     fit = starting.start(source, wish)
     fit.run(source.pieces())
     found = Correlation.of(fit.model.learner_.optimizer.profile(), fit.used)
-    print("\n".join([*found.bars(), "", *found.lines(), *found.advice()]))
+    print("\n".join([*found.bars(), "", *found.lines(), *found.advice(target_size(fit))]))
     if plot is not None:
         from mixfree.figures import save
 

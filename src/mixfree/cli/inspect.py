@@ -53,9 +53,10 @@ def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
     order = np.argsort(-size, kind="stable")[:top]
     width = max(len(fit.encoder.features[k]) for k in order)
     yield f"weights    the {len(order)} largest of {size.size:,}, in the units of the data"
-    yield f"  {'intercept':{max(width, 9)}}  {_row(np.asarray(fit.model.intercept_))}"
     for k in order:
-        yield f"  {fit.encoder.features[k]:{max(width, 9)}}  {_row(weights[:, k])}"
+        yield f"  {fit.encoder.features[k]:{width}}  {_row(weights[:, k])}"
+    if fit.model.fit_intercept:
+        yield f"intercept  {_row(np.asarray(fit.model.intercept_)).lstrip()}"
 
 
 def _row(values: np.ndarray) -> str:

@@ -32,5 +32,10 @@ def predict(
     fit = StreamFit.load(model)
     source = Source(find_files(data, format))
     starting.open_for_prediction(source, fit, names(keep))
-    rows, empty = predicting.predict(fit, source.pieces(), output, names(keep))
-    print(f"{rows:,} rows, {empty:,} of them without a prediction, written to {output}")
+    written = predicting.predict(fit, source.pieces(), output, names(keep))
+    print(
+        f"{written.rows:,} rows, {written.empty:,} of them without a prediction, "
+        f"written to {output}"
+    )
+    for column, count in written.unseen.most_common():
+        print(f"{count:,} rows with a text in {column!r} that the model does not know")

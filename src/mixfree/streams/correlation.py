@@ -86,9 +86,13 @@ class Correlation:
         elif not self.correlated:
             yield "no correlation at any scale: the rows are as good as independent"
         else:
-            bound = "at least " if self.rising else ""
+            over = (
+                f"at least {self.scale:,} rows, likely more"
+                if self.rising
+                else f"{self.scale:,} rows"
+            )
             most = "at most " if self.rising else "about "
-            yield f"gradients are correlated over {bound}{self.scale:,} rows"
+            yield f"gradients are correlated over {over}"
             yield (
                 f"{self.rows:,} rows are worth {most}{self.independent_rows:,.0f} independent "
                 f"ones ({self.inflation:,.3g} rows each)"
@@ -96,15 +100,20 @@ class Correlation:
             if self.rising:
                 yield "the longest blocks are the most correlated: a longer stream would say more"
 
-    def advice(self) -> Iterator[str]:
-        """Which method and settings fit."""
+    def advice(self, size: float) -> Iterator[str]:
+        """Which method and settings fit, for targets of that size."""
         if not self.correlated:
             yield "method: any; the default, ladder, needs no settings"
             return
-        levels = max(1, int(np.ceil(np.log2(self.scale))))
+        window = self.lengths[-1] if self.rising else self.scale
+        levels = max(1, int(np.ceil(np.log2(window))))
         yield "method: ladder, which needs no settings (the default)"
-        yield f"        or mag with levels={levels}, a window of up to {2**levels:,} rows"
-        yield f"        methods that need to know it: mixing_time={self.scale}"
+        yield f"        or --method mag --option levels={levels} --step-scale {size:.3g}:"
+        yield f"        a window of up to {2**levels:,} rows, steps of the size of the target"
+        if self.rising:
+            yield "        none that needs the mixing time: the stream is too short to tell it"
+        else:
+            yield f"        or one that needs the mixing time, with --mixing-time {self.scale}"
 
     def bars(self, width: int = 40) -> Iterator[str]:
         """The profile as lines of text."""

@@ -1,10 +1,11 @@
 """Predictions for every row of a stream, written batch by batch, whole or not at all."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -16,17 +17,25 @@ from mixfree.streams.source import Piece
 ENDINGS = (".parquet", ".csv", ".arrow")
 
 
+class Written(NamedTuple):
+    """Rows written, those of them without a prediction, and texts that are new, by column."""
+
+    rows: int
+    empty: int
+    unseen: Counter[str]
+
+
 def predict(
     fit: StreamFit, pieces: Iterator[Piece], path: str | os.PathLike[str], keep: list[str]
-) -> tuple[int, int]:
-    """Write one row of predictions a row of the stream; how many, and how many are empty.
+) -> Written:
+    """Write one row of predictions a row of the stream.
 
     Rows that the model's policy leaves out are empty. A classifier also writes the probability
     of each class. ``keep`` names columns of the data to copy.
     """
     if Path(path).suffix not in ENDINGS:
         raise ValueError(f"the output must end in {', '.join(ENDINGS)}, not be {str(path)!r}")
-    rows, empty = 0, 0
+    rows, empty, before = 0, 0, fit.encoder.unseen.copy()
     with replacing(path) as file, _writer(file, Path(path).suffix) as write:
         for piece in pieces:
             batch, usable = _predictions(fit, piece, keep)
@@ -34,7 +43,7 @@ def predict(
             rows, empty = rows + len(usable), empty + int((~usable).sum())
         if rows == 0:
             raise ValueError("there are no rows")
-    return rows, empty
+    return Written(rows, empty, fit.encoder.unseen - before)
 
 
 def _predictions(fit: StreamFit, piece: Piece, keep: list[str]) -> tuple[Any, Any]:

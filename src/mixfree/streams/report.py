@@ -68,17 +68,21 @@ def lines(fit: StreamFit) -> Iterator[str]:
     rows, targets, seen = fit.sample.rows, fit.sample.targets, fit.used
     left = sum(fit.encoder.left_out.values())
     rate = fit.read / fit.seconds if fit.seconds > 0 else float("nan")
-    yield f"rows       {fit.read:,} read, {seen:,} used, {left:,} left out ({rate:,.0f} a second)"
+    yield f"rows       {fit.read:,} read, {seen:,} used, {left:,} left out"
+    yield f"           {rate:,.0f} a second, with compiling if this was the first fit"
     for reason, count in fit.encoder.left_out.most_common():
         yield f"           {count:,} left out: {reason}"
     for column, count in fit.encoder.unseen.most_common():
         yield f"           {count:,} with a text in {column!r} that the first look did not have"
     if fit.settings.get("left_columns"):
-        yield f"columns    no features: {', '.join(fit.settings['left_columns'])}"
+        columns = ", ".join(fit.settings["left_columns"])
+        yield f"columns    left out, being neither numbers, texts nor booleans: {columns}"
     found = estimate(fit.model.losses(rows, targets), seen)
     constant = estimate(constant_losses(fit), seen)
     sampled = "all rows" if len(rows) == seen else f"{len(rows):,} rows drawn uniformly"
-    yield f"loss       {found} on the stream ({sampled})"
+    kind = fit.settings.get("loss")
+    each = "½ error²" if kind == "squared" else f"the {kind} loss"
+    yield f"loss       {found} on the stream (mean of {each} over {sampled})"
     yield f"           {constant} for the best constant prediction"
     if not found.mean <= constant.mean:
         yield f"warning    worse than the best constant: {_remedy(fit)}"
@@ -89,9 +93,15 @@ def lines(fit: StreamFit) -> Iterator[str]:
         yield f"           {fit.running_loss:.4g} on each batch before it was learnt"
     if fit.model.method == "ladder":
         profile = fit.model.learner_.optimizer.profile()
-        first, *others = Correlation.of(profile, seen).lines()
+        correlation = Correlation.of(profile, seen)
+        first, *others = correlation.lines()
         yield f"stream     {first}"
         yield from (f"           {line}" for line in others)
+        if correlation.lengths.size and correlation.lengths[0] > 2:
+            yield (
+                f"           seen in blocks of {correlation.lengths[0]:,} rows and more; "
+                "mixfree diagnose also looks at shorter ones"
+            )
 
 
 def _remedy(fit: StreamFit) -> str:
@@ -100,4 +110,4 @@ def _remedy(fit: StreamFit) -> str:
     if method.step is not AdaGradNorm or fit.model.step_scale is not None:
         return "try another --step-scale, or --method ladder"
     size = target_size(fit)
-    return f"{method.name} needs a --step-scale of about {size:.2g}, the size of the target"
+    return f"{method.name} needs a --step-scale of about {size:.3g}, the size of the target"

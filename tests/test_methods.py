@@ -181,3 +181,12 @@ def test_modules_are_imported_when_used():
     assert {"chains", "sklearn", "torch", "MAG"} <= set(dir(mf))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = mf.nothing
+
+
+def test_arguments_are_checked_even_where_they_matter_little():
+    with pytest.raises(ValueError, match="seed must be"):
+        mf.SGD([0.0], seed="a")
+    with pytest.raises(ValueError, match=r"domain must be one such as mixfree.Ball\(1.0\)"):
+        mf.SGD([0.0], domain="ball")
+    assert mf.SGD([1.0], domain=mf.Box(1.0, 1.0)).step.alpha == 1.0
+    assert mf.MAG([0.0], domain=mf.Ball(1e308)).step.alpha == 1.0

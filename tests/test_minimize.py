@@ -143,3 +143,31 @@ def test_a_stream_is_never_reordered():
 
     mf.minimize(watching, STREAM[:100], np.zeros(3), make("mag", np.zeros(3)).name)
     np.testing.assert_array_equal(seen, STREAM[:100])
+
+
+@pytest.mark.parametrize("grad", [gradient, COMPILED])
+def test_the_callback_sees_the_same_marks_in_both_loops(grad):
+    seen = []
+    mf.minimize(grad, STREAM[:500], np.zeros(3), callback=lambda opt: seen.append(opt.samples))
+    assert seen[-1] == 447
+
+
+def test_a_compiled_gradient_cannot_move_the_point():
+    @numba.njit
+    def writing(x, z):
+        result = x - z
+        x[:] = 99.0
+        return result
+
+    kept = mf.minimize(COMPILED, STREAM, np.zeros(3))
+    assert_same_bits(
+        mf.minimize(writing, STREAM, np.zeros(3)).optimizer.state_dict(),
+        kept.optimizer.state_dict(),
+    )
+
+
+def test_strange_arguments():
+    with pytest.raises(ValueError, match="without dimensions"):
+        mf.minimize(gradient, np.array(3.0), np.zeros(3))
+    with pytest.raises(ValueError, match="method must be one of"):
+        mf.minimize(gradient, STREAM, np.zeros(3), method=["mag"])

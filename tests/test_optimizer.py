@@ -53,7 +53,7 @@ def test_a_saved_state_is_a_copy(name):
     assert_same_bits(saved, frozen)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308, 1.79e308])
 @pytest.mark.parametrize("name", METHODS)
 def test_a_bad_gradient_changes_nothing(name, bad):
     opt = make(name, np.zeros(SIZE), mf.Ball(3.0))
@@ -64,7 +64,7 @@ def test_a_bad_gradient_changes_nothing(name, bad):
         assert due
     before = opt.state_dict()
     gradient = np.ones(SIZE)
-    gradient[2] = bad
+    gradient[1:3] = bad
     with pytest.raises(ValueError, match=f"gradient of sample {opt.samples + 1} is not finite"):
         opt.tell(gradient)
     assert_same_bits(opt.state_dict(), before)
@@ -211,6 +211,9 @@ def test_the_start_and_the_gradient_stay_the_callers():
         (lambda s: s["settings"]["gradient"].update(levels=6), "other settings: .*'levels': 6"),
         (lambda s: s["settings"]["step"].update(alpha=2.0), "other settings"),
         (lambda s: s.update(x=np.zeros(7)), "point of"),
+        (lambda s: s.update(x=np.full(SIZE, np.nan)), "not finite"),
+        (lambda s: s.update(steps=-1), "steps of the state"),
+        (lambda s: s.update(gradient=None), "must be a mapping"),
         (lambda s: s.update(x=s["x"].astype(np.float32)), "float32"),
         (lambda s: s.pop("step"), "entries"),
         (lambda s: s.update(extra=1), "entries"),

@@ -72,13 +72,13 @@ def follow(
     opt: Optimizer,
     advance: Callable[[int, int], None],
     total: int,
-    each: Callable[[Optimizer], bool | None] | None = None,
+    each: Callable[[Optimizer, bool], bool | None] | None = None,
     chunk: int = 1 << 17,
 ) -> History:
     """Run ``advance(start, stop)`` over ``total`` samples, recording at every mark.
 
-    ``each`` is called at every mark and after every ``chunk``; when it returns True, the run
-    ends there.
+    ``each`` is called at every mark and after every ``chunk``, with whether it is a mark; when
+    it returns True, the run ends there.
     """
     history, grid = History(), marks(opt.samples)
     first = opt.samples
@@ -92,7 +92,7 @@ def follow(
         if at_mark:
             history.record(opt)
             mark = next(grid)
-        if each is not None and each(opt):
+        if each is not None and each(opt, at_mark):
             break
     history.record(opt)
     return history

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.losses import Loss, Softmax
+from mixfree.losses import Logistic, Loss, Softmax
 from mixfree.numerics import Array
 from mixfree.optimizer import Optimizer
 
@@ -63,6 +63,8 @@ def advance_linear(
     from mixfree.compiled.losses import loss_code
 
     x, y, indices, factors = _checked(opt, loss, rows, targets, order, weights)
+    if isinstance(l2, bool | str) or not 0.0 <= l2 < np.inf:
+        raise ValueError(f"l2 must be finite and not negative, not {l2!r}")
     code, margins = loss_code(loss), np.zeros(loss.outputs)
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
@@ -120,6 +122,9 @@ def _checked(
     order: npt.ArrayLike | None,
     weights: npt.ArrayLike | None,
 ) -> tuple[Array, Array, Array | range, Array]:
+    for name, value in (("rows", rows), ("targets", targets)):
+        if np.asarray(value).dtype.kind not in "biuf":
+            raise ValueError(f"{name} must hold real numbers, not {np.asarray(value).dtype}")
     x: Array = np.ascontiguousarray(rows, dtype=opt.x.dtype)
     y: Array = np.ascontiguousarray(
         targets, dtype=np.float64 if opt.x.itemsize == 8 else np.float32
@@ -134,14 +139,23 @@ def _checked(
             f"the point has {opt.x.size} entries, but {loss.outputs} output(s) of {x.shape[1]} "
             f"columns need {plain}, or {plain + loss.outputs} with an intercept"
         )
+    if isinstance(loss, Logistic) and not (np.abs(y) == 1.0).all():
+        raise ValueError("targets must be −1 or +1 for the logistic loss")
     if isinstance(loss, Softmax) and not ((y >= 0) & (y < loss.classes) & (y % 1 == 0)).all():
         raise ValueError(f"targets must be class numbers from 0 to {loss.classes - 1}")
     indices: Array | range = range(x.shape[0])
     if order is not None:
-        indices = np.ascontiguousarray(order, dtype=np.int64)
+        given = np.asarray(order)
+        if given.ndim != 1 or (given.size > 0 and given.dtype.kind not in "iu"):
+            raise ValueError(
+                f"order must be a vector of row numbers, not {given.dtype} of shape {given.shape}"
+            )
+        indices = np.ascontiguousarray(given, dtype=np.int64)
         if indices.size and not (indices.min() >= 0 and indices.max() < x.shape[0]):
             raise ValueError(f"order must hold row numbers from 0 to {x.shape[0] - 1}")
     factors = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
+    if not (np.isfinite(factors).all() and (factors >= 0.0).all()):
+        raise ValueError("weights must be finite and not negative")
     if weights is not None and factors.shape != y.shape:
         raise ValueError(f"weights must have shape {y.shape}, not {factors.shape}")
     return x, y, indices, factors

@@ -129,9 +129,13 @@ class Method:
         """
         self._check_options(options)
         start = as_point(x0, "x0")
+        if domain is not None and not hasattr(domain, "bind"):
+            raise ValueError(f"domain must be one such as mixfree.Ball(1.0), not {domain!r}")
         place = (AllSpace() if domain is None else domain).bind(start.size)
+        whole(seed, "seed", least=0, most=2**64 - 1)
         if alpha is None and not self._finds_scale:
-            alpha = place.diameter / math.sqrt(2.0) if place.diameter < math.inf else 1.0
+            bounded = 0.0 < place.diameter < math.inf
+            alpha = place.diameter / math.sqrt(2.0) if bounded else 1.0
         if alpha is not None:
             alpha = positive(alpha, "alpha")
         given = {**options, "alpha": alpha, "seed": seed}
@@ -227,7 +231,7 @@ def find_method(method: str | Method) -> Method:
     """The method of that name, or the method itself."""
     if isinstance(method, Method):
         return method
-    if method not in _TABLE:
+    if not isinstance(method, str) or method not in _TABLE:
         raise ValueError(f"method must be one of {', '.join(_TABLE)}, not {method!r}")
     return _TABLE[method]
 

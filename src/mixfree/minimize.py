@@ -19,6 +19,7 @@ from mixfree.progress import progress_bar
 
 GradientFunction = Callable[[Array, Any], npt.ArrayLike]
 Callback = Callable[[Optimizer], bool | None]
+Each = Callable[[Optimizer, bool], bool | None]
 
 
 @dataclass(frozen=True)
@@ -102,15 +103,17 @@ def minimize(
     )
     if max_samples is not None:
         whole(max_samples, "max_samples")
+    if isinstance(stream, np.ndarray) and stream.ndim == 0:
+        raise ValueError("stream must be an iterable of samples, not an array without dimensions")
     total = len(stream) if isinstance(stream, Sized) else None
     if max_samples is not None:
         total = max_samples if total is None else min(total, max_samples)
     bar = progress_bar(opt.name, total) if progress else nullcontext(lambda samples: None)
     with bar as show:
 
-        def each(at: Optimizer) -> bool | None:
+        def each(at: Optimizer, at_mark: bool = True) -> bool | None:
             show(at.samples)
-            return callback(at) if callback is not None else None
+            return callback(at) if callback is not None and at_mark else None
 
         if _runs_compiled(grad, stream, opt):
             history = _compiled(opt, grad, np.asarray(stream)[:total], each)
@@ -120,7 +123,7 @@ def minimize(
 
 
 def _reference(
-    opt: Optimizer, grad: GradientFunction, stream: Iterable[Any], each: Callback
+    opt: Optimizer, grad: GradientFunction, stream: Iterable[Any], each: Each
 ) -> History:
     samples = iter(stream)
     first = next(samples, _NOTHING)
@@ -135,13 +138,13 @@ def _reference(
         if opt.samples == mark:
             mark = next(grid)
             history.record(opt)
-            if each(opt):
+            if each(opt, True):
                 break
     history.record(opt)
     return history
 
 
-def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Callback) -> History:
+def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Each) -> History:
     from mixfree.compiled.oracle import WRONG_SIZE, oracle
 
     if len(stream) == 0:

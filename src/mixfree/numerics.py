@@ -39,7 +39,10 @@ def norm(v: Array) -> float:
         return largest
     # A power of two keeps the scaling exact, subnormal numbers included.
     exponent = math.frexp(largest)[1]
-    return math.ldexp(math.sqrt(sum_of_squares(np.ldexp(v, -exponent))), exponent)
+    try:
+        return math.ldexp(math.sqrt(sum_of_squares(np.ldexp(v, -exponent))), exponent)
+    except OverflowError:
+        return math.inf
 
 
 def as_point(value: npt.ArrayLike, name: str) -> Array:

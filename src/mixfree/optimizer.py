@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
 from mixfree.gradients import Gradient
-from mixfree.numerics import Array, State, as_point, norm
+from mixfree.numerics import Array, State, as_point, norm, whole
 from mixfree.outputs import Average, Output
 from mixfree.steps import CorrelationScale, Ladder, Profile, Step
 
@@ -183,6 +183,8 @@ class Optimizer:
         The optimiser must have been made with the same method, settings and point size;
         otherwise ValueError, and nothing has changed.
         """
+        if not isinstance(state, Mapping):
+            raise ValueError(f"state must be a mapping, not {type(state).__name__}")
         mine = self.state_dict()
         if state.get("format") != FORMAT:
             raise ValueError(f"state has format {state.get('format')!r}, not {FORMAT}")
@@ -199,6 +201,9 @@ class Optimizer:
             raise ValueError(
                 f"state is of a point of {x.shape} {x.dtype}, not {self._x.shape} {self._x.dtype}"
             )
+        if not np.isfinite(x).all():
+            raise ValueError("the point of the state is not finite")
+        whole(state["steps"], "steps of the state", least=0)
         for part in _PARTS:
             _check_alike(state[part], mine[part], part)
         loaded = copy.deepcopy(dict(state))
@@ -259,6 +264,8 @@ def _settings(part: Any) -> State:
 
 def _check_alike(theirs: State, mine: State, part: str) -> None:
     """Raise ValueError unless a part's state could have come from the same part."""
+    if not isinstance(theirs, Mapping):
+        raise ValueError(f"state of the {part} must be a mapping, not {type(theirs).__name__}")
     if theirs.keys() != mine.keys():
         raise ValueError(f"state of the {part} has entries {sorted(theirs)}, not {sorted(mine)}")
     for name, value in mine.items():

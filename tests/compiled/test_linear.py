@@ -165,7 +165,7 @@ def test_a_bad_row_stops_the_run_with_everything_before_it_used(name, bad):
 def test_a_missing_target_is_never_silent(loss):
     rows, targets = data(loss)
     targets[5] = np.nan
-    with pytest.raises(ValueError, match=r"sample 6|class numbers"):
+    with pytest.raises(ValueError, match=r"sample 6|class numbers|−1 or \+1"):
         advance_linear(mf.SGD(np.zeros(loss.outputs * DIMENSION)), loss, rows, targets)
 
 
@@ -177,11 +177,24 @@ def test_a_missing_target_is_never_silent(loss):
         (np.zeros((3, 2)), np.zeros(3), {}, "columns need 2, or 3"),
         (np.zeros((3, DIMENSION)), np.zeros(3), {"order": [3]}, "order must hold"),
         (np.zeros((3, DIMENSION)), np.zeros(3), {"weights": [1.0]}, "weights must have"),
+        (np.zeros((3, DIMENSION)), np.zeros(3), {"weights": [1.0, -1.0, 1.0]}, "not negative"),
+        (np.zeros((3, DIMENSION)), np.zeros(3), {"order": [True, False, True]}, "row numbers"),
+        (np.zeros((3, DIMENSION)), np.zeros(3), {"order": [0.5, 1.7]}, "row numbers"),
+        (np.zeros((3, DIMENSION)), np.zeros(3), {"order": [[0, 1]]}, "row numbers"),
+        (np.zeros((3, DIMENSION)), np.zeros(3), {"l2": -1.0}, "l2 must be"),
+        (np.zeros((3, DIMENSION)), np.zeros(3), {"l2": "a"}, "l2 must be"),
+        (np.zeros((3, DIMENSION), complex), np.zeros(3), {}, "rows must hold real"),
+        (np.zeros((3, DIMENSION)), ["a", "b", "c"], {}, "targets must hold real"),
     ],
 )
 def test_wrong_shapes(rows, targets, extra, message):
     with pytest.raises(ValueError, match=message):
         advance_linear(mf.SGD(np.zeros(DIMENSION)), Squared(), rows, targets, **extra)
+
+
+def test_logistic_targets_of_another_convention_are_refused():
+    with pytest.raises(ValueError, match=r"−1 or \+1"):
+        advance_linear(mf.SGD(np.zeros(2)), Logistic(), np.ones((2, 2)), [0.0, 1.0])
 
 
 def test_a_loss_without_a_twin_is_refused():

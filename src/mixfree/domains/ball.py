@@ -31,7 +31,7 @@ class Ball:
     def __post_init__(self) -> None:
         positive(self.radius, "radius")
         # A first look that costs one dot product; the norm itself decides near the border.
-        object.__setattr__(self, "_surely_inside", min(0.999 * self.radius**2, 1e280))
+        object.__setattr__(self, "_surely_inside", min(0.999 * self.radius * self.radius, 1e280))
         if self.center is not None:
             object.__setattr__(self, "center", as_point(self.center, "center"))
 

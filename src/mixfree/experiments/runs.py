@@ -68,7 +68,7 @@ def trace(
             advance_linear(opt, Squared(), problem.rows, problem.targets, order=rows)
             fed = stop
 
-    history = follow(opt, advance, len(order), each)
+    history = follow(opt, advance, len(order), None if each is None else lambda at, _: each(at))
     begun = history.samples > 0
     gaps = problem.suboptimality(history.points[begun])
     return Trace(history.samples[begun], history.steps[begun], gaps)

@@ -1,5 +1,7 @@
 """The estimators: bits, units, inputs and errors."""
 
+import inspect
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -177,3 +179,11 @@ def test_classes_must_be_known():
 def test_a_missing_mixing_time_is_asked_for_where_it_is_given():
     with pytest.raises(TypeError, match=r'emd .* give options=\{"mixing_time": …\}'):
         StreamRegressor(method="emd").fit([[1.0], [2.0]], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("estimator", [StreamRegressor, StreamClassifier])
+def test_help_names_every_parameter_once(estimator):
+    lines = inspect.getdoc(estimator).splitlines()
+    for name in estimator().get_params():
+        assert lines.count(name) == 1, name
+    assert "{shared}" not in estimator.__doc__

@@ -1,5 +1,6 @@
 """What the two estimators share: one run of an optimiser over the rows, in their order."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -23,8 +24,9 @@ class StreamModel(BaseEstimator):
     method
         A name of the table of methods (:func:`mixfree.methods`), or a :class:`mixfree.Method`.
     step_scale
-        α, the scale of the steps; ``None`` as the method itself takes it. (scikit-learn's
-        ``alpha`` is another thing: the strength of regularisation, here ``l2``.)
+        α, the scale of the steps; ``None`` is 1, or D/√2 in a ball of diameter D, and the ladder
+        finds its own. For mag and adagrad it is in the units of the weights: give about the size
+        of the target. (scikit-learn's ``alpha``, the strength of regularisation, is ``l2`` here.)
     fit_intercept
         Whether there is an intercept.
     l2
@@ -80,6 +82,13 @@ class StreamModel(BaseEstimator):
         self.output = output
         self.options = options
         self.seed = seed
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Put the shared parameters where a docstring has ``{shared}``, for ``help`` to show."""
+        super().__init_subclass__(**kwargs)
+        if cls.__doc__ and StreamModel.__doc__:
+            own, shared = inspect.cleandoc(cls.__doc__), inspect.cleandoc(StreamModel.__doc__)
+            cls.__doc__ = own.replace("{shared}", shared.partition("----------\n")[2])
 
     @property
     def learner_(self) -> Learner:

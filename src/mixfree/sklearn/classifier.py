@@ -16,8 +16,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
     Parameters
     ----------
-    method, step_scale, fit_intercept, l2, radius, scale, epochs, output, options, seed
-        See :class:`mixfree.sklearn.base.StreamModel`.
+    {shared}
 
     Examples
     --------

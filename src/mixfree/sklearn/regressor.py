@@ -20,10 +20,9 @@ class StreamRegressor(RegressorMixin, StreamModel):
     Parameters
     ----------
     loss
-        ``"squared"``, ``"huber"``, ``"robust"``, or a loss with its own settings such as
+        ``"squared"`` (½ error²), ``"huber"``, ``"robust"``, or a loss with its own settings such as
         ``mixfree.losses.Huber(delta=0.5)``.
-    method, step_scale, fit_intercept, l2, radius, scale, epochs, output, options, seed
-        See :class:`mixfree.sklearn.base.StreamModel`.
+    {shared}
 
     Examples
     --------

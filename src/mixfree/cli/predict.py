@@ -29,8 +29,12 @@ def predict(
     from mixfree.streams.fitting import StreamFit
     from mixfree.streams.source import Source
 
+    files = find_files(data, format)
+    for read in (model, *(Path(file.path) for file in files)):
+        if output.exists() and read.exists() and output.samefile(read):
+            raise ValueError(f"output must not be {read}, which is read from")
     fit = StreamFit.load(model)
-    source = Source(find_files(data, format))
+    source = Source(files)
     starting.open_for_prediction(source, fit, names(keep))
     written = predicting.predict(fit, source.pieces(), output, names(keep))
     print(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from mixfree.methods import find_method
@@ -86,7 +87,7 @@ def start(source: Source, wish: Wish, compare: bool = False) -> StreamFit:
         classes = sorted(classes)
     encoder = Encoder(columns, wish.target, classes, wish.missing)
     rival = _estimator(loss, {**wish.model, "method": "sgd", "options": None}) if compare else None
-    settings = {**asdict(wish), "loss": loss, "left_columns": left}
+    settings = {**asdict(wish), "loss": loss, "left_columns": left, "first": _first(source)}
     return StreamFit(encoder, _estimator(loss, wish.model), rival, _plain(settings))
 
 
@@ -97,6 +98,12 @@ def resume(source: Source, fit: StreamFit, wish: Wish) -> None:
         now = asked.get(name, before)
         if now != before and not (name == "loss" and now is None):
             raise ValueError(f"the model was begun with {name} {before!r}, not {now!r}")
+    begun_with = fit.settings.get("first", _first(source))
+    if _first(source) != begun_with:
+        raise ValueError(
+            f"the model was begun with {begun_with}, not {_first(source)}: give the same data "
+            "again from its beginning, with new files after it, or another --model"
+        )
     source.require_columns([column.name for column in fit.encoder.columns], "column")
     source.require_columns([fit.encoder.target], "target column")
     source.open(fit.encoder.types)
@@ -108,6 +115,11 @@ def open_for_prediction(source: Source, fit: StreamFit, keep: Sequence[str] = ()
     source.require_columns(keep, "column")
     copied = {name: source.schema.field(name).type for name in keep}
     source.open({**copied, **fit.encoder.feature_types})
+
+
+def _first(source: Source) -> str:
+    """Name of the first file: a run that goes on must begin where it began."""
+    return Path(str(source.files[0])).name
 
 
 def _classes(loss: str) -> list[str] | None:

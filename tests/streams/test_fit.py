@@ -175,3 +175,22 @@ def test_worse_than_a_constant_is_said(tmp_path, capsys):
         assert "worse than the best constant: try another" in capsys.readouterr().out
     assert fit(path, "--model", tmp_path / "m") == 0
     assert "warning" not in capsys.readouterr().out
+
+
+def test_plain_sgd_does_not_get_the_step_of_the_method(tmp_path, capsys):
+    path = write(table(), tmp_path / "d.parquet")
+    options = ["--model", tmp_path / "m", "--compare", "--method", "mag", "--step-scale", 145]
+    assert fit(path, *options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    constant, rival = (
+        float(next(line for line in lines if text in line).split()[0])
+        for text in ("best constant", "plain SGD")
+    )
+    assert rival < 0.5 * constant
+
+
+def test_plain_sgd_that_diverges_ends_nothing(tmp_path, capsys):
+    path = write(table(), tmp_path / "d.parquet")
+    assert fit(path, "--model", tmp_path / "m", "--compare", "--scale", "none") == 0
+    assert "plain SGD on the same rows diverged" in capsys.readouterr().out
+    assert StreamFit.load(tmp_path / "m").rival is None

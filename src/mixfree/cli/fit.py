@@ -24,7 +24,9 @@ def fit(
         str | None,
         typer.Option(help="squared, huber, robust or logistic; by the target's type."),
     ] = None,
-    method: Annotated[str, typer.Option(help="A method of the table.")] = "ladder",
+    method: Annotated[
+        str, typer.Option(help="ladder, mag, adagrad, sgd, … of the table.")
+    ] = "ladder",
     features: Annotated[
         str | None, typer.Option(help="Columns to learn from, with commas; all unless given.")
     ] = None,

@@ -63,9 +63,9 @@ class StreamFit:
         rows, targets = self.encoder.encode(piece)
         if len(rows):
             self._judge(rows, targets)
-            for model in (self.model, self.rival):
-                if model is not None:
-                    self._fit(model, rows, targets)
+            self._fit(self.model, rows, targets)
+            if self.rival is not None:
+                self._fit_rival(rows, targets)
             self.sample.add(rows, targets)
         self.read += piece.batch.num_rows
 
@@ -137,6 +137,13 @@ class StreamFit:
     def _judge(self, rows: Array, targets: Array) -> None:
         if self.used:
             self.loss += self.model.losses(rows, targets).sum(), len(rows)
+
+    def _fit_rival(self, rows: Array, targets: Array) -> None:
+        """Fit the rival; rows that the model could learn from can only fail by its divergence."""
+        try:
+            self._fit(self.rival, rows, targets)
+        except ValueError:
+            self.rival, self.settings["rival_diverged"] = None, True
 
     def _fit(self, model: Any, rows: Array, targets: Array) -> None:
         if self.encoder.classes is None:

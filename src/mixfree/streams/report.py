@@ -89,6 +89,8 @@ def lines(fit: StreamFit) -> Iterator[str]:
     if fit.rival is not None:
         rival = estimate(fit.rival.losses(rows, targets), seen)
         yield f"           {rival} for plain SGD on the same rows"
+    elif fit.settings.get("rival_diverged"):
+        yield "           plain SGD on the same rows diverged"
     if fit.loss[1]:
         yield f"           {fit.running_loss:.4g} on each batch before it was learnt"
     if fit.model.method == "ladder":

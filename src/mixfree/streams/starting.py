@@ -86,7 +86,7 @@ def start(source: Source, wish: Wish, compare: bool = False) -> StreamFit:
             )
         classes = sorted(classes)
     encoder = Encoder(columns, wish.target, classes, wish.missing)
-    rival = _estimator(loss, {**wish.model, "method": "sgd", "options": None}) if compare else None
+    rival = _estimator(loss, _plain_sgd(wish.model, len(encoder.features))) if compare else None
     settings = {**asdict(wish), "loss": loss, "left_columns": left, "first": _first(source)}
     return StreamFit(encoder, _estimator(loss, wish.model), rival, _plain(settings))
 
@@ -130,6 +130,12 @@ def _estimator(loss: str, parameters: Mapping[str, Any]) -> Estimator:
     if loss == "logistic":
         return StreamClassifier(**parameters)
     return StreamRegressor(loss, **parameters)
+
+
+def _plain_sgd(parameters: Mapping[str, Any], features: int) -> dict[str, Any]:
+    """Parameters of the rival: its step is 1 over the mean squared length of a standardised row."""
+    step_scale = None if parameters.get("scale") is None else 1.0 / (features + 1)
+    return {**parameters, "method": "sgd", "step_scale": step_scale, "options": None}
 
 
 def _plain(value: Any) -> Any:

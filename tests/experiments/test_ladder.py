@@ -1,0 +1,76 @@
+"""The suite's oracle and problems against straightforward computations."""
+
+import numpy as np
+import pytest
+
+import mixfree as mf
+from mixfree.compiled.hindsight import constant_step
+from mixfree.compiled.losses import loss_code
+from mixfree.experiments import experiment
+from mixfree.experiments.ladder import measure
+from mixfree.experiments.suite import CASES, backwards_streak, between_two
+from mixfree.losses import Huber, Logistic
+
+
+@pytest.mark.parametrize("name", ["logistic p=0.5", "huber p=0.5", "TD, reversed streak"])
+def test_the_oracle_is_sgd_with_three_averages(name):
+    problem = CASES[name](0)
+    order, step = problem.order(0, 301), 0.01
+    path, x = [], np.zeros(problem.rows.shape[1])
+    for r in order:
+        path.append(x)
+        slope = problem.loss.derivative(problem.seen[r] @ x, problem.targets[r])
+        x = x - step * slope * problem.rows[r]
+    path = np.array(path)
+    weights = np.arange(1.0, 302.0)
+    expected = [path.mean(axis=0), weights @ path / weights.sum(), path[150:].mean(axis=0)]
+    found = constant_step(
+        loss_code(problem.loss), step, problem.rows, problem.seen, problem.targets, order
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
+
+
+def test_a_step_that_diverges_is_infinitely_bad():
+    problem = between_two(0, p=0.5)
+    found = constant_step(
+        loss_code(problem.loss), 9.0, problem.rows, problem.seen, problem.targets, np.arange(400)
+    )
+    assert np.isinf(found).all()
+
+
+@pytest.mark.parametrize("loss", [None, Logistic(), Huber(0.1)], ids=repr)
+def test_no_point_is_better_than_the_minimiser(loss):
+    problem = between_two(3, p=0.1, loss=loss)
+    points = np.random.default_rng(0).standard_normal((50, 20))
+    gaps = problem.gap(points)
+    assert (gaps > 0).all()
+    opt = mf.Ladder(np.zeros(20))
+    problem.advance(opt, problem.order(3, 200_000))
+    assert 0 < problem.gap(opt.average[None])[0] < 1e-2 * gaps.min()
+
+
+def test_td_in_the_suite_is_td():
+    problem, gamma = backwards_streak(0), 0.9
+    order = problem.order(0, 2000)
+    opt, learner = mf.AdaGrad(np.zeros(20)), mf.AdaGrad(np.zeros(20))
+    problem.advance(opt, order)
+    for pair in order:
+        state, following = divmod(pair, 20)
+        error = learner.x[state] - problem.targets[pair] - gamma * learner.x[following]
+        learner.tell(error * np.eye(20)[state])
+    np.testing.assert_allclose(opt.x, learner.x, rtol=1e-10)
+
+
+def test_the_report_of_a_few_cells():
+    study = experiment("ladder")
+    cells = [
+        {"study": "suite", "case": "cycle p=0.1", "samples": 2000, "seed": 0},
+        {"study": "paper", "case": "regression p=0.5", "samples": 2000, "seed": 0},
+    ]
+    rows = [row for cell in cells for row in measure(cell)]
+    report = study.report(rows, study.QUICK)
+    text = report.markdown()
+    assert "geometric mean" in text and "cycle p=0.1" in text
+    assert list(report.figures) == ["ladder"]
+    oracle = {r["method"]: r["suboptimality"] for r in rows if r["study"] == "paper"}
+    assert oracle["oracle"] <= 1.01 * oracle["adagrad"]

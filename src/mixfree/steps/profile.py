@@ -6,7 +6,7 @@ import numpy as np
 
 from mixfree.numerics import Array
 
-ENOUGH = 8  # blocks of a level, before it is believed
+ENOUGH = 16  # blocks of a level, before it is believed
 RISING = 1.25  # growth from level to level that is more than noise
 # Blocks of 5.5 scales have half the excess of infinite ones when correlation is e^(−k/scale):
 # the root u = 2.75 of (2(u − 1 + e^−u) − (1 − e^−u)²)/(2u) = 1/2, and a block is two halves.

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -116,3 +117,6 @@ def test_every_experiment_has_a_quick_version_that_reports(name, tmp_path):
     about = json.loads((tmp_path / "settings.json").read_text())
     assert about["experiment"] == name
     assert list(tmp_path.glob("*.png"))
+    report = (tmp_path / "report.md").read_text()
+    assert not re.search(r"\| (holds|does not hold) \|", report)
+    assert ("| verdict |" in report) == ("Too small to judge the claims" in report)

@@ -118,3 +118,12 @@ def test_a_report_in_markdown():
     text = report.markdown()
     assert "| mag | 1 |" in text and "| it works | yes | not decided |" in text
     assert text.endswith("Hm.\n")
+
+
+def test_a_small_report_has_no_verdicts():
+    claims = [Claim("it works", "0.5 of it", True), Claim("it flies", "2.0 of it", False)]
+    text = Report([], {}, claims, ["Hm."]).too_small(5_000_000).markdown()
+    assert "| it works | 0.5 of it | not decided |" in text
+    assert "| it flies | 2.0 of it | not decided |" in text
+    assert "Too small to judge the claims: the full size has 5,000,000 samples.\n\nHm." in text
+    assert Report([], {}).too_small(10).notes == ()

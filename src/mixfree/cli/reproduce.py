@@ -9,12 +9,13 @@ from mixfree.extras import require
 
 typer = require("typer")
 
+QUICK = "A small version, in seconds; too small to judge the claims."
 LIST = "\n\n".join(f"* **{name}**: {summary}" for name, summary in EXPERIMENTS.items())
 
 
 def reproduce(
     name: Annotated[str, typer.Argument(help="Which experiment; see the list above.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help=QUICK)] = False,
     samples: Annotated[int | None, typer.Option(help="Samples a run.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs of everything.")] = None,
     methods: Annotated[str | None, typer.Option(help="Such as mag,adagrad.")] = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,6 +83,14 @@ class Report:
     claims: Sequence[Claim] = ()
     notes: Sequence[str] = field(default=())
 
+    def too_small(self, samples: int) -> Report:
+        """The same without verdicts: the claims are about runs of at least so many samples."""
+        if not self.claims:
+            return self
+        note = f"Too small to judge the claims: the full size has {samples:,} samples."
+        open_claims = [replace(claim, holds=None) for claim in self.claims]
+        return replace(self, claims=open_claims, notes=[note, *self.notes])
+
     def all_tables(self) -> list[Table]:
         """The tables, and one of the claims if there are any."""
         verdicts = [(claim.text, claim.measured, claim.verdict) for claim in self.claims]
@@ -132,7 +140,7 @@ def curves(
         means = np.array([each.mean for each in found])
         dress = {"linewidth": 1.8, **line_style(index), **style}
         if index >= len(PALETTE):
-            dress |= {"marker": "s", "markersize": 4}
+            dress |= {"marker": "s", "markersize": 4, "markevery": 0.1}
         axes.plot(at, means, label=str(name), **dress)
         if shade and any(np.isfinite(each.half) for each in found):
             # Half an interval may reach below zero, where a logarithm has no place.

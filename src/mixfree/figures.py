@@ -13,10 +13,22 @@ from mixfree.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, the most legible on white first; each colour has its own dashes.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")
+# Okabe and Ito's palette, the most legible on white first, its yellow darkened until a thin line of
+# it can be seen, and a grey; each colour has its own dashes.
+PALETTE = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#000000",
+    "#CC79A7",
+    "#56B4E9",
+    "#E69F00",
+    "#857A00",
+    "#8A8A8A",
+)
 DASHES = (
     "solid",
     (0, (5, 1.5)),
@@ -26,6 +38,7 @@ DASHES = (
     (0, (10, 2)),
     (0, (2, 3)),
     (0, (8, 2, 2, 2)),
+    (0, (4, 1)),
 )
 FORMATS = (".png", ".svg")
 
@@ -74,6 +87,23 @@ def log_log(axes: Axes, xlabel: str = "", ylabel: str = "") -> None:
     axes.set_yscale("log")
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis of a decade or two 1, 2, 3, 5, 10, without powers of ten.
+
+    Examples
+    --------
+    >>> figure, axes = new_figure()
+    >>> line, = axes.semilogy([0.2, 0.6])
+    >>> plain_ticks(axes.yaxis)
+    >>> axes.yaxis.get_major_formatter()(0.2)
+    '0.2'
+    """
+    ticker = require("matplotlib.ticker")
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+    axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def save_paths(path: str | PathLike[str]) -> list[Path]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POINTS = 48
+SHORT = 100  # an axis that ends before it has room for plain numbers
 STYLES = [{"color": "#BBD5E8"}, *(figures.line_style(index) for index in (0, 1, 2))]
 
 
@@ -42,20 +43,16 @@ def plot_decay(
         axes.plot(times, curve, label=label, linewidth=1.6 if index else 4, **STYLES[index])
     axes.axhline(eps, color="#777777", linewidth=0.8)
     axes.axvline(max(tau, 1), color="#777777", linewidth=0.8)
-    axes.annotate(
-        f"mixing time {tau:,}",
-        (max(tau, 1), eps),
-        xytext=(-6, -14),
-        textcoords="offset points",
-        ha="right",
-    )
+    axes.set_title(f"mixing time {tau:,}, at ε = {eps:g}", fontsize="medium")
     if interval is not None:
         low, high = interval
         axes.axvspan(low, min(high, times[-1]), color="#999999", alpha=0.2, label="interval")
     figures.log_log(axes, "t (steps)", "distance from stationarity")
     axes.set_ylim(eps / 25, 3)
     axes.set_xlim(1, times[-1])
-    axes.legend(loc="lower left")
+    if times[-1] < SHORT:
+        figures.plain_ticks(axes.xaxis)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 

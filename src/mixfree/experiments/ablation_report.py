@@ -124,7 +124,7 @@ def _draw(rows: list[Row], label: str) -> Figure:
     paced = [{**row, "mean pace": np.mean(paces[row["method"]][row["α"]])} for row in scaled]
     curves(panels[2], paced, "method", "mean pace", "suboptimality", marker="o", markersize=4)
     log_log(panels[2], "step a sample at the end")
-    panels[1].set_title(label, fontsize="medium")
+    figure.suptitle(label, fontsize="medium")
     for axes in panels:
         axes.legend(frameon=False, fontsize="small")
     return figure

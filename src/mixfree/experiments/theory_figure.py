@@ -57,7 +57,7 @@ def _second_moment(axes: Axes, rows: list[Row], settings: Settings) -> None:
 
 
 def _error(axes: Axes, rows: list[Row], settings: Settings) -> None:
-    """Lemma A.6: error of a mean of N (thin: bounds)"""
+    """Lemma A.6: error of a mean of N"""
     bound, horizon = gradient_bound(settings), settings.samples
     _with_bounds(axes, rows, "error", lambda tau, n: theory.mean_error(n, bound, tau, horizon))
     log_log(axes, "samples N in the mean", "E‖mean − gradient‖")
@@ -87,7 +87,7 @@ def _cost(axes: Axes, rows: list[Row], settings: Settings) -> None:
 
 
 def _rate(axes: Axes, rows: list[Row], settings: Settings) -> None:
-    """Theorem 3.3: rate of Algorithm 1 (thin: bounds)"""
+    """Theorem 3.3: rate of Algorithm 1"""
     bound = gradient_bound(settings)
     _with_bounds(
         axes,
@@ -116,6 +116,8 @@ def _with_bounds(
     for index, (p, at) in enumerate(of(shown, quantity).items()):
         limits = [limit(mixing_time(p), size) for size in sorted(at)]
         axes.plot(sorted(at), limits, color=PALETTE[index], **THIN)
+    note = "thin: bounds; where they coincide,\nthey say no more than ‖gradient‖ ≤ G"
+    axes.text(0.5, 0.92, note, transform=axes.transAxes, ha="center", va="top", fontsize="small")
 
 
 def _against_tau(axes: Axes, rows: list[Row], quantity: str, size: int) -> None:

@@ -203,7 +203,7 @@ def test_the_correlation_scale_of_a_chain_that_switches():
 
 def test_a_scale_that_is_not_resolved_says_so():
     opt = mf.Ladder(np.zeros(20), block=4, alpha=1e-9)
-    for g in two_regimes(1e-3, 4000):
+    for g in two_regimes(4e-3, 4000):
         opt.tell(g)
     scale = opt.correlation_scale()
     assert not scale.resolved

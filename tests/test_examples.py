@@ -43,6 +43,13 @@ def test_a_series_is_learned_to_better_than_its_spread(tmp_path, capsys):
     assert (tmp_path / "series.png").stat().st_size > 10_000
 
 
+def test_without_an_average_mag_is_nearer_than_usual_rates(capsys):
+    found = load("torch_regimes").main(rows=2_000, seeds=2)
+    assert found["MAG"][0] < min(found[f"SGD, lr {lr}"][0] for lr in (0.1, 0.01)), (
+        capsys.readouterr().out
+    )
+
+
 def test_a_value_network_learns_from_one_trajectory(tmp_path, capsys):
     found = load("optax_cart_pole").main(
         samples=6_000, seeds=1, marks=1_000, asked=5_000, figure=tmp_path / "values"

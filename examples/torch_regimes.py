@@ -1,0 +1,64 @@
+"""A linear model on a stream whose truth jumps every 200 rows: who finds the mean of the truths?"""
+
+import time
+
+import numpy as np
+import torch
+
+import mixfree.torch as mt
+
+SIZE = 5
+LASTING = 200  # rows of a regime
+
+
+def stream(rows, seed):
+    """Rows, targets, and the weights that are best over all regimes there can be."""
+    generator = torch.Generator().manual_seed(seed)
+    best = torch.full((SIZE,), 3.0)
+    shifts = torch.randn(-(-rows // LASTING), SIZE, generator=generator)
+    x = torch.randn(rows, SIZE, generator=generator)
+    y = (x * (best + shifts.repeat_interleave(LASTING, 0)[:rows])).sum(1)
+    return x, y, best
+
+
+def every_sample(optimizer):
+    # Windows of one sample are the optimiser itself, here with an average beside it.
+    return mt.MLMC(optimizer, levels=None, horizon=1, output="weighted")
+
+
+METHODS = {
+    "SGD, lr 0.1": lambda w: every_sample(torch.optim.SGD(w, lr=0.1)),
+    "SGD, lr 0.01": lambda w: every_sample(torch.optim.SGD(w, lr=0.01)),
+    "SGD, lr 0.001": lambda w: every_sample(torch.optim.SGD(w, lr=0.001)),
+    "Adam, lr 0.01": lambda w: every_sample(torch.optim.Adam(w, lr=0.01)),
+    "MAG": lambda w: mt.MAG(w, output="weighted"),
+    "Ladder": mt.Ladder,
+}
+
+
+def run(name, rows, seed):
+    """Distances from the best weights: of the last ones, and of their average."""
+    x, y, best = stream(rows, seed)
+    weights = torch.nn.Parameter(torch.zeros(SIZE))
+    opt = METHODS[name]([weights])
+    for row, target in zip(x, y, strict=True):
+        opt.zero_grad()
+        (0.5 * (weights @ row - target).square()).backward()
+        opt.step()
+    last = float((weights.detach() - best).norm())
+    with opt.averaged():
+        return last, float((weights.detach() - best).norm())
+
+
+def main(rows=4_000, seeds=4):
+    found, start = {}, time.process_time()
+    for name in METHODS:
+        found[name] = np.mean([run(name, rows, seed) for seed in range(seeds)], axis=0)
+        last, averaged = found[name]
+        print(f"{name:15s} distance from the best: {last:.2f}, of the average {averaged:.2f}")
+    print(f"{time.process_time() - start:.0f} s")
+    return found
+
+
+if __name__ == "__main__":
+    main()

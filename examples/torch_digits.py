@@ -84,15 +84,15 @@ def main(samples=8_000, seeds=2, figure="docs/figures/digits"):
             each = [run(name, samples, length, seed, set(marks)) for seed in range(seeds)]
             plain, averaged = np.mean(each, axis=0)
             last[name, length] = float(plain[-6:].mean()), float(averaged[-6:].mean())
-            axes.plot(marks, averaged, label=name, **line_style(i))
-            axes.plot(marks, plain, alpha=0.35, linewidth=0.8, **line_style(i))
+            axes.plot(marks, averaged, label=name, linewidth=2.2, **line_style(i))
+            axes.plot(marks, plain, alpha=0.7, linewidth=0.8, **line_style(i))
             print(
                 f"{length:3d} in a row, {name:15s} accuracy over the last fifth: "
                 f"{last[name, length][0]:.3f}, of the average {last[name, length][1]:.3f}"
             )
         axes.set_title(f"about {length} of a class in a row")
         axes.set_xlabel("digits seen")
-    panels[0].set_ylabel("accuracy on digits not seen\n(strong: averaged, faint: as it is)")
+    panels[0].set_ylabel("accuracy on digits not seen\n(broad: averaged, thin: as it is)")
     drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     if figure:
         print(f"figure: {save(drawing, figure)[0]}")

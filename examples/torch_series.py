@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import mixfree.torch as mt
-from mixfree.figures import line_style, new_figure, save
+from mixfree.figures import line_style, new_figure, plain_ticks, save
 
 REGIMES = np.array([[1.6, -0.8], [-0.6, 0.2], [0.2, 0.7]])  # of the last value and the one before
 NOISE = 0.3
@@ -88,16 +88,17 @@ def main(samples=5_000, lasting=500, seeds=2, figure="docs/figures/series"):
             each.append(run(name, windows, test, set(marks), seed))
         plain, averaged = np.mean(each, axis=0)
         last[name] = float(plain[-6:].mean()), float(averaged[-6:].mean())
-        axes.semilogy(marks, averaged, label=name, **line_style(i))
-        axes.semilogy(marks, plain, alpha=0.35, linewidth=0.8, **line_style(i))
+        axes.semilogy(marks, averaged, label=name, linewidth=2.2, **line_style(i))
+        axes.semilogy(marks, plain, alpha=0.7, linewidth=0.8, **line_style(i))
         print(
             f"{name:15s} squared error over the last fifth: "
             f"{last[name][0]:.3f}, of the average {last[name][1]:.3f}"
         )
     axes.axhline(NOISE**2, color="#999999", linewidth=0.8)
     axes.annotate("the noise itself", (marks[0], NOISE**2), va="bottom", color="#555555")
+    plain_ticks(axes.yaxis)
     axes.set_xlabel("values seen")
-    axes.set_ylabel("squared error on another series\n(strong: averaged, faint: as it is)")
+    axes.set_ylabel("squared error on another series\n(broad: averaged, thin: as it is)")
     axes.legend()
     if figure:
         print(f"figure: {save(drawing, figure)[0]}")

@@ -80,7 +80,8 @@ def gap_of(problem: Problem, order: Array, opt: Optimizer) -> float:
         problem.advance(opt, order)
     except ValueError:  # a gradient too large to be summed
         return math.inf
-    gap = float(problem.gap(opt.average[None])[0])
+    with np.errstate(over="ignore"):  # a run that diverged just short of that
+        gap = float(problem.gap(opt.average[None])[0])
     return gap if gap < 1e6 else math.inf
 
 

@@ -76,6 +76,7 @@ def on_chain(
     law = np.repeat(chain.stationary / per_state, per_state)
     best = minimizer(flat, labels, loss, law)
 
+    @np.errstate(over="ignore")  # a method that diverged is infinitely far
     def gap(points: Array) -> Array:
         if isinstance(loss, Squared):
             # Without the cancellation of two large losses.

@@ -254,3 +254,9 @@ def test_import_is_light():
     code = f"import sys, mixfree; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("part", [mf.gradients.Window, mf.gradients.Replay])
+def test_a_part_without_its_rule_cannot_be_made(part):
+    with pytest.raises(TypeError, match="abstract"):
+        part()

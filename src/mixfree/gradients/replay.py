@@ -1,5 +1,6 @@
 """Experience replay: the samples of a block, used again in an order that breaks correlation."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from mixfree.numerics import Array, State, whole
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(ABC):
     """Blocks of ``buffer + gap`` samples; when one is full, ``buffer`` steps are taken from it.
 
     A replayed gradient is taken where the point is *then*, so samples must be offered
@@ -46,9 +47,9 @@ class Replay:
         whole(self.gap, "gap", least=0)
         object.__setattr__(self, "key", key(self.seed, REPLAY))
 
+    @abstractmethod
     def position(self, block: int, turn: int) -> int:
         """Index in the block (oldest first) of the sample replayed at this turn (from 0)."""
-        raise NotImplementedError
 
     def start(self, x0: Array) -> State:
         """State of a run that has seen nothing."""

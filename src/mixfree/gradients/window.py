@@ -1,5 +1,6 @@
 """The signed running sum over a window of samples: one loop for all but the replaying methods."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -30,16 +31,16 @@ class Gradient(Protocol):
         """Samples taken that no step has used yet."""
 
 
-class Window:
+class Window(ABC):
     """A gradient summed over the next few samples, each with its sign or weight.
 
     The point stays where it is until the window is full, so one buffer of the point's size
     is enough, and each sample costs one gradient.
     """
 
+    @abstractmethod
     def length(self, steps: int, samples: int) -> int:
         """Length of the window that opens after ``steps`` steps and ``samples`` samples."""
-        raise NotImplementedError
 
     def weight(self, position: int, length: int) -> float:
         """Weight of the sample at ``position`` (from 0) in the sum over a window."""

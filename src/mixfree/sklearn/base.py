@@ -1,6 +1,7 @@
 """What the two estimators share: one run of an optimiser over the rows, in their order."""
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from mixfree.methods import Method, OptionError, find_method
 from mixfree.numerics import Array, State, one_of, whole
 
 
-class StreamModel(BaseEstimator):
+class StreamModel(BaseEstimator, ABC):
     """A linear model fitted in the given order by one method of the table.
 
     Parameters
@@ -178,9 +179,9 @@ class StreamModel(BaseEstimator):
         found = margins[:, 0] if margins.shape[1] == 1 else margins
         return self._learner.loss.value(found, self._targets(np.asarray(y)))
 
+    @abstractmethod
     def _targets(self, y: Array) -> Array:
         """Targets as the loss wants them."""
-        raise NotImplementedError
 
     def _coefficients(self) -> tuple[Array, Array]:
         weights = self.learner_.weights

@@ -1,5 +1,6 @@
 """What every optimiser here shares: the parameters, the counts, the average, save and load."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ class Given(NamedTuple):
     gradients: list[torch.Tensor]
 
 
-class StreamOptimizer(torch.optim.Optimizer):
+class StreamOptimizer(torch.optim.Optimizer, ABC):
     """A torch optimiser that is told one sample a step, in the order of the stream.
 
     Parameters
@@ -53,9 +54,9 @@ class StreamOptimizer(torch.optim.Optimizer):
     def _start(self) -> dict[str, Any]:
         return {"samples": 0, "steps": 0}
 
+    @abstractmethod
     def _take(self, given: list[Given]) -> bool:
         """Use one sample's gradients; True when the parameters moved."""
-        raise NotImplementedError
 
     def _pack(self, run: Mapping[str, Any]) -> dict[str, Any]:
         """The counts as torch can save them."""

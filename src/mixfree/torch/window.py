@@ -1,5 +1,6 @@
 """The signed running sum over a level, in one buffer of the parameters' size."""
 
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -29,9 +30,9 @@ class WindowOptimizer(StreamOptimizer):
     def _sign(self, group: dict[str, Any]) -> float:
         return -1.0 if group["maximize"] else 1.0
 
+    @abstractmethod
     def _move(self, scale: float) -> None:
         """Step along ``scale`` times the sums."""
-        raise NotImplementedError
 
     @property
     def pending(self) -> int:

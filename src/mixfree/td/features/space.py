@@ -1,5 +1,6 @@
 """What features of a continuous observation share: the range of each coordinate."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from mixfree.numerics import Array, as_point
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class Bounds(ABC):
     """The box ``low`` to ``high`` in which observations are expected."""
 
     low: npt.ArrayLike
@@ -35,9 +36,9 @@ class Bounds:
         """φ of one observation."""
         return self.rows([observation])[0]
 
+    @abstractmethod
     def rows(self, observations: Any) -> Array:
         """φ of many observations, one row each."""
-        raise NotImplementedError
 
     def unit(self, observations: Any) -> Array:
         """Observations in units of the box: 0 at ``low``, 1 at ``high``."""

@@ -181,6 +181,7 @@ class Learner:
 
     def load_state_dict(self, state: State) -> None:
         """Go on exactly where the learner that gave ``state`` was, made with the same arguments."""
+        self._sparse = None
         if state["sparse"] is not None:
             self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
             self._sparse.load_state_dict(state["sparse"])

@@ -153,6 +153,7 @@ class SparseLinear:
     def load_state_dict(self, state: State) -> None:
         """Go on exactly where the run that gave ``state`` was."""
         run = self._run
+        run.cells[:, TOTAL:] = 0.0
         for name in ("counts", "numbers", "before", "kept"):
             getattr(run, name)[:] = state[name]
         run.cells[:, V], run.cells[:, Q] = state["v"], state["q"]

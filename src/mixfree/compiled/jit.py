@@ -18,6 +18,7 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "nogil": True,
 }
+_ROOMS = ("compiled", "steps")
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -41,9 +42,21 @@ def apart(function: Callable[..., Any]) -> Any:
 @cache
 def _fingerprint() -> str:
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in sources():
         digest.update(source.read_bytes())
     return digest.hexdigest()
+
+
+def sources() -> list[Path]:
+    """Every file whose text the machine code depends on: the twins, and where constants are from.
+
+    Examples
+    --------
+    >>> {"engine.py", "distance.py"} <= {source.name for source in sources()}
+    True
+    """
+    package = Path(__file__).parent.parent
+    return sorted(source for room in _ROOMS for source in (package / room).glob("*.py"))
 
 
 @intrinsic

@@ -12,7 +12,6 @@ from mixfree.compiled.ladder import (
     return_ladder,
 )
 from mixfree.domains import AllSpace, Ball, Box, Simplex
-from mixfree.draws import RESERVOIR, key
 from mixfree.gradients import MLMC, DataDrop, MiniBatch, Plain, Replay
 from mixfree.optimizer import Optimizer
 from mixfree.outputs import Average, Last, RandomIterate, TailAverage, WeightedAverage
@@ -118,7 +117,7 @@ def plan_of(opt: Optimizer) -> Plan:
         domain=ENTROPIC if entropic else _DOMAINS[type(domain)],
         bound=float(getattr(domain, "radius", getattr(domain, "total", 0.0))),
         output=_OUTPUTS[type(opt.output)],
-        output_key=tuple(key(opt.output.seed, RESERVOIR)),
+        output_key=tuple(opt.output.key) if isinstance(opt.output, RandomIterate) else (0, 0),
         largest=opt.largest,
         tiny=float(np.finfo(opt.x.dtype).tiny),
         epsilon=float(np.finfo(opt.x.dtype).eps),

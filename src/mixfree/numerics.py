@@ -15,10 +15,21 @@ _vdot = np.vdot  # unlike dot it does not warn of an overflow
 _LEAST, _MOST = 1e-280, 1e280  # between these a sum of squares has lost nothing
 
 
+def dot(a: Array, b: Array) -> float:
+    """Σ a_k b_k, the same bits for any number of threads.
+
+    Examples
+    --------
+    >>> dot(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    11.0
+    """
+    blocks = (slice(i, i + _DOT_BLOCK) for i in range(0, a.size, _DOT_BLOCK))
+    return sum(float(_vdot(a[block], b[block])) for block in blocks)
+
+
 def sum_of_squares(v: Array) -> float:
-    """Sum of squares, the same bits for any number of threads."""
-    blocks = (v[i : i + _DOT_BLOCK] for i in range(0, v.size, _DOT_BLOCK))
-    return sum(float(_vdot(block, block)) for block in blocks)
+    """Σ v_k², the same bits for any number of threads."""
+    return dot(v, v)
 
 
 def norm(v: Array) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mixfree.numerics import Array, State, norm, positive, whole
+from mixfree.numerics import Array, State, dot, norm, positive, whole
 from mixfree.steps.distance import Distance
 from mixfree.steps.profile import Profile
 
@@ -149,11 +149,11 @@ class Ladder:
             # Σ g_i·(o − x_i), where x_i came from x_t by steps at the rates that now end.
             earlier = total - g
             if self.per_coordinate:
-                back = 0.5 * (state["rate"] @ (earlier**2 + (state["squares"] - g * g)))
+                back = 0.5 * dot(state["rate"], earlier**2 + (state["squares"] - g * g))
             else:
                 squares = state["squares"][0] - length * length
                 back = 0.5 * state["rate"][0] * (norm(earlier) ** 2 + squares)
-            state["gain"] += weight * (float(total @ (state["origin"] - x)) - float(back))
+            state["gain"] += weight * (dot(total, state["origin"] - x) - float(back))
             state["pull"] += weight * total
         state["total"] += weight**2 * state["squares"]
         state["carry"] += weight * total

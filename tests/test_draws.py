@@ -16,6 +16,10 @@ def test_the_twins_agree():
             for counter in COUNTERS:
                 for lane in (0, 1, 2):
                     assert twin.word(*key, counter, lane) == draws.word(key, counter, lane)
+            for lane in (0, 1, 2):
+                several = draws.words(key, np.array(COUNTERS), lane).tolist()
+                assert several == [draws.word(key, counter, lane) for counter in COUNTERS]
+            for counter in COUNTERS:
                 assert twin.trailing_zeros(*key, counter) == draws.trailing_zeros(key, counter)
                 for limit in (1, 2, 10, 2**31 - 1):
                     assert twin.below(*key, counter, limit) == draws.below(key, counter, limit)

@@ -5,11 +5,14 @@ anywhere, and every backend draws the same. Only 32-bit unsigned arithmetic is u
 no other by default.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from mixfree.numerics import whole
+import numpy as np
 
-LEVELS, REPLAY, RESERVOIR, SKETCH = 1, 2, 3, 4  # purposes: what a draw is for
+from mixfree.numerics import Array, whole
+
+LEVELS, REPLAY, RESERVOIR, SKETCH, SAMPLE = 1, 2, 3, 4, 5  # purposes: what a draw is for
+Word = TypeVar("Word", int, Array)
 
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B9
@@ -22,11 +25,11 @@ class Key(NamedTuple):
     second: int
 
 
-def mix(word: int) -> int:
+def mix(word: Word) -> Word:
     """A bijection of 32-bit words in which every bit of the input moves every bit of the output."""
-    word ^= word >> 16
+    word = word ^ (word >> 16)
     word = (word * 0x7FEB352D) & _MASK
-    word ^= word >> 15
+    word = word ^ (word >> 15)
     word = (word * 0x846CA68B) & _MASK
     return word ^ (word >> 16)
 
@@ -56,6 +59,23 @@ def word(key: Key, counter: int, lane: int = 0) -> int:
     if high:
         inner = mix((inner + high) & _MASK)
     return mix((inner + second) & _MASK)
+
+
+def words(key: Key, counters: Array, lane: int = 0) -> Array:
+    """As :func:`word`, for each of an array of counters.
+
+    Examples
+    --------
+    >>> found = words(key(0, SAMPLE), np.arange(9))
+    >>> found.tolist() == [word(key(0, SAMPLE), n) for n in range(9)]
+    True
+    """
+    counters = counters.astype(np.uint64)
+    inner = mix(counters.astype(np.uint32) ^ key.first)
+    high = (counters >> 32) + lane * _GOLDEN
+    if high.any():
+        inner = np.where(high, mix(inner + high.astype(np.uint32)), inner)
+    return mix(inner + key.second)
 
 
 def bits(key: Key, counter: int) -> int:

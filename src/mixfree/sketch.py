@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.draws import SKETCH, Key, key, word
+from mixfree.draws import SKETCH, Key, key, word, words
 from mixfree.numerics import Array, whole
 
 SLIDES = 4096  # places in the table of signs at which a piece can enter it
@@ -58,8 +58,8 @@ class Sketch:
         object.__setattr__(self, "_key", key(self.seed, SKETCH))
         piece = self.size * max(ROWS, -(-self.entries // (64 * self.size)))
         object.__setattr__(self, "piece", piece)  # entries of a tensor taken at once
-        words = (piece + SLIDES + 31) // 32
-        bits = np.array([word(self._key, n) for n in range(words)], dtype="<u4").view(np.uint8)
+        drawn = words(self._key, np.arange((piece + SLIDES + 31) // 32))
+        bits = drawn.astype("<u4").view(np.uint8)
         table = np.unpackbits(bits)[: piece + SLIDES] * np.float32(2) - np.float32(1)
         object.__setattr__(self, "table", table)
 

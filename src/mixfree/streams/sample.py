@@ -2,15 +2,23 @@
 
 import numpy as np
 
+from mixfree.draws import SAMPLE, key, words
 from mixfree.numerics import Array, State
 
 SIZE = 2048
 
 
 class UniformSample:
-    """Keeps the rows with the smallest marks; a row's mark is a hash of its number.
+    """Keeps the rows with the smallest marks; a row's mark is a draw for its number.
 
     Which rows are kept does not depend on how the stream is cut.
+
+    Parameters
+    ----------
+    size
+        Rows to keep.
+    seed
+        Of the marks.
 
     Examples
     --------
@@ -18,11 +26,11 @@ class UniformSample:
     >>> for start in (0, 4, 8):
     ...     sample.add(np.arange(start, start + 4.0)[:, None], np.zeros(4))
     >>> sample.rows.ravel(), sample.seen
-    (array([2., 4.]), 12)
+    (array([7., 3.]), 12)
     """
 
-    def __init__(self, size: int = SIZE) -> None:
-        self.size, self.seen = size, 0
+    def __init__(self, size: int = SIZE, seed: int = 0) -> None:
+        self.size, self.seed, self.seen = size, seed, 0
         self._marks = np.zeros(0, np.uint64)
         self._rows: Array | None = None
         self._targets: Array | None = None
@@ -39,14 +47,17 @@ class UniformSample:
 
     def add(self, rows: Array, targets: Array) -> None:
         """Take the next rows."""
-        marks = _marks(self.seen, len(rows))
+        numbers = np.arange(self.seen, self.seen + len(rows), dtype=np.uint64)
         self.seen += len(rows)
+        own = key(self.seed, SAMPLE)
+        high = words(own, numbers).astype(np.uint64)
         limit = self._marks[-1] if self._marks.size == self.size else np.uint64(2**64 - 1)
-        low = np.flatnonzero(marks <= limit)
+        low = np.flatnonzero(high <= limit >> 32)
+        marks = (high[low] << 32) | words(own, numbers[low], 1)
         if self._rows is None or self._targets is None:
             self._rows, self._targets = rows[:0].copy(), targets[:0].copy()
         if low.size:
-            joined = np.concatenate([self._marks, marks[low]])
+            joined = np.concatenate([self._marks, marks])
             best = np.argsort(joined, kind="stable")[: self.size]
             self._marks = joined[best]
             self._rows = np.concatenate([self._rows, rows[low]])[best]
@@ -57,6 +68,7 @@ class UniformSample:
         texts = self.targets.dtype.kind == "U"
         return {
             "size": self.size,
+            "seed": self.seed,
             "seen": self.seen,
             "marks": self._marks.copy(),
             "rows": self.rows.copy(),
@@ -66,17 +78,8 @@ class UniformSample:
     @classmethod
     def from_state(cls, state: State) -> "UniformSample":
         """The sample that gave ``state``."""
-        sample = cls(state["size"])
+        sample = cls(state["size"], state["seed"])
         sample.seen, sample._marks = state["seen"], state["marks"]
         if sample.seen:
             sample._rows, sample._targets = state["rows"], np.array(state["targets"])
         return sample
-
-
-def _marks(start: int, count: int) -> Array:
-    """A hash of 64 bits for each of ``count`` row numbers (SplitMix64)."""
-    word = np.arange(start + 1, start + count + 1, dtype=np.uint64)
-    word *= np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
-    return word ^ (word >> np.uint64(31))

@@ -46,6 +46,7 @@ class StreamFit:
         self.read = 0
         self.complete = False
         self.seconds = 0.0
+        self.varied = False  # whether two rows had different targets
         self.loss = np.zeros(2)  # sum over rows before they were learnt, and their number
 
     @property
@@ -66,6 +67,8 @@ class StreamFit:
             self._fit(self.model, rows, targets)
             if self.rival is not None:
                 self._fit_rival(rows, targets)
+            one = self.sample.targets[0] if self.used else targets[0]
+            self.varied = self.varied or bool((targets != one).any())
             self.sample.add(rows, targets)
         self.read += piece.batch.num_rows
 
@@ -114,7 +117,7 @@ class StreamFit:
         record = content["record"]
         fit.sample = UniformSample.from_state(content["sample"])
         fit.read, fit.complete = record["read"], record["complete"]
-        fit.seconds, fit.loss = record["seconds"], record["loss"]
+        fit.seconds, fit.varied, fit.loss = record["seconds"], record["varied"], record["loss"]
         return fit
 
     def _content(self) -> State:
@@ -130,6 +133,7 @@ class StreamFit:
                 "read": self.read,
                 "complete": self.complete,
                 "seconds": self.seconds,
+                "varied": self.varied,
                 "loss": self.loss.copy(),
             },
         }

@@ -38,12 +38,12 @@ def estimate(values: Array, population: int) -> Estimate:
 
 def refuse_nothing_learnt(fit: StreamFit) -> None:
     """ValueError if there were no rows to learn from, or nothing to learn from them."""
-    name, targets = fit.encoder.target, fit.sample.targets
     if fit.used == 0:
         reasons = "; ".join(f"{n:,}: {why}" for why, n in fit.encoder.left_out.items())
         raise ValueError(f"all of {fit.read:,} rows were left out ({reasons})")
-    if (targets == targets[0]).all():
-        raise ValueError(f"the target {name!r} is always {targets[0]}: there is nothing to learn")
+    if not fit.varied:
+        name, always = fit.encoder.target, fit.sample.targets[0]
+        raise ValueError(f"the target {name!r} is always {always}: there is nothing to learn")
 
 
 def constant_losses(fit: StreamFit) -> Array:
@@ -84,7 +84,9 @@ def lines(fit: StreamFit) -> Iterator[str]:
     each = "½ error²" if kind == "squared" else f"the {kind} loss"
     yield f"loss       {found} on the stream (mean of {each} over {sampled})"
     yield f"           {constant} for the best constant prediction"
-    if not found.mean <= constant.mean:
+    if (targets == targets[0]).all():
+        yield f"warning    targets other than {targets[0]} are too rare to be among these rows"
+    elif not found.mean <= constant.mean:
         yield f"warning    worse than the best constant: {_remedy(fit)}"
     if fit.rival is not None:
         rival = estimate(fit.rival.losses(rows, targets), seen)

@@ -82,10 +82,14 @@ def test_predict_refuses(tmp_path, fitted, capsys):
     assert "is not a mixfree model file" in capsys.readouterr().err
     assert run("predict", data, "--model", model, "-o", tmp_path / "p.xls") == 2
     assert "must end in .parquet, .csv, .arrow" in capsys.readouterr().err
+    named = write(table().append_column("prediction", table()["u"]), tmp_path / "named.parquet")
+    options = ["--model", model, "-o", tmp_path / "p.csv", "--keep", "u,prediction"]
+    assert run("predict", named, *options) == 2
+    assert "keep must not have 'prediction'" in capsys.readouterr().err
     models.save(tmp_path / "other", {"kind": "recipe"})
     assert run("inspect", tmp_path / "other") == 2
     assert "holds a 'recipe', not a 'stream fit'" in capsys.readouterr().err
-    assert sorted(os.listdir(tmp_path)) == ["d.parquet", "m", "other"]
+    assert sorted(os.listdir(tmp_path)) == ["d.parquet", "m", "named.parquet", "other"]
 
 
 def test_inspect(fitted, capsys):

@@ -11,7 +11,11 @@ from mixfree.cli import main
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 from mixfree.streams import fitting, readers
 from mixfree.streams.fitting import StreamFit
+from mixfree.streams.sample import UniformSample
+from mixfree.streams.source import Piece
 from tests.streams.data import table, write
+
+CSV = ["--format", "csv"]
 
 
 def fit(*arguments, target="load", quiet=True):
@@ -54,8 +58,10 @@ def test_folders_and_globs_are_read_by_name(tmp_path, csv_model):
     (tmp_path / "days").mkdir()
     write(data[:1000], tmp_path / "days" / "1.csv")
     write(data[1000:], tmp_path / "days" / "2.csv.gz")
-    for source in (tmp_path / "part-*.csv", tmp_path / "days"):
-        assert fit(source, "--model", tmp_path / "m") == 0
+    for about in ("_SUCCESS", ".days.csv"):
+        (tmp_path / "days" / about).write_text("written by another program")
+    for source in ([tmp_path / "part-*.csv"], [tmp_path / "days"], [tmp_path / "days", *CSV]):
+        assert fit(*source, "--model", tmp_path / "m") == 0
         assert bits(tmp_path / "m") == bits(csv_model)
 
 
@@ -106,6 +112,17 @@ def test_resume_goes_on_when_the_file_has_grown(tmp_path, csv_model):
     assert fit(*arguments, "--method", "sgd") == 2
 
 
+def test_a_rival_is_there_from_the_beginning_or_not_at_all(tmp_path, capsys):
+    path, model = write(table(), tmp_path / "log.csv"), tmp_path / "m"
+    for begun, then in (([], ["--compare"]), (["--compare"], [])):
+        assert fit(path, "--model", model, *begun) == 0
+        before = model.read_bytes()
+        assert fit(path, "--model", model, "--resume", *then) == 2
+        said = f"begun with compare {bool(begun)}, not {bool(then)}"
+        assert said in capsys.readouterr().err
+        assert model.read_bytes() == before
+
+
 def test_classes(tmp_path, capsys):
     data = table()
     path = write(data, tmp_path / "all.csv")
@@ -152,6 +169,21 @@ def test_mean_is_that_of_the_values_before(tmp_path):
     )
 
 
+def test_a_missing_text_is_as_likely_as_before(tmp_path):
+    texts = ["red", "red", "blue", None, "blue", None]
+    data = pa.table({"a": texts, "y": np.arange(6.0)})
+    path = write(data, tmp_path / "d.parquet")
+    assert fit(path, "--missing", "mean", "--model", tmp_path / "m", target="y") == 0
+    found = StreamFit.load(tmp_path / "m")
+    rows = found.sample.rows[np.argsort(found.sample.targets)]
+    blue, red = [0.0, 0.0, 1.0, 1 / 3, 1.0, 0.5], [1.0, 1.0, 0.0, 2 / 3, 0.0, 0.5]
+    np.testing.assert_array_equal(rows, np.column_stack([blue, red]))
+    piece = Piece("d", 0, pa.record_batch({"a": pa.array([None, "red"], pa.string())}))
+    ahead, usable = found.encoder.encode_for_prediction(piece)
+    np.testing.assert_array_equal(ahead, [[0.5, 0.5], [0.0, 1.0]])
+    assert usable.all()
+
+
 def test_options_reach_the_method(tmp_path):
     path = write(table(), tmp_path / "d.parquet")
     options = ["--method", "mag", "--option", "levels=3", "--step-scale", 20]
@@ -194,3 +226,23 @@ def test_plain_sgd_that_diverges_ends_nothing(tmp_path, capsys):
     assert fit(path, "--model", tmp_path / "m", "--compare", "--scale", "none") == 0
     assert "plain SGD on the same rows diverged" in capsys.readouterr().out
     assert StreamFit.load(tmp_path / "m").rival is None
+
+
+@pytest.mark.parametrize("target", ["count", "kind"])
+def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
+    """None of them is among the 2,048 rows that the report looks at."""
+    rows, drawn = 60_000, UniformSample()
+    drawn.add(np.arange(rows)[:, None], np.zeros(rows))
+    rare = np.setdiff1d(np.arange(rows), drawn.rows)[11_111::11_111]
+    count = np.zeros(rows)
+    count[rare] = 1.0
+    x = count + np.random.default_rng(0).standard_normal(rows)
+    kind = np.where(count == 1.0, "fraud", "fair")
+    path = write(pa.table({"x": x, "count": count, "kind": kind}), tmp_path / "d.parquet")
+    options = ["--features", "x", "--model", tmp_path / "m"]
+    options += ["--classes", "fair,fraud"] if target == "kind" else []
+    assert fit(path, *options, target=target) == 0
+    found = StreamFit.load(tmp_path / "m")
+    assert len(set(found.sample.targets)) == 1
+    assert found.varied
+    assert "too rare to be among these rows" in capsys.readouterr().out

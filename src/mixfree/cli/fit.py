@@ -107,6 +107,7 @@ def fit(
         names(classes),
         missing,
         parameters,
+        compare,
     )
     if not model.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {model.absolute().parent} to write the model to")
@@ -115,7 +116,7 @@ def fit(
         found = StreamFit.load(model)
         starting.resume(source, found, wish)
     else:
-        found = starting.start(source, wish, compare)
+        found = starting.start(source, wish)
     with nullcontext() if quiet else _progress(source) as show:
         found.run(source.pieces(skip=found.read), model, checkpoint_every, show)
     report.refuse_nothing_learnt(found)

@@ -10,7 +10,7 @@ from mixfree.sklearn.classifier import StreamClassifier
 from mixfree.sklearn.regressor import StreamRegressor
 
 ESTIMATORS = {kind.__name__: kind for kind in (StreamRegressor, StreamClassifier)}
-LOSSES = {kind.__name__: kind for kind in (losses.Squared, losses.Huber, losses.Robust)}
+LOSS_CLASSES = {kind.__name__: kind for kind in (losses.Squared, losses.Huber, losses.Robust)}
 
 Estimator = StreamRegressor | StreamClassifier
 
@@ -49,5 +49,5 @@ def from_plain(content: State) -> Estimator:
     loss: Any = parameters.get("loss")
     if isinstance(loss, dict):
         settings = {name: value for name, value in loss.items() if name != "kind"}
-        parameters["loss"] = LOSSES[loss["kind"]](**settings)
+        parameters["loss"] = LOSS_CLASSES[loss["kind"]](**settings)
     return ESTIMATORS[kind](**parameters).load_state_dict(content["fitted"])

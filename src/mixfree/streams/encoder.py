@@ -136,8 +136,7 @@ class Encoder:
             self.unseen[column.name] += unseen
         where = np.flatnonzero(codes >= 0)
         out[where, codes[where]] = 1.0
-        if missing.any() and self.missing != "mean":
-            out[missing] = np.nan
+        out[missing] = np.nan
 
     def _targets(self, piece: Piece) -> tuple[Array, Array]:
         values = piece.batch.column(self.target)

@@ -85,7 +85,7 @@ def _expand(entry: str, given_format: str | None) -> list[StreamFile]:
     path = Path(entry)
     if path.is_dir():
         inside = sorted(str(each) for each in path.iterdir() if each.is_file())
-        names = [name for name in inside if given_format or _known(name)]
+        names = [name for name in inside if not _hidden(name) and (given_format or _known(name))]
         if not names:
             raise ValueError(f"the folder {entry} has no data files ({', '.join(SUFFIXES)})")
     elif path.exists():
@@ -118,4 +118,9 @@ def _known(name: str) -> bool:
     path = Path(name)
     if path.suffix in COMPRESSIONS:
         path = path.with_suffix("")
-    return path.suffix in SUFFIXES and not path.name.startswith((".", "_"))
+    return path.suffix in SUFFIXES
+
+
+def _hidden(name: str) -> bool:
+    """Whether a file in a folder is about the data, like ``_SUCCESS``, and not of it."""
+    return Path(name).name.startswith((".", "_"))

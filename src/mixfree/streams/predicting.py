@@ -35,6 +35,9 @@ def predict(
     """
     if Path(path).suffix not in ENDINGS:
         raise ValueError(f"the output must end in {', '.join(ENDINGS)}, not be {str(path)!r}")
+    for name in keep:
+        if name in _names(fit):
+            raise ValueError(f"keep must not have {name!r}: a column of predictions is called so")
     rows, empty, before = 0, 0, fit.encoder.unseen.copy()
     with replacing(path) as file, _writer(file, Path(path).suffix) as write:
         for piece in pieces:
@@ -50,13 +53,17 @@ def _predictions(fit: StreamFit, piece: Piece, keep: list[str]) -> tuple[Any, An
     pyarrow = require("pyarrow")
     rows, usable = fit.encoder.encode_for_prediction(piece)
     columns = {name: piece.batch.column(name) for name in keep}
-    columns["prediction"] = pyarrow.array(fit.model.predict(rows), mask=~usable)
+    found = [fit.model.predict(rows)]
     if fit.encoder.classes is not None:
-        found = fit.model.predict_proba(rows)
-        for label, column in zip(fit.encoder.classes, found.T, strict=True):
-            values = np.ascontiguousarray(column)
-            columns[f"probability of {label}"] = pyarrow.array(values, mask=~usable)
+        found += list(fit.model.predict_proba(rows).T)
+    for name, values in zip(_names(fit), found, strict=True):
+        columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
     return pyarrow.RecordBatch.from_pydict(columns), usable
+
+
+def _names(fit: StreamFit) -> list[str]:
+    """What the columns of predictions are called."""
+    return ["prediction", *(f"probability of {label}" for label in fit.encoder.classes or ())]
 
 
 @contextmanager

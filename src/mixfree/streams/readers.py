@@ -136,9 +136,8 @@ def _open_arrow(reader: Reader) -> Any:
     pyarrow = require("pyarrow")
     if reader.file.path == STDIN:
         return pyarrow.ipc.open_stream(sys.stdin.buffer)
-    source = pyarrow.input_stream(reader.file.path, compression=reader.file.compression)
     if reader.file.compression is not None:
-        return pyarrow.ipc.open_stream(source)
+        return pyarrow.ipc.open_stream(_raw(reader))
     source = pyarrow.memory_map(reader.file.path)
     try:
         return pyarrow.ipc.open_file(source)

@@ -34,6 +34,8 @@ class Wish:
         ``"error"``, ``"skip"`` or ``"mean"``.
     model
         Parameters of the estimator.
+    compare
+        Whether plain SGD learns from the same rows beside it.
     """
 
     target: str
@@ -44,6 +46,7 @@ class Wish:
     classes: Sequence[str] = ()
     missing: str = "error"
     model: Mapping[str, Any] = field(default_factory=dict)
+    compare: bool = False
 
     def __post_init__(self) -> None:
         one_of(self.missing, "missing", POLICIES)
@@ -62,7 +65,7 @@ class Wish:
             raise ValueError(f"{method.name} needs to know the mixing time: give --mixing-time")
 
 
-def start(source: Source, wish: Wish, compare: bool = False) -> StreamFit:
+def start(source: Source, wish: Wish) -> StreamFit:
     """A fit that has learnt nothing yet; the source is open and at its beginning."""
     columns, left = choose(source, wish.target, wish.features, wish.exclude, wish.categories)
     loss = wish.loss
@@ -86,7 +89,8 @@ def start(source: Source, wish: Wish, compare: bool = False) -> StreamFit:
             )
         classes = sorted(classes)
     encoder = Encoder(columns, wish.target, classes, wish.missing)
-    rival = _estimator(loss, _plain_sgd(wish.model, len(encoder.features))) if compare else None
+    plain = _plain_sgd(wish.model, len(encoder.features))
+    rival = _estimator(loss, plain) if wish.compare else None
     settings = {**asdict(wish), "loss": loss, "left_columns": left, "first": _first(source)}
     return StreamFit(encoder, _estimator(loss, wish.model), rival, _plain(settings))
 
@@ -98,7 +102,7 @@ def resume(source: Source, fit: StreamFit, wish: Wish) -> None:
         now = asked.get(name, before)
         if now != before and not (name == "loss" and now is None):
             raise ValueError(f"the model was begun with {name} {before!r}, not {now!r}")
-    begun_with = fit.settings.get("first", _first(source))
+    begun_with = fit.settings["first"]
     if _first(source) != begun_with:
         raise ValueError(
             f"the model was begun with {begun_with}, not {_first(source)}: give the same data "

@@ -6,20 +6,9 @@ import numpy as np
 
 from mixfree.compiled.losses import loss_code
 from mixfree.compiled.plan import COUNT, LENGTH, ROOT, SAMPLES, SEEN, STEPS, plan_of
-from mixfree.compiled.sparse import (
-    MASS,
-    MEMBER,
-    TOTAL,
-    TOUCHED,
-    WEIGHTS,
-    A,
-    Q,
-    SparseRun,
-    V,
-    sparse,
-)
+from mixfree.compiled.sparse import LISTED, MASS, WEIGHTS, A, Q, SparseRun, V, mark, sparse
 from mixfree.domains import AllSpace, Ball
-from mixfree.gradients import Plain, Window
+from mixfree.gradients import Window
 from mixfree.linear import CHUNK, refused
 from mixfree.losses import Loss
 from mixfree.numerics import Array, State, sum_of_squares
@@ -75,21 +64,23 @@ class SparseLinear:
         self._loss, self._l2 = loss, float(l2)
         gradient, step, output = opt.states
         counts = [gradient["samples"], opt.steps, gradient["seen"], gradient["length"], 0]
-        nothing = np.zeros(0)
+        nothing, size = np.zeros(0), opt.x.size
+        cells = np.empty((size, 2))  # NumPy asks for large pages here, not for zeros
+        cells[:, V], cells[:, Q] = opt.x, -output["sum"] if "sum" in output else 0.0
         self._run = SparseRun(
             counts=np.array([*counts, output["count"], 0]),
             numbers=np.array([step.get("root", 0.0), 1.0, 0.0, sum_of_squares(opt.x), 0.0]),
-            cells=_in_cache_lines(opt.x.size, 2 if isinstance(opt.gradient, Plain) else 4),
-            touched=np.zeros(opt.x.size + 1, np.int32),
+            cells=cells,
+            marks=cells.view(np.int64),
+            places=np.zeros(size, np.int32),
+            sums=np.zeros(size),
+            aside=np.zeros(size),
             before=np.array(output.get("before", nothing)),
             kept=np.array(output.get("kept", nothing), dtype=np.float64),
         )
-        self._run.cells[:, V] = opt.x
-        if "sum" in output:
-            self._run.cells[:, Q] = -output["sum"]
         if opt.pending:
             places = np.flatnonzero(gradient["sum"])
-            self._touch(places, gradient["sum"][places])
+            self._list(places, gradient["sum"][places])
 
     @property
     def samples(self) -> int:
@@ -128,8 +119,7 @@ class SparseLinear:
         gradient["samples"], gradient["seen"], gradient["length"] = (
             int(run.counts[place]) for place in (SAMPLES, SEEN, LENGTH)
         )
-        places, values = self._window()
-        ridge[places] += values
+        ridge[run.places[self._listed]] += run.sums[self._listed]
         gradient["sum"] = ridge.astype(point.dtype)
         if "root" in step:
             step["root"] = float(run.numbers[ROOT])
@@ -139,36 +129,42 @@ class SparseLinear:
 
     def state_dict(self) -> State:
         """Everything that changes, in its lazy form: another would not have the same bits."""
-        run, saved = self._run, self._run._asdict()
-        places, values = self._window()
-        del saved["cells"], saved["touched"]
+        run = self._run
         return {
-            **{name: value.copy() for name, value in saved.items()},
+            **{name: getattr(run, name).copy() for name in ("counts", "numbers", "before", "kept")},
             "v": run.cells[:, V].copy(),
-            "q": run.cells[:, Q].copy(),
-            "touched": places,
-            "total": values,
+            "q": self._q(),
+            "places": run.places[self._listed].copy(),
+            "sums": run.sums[self._listed].copy(),
         }
 
     def load_state_dict(self, state: State) -> None:
         """Go on exactly where the run that gave ``state`` was."""
         run = self._run
-        run.cells[:, TOTAL:] = 0.0
         for name in ("counts", "numbers", "before", "kept"):
             getattr(run, name)[:] = state[name]
         run.cells[:, V], run.cells[:, Q] = state["v"], state["q"]
-        self._touch(np.asarray(state["touched"]), np.asarray(state["total"]))
+        self._list(np.asarray(state["places"]), np.asarray(state["sums"]))
 
-    def _touch(self, places: Array, values: Array) -> None:
+    @property
+    def _listed(self) -> slice:
+        """Where the window's sum stands."""
+        return slice(int(self._run.counts[LISTED]))
+
+    def _list(self, places: Array, values: Array) -> None:
+        """Begin the window's sum with these coordinates."""
         run = self._run
-        run.counts[TOUCHED], run.touched[: places.size] = places.size, places
-        if places.size:
-            run.cells[places, TOTAL], run.cells[places, MEMBER] = values, 1.0
+        run.counts[LISTED] = places.size
+        run.places[self._listed], run.sums[self._listed] = places, values
+        run.aside[self._listed] = run.cells[places, Q]
+        run.marks[places, Q] = mark.py_func(np.arange(places.size))
 
-    def _window(self) -> tuple[Array, Array]:
-        """Coordinates and values of the window's sum; plain gradients have no cells for it."""
-        places = self._run.touched[: self._run.counts[TOUCHED]].copy()
-        return places, self._run.cells[places, TOTAL] if places.size else np.zeros(0)
+    def _q(self) -> Array:
+        """The second column with what the window's sum has put aside."""
+        run = self._run
+        q = run.cells[:, Q].copy()
+        q[run.places[self._listed]] = run.aside[self._listed]
+        return q
 
     def _point(self) -> Array:
         return (self._run.numbers[A] * self._run.cells[:, V]).astype(self._opt.x.dtype)
@@ -177,18 +173,10 @@ class SparseLinear:
         run = self._run
         return {
             "count": int(run.counts[COUNT]),
-            "sum": run.numbers[MASS] * run.cells[:, V] - run.cells[:, Q],
+            "sum": run.numbers[MASS] * run.cells[:, V] - self._q(),
             "before": run.before.copy(),
             "kept": run.kept.astype(self._opt.x.dtype),
         }
-
-
-def _in_cache_lines(size: int, width: int) -> Array:
-    """Zeros of shape (size, width) in which no row lies across two cache lines of 64 bytes."""
-    memory = np.empty(width * size + 8)  # NumPy asks for large pages here, not for zeros
-    memory[:] = 0.0
-    start = -memory.ctypes.data % 64 // 8
-    return memory[start : start + width * size].reshape(size, width)
 
 
 def _canonical(rows: Any) -> Any:

@@ -88,8 +88,8 @@ def prefetch(typing_context: Any, matrix: Any, row: Any) -> Any:
         asked = builder.module.declare_intrinsic(
             "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte] + 3 * [number])
         )
-        # To be written, kept in all caches, data.
-        hints = [number(1), number(3), number(1)]
+        # Data, to be read, into the second cache: it can wait for more rows at once than the first.
+        hints = [number(0), number(2), number(1)]
         builder.call(asked, [builder.inttoptr(place, byte), *hints])
         return context.get_dummy_value()
 

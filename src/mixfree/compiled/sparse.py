@@ -2,6 +2,10 @@
 
 The point is x = a·v, so that shrinking it (by regularisation or a ball) changes one number. The
 output's sum is Σ w_t x_t = A·v − q with A = Σ w_t a_t; when v moves by δ, q moves by A·δ.
+
+Coordinates far apart in memory cost more than the arithmetic, so that each has v and q side by side
+and nothing else. The window's sum is a list of its own; while a coordinate is in that list, its q
+is kept there, too, and in place of q stands a NaN that says where in the list.
 """
 
 import math
@@ -26,13 +30,12 @@ from mixfree.compiled.plan import (
     WEIGHTED,
 )
 
-TOUCHED = 6  # a further place in counts: how many coordinates the window's sum has
+LISTED = 6  # a further place in counts: how many coordinates the window's sum has
 A, MASS, SQUARE, WEIGHTS = range(1, 5)  # in numbers: a, A, ‖x‖², sum of the window's weights
 _LEAST_A, _MOST_A = 1e-3, 1e3  # outside of these the difference A·v − q costs digits
 _EXACT_EVERY = 1024  # steps, at least, between exact values of ‖x‖²
-
-
-V, Q, TOTAL, MEMBER = range(4)  # columns of SparseRun.cells
+V, Q = range(2)  # columns of SparseRun.cells
+_MARK = -0x807  # upper half of a NaN that no arithmetic gives; the lower is a slot of the list
 
 
 class SparseRun(NamedTuple):
@@ -40,21 +43,50 @@ class SparseRun(NamedTuple):
 
     counts: np.ndarray
     numbers: np.ndarray
-    # A row a coordinate, so that a non-zero costs one cache line: v, q and, if there are windows,
-    # the window's signed sum and 1 where the coordinate is in that sum.
-    cells: np.ndarray
-    touched: np.ndarray  # the coordinates in the window's sum
+    cells: np.ndarray  # v and q, a row a coordinate
+    marks: np.ndarray  # the same memory as integers
+    places: np.ndarray  # the coordinates in the window's sum
+    sums: np.ndarray  # the window's sum
+    aside: np.ndarray  # their q
     before: np.ndarray  # the tail average's older sum
     kept: np.ndarray  # the random iterate
+
+
+@inline
+def certain(place):
+    """The place as an index of which Numba need not ask whether it counts from the end."""
+    return np.uint64(place)
+
+
+@inline
+def mark(slot):
+    """What stands in place of the q that is in this slot of the list."""
+    return _MARK << 32 | slot
+
+
+@inline
+def put_back(run):
+    """Put the q of the listed coordinates where they belong."""
+    for i in range(run.counts[LISTED]):
+        run.cells[run.places[i], Q] = run.aside[i]
+
+
+@inline
+def put_aside(run):
+    """List the q of the listed coordinates; their own are written when the window is done."""
+    for i in range(run.counts[LISTED]):
+        run.aside[i] = run.cells[run.places[i], Q]
 
 
 @apart
 def rebase(run, a):
     """Let v be the point itself, which is a·v now, and −q its sum."""
     cells, mass = run.cells, run.numbers[MASS]
+    put_back(run)
     for k in range(cells.shape[0]):
         cells[k, Q] -= mass * cells[k, V]
         cells[k, V] *= a
+    put_aside(run)
     run.numbers[A], run.numbers[MASS] = 1.0, 0.0
 
 
@@ -62,9 +94,11 @@ def rebase(run, a):
 def turn_tail(run):
     """Begin a new sum and keep the one before."""
     cells, mass = run.cells, run.numbers[MASS]
+    put_back(run)
     for k in range(cells.shape[0]):
         run.before[k] = mass * cells[k, V] - cells[k, Q]
         cells[k, Q] = mass * cells[k, V]
+    put_aside(run)
 
 
 @apart
@@ -149,33 +183,60 @@ def margin_of(run, values, columns, base, width, intercept):
     cells = run.cells
     product = cells[base + width, V] if intercept else 0.0
     for p in range(values.size):
-        product += cells[base + columns[p], V] * values[p]
+        product += cells[certain(base + columns[p]), V] * values[p]
     return run.numbers[A] * product
 
 
 @inline
-def add_to_total(cells, touched, found, place, value):
+def add_to_sum(run, found, place, value):
     """Add to one coordinate of the window's sum; how many coordinates it has now."""
-    cells[place, TOTAL] += value
-    # Written in any case and kept if new: a branch would be guessed wrong too often.
-    touched[found] = place
-    new = cells[place, MEMBER] == 0.0
-    cells[place, MEMBER] = 1.0
-    return found + new
+    row, end = certain(place), certain(found)
+    there = run.marks[row, Q]
+    if there >> 32 == _MARK:
+        run.sums[certain(there & 0xFFFFFFFF)] += value
+        return found
+    run.places[end] = place
+    run.sums[end] = value
+    run.aside[end] = run.cells[row, Q]
+    run.marks[row, Q] = mark(found)
+    return found + 1
 
 
 @inline
 def tell_window(run, values, columns, factors, weight, width, intercept):
     """Add weight · gradient to the window's sum."""
-    cells, touched, found = run.cells, run.touched, run.counts[TOUCHED]
+    found = run.counts[LISTED]
     for o in range(factors.size):
         base = o * (width + intercept)
         factor = weight * factors[o]
         for p in range(values.size):
-            found = add_to_total(cells, touched, found, base + columns[p], factor * values[p])
+            found = add_to_sum(run, found, base + columns[p], factor * values[p])
         if intercept:
-            found = add_to_total(cells, touched, found, base + width, factor)
-    run.counts[TOUCHED] = found
+            found = add_to_sum(run, found, base + width, factor)
+    run.counts[LISTED] = found
+
+
+@inline
+def step_along_window(plan, run, l2, exact):
+    """A step along the window's whole sum, which is empty then."""
+    cells, found, share = run.cells, run.counts[LISTED], plan.share
+    places, sums, aside = run.places[:found], run.sums[:found], run.aside[:found]
+    square, along = 0.0, 0.0
+    for i in range(found):
+        square += sums[i] * sums[i]
+    if exact:
+        for i in range(found):
+            along += sums[i] * cells[certain(places[i]), V]
+    along *= share * run.numbers[A]
+    ridge = l2 * share * run.numbers[WEIGHTS]
+    size = begin_step(plan, run, sums, share, square * share * share, ridge, along)
+    step, mass = size * share / run.numbers[A], run.numbers[MASS]
+    for i in range(found):
+        place, delta = certain(places[i]), -step * sums[i]
+        cells[place, V] += delta
+        cells[place, Q] = aside[i] + mass * delta
+    run.counts[LISTED] = 0
+    end_step(plan, run, exact)
 
 
 @inline
@@ -183,29 +244,6 @@ def move_by(cells, mass, place, delta):
     """Move one coordinate of v."""
     cells[place, V] += delta
     cells[place, Q] += mass * delta
-
-
-@inline
-def step_along_window(plan, run, l2, exact):
-    """A step along the window's whole sum, which is empty then."""
-    cells, touched, found = run.cells, run.touched, run.counts[TOUCHED]
-    square, along = 0.0, 0.0
-    for i in range(found):
-        value = cells[touched[i], TOTAL]
-        square += value * value
-        along += value * cells[touched[i], V]
-    share = plan.share
-    along *= share * run.numbers[A]
-    ridge = l2 * share * run.numbers[WEIGHTS]
-    size = begin_step(plan, run, cells[:, TOTAL], share, square * share * share, ridge, along)
-    step, mass = size * share / run.numbers[A], run.numbers[MASS]
-    for i in range(found):
-        place = touched[i]
-        move_by(cells, mass, place, -step * cells[place, TOTAL])
-        cells[place, TOTAL] = 0.0
-        cells[place, MEMBER] = 0.0
-    run.counts[TOUCHED] = 0
-    end_step(plan, run, exact)
 
 
 @inline
@@ -218,7 +256,7 @@ def step_along_row(plan, run, values, columns, factors, square, along, l2, width
         base = o * (width + intercept)
         step = size * factors[o] / run.numbers[A]
         for p in range(values.size):
-            move_by(cells, mass, base + columns[p], -step * values[p])
+            move_by(cells, mass, certain(base + columns[p]), -step * values[p])
         if intercept:
             move_by(cells, mass, base + width, -step)
     end_step(plan, run, exact)
@@ -244,7 +282,10 @@ def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets
         borrowed(run.counts),
         borrowed(run.numbers),
         borrowed(run.cells),
-        borrowed(run.touched),
+        borrowed(run.marks),
+        borrowed(run.places),
+        borrowed(run.sums),
+        borrowed(run.aside),
         borrowed(run.before),
         borrowed(run.kept),
     )

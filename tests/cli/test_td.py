@@ -37,6 +37,27 @@ def test_policy_from_a_file_and_json(capsys, tmp_path):
     assert line["exact"] == pytest.approx(-200.0)
 
 
+def test_states_that_were_never_seen_are_named(capsys):
+    arguments = ("FrozenLake-v1", "--samples", "200", "--seed", "3", "--level", "0.999")
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert out.count("never seen") == 2
+    assert "99.9 % interval" in out
+    assert out.count("seen too seldom") == 3
+    assert "5 intervals have no ends" in out
+
+
+def test_json_has_null_for_what_is_not_known(capsys):
+    """Neither states that were not seen nor the autocorrelation of values that are all zero."""
+    code, out, _ = run(capsys, "FrozenLake-v1", "--samples", "200", "--seed", "3", "--json")
+    assert code == 0
+    answer = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert answer["autocorrelation_time"] is None
+    ends = {line["state"]: (line["low"], line["high"]) for line in answer["states"]}
+    assert ends[13] == (None, None)
+    assert ends[0] != (None, None)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,9 +1,10 @@
 """Intervals that hold, whatever the learner does."""
 
 import numpy as np
+import pytest
 
 from mixfree.td import RewardProcess, TDLearner, rescaled
-from mixfree.td.certificate import Certificate
+from mixfree.td.certificate import FEWEST, Certificate
 
 GAMMA, BATCHES = 0.8, 20
 
@@ -61,3 +62,50 @@ def test_the_fixed_point_is_that_of_the_transitions_seen():
         for transition in zip(*mrp.simulate(3000, seed=1), strict=True)
     )
     assert np.abs(total).max() < 1e-4
+
+
+def with_a_rare_state():
+    """Seven states that are seen often, and one that one step in a thousand leads to."""
+    rng = np.random.default_rng(10)
+    P = rng.exponential(size=(8, 8))
+    P[:, 7] = 0.0
+    P *= 0.999 / P.sum(axis=1, keepdims=True)
+    P[:, 7] = 0.001
+    return RewardProcess(P, 10.0 * rng.standard_normal(8), GAMMA, np.eye(8))
+
+
+def test_what_few_batches_met_has_no_interval():
+    mrp = with_a_rare_state()
+    batches = []
+    for seed in range(20):
+        found = certified(mrp, np.eye(8), 4000, seed)
+        half = found.errors(np.eye(8), 0.9)
+        batches.append(int(found.batches_met(np.eye(8)[7:])[0]))
+        assert np.isfinite(half[:7]).all()
+        assert np.isinf(half[7]) == (batches[-1] < FEWEST), batches[-1]
+    assert 0 in batches
+    assert max(batches) >= FEWEST
+
+
+def test_rarely_met_states_are_held_too():
+    mrp, rare = with_a_rare_state(), np.eye(8)[7:]
+    held = []
+    for seed in range(150):
+        found = certified(mrp, np.eye(8), 6000, seed)
+        half = found.errors(rare, 0.9)[0]
+        if np.isfinite(half):
+            held.append(abs(found.theta[7] - mrp.theta_star[7]) <= half)
+    assert len(held) > 50
+    error = (0.9 * 0.1 / len(held)) ** 0.5
+    assert np.mean(held) >= 0.9 - 3.0 * error, (sum(held), len(held))
+
+
+@pytest.mark.parametrize("width", [8, 3])
+def test_a_direction_that_was_not_met_has_no_interval(width):
+    """Whatever the basis: here no feature is zero, and the trajectory never enters state 7."""
+    mrp = RewardProcess(np.full((7, 7), 1.0 / 7.0), np.arange(7.0), GAMMA, np.eye(7))
+    features = rescaled(np.random.default_rng(11).standard_normal((8, width)))
+    half = certified(mrp, features[:7], 2000, 0).errors(features, 0.9)
+    assert np.isfinite(half[:7]).all()
+    # Three features are known from any three states.
+    assert np.isinf(half[7]) == (width == 8)

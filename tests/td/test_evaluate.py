@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from mixfree.td import RewardProcess, TileCoding, evaluate_policy
+from mixfree.td import RewardProcess, TileCoding, evaluate_policy, rescaled
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +75,21 @@ def test_feature_vectors_and_vector_environments():
 def test_wrong_arguments_are_named(env, options, message):
     with pytest.raises(ValueError, match=message):
         evaluate_policy(gymnasium.make(env), **{"samples": 300, **options})
+
+
+def test_too_many_pairs_of_features_are_not_held():
+    """A thousand dense features: twenty matrices of them would take 160 MB."""
+    features = rescaled(np.random.default_rng(0).standard_normal((16, 1000)))
+    found = evaluate_policy(gymnasium.make("FrozenLake-v1"), features=features, samples=300)
+    assert found.certificate is None
+    with pytest.raises(ValueError, match="those of 1000 features are too many"):
+        found.interval([0])
+
+
+def test_a_state_that_was_never_seen_is_unknown():
+    """Always left on the lake: the column of the goal is out of reach, and only it."""
+    found = evaluate_policy(gymnasium.make("FrozenLake-v1"), np.zeros(16, int), samples=2000)
+    low, high = found.interval([0, 4, 15])
+    assert np.isfinite([*low[:2], *high[:2]]).all()
+    assert (low[2], high[2]) == (-np.inf, np.inf)
+    assert found.batches_met([0, 15]).tolist() == [20, 0]

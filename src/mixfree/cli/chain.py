@@ -1,12 +1,12 @@
 """``mixfree chain``: how fast a chain mixes, from its name, its matrix or one of its paths."""
 
 import csv
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mixfree.cli.options import print_json
 from mixfree.extras import require
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def chain(
 
         answer["figures"] = [str(path) for path in save(picture(), plot)]
     if as_json:
-        print(json.dumps(_finite(answer), indent=2))
+        print_json(answer)
     else:
         _print(answer)
 
@@ -213,17 +213,6 @@ def _number(cell: str) -> float | None:
         return float(cell)
     except ValueError:
         return None
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no infinity: it becomes null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    if isinstance(value, dict):
-        return {name.replace(" ", "_"): _finite(item) for name, item in value.items()}
-    return value
 
 
 def _print(answer: dict[str, Any]) -> None:

@@ -1,6 +1,8 @@
 """Options that several commands have."""
 
-from typing import Annotated
+import json
+import math
+from typing import Annotated, Any
 
 from mixfree.extras import require
 
@@ -28,3 +30,26 @@ def names(text: str | None) -> list[str]:
     ['a', 'b']
     """
     return [name.strip() for name in text.split(",")] if text else []
+
+
+def print_json(answer: dict[str, Any]) -> None:
+    """Print an answer as JSON, which knows neither infinity nor blanks in names worth typing.
+
+    Examples
+    --------
+    >>> print_json({"upper bound": float("inf")})
+    {
+      "upper_bound": null
+    }
+    """
+    print(json.dumps(_plain(answer), indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name.replace(" ", "_"): _plain(item) for name, item in value.items()}
+    return value

@@ -1,9 +1,10 @@
 """``mixfree td``: the values of a policy, from one trajectory of an environment."""
 
-import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mixfree.cli.options import print_json
 from mixfree.extras import require
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def td(
         )
     answer = _answer(found, exact, level)
     if as_json:
-        print(json.dumps(answer, indent=2))
+        print_json(answer)
     else:
         _print(f"{env}, policy {policy}, γ = {gamma:g}", answer, level)
 
@@ -88,11 +89,11 @@ def _read_policy(policy: str) -> Any:
 
 def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) -> dict[str, Any]:
     states = list(range(found.learner.features.size)) if exact is None else exact.visited.tolist()
-    low, high = found.interval(states, level)
+    columns = (found.values(states), *found.interval(states, level), found.batches_met(states))
     lines: list[dict[str, Any]] = [
-        {"state": state, "value": value, "low": least, "high": most}
-        for state, value, least, most in zip(
-            states, found.values(states).tolist(), low.tolist(), high.tolist(), strict=True
+        {"state": state, "value": value, "low": low, "high": high, "batches_met": batches}
+        for state, value, low, high, batches in zip(
+            states, *(column.tolist() for column in columns), strict=True
         )
     ]
     answer: dict[str, Any] = {
@@ -110,30 +111,40 @@ def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) ->
 
 
 def _print(title: str, answer: dict[str, Any], level: float) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from mixfree.experiments.report import Table
 
-    console, lines = Console(), answer["states"]
+    lines = answer["states"]
     known = "exact" in lines[0]
-    table = Table(title=title, title_justify="left")
-    for name in ("state", "value", f"{level:.0%} interval", *(["exact"] if known else [])):
-        table.add_column(name, justify="right")
-    for line in lines[:SHOWN]:
-        cells = [str(line["state"]), f"{line['value']:.4f}"]
-        cells.append(f"{line['low']:.4f} … {line['high']:.4f}")
-        table.add_row(*cells, *([f"{line['exact']:.4f}"] if known else []))
-    console.print(table)
+    Table(
+        title,
+        ["state", "value", f"{100 * level:g} % interval", *(["exact"] if known else [])],
+        [
+            (
+                line["state"],
+                f"{line['value']:.4f}",
+                _interval(line),
+                *([f"{line['exact']:.4f}"] if known else []),
+            )
+            for line in lines[:SHOWN]
+        ],
+    ).show()
     if len(lines) > SHOWN:
-        console.print(f"and {len(lines) - SHOWN} more states: --json prints all of them")
-    console.print(
+        print(f"and {len(lines) - SHOWN} more states: --json prints all of them")
+    print(
         f"{answer['samples']:,} transitions, {answer['episodes']:,} episodes ended, "
-        f"autocorrelation time {answer['autocorrelation_time']:.3g}",
-        highlight=False,
+        f"autocorrelation time {answer['autocorrelation_time']:.3g}"
     )
     if known:
-        time = answer["mixing_time"]
+        time, open_ended = answer["mixing_time"], sum(math.isinf(x["high"]) for x in lines)
         mixing = "periodic chain" if time is None else f"mixing time {time:,}"
         verdict = "all" if answer["all_within"] else "not all"
-        console.print(
-            f"{mixing}; {verdict} exact values are within their intervals", highlight=False
-        )
+        without = f"; {open_ended} intervals have no ends" if open_ended else ""
+        print(f"{mixing}; {verdict} exact values are within their intervals{without}")
+
+
+def _interval(line: dict[str, Any]) -> str:
+    if line["batches_met"] == 0:
+        return "never seen"
+    if math.isinf(line["high"]):
+        return "seen too seldom"
+    return f"{line['low']:.4f} … {line['high']:.4f}"

@@ -14,12 +14,11 @@ from mixfree.history import History, marks
 from mixfree.numerics import Array, whole
 from mixfree.outputs import Average
 from mixfree.progress import progress_bar
-from mixfree.td.certificate import LARGEST, Certificate
+from mixfree.td.certificate import BATCHES, ENTRIES, LARGEST, Certificate
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
 from mixfree.td.learner import TDLearner
 
-BATCHES = 20
 CHUNK = 512  # transitions whose features are held at a time
 RECENT = 1 << 16  # states kept for the autocorrelation
 
@@ -62,16 +61,27 @@ class Evaluation:
         Their half-width is the distance to the trajectory's own fixed point, which is how far
         the learner has still to go, plus that one's sampling error, with the level shared out
         among the states (Bonferroni). It assumes that the trajectory's twenty batches are much
-        longer than its mixing time.
+        longer than its mixing time. A state that was met in fewer than five of them has an
+        interval without ends.
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, not {level!r}")
-        if self.certificate is None:
-            raise ValueError(f"an interval needs at most {LARGEST} features")
-        rows = self.learner.features.rows(states)
+        certificate, rows = self._certified(), self.learner.features.rows(states)
         found = rows @ self.theta
-        half = np.abs(found - rows @ self.certificate.theta) + self.certificate.errors(rows, level)
+        half = np.abs(found - rows @ certificate.theta) + certificate.errors(rows, level)
         return found - half, found + half
+
+    def batches_met(self, states: Sequence[Any] | Array) -> Array:
+        """In how many of the trajectory's twenty batches each state's features all occur."""
+        return self._certified().batches_met(self.learner.features.rows(states))
+
+    def _certified(self) -> Certificate:
+        if self.certificate is None:
+            raise ValueError(
+                "an interval needs the products of all pairs of features, and those of "
+                f"{self.learner.features.size} features are too many to hold"
+            )
+        return self.certificate
 
     @property
     def autocorrelation(self) -> AutocorrelationTime:
@@ -134,7 +144,7 @@ def evaluate_policy(
     with bar as show:
         for stop in sorted({*grid, *batches, half, *range(0, samples, CHUNK)} - {0}):
             if done in batches:
-                record.certificate.begin_batch()
+                record.begin_batch()
             record.take(*zip(*islice(path, stop - done), strict=True))
             done = stop
             if done in grid:
@@ -151,10 +161,16 @@ class _Record:
     def __init__(self, learner: TDLearner) -> None:
         self.learner = learner
         self.history = History()
-        self.certificate = Certificate(learner.gamma, learner.features.size)
-        self.certified = learner.features.size <= LARGEST
+        self.certificate: Certificate | None = None
+        if learner.features.size <= LARGEST:
+            self.certificate = Certificate(learner.gamma, learner.features.size)
         self.recent: deque[Any] = deque(maxlen=RECENT)
         self.episodes = 0
+
+    def begin_batch(self) -> None:
+        """What comes now belongs to another batch of the certificate."""
+        if self.certificate is not None:
+            self.certificate.begin_batch()
 
     def take(
         self,
@@ -166,14 +182,16 @@ class _Record:
         """Learn from transitions and keep what is wanted of them."""
         looked_up = self.learner.looked_up(states, rewards, next_states, terminated)
         self.learner.advance(*looked_up)
-        if self.certified:
+        if self.certificate is not None:
             self.certificate.add(*looked_up)
+            if self.certificate.entries > ENTRIES:
+                self.certificate = None
         self.recent.extend(states)
         self.episodes += sum(terminated)
 
     def evaluation(self, theta: Array) -> Evaluation:
         """All of it, with the estimate."""
-        if self.certified:
+        if self.certificate is not None:
             self.certificate.solve()
         held, rows = list(self.recent), self.learner.features.rows
         pieces = (held[i : i + CHUNK] for i in range(0, len(held), CHUNK))
@@ -184,7 +202,7 @@ class _Record:
             np.concatenate([rows(piece) @ theta for piece in pieces]),
             self.learner.samples,
             self.episodes,
-            self.certificate if self.certified else None,
+            self.certificate,
         )
 
 

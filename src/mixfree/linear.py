@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from mixfree.losses import Logistic, Loss, Softmax
 from mixfree.numerics import Array
-from mixfree.optimizer import Optimizer
+from mixfree.optimizer import GradientRefused, Optimizer
 
 CHUNK = 1 << 16
 
@@ -107,9 +107,9 @@ def indices_of(order: Array | range) -> Array:
     return np.arange(order.start, order.stop) if isinstance(order, range) else order
 
 
-def refused(opt: Optimizer) -> ValueError:
+def refused(opt: Optimizer) -> GradientRefused:
     """What to raise when the gradient of the next sample is not acceptable."""
-    return ValueError(
+    return GradientRefused(
         f"gradient of sample {opt.samples + 1} is not finite or above {opt.largest:.1e}"
     )
 

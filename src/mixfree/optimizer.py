@@ -20,6 +20,10 @@ _PARTS = ("gradient", "step", "output")
 _vdot = np.vdot
 
 
+class GradientRefused(ValueError):
+    """A gradient that is not finite, or too large to be squared."""
+
+
 class Optimizer:
     """A run of one method: tell it gradients taken at ``x``, and it moves ``x``.
 
@@ -231,7 +235,7 @@ class Optimizer:
 
     def _refuse_if_not_finite(self, g: Array) -> None:
         if not norm(g) < self.largest:
-            raise ValueError(
+            raise GradientRefused(
                 f"gradient of sample {self.samples + 1} is not finite or above "
                 f"{self.largest:.1e}: its largest entry is {float(np.abs(g).max())}"
             )

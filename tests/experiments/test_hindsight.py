@@ -7,8 +7,8 @@ import mixfree as mf
 from mixfree.compiled.hindsight import constant_step
 from mixfree.compiled.losses import loss_code
 from mixfree.experiments import experiment
-from mixfree.experiments.ladder import measure
-from mixfree.experiments.suite import CASES, backwards_streak, between_two
+from mixfree.experiments.ladder import cells, gap_of, measure
+from mixfree.experiments.suite import CASES, LONGEST, backwards_streak, between_two
 from mixfree.losses import Huber, Logistic
 
 
@@ -49,6 +49,26 @@ def test_no_point_is_better_than_the_minimiser(loss):
     assert 0 < problem.gap(opt.average[None])[0] < 1e-2 * gaps.min()
 
 
+def test_a_stream_that_is_not_long_enough_is_refused():
+    """And is not taken for a run that diverged."""
+    problem = CASES["AR(1) 0.9"](0)
+    assert len(problem.order(0, LONGEST)) == len(problem.rows)
+    with pytest.raises(ValueError, match="at most 1000000, not 1000001"):
+        problem.order(0, LONGEST + 1)
+    with pytest.raises(ValueError, match="order must hold row numbers"):
+        gap_of(problem, np.array([LONGEST]), mf.AdaGrad(np.zeros(10)))
+    with pytest.raises(ValueError, match="samples must be"):
+        cells(experiment("ladder").FULL.changed(samples=2_000_000))
+
+
+def test_a_run_far_away_is_infinitely_bad():
+    """Its square overflows, which is no cause for a warning."""
+    for name in ("regression p=0.5", "AR(1) 0.9", "TD, reversed streak"):
+        problem = CASES[name](0)
+        far = np.full((1, problem.rows.shape[1]), 1e200)
+        assert problem.gap(far)[0] == np.inf, name
+
+
 def test_td_in_the_suite_is_td():
     problem, gamma = backwards_streak(0), 0.9
     order = problem.order(0, 2000)
@@ -63,11 +83,11 @@ def test_td_in_the_suite_is_td():
 
 def test_the_report_of_a_few_cells():
     study = experiment("ladder")
-    cells = [
+    chosen = [
         {"study": "suite", "case": "cycle p=0.1", "samples": 2000, "seed": 0},
         {"study": "paper", "case": "regression p=0.5", "samples": 2000, "seed": 0},
     ]
-    rows = [row for cell in cells for row in measure(cell)]
+    rows = [row for cell in chosen for row in measure(cell)]
     report = study.report(rows, study.QUICK)
     text = report.markdown()
     assert "geometric mean" in text and "cycle p=0.1" in text

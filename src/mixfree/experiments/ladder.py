@@ -15,9 +15,9 @@ import mixfree as mf
 from mixfree.experiments.hindsight import best_in_hindsight
 from mixfree.experiments.report import Report, Row
 from mixfree.experiments.settings import Settings
-from mixfree.experiments.suite import CASES, Problem
-from mixfree.numerics import Array
-from mixfree.optimizer import Optimizer
+from mixfree.experiments.suite import CASES, LONGEST, Problem
+from mixfree.numerics import Array, whole
+from mixfree.optimizer import GradientRefused, Optimizer
 
 FULL = Settings(samples=1_000_000, seeds=3)
 QUICK = Settings(samples=10_000, seeds=1)
@@ -39,6 +39,7 @@ TUNED = "adagrad, best α"
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
     """Every case at three lengths; the paper's problem also at five times the longest."""
+    whole(settings.samples, "samples", most=LONGEST)
     suite = [
         {"study": "suite", "case": case, "samples": settings.samples // shorter, "seed": seed}
         for case in CASES
@@ -78,10 +79,9 @@ def gap_of(problem: Problem, order: Array, opt: Optimizer) -> float:
     """
     try:
         problem.advance(opt, order)
-    except ValueError:  # a gradient too large to be summed
+    except GradientRefused:
         return math.inf
-    with np.errstate(over="ignore"):  # a run that diverged just short of that
-        gap = float(problem.gap(opt.average[None])[0])
+    gap = float(problem.gap(opt.average[None])[0])
     return gap if gap < 1e6 else math.inf
 
 

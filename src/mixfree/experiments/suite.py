@@ -13,8 +13,11 @@ from mixfree.experiments.problem import mixing_time as two_state_mixing_time
 from mixfree.extras import require
 from mixfree.linear import advance_linear, run_compiled
 from mixfree.losses import Huber, Logistic, Loss, Squared
-from mixfree.numerics import Array
+from mixfree.numerics import Array, whole
 from mixfree.optimizer import Optimizer
+from mixfree.td import RewardProcess
+
+LONGEST = 1_000_000  # samples of a stream that is drawn once and for all
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class Problem:
         Of the prediction.
     order
         Sample numbers of a stream of a seed and a length.
-    gap
-        Suboptimality of each of several points.
+    excess
+        Suboptimality of each of several points, which may overflow far away.
     mixing_time
         Of the chain behind the order.
     """
@@ -40,9 +43,14 @@ class Problem:
     targets: Array
     loss: Loss
     order: Callable[[int, int], Array]
-    gap: Callable[[Array], Array]
+    excess: Callable[[Array], Array]
     mixing_time: int
     seen: Array
+
+    @np.errstate(over="ignore")
+    def gap(self, points: Array) -> Array:
+        """Suboptimality of each point; a method that diverged may be infinitely far."""
+        return self.excess(points)
 
     def advance(self, opt: Optimizer, order: Array) -> None:
         """Run an optimiser over a stream."""
@@ -76,8 +84,7 @@ def on_chain(
     law = np.repeat(chain.stationary / per_state, per_state)
     best = minimizer(flat, labels, loss, law)
 
-    @np.errstate(over="ignore")  # a method that diverged is infinitely far
-    def gap(points: Array) -> Array:
+    def excess(points: Array) -> Array:
         if isinstance(loss, Squared):
             # Without the cancellation of two large losses.
             return 0.5 * law @ (flat @ (points - best).T) ** 2
@@ -85,7 +92,7 @@ def on_chain(
             flat @ best, labels
         )
 
-    return Problem(flat, labels, loss, order, gap, mixing_time or chain.mixing_time(), flat)
+    return Problem(flat, labels, loss, order, excess, mixing_time or chain.mixing_time(), flat)
 
 
 def minimizer(rows: Array, targets: Array, loss: Loss, law: Array) -> Array:
@@ -161,42 +168,41 @@ def autoregressive(seed: int, persistence: float, dimension: int = 10) -> Proble
 
     rng = np.random.default_rng([seed, 0])
     truth = rng.standard_normal(dimension) / math.sqrt(dimension)
-    size, fresh = 1_000_000, math.sqrt(1.0 - persistence**2)
+    fresh = math.sqrt(1.0 - persistence**2)
     start = rng.standard_normal(dimension + 1)
-    drawn = fresh * rng.standard_normal((size, dimension + 1))
+    drawn = fresh * rng.standard_normal((LONGEST, dimension + 1))
     path = lfilter([1.0], [1.0, -persistence], drawn, axis=0, zi=persistence * start[None])[0]
     rows = np.ascontiguousarray(path[:, :dimension])
     targets = rows @ truth + 0.3 * path[:, dimension]
 
     def order(seed: int, samples: int) -> Array:
-        return np.arange(samples)
+        return np.arange(whole(samples, "samples", most=LONGEST))
 
-    def gap(points: Array) -> Array:
+    def excess(points: Array) -> Array:
         return 0.5 * ((points - truth) ** 2).sum(axis=1)
 
     time = math.ceil(math.log(0.25) / math.log(persistence))
-    return Problem(rows, targets, Squared(), order, gap, time, rows)
+    return Problem(rows, targets, Squared(), order, excess, time, rows)
 
 
 def backwards_streak(seed: int, states: int = 20, gamma: float = 0.9) -> Problem:
     """TD(0) with a value a state on the reversed winning streak; the gap is ½‖V − V*‖² in μ."""
     chain = winning_streak(states).reversal()
     rng = np.random.default_rng([seed, 0])
-    rewards = rng.standard_normal(states)
-    P, law = np.asarray(chain.P), chain.stationary
-    best = np.linalg.solve(np.eye(states) - gamma * P, rewards)
-    here, there = np.repeat(np.arange(states), states), np.tile(np.arange(states), states)
     unit = np.eye(states)
+    process = RewardProcess(np.asarray(chain.P), rng.standard_normal(states), gamma, unit)
+    here, there = np.repeat(np.arange(states), states), np.tile(np.arange(states), states)
 
     def order(seed: int, samples: int) -> Array:
         path = np.asarray(chain.simulate(samples + 1, seed=seed))
         return path[:-1] * states + path[1:]
 
-    def gap(points: Array) -> Array:
-        return 0.5 * ((points - best) ** 2) @ law
+    def excess(points: Array) -> Array:
+        return 0.5 * ((points - process.values) ** 2) @ process.stationary
 
     seen = unit[here] - gamma * unit[there]
-    return Problem(unit[here], rewards[here], Squared(), order, gap, chain.mixing_time(), seen)
+    targets, time = process.r[here], chain.mixing_time()
+    return Problem(unit[here], targets, Squared(), order, excess, time, seen)
 
 
 UNEVEN = np.logspace(0.0, -2.0, 20)  # the Hessian's condition number is 10⁴

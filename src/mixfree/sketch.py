@@ -14,7 +14,19 @@ from mixfree.draws import SKETCH, Key, key, word, words
 from mixfree.numerics import Array, whole
 
 SLIDES = 4096  # places in the table of signs at which a piece can enter it
+EXACT = 16  # sketches: a model of no more entries has its totals exact
 ROWS = 256  # rows of ``size`` signs in the table of a small model
+
+
+def is_exact(entries: int, sketch: int | None, per_coordinate: bool | None) -> bool:
+    """Whether a model of so many entries has exact totals, or those of its sketch.
+
+    Examples
+    --------
+    >>> is_exact(16 * 1024, 1024, None), is_exact(16 * 1024 + 1, 1024, None)
+    (True, False)
+    """
+    return bool(per_coordinate) or sketch is None or entries <= EXACT * sketch
 
 
 @dataclass(frozen=True)

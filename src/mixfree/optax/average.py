@@ -8,8 +8,7 @@ import optax
 
 from mixfree.numerics import one_of
 from mixfree.optax.trees import cast_like, wide, widest
-
-OUTPUTS = ("average", "weighted", "last")
+from mixfree.outputs import DROPIN_OUTPUTS
 
 
 class AverageState(NamedTuple):
@@ -38,7 +37,7 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
     >>> float(w[0]), float(averaged(state, w)[0])
     (3.0, 1.0)
     """
-    if one_of(output, "output", OUTPUTS) == "last":
+    if one_of(output, "output", DROPIN_OUTPUTS) == "last":
         return optax.identity()
 
     def init(params: Any) -> AverageState:

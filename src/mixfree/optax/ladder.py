@@ -10,11 +10,10 @@ from mixfree.numerics import positive, whole
 from mixfree.optax.average import averaging
 from mixfree.optax.guard import guarded
 from mixfree.optax.trees import norm, times_power_of_two, widest
-from mixfree.sketch import Sketch
+from mixfree.sketch import Sketch, is_exact
 from mixfree.steps.distance import FIRST_EPOCH, MARGIN, MOVED, RELATIVE, Distance
 from mixfree.steps.ladder import BLOCK, EARLY, POWERS
 
-EXACT = 16  # sketches: a model of no more entries has its totals exact
 LEVELS = 24  # arrays cannot grow in compiled code
 
 
@@ -107,17 +106,17 @@ def _scale_by_ladder(
     sketch: int | None,
     seed: int,
 ) -> optax.GradientTransformation:
-    def is_exact(tree: Any) -> bool:
+    def has_exact_totals(tree: Any) -> bool:
         entries = sum(x.size for x in jax.tree.leaves(tree))
-        return bool(per_coordinate) or sketch is None or entries <= EXACT * sketch
+        return is_exact(entries, sketch, per_coordinate)
 
     def by_coordinate(tree: Any) -> bool:
-        return is_exact(tree) and per_coordinate is not False
+        return has_exact_totals(tree) and per_coordinate is not False
 
     def vector(tree: Any) -> jax.Array:
         """All leaves as one vector, or its sketch."""
         leaves = [x.astype(widest(tree)) for x in jax.tree.leaves(tree)]
-        if is_exact(tree) or sketch is None:
+        if has_exact_totals(tree) or sketch is None:
             return jnp.concatenate([x.reshape(-1) for x in leaves])
         signs = Sketch(sketch, sum(x.size for x in leaves), seed)
         return signs.of(leaves, jnp.concatenate, jnp.asarray(signs.table))

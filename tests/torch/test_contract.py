@@ -10,6 +10,13 @@ import torch
 import mixfree.torch as mt
 from tests.torch.helpers import MAKERS, WINDOWS, flat, loss_of, network, stream, train
 
+GROUPED = {
+    "mag": lambda groups: mt.MAG(groups, levels=3),
+    "mlmc": lambda groups: mt.MLMC(torch.optim.SGD(groups, lr=0.1), levels=3),
+    "ladder": lambda groups: mt.Ladder(groups, block=4),
+    "sketched": lambda groups: mt.Ladder(groups, block=4, sketch=1, per_coordinate=False),
+}
+
 
 @pytest.fixture(params=MAKERS)
 def make(request):
@@ -137,6 +144,23 @@ def test_no_gradient_counts_as_zero():
     assert torch.equal(q, torch.ones(2))
     with some.averaged():
         assert torch.equal(q, torch.ones(2))
+
+
+@pytest.mark.parametrize("frozen", [[], [(2, 3)]], ids=["empty", "frozen"])
+@pytest.mark.parametrize("name", GROUPED)
+def test_a_group_without_gradients_changes_nothing(name, frozen):
+    there = [torch.nn.Parameter(torch.zeros(shape)) for shape in frozen]
+    p, q = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    opt, alone = GROUPED[name]([{"params": there}, {"params": [p]}]), GROUPED[name]([q])
+    for i in range(40):
+        # Nothing at all has a gradient in the whole first level.
+        p.grad = q.grad = None if i < 8 else torch.tensor([1.0, 0.1 * i])
+        opt.step()
+        alone.step()
+    assert opt.samples == alone.samples == 40
+    assert opt.steps == alone.steps > 3
+    assert torch.equal(p, q) and not torch.equal(p, torch.ones(2))
+    assert all(torch.equal(each, torch.zeros(each.shape)) for each in there)
 
 
 def test_optimiser_inside_does_not_see_what_had_no_gradient():

@@ -70,6 +70,21 @@ def test_gradient_that_is_not_finite_is_named(make):
     assert opt.samples == 3
 
 
+@pytest.mark.parametrize("bad", [torch.nan, -torch.inf])
+def test_a_first_gradient_that_is_refused_leaves_no_trace(make, bad):
+    model, clean = network(), network()
+    opt, same = make(model), make(clean)
+    train(model, torch.optim.SGD(model.parameters(), lr=0.0), stream(1))
+    before = opt.state_dict()
+    model[0].bias.grad[1] = bad
+    with pytest.raises(ValueError, match=f"sample 1 is not .* largest entry is {abs(bad)}"):
+        opt.step()
+    assert opt.state_dict() == before
+    train(model, opt, stream())
+    train(clean, same, stream())
+    assert torch.equal(flat(model), flat(clean))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -104,11 +119,12 @@ def test_other_parameters_on_load(make):
     fewer = make(model[0])
     with pytest.raises(ValueError, match=r"groups with \[4\] parameters, .* have \[2\]"):
         fewer.load_state_dict(opt.state_dict())
+    last = make(model, output="last")
     shaped = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
-    other = make(shaped)
-    with pytest.raises(ValueError, match=r"parameter 0 of shape \(6, 4\), .* has \(5, 4\)"):
-        other.load_state_dict(opt.state_dict())
-    assert other.samples == 0
+    for saved, other in ((opt, make(shaped)), (last, make(shaped, output="last"))):
+        with pytest.raises(ValueError, match=r"parameter 0 of shape \(6, 4\), .* has \(5, 4\)"):
+            other.load_state_dict(saved.state_dict())
+        assert other.samples == 0
 
 
 def test_state_of_another_optimiser_on_load():

@@ -9,13 +9,12 @@ import torch
 
 from mixfree import steps
 from mixfree.numerics import Array, norm
-from mixfree.sketch import Sketch
+from mixfree.sketch import Sketch, is_exact
 from mixfree.steps import Distance, Profile
 from mixfree.steps.ladder import BLOCK
 from mixfree.torch.stream import RUN, Given, StreamOptimizer
-from mixfree.torch.tensors import Tensors
+from mixfree.torch.tensors import Tensors, add
 
-EXACT = 16  # sketches: a model of no more entries has its totals exact
 _LONG = ("sum", "carry", "halves", "origin", "mean", "before", "pull")
 
 
@@ -104,16 +103,17 @@ class Ladder(StreamOptimizer):
     def _take(self, given: list[Given]) -> bool:
         run, params = self.state[RUN], self._parameters()
         gradients = [self._ascent(p, group) for group in self.param_groups for p in group["params"]]
-        if not run["ladder"]:
-            self._begin(params)
-        vector = self._vector(gradients)
+        sketched = run["sketched"] if run["ladder"] else self._entries_to_sketch(params)
+        vector = self._vector(gradients, sketched)
         self._check_size(norm(vector), given)
+        if not run["ladder"]:
+            self._begin(params, sketched)
         self._include_new(params)
         self._count_step()
         run["samples"] += 1
-        x = self._vector(params) if self.rule.refreshes(run["steps"]) else vector
+        x = self._vector(params, sketched) if self.rule.refreshes(run["steps"]) else vector
         displacement = self.rule.move(run["ladder"], vector, run["steps"], x)
-        if run["sketched"]:
+        if sketched:
             # The displacement is a multiple of the sketch; the step is that of the gradient.
             top = int(np.abs(vector).argmax())
             self._move(params, gradients, displacement[top] / vector[top] if vector[top] else 0.0)
@@ -125,19 +125,21 @@ class Ladder(StreamOptimizer):
         at = 0
         for group in self.param_groups:
             end = at + len(group["params"])
-            factor = -size * float(group["lr"])
-            torch._foreach_add_(params[at:end], directions[at:end], alpha=factor)
+            add(params[at:end], directions[at:end], -size * float(group["lr"]))
             at = end
 
-    def _begin(self, params: Tensors) -> None:
-        run, settings = self.state[RUN], self.settings
+    def _entries_to_sketch(self, params: Tensors) -> int:
+        """Entries of the model; zero if it is small enough not to be sketched."""
         entries = sum(p.numel() for p in params)
-        sketch, wanted = settings["sketch"], settings["per_coordinate"]
-        exact = wanted or sketch is None or entries <= EXACT * sketch
-        self._choose_rule(exact and wanted is not False)
-        run["sketched"] = 0 if exact else entries
-        run["tensors"] = len(params)
-        run["ladder"] = self.rule.start(self._vector(params))
+        settings = self.settings
+        exact = is_exact(entries, settings["sketch"], settings["per_coordinate"])
+        return 0 if exact else entries
+
+    def _begin(self, params: Tensors, sketched: int) -> None:
+        run = self.state[RUN]
+        self._choose_rule(sketched)
+        run["sketched"], run["tensors"] = sketched, len(params)
+        run["ladder"] = self.rule.start(self._vector(params, sketched))
 
     def _include_new(self, params: Tensors) -> None:
         """Parameters added since have stood where they are, with gradients of zero."""
@@ -147,11 +149,12 @@ class Ladder(StreamOptimizer):
             return
         state = run["ladder"]
         if run["sketched"]:
-            new = self._vector([p * (i >= known) for i, p in enumerate(params)])
+            parts = [p * (i >= known) for i, p in enumerate(params)]
+            new = self._vector(parts, run["sketched"])
             for name in ("origin", "mean", "before"):
                 state[name] += new
             return
-        fresh = self.rule.start(self._vector(params[known:]))
+        fresh = self.rule.start(self._vector(params[known:], 0))
         size = fresh["origin"].size
         for name, value in fresh.items():
             if isinstance(value, np.ndarray) and (self.rule.per_coordinate or name in _LONG):
@@ -160,13 +163,12 @@ class Ladder(StreamOptimizer):
                     more += value
                 state[name] = np.concatenate([state[name], more], axis=-1)
 
-    def _vector(self, tensors: Tensors) -> Array:
+    def _vector(self, tensors: Tensors, sketched: int) -> Array:
         """The tensors as one vector, or its sketch, on the host: one transfer."""
-        entries = self.state[RUN]["sketched"]
-        if entries:
+        if sketched:
             settings = self.settings
             sketch, table = _sketch(
-                settings["sketch"], entries, settings["seed"], tensors[0].device
+                settings["sketch"], sketched, settings["seed"], tensors[0].device
             )
             flat = sketch.of(tensors, torch.cat, table)
         else:
@@ -184,8 +186,9 @@ class Ladder(StreamOptimizer):
             return torch.zeros_like(p)
         return -p.grad if group["maximize"] else p.grad
 
-    def _choose_rule(self, per_coordinate: bool) -> None:
-        old = self.rule
+    def _choose_rule(self, sketched: int) -> None:
+        old, wanted = self.rule, self.settings["per_coordinate"]
+        per_coordinate = not sketched and wanted is not False
         self.rule = steps.Ladder(old.alpha, per_coordinate, old.block, old.max_levels, old.distance)
 
     def _pack(self, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,8 +203,7 @@ class Ladder(StreamOptimizer):
             name: value.cpu().numpy().copy() if isinstance(value, torch.Tensor) else value
             for name, value in run["ladder"].items()
         }
-        exact = not run["sketched"]
-        self._choose_rule(exact and self.settings["per_coordinate"] is not False)
+        self._choose_rule(run["sketched"])
         return {**run, "ladder": arrays}
 
     def __getstate__(self) -> dict[str, Any]:

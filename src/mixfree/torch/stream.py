@@ -1,5 +1,6 @@
 """What every optimiser here shares: the parameters, the counts, the average, save and load."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 
 from mixfree.numerics import one_of
+from mixfree.outputs import DROPIN_OUTPUTS
 from mixfree.torch.tensors import Tensors, largest, wide
 
-OUTPUTS = ("average", "weighted", "last")
 RUN = "run"  # key of the counts among the parameters' states: torch saves and copies it along
 
 
@@ -44,7 +45,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         settings: Mapping[str, Any],
         output: str,
     ) -> None:
-        self.output = one_of(output, "output", OUTPUTS)
+        self.output = one_of(output, "output", DROPIN_OUTPUTS)
         self.settings = {"method": type(self).__name__, **settings, "output": output}
         self.stepped = False
         self._swapped = False
@@ -142,7 +143,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         if missing:
             raise ValueError(f"model has no parameter named {missing[0]!r}")
         targets = [theirs[name] for name in names] if names else list(theirs.values())
-        shapes, others = ([tuple(p.shape) for p in each] for each in (mine, targets))
+        shapes, others = self._shapes(), [tuple(p.shape) for p in targets]
         if shapes != others:
             raise ValueError(f"model has parameters of shapes {others}, the optimiser {shapes}")
         self._copy(map(self._average, mine), targets)
@@ -153,6 +154,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         saved = super().state_dict()
         saved["state"][RUN] = self._pack(self.state[RUN])
         saved["settings"] = dict(self.settings)
+        saved["shapes"] = self._shapes()
         return saved
 
     @torch._disable_dynamo
@@ -177,6 +179,9 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     def _parameters(self) -> list[torch.Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
+
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [tuple(p.shape) for p in self._parameters()]
 
     def _given(self) -> list[Given]:
         found = []
@@ -236,7 +241,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """Refuse a gradient whose norm is not finite, or so large that sums might not be."""
         gradients = [g for each in given for g in each.gradients]
         if gradients and not size < largest(gradients):
-            top = max(float(g.abs().nan_to_num(torch.inf).amax()) for g in gradients)
+            tops = [float(g.abs().amax()) for g in gradients if g.numel()]
+            top = max(tops, key=lambda size: (math.isnan(size), size))
             raise ValueError(
                 f"gradient of sample {self.samples + 1} is not finite or above "
                 f"{largest(gradients):.1e}: its largest entry is {top}"
@@ -254,11 +260,11 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     def _check_loadable(self, state_dict: Mapping[str, Any]) -> None:
         saved = state_dict.get("settings", {})
-        for name, mine in self.settings.items():
-            if name not in saved or saved[name] != mine:
+        for name, wanted in self.settings.items():
+            if name not in saved or saved[name] != wanted:
                 raise ValueError(
                     f"state was saved with {name}={saved.get(name)!r}, this optimiser has "
-                    f"{name}={mine!r}"
+                    f"{name}={wanted!r}"
                 )
         numbers, others = (
             [len(group["params"]) for group in groups]
@@ -268,11 +274,10 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             raise ValueError(
                 f"state is of groups with {others} parameters, this optimiser's have {numbers}"
             )
-        for place, p in enumerate(self._parameters()):
-            for name in ("sum", "average"):
-                value = state_dict["state"].get(place, {}).get(name, p)
-                if value.shape != p.shape:
-                    raise ValueError(
-                        f"state is of a parameter {place} of shape {tuple(value.shape)}, "
-                        f"this optimiser's has {tuple(p.shape)}"
-                    )
+        shapes = zip(state_dict["shapes"], self._shapes(), strict=True)
+        for place, (before, mine) in enumerate(shapes):
+            if tuple(before) != mine:
+                raise ValueError(
+                    f"state is of a parameter {place} of shape {tuple(before)}, "
+                    f"this optimiser's has {mine}"
+                )

@@ -37,15 +37,21 @@ def norm(tensors: Tensors) -> float:
     return found if least < found < most else math.hypot(*map(_scaled_norm, tensors))
 
 
+def add(tensors: Tensors, others: Tensors, factor: float) -> None:
+    """Add factor·other to every tensor; torch refuses to do so for none."""
+    if tensors:
+        torch._foreach_add_(tensors, others, alpha=factor)
+
+
 def move(params: Tensors, directions: Tensors, alpha: float, root: float) -> None:
     """Subtract (α/root)·direction from every parameter; root zero means directions of zero."""
     if root == 0.0:
         return
     size = alpha / root
     if abs(size) < torch.finfo(torch.float32).max:
-        torch._foreach_add_(params, directions, alpha=-size)
+        add(params, directions, -size)
     else:
-        torch._foreach_add_(params, torch._foreach_div(directions, root), alpha=-alpha)
+        add(params, [d / root for d in directions], -alpha)
 
 
 def _norms(tensors: Tensors) -> list[float]:

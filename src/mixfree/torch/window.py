@@ -54,8 +54,9 @@ class WindowOptimizer(StreamOptimizer):
         run["seen"] = 0
         self._count_step()
         self._move(self.law.scale(length) if length > 1 else 1.0)
-        summed = [p for p in self._parameters() if "sum" in self.state[p]]
-        torch._foreach_zero_([self.state[p]["sum"] for p in summed])
+        sums = [self.state[p]["sum"] for p in self._parameters() if "sum" in self.state[p]]
+        if sums:
+            torch._foreach_zero_(sums)
         return True
 
     def _add(self, given: list[Given], weight: float) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 
 from mixfree import models
 from mixfree.cli import main
+from mixfree.sklearn import StreamRegressor
 from mixfree.steps import Profile
 from mixfree.streams.correlation import Correlation
 from mixfree.streams.fitting import StreamFit
@@ -117,37 +119,54 @@ def regimes(stay, rows=60_000):
 
 
 def test_diagnose_finds_the_scale(tmp_path, capsys):
-    """The regime's sign has an autocorrelation time of (1 + ρ)/(1 − ρ) = 99 at ρ = 2·0.99 − 1.
+    """The regime's sign has the autocorrelation ρ^k with ρ = 2·0.99 − 1: a scale of −1/ln ρ = 49.5.
 
-    Half of a gradient is of the intercept, which shows it, and half of x, which does not: 50.
-    The plateau's levels have 117 blocks at most: a standard error of 13 %, and the ladder's
-    point follows the regimes a little, which takes some away.
+    Its autocorrelation time is (1 + ρ)/(1 − ρ) = 99; half of a gradient is of the intercept,
+    which shows it, and half of x, which does not: the inflation is 50. The plateau's levels have
+    117 blocks at most: a standard error of 13 %, and the ladder's point follows the regimes a
+    little, which takes some away. The scale at half of the plateau has the same relative error.
     """
-    for stay, least, most in ((0.5, 0.5, 1.5), (0.99, 50.0 / 1.6, 50.0 * 1.4)):
+    for stay, inflation, scale in ((0.5, 1.0, 1.0), (0.99, 50.0, -1.0 / np.log(0.98))):
         path = write(regimes(stay), tmp_path / "d.parquet")
         options = ["--target", "y", "--plot", tmp_path / "profile.png"]
         assert run("diagnose", path, *options) == 0
         out = capsys.readouterr().out
         ratios = [float(line.split()[1]) for line in out.splitlines()[1:] if "█" in line]
-        assert least < max(ratios) < most, out
+        assert inflation / 1.6 < max(ratios) < inflation * 1.4, out
         assert ("as good as independent" in out) == (stay == 0.5)
+        found = re.search(r"correlated over about (\d+) rows", out)
+        advised = re.search(r"--mixing-time (\d+)", out)
+        assert (found is None) == (advised is None) == (stay == 0.5), out
+        if found is not None:
+            assert scale / 1.6 < int(found[1]) < scale * 1.4, out
+            assert found[1] == advised[1]
         assert (tmp_path / "profile.svg").exists()
 
 
+def test_diagnose_and_the_profile_say_the_same():
+    model = StreamRegressor(scale="running", options={"block": 1})
+    data = regimes(0.99)
+    model.fit(np.array(data["x"])[:, None], np.array(data["y"]))
+    profile = model.learner_.optimizer.profile()
+    found, scale = Correlation.of(profile, 60_000), profile.correlation_scale()
+    assert (found.scale, found.rising) == (round(scale.samples), not scale.resolved)
+
+
 def test_what_a_profile_says():
-    lengths = np.array([2, 4, 8, 16])
+    lengths = 16 * np.array([2, 4, 8, 16])
     blocks = np.array([64, 32, 16, 4])
-    rising = Correlation.of(Profile(lengths, np.array([1.0, 2.0, 4.0, 8.0]), blocks), 128)
-    assert rising.lengths.tolist() == [2, 4, 8]  # the last level has too few blocks
+    rising = Correlation.of(Profile(lengths, np.array([1.0, 2.0, 4.0, 8.0]), blocks), 2048)
+    assert rising.lengths.tolist() == [32, 64, 128]  # the last level has too few blocks
     assert rising.rising
-    assert "at least 4 rows, likely more" in next(rising.lines())
+    assert f"at least {rising.scale} rows, likely more" in next(rising.lines())
     advice = "\n".join(rising.advice(145.0))
-    assert "--option levels=3 --step-scale 145" in advice
+    assert "--option levels=7 --step-scale 145" in advice
     assert "too short to tell" in advice
     assert "--mixing-time" not in advice
-    level = Correlation.of(Profile(lengths, np.array([1.0, 4.0, 3.9, 8.0]), blocks), 128)
-    assert "with --mixing-time 4" in "\n".join(level.advice(1.0))
-    flat = Correlation.of(Profile(lengths, np.array([1.0, 1.1, 0.9, 1.0]), blocks), 128)
+    level = Correlation.of(Profile(lengths, np.array([1.0, 4.0, 3.9, 8.0]), blocks), 2048)
+    assert f"with --mixing-time {level.scale}" in "\n".join(level.advice(1.0))
+    assert f"correlated over about {level.scale} rows" in next(level.lines())
+    flat = Correlation.of(Profile(lengths, np.array([1.0, 1.1, 0.9, 1.0]), blocks), 2048)
     assert (flat.correlated, flat.scale) == (False, 1)
     none = Correlation.of(Profile(lengths[:0], lengths[:0] / 1.0, blocks[:0]), 3)
     assert "too few rows" in next(none.lines())

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mixfree.numerics import Array
-from mixfree.steps import Profile
+from mixfree.steps import CorrelationScale, Profile
+from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-LEAST_BLOCKS = 8  # below this many blocks a level's ratio is mostly noise
-INDEPENDENT = 1.5  # a plateau below this is hardly above that of independent rows
 
 
 @dataclass(frozen=True)
@@ -25,6 +23,8 @@ class Correlation:
     lengths, ratios, errors
         Lengths of blocks in rows; how much more their halves differ than those of independent
         gradients would; and the standard error of that.
+    found
+        Over how many rows, and whether the stream is long enough to tell.
     rows
         Length of the stream.
     """
@@ -32,6 +32,7 @@ class Correlation:
     lengths: Array
     ratios: Array
     errors: Array
+    found: CorrelationScale
     rows: int
 
     @classmethod
@@ -41,16 +42,15 @@ class Correlation:
         Examples
         --------
         >>> found = Correlation.of(
-        ...     Profile(np.array([2, 4, 8]), np.array([1.0, 6.0, 8.0]), np.array([64, 32, 16])), 128
+        ...     Profile(np.array([32, 64]), np.array([7.0, 8.0]), np.array([64, 32])), rows=2048
         ... )
         >>> found.inflation, found.scale, found.independent_rows
-        (8.0, 4, 16.0)
+        (8.0, 2, 256.0)
         """
-        enough = profile.blocks >= LEAST_BLOCKS
+        enough = profile.blocks >= ENOUGH
         ratios = profile.ratios[enough]
-        return cls(
-            profile.lengths[enough], ratios, ratios * np.sqrt(2.0 / profile.blocks[enough]), rows
-        )
+        errors = ratios * np.sqrt(2.0 / profile.blocks[enough])
+        return cls(profile.lengths[enough], ratios, errors, profile.correlation_scale(), rows)
 
     @property
     def inflation(self) -> float:
@@ -59,10 +59,8 @@ class Correlation:
 
     @property
     def scale(self) -> int:
-        """The shortest block, in rows, that shows half of the inflation; 1 without any."""
-        if not self.correlated:
-            return 1
-        return int(self.lengths[np.argmax(self.ratios >= 0.5 * self.inflation)])
+        """Rows over which gradients stay correlated; a lower bound when :attr:`rising`."""
+        return round(self.found.samples)
 
     @property
     def independent_rows(self) -> float:
@@ -72,40 +70,39 @@ class Correlation:
     @property
     def correlated(self) -> bool:
         """Whether the plateau is above that of independent rows."""
-        return self.inflation > INDEPENDENT
+        return self.inflation > RISING
 
     @property
     def rising(self) -> bool:
-        """Whether the longest blocks are the most inflated: then the plateau is not in sight."""
-        return self.correlated and bool(self.ratios.argmax() == self.ratios.size - 1)
+        """Whether the plateau is not in sight: longer blocks may be more inflated still."""
+        return not self.found.resolved
 
     def lines(self) -> Iterator[str]:
         """The findings in words."""
-        if not self.ratios.size:
+        if self.ratios.size < 2:
             yield "too few rows to tell how correlated they are"
-        elif not self.correlated:
-            yield "no correlation at any scale: the rows are as good as independent"
+            return
+        if not self.correlated:
+            longest = f"in blocks of up to {self.lengths[-1]:,} rows"
+            yield f"no correlation {longest}: the rows are as good as independent"
         else:
-            over = (
-                f"at least {self.scale:,} rows, likely more"
-                if self.rising
-                else f"{self.scale:,} rows"
-            )
+            rows = f"{self.scale:,} row{'s' if self.scale > 1 else ''}"
+            over = f"at least {rows}, likely more" if self.rising else f"about {rows}"
             most = "at most " if self.rising else "about "
             yield f"gradients are correlated over {over}"
             yield (
                 f"{self.rows:,} rows are worth {most}{self.independent_rows:,.0f} independent "
                 f"ones ({self.inflation:,.3g} rows each)"
             )
-            if self.rising:
-                yield "the longest blocks are the most correlated: a longer stream would say more"
+        if self.rising:
+            yield "correlation may reach further than the longest blocks: more rows would say more"
 
     def advice(self, size: float) -> Iterator[str]:
         """Which method and settings fit, for targets of that size."""
         if not self.correlated:
             yield "method: any; the default, ladder, needs no settings"
             return
-        window = self.lengths[-1] if self.rising else self.scale
+        window = self.lengths[-1] if self.rising else BLOCK_AT_HALF * self.scale
         levels = max(1, int(np.ceil(np.log2(window))))
         yield "method: ladder, which needs no settings (the default)"
         yield f"        or --method mag --option levels={levels} --step-scale {size:.3g}:"

@@ -232,6 +232,18 @@ def test_foreign_states_are_refused(change, message):
     assert_same_bits(opt.state_dict(), before)
 
 
+@pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])
+def test_a_seed_that_draws_nothing_does_not_matter(output):
+    saved = run(mf.SGD(np.zeros(SIZE), output=output, seed=1), stream(50)).state_dict()
+    other = mf.SGD(np.zeros(SIZE), output=output, seed=2)
+    if output == "random":
+        with pytest.raises(ValueError, match="other settings: .*'seed': 1"):
+            other.load_state_dict(saved)
+    else:
+        other.load_state_dict(saved)
+        assert_same_bits(other.state_dict(), saved)
+
+
 def test_memory_of_mag_does_not_grow():
     """O(d): a thousand dimensions cost a few vectors, whatever the number of samples."""
     size = 100_000

@@ -146,7 +146,7 @@ class Method:
             gradient=_build(self.gradient, given),
             step=_build(self.step, given),
             domain=place,
-            output=OUTPUTS[chosen](seed),
+            output=_build(OUTPUTS[chosen], given),
             mirror=MIRRORS[one_of(geometry, "mirror", tuple(MIRRORS))],
             name=self.name,
         )

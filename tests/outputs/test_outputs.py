@@ -35,7 +35,7 @@ def test_against_the_definition(count):
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_no_iterates_yet(name):
-    output = OUTPUTS[name](0)
+    output = OUTPUTS[name]()
     start = np.array([1.0, 2.0])
     np.testing.assert_array_equal(output.point(output.start(start), start), start)
 
@@ -55,7 +55,7 @@ def test_the_random_iterate_is_uniform():
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_the_output_is_a_copy_in_the_points_precision(name):
-    output = OUTPUTS[name](0)
+    output = OUTPUTS[name]()
     x = np.zeros(2, np.float32)
     state = output.start(x)
     output.add(state, x)

@@ -7,7 +7,7 @@ from mixfree.outputs.last import Last
 from mixfree.outputs.random import RandomIterate
 from mixfree.outputs.tail import TailAverage
 
-OUTPUTS: dict[str, Callable[[int], Output]] = {
+OUTPUTS: dict[str, Callable[..., Output]] = {
     "average": Average,
     "weighted": WeightedAverage,
     "tail": TailAverage,

@@ -35,8 +35,6 @@ class Average:
     array([2.])
     """
 
-    seed: int = 0
-
     def start(self, x0: Array) -> State:
         """Sum of nothing."""
         return {"count": 0, "sum": np.zeros(x0.size)}

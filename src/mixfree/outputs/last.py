@@ -9,8 +9,6 @@ from mixfree.numerics import Array, State
 class Last:
     """Where the run is now."""
 
-    seed: int = 0
-
     def start(self, x0: Array) -> State:
         """Only the number of iterates."""
         return {"count": 0}

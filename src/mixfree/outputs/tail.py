@@ -25,8 +25,6 @@ class TailAverage:
     array([2.5])
     """
 
-    seed: int = 0
-
     def start(self, x0: Array) -> State:
         """Sums of nothing."""
         return {"count": 0, "sum": np.zeros(x0.size), "before": np.zeros(x0.size)}

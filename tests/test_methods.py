@@ -13,6 +13,7 @@ PARTS = {
     "adagrad": (gradients.Plain, steps.AdaGradNorm, False),
     "sgd-mlmc": (gradients.MLMC, steps.InverseSqrt, False),
     "mag": (gradients.MLMC, steps.AdaGradNorm, False),
+    "ladder": (gradients.Plain, steps.Ladder, False),
     "minibatch": (gradients.MiniBatch, steps.InverseSqrt, False),
     "emd": (gradients.Plain, steps.InverseSqrt, True),
     "sgd-dd": (gradients.DataDrop, steps.InverseSqrt, True),
@@ -24,12 +25,17 @@ NAMES = {
     "adagrad": mf.AdaGrad,
     "sgd-mlmc": mf.SGDMLMC,
     "mag": mf.MAG,
+    "ladder": mf.Ladder,
     "minibatch": mf.MiniBatch,
     "emd": mf.EMD,
     "sgd-dd": mf.SGDDD,
     "sgd-er": mf.SGDER,
     "sgd-rer": mf.SGDRER,
 }
+
+
+def test_the_whole_table_is_tested():
+    assert PARTS.keys() == NAMES.keys() == mf.methods().keys()
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -82,7 +88,7 @@ def test_unknown_options_and_words():
 def test_signatures_show_the_options():
     assert "levels" in inspect.signature(mf.MAG).parameters
     assert inspect.signature(mf.SGDDD).parameters["mixing_time"].default is inspect.Parameter.empty
-    assert str(mf.methods()).count("\n") >= len(PARTS)
+    assert str(mf.methods()).count("\n") == len(PARTS)
 
 
 def test_emd_steps():
@@ -142,6 +148,14 @@ def test_forward_replay_draws_inside_each_block():
     assert set(seen[:50]) <= set(range(50)) and set(seen[50:]) <= set(range(50, 100))
     assert len(set(seen[:50])) < 50  # with replacement
     assert not np.array_equal(seen[:50], seen[50:] - 50)
+
+
+@pytest.mark.parametrize(("options", "buffer"), [({}, 30), ({"buffer": 4}, 4)])
+@pytest.mark.parametrize("name", ["sgd-er", "sgd-rer"])
+def test_the_step_of_replay_is_that_of_its_buffer(name, options, buffer):
+    opt = NAMES[name]([0.0], mixing_time=3, alpha=2.0, **options)
+    assert opt.gradient.buffer == buffer
+    assert opt.step.alpha == 2.0 / (8.0 * buffer)
 
 
 def test_replay_averages_the_ends_of_blocks():

@@ -237,7 +237,7 @@ def test_a_seed_that_draws_nothing_does_not_matter(output):
     saved = run(mf.SGD(np.zeros(SIZE), output=output, seed=1), stream(50)).state_dict()
     other = mf.SGD(np.zeros(SIZE), output=output, seed=2)
     if output == "random":
-        with pytest.raises(ValueError, match="other settings: .*'seed': 1"):
+        with pytest.raises(ValueError, match=r"other settings: .*'seed': 1"):
             other.load_state_dict(saved)
     else:
         other.load_state_dict(saved)

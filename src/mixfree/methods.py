@@ -17,6 +17,7 @@ from mixfree.gradients import (
     Gradient,
     Plain,
     ReverseReplay,
+    buffer_size,
 )
 from mixfree.numerics import as_point, one_of, positive, whole
 from mixfree.optimizer import Optimizer
@@ -37,7 +38,7 @@ def ergodic_step(alpha: float, mixing_time: int, horizon: int | None = None) -> 
 
 def replay_step(alpha: float, mixing_time: int, buffer: int | None = None) -> Step:
     """The constant step α/(8B) of replay with buffers of B (Jain et al. 2021, with α = 1/R)."""
-    return Constant(alpha / (8.0 * (10 * mixing_time if buffer is None else buffer)))
+    return Constant(alpha / (8.0 * buffer_size(mixing_time, buffer)))
 
 
 class OptionError(TypeError):

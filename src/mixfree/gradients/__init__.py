@@ -4,7 +4,7 @@ from mixfree.gradients.drop import DataDrop
 from mixfree.gradients.minibatch import MiniBatch
 from mixfree.gradients.mlmc import MLMC
 from mixfree.gradients.plain import Plain
-from mixfree.gradients.replay import ForwardReplay, Replay, ReverseReplay
+from mixfree.gradients.replay import ForwardReplay, Replay, ReverseReplay, buffer_size
 from mixfree.gradients.window import Gradient, Window
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "Replay",
     "ReverseReplay",
     "Window",
+    "buffer_size",
 ]

@@ -10,6 +10,18 @@ from mixfree.draws import REPLAY, Key, below, key
 from mixfree.numerics import Array, State, whole
 
 
+def buffer_size(mixing_time: int, buffer: int | None = None) -> int:
+    """Samples replayed a block: ``buffer``, or 10 mixing times where it is not given.
+
+    Examples
+    --------
+    >>> buffer_size(6), buffer_size(6, buffer=8)
+    (60, 8)
+    """
+    given = 10 * whole(mixing_time, "mixing_time") if buffer is None else buffer
+    return whole(given, "buffer", most=2**31)
+
+
 @dataclass(frozen=True)
 class Replay(ABC):
     """Blocks of ``buffer + gap`` samples; when one is full, ``buffer`` steps are taken from it.
@@ -39,11 +51,9 @@ class Replay(ABC):
 
     def __post_init__(self) -> None:
         whole(self.mixing_time, "mixing_time")
-        if self.buffer is None:
-            object.__setattr__(self, "buffer", 10 * self.mixing_time)
+        object.__setattr__(self, "buffer", buffer_size(self.mixing_time, self.buffer))
         if self.gap is None:
             object.__setattr__(self, "gap", self.default_gap * self.mixing_time)
-        whole(self.buffer, "buffer", most=2**31)
         whole(self.gap, "gap", least=0)
         object.__setattr__(self, "key", key(self.seed, REPLAY))
 

@@ -110,7 +110,7 @@ def indices_of(order: Array | range) -> Array:
 def refused(opt: Optimizer) -> GradientRefused:
     """What to raise when the gradient of the next sample is not acceptable."""
     return GradientRefused(
-        f"gradient of sample {opt.samples + 1} is not finite or above {opt.largest:.1e}"
+        f"gradient of sample {opt.number} is not finite or above {opt.largest:.1e}"
     )
 
 

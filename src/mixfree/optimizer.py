@@ -104,6 +104,11 @@ class Optimizer:
         return self.gradient.pending(self._gradient_state)
 
     @property
+    def number(self) -> int:
+        """Place in the stream (from 1) of the sample whose gradient is wanted next."""
+        return self.gradient.number(self._gradient_state)
+
+    @property
     def states(self) -> tuple[State, State, State]:
         """Live states of the gradient, step and output parts, for the compiled twins."""
         return self._gradient_state, self._step_state, self._output_state
@@ -224,19 +229,18 @@ class Optimizer:
     def _converted(self, g: Array) -> Array:
         if g.shape != self._shape:
             raise ValueError(
-                f"gradient of sample {self.samples + 1} has shape {g.shape}, "
-                f"the point has {self._shape}"
+                f"gradient of sample {self.number} has shape {g.shape}, the point has {self._shape}"
             )
         if g.dtype.kind not in "iuf":
             raise ValueError(
-                f"gradient of sample {self.samples + 1} must hold real numbers, not {g.dtype}"
+                f"gradient of sample {self.number} must hold real numbers, not {g.dtype}"
             )
         return g.astype(self._dtype)
 
     def _refuse_if_not_finite(self, g: Array) -> None:
         if not norm(g) < self.largest:
             raise GradientRefused(
-                f"gradient of sample {self.samples + 1} is not finite or above "
+                f"gradient of sample {self.number} is not finite or above "
                 f"{self.largest:.1e}: its largest entry is {float(np.abs(g).max())}"
             )
 

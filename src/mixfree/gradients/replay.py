@@ -77,7 +77,7 @@ class Replay(ABC):
         """The samples still to be replayed."""
         while len(state["block"]) == self.block_size:
             turn = state["turn"]
-            yield state["block"][self.position(state["samples"] // self.block_size, turn)]
+            yield state["block"][self._position(state)]
             if state["turn"] == turn and len(state["block"]) == self.block_size:
                 raise RuntimeError("a replayed sample's gradient was not told")
 
@@ -101,6 +101,15 @@ class Replay(ABC):
     def pending(self, state: State) -> int:
         """Samples in the block that is not replayed yet."""
         return len(state["block"])
+
+    def number(self, state: State) -> int:
+        """The sample of the block whose turn it is; the next of the stream if none is due."""
+        if len(state["block"]) < self.block_size:
+            return int(state["samples"]) + 1
+        return int(state["samples"]) - self.block_size + self._position(state) + 1
+
+    def _position(self, state: State) -> int:
+        return self.position(state["samples"] // self.block_size, state["turn"])
 
     @property
     def block_size(self) -> int:

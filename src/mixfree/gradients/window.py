@@ -30,6 +30,9 @@ class Gradient(Protocol):
     def pending(self, state: State) -> int:
         """Samples taken that no step has used yet."""
 
+    def number(self, state: State) -> int:
+        """Place in the stream (from 1) of the sample whose gradient is wanted next."""
+
 
 class Window(ABC):
     """A gradient summed over the next few samples, each with its sign or weight.
@@ -91,3 +94,7 @@ class Window(ABC):
     def pending(self, state: State) -> int:
         """Samples in the window that is not full yet."""
         return int(state["seen"])
+
+    def number(self, state: State) -> int:
+        """The next sample."""
+        return int(state["samples"]) + 1

@@ -20,7 +20,7 @@ def flatten(state, prefix=""):
             yield from flatten(value, f"{prefix}{key}.")
         elif isinstance(value, list):
             for i, sample in enumerate(value):
-                yield f"{prefix}{key}[{i}]", np.hstack(sample)
+                yield f"{prefix}{key}[{i}]", sample if np.isscalar(sample) else np.hstack(sample)
         else:
             yield prefix + key, value
 

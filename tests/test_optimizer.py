@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import mixfree as mf
+from mixfree import models
+from mixfree.domains import Entropic
 from tests.helpers import assert_same_bits, make
 
 METHODS = list(mf.methods())
@@ -211,6 +213,9 @@ def test_the_start_and_the_gradient_stay_the_callers():
         (lambda s: s.update(method="sgd"), "method 'sgd'"),
         (lambda s: s["settings"]["gradient"].update(levels=6), "other settings: .*'levels': 6"),
         (lambda s: s["settings"]["step"].update(alpha=2.0), "other settings"),
+        (lambda s: s["settings"].pop("mirror"), "other settings: mirror None"),
+        (lambda s: s["settings"].update(more={}), r"other settings: more \{\}"),
+        (lambda s: s.update(settings=None), "settings of the state must be a mapping"),
         (lambda s: s.update(x=np.zeros(7)), "point of"),
         (lambda s: s.update(x=np.full(SIZE, np.nan)), "not finite"),
         (lambda s: s.update(steps=-1), "steps of the state"),
@@ -231,6 +236,52 @@ def test_foreign_states_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         opt.load_state_dict(state)
     assert_same_bits(opt.state_dict(), before)
+
+
+def assembled(step=None, output=None, domain=None, mirror=None):
+    start = np.full(SIZE, 1 / SIZE)
+    step = step or mf.steps.Constant(0.1)
+    return mf.Optimizer(start, mf.gradients.Plain(), step, domain, output, mirror)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        (
+            {"output": mf.outputs.Average()},
+            {"output": mf.outputs.WeightedAverage()},
+            r"output \{'kind': 'Average'\}, not \{'kind': 'WeightedAverage'\}",
+        ),
+        ({"step": mf.steps.Constant(0.1)}, {"step": mf.steps.InverseSqrt(0.1)}, "step"),
+        ({"domain": mf.Ball(3.0)}, {"domain": mf.Ball(1.0)}, "domain .*'radius': 3.0"),
+        ({"domain": mf.Ball(3.0)}, {"domain": mf.Ball(3.0, center=np.zeros(SIZE))}, "domain"),
+        ({}, {"domain": mf.Ball(1.0)}, "domain .*'AllSpace'"),
+        ({"domain": mf.Box(0, 1)}, {"domain": mf.Box(0, [1, 1, 1, 2])}, "domain .*'high'"),
+        ({"domain": mf.Simplex(), "mirror": Entropic()}, {"domain": mf.Simplex()}, "mirror"),
+    ],
+    ids=["output", "step", "radius", "center", "space", "box", "mirror"],
+)
+def test_states_of_other_parts_are_refused(one, other, message):
+    for mine, theirs in ((one, other), (other, one)):
+        saved = run(assembled(**mine), stream(20)).state_dict()
+        target = assembled(**theirs)
+        before = target.state_dict()
+        found = message if mine is one else "other settings"
+        with pytest.raises(ValueError, match=found):
+            target.load_state_dict(saved)
+        assert_same_bits(target.state_dict(), before)
+        again = assembled(**mine)
+        again.load_state_dict(saved)
+        assert_same_bits(again.state_dict(), saved)
+
+
+def test_a_domains_bounds_survive_a_file(tmp_path):
+    domain = mf.Box([-1.0, -np.inf, 0.0, 0.0], [1.0, 0.5, np.inf, 2.0])
+    opt = run(mf.MAG(np.zeros(SIZE), domain=domain), stream(20))
+    models.save(tmp_path / "state", opt.state_dict())
+    again = mf.MAG(np.zeros(SIZE), domain=domain)
+    again.load_state_dict(models.load(tmp_path / "state"))
+    assert_same_bits(again.state_dict(), opt.state_dict())
 
 
 @pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])

@@ -15,8 +15,9 @@ from mixfree.numerics import Array, State, as_point, norm, whole
 from mixfree.outputs import Average, Output
 from mixfree.steps import CorrelationScale, Ladder, Profile, Step
 
-FORMAT = 1  # of state_dict
-_PARTS = ("gradient", "step", "output")
+FORMAT = 2  # of state_dict
+_PARTS = ("gradient", "step", "output")  # those with a state
+_ALL_PARTS = (*_PARTS, "domain", "mirror")
 _vdot = np.vdot
 
 
@@ -178,7 +179,7 @@ class Optimizer:
         return {
             "format": FORMAT,
             "method": self.name,
-            "settings": {name: _settings(getattr(self, name)) for name in _PARTS},
+            "settings": {name: _settings(getattr(self, name)) for name in _ALL_PARTS},
             "x": self._x.copy(),
             "steps": self._steps,
             "gradient": copy.deepcopy(self._gradient_state),
@@ -189,7 +190,7 @@ class Optimizer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where the optimiser that gave ``state`` was.
 
-        The optimiser must have been made with the same method, settings and point size;
+        The optimiser must have been made with the same method, parts, settings and point size;
         otherwise ValueError, and nothing has changed.
         """
         if not isinstance(state, Mapping):
@@ -201,10 +202,7 @@ class Optimizer:
             raise ValueError(f"state is of method {state.get('method')!r}, not {self.name!r}")
         if state.keys() != mine.keys():
             raise ValueError(f"state has entries {sorted(state)}, not {sorted(mine)}")
-        if state["settings"] != mine["settings"]:
-            raise ValueError(
-                f"state was made with other settings: {state['settings']}, not {mine['settings']}"
-            )
+        _check_settings(state["settings"], mine["settings"])
         x = np.asarray(state["x"])
         if x.shape != self._x.shape or x.dtype != self._x.dtype:
             raise ValueError(
@@ -258,16 +256,30 @@ class Optimizer:
 
 
 def _settings(part: Any) -> State:
-    """What a part was made with, as plain values."""
-    if not dataclasses.is_dataclass(part):
-        return {}
-    found = {}
-    for field in dataclasses.fields(part):
+    """What a part is and was made with, as plain values."""
+    found: State = {"kind": type(part).__name__}
+    fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+    for field in fields:
         if field.init:
-            value = getattr(part, field.name)
-            plain = value.item() if isinstance(value, np.generic) else value
-            found[field.name] = _settings(value) if dataclasses.is_dataclass(value) else plain
+            found[field.name] = _plain(getattr(part, field.name))
     return found
+
+
+def _plain(value: Any) -> Any:
+    """A setting as a value that can be saved and compared."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return _settings(value) if dataclasses.is_dataclass(value) else value
+
+
+def _check_settings(theirs: Mapping[str, Any], mine: State) -> None:
+    """Raise ValueError naming the first part that differs."""
+    if not isinstance(theirs, Mapping):
+        raise ValueError(f"settings of the state must be a mapping, not {type(theirs).__name__}")
+    for part in (*mine, *theirs):
+        there, here = theirs.get(part), mine.get(part)
+        if there != here:
+            raise ValueError(f"state was made with other settings: {part} {there}, not {here}")
 
 
 def _check_alike(theirs: State, mine: State, part: str) -> None:

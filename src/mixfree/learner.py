@@ -1,6 +1,7 @@
 """A linear model that learns from rows as they come: one optimiser, its units and its loss."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,9 @@ import numpy.typing as npt
 
 from mixfree.domains import Ball
 from mixfree.linear import advance_linear
-from mixfree.losses import Logistic, Loss, Softmax
-from mixfree.methods import Method, find_method
-from mixfree.numerics import Array, State, norm
+from mixfree.losses import Logistic, Loss, Softmax, predictions
+from mixfree.methods import Method, OptionError, find_method
+from mixfree.numerics import Array, State, norm, one_of
 from mixfree.optimizer import Optimizer
 from mixfree.scaling import RunningScale, change_units, original, points_in
 from mixfree.sparse import SparseLinear, runs_sparse
@@ -118,6 +119,14 @@ class Learner:
             else:
                 self._tell_scaled(self._scale, _dense(rows[piece]), targets[piece], factors)
 
+    def predict(self, rows: Any) -> Array:
+        """Predictions for rows: a column an output, or a vector if there is one output only."""
+        return predictions(self.weights.ravel(), rows, self.loss.outputs)
+
+    def losses(self, rows: Any, targets: Array) -> Array:
+        """Loss of each row, regularisation left out."""
+        return self.loss.value(self.predict(rows), targets)
+
     def settle(self) -> Optimizer:
         """The optimiser, brought up to date."""
         return self.optimizer if self._sparse is None else self._sparse.settle()
@@ -189,6 +198,46 @@ class Learner:
             self.optimizer.load_state_dict(state["optimizer"])
         if self._scale is not None:
             self._scale.load_state_dict(state["scale"])
+
+
+def learner_for(
+    loss: Loss,
+    columns: int,
+    dtype: npt.DTypeLike = np.float64,
+    *,
+    method: str | Method = "ladder",
+    step_scale: float | None = None,
+    fit_intercept: bool = True,
+    scale: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    **others: Any,
+) -> Learner:
+    """A learner from parameters as the estimators and ``mixfree fit`` name them.
+
+    Examples
+    --------
+    >>> from mixfree.losses import Squared
+    >>> learner_for(Squared(), 3, method="mag", step_scale=2.0).optimizer.step
+    AdaGradNorm(alpha=2.0)
+    """
+    if scale is not None:
+        one_of(scale, "scale", ("running",))
+    method, options = find_method(method), options or {}
+    if method.needs_mixing_time and options.get("mixing_time") is None:
+        raise OptionError(
+            f'{method.name} needs to know the mixing time: give options={{"mixing_time": …}}'
+        )
+    return Learner(
+        loss,
+        columns,
+        method,
+        dtype=dtype,
+        intercept=bool(fit_intercept),
+        running_scale=scale is not None,
+        alpha=step_scale,
+        **others,
+        **options,
+    )
 
 
 def _dense(rows: Any) -> Array:

@@ -1,6 +1,7 @@
 """Losses of a linear model: value and derivative with respect to the prediction."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -189,6 +190,9 @@ def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:
     if blocks.shape[1] > width:
         found = found + blocks[:, width]
     return found[..., 0] if outputs == 1 else found
+
+
+REGRESSIONS: Mapping[str, Loss] = {"squared": Squared(), "huber": Huber(), "robust": Robust()}
 
 
 def linear_gradient(loss: Loss, x: Array, row: Array, target: Any, l2: float = 0.0) -> Array:

@@ -1,6 +1,7 @@
 """``mixfree fit`` on the same rows in every form gives the same model."""
 
 import io
+import subprocess
 import sys
 
 import numpy as np
@@ -246,3 +247,10 @@ def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
     assert len(set(found.sample.targets)) == 1
     assert found.varied
     assert "too rare to be among these rows" in capsys.readouterr().out
+
+
+def test_the_command_does_not_wait_for_scikit_learn(tmp_path):
+    path = write(table(rows=300), tmp_path / "d.parquet")
+    script = "import sys; sys.modules['sklearn'] = None; from mixfree.cli import main; main()"
+    command = [sys.executable, "-c", script, "fit", path, "--target", "load", "-q"]
+    subprocess.run([*command, "--model", tmp_path / "m"], check=True, capture_output=True)

@@ -46,7 +46,7 @@ def diagnose(
     source = Source(find_files(data, format))
     fit = starting.start(source, wish)
     fit.run(source.pieces())
-    found = Correlation.of(fit.model.learner_.optimizer.profile(), fit.used)
+    found = Correlation.of(fit.model.learner.optimizer.profile(), fit.used)
     print("\n".join([*found.bars(), "", *found.lines(), *found.advice(target_size(fit))]))
     if plot is not None:
         from mixfree.figures import save

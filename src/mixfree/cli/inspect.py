@@ -34,8 +34,8 @@ def inspect(
 def _what(fit: "StreamFit") -> Iterator[str]:
     chosen = {
         name: value
-        for name, value in fit.model.get_params().items()
-        if value not in (None, False) and name not in ("loss", "method", "epochs")
+        for name, value in fit.model.parameters.items()
+        if value not in (None, False) and name != "method"
     }
     state = "complete" if fit.complete else "not complete: fit with --resume to go on"
     yield f"model      {fit.settings['loss']} loss, {fit.model.method}, {state}"
@@ -55,8 +55,8 @@ def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
     yield f"weights    the {len(order)} largest of {size.size:,}, in the units of the data"
     for k in order:
         yield f"  {fit.encoder.features[k]:{width}}  {_row(weights[:, k])}"
-    if fit.model.fit_intercept:
-        yield f"intercept  {_row(np.asarray(fit.model.intercept_)).lstrip()}"
+    if fit.model.intercept_.size:
+        yield f"intercept  {_row(fit.model.intercept_).lstrip()}"
 
 
 def _row(values: np.ndarray) -> str:

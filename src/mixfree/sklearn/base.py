@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from mixfree.learner import Learner
+from mixfree.learner import Learner, learner_for
 from mixfree.losses import Loss
-from mixfree.methods import Method, OptionError, find_method
-from mixfree.numerics import Array, State, one_of, whole
+from mixfree.methods import Method
+from mixfree.numerics import Array, State, whole
 
 
 class StreamModel(BaseEstimator, ABC):
@@ -127,27 +127,10 @@ class StreamModel(BaseEstimator, ABC):
 
     def _start(self, loss: Loss, dtype: Any) -> None:
         whole(self.epochs, "epochs")
-        if self.scale is not None:
-            one_of(self.scale, "scale", ("running",))
-        method, options = find_method(self.method), self.options or {}
-        if method.needs_mixing_time and options.get("mixing_time") is None:
-            raise OptionError(
-                f'{method.name} needs to know the mixing time: give options={{"mixing_time": …}}'
-            )
-        self._learner = Learner(
-            loss,
-            self.n_features_in_,
-            method,
-            dtype=dtype,
-            intercept=bool(self.fit_intercept),
-            l2=self.l2,
-            radius=self.radius,
-            running_scale=self.scale is not None,
-            alpha=self.step_scale,
-            output=self.output,
-            seed=self.seed,
-            **options,
-        )
+        parameters = self.get_params(deep=False)
+        del parameters["epochs"]
+        parameters.pop("loss", None)
+        self._learner = learner_for(loss, self.n_features_in_, dtype, **parameters)
 
     def _learn(self, X: Any, targets: Array, sample_weight: Any, epochs: int = 1) -> None:
         factors = None
@@ -165,19 +148,15 @@ class StreamModel(BaseEstimator, ABC):
             assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
             raise
 
-    def _margins(self, X: Any) -> Array:
-        """Predictions of every output, one row a row of ``X``."""
+    def _predictions(self, X: Any) -> Array:
+        """Predictions of every output: a column an output if there are several."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        weights = self._learner.weights
-        found = X @ weights[:, : self.n_features_in_].T
-        return found + weights[:, self.n_features_in_] if self.fit_intercept else found
+        return self._learner.predict(X)
 
     def losses(self, X: Any, y: Any) -> Array:
         """Loss of each row, regularisation left out."""
-        margins = self._margins(X)
-        found = margins[:, 0] if margins.shape[1] == 1 else margins
-        return self._learner.loss.value(found, self._targets(np.asarray(y)))
+        return self._learner.loss.value(self._predictions(X), self._targets(np.asarray(y)))
 
     @abstractmethod
     def _targets(self, y: Array) -> Array:

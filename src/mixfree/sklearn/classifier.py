@@ -6,7 +6,8 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from mixfree.losses import Logistic, Loss, Softmax
+from mixfree.classes import loss_of, most_probable, probabilities, targets_of
+from mixfree.losses import Loss
 from mixfree.numerics import Array, State
 from mixfree.sklearn.base import StreamModel
 
@@ -53,23 +54,15 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
     def decision_function(self, X: Any) -> Array:
         """Margins: one a row for two classes (positive: the second), else one a class."""
-        margins = self._margins(X)
-        return margins[:, 0] if margins.shape[1] == 1 else margins
+        return self._predictions(X)
 
     def predict(self, X: Any) -> Array:
         """The most probable class of each row."""
-        margins = self.decision_function(X)
-        index = (margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)
-        return self.classes_[index]
+        return most_probable(self._predictions(X), self.classes_)
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class."""
-        margins = self.decision_function(X)
-        if margins.ndim == 1:
-            second = 0.5 + 0.5 * np.tanh(0.5 * margins)
-            return np.column_stack([1.0 - second, second])
-        grown = np.exp(margins - margins.max(axis=1, keepdims=True))
-        return grown / grown.sum(axis=1, keepdims=True)
+        return probabilities(self._predictions(X))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of each class's probability."""
@@ -107,14 +100,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         self._start(self._loss(), dtype)
 
     def _loss(self) -> Loss:
-        if len(self.classes_) == 2:
-            return Logistic()
-        return Softmax(len(self.classes_))
+        return loss_of(self.classes_)
 
     def _targets(self, y: Array) -> Array:
-        place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        unknown = self.classes_[place] != y
-        if unknown.any():
-            new = np.unique(y[unknown]).tolist()
-            raise ValueError(f"y has classes {new}, which are not among {self.classes_.tolist()}")
-        return 2.0 * place - 1.0 if len(self.classes_) == 2 else place.astype(np.float64)
+        return targets_of(y, self.classes_)

@@ -6,12 +6,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from mixfree.losses import Huber, Loss, Robust, Squared
+from mixfree.losses import REGRESSIONS, Loss
 from mixfree.methods import Method
 from mixfree.numerics import Array, State, one_of
 from mixfree.sklearn.base import StreamModel
-
-LOSSES: Mapping[str, Loss] = {"squared": Squared(), "huber": Huber(), "robust": Robust()}
 
 
 class StreamRegressor(RegressorMixin, StreamModel):
@@ -81,7 +79,7 @@ class StreamRegressor(RegressorMixin, StreamModel):
 
     def predict(self, X: Any) -> Array:
         """Predictions for the rows."""
-        return self._margins(X)[:, 0]
+        return self._predictions(X)
 
     @property
     def coef_(self) -> Array:
@@ -102,7 +100,7 @@ class StreamRegressor(RegressorMixin, StreamModel):
 
     def _loss(self) -> Loss:
         if isinstance(self.loss, str):
-            return LOSSES[one_of(self.loss, "loss", tuple(LOSSES))]
+            return REGRESSIONS[one_of(self.loss, "loss", tuple(REGRESSIONS))]
         if getattr(self.loss, "outputs", None) != 1:
             raise ValueError(f"loss must have one output, not be {self.loss!r}")
         return self.loss

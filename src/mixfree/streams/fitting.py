@@ -3,15 +3,14 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
 import mixfree
 from mixfree import models
 from mixfree.numerics import Array, State
-from mixfree.sklearn.saving import Estimator, from_plain, to_plain
 from mixfree.streams.encoder import Encoder
+from mixfree.streams.model import LinearModel
 from mixfree.streams.sample import UniformSample
 from mixfree.streams.source import Piece
 
@@ -28,7 +27,7 @@ class StreamFit:
     model
         What is fitted.
     rival
-        A second estimator fitted to the same rows, to compare with.
+        A second model fitted to the same rows, to compare with.
     settings
         Kept with the model: what the user asked for.
     """
@@ -36,8 +35,8 @@ class StreamFit:
     def __init__(
         self,
         encoder: Encoder,
-        model: Estimator,
-        rival: Estimator | None = None,
+        model: LinearModel,
+        rival: LinearModel | None = None,
         settings: State | None = None,
     ) -> None:
         self.encoder, self.model, self.rival = encoder, model, rival
@@ -64,9 +63,9 @@ class StreamFit:
         rows, targets = self.encoder.encode(piece)
         if len(rows):
             self._judge(rows, targets)
-            self._fit(self.model, rows, targets)
+            self.model.learn(rows, targets)
             if self.rival is not None:
-                self._fit_rival(rows, targets)
+                self._fit_rival(self.rival, rows, targets)
             one = self.sample.targets[0] if self.used else targets[0]
             self.varied = self.varied or bool((targets != one).any())
             self.sample.add(rows, targets)
@@ -107,14 +106,18 @@ class StreamFit:
         content = models.load(path)
         if content.get("kind") != KIND:
             raise ValueError(f"{path} holds a {content.get('kind')!r}, not a {KIND!r}")
-        rival = content["rival"]
+        encoder, settings = Encoder.from_state(content["encoder"]), content["settings"]
+
+        def model(state: State) -> LinearModel:
+            features = len(encoder.features)
+            found = LinearModel(settings["loss"], features, encoder.classes, state["parameters"])
+            found.learner.load_state_dict(state["learner"])
+            return found
+
+        rival, record = content["rival"], content["record"]
         fit = cls(
-            Encoder.from_state(content["encoder"]),
-            from_plain(content["model"]),
-            None if rival is None else from_plain(rival),
-            content["settings"],
+            encoder, model(content["model"]), None if rival is None else model(rival), settings
         )
-        record = content["record"]
         fit.sample = UniformSample.from_state(content["sample"])
         fit.read, fit.complete = record["read"], record["complete"]
         fit.seconds, fit.varied, fit.loss = record["seconds"], record["varied"], record["loss"]
@@ -126,8 +129,8 @@ class StreamFit:
             "mixfree": mixfree.__version__,
             "settings": self.settings,
             "encoder": self.encoder.state_dict(),
-            "model": to_plain(self.model),
-            "rival": None if self.rival is None else to_plain(self.rival),
+            "model": self.model.state_dict(),
+            "rival": None if self.rival is None else self.rival.state_dict(),
             "sample": self.sample.state_dict(),
             "record": {
                 "read": self.read,
@@ -142,15 +145,9 @@ class StreamFit:
         if self.used:
             self.loss += self.model.losses(rows, targets).sum(), len(rows)
 
-    def _fit_rival(self, rows: Array, targets: Array) -> None:
+    def _fit_rival(self, rival: LinearModel, rows: Array, targets: Array) -> None:
         """Fit the rival; rows that the model could learn from can only fail by its divergence."""
         try:
-            self._fit(self.rival, rows, targets)
+            rival.learn(rows, targets)
         except ValueError:
             self.rival, self.settings["rival_diverged"] = None, True
-
-    def _fit(self, model: Any, rows: Array, targets: Array) -> None:
-        if self.encoder.classes is None:
-            model.partial_fit(rows, targets)
-        else:
-            model.partial_fit(rows, targets, classes=self.encoder.classes)

@@ -53,7 +53,7 @@ def constant_losses(fit: StreamFit) -> Array:
         _, which, counts = np.unique(targets, return_inverse=True, return_counts=True)
         return -np.log(counts[which] / targets.size)
     constant = targets.mean() if fit.settings.get("loss") == "squared" else np.median(targets)
-    return fit.model.learner_.loss.value(np.full(targets.size, constant), targets)
+    return fit.model.learner.loss.value(np.full(targets.size, constant), targets)
 
 
 def target_size(fit: StreamFit) -> float:
@@ -96,7 +96,7 @@ def lines(fit: StreamFit) -> Iterator[str]:
     if fit.loss[1]:
         yield f"           {fit.running_loss:.4g} on each batch before it was learnt"
     if fit.model.method == "ladder":
-        profile = fit.model.learner_.optimizer.profile()
+        profile = fit.model.learner.optimizer.profile()
         correlation = Correlation.of(profile, seen)
         first, *others = correlation.lines()
         yield f"stream     {first}"
@@ -111,7 +111,7 @@ def lines(fit: StreamFit) -> Iterator[str]:
 def _remedy(fit: StreamFit) -> str:
     """What to try when the model is worse than a constant."""
     method = find_method(fit.model.method)
-    if method.step is not AdaGradNorm or fit.model.step_scale is not None:
+    if method.step is not AdaGradNorm or fit.model.parameters.get("step_scale") is not None:
         return "try another --step-scale, or --method ladder"
     size = target_size(fit)
     return f"{method.name} needs a --step-scale of about {size:.3g}, the size of the target"

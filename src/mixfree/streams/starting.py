@@ -5,14 +5,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mixfree.losses import REGRESSIONS
 from mixfree.methods import find_method
 from mixfree.numerics import one_of
-from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.sklearn.regressor import LOSSES
-from mixfree.sklearn.saving import Estimator
 from mixfree.streams.columns import LOOK, choose, kind_of, values_in, with_categories
 from mixfree.streams.encoder import POLICIES, Encoder
 from mixfree.streams.fitting import StreamFit
+from mixfree.streams.model import LinearModel
 from mixfree.streams.source import Source
 
 
@@ -33,7 +32,7 @@ class Wish:
     missing
         ``"error"``, ``"skip"`` or ``"mean"``.
     model
-        Parameters of the estimator.
+        Parameters of the model.
     compare
         Whether plain SGD learns from the same rows beside it.
     """
@@ -51,7 +50,7 @@ class Wish:
     def __post_init__(self) -> None:
         one_of(self.missing, "missing", POLICIES)
         if self.loss is not None:
-            one_of(self.loss, "loss", (*LOSSES, "logistic"))
+            one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
         method = find_method(self.model.get("method", "ladder"))
         given = self.model.get("options") or {}
         for name in given:
@@ -89,10 +88,12 @@ def start(source: Source, wish: Wish) -> StreamFit:
             )
         classes = sorted(classes)
     encoder = Encoder(columns, wish.target, classes, wish.missing)
-    plain = _plain_sgd(wish.model, len(encoder.features))
-    rival = _estimator(loss, plain) if wish.compare else None
+    count = len(encoder.features)
+    model = LinearModel(loss, count, classes, wish.model)
+    plain = _plain_sgd(wish.model, count)
+    rival = LinearModel(loss, count, classes, plain) if wish.compare else None
     settings = {**asdict(wish), "loss": loss, "left_columns": left, "first": _first(source)}
-    return StreamFit(encoder, _estimator(loss, wish.model), rival, _plain(settings))
+    return StreamFit(encoder, model, rival, _plain(settings))
 
 
 def resume(source: Source, fit: StreamFit, wish: Wish) -> None:
@@ -128,12 +129,6 @@ def _first(source: Source) -> str:
 
 def _classes(loss: str) -> list[str] | None:
     return [] if loss == "logistic" else None
-
-
-def _estimator(loss: str, parameters: Mapping[str, Any]) -> Estimator:
-    if loss == "logistic":
-        return StreamClassifier(**parameters)
-    return StreamRegressor(loss, **parameters)
 
 
 def _plain_sgd(parameters: Mapping[str, Any], features: int) -> dict[str, Any]:

@@ -30,12 +30,15 @@ def test_formulas_term_by_term():
     assert theory.mean_error(10**6, 2.0, 3, 1000) == pytest.approx(2 * in_mean)
     squared = 576 * ratio * (1 + math.log(60 * 10**6)) + 72 * ratio**2 + 8 / 10**6
     assert theory.mean_square_error(10**6, 2.0, 3, 1000) == pytest.approx(4 * squared)
-    assert theory.independent_deviation(9, 1.0, math.exp(-4.0)) == pytest.approx(6.0)
 
 
 def test_trivial_bounds_where_the_lemmas_do_not_apply():
     assert theory.mean_error(10, 3.0, 100, 1000) == 6.0
     assert theory.mean_square_error(10, 3.0, 100, 1000) == 36.0
+    # A horizon of one sample gives the chain no time at all.
+    assert theory.mean_error(1, 3.0, 100, 1) == 6.0
+    assert theory.mean_square_error(1, 3.0, 100, 1) == 36.0
+    assert theory.deviation(1, 3.0, 0.05, 100, 0) == 6.0
 
 
 def test_bounds_hold_for_independent_signs():

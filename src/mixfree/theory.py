@@ -33,14 +33,6 @@ def decorrelation_time(mixing_time: int, horizon: int) -> int:
     return whole(mixing_time, "mixing_time") * math.ceil(2 * math.log2(whole(horizon, "horizon")))
 
 
-def independent_deviation(samples: int, bound: float, delta: float) -> float:
-    """Deviation of a mean of independent vectors, with probability 1 − δ (Lemma A.2).
-
-    (6M/√n)(1 + √log(1/δ)) for vectors of norm at most M.
-    """
-    return 6.0 * bound / math.sqrt(samples) * (1.0 + math.sqrt(math.log(1.0 / delta)))
-
-
 def deviation(samples: int, bound: float, delta: float, mixing_time: int, delay: int) -> float:
     """Deviation of a mean of N gradients along the chain, with probability 1 − δ (Lemma A.5).
 
@@ -55,7 +47,7 @@ def deviation(samples: int, bound: float, delta: float, mixing_time: int, delay:
     2.0
     """
     left = delta - samples * distance_bound(delay, mixing_time)
-    if samples < 2 * delay or left <= 0.0:
+    if not 0 < 2 * delay <= samples or left <= 0.0:
         return 2.0 * bound
     ratio = delay / samples
     root = 12.0 * math.sqrt(ratio) * (1.0 + math.sqrt(math.log(delay / left)))
@@ -73,7 +65,7 @@ def mean_error(samples: int, bound: float, mixing_time: int, horizon: int) -> fl
     2.0
     """
     delay = decorrelation_time(mixing_time, horizon)
-    if samples < 2 * delay:
+    if not 0 < 2 * delay <= samples:
         return 2.0 * bound
     ratio = delay / samples
     root = 12.0 * math.sqrt(ratio) * (1.0 + math.sqrt(math.log(delay * samples)))
@@ -91,7 +83,7 @@ def mean_square_error(samples: int, bound: float, mixing_time: int, horizon: int
     4.0
     """
     delay = decorrelation_time(mixing_time, horizon)
-    if samples < 2 * delay:
+    if not 0 < 2 * delay <= samples:
         return 4.0 * bound**2
     ratio = delay / samples
     first = 576.0 * ratio * (1.0 + math.log(delay * samples))

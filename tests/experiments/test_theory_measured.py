@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from mixfree.experiments import theory
-from mixfree.experiments.problem import problem_of
-from mixfree.experiments.statistics import estimate
-from mixfree.experiments.theory_report import claims, largest_chance
+from mixfree.experiments.problem import Regression, problem_of
+from mixfree.experiments.theory_report import bias_claim, claims, largest_chance, tables, values_of
 from mixfree.experiments.windows import Windows
 
 HORIZON = 1 << 8
@@ -34,23 +33,45 @@ def test_the_bias_is_seen_and_not_only_noise(rows):
     assert abs(np.mean(measured) - np.mean(exact)) < largest_chance(8, 1) * error
 
 
-def test_second_moment_is_that_of_the_estimator(rows):
+def test_the_bias_of_a_chain_that_changes_its_state_is_negative():
+    """At p = 0.9 the first sample is most likely of the other state."""
+    settings = theory.Settings(samples=64, seeds=4, p=(0.9,))
+    cells = [cell for cell in theory.cells(settings) if cell["what"] == "bias"]
+    rows = [row for cell in cells for row in theory.measure(cell)]
+    assert values_of(rows, "bias")[0.9][1] < [0.0] * 4
+    assert bias_claim(rows, settings).holds
+
+
+def test_one_seed_decides_nothing_that_has_noise():
+    settings = theory.Settings(samples=64, seeds=1, p=(0.5,))
+    rows = [row for cell in theory.cells(settings) for row in theory.measure(cell)]
+    open_claims = [claim.text for claim in claims(rows, settings) if claim.holds is None]
+    assert len(open_claims) == 5, open_claims
+    for table in tables(rows, settings):
+        assert ("error of a mean, in τ", "not measured", "+0.5") in table.lines
+
+
+def test_second_moment_is_that_of_the_estimator():
     """Against plain estimates, level and data drawn together."""
     law = theory.MLMC(levels=None, horizon=HORIZON, seed=9)
-    windows = Windows(problem_of(0), 0.05)
+    windows = Windows(Regression.draw(seed=0, per_state=50, dimension=10), 0.05)
     rng = np.random.default_rng(5)
     squares = []
-    for step in range(6000):
-        gradients = windows.gradients[windows.rows(rng, 1, law.length(step, 0))[0]]
-        length = len(gradients)
+    lengths, counts = np.unique([law.length(t, 0) for t in range(200_000)], return_counts=True)
+    for length, count in zip(lengths.tolist(), counts.tolist(), strict=True):
         signs = [law.weight(i, length) if length > 1 else 1.0 for i in range(length)]
-        squares.append(np.sum((law.scale(length) * np.array(signs) @ gradients) ** 2))
-    plain = np.mean(squares), np.std(squares) / 6000**0.5
-    found = estimate(
-        [theory.measure({"what": "windows", "p": 0.05, "seed": 0, "horizon": HORIZON})[-1]["value"]]
+        gradients = windows.gradients[windows.rows(rng, count, length)]
+        estimates = law.scale(length) * np.einsum("i,nid->nd", signs, gradients)
+        squares.append(np.sum(estimates**2, axis=1))
+    summed = theory.second_moments(windows.doubling_means(rng, 2000, HORIZON.bit_length() - 1))
+    (plain, one), (found, other) = (
+        (np.mean(each), np.std(each) / len(each) ** 0.5)
+        for each in (np.concatenate(squares), summed)
     )
-    # The two have their own noise: 25 windows a level there, heavy tails here.
-    assert found.mean == pytest.approx(plain[0], rel=0.3, abs=5 * plain[1])
+    error = np.hypot(one, other)
+    assert abs(plain - found) < 5 * error, (plain, found, error)
+    # A level left out or counted twice would be seen: there are nine, of about equal shares.
+    assert 5 * error < plain / HORIZON.bit_length(), (plain, error)
 
 
 def test_the_gradient_bound_is_reached_and_never_passed():

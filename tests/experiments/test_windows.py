@@ -32,7 +32,7 @@ def test_windows_begin_one_step_after_state_0():
     assert abs(first.mean() - 0.1) < 5 * (0.09 / 10_000) ** 0.5
 
 
-@pytest.mark.parametrize("p", [0.5, 0.1, 0.01])
+@pytest.mark.parametrize("p", [0.5, 0.1, 0.01, 0.9])
 @pytest.mark.parametrize("length", [1, 2, 64])
 def test_bias_is_that_of_the_chains_powers(p, length):
     windows = Windows(PROBLEM, p)
@@ -40,3 +40,6 @@ def test_bias_is_that_of_the_chains_powers(p, length):
     law = np.mean([np.linalg.matrix_power(transition, i)[0] for i in range(1, length + 1)], axis=0)
     off = law @ windows.state_gradients() - windows.gradients.mean(axis=0)
     assert windows.bias(length) == pytest.approx(np.linalg.norm(off), abs=1e-14)
+    first, second = windows.state_gradients()
+    along = (first - second) / np.linalg.norm(first - second)
+    assert windows.offset(length) == pytest.approx(along @ off, abs=1e-14)

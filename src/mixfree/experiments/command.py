@@ -37,8 +37,8 @@ def run(
     rows = sweep(name, cells, store, processes, backend)
     written = store.finish(rows)
     report = chosen.report(rows, settings)
-    if settings.samples < chosen.FULL.samples:
-        report = report.too_small(chosen.FULL.samples)
+    if not settings.covers(chosen.FULL):
+        report = report.too_small(chosen.FULL)
     report.show()
     path = store.folder / "report.md"
     write_whole(path, report.markdown().encode())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mixfree.experiments.settings import Settings
 from mixfree.experiments.statistics import estimate
 from mixfree.extras import require
 from mixfree.figures import PALETTE, line_style
@@ -74,6 +75,18 @@ class Claim:
         return "holds" if self.holds else "does not hold"
 
 
+def every(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether all hold: one that does not decides it, and one that is open leaves it open.
+
+    Examples
+    --------
+    >>> every([True, None]), every([None, False])
+    (None, False)
+    """
+    found = list(verdicts)
+    return False if False in found else None if None in found else True
+
+
 @dataclass(frozen=True)
 class Report:
     """What an experiment shows."""
@@ -83,11 +96,11 @@ class Report:
     claims: Sequence[Claim] = ()
     notes: Sequence[str] = field(default=())
 
-    def too_small(self, samples: int) -> Report:
-        """The same without verdicts: the claims are about runs of at least so many samples."""
+    def too_small(self, full: Settings) -> Report:
+        """The same without verdicts: the claims are about runs of at least the full size."""
         if not self.claims:
             return self
-        note = f"Too small to judge the claims: the full size has {samples:,} samples."
+        note = f"Too small to judge the claims: the full size is {full.options()}."
         open_claims = [replace(claim, holds=None) for claim in self.claims]
         return replace(self, claims=open_claims, notes=[note, *self.notes])
 

@@ -56,6 +56,21 @@ class Settings:
                 raise ValueError(f"this experiment has no choice of {name}")
         return replace(self, **chosen)
 
+    def covers(self, other: "Settings") -> bool:
+        """Whether all that the other size measures is measured, at least as well.
+
+        Examples
+        --------
+        >>> full = Settings(samples=1000, seeds=3, p=(0.5, 0.1))
+        >>> full.changed(seeds=5).covers(full), full.changed(p=(0.5,)).covers(full)
+        (True, False)
+        """
+        return (
+            self.samples >= other.samples
+            and self.seeds >= other.seeds
+            and set(self.p) >= set(other.p)
+        )
+
     def options(self) -> str:
         """As options of the command.
 

@@ -1,7 +1,8 @@
 """Means with Student's t intervals, and exponents of power laws."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,12 +32,34 @@ class Estimate(NamedTuple):
         """Upper end of the interval."""
         return self.mean + self.half
 
+    def below(self, limit: float) -> bool | None:
+        """Whether it is below a limit; None when the interval does not say.
+
+        Examples
+        --------
+        >>> Estimate(1.0, 0.5).below(2.0), Estimate(1.0, 0.5).below(1.2)
+        (True, None)
+        """
+        return True if self.high < limit else False if self.low > limit else None
+
+    def short(self) -> str:
+        """As an exponent is written.
+
+        Examples
+        --------
+        >>> Estimate(0.5, 0.1).short(), Estimate(math.nan, math.inf).short()
+        ('+0.50 ± 0.10', 'not measured')
+        """
+        if math.isnan(self.mean):
+            return "not measured"
+        return f"{self.mean:+.2f}" + (f" ± {self.half:.2f}" if self.half < math.inf else "")
+
     def __str__(self) -> str:
         return f"{self.mean:.2e}" + (f" ± {self.half:.1e}" if self.half < math.inf else "")
 
 
 def estimate(values: npt.ArrayLike) -> Estimate:
-    """Mean of independent values; one value alone has an interval without ends.
+    """Mean of independent values; one value alone has an interval without ends, none is NaN.
 
     Examples
     --------
@@ -46,7 +69,7 @@ def estimate(values: npt.ArrayLike) -> Estimate:
     from scipy.stats import t
 
     values = np.asarray(values, dtype=float)
-    mean = float(values.mean())
+    mean = float(values.mean()) if values.size else math.nan
     if values.size < 2:
         return Estimate(mean, math.inf)
     error = float(values.std(ddof=1)) / values.size**0.5
@@ -62,11 +85,12 @@ class Ratio(NamedTuple):
 
     @property
     def below_one(self) -> bool | None:
-        """Whether the ratio is below one; None when the interval contains one."""
-        return None if self.low <= 1.0 <= self.high else self.mean < 1.0
+        """Whether the ratio is below one; None when the interval does not say."""
+        return True if self.high < 1.0 else False if self.low > 1.0 else None
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} ({self.low:.2f} to {self.high:.2f})"
+        ends = f" ({self.low:.2f} to {self.high:.2f})" if self.high < math.inf else ""
+        return f"{self.mean:.2f}{ends}"
 
 
 def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
@@ -84,9 +108,30 @@ def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
 def exponent(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
     """The b of the power law y = a·x^b nearest to the points on logarithmic axes.
 
+    NaN where there are fewer than two different x to lay a line through.
+
     Examples
     --------
     >>> round(exponent([1.0, 10.0, 100.0], [3.0, 0.3, 0.03]), 12)
     -1.0
     """
+    if np.unique(x).size < 2:
+        return math.nan
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def exponent_over_seeds(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Estimate:
+    """Exponent of the rows' ``y`` in their ``x``: one fit a seed, then the interval of the fits.
+
+    Examples
+    --------
+    >>> rows = [{"seed": s, "x": x, "y": (s + 2.0) / x} for s in (0, 1) for x in (1.0, 9.0)]
+    >>> exponent_over_seeds(rows, "x", "y").short()
+    '-1.00 ± 0.00'
+    """
+    runs: dict[Any, tuple[list[float], list[float]]] = {}
+    for row in rows:
+        at, values = runs.setdefault(row["seed"], ([], []))
+        at.append(row[x])
+        values.append(row[y])
+    return estimate([exponent(*run) for run in runs.values()])

@@ -15,6 +15,7 @@ from mixfree.experiments.runs import run_cell
 from mixfree.experiments.settings import Settings
 from mixfree.experiments.windows import Windows
 from mixfree.gradients import MLMC
+from mixfree.numerics import Array, whole
 
 FULL = Settings(samples=1 << 16, seeds=20, p=(0.5, 0.1, 1e-2, 1e-3, 1e-4))
 QUICK = Settings(samples=1 << 10, seeds=4, p=(0.5, 0.1, 1e-2))
@@ -28,6 +29,7 @@ DELTA = 0.05
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
     """One cell for each measurement, p and seed."""
+    whole(settings.samples, "samples", least=64)  # of which the shortest rate is measured at one
     common = {"horizon": settings.samples}
     return [
         *(
@@ -74,6 +76,17 @@ def largest_gradient(problem: Regression) -> float:
     return float(np.max(sizes * (problem.radius * sizes + np.abs(problem.targets))))
 
 
+def second_moments(means: Array) -> Array:
+    """E‖g^MLMC‖² of each window over its level, from the means of 1, 2, 4, … of its samples.
+
+    The level is drawn apart from the data, so its law can be summed instead of sampled.
+    """
+    levels = np.arange(1, means.shape[1])
+    estimates = means[:, :1] + np.diff(means, axis=1) * (1 << levels)[:, None]
+    alone = 0.5 ** len(levels) * np.sum(means[:, 0] ** 2, axis=1)
+    return np.sum(estimates**2, axis=2) @ 0.5**levels + alone
+
+
 def _windows(cell: dict[str, Any]) -> list[tuple[str, int, float]]:
     """Errors of means of 1, 2, 4, … samples, and the MLMC estimate's second moment."""
     problem, levels = problem_of(cell["seed"]), cell["horizon"].bit_length() - 1
@@ -92,11 +105,7 @@ def _windows(cell: dict[str, Any]) -> list[tuple[str, int, float]]:
             ("error", size, float(errors[:, level].mean())),
             ("beyond", size, float(np.mean(errors[:, level] > allowed))),
         ]
-    # The level is drawn apart from the data, so its law can be summed instead of sampled.
-    steps = means[:, :1] + np.diff(means, axis=1) * (1 << np.arange(1, levels + 1))[:, None]
-    squares = np.sum(steps**2, axis=2).mean(axis=0) @ 0.5 ** np.arange(1, levels + 1)
-    alone = 0.5**levels * np.sum(means[:, 0] ** 2, axis=1).mean()
-    return [*rows, ("second moment", cell["horizon"], float(squares + alone))]
+    return [*rows, ("second moment", cell["horizon"], float(second_moments(means).mean()))]
 
 
 def _bias(cell: dict[str, Any]) -> list[tuple[str, int, float]]:

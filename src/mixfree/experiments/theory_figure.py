@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mixfree import theory
-from mixfree.experiments.problem import mixing_time
+from mixfree.experiments.problem import mixing_time, problem_of
 from mixfree.experiments.report import Row, curves
 from mixfree.experiments.settings import Settings
 from mixfree.experiments.theory import DIAMETER
-from mixfree.experiments.theory_report import exact_bias, gradient_bound, of
+from mixfree.experiments.theory_report import exact_bias, gradient_bound, values_of
+from mixfree.experiments.windows import Windows
 from mixfree.figures import PALETTE, log_log, new_figure
 
 if TYPE_CHECKING:
@@ -39,8 +41,10 @@ def _bias(axes: Axes, rows: list[Row], settings: Settings) -> None:
     """Lemma 3.1: bias of the estimate (lines: exact)"""
     # At mixing time 1 there is no bias to see.
     slow = [row for row in rows if row["quantity"] == "bias" and mixing_time(row["p"]) > 1]
-    curves(axes, _named(slow), "series", "size", "value", **DOTS)
-    for index, (p, at) in enumerate(of(slow, "bias").items()):
+    # Along the direction in which it is exact, so that a logarithmic axis has room for all.
+    along = [{**row, "value": row["value"] * _side(row["p"], row["size"])} for row in slow]
+    curves(axes, _named(along), "series", "size", "value", **DOTS)
+    for index, (p, at) in enumerate(values_of(slow, "bias").items()):
         exact = [exact_bias(settings, p, size) for size in sorted(at)]
         axes.plot(sorted(at), exact, color=PALETTE[index], **THIN)
     log_log(axes, "largest window, 2^jmax", "‖E estimate − gradient‖")
@@ -65,7 +69,7 @@ def _error(axes: Axes, rows: list[Row], settings: Settings) -> None:
 
 def _error_in_tau(axes: Axes, rows: list[Row], settings: Settings) -> None:
     """Lemma A.6: error against the mixing time"""
-    found = of(rows, "error")
+    found = values_of(rows, "error")
     longest = max(found[settings.p[0]])
     _against_tau(axes, rows, "error", longest)
     taus = np.array([mixing_time(p) for p in settings.p])
@@ -100,6 +104,10 @@ def _rate(axes: Axes, rows: list[Row], settings: Settings) -> None:
     log_log(axes, "steps T", "suboptimality")
 
 
+def _side(p: float, size: int) -> float:
+    return math.copysign(1.0, Windows(problem_of(0), p).offset(size))
+
+
 def _named(rows: list[Row]) -> list[Row]:
     return [{**row, "series": f"τ = {mixing_time(row['p']):,}"} for row in rows]
 
@@ -113,7 +121,7 @@ def _with_bounds(
 ) -> None:
     shown = [row for row in rows if row["quantity"] == quantity]
     curves(axes, _named(shown), "series", "size", "value", **style)
-    for index, (p, at) in enumerate(of(shown, quantity).items()):
+    for index, (p, at) in enumerate(values_of(shown, quantity).items()):
         limits = [limit(mixing_time(p), size) for size in sorted(at)]
         axes.plot(sorted(at), limits, color=PALETTE[index], **THIN)
     note = "thin: bounds; where they coincide,\nthey say no more than ‖gradient‖ ≤ G"

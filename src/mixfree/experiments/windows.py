@@ -49,15 +49,20 @@ class Windows:
             means.append(np.cumsum(np.array(added) @ self.gradients, axis=0) / sizes[:, None])
         return np.array(means)
 
-    def bias(self, length: int) -> float:
-        """‖E g^N − ∇F‖ for windows of N = ``length``, exactly.
+    def offset(self, length: int) -> float:
+        """E g^N − ∇F along ∇f₀ − ∇f₁ for windows of N = ``length``, exactly.
 
         From state 0 the i-th sample is in state 0 with probability ½(1 + (1 − 2p)^i), so the
-        mean gradient is off by ½(∇f₀ − ∇f₁) times the mean of (1 − 2p)^i.
+        mean gradient is off by ½(∇f₀ − ∇f₁) times the mean of (1 − 2p)^i. That is negative for a
+        chain that likes to change its state.
         """
         apart = self.state_gradients()
         powers = (1.0 - 2.0 * self.p) ** np.arange(1, length + 1)
-        return float(0.5 * np.linalg.norm(apart[0] - apart[1]) * abs(powers.mean()))
+        return float(0.5 * np.linalg.norm(apart[0] - apart[1]) * powers.mean())
+
+    def bias(self, length: int) -> float:
+        """‖E g^N − ∇F‖ for windows of N = ``length``, exactly."""
+        return abs(self.offset(length))
 
     def state_gradients(self) -> Array:
         """Mean gradient of each state."""

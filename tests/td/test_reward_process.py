@@ -94,6 +94,24 @@ def test_errors_are_weighted_squares():
     assert process.value_error(theta) == pytest.approx(0.75 * away[0] ** 2 + 0.25 * away[1] ** 2)
 
 
+def test_pieces_follow_each_other():
+    """Each begins where the one before ended, or with a new episode where one ended there."""
+    process, _ = random_process(3)
+    lengths = [1, 1, 2, 3] * 100 + [5000]
+    pieces = [*process.pieces(lengths, seed=2)]
+    assert [len(piece.states) for piece in pieces] == lengths
+    whole = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+    states, _, next_states, terminated = whole
+    assert terminated[: sum(lengths[:-1])].any()
+    going_on = ~terminated[:-1]
+    np.testing.assert_array_equal(next_states[:-1][going_on], states[1:][going_on])
+    assert process.start[states[1:][~going_on]].all()
+    np.testing.assert_array_equal(
+        np.concatenate([p.states for p in process.pieces([700], seed=2)]),
+        process.simulate(700, seed=2).states,
+    )
+
+
 def test_simulated_frequencies_match():
     process, _ = random_process(3)
     samples = 200_000

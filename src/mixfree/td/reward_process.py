@@ -1,5 +1,6 @@
 """Finite Markov reward processes, whose TD fixed point is known exactly."""
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -220,31 +221,52 @@ class RewardProcess:
         >>> path.states, path.terminated.astype(int)
         (array([0, 1, 0, 0, 0, 1]), array([0, 1, 1, 1, 0, 1]))
         """
-        whole(samples, "samples")
-        path = self._path(samples, np.random.default_rng(seed))
-        end = len(self.visited)  # of an episode: a place between its last state and the next first
-        here = np.flatnonzero(path[:-1] != end)[:samples]
-        before, after = path[here], path[here + 1]
-        terminated = after == end
-        states = self.visited[before]
-        next_states = self.visited[np.where(terminated, before, after)]
-        rewards = self.r[states] if self.rewards.ndim == 1 else self.rewards[states, next_states]
-        return Trajectory(states, rewards, next_states, terminated)
+        return next(self.pieces([samples], seed))
 
-    def _path(self, samples: int, generator: np.random.Generator) -> Array:
+    def pieces(
+        self, lengths: Iterable[int], seed: int | np.random.Generator = 0
+    ) -> Iterator[Trajectory]:
+        """Draw one trajectory in consecutive pieces: as long as you like, a piece in memory.
+
+        Examples
+        --------
+        >>> process = RewardProcess([[0.0, 1.0], [1.0, 0.0]], [1.0, 0.0], 0.9, np.eye(2))
+        >>> [piece.states for piece in process.pieces([3, 2], seed=1)]
+        [array([1, 0, 1]), array([0, 1])]
+        """
+        generator = np.random.default_rng(seed)
+        end = len(self.visited)  # of an episode: a place between its last state and the next first
+        place = int(generator.choice(end, p=self.chain.stationary))
+        for length in lengths:
+            path = self._path(whole(length, "samples"), place, generator)
+            here = np.flatnonzero(path[:-1] != end)[:length]
+            before, after = path[here], path[here + 1]
+            place = int(after[-1])
+            terminated = after == end
+            states = self.visited[before]
+            next_states = self.visited[np.where(terminated, before, after)]
+            table = self.rewards
+            rewards = self.r[states] if table.ndim == 1 else table[states, next_states]
+            yield Trajectory(states, rewards, next_states, terminated)
+
+    @cached_property
+    def _walk(self) -> MarkovChain:
+        """The chain of the visited states and, last, the end of an episode."""
         seen = self.visited
         n = len(seen)
-        walk = np.zeros((n + 1, n + 1))
-        walk[:n, :n] = self.P[np.ix_(seen, seen)]
-        walk[:n, n] = self.ending[seen]
-        walk[n, :n] = self.chain.stationary if self.start is None else self.start[seen]
-        chain = MarkovChain(walk)
-        pieces = [np.array([generator.choice(n, p=self.chain.stationary)])]
-        lacking = samples + 1
+        P = np.zeros((n + 1, n + 1))
+        P[:n, :n] = self.P[np.ix_(seen, seen)]
+        P[:n, n] = self.ending[seen]
+        P[n, :n] = self.chain.stationary if self.start is None else self.start[seen]
+        return MarkovChain(P)
+
+    def _path(self, samples: int, place: int, generator: np.random.Generator) -> Array:
+        """Places of the walk from ``place`` on that hold so many transitions, or more."""
+        end, pieces, lacking = len(self.visited), [np.array([place])], samples + 1
         while lacking > 0:
-            piece = chain.simulate(lacking + 1, start=int(pieces[-1][-1]), seed=generator)[1:]
+            piece = self._walk.simulate(lacking + 1, start=int(pieces[-1][-1]), seed=generator)[1:]
             pieces.append(piece)
-            lacking -= int(np.count_nonzero(piece != n))
+            lacking -= int(np.count_nonzero(piece != end))
         return np.concatenate(pieces)
 
 

@@ -37,6 +37,7 @@ def start_states(count=2000, seed=5):
 
 
 def main(samples=100_000, episodes=2000, method="ladder"):
+    """The learned value of the start, Monte Carlo's, and the half-width of its interval."""
     env = gymnasium.make("CartPole-v1")
     tiles = TileCoding(LOW, HIGH, tiles=(1, 2, 4, 4), tilings=8)
     found = evaluate_policy(env, policy, tiles, gamma=GAMMA, samples=samples, method=method)

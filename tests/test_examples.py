@@ -22,10 +22,10 @@ def test_values_are_within_their_intervals(name, capsys):
 
 
 def test_cart_pole_agrees_with_monte_carlo(capsys):
-    """Within both errors: that of Monte Carlo, and that of TD by its own interval."""
+    """Within Monte Carlo's own interval, which is narrow: values range from 1 to 20."""
     learned, mean, half = load("td_cart_pole").main(samples=40_000, episodes=500)
-    assert abs(learned - mean) < half + 0.4, capsys.readouterr().out
-    assert half < 0.4
+    assert abs(learned - mean) <= half, capsys.readouterr().out
+    assert half < 0.3
 
 
 def test_shuffled_digits_are_learned_best(tmp_path, capsys):

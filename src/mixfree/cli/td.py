@@ -30,11 +30,7 @@ def td(
         float | None, typer.Option(help="Bound on the norm of the values; none unless given.")
     ] = None,
     method: Annotated[
-        str,
-        typer.Option(
-            help="Such as mag, adagrad or sgd-mlmc; ladder is more accurate where the chain "
-            "mixes quickly."
-        ),
+        str, typer.Option(help="mag, adagrad, …; ladder is better where the chain mixes quickly.")
     ] = "mag",
     level: Annotated[float, typer.Option(help="Confidence of all intervals together.")] = 0.99,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,

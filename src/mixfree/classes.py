@@ -43,8 +43,19 @@ def probabilities(predictions: Array) -> Array:
     array([[0.5, 0.5],
            [0. , 1. ]])
     """
+    found: Array = np.exp(log_probabilities(predictions))
+    return found
+
+
+def log_probabilities(predictions: Array) -> Array:
+    """Their logarithms, finite also where a probability is not above zero.
+
+    Examples
+    --------
+    >>> log_probabilities(np.array([1000.0]))
+    array([[-1000.,     0.]])
+    """
     if predictions.ndim == 1:
-        second = 0.5 + 0.5 * np.tanh(0.5 * predictions)
-        return np.column_stack([1.0 - second, second])
-    grown = np.exp(predictions - predictions.max(axis=1, keepdims=True))
-    return grown / grown.sum(axis=1, keepdims=True)
+        return -np.logaddexp(0.0, np.column_stack([predictions, -predictions]))
+    lower = predictions - predictions.max(axis=1, keepdims=True)
+    return lower - np.log(np.exp(lower).sum(axis=1, keepdims=True))

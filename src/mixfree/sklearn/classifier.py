@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from mixfree.classes import loss_of, most_probable, probabilities, targets_of
+from mixfree.classes import log_probabilities, loss_of, most_probable, probabilities, targets_of
 from mixfree.losses import Loss
 from mixfree.numerics import Array, State
 from mixfree.sklearn.base import StreamModel
@@ -65,9 +65,8 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         return probabilities(self._predictions(X))
 
     def predict_log_proba(self, X: Any) -> Array:
-        """Logarithm of each class's probability."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+        """Logarithm of each class's probability; finite also where that is zero."""
+        return log_probabilities(self._predictions(X))
 
     @property
     def coef_(self) -> Array:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import mixfree as mf
+from mixfree.learner import Learner
 from mixfree.linear import advance_linear
-from mixfree.losses import Squared, linear_gradient, predictions
+from mixfree.losses import Squared, predictions
 from mixfree.scaling import (
     LIMIT,
     RunningScale,
@@ -94,23 +95,91 @@ def test_weights_shrink_where_the_scale_grew():
     np.testing.assert_allclose(kept, [1.0, 0.1, 0.5, 1.0])
 
 
-@pytest.mark.parametrize("name", ["mag", "ladder"])
-def test_a_pending_window_goes_on_in_new_units(name):
-    """After a change of scale the next step is along the gradient in the new units."""
+def in_units(rows, units):
+    return np.column_stack([(rows - units.shift) / units.scale, np.ones(len(rows))])
+
+
+def test_a_pending_window_goes_on_in_new_units():
+    """Its sum is then that of the same samples' gradients in the new units."""
     rng = np.random.default_rng(4)
     rows, targets = rng.standard_normal((40, COLUMNS)), rng.standard_normal(40)
-    old, new = original(COLUMNS), Units(np.zeros(COLUMNS), np.full(COLUMNS, 0.5))
-    opt = mf.methods()[name](np.zeros(COLUMNS))
-    advance_linear(opt, Squared(), rows, targets)
-    row, target = rows[0], targets[0]
-    slope = Squared().derivative(row @ opt.x, target)
+    old, new = units(5), units(6)
+    before, windows = in_units(rows, old), 0
+    for cut in range(40):
+        opt = mf.MAG(np.zeros(COLUMNS + 1), levels=4)
+        advance_linear(opt, Squared(), before[:cut], targets[:cut])
+        slopes = before @ opt.x - targets  # the point stands still in a window
+        windows += opt.pending > 0
+        length, x = opt.states[0]["length"], opt.x.copy()
+        change_units(opt, 1, old, new)
+        expected = np.zeros(COLUMNS + 1)
+        for position, i in enumerate(range(cut - opt.pending, cut)):
+            gradient = slopes[i] * in_units(rows, new)[i]
+            expected += opt.gradient.weight(position, length) * gradient
+        if opt.pending:
+            np.testing.assert_allclose(opt.states[0]["sum"], expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(opt.x, points_kept(x, 1, old, new))
+        assert opt.samples == cut
+    assert windows > 20
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_a_ladder_goes_on_in_new_units(shifted):
+    """Its sums are those of the same samples' gradients in the new units.
+
+    Squares of the columns are, too, as far as the old center was right.
+    """
+    block, samples = 4, 4 * 40 + 3
+    rng = np.random.default_rng(7)
+    rows, targets = rng.standard_normal((samples, COLUMNS)), rng.standard_normal(samples)
+    old, new = units(5), units(6)
+    if not shifted:
+        new = new._replace(shift=old.shift)
+    opt = mf.Ladder(np.zeros(COLUMNS + 1), alpha=0.3, block=block)
+    gradients = []
+    for row, after, target in zip(in_units(rows, old), in_units(rows, new), targets, strict=True):
+        slope = row @ opt.x - target
+        gradients.append(slope * after)
+        opt.tell(slope * row)
     change_units(opt, 1, old, new)
-    gradient = linear_gradient(Squared(), opt.x, row / 0.5, target)
-    np.testing.assert_allclose(gradient, slope * row / 0.5, rtol=1e-9)  # the same function
-    assert opt.samples == 40
+    state, g = opt.states[1], np.array(gradients)
+    last = samples - samples % block  # when the rates were renewed
+    np.testing.assert_allclose(state["sum"], g[last:].sum(axis=0), rtol=1e-9)
+    blocks = g[:last].reshape(-1, block, COLUMNS + 1).sum(axis=1)  # 40 = 32 + 8
+    np.testing.assert_allclose(state["halves"][5], blocks[:32].sum(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(state["halves"][3], blocks[32:].sum(axis=0), rtol=1e-9)
+    if shifted:
+        return
+    total = (g[:last] ** 2).sum(axis=0)
+    np.testing.assert_allclose(state["total"], total, rtol=1e-9)
+    np.testing.assert_allclose(state["squares"], (g[last:] ** 2).sum(axis=0), rtol=1e-9)
+    root = total.copy()
+    for level in state["levels"]:
+        whole = blocks[: len(blocks) // 2 * 2]
+        differences = (whole[1::2] - whole[::2]) ** 2
+        np.testing.assert_allclose(level, differences.sum(axis=0), rtol=1e-9)
+        blocks = whole[1::2] + whole[::2]
+    assert len(state["levels"]) == 6
+    # A level's excess is over the total of its time, which is of the same units.
+    above = state["excess"][0]
+    np.testing.assert_allclose(state["rate"], 0.3 / np.sqrt(root + above), rtol=1e-9)
+    assert (above > 0.0).any()
+
+
+@pytest.mark.parametrize("method", ["mag", "ladder"])
+@pytest.mark.parametrize("power", [700, 1000])
+def test_columns_of_any_size(method, power):
+    """A column's size changes nothing: not even a bit, if it is a power of two."""
+    rng = np.random.default_rng(8)
+    rows = rng.standard_normal((300, COLUMNS)) + np.array([0.0, 5.0, 0.0, 0.0])
+    targets = rows @ [1.0, 2.0, 3.0, 4.0] + rng.standard_normal(300)
+    sizes = np.array([1.0, 2.0, 1.0, 2.0]) * 2.0 ** np.array([0, power, 0, power])
+    plain, sized = (Learner(Squared(), COLUMNS, method, running_scale=True) for _ in range(2))
+    plain.advance(rows, targets)
+    sized.advance(rows * sizes, targets)
+    np.testing.assert_array_equal(sized.weights[:, :-1] * sizes, plain.weights[:, :-1])
 
 
 def test_replaying_methods_are_refused():
-    opt = mf.SGDER(np.zeros(COLUMNS), mixing_time=2)
-    with pytest.raises(ValueError, match="does not go with sgd-er"):
-        change_units(opt, 1, original(COLUMNS), units(0))
+    with pytest.raises(ValueError, match="does not go with sgd-er, which replays old rows"):
+        Learner(Squared(), COLUMNS, "sgd-er", running_scale=True, mixing_time=2)

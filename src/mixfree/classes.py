@@ -53,7 +53,7 @@ def log_probabilities(predictions: Array) -> Array:
     Examples
     --------
     >>> log_probabilities(np.array([1000.0]))
-    array([[-1000.,     0.]])
+    array([[-1000.,    -0.]])
     """
     if predictions.ndim == 1:
         return -np.logaddexp(0.0, np.column_stack([predictions, -predictions]))

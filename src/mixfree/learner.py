@@ -13,7 +13,7 @@ from mixfree.losses import Logistic, Loss, Softmax, predictions
 from mixfree.methods import Method, OptionError, find_method
 from mixfree.numerics import Array, State, norm, one_of
 from mixfree.optimizer import Optimizer
-from mixfree.scaling import RunningScale, change_units, original, points_in
+from mixfree.scaling import RunningScale, change_units, original, points_in, refuse_replay
 from mixfree.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Ladder
 
@@ -77,6 +77,8 @@ class Learner:
         domain = None if radius is None else Ball(radius)
         self.optimizer: Optimizer = find_method(method)(start, domain=domain, **options)
         self._scale = RunningScale(columns, centred=intercept) if running_scale else None
+        if running_scale:
+            refuse_replay(self.optimizer)
         self._sparse: SparseLinear | None = None
 
     @property

@@ -52,6 +52,7 @@ class RunningScale:
             "count": np.zeros(1, dtype=np.int64),
             "mean": np.zeros(columns),
             "spread": np.zeros(columns),
+            "unit": np.ones(columns),
             "shift": np.zeros(columns),
             "scale": np.ones(columns),
         }
@@ -78,10 +79,12 @@ class RunningScale:
         """Put the units in force that the statistics ask for, if they are due."""
         if not self.due:
             return
-        state, mean = self._state, self._state["mean"]
+        state = self._state
+        mean = state["mean"] / state["unit"]
         self._farthest = np.maximum(self._farthest, np.abs(self._next - mean))
-        scale = np.maximum(np.sqrt(state["spread"] / state["count"][0]), self._farthest / LIMIT)
-        state["shift"], state["scale"] = mean.copy(), np.where(scale > 0.0, scale, 1.0)
+        deviation = np.sqrt(state["spread"] / state["count"][0]) / state["unit"]
+        scale = np.maximum(deviation, self._farthest / LIMIT)
+        state["shift"], state["scale"] = mean, np.where(scale > 0.0, scale, 1.0)
 
     def state_dict(self) -> State:
         """All that changes, as arrays of its own."""
@@ -138,14 +141,19 @@ def points_kept(x: Array, outputs: int, old: Units, new: Units) -> Array:
     columns = old.shift.size
     growth = np.maximum(new.scale / old.scale, 1.0)
     shrunk = x.reshape(outputs, -1).astype(np.float64)
-    shrunk[:, :columns] /= growth**2
+    shrunk[:, :columns] /= growth  # and once more: its square may overflow
+    shrunk[:, :columns] /= growth
     return points_in(shrunk.ravel(), outputs, old, new).astype(x.dtype)
+
+
+def refuse_replay(opt: Optimizer) -> None:
+    """ValueError for a method that keeps rows, which would stay in the units of their time."""
+    if not isinstance(opt.gradient, Window):
+        raise ValueError(f"scale='running' does not go with {opt.name}, which replays old rows")
 
 
 def change_units(opt: Optimizer, outputs: int, old: Units, new: Units) -> None:
     """Express a run over standardised rows in new units, its pending window included."""
-    if not isinstance(opt.gradient, Window):
-        raise ValueError(f"scale='running' does not go with {opt.name}, which replays old rows")
     gradient, step, output = opt.states
 
     def convert(state: State, names: tuple[str, ...], to: Callable[..., Array]) -> None:
@@ -172,5 +180,5 @@ def _change_ladder(state: State, outputs: int, ratio: Array) -> None:
     # A column that has had no gradient yet had no unit either.
     growth = np.where(state["squares"] + state["total"] > 0.0, growth, 1.0)
     for name in ("squares", "total", "levels", "excess"):
-        state[name] = state[name] / growth**2
+        state[name] = state[name] / growth / growth
     state["rate"] = state["rate"] * growth

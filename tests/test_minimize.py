@@ -166,6 +166,38 @@ def test_a_compiled_gradient_cannot_move_the_point():
     )
 
 
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (lambda x, z: 1.0, "Unknown attribute 'size' of type float64"),
+        (lambda x, z: x.nothing, "Unknown attribute 'nothing'"),
+        (lambda x: x, "Cannot bind"),
+        (lambda x, z: (x - z).reshape(3, 1), "No implementation of function"),
+    ],
+)
+def test_a_gradient_that_does_not_compile_is_named(wrong, reason):
+    kind = r"array\(float64, 1d, C\)"
+    message = f"^grad.* for x of type {kind} and z of type {kind}: {reason}"
+    with pytest.raises(TypeError, match=message) as caught:
+        mf.minimize(numba.njit(wrong), STREAM, np.zeros(3))
+    assert isinstance(caught.value.__cause__, numba.core.errors.TypingError)
+
+
+class Understated(list):
+    """A stream that says it is shorter than it is."""
+
+    def __len__(self):
+        return 5
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_no_sample_is_dropped_by_a_length_that_is_too_small(progress):
+    result = mf.minimize(gradient, Understated(STREAM[:20]), np.zeros(3), progress=progress)
+    assert result.samples == 20
+    shorter = mf.minimize(gradient, Understated(STREAM[:20]), np.zeros(3), max_samples=7)
+    assert shorter.samples == 7
+
+
 def test_strange_arguments():
     with pytest.raises(ValueError, match="without dimensions"):
         mf.minimize(gradient, np.array(3.0), np.zeros(3))

@@ -116,9 +116,9 @@ def minimize(
             return callback(at) if callback is not None and at_mark else None
 
         if _runs_compiled(grad, stream, opt):
-            history = _compiled(opt, grad, np.asarray(stream)[:total], each)
+            history = _compiled(opt, grad, np.asarray(stream)[:max_samples], each)
         else:
-            history = _reference(opt, grad, islice(stream, total), each)
+            history = _reference(opt, grad, islice(stream, max_samples), each)
     return Result(opt.x, opt.average, opt.samples, opt.steps, opt.pending, history, opt)
 
 
@@ -145,6 +145,8 @@ def _reference(
 
 
 def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Each) -> History:
+    from numba.core.errors import NumbaError
+
     from mixfree.compiled.oracle import WRONG_SIZE, oracle
 
     if len(stream) == 0:
@@ -152,7 +154,10 @@ def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Each)
     stream = np.ascontiguousarray(stream)
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
-        taken = int(oracle(grad, plan, run, *parts, order))
+        try:
+            taken = int(oracle(grad, plan, run, *parts, order))
+        except NumbaError as error:
+            raise _not_compiled(error, run.x, stream[0]) from error
         if taken == WRONG_SIZE:
             raise ValueError(f"grad must return {opt.x.size} entries, as many as the point has")
         return taken
@@ -161,6 +166,17 @@ def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Each)
         run_compiled(opt, kernel, (stream,), range(start, stop))
 
     return follow(opt, advance, len(stream), each)
+
+
+def _not_compiled(error: Exception, x: Array, sample: Any) -> TypeError:
+    """What to raise when Numba cannot compile the user's gradient, or use what it returns."""
+    from numba import typeof
+
+    reason = next(line for line in str(error).splitlines() if not line.startswith("Failed in"))
+    return TypeError(
+        f"grad(x, z) must return a vector of real numbers, but Numba cannot compile it for "
+        f"x of type {typeof(x)} and z of type {typeof(sample)}: {reason}"
+    )
 
 
 def _runs_compiled(grad: GradientFunction, stream: Any, opt: Optimizer) -> bool:

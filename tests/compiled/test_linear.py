@@ -104,6 +104,25 @@ def test_weights_and_ridge(loss, intercept):
     assert_states_close(pair[1].state_dict(), pair[0].state_dict(), 1e-12)
 
 
+@pytest.mark.parametrize("weighted", [{0}, {1}, {0, 2}, {1, 2}])
+@pytest.mark.parametrize("name", ["mag", "sgd-er", "sgd-rer"])
+def test_weights_of_some_calls_only(name, weighted):
+    """Inside a block too, a sample keeps its weight, and is of weight 1 where none is given."""
+    rows, targets = data(Squared())
+    cuts = [slice(0, 50), slice(50, 90), slice(90, 330)]
+    given = np.random.default_rng(1).uniform(0.0, 2.0, SAMPLES)
+    weights = np.ones(SAMPLES)
+    cut, whole = (make(name, np.zeros(DIMENSION), mf.Ball(2.0)) for _ in range(2))
+    for i, piece in enumerate(cuts):
+        if i in weighted:
+            weights[piece] = given[piece]
+        own = {"weights": given[piece]} if i in weighted else {}
+        advance_linear(cut, Squared(), rows[piece], targets[piece], **own)
+    advance_linear(whole, Squared(), rows[:330], targets[:330], weights=weights[:330])
+    np.testing.assert_array_equal(cut.x, whole.x)
+    np.testing.assert_array_equal(cut.average, whole.average)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", METHODS)
 def test_any_chunking_and_saving_gives_the_same_bits(name, dtype):

@@ -70,12 +70,17 @@ def _replay_order(rule, block, blocks):
 
 
 def _joined(block, i, part, order):
-    """The i-th array of the samples in the block and those of ``part`` after them."""
-    if part.shape[0] == 0:  # no weights
+    """The i-th array of the samples in the block and those of ``part`` after them.
+
+    Weights, the last array, may be lacking on either side, and are 1 there.
+    """
+    samples = [sample if isinstance(sample, tuple) else (sample,) for sample in block]
+    lacking = part.shape[0] == 0
+    if lacking and all(len(sample) <= i for sample in samples):
         return part
-    held = [sample[i] if isinstance(sample, tuple) else sample for sample in block]
+    held = [sample[i] if i < len(sample) else 1.0 for sample in samples]
     held = np.array(held, dtype=part.dtype).reshape(len(block), *part.shape[1:])
-    return np.concatenate([held, part[order]])
+    return np.concatenate([held, np.ones(order.size) if lacking else part[order]])
 
 
 def _listed(parts, order):

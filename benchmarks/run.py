@@ -13,13 +13,13 @@ sys.path.insert(0, str(ROOT.parent))
 
 
 def main(names):
-    there = sorted(m.name for m in pkgutil.iter_modules([str(ROOT)]) if m.name != "run")
-    modules = {name: importlib.import_module(f"benchmarks.{name}") for name in there}
-    tables = [name for name, module in modules.items() if hasattr(module, "main")]
-    for name in names or tables:
-        if name not in tables:
-            sys.exit(f"no benchmark {name!r}: there are {', '.join(tables)}")
-        modules[name].main()
+    modules = {module.name for module in pkgutil.iter_modules([str(ROOT)])}
+    there = sorted(modules - {"run", "table"})
+    for name in names:
+        if name not in there:
+            sys.exit(f"no benchmark {name!r}: there are {', '.join(there)}")
+    for name in names or there:
+        importlib.import_module(f"benchmarks.{name}").main()
 
 
 if __name__ == "__main__":

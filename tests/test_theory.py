@@ -41,6 +41,16 @@ def test_trivial_bounds_where_the_lemmas_do_not_apply():
     assert theory.deviation(1, 3.0, 0.05, 100, 0) == 6.0
 
 
+def test_a_horizon_of_one_sample_says_nothing():
+    """K = τ⌈2 log₂ 1⌉ = 0: no delay, so the trivial bounds hold, and what is made of them."""
+    assert theory.decorrelation_time(5, 1) == 0
+    assert theory.mean_error(1, 3.0, 5, 1) == 6.0
+    assert theory.mean_square_error(1, 3.0, 5, 1) == 36.0
+    assert theory.deviation(1, 3.0, 0.05, 5, 0) == 6.0
+    assert theory.second_moment(3.0, 5, 1) == 2 * 3.0**2
+    assert theory.convex_rate(3.0, 2.0, 5, 1) == pytest.approx(2.0 * np.sqrt(2.0 * 18.0) + 12.0)
+
+
 def test_bounds_hold_for_independent_signs():
     """±1 with mixing time 1: the error of a mean of N is about √(2/πN)."""
     rng = np.random.default_rng(0)

@@ -57,7 +57,7 @@ def deviation(samples: int, bound: float, delta: float, mixing_time: int, delay:
 def mean_error(samples: int, bound: float, mixing_time: int, horizon: int) -> float:
     """Bound on E‖g^N − ∇F‖ for N ≤ T (Lemma A.6).
 
-    12G√(K/N)(1 + √log(KN)) + 6GK/N + 4G/N where N ≥ 2K, and never more than 2G.
+    12G√(K/N)(1 + √log(KN)) + 6GK/N + 4G/N where N ≥ 2K > 0, and never more than 2G.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def mean_error(samples: int, bound: float, mixing_time: int, horizon: int) -> fl
 def mean_square_error(samples: int, bound: float, mixing_time: int, horizon: int) -> float:
     """Bound on E‖g^N − ∇F‖² for N ≤ T (Lemma A.6).
 
-    576G²K(1 + log(KN))/N + 72G²K²/N² + 8G²/N where N ≥ 2K, and never more than 4G².
+    576G²K(1 + log(KN))/N + 72G²K²/N² + 8G²/N where N ≥ 2K > 0, and never more than 4G².
 
     Examples
     --------

@@ -31,7 +31,7 @@ def test_the_twins_agree():
 def test_a_word_of_zeros_draws_another():
     key = draws.key(0, draws.LEVELS)
     # mix is a bijection with mix(0) = 0, so this counter gives a first word of zero.
-    inner = next(c for c in [(-key.second) & 0xFFFFFFFF])
+    inner = (-key.second) & 0xFFFFFFFF
     counter = _unmix(inner) ^ key.first
     assert draws.word(key, counter) == 0
     assert draws.trailing_zeros(key, counter) >= 32

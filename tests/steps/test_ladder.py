@@ -8,7 +8,7 @@ from mixfree.experiments.suite import between_two
 from mixfree.gradients import Plain
 from mixfree.linear import advance_linear
 from mixfree.losses import Squared
-from mixfree.steps import Ladder
+from mixfree.steps import Ladder, Profile
 
 
 def told(step, gradients, x0=None):
@@ -182,23 +182,47 @@ def test_where_the_scale_begins_hardly_matters():
     assert max(gaps) < 1.5 * min(gaps), gaps
 
 
-def two_regimes(p, samples, dimension=20):
+def two_regimes(p, samples, dimension=20, seed=8):
     """Gradients told at one point: independent noise and a sign that flips with probability p."""
-    rng = np.random.default_rng(8)
+    rng = np.random.default_rng(seed)
     sign = 1.0 - 2.0 * (np.cumsum(rng.random(samples) < p) & 1)
     return rng.standard_normal((samples, dimension)) + 0.5 * sign[:, None]
 
 
 def test_the_correlation_scale_of_a_chain_that_switches():
     """The correlation of the sign is (1 − 2p)^k, whose scale is 1/(2p) = 50."""
-    opt = mf.Ladder(np.zeros(20), block=4, alpha=1e-9)
-    for g in two_regimes(0.01, 60_000):
-        opt.tell(g)
-    scale = opt.correlation_scale()
+    p, samples, seeds, dimension = 0.01, 60_000, 20, 5
+    # Coordinates do not feel each other, so that one run holds the runs of all seeds.
+    gradients = np.hstack([two_regimes(p, samples, dimension, seed) for seed in range(seeds)])
+    step = Ladder(1e-9, block=4)
+    state = told(step, gradients)
+    profiles = []
+    for seed in range(seeds):
+        own = slice(seed * dimension, (seed + 1) * dimension)
+        part = {"levels": state["levels"][:, own], "total": state["total"][own]}
+        profiles.append(step.profile(part, samples))
+    lengths, _, blocks = profiles[0]
+    found = np.array([profile.ratios for profile in profiles])[:, blocks >= 16]
+    mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(seeds)
+    expected = np.array([switching_ratio(p, length) for length in lengths[blocks >= 16]])
+    assert len(expected) == 9 and expected.max() > 19.0
+    assert (np.abs(mean - expected) < 4.0 * error).all(), (mean, expected, error)
+    scale = Profile(lengths[blocks >= 16], mean, blocks[blocks >= 16]).correlation_scale()
     assert scale.resolved
-    assert 25.0 < scale.samples < 100.0  # levels are a factor 2 apart
-    # 1 + a²(1 + 2Σ(1 − 2p)^k)/(1 + a²) over 1, with a = ½: 1 + 0.2·98 at the plateau.
-    assert opt.profile().ratios.max() == pytest.approx(20.6, rel=0.35)
+    assert scale.samples == pytest.approx(50.0, rel=0.1)
+
+
+def switching_ratio(p, length, a=0.5):
+    """E(B − A)²/(length·(1 + a²)), where A and B are the sums of the two halves of a block.
+
+    With r = 1 − 2p and n = length/2, the sign's part of it is a² times twice the sum of r^|i−j|
+    within a half less twice that between the halves, r(1 − rⁿ)²/(1 − r)².
+    """
+    half, r = length // 2, 1.0 - 2.0 * p
+    lags = np.arange(1, half)
+    within = half + 2.0 * np.sum((half - lags) * r**lags)
+    between = r * (1.0 - r**half) ** 2 / (1.0 - r) ** 2
+    return (length + a**2 * 2.0 * (within - between)) / (length * (1.0 + a**2))
 
 
 def test_a_scale_that_is_not_resolved_says_so():

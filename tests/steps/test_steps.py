@@ -67,7 +67,7 @@ def test_the_regret_bound_is_not_idle():
     broken = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        opt = mf.AdaGrad(np.full(4, 0.65), domain=mf.Ball(1.3), alpha=100.0)
+        opt = mf.AdaGrad(np.full(4, 0.65), domain=mf.Ball(1.3), alpha=3 * 2.6 / np.sqrt(2))
         linear, gradients = 0.0, []
         for _ in range(200):
             g = 0.3 * np.sign(opt.x) + 0.01 * rng.standard_normal(4)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
+from mixfree.numerics import positive
+
 # The window is the first M of at least WINDOW correlation times up to M: wide enough for an
 # exponential decay to have died out, narrow enough to keep the noise of far lags out (Sokal 1996).
 WINDOW = 5.0
@@ -104,8 +106,7 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
     >>> abs(time.value - 19) < 3 * time.standard_error
     True
     """
-    if not (math.isfinite(window) and window > 0):
-        raise ValueError(f"window = {window} must be a positive number")
+    positive(window, "window")
     correlation = autocorrelation(series)
     samples = len(correlation)
     if np.isnan(correlation[0]):
@@ -115,7 +116,10 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
     scales = 2 * np.cumsum(np.abs(correlation)) - 1
     closed = np.arange(samples) >= window * scales
     times = 2 * np.cumsum(correlation) - 1
-    # Where no window closes, as with a trend, the largest sum is the least misleading.
+    if not closed.any():
+        # As with a trend: the largest sum is the least misleading. It is the mean of two
+        # neighbours, so that a series which swings from side to side cancels.
+        times = (times[:-1] + times[1:]) / 2
     lag = int(np.argmax(closed if closed.any() else times))
     # A sum that alternates may come out below nothing by chance.
     value = max(float(times[lag]), 1 / samples)

@@ -45,7 +45,9 @@ def test_graphs_without_a_walk():
         random_walk(networkx.Graph([("a", "b", {"weight": -1}), ("b", "c", {"weight": 2})]))
     with pytest.raises(ValueError, match="edges that go both ways"):
         random_walk(networkx.DiGraph([(0, 1), (1, 0)]), "metropolis")
-    with pytest.raises(ValueError, match="weights = 'uniform'"):
+    with pytest.raises(
+        ValueError, match="weights must be one of 'degree', 'metropolis', not 'uniform'"
+    ):
         random_walk(networkx.path_graph(3), "uniform")
 
 
@@ -79,10 +81,11 @@ def test_random_chains_come_from_their_seed():
         (lambda: two_state(0), "p = 0"),
         (lambda: two_state(1.5), r"p = 1\.5"),
         (lambda: two_state(float("nan")), "p = nan"),
-        (lambda: winning_streak(1), "n = 1"),
-        (lambda: winning_streak(3.5), r"n = 3\.5"),
-        (lambda: cycle(2), "n = 2"),
-        (lambda: random_chain(0, seed=0), "n = 0"),
+        (lambda: winning_streak(1), "n must be a whole number of at least 2, not 1"),
+        (lambda: winning_streak(3.5), r"n must be .*, not 3\.5"),
+        (lambda: winning_streak(True), r"n must be .*, not True"),
+        (lambda: cycle(2), "n must be a whole number of at least 3, not 2"),
+        (lambda: random_chain(0, seed=0), "n must be a whole number of at least 1, not 0"),
         (lambda: birth_death([0.5], [0.0]), r"up\[0\] = 0\.5 leads out"),
         (lambda: birth_death([0.5, 0.0], [0.1, 0.5]), r"down\[0\] = 0\.1 leads out"),
         (lambda: birth_death([0.9, 0.9, 0], [0, 0.9, 0.9]), r"up\[1\] \+ down\[1\] is above 1"),

@@ -3,12 +3,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.chains import MarkovChain, chain, cycle, large, random_walk
-
-
-@pytest.fixture
-def small_counts_as_large(monkeypatch):
-    monkeypatch.setattr(chain, "DENSE_STATES", 10)
+from mixfree.chains import (
+    MarkovChain,
+    chain,
+    cycle,
+    large,
+    random_walk,
+    stationary,
+    winning_streak,
+)
 
 
 def bounds_both_ways(monkeypatch, walk: MarkovChain):
@@ -51,6 +54,20 @@ def test_the_walks_can_be_too_short_to_reach_the_mixing_time():
     ring = cycle(6001)
     bounds = large.large_bounds(ring, 0.25, walk=50)
     assert bounds.upper > bounds.lower > 50
+
+
+def test_detailed_balance_is_looked_for_once(monkeypatch):
+    calls = []
+    plain = stationary.by_detailed_balance
+    monkeypatch.setattr(stationary, "by_detailed_balance", lambda P: calls.append(P) or plain(P))
+    cycle(6001).mixing_bounds()
+    assert len(calls) == 1
+
+
+def test_a_long_streak_is_not_held_as_all_pairs():
+    long = winning_streak(50_000)
+    assert long.is_sparse and long.P.nnz == 100_000
+    np.testing.assert_array_equal(long.P[[0, 49_999]].sum(axis=1), 1.0)
 
 
 def test_questions_of_all_pairs_are_refused():

@@ -65,11 +65,12 @@ def test_a_deterministic_cycle_is_followed():
 @pytest.mark.parametrize(
     ("steps", "start", "message"),
     [
-        (0, 0, "steps = 0"),
-        (2.5, 0, r"steps = 2\.5"),
-        (5, 2, "start = 2"),
-        (5, -1, "start = -1"),
-        (5, "a", "start = 'a'"),
+        (0, 0, "steps must be a whole number of at least 1, not 0"),
+        (2.5, 0, r"steps must be .*, not 2\.5"),
+        (True, 0, r"steps must be .*, not True"),
+        (5, 2, "start must be a whole number of at least 0, at most 1, not 2"),
+        (5, -1, r"start must be .*, not -1"),
+        (5, "a", r"start must be .*, not 'a'"),
     ],
 )
 def test_wrong_arguments(steps, start, message):

@@ -14,7 +14,6 @@ from mixfree.chains.spectral import second_singular_value
 if TYPE_CHECKING:
     from mixfree.chains.chain import MarkovChain
 
-INFINITE = math.inf
 # A factor this near to one has lost the digits of its logarithm; a longer time has them.
 TOO_SLOW = 1e-6
 
@@ -25,7 +24,7 @@ class Bound:
 
     theorem: str
     lower: float = 0.0
-    upper: float = INFINITE
+    upper: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class MixingBounds:
     def upper(self) -> float:
         """Smallest upper bound, as a whole number of steps; infinite when there is none."""
         best = min(bound.upper for bound in self.bounds)
-        return math.floor(best * (1 + TIE)) if best < INFINITE else best
+        return math.floor(best * (1 + TIE)) if best < math.inf else best
 
 
 def small_bounds(chain: MarkovChain, eps: float) -> MixingBounds:
@@ -71,7 +70,7 @@ def by_relaxation(gap: float, error: float, least: float, eps: float) -> Bound:
     return Bound(
         "relaxation time (Levin and Peres, Theorems 12.4 and 12.5)",
         max(0.0, (1 / at_most_gap - 1) * math.log(1 / (2 * eps))),
-        math.log(1 / (eps * least)) / at_least_gap if at_least_gap > 0 else INFINITE,
+        math.log(1 / (eps * least)) / at_least_gap if at_least_gap > 0 else math.inf,
     )
 
 
@@ -84,7 +83,7 @@ def by_doubling(P: np.ndarray, law: np.ndarray, eps: float) -> tuple[Bound, Boun
     """
     spread = math.sqrt(1 / law.min() - 1) / 2
     # Not mixed at the start, so never in less than a step.
-    sides = [[1.0, INFINITE], [1.0, INFINITE]]
+    sides = [[1.0, math.inf], [1.0, math.inf]]
     for power in doublings(P):
         apart = min(1.0, contraction(power.matrix))
         singular = min(second_singular_value(power.matrix, law), math.sqrt(apart))
@@ -114,5 +113,5 @@ def at_most(time: int, shrink: float, ratio: float) -> float:
     if shrink <= 0:
         return float(time)
     if shrink > 1 - TOO_SLOW:
-        return INFINITE
+        return math.inf
     return time * max(1, math.ceil(math.log(ratio) / -math.log(shrink) * (1 - TIE)))

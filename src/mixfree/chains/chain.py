@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from mixfree.chains import powers, spectral
 from mixfree.chains import stationary as laws
 from mixfree.chains.structure import communicating_classes, cyclic_classes, name_classes
 from mixfree.chains.validate import states_named, transition_matrix
+from mixfree.numerics import whole
 
 if TYPE_CHECKING:
     from mixfree.chains.bounds import MixingBounds
@@ -104,8 +104,12 @@ class MarkovChain:
         self._need_irreducible("the stationary law")
         if not self.is_large:
             return laws.gth(self.dense("the stationary law"))
-        law = laws.by_detailed_balance(self.P)
+        law = self._balanced_law
         return laws.by_krylov(self.P) if law is None else law
+
+    @cached_property
+    def _balanced_law(self) -> np.ndarray | None:
+        return laws.by_detailed_balance(self.P)
 
     def positive_law(self, purpose: str) -> np.ndarray:
         """Stationary law, or an error if a state's probability is too small to divide by."""
@@ -122,7 +126,7 @@ class MarkovChain:
         """Whether μ(i) P(i, j) = μ(j) P(j, i) for every pair, to nine digits."""
         if self.is_large:
             self._need_irreducible("reversibility")
-            return laws.by_detailed_balance(self.P) is not None
+            return self._balanced_law is not None
         flow = self.stationary[:, None] * self.dense("reversibility")
         return bool(np.allclose(flow, flow.T, rtol=laws.BALANCE, atol=0))
 
@@ -152,12 +156,11 @@ class MarkovChain:
         The largest total variation distance, over the starts, between the law after ``t`` steps
         and the stationary law.
         """
-        if not isinstance(t, numbers.Integral) or t < 0:
-            raise ValueError(f"t = {t!r} must be a whole number of steps, zero or more")
+        time = whole(t, "t", least=0)
         law = self.stationary
-        if t == 0:
+        if time == 0:
             return float(1 - law.min())
-        return powers.distance_to(law, powers.power(self.dense("distance"), int(t)).matrix)
+        return powers.distance_to(law, powers.power(self.dense("distance"), time).matrix)
 
     def mixing_time(self, eps: float = 0.25) -> int:
         """Smallest t with ``distance(t) <= eps``: exact, by squaring and bisection.

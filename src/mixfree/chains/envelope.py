@@ -11,19 +11,33 @@ chain has mixed. The distances d(t) and d̄(t) of the true chain are then known 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from mixfree.chains.bounds import INFINITE, at_least, at_most
+from mixfree.chains.bounds import at_least, at_most
 from mixfree.chains.powers import LONGEST, Power, first_time
 from mixfree.chains.rows import RowEstimates
 
 QUARTER = 0.25
 MIXED = 1e-9
+
+
+class Range(NamedTuple):
+    """The least and the largest value that a number can have."""
+
+    least: float
+    largest: float
+
+    @classmethod
+    def of_worst(cls, distance: np.ndarray, error: np.ndarray) -> Range:
+        """Half the largest of L1 distances that are known up to ``error``."""
+        return cls(float((distance - error).max() / 2), float((distance + error).max() / 2))
 
 
 @dataclass(frozen=True)
@@ -39,21 +53,19 @@ class InexactPower:
         return self.power.time
 
     def __matmul__(self, other: InexactPower) -> InexactPower:
-        error = self.power.matrix @ other.error + self.error * min(1.0, other.apart[1])
+        error = self.power.matrix @ other.error + self.error * min(1.0, other.apart.largest)
         return InexactPower(self.power @ other.power, np.minimum(error, 2))
 
     @cached_property
-    def apart(self) -> tuple[float, float]:
-        """Least and largest value that d̄(time) of the true chain can have."""
+    def apart(self) -> Range:
+        """What d̄(time) of the true chain can be."""
         rows = self.power.matrix
-        distance, error = cdist(rows, rows, "cityblock"), self.error[:, None] + self.error
-        return float((distance - error).max() / 2), float((distance + error).max() / 2)
+        return Range.of_worst(cdist(rows, rows, "cityblock"), self.error[:, None] + self.error)
 
-    def from_law(self, law: np.ndarray, law_error: float) -> tuple[float, float]:
-        """Least and largest value that d(time) of the true chain can have."""
+    def from_law(self, law: np.ndarray, law_error: float) -> Range:
+        """What d(time) of the true chain can be."""
         distance = np.abs(self.power.matrix - law).sum(axis=1)
-        error = self.error + law_error
-        return float((distance - error).max() / 2), float((distance + error).max() / 2)
+        return Range.of_worst(distance, self.error + law_error)
 
 
 def doublings(rows: RowEstimates) -> Iterator[InexactPower]:
@@ -66,21 +78,37 @@ def doublings(rows: RowEstimates) -> Iterator[InexactPower]:
         current = current @ current
 
 
-def envelope(rows: RowEstimates) -> tuple[float, float]:
-    """Interval for the mixing time of the true chain."""
-    powers = list(doublings(rows))
-    lower = max(at_least(power.time, power.apart[0], QUARTER) for power in powers)
-    upper = min(at_most(power.time, power.apart[1], 1 / QUARTER) for power in powers)
-    law_error = error_of_law(rows.law, powers)
+@dataclass(frozen=True)
+class Envelope:
+    """The powers of an estimate, made once for all that is asked of them."""
 
-    def certainly_mixed(power: InexactPower) -> bool:
-        return min(power.apart[1], power.from_law(rows.law, law_error)[1]) <= QUARTER
+    rows: RowEstimates
 
-    def perhaps_mixed(power: InexactPower) -> bool:
-        return power.apart[0] <= 2 * QUARTER and power.from_law(rows.law, law_error)[0] <= QUARTER
+    @cached_property
+    def powers(self) -> list[InexactPower]:
+        """Powers 1, 2, 4, 8, …"""
+        return list(doublings(self.rows))
 
-    mixed, unmixed = first_time(powers, certainly_mixed), first_time(powers, perhaps_mixed)
-    return max(lower, unmixed or 0), min(upper, mixed or INFINITE)
+    @cached_property
+    def law_error(self) -> float:
+        """Bound on the L1 distance between the two stationary laws."""
+        return error_of_law(self.rows.law, self.powers)
+
+    def interval(self) -> tuple[float, float]:
+        """Interval for the mixing time of the true chain."""
+        lower = max(at_least(power.time, power.apart.least, QUARTER) for power in self.powers)
+        upper = min(at_most(power.time, power.apart.largest, 1 / QUARTER) for power in self.powers)
+        mixed = first_time(self.powers, self._certainly_mixed)
+        unmixed = first_time(self.powers, self._perhaps_mixed)
+        return max(lower, unmixed or 0), min(upper, mixed or math.inf)
+
+    def _certainly_mixed(self, power: InexactPower) -> bool:
+        distance = power.from_law(self.rows.law, self.law_error)
+        return min(power.apart.largest, distance.largest) <= QUARTER
+
+    def _perhaps_mixed(self, power: InexactPower) -> bool:
+        distance = power.from_law(self.rows.law, self.law_error)
+        return power.apart.least <= 2 * QUARTER and distance.least <= QUARTER
 
 
 def error_of_law(law: np.ndarray, powers: list[InexactPower]) -> float:
@@ -88,5 +116,6 @@ def error_of_law(law: np.ndarray, powers: list[InexactPower]) -> float:
 
     π̂ − π = π̂ (P̂^t − P^t) + (π̂ − π) P^t, and the last term is contracted by κ(P^t).
     """
-    bounds = [law @ power.error / (1 - power.apart[1]) for power in powers if power.apart[1] < 1]
+    largest = [(power, power.apart.largest) for power in powers]
+    bounds = [law @ power.error / (1 - apart) for power, apart in largest if apart < 1]
     return float(min([2.0, *bounds]))

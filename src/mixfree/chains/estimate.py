@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from mixfree.chains import spectral
-from mixfree.chains.bounds import INFINITE
 from mixfree.chains.chain import MarkovChain
-from mixfree.chains.envelope import doublings, envelope, error_of_law
+from mixfree.chains.envelope import Envelope
 from mixfree.chains.observed import ObservedPath, observe
 from mixfree.chains.powers import TIE
-from mixfree.chains.rows import RowEstimates, estimate_rows
+from mixfree.chains.rows import estimate_rows
+from mixfree.numerics import one_of
 
 
 @dataclass(frozen=True)
@@ -106,16 +106,15 @@ def estimate_mixing_time(
     >>> result.lower <= 35 <= result.upper
     True
     """
-    if method not in METHODS:
-        raise ValueError(f"method = {method!r} must be one of {', '.join(map(repr, METHODS))}")
+    one_of(method, "method", tuple(METHODS))
     if not 0 < level < 1:
         raise ValueError(f"level = {level} must lie between 0 and 1")
     seen = observe(path, states)
     rows = estimate_rows(seen.counts, level)
-    low, high, coefficients = METHODS[method](rows)
+    low, high, coefficients = METHODS[method](Envelope(rows))
     # Two states or more are never mixed at the start, and a chain moves in whole steps.
     lower = max(1, math.ceil(low * (1 - TIE)))
-    upper = math.floor(high * (1 + TIE)) if high < INFINITE else high
+    upper = math.floor(high * (1 + TIE)) if high < math.inf else high
     chain = MarkovChain(rows.P, seen.states)
     fitted = chain.mixing_time()
     return MixingTimeEstimate(
@@ -131,45 +130,45 @@ def estimate_mixing_time(
     )
 
 
-def _contraction(rows: RowEstimates) -> Interval:
+def _contraction(known: Envelope) -> Interval:
     """1/(2κ) ≤ τ ≤ (1 + log 4)/κ; κ is known up to the largest row error (Wolfer 2020)."""
-    rate = spectral.contraction_rate(rows.P)
-    error = float(rows.row_error.max())
+    rate = spectral.contraction_rate(known.rows.P)
+    error = float(known.rows.row_error.max())
     low, high = max(0.0, rate.value - error), min(1.0, rate.ceiling + error)
     found = Coefficient("contraction rate", rate.value, low, high)
     return 1 / (2 * high), _over(1 + math.log(4), low), (found,)
 
 
-def _pseudo_spectral(rows: RowEstimates) -> Interval:
+def _pseudo_spectral(known: Envelope) -> Interval:
     """1/(2γ) ≤ τ ≤ (1 + log 4 + log(1/μ_min))/γ for the pseudo-spectral gap γ.
 
     γ((P*)^k P^k) = 1 − σ², with σ the second singular value of L^k, and L^k is off by at most k
     times what L is; hence γ is known up to twice the error of L.
     """
-    gap = spectral.pseudo_spectral_gap(rows.P, rows.law)
-    error, least = _symmetrised_error(rows)
+    gap = spectral.pseudo_spectral_gap(known.rows.P, known.rows.law)
+    error, least = _symmetrised_error(known)
     low, high = max(0.0, gap.value - 2 * error), min(1.0, gap.ceiling + 2 * error)
     found = Coefficient("pseudo-spectral gap", gap.value, low, high)
     return 1 / (2 * high), _over(1 + math.log(4) - _log(least), low), (found,)
 
 
-def _reversible(rows: RowEstimates) -> Interval:
+def _reversible(known: Envelope) -> Interval:
     """Levin and Peres' (1/γ − 1) log 2 ≤ τ ≤ log(4/μ_min)/γ; γ is known by Weyl's inequality."""
-    L = spectral.symmetrised(rows.P, rows.law)
+    L = spectral.symmetrised(known.rows.P, known.rows.law)
     values = np.linalg.eigvalsh((L + L.T) / 2)
     gap = float(1 - max(values[-2], abs(values[0])))
-    error, least = _symmetrised_error(rows)
+    error, least = _symmetrised_error(known)
     low, high = max(0.0, gap - error), min(1.0, gap + error)
     found = Coefficient("spectral gap", gap, low, high)
     return (1 / high - 1) * math.log(2), _over(math.log(4) - _log(least), low), (found,)
 
 
-def _envelope(rows: RowEstimates) -> Interval:
-    return (*envelope(rows), ())
+def _envelope(known: Envelope) -> Interval:
+    return (*known.interval(), ())
 
 
-def _combined(rows: RowEstimates) -> Interval:
-    results = [method(rows) for method in (_contraction, _pseudo_spectral, _envelope)]
+def _combined(known: Envelope) -> Interval:
+    results = [method(known) for method in (_contraction, _pseudo_spectral, _envelope)]
     return (
         max(low for low, _, _ in results),
         min(high for _, high, _ in results),
@@ -177,7 +176,7 @@ def _combined(rows: RowEstimates) -> Interval:
     )
 
 
-METHODS: dict[str, Callable[[RowEstimates], Interval]] = {
+METHODS: dict[str, Callable[[Envelope], Interval]] = {
     "combined": _combined,
     "contraction": _contraction,
     "pseudo-spectral": _pseudo_spectral,
@@ -186,7 +185,7 @@ METHODS: dict[str, Callable[[RowEstimates], Interval]] = {
 }
 
 
-def _symmetrised_error(rows: RowEstimates) -> tuple[float, float]:
+def _symmetrised_error(known: Envelope) -> tuple[float, float]:
     """Bound on ‖L − L̂‖ for L = D^½ P D^−½, and on the least stationary probability from below.
 
     The steps of Hsu et al. (Theorem 4.1), with the row sums of errors where the sensitivity
@@ -194,31 +193,30 @@ def _symmetrised_error(rows: RowEstimates) -> tuple[float, float]:
     ½ (A#_jj − min_i A#_ij) · max_i ε_i, A# being the group inverse of I − P̂, and half the L1
     error of the law.
     """
-    law = rows.law
+    rows, law = known.rows, known.rows.law
     everything = np.outer(np.ones(len(law)), law)
     group = np.linalg.inv(np.eye(len(law)) - rows.P + everything) - everything
     sensitivity = (group.diagonal() - group.min(axis=0)) / 2
-    whole = error_of_law(law, list(doublings(rows))) / 2
-    off = np.minimum(sensitivity * rows.row_error.max(), whole)
+    off = np.minimum(sensitivity * rows.row_error.max(), known.law_error / 2)
     least = float((law - off).min())
     if least <= 0:
-        return INFINITE, 0.0
+        return math.inf, 0.0
     ratio = max(float(np.sqrt(law / (law - off)).max()), float(np.sqrt((law + off) / law).max()))
     entries = np.linalg.norm(spectral.symmetrised(rows.entry_error, law), 2)
     return ratio**2 - 1 + ratio**2 * float(entries), least
 
 
 def _over(amount: float, rate: float) -> float:
-    return amount / rate if rate > 0 else INFINITE
+    return amount / rate if rate > 0 else math.inf
 
 
 def _log(chance: float) -> float:
-    return math.log(chance) if chance > 0 else -INFINITE
+    return math.log(chance) if chance > 0 else -math.inf
 
 
 def _sentence(seen: ObservedPath, fitted: int, lower: int, upper: float, level: float) -> str:
     sure = f"With {100 * level:g} % confidence the mixing time is"
-    if upper < INFINITE:
+    if upper < math.inf:
         return f"{sure} between {lower} and {upper:.0f} steps; the fitted chain's is {fitted}."
     reason = _shortage(seen)
     if lower > 1:

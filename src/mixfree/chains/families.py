@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from mixfree.chains.chain import DENSE_STATES, MarkovChain
+from mixfree.numerics import one_of, whole
 
 
 def two_state(p: float) -> MarkovChain:
@@ -42,11 +42,10 @@ def winning_streak(n: int) -> MarkovChain:
     >>> winning_streak(30).mixing_time(), winning_streak(30).reversal().mixing_time()
     (2, 29)
     """
-    _count("n", n, 2)
-    P = np.zeros((n, n))
-    P[:, 0] = 0.5
-    P[np.arange(n), np.minimum(np.arange(n) + 1, n - 1)] += 0.5
-    return MarkovChain(P)
+    here = np.arange(whole(n, "n", least=2))
+    columns = np.concatenate([np.zeros_like(here), np.minimum(here + 1, n - 1)])
+    halves = (np.full(2 * n, 0.5), (np.tile(here, 2), columns))
+    return _stored(sparse.csr_array(halves, shape=(n, n)))
 
 
 def cycle(n: int, lazy: bool = False) -> MarkovChain:
@@ -59,8 +58,7 @@ def cycle(n: int, lazy: bool = False) -> MarkovChain:
     >>> cycle(5).mixing_time(), cycle(6, lazy=True).mixing_time()
     (5, 4)
     """
-    _count("n", n, 3)
-    here = np.arange(n)
+    here = np.arange(whole(n, "n", least=3))
     rows = np.concatenate([here, here])
     columns = np.concatenate([(here + 1) % n, (here - 1) % n])
     walk = sparse.csr_array((np.full(2 * n, 0.5), (rows, columns)), shape=(n, n))
@@ -106,7 +104,7 @@ def random_chain(n: int, seed: int | np.random.Generator, reversible: bool = Fal
     >>> random_chain(5, seed=0, reversible=True).is_reversible
     True
     """
-    _count("n", n, 1)
+    whole(n, "n")
     weights = np.random.default_rng(seed).exponential(size=(n, n))
     if reversible:
         weights += weights.T
@@ -138,8 +136,7 @@ def random_walk(graph: Any, weights: str = "degree", lazy: bool = False) -> Mark
     >>> random_walk(star, "metropolis").stationary
     array([0.25, 0.25, 0.25, 0.25])
     """
-    if weights not in ("degree", "metropolis"):
-        raise ValueError(f"weights = {weights!r} must be 'degree' or 'metropolis'")
+    one_of(weights, "weights", ("degree", "metropolis"))
     from mixfree.extras import require
 
     if not hasattr(graph, "nodes"):
@@ -184,8 +181,3 @@ def _lazy(walk: Any) -> Any:
 def _stored(walk: Any, states: Sequence | None = None) -> MarkovChain:
     """Keep a matrix dense as long as all pairs of states are affordable."""
     return MarkovChain(walk.toarray() if walk.shape[0] <= DENSE_STATES else walk, states)
-
-
-def _count(name: str, value: int, least: int) -> None:
-    if not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} = {value!r} must be a whole number of at least {least}")

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
 
-from mixfree.chains.bounds import INFINITE, Bound, MixingBounds, at_most, by_relaxation
+from mixfree.chains.bounds import Bound, MixingBounds, at_most, by_relaxation
 from mixfree.chains.structure import edges
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _general(chain: MarkovChain, eps: float) -> tuple[list[Bound], np.ndarray]:
     back = sparse.csr_array(forth.T)
     spread = math.sqrt(1 / law.min() - 1) / 2
     start = np.random.default_rng(0).standard_normal(len(root))
-    best, vector = INFINITE, start
+    best, vector = math.inf, start
     for power in SINGULAR_POWERS:
 
         def squared(x: np.ndarray, power: int = power) -> np.ndarray:

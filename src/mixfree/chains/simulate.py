@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
+
+from mixfree.numerics import whole
 
 if TYPE_CHECKING:
     from mixfree.chains.chain import MarkovChain
@@ -30,15 +31,12 @@ def simulate(
     chain: MarkovChain, steps: int, start: int | None, seed: int | np.random.Generator
 ) -> np.ndarray:
     """Draw ``steps`` states, one uniform number a step."""
-    if not isinstance(steps, numbers.Integral) or steps < 1:
-        raise ValueError(f"steps = {steps!r} must be a whole number of at least 1")
+    whole(steps, "steps")
     generator = np.random.default_rng(seed)
     if start is None:
         state = int(generator.choice(len(chain), p=chain.stationary))
-    elif isinstance(start, numbers.Integral) and 0 <= start < len(chain):
-        state = int(start)
     else:
-        raise ValueError(f"start = {start!r} must be a state from 0 to {len(chain) - 1}, or None")
+        state = whole(start, "start", least=0, most=len(chain) - 1)
     path = np.empty(steps, dtype=np.int64)
     path[0] = state
     uniforms = np.empty(CHUNK)

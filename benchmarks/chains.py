@@ -1,6 +1,6 @@
 """Markov chains: paths beside QuantEcon's, exact mixing times, bounds of large walks.
 
-python benchmarks/chains.py
+python benchmarks/run.py chains
 """
 
 import time

@@ -202,7 +202,3 @@ def main():
     methods_table()
     growth_tables()
     small_table()
-
-
-if __name__ == "__main__":
-    main()

@@ -115,7 +115,3 @@ def main():
     torch.set_num_threads(1)
     torch_table()
     optax_table()
-
-
-if __name__ == "__main__":
-    main()

@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.core import cpu_seconds
 from benchmarks.table import show
-from mixfree.td import TDLearner, rescaled, td_methods
+from mixfree.td import TDLearner, rescaled
 
 STATES, FEATURES, GAMMA, RADIUS = 64, 16, 0.9, 5.0
 NAMES = ("mag", "adagrad", "sgd-mlmc", "ladder", "projected-td")
@@ -65,14 +65,9 @@ def main():
             update_microseconds(name, features, path),
         ]
         for name in NAMES
-        if name in td_methods()
     ]
     show(
         f"TD learning, {FEATURES} features, one core",
         ["method", "kernel, states, M/s", "kernel, vectors, M/s", "update, µs"],
         lines,
     )
-
-
-if __name__ == "__main__":
-    main()

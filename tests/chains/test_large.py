@@ -70,6 +70,12 @@ def test_a_long_streak_is_not_held_as_all_pairs():
     np.testing.assert_array_equal(long.P[[0, 49_999]].sum(axis=1), 1.0)
 
 
+def test_no_bound_rests_on_a_probability_too_small_to_be_known():
+    """The streak's law ends at 2^−4999, and its mixing time is 2, with d(2) = ¼ exactly."""
+    bounds = winning_streak(5000).mixing_bounds()
+    assert (bounds.lower, bounds.upper) == (2, np.inf)
+
+
 def test_questions_of_all_pairs_are_refused():
     ring = cycle(6001)
     assert ring.is_sparse and ring.is_reversible

@@ -96,6 +96,14 @@ def test_mistakes_are_one_message_and_code_two(arguments, message, tmp_path, cap
     assert os.listdir(tmp_path) == []
 
 
+def test_lists_may_have_blanks(tmp_path):
+    words = ("--samples", 100, "--seeds", 1, "--methods", "mag, sgd", "--p", "0.5, 0.1")
+    assert run("fig1", *words, "--out", tmp_path, "--jobs", 1) == 0
+    about = json.loads((tmp_path / "settings.json").read_text())
+    assert about["settings"]["methods"] == ["mag", "sgd"]
+    assert about["settings"]["p"] == [0.5, 0.1]
+
+
 def test_a_foreign_folder_is_left_alone(tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("years of work")
     assert run(*SMALL, "--out", tmp_path) == 2

@@ -15,6 +15,7 @@ from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
 
 from mixfree.chains.bounds import Bound, MixingBounds, at_most, by_relaxation
+from mixfree.chains.stationary import RESIDUAL
 from mixfree.chains.structure import edges
 
 if TYPE_CHECKING:
@@ -115,6 +116,9 @@ def _residual(L: Any, value: float, vector: np.ndarray) -> float:
 def _general(chain: MarkovChain, eps: float) -> tuple[list[Bound], np.ndarray]:
     law = chain.stationary
     root = np.sqrt(law)
+    if law.min() < RESIDUAL:
+        name = f"no upper side: a stationary probability is below {RESIDUAL:.0e}"
+        return [Bound(name)], 1 / root
     scale = sparse.diags_array
     forth = sparse.csr_array(scale(root) @ chain.P @ scale(1 / root))
     back = sparse.csr_array(forth.T)
@@ -160,7 +164,8 @@ def _unmixed_steps(P: Any, law: np.ndarray, starts: list[int], eps: float, steps
     unmixed = 0
     for step in range(1, steps + 1):
         laws = forward @ laws
-        if np.abs(laws - law[:, None]).sum(axis=0).max() / 2 <= eps:
+        # The law itself is known up to its residual, and a tie counts as reached.
+        if np.abs(laws - law[:, None]).sum(axis=0).max() / 2 <= eps + RESIDUAL:
             break
         unmixed = step
     return unmixed

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 typer = require("typer")
 
+LARGEST = 1_000_000  # states of a named chain, whose bounds take a minute
+
 
 def chain(
     source: Annotated[
@@ -27,7 +29,10 @@ def chain(
     parameter: Annotated[
         str | None, typer.Argument(help="The named chain's parameter: P or N.")
     ] = None,
-    eps: Annotated[float, typer.Option(help="Distance at which a chain counts as mixed.")] = 0.25,
+    eps: Annotated[
+        float | None,
+        typer.Option(help="Distance at which a chain counts as mixed; 0.25 unless given."),
+    ] = None,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="The file is a path: estimate from it.")
     ] = False,
@@ -35,14 +40,17 @@ def chain(
         str | None,
         typer.Option(help="Column of the path in its file, by name or number (from 1)."),
     ] = None,
-    level: Annotated[float, typer.Option(help="Confidence of the estimate's interval.")] = 0.95,
+    level: Annotated[
+        float | None,
+        typer.Option(help="Confidence of the estimate's interval; 0.95 unless given."),
+    ] = None,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Of the estimate: combined, contraction, pseudo-spectral, envelope, or "
-            "reversible for a chain known to be."
+            help="Of the estimate: combined (unless given), contraction, pseudo-spectral, "
+            "envelope, or reversible for a chain known to be."
         ),
-    ] = "combined",
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     plot: Annotated[
         Path | None,
@@ -54,14 +62,19 @@ def chain(
     Examples: `mixfree chain two-state 1e-4`, `mixfree chain matrix.csv --plot decay.png`,
     `mixfree chain path.csv --estimate`.
     """
+    of_paths = {"level": level, "method": method}
     if estimate:
         if parameter is not None:
             raise ValueError(f"{parameter!r} is not needed: --estimate takes one file")
-        answer, picture = _from_path(source, column, level, method)
+        if eps is not None:
+            raise ValueError("--eps is for known chains: an estimate is of the mixing time at 0.25")
+        options = {name: value for name, value in of_paths.items() if value is not None}
+        answer, picture = _from_path(source, column, **options)
     else:
-        if column is not None:
-            raise ValueError("--column is for paths: it needs --estimate")
-        answer, picture = _of_chain(_load(source, parameter), eps)
+        for name, value in {"column": column, **of_paths}.items():
+            if value is not None:
+                raise ValueError(f"--{name} is for paths: it needs --estimate")
+        answer, picture = _of_chain(_load(source, parameter), 0.25 if eps is None else eps)
     if plot is not None:
         from mixfree.figures import save
 
@@ -93,14 +106,12 @@ def _of_chain(known: "MarkovChain", eps: float) -> tuple[dict[str, Any], Callabl
 
 
 def _from_path(
-    source: str, column: str | None, level: float, method: str
+    source: str, column: str | None, **options: Any
 ) -> tuple[dict[str, Any], Callable[[], Any]]:
     from mixfree.chains import estimate_mixing_time
     from mixfree.chains.plot import plot_decay
 
-    found: MixingTimeEstimate = estimate_mixing_time(
-        _read_path(source, column), level=level, method=method
-    )
+    found: MixingTimeEstimate = estimate_mixing_time(_read_path(source, column), **options)
     answer = {
         "samples": found.samples,
         "states": len(found.chain),
@@ -141,6 +152,8 @@ def _load(source: str, parameter: str | None) -> "MarkovChain":
     except ValueError:
         what = "a number" if kind is float else "a whole number"
         raise ValueError(f"{source} takes {what}, not {parameter!r}") from None
+    if value > LARGEST:
+        raise ValueError(f"{source} takes at most {LARGEST:,} states, not {value:,}")
     return build(value)
 
 

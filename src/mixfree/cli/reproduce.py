@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from mixfree.cli.options import names
 from mixfree.experiments import EXPERIMENTS, experiment
 from mixfree.extras import require
 
@@ -40,8 +41,8 @@ def reproduce(
     settings = (chosen.QUICK if quick else chosen.FULL).changed(
         samples=samples,
         seeds=seeds,
-        methods=None if methods is None else tuple(methods.split(",")),
-        p=None if p is None else tuple(map(_number, p.split(","))),
+        methods=None if methods is None else tuple(names(methods)),
+        p=None if p is None else tuple(map(_number, names(p))),
     )
     folder = out or Path("results") / (f"{name}-quick" if quick else name)
     try:

@@ -74,6 +74,8 @@ def test_no_bound_rests_on_a_probability_too_small_to_be_known():
     """The streak's law ends at 2^−4999, and its mixing time is 2, with d(2) = ¼ exactly."""
     bounds = winning_streak(5000).mixing_bounds()
     assert (bounds.lower, bounds.upper) == (2, np.inf)
+    with pytest.raises(ValueError, match="the reversal divides by the law, which is below 1e-10"):
+        winning_streak(5000).reversal()
 
 
 def test_questions_of_all_pairs_are_refused():

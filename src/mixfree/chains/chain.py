@@ -114,10 +114,13 @@ class MarkovChain:
     def positive_law(self, purpose: str) -> np.ndarray:
         """Stationary law, or an error if a state's probability is too small to divide by."""
         law = self.stationary
-        if law.min() == 0:
+        # ARPACK's law has no digits of what is below its residual.
+        least = laws.RESIDUAL if self.is_large and not self.is_reversible else 0.0
+        if law.min() <= least:
             state = self.states[int(np.argmin(law))]
             raise ValueError(
-                f"{purpose} divides by the law, which is below 1e-308 at state {state}"
+                f"{purpose} divides by the law, which is below {least or 1e-308:.0e} "
+                f"at state {state}"
             )
         return law
 

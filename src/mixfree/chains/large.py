@@ -32,20 +32,19 @@ SINGULAR_POWERS = (1, 2, 4, 8, 16)
 
 def large_bounds(chain: MarkovChain, eps: float, walk: int = WALK) -> MixingBounds:
     """Bounds from the leading eigenvalue and from walks of at most ``walk`` steps."""
-    law = chain.positive_law("mixing_bounds")
     listed, direction = (_reversible if chain.is_reversible else _general)(chain, eps)
     eigenvalue = listed[0]
     if eigenvalue.lower < walk:
         starts = _starts(chain, direction)
         steps = int(min(walk, eigenvalue.upper))
-        walked = float(_unmixed_steps(chain.P, law, starts, eps, steps) + 1)
+        walked = float(_unmixed_steps(chain.P, chain.stationary, starts, eps, steps) + 1)
         name = f"walks from {len(starts)} starts, {steps} steps at most (certified)"
         listed.append(Bound(name, walked))
     return MixingBounds(eps, tuple(listed))
 
 
 def _reversible(chain: MarkovChain, eps: float) -> tuple[list[Bound], np.ndarray]:
-    law = chain.stationary
+    law = chain.positive_law("mixing_bounds")
     root = np.sqrt(law)
     scale = sparse.diags_array
     L = sparse.csr_array(scale(root) @ chain.P @ scale(1 / root))
@@ -115,10 +114,10 @@ def _residual(L: Any, value: float, vector: np.ndarray) -> float:
 
 def _general(chain: MarkovChain, eps: float) -> tuple[list[Bound], np.ndarray]:
     law = chain.stationary
-    root = np.sqrt(law)
-    if law.min() < RESIDUAL:
+    if law.min() <= RESIDUAL:
         name = f"no upper side: a stationary probability is below {RESIDUAL:.0e}"
-        return [Bound(name)], 1 / root
+        return [Bound(name)], law
+    root = np.sqrt(law)
     scale = sparse.diags_array
     forth = sparse.csr_array(scale(root) @ chain.P @ scale(1 / root))
     back = sparse.csr_array(forth.T)

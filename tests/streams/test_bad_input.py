@@ -86,6 +86,17 @@ def test_columns_that_change_between_files(tmp_path, capsys):
         (["d.csv", "--model", "nowhere/m"], "there is no folder"),
         (["changes.jsonl"], "changes.jsonl: column 'a' changes from number to string"),
         (["cut.csv.gz"], "cut.csv.gz: Truncated compressed stream"),
+        (["broken.csv.gz"], "broken.csv.gz: zlib inflate failed"),
+        (["name.csv"], "name.csv: a column's name is not in UTF-8"),
+        (["late.csv"], "late.csv: line 300002, column 'c': not in UTF-8"),
+        (["latin.jsonl"], "latin.jsonl: column 'c' is not in UTF-8"),
+        (["d.csv", "--classes", "a"], "classes must be two or more different ones, not a"),
+        (
+            ["d.csv", "--classes", "a,b,a"],
+            "classes must be two or more different ones, not a, b, a",
+        ),
+        (["d.csv", "--classes", "a,b"], "; the classes are a, b: give all of them with --classes"),
+        (["d.csv", "--classes", "a,b", "--loss", "huber"], "classes do not go with the huber loss"),
         (["empty.parquet"], "empty.parquet: the file is empty"),
         (["empty.arrow"], "empty.arrow: the file is empty"),
     ],
@@ -96,6 +107,12 @@ def test_bad_arguments(tmp_path, capsys, monkeypatch, arguments, message):
     for name in ("odd.dat", "empty.parquet", "empty.arrow"):
         (tmp_path / name).touch()
     (tmp_path / "changes.jsonl").write_text('{"a": 1, "load": 2}\n{"a": "x", "load": 3}\n')
+    packed = bytearray(gzip.compress(b"a,load\n1,2\n" * 99))
+    packed[-6] ^= 255
+    (tmp_path / "broken.csv.gz").write_bytes(packed)
+    (tmp_path / "name.csv").write_bytes(b"gr\xf6sse,load\n1,2\n3,4\n")
+    (tmp_path / "late.csv").write_bytes(b"c,load\n" + b"x,2\n" * 300_000 + b"gr\xf6n,3\n")
+    (tmp_path / "latin.jsonl").write_bytes(b'{"c": "gr\xf6n", "load": 2}\n')
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"a,load\n1,2\n" * 99)[:40])
     assert run("fit", *arguments, "--target", "load", "-q") == 2
     assert message in capsys.readouterr().err

@@ -68,6 +68,43 @@ def test_rows_left_out_are_empty_and_classes_have_probabilities(tmp_path, capsys
     np.testing.assert_allclose(total, 1.0)
 
 
+def test_missing_values_in_a_prediction(tmp_path, fitted, capsys):
+    """Every policy writes as many rows as it reads; the means are those of the training."""
+    data = table().to_pydict()
+    data["u"][7] = data["colour"][8] = None
+    path, model = write(pa.table(data), tmp_path / "gaps.csv"), fitted[1]
+    options = ["--model", model, "-o", tmp_path / "p.parquet"]
+    assert run("predict", path, *options) == 2
+    error = capsys.readouterr().err
+    assert "gaps.csv, row 8, column 'u' is missing; --missing skip" in error
+    assert run("predict", path, *options, "--missing", "skip") == 0
+    assert "3,000 rows, 2 of them without a prediction" in capsys.readouterr().out
+    found = pa.parquet.read_table(tmp_path / "p.parquet")["prediction"]
+    assert [place for place in range(len(found)) if found[place].as_py() is None] == [7, 8]
+    assert run("predict", path, *options, "--missing", "mean") == 0
+    assert "3,000 rows, 0 of them without a prediction" in capsys.readouterr().out
+    fit, found = StreamFit.load(model), pa.parquet.read_table(tmp_path / "p.parquet")["prediction"]
+    row = np.array(
+        [*fit.sample.rows[:, :1].mean(axis=0), data["v"][7], 0.0, 0.0, 0.0, data["on"][7]]
+    )
+    row[2 + fit.encoder.columns[2].categories.index(data["colour"][7])] = 1.0
+    assert found[7].as_py() == pytest.approx(fit.model.predict(row[None])[0], rel=1e-12)
+    assert run("predict", path, *options, "--missing", "drop") == 2
+    assert "missing must be one of 'error', 'skip', 'mean'" in capsys.readouterr().err
+
+
+def test_a_prediction_that_would_overflow_is_refused(tmp_path, capsys):
+    x = np.arange(50.0)
+    path = write(pa.table({"x": x, "y": 1000.0 * x}), tmp_path / "d.csv")
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    x[7] = -1.7e308
+    huge = write(pa.table({"x": x}), tmp_path / "huge.csv")
+    assert run("predict", huge, "--model", tmp_path / "m", "-o", tmp_path / "p.csv") == 2
+    said = "huge.csv, row 8, has values that are too large for a prediction"
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "p.csv").exists()
+
+
 def test_new_texts_are_counted(tmp_path, fitted, capsys):
     data = table().to_pydict()
     data["colour"][3] = data["colour"][9] = "violet"

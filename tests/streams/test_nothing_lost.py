@@ -40,8 +40,41 @@ def test_resuming_with_other_data_is_refused(files, capsys):
 
 def test_resuming_with_more_data_goes_on(files, capsys):
     options = ["--target", "y", "--model", files / "m.mixfree", "--resume", "-q"]
-    assert run("fit", files / "first.csv", files / "second.csv", *options) == 0
+    (files / "empty.csv").write_text(HEAD)
+    assert run("fit", files / "first.csv", files / "empty.csv", files / "second.csv", *options) == 0
     assert "800" in capsys.readouterr().out
+    (files / "second.csv").write_text(rows(550, 2))
+    assert run("fit", files / "first.csv", files / "empty.csv", files / "second.csv", *options) == 0
+    assert "850" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"first.csv": rows(301, 1)}, "first.csv has 301 rows now and had 300"),
+        ({"first.csv": rows(299, 1)}, "first.csv has 299 rows now and had 300"),
+        ({"first.csv": rows(300, 3)}, "first.csv has other rows than the model learnt from"),
+        ({"second.csv": rows(500, 3)}, "second.csv has other rows than the model learnt from"),
+        ({"second.csv": rows(500, 2).replace("4,8", "4,9", 1)}, "second.csv has other rows"),
+        ({"second.csv": rows(499, 2)}, "the data has 799 rows, but 800 were learnt from before"),
+        ({"second.csv": None, "third.csv": rows(500, 2)}, "begun with second.csv, not third.csv"),
+        ({"second.csv": None}, "the data has 300 rows, but 800 were learnt from before"),
+    ],
+)
+def test_every_file_that_was_read_must_be_the_same(files, capsys, change, message):
+    model = files / "m.mixfree"
+    options = ["--target", "y", "--model", model, "--resume", "-q"]
+    assert run("fit", files / "*.csv", *options) == 0
+    before = model.read_bytes()
+    for name, text in change.items():
+        (files / name).unlink(missing_ok=True)
+        if text is not None:
+            (files / name).write_text(text)
+    assert run("fit", files / "*.csv", *options) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "give the same data again from its beginning" in error
+    assert model.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["first.csv", "m.mixfree"])

@@ -118,7 +118,7 @@ def fit(
     else:
         found = starting.start(source, wish)
     with nullcontext() if quiet else _progress(source) as show:
-        found.run(source.pieces(skip=found.read), model, checkpoint_every, show)
+        found.run(source.pieces(), model, checkpoint_every, show)
     report.refuse_nothing_learnt(found)
     found.save(model)
     print("\n".join(report.lines(found)))

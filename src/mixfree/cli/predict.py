@@ -18,13 +18,22 @@ def predict(
     keep: Annotated[
         str | None, typer.Option(help="Columns of the data to copy, with commas.")
     ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows with missing values: error, skip (an empty prediction) or mean (of the "
+            "data that was learnt from); as in the fit unless given."
+        ),
+    ] = None,
     format: Format = None,
 ) -> None:
-    """Write the model's prediction for every row, in the rows' order.
+    """Write the model's prediction for every row, in the rows' order, a row a row.
 
     Example: `mixfree predict --model load.mixfree new.csv -o forecast.parquet`.
     """
+    from mixfree.numerics import one_of
     from mixfree.streams import predicting, starting
+    from mixfree.streams.encoder import POLICIES
     from mixfree.streams.files import find_files
     from mixfree.streams.fitting import StreamFit
     from mixfree.streams.source import Source
@@ -34,6 +43,8 @@ def predict(
         if output.exists() and read.exists() and output.samefile(read):
             raise ValueError(f"output must not be {read}, which is read from")
     fit = StreamFit.load(model)
+    if missing is not None:
+        fit.encoder.follow(one_of(missing, "missing", POLICIES), fit.sample.rows)
     source = Source(files)
     starting.open_for_prediction(source, fit, names(keep))
     written = predicting.predict(fit, source.pieces(), output, names(keep))

@@ -106,7 +106,10 @@ def with_categories(columns: Sequence[Column], look: Sequence[Piece]) -> list[Co
 
 def values_in(look: Sequence[Piece], name: str) -> list[str]:
     """The different values of a text column, sorted."""
-    return sorted(
-        {value for piece in look for value in piece.batch.column(name).unique().to_pylist()}
-        - {None}
-    )
+    found: set[str | None] = set()
+    for piece in look:
+        try:
+            found.update(piece.batch.column(name).unique().to_pylist())
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{piece.file}: column {name!r} is not in UTF-8") from error
+    return sorted(text for text in found if text is not None)

@@ -42,10 +42,10 @@ class Correlation:
         Examples
         --------
         >>> found = Correlation.of(
-        ...     Profile(np.array([32, 64]), np.array([7.0, 8.0]), np.array([64, 32])), rows=2048
+        ...     Profile(np.array([32, 64]), np.array([2.0, 4.0]), np.array([64, 32])), rows=2048
         ... )
         >>> found.inflation, found.scale, found.independent_rows
-        (8.0, 2, 256.0)
+        (4.0, 7, 512.0)
         """
         enough = profile.blocks >= ENOUGH
         ratios = profile.ratios[enough]

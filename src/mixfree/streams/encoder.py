@@ -78,6 +78,12 @@ class Encoder:
         usable = ~gaps.any(axis=1)
         return rows[usable], targets[usable]
 
+    def follow(self, missing: str, rows: Array) -> None:
+        """Change the policy; where no means were kept, take those of ``rows``."""
+        self.missing = missing
+        if not self._sums[1].any():
+            self._sums = np.array([rows.sum(axis=0), np.full(len(self.features), len(rows))])
+
     def encode_for_prediction(self, piece: Piece) -> tuple[Array, Array]:
         """Features of all rows, and which of them can be predicted."""
         rows = self._matrix(piece)
@@ -144,7 +150,7 @@ class Encoder:
             targets = values.to_numpy(zero_copy_only=False)
             infinite = np.isinf(targets)
             if infinite.any():
-                raise ValueError(_at(piece, int(infinite.argmax()), self.target, "is infinite"))
+                raise ValueError(at(piece, int(infinite.argmax()), "is infinite", self.target))
             return targets, ~np.isnan(targets)
         pyarrow = require("pyarrow")
         known = pyarrow.array(self.classes, pyarrow.string())
@@ -155,8 +161,8 @@ class Encoder:
             row = int(strange.argmax())
             label = values[row].as_py()
             raise ValueError(
-                _at(piece, row, self.target, f"is of the new class {label!r}")
-                + f"; known are {', '.join(self.classes)}: give all of them with --classes"
+                at(piece, row, f"is of the new class {label!r}", self.target)
+                + f"; the classes are {', '.join(self.classes)}: give all of them with --classes"
             )
         return np.array(self.classes)[codes], present
 
@@ -166,7 +172,7 @@ class Encoder:
         infinite = np.isinf(rows)
         if infinite.any():
             row, place = (int(i[0]) for i in np.nonzero(infinite))
-            raise ValueError(_at(piece, int(numbers[row]), self._column_of(place), "is infinite"))
+            raise ValueError(at(piece, int(numbers[row]), "is infinite", self._column_of(place)))
         gaps = np.isnan(rows)
         if gaps.any():
             row, place = (int(i[0]) for i in np.nonzero(gaps))
@@ -178,8 +184,8 @@ class Encoder:
     def _refuse(self, piece: Piece, missing: Array, column: str) -> None:
         if self.missing == "error":
             raise ValueError(
-                _at(piece, int(missing.argmax()), column, "is missing")
-                + "; --missing skip leaves such rows out, --missing mean fills them in"
+                at(piece, int(missing.argmax()), "is missing", column)
+                + "; --missing skip does without such rows, --missing mean fills in the mean"
             )
 
     def _filled(self, rows: Array, gaps: Array) -> Array:
@@ -197,5 +203,7 @@ class Encoder:
         raise IndexError(place)
 
 
-def _at(piece: Piece, row: int, column: str, what: str) -> str:
-    return f"{piece.file}, row {piece.start + row + 1}, column {column!r} {what}"
+def at(piece: Piece, row: int, what: str, column: str | None = None) -> str:
+    """What is wrong with a row of a batch, or with one of its values, and where that is."""
+    value = "" if column is None else f"column {column!r} "
+    return f"{piece.file}, row {piece.start + row + 1}, {value}{what}"

@@ -11,6 +11,7 @@ from mixfree import models
 from mixfree.numerics import Array, State
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.model import LinearModel
+from mixfree.streams.reading import Reading
 from mixfree.streams.sample import UniformSample
 from mixfree.streams.source import Piece
 
@@ -42,11 +43,16 @@ class StreamFit:
         self.encoder, self.model, self.rival = encoder, model, rival
         self.settings = settings or {}
         self.sample = UniformSample()
-        self.read = 0
+        self.reading = Reading()
         self.complete = False
         self.seconds = 0.0
         self.varied = False  # whether two rows had different targets
         self.loss = np.zeros(2)  # sum over rows before they were learnt, and their number
+
+    @property
+    def read(self) -> int:
+        """Rows read, whether used or left out."""
+        return self.reading.rows
 
     @property
     def used(self) -> int:
@@ -69,7 +75,7 @@ class StreamFit:
             one = self.sample.targets[0] if self.used else targets[0]
             self.varied = self.varied or bool((targets != one).any())
             self.sample.add(rows, targets)
-        self.read += piece.batch.num_rows
+        self.reading.add(piece)
 
     def run(
         self,
@@ -78,10 +84,13 @@ class StreamFit:
         every: int | None = None,
         show: Callable[["StreamFit"], None] | None = None,
     ) -> None:
-        """Learn from all batches, saving to ``path`` after every ``every`` rows or more."""
+        """Learn from all batches that have not been read, which are after those that have.
+
+        Save to ``path`` after every ``every`` rows or more.
+        """
         began, saved = time.monotonic() - self.seconds, self.read
         self.complete = False
-        for piece in pieces:
+        for piece in self.reading.rest(pieces):
             self.learn(piece)
             self.seconds = time.monotonic() - began
             if show is not None:
@@ -119,7 +128,7 @@ class StreamFit:
             encoder, model(content["model"]), None if rival is None else model(rival), settings
         )
         fit.sample = UniformSample.from_state(content["sample"])
-        fit.read, fit.complete = record["read"], record["complete"]
+        fit.reading, fit.complete = Reading.from_state(record["reading"]), record["complete"]
         fit.seconds, fit.varied, fit.loss = record["seconds"], record["varied"], record["loss"]
         return fit
 
@@ -133,7 +142,7 @@ class StreamFit:
             "rival": None if self.rival is None else self.rival.state_dict(),
             "sample": self.sample.state_dict(),
             "record": {
-                "read": self.read,
+                "reading": self.reading.state_dict(),
                 "complete": self.complete,
                 "seconds": self.seconds,
                 "varied": self.varied,

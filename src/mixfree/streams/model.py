@@ -69,21 +69,28 @@ class LinearModel:
         self.learner.advance(rows, self._targets(targets))
 
     def losses(self, rows: Array, targets: Array) -> Array:
-        """Loss of each row, regularisation left out."""
-        return self.learner.losses(rows, self._targets(targets))
+        """Loss of each row, regularisation left out; infinite where a run has diverged."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.learner.losses(rows, self._targets(targets))
 
     def predict(self, rows: Array) -> Array:
-        """A number a row, or its most probable class."""
-        found = self.learner.predict(rows)
+        """A number a row, or its most probable class; not finite if it would be too large."""
+        found = self._predictions(rows)
         return found if self.classes is None else most_probable(found, self.classes)
 
     def predict_proba(self, rows: Array) -> Array:
-        """Probability of each class."""
-        return probabilities(self.learner.predict(rows))
+        """Probability of each class; NaN if the predictions would be too large."""
+        found = self._predictions(rows)
+        with np.errstate(invalid="ignore"):
+            return probabilities(found)
 
     def state_dict(self) -> State:
         """What changes, as plain values and arrays."""
         return {"parameters": self.parameters, "learner": self.learner.state_dict()}
+
+    def _predictions(self, rows: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.learner.predict(rows)
 
     def _targets(self, targets: Array) -> Array:
         return targets if self.classes is None else targets_of(targets, self.classes)

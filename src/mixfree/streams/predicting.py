@@ -11,6 +11,7 @@ import numpy as np
 
 from mixfree.extras import require
 from mixfree.models import replacing
+from mixfree.streams.encoder import at
 from mixfree.streams.fitting import StreamFit
 from mixfree.streams.source import Piece
 
@@ -30,7 +31,7 @@ def predict(
 ) -> Written:
     """Write one row of predictions a row of the stream.
 
-    Rows that the model's policy leaves out are empty. A classifier also writes the probability
+    Rows that the encoder's policy does without are empty. A classifier also writes the probability
     of each class. ``keep`` names columns of the data to copy.
     """
     if Path(path).suffix not in ENDINGS:
@@ -56,6 +57,10 @@ def _predictions(fit: StreamFit, piece: Piece, keep: list[str]) -> tuple[Any, An
     found = [fit.model.predict(rows)]
     if fit.encoder.classes is not None:
         found += list(fit.model.predict_proba(rows).T)
+    for values in found:
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            row = int(np.argmin(np.isfinite(values)))
+            raise ValueError(at(piece, row, "has values that are too large for a prediction"))
     for name, values in zip(_names(fit), found, strict=True):
         columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
     return pyarrow.RecordBatch.from_pydict(columns), usable

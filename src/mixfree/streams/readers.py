@@ -31,6 +31,7 @@ class Reader:
         self._stdin: Any = None
         with self._explained():
             self.schema = self._schema()
+            self.schema.names  # noqa: B018 - raises if they are not in UTF-8
 
     def batches(self, types: dict[str, Any]) -> Iterator[Any]:
         """Record batches with the columns named in ``types``, of these types."""
@@ -63,6 +64,8 @@ class Reader:
             yield
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, EOFError) as error:
             raise ValueError(f"{self.file}: {self._reason(str(error))}") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.file}: a column's name is not in UTF-8") from error
         except OSError as error:
             if str(self.file) in str(error):
                 raise
@@ -71,11 +74,14 @@ class Reader:
     def _reason(self, message: str) -> str:
         if any(words in message for words in _EMPTY):
             return "the file is empty"
-        bad = re.search(r"column #(\d+): (?:Row #(\d+): )?.*invalid value '(.*)'", message)
+        bad = re.search(
+            r"column #(\d+): (?:Row #(\d+): )?.*invalid (?:value '(.*)'|UTF8 data)", message
+        )
         if bad:
             column = self.schema.names[int(bad[1])]
             line = f"line {bad[2]}, " if bad[2] else ""
-            return f"{line}column {column!r}: {bad[3]!r} is not a number"
+            what = "not in UTF-8" if bad[3] is None else f"{bad[3]!r} is not a number"
+            return f"{line}column {column!r}: {what}"
         ragged = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)", message)
         if ragged:
             line = f"line {ragged[1]}" if ragged[1] else "a line"

@@ -54,20 +54,10 @@ class Source:
             seen += found[-1].batch.num_rows
         return found
 
-    def pieces(self, skip: int = 0) -> Iterator[Piece]:
-        """All batches in order, without the first ``skip`` rows."""
-        looked, self._looked, asked, there = self._looked, [], skip, 0
-        for piece in chain(looked, self._pieces):
-            rows = piece.batch.num_rows
-            there += rows
-            if skip < rows:
-                yield Piece(piece.file, piece.start + skip, piece.batch.slice(skip))
-            skip = max(0, skip - rows)
-        if there < asked:
-            raise ValueError(
-                f"the data has {there:,} rows, but {asked:,} were learnt from before: give the "
-                "same data again from its beginning"
-            )
+    def pieces(self) -> Iterator[Piece]:
+        """All batches in order."""
+        looked, self._looked = self._looked, []
+        return chain(looked, self._pieces)
 
     def about_rows(self) -> int | None:
         """How many rows there are, as far as the files say: exact for Parquet, else a guess."""

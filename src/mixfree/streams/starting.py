@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from mixfree.losses import REGRESSIONS
@@ -51,6 +50,13 @@ class Wish:
         one_of(self.missing, "missing", POLICIES)
         if self.loss is not None:
             one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
+        if self.classes:
+            if len(set(self.classes)) < max(2, len(self.classes)):
+                raise ValueError(
+                    f"classes must be two or more different ones, not {', '.join(self.classes)}"
+                )
+            if self.loss not in (None, "logistic"):
+                raise ValueError(f"classes do not go with the {self.loss} loss of a regression")
         method = find_method(self.model.get("method", "ladder"))
         given = self.model.get("options") or {}
         for name in given:
@@ -70,7 +76,7 @@ def start(source: Source, wish: Wish) -> StreamFit:
     loss = wish.loss
     if loss is None:
         kind = kind_of(source.schema.field(wish.target).type)
-        loss = "squared" if kind == "number" else "logistic"
+        loss = "squared" if kind == "number" and not wish.classes else "logistic"
     source.open(Encoder(columns, wish.target, _classes(loss), wish.missing).types)
     look = source.look(LOOK)
     if not look:
@@ -92,7 +98,7 @@ def start(source: Source, wish: Wish) -> StreamFit:
     model = LinearModel(loss, count, classes, wish.model)
     plain = _plain_sgd(wish.model, count)
     rival = LinearModel(loss, count, classes, plain) if wish.compare else None
-    settings = {**asdict(wish), "loss": loss, "left_columns": left, "first": _first(source)}
+    settings = {**asdict(wish), "loss": loss, "left_columns": left}
     return StreamFit(encoder, model, rival, _plain(settings))
 
 
@@ -103,12 +109,6 @@ def resume(source: Source, fit: StreamFit, wish: Wish) -> None:
         now = asked.get(name, before)
         if now != before and not (name == "loss" and now is None):
             raise ValueError(f"the model was begun with {name} {before!r}, not {now!r}")
-    begun_with = fit.settings["first"]
-    if _first(source) != begun_with:
-        raise ValueError(
-            f"the model was begun with {begun_with}, not {_first(source)}: give the same data "
-            "again from its beginning, with new files after it, or another --model"
-        )
     source.require_columns([column.name for column in fit.encoder.columns], "column")
     source.require_columns([fit.encoder.target], "target column")
     source.open(fit.encoder.types)
@@ -120,11 +120,6 @@ def open_for_prediction(source: Source, fit: StreamFit, keep: Sequence[str] = ()
     source.require_columns(keep, "column")
     copied = {name: source.schema.field(name).type for name in keep}
     source.open({**copied, **fit.encoder.feature_types})
-
-
-def _first(source: Source) -> str:
-    """Name of the first file: a run that goes on must begin where it began."""
-    return Path(str(source.files[0])).name
 
 
 def _classes(loss: str) -> list[str] | None:

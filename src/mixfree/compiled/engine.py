@@ -9,8 +9,17 @@ import math
 import numpy as np
 
 from mixfree.compiled.draws import one_in, trailing_zeros
-from mixfree.compiled.jit import apart, borrowed, inline
-from mixfree.compiled.ladder import LadderRun, climb_along
+from mixfree.compiled.jit import apart, inline, unshared
+from mixfree.compiled.ladder import (
+    FASTEST,
+    RATE,
+    SQUARES,
+    SUM,
+    LadderRun,
+    climb_along,
+    in_unit,
+    only_adds,
+)
 from mixfree.compiled.plan import (
     ADAGRAD,
     AVERAGE,
@@ -279,18 +288,44 @@ def move(plan, run, row, factor, square, size, weight):
 
 
 @inline
+def move_at_rates(plan, run, row, scale, length, weight):
+    """Like :func:`move` at the ladder's rates, adding the gradient scale · row to its sums."""
+    x, sums, table = run.x, run.sums[0], run.ladder.table
+    rate, total, squares = table[RATE], table[SUM], table[SQUARES]
+    for k in range(x.size):
+        g, before = scale * row[k], x[k]
+        total[k] += g
+        squares[k] += g * g
+        sums[k] += weight * before
+        x[k] = before - rate[k] * g
+    project(plan, run, run.ladder.numbers[FASTEST] * length)
+
+
+@apart
+def climb_and_move(plan, run, row, scale, length, weight):
+    """Bring the ladder up to date and move along the gradient scale · row."""
+    row, factor = climb_along(
+        plan.ladder, run.ladder, row, scale, length, run.counts[STEPS], run.x, run.gradient
+    )
+    move(plan, run, row, factor, np.inf, 1.0, weight)
+
+
+@inline
 def step_along(plan, run, row, factor, square):
     """One step of the loop along the whole direction factor · row."""
     run.counts[STEPS] += 1
+    weight = 0.0 if plan.record_every > 0 else recording_weight(plan, run)
     if plan.step == LADDER:
-        row, factor = climb_along(
-            plan.ladder, run.ladder, row, factor, square, run.counts[STEPS], run.x, run.gradient
-        )
-        size, square = 1.0, np.inf
+        scale, length = in_unit(run.ladder, row, factor, square)
+        if plan.domain != ENTROPIC and only_adds(
+            plan.ladder, run.ladder, length, run.counts[STEPS]
+        ):
+            move_at_rates(plan, run, row, scale, length, weight)
+        else:
+            climb_and_move(plan, run, row, scale, length, weight)
     else:
         size = step_size(plan, run, row, factor, square)
-    weight = 0.0 if plan.record_every > 0 else recording_weight(plan, run)
-    move(plan, run, row, factor, square, size, weight)
+        move(plan, run, row, factor, square, size, weight)
     if plan.record_every > 0:
         run.counts[TURN] += 1
         if run.counts[TURN] == plan.record_every:
@@ -302,16 +337,16 @@ def step_along(plan, run, row, factor, square):
 def borrow(run):
     """The run's arrays without reference counting."""
     return Run(
-        borrowed(run.counts),
-        borrowed(run.numbers),
-        borrowed(run.x),
-        borrowed(run.total),
-        borrowed(run.sums),
-        borrowed(run.kept),
-        borrowed(run.gradient),
-        borrowed(run.low),
-        borrowed(run.high),
-        LadderRun(borrowed(run.ladder.table), borrowed(run.ladder.numbers)),
+        unshared(run.counts),
+        unshared(run.numbers),
+        unshared(run.x),
+        unshared(run.total),
+        unshared(run.sums),
+        unshared(run.kept),
+        unshared(run.gradient),
+        unshared(run.low),
+        unshared(run.high),
+        LadderRun(unshared(run.ladder.table), unshared(run.ladder.numbers)),
     )
 
 

@@ -65,14 +65,46 @@ def borrowed(typing_context: Any, array: Any) -> Any:
 
     The kernel's caller keeps the array alive while the kernel runs.
     """
+    return array(array), _borrow
+
+
+@intrinsic
+def unshared(typing_context: Any, array: Any) -> Any:
+    """A borrowed array that overlaps no other one of the kernel.
+
+    Without that promise LLVM compares the addresses of all arrays before each loop, and gives
+    up on loops over many.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        view.meminfo = cgutils.get_null_value(view.meminfo.type)
-        view.parent = cgutils.get_null_value(view.parent.type)
+        view = context.make_array(signature.args[0])(
+            context, builder, _borrow(context, builder, signature, arguments)
+        )
+        view.data = builder.call(_sole_owner(builder.module, view.data.type), [view.data])
         return view._getvalue()
 
     return array(array), codegen
+
+
+def _borrow(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    view = context.make_array(signature.args[0])(context, builder, arguments[0])
+    view.meminfo = cgutils.get_null_value(view.meminfo.type)
+    view.parent = cgutils.get_null_value(view.parent.type)
+    return view._getvalue()
+
+
+def _sole_owner(module: Any, pointer: Any) -> Any:
+    """A function that gives its argument back as a pointer to memory that no other one reaches."""
+    name = f"mixfree.sole_owner.{pointer.pointee}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(pointer, [pointer]), name)
+    function.linkage = "internal"
+    for attribute in ("noinline", "optnone"):  # LLVM would see through it
+        function.attributes.add(attribute)
+    function.return_value.add_attribute("noalias")
+    ir.IRBuilder(function.append_basic_block()).ret(function.args[0])
+    return function
 
 
 @intrinsic

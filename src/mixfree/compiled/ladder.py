@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.compiled.jit import apart, inline
+from mixfree.compiled.memory import aligned
 from mixfree.steps.distance import MARGIN, MOVED
 from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT
 
@@ -13,7 +14,8 @@ FIXED, BOUND, AVERAGE, ITERATE = range(4)
 # Rows of the table; from LEVELS on, three a level.
 RATE, SUM, SQUARES, CARRY, TOTAL, REACH, ORIGIN, MEAN, BEFORE, PULL, LEVELS = range(11)
 HALF, LEVEL, EXCESS = range(3)
-SHRINK, PEAK, WEIGHT, EPOCH, GAIN = range(5)  # places in the numbers; SHRINK is 2^-unit
+# Places in the numbers; SHRINK is 2^-unit, FASTEST the largest rate.
+SHRINK, PEAK, WEIGHT, EPOCH, GAIN, FASTEST = range(6)
 _LEAST, _MOST = 4.0**-LARGEST_EXPONENT, 4.0 ** (LARGEST_EXPONENT - 1)
 _VECTORS = (
     *("rate", "sum", "squares", "carry", "total"),
@@ -54,7 +56,7 @@ def ladder_plan(step, dimension):
 def ladder_run(step, state, steps):
     """The ladder's state in a table of its own, with room for the levels of ``steps`` steps."""
     if "squares" not in state:
-        return LadderRun(np.zeros((0, 0)), np.zeros(5))
+        return LadderRun(np.zeros((0, 0)), np.zeros(6))
     table = np.zeros((LEVELS + 3 * step.levels(steps), state["sum"].size))
     for row, name in enumerate(_VECTORS):
         table[row, : state[name].size] = state[name]
@@ -62,7 +64,8 @@ def ladder_run(step, state, steps):
         rows, width = state[name].shape
         table[LEVELS + place :: 3, :width][:rows] = state[name]
     numbers = [state[name] for name in ("peak", "weight", "epoch", "gain")]
-    return LadderRun(table, np.array([math.ldexp(1.0, -state["unit"]), *numbers]))
+    shrink, fastest = math.ldexp(1.0, -state["unit"]), state["rate"].max()
+    return LadderRun(aligned(table), np.array([shrink, *numbers, fastest]))
 
 
 def return_ladder(step, state, run, steps):
@@ -81,34 +84,45 @@ def return_ladder(step, state, run, steps):
 
 
 @inline
-def climb_along(plan, run, row, factor, square, step, x, out):
-    """Bring the ladder up to date with the gradient factor · row; the displacement as v, η.
-
-    ``square`` is the gradient's sum of squares. Per coordinate, the displacement is written to
-    ``out``, which may be ``row``; otherwise it is a multiple of ``row``.
-    """
-    table, numbers = run.table, run.numbers
+def in_unit(run, row, factor, square):
+    """The factor of the gradient factor · row in the ladder's unit, and its length there."""
+    numbers = run.numbers
     share = square * numbers[SHRINK] * numbers[SHRINK]
     if not _LEAST < share < _MOST:
-        share = choose_unit(table, numbers, row, factor)
-    scale = factor * numbers[SHRINK]
+        share = choose_unit(run.table, numbers, row, factor)
+    return factor * numbers[SHRINK], math.sqrt(share)
+
+
+@inline
+def only_adds(plan, run, length, step):
+    """Whether a gradient of this length renews no rate and moves no entry by more than r̄."""
+    if plan.width == 1 or step <= EARLY * plan.block or step % plan.block == 0:
+        return False
+    common = plan.reach == FIXED or plan.reach == BOUND  # one r̄ for all entries
+    return common and run.numbers[FASTEST] * length < 0.999 * run.table[REACH, 0]
+
+
+@inline
+def climb_along(plan, run, row, scale, length, step, x, out):
+    """Bring the ladder up to date with the gradient scale · row; the displacement as v, η.
+
+    Per coordinate, the displacement is written to ``out``, which may be ``row``; otherwise it is
+    a multiple of ``row``.
+    """
+    table, numbers = run.table, run.numbers
     total, squares, rate, reach = table[SUM], table[SQUARES], table[RATE], table[REACH]
+    for k in range(x.size):
+        total[k] += scale * row[k]
     if plan.width == 1:
-        squares[0] += share
-        for k in range(total.size):
-            total[k] += scale * row[k]
+        squares[0] += length * length
     else:
-        for k in range(total.size):
-            g = scale * row[k]
-            total[k] += g
-            squares[k] += g * g
+        for k in range(x.size):
+            squares[k] += (scale * row[k]) ** 2
     if step <= EARLY * plan.block or step % plan.block == 0:
-        refresh(plan, table, numbers, row, scale, share, step, x)
+        refresh(plan, table, numbers, row, scale, length * length, step, x)
     if plan.width == 1:
-        length = math.sqrt(share)
-        size = reach[0] / length if rate[0] * length > reach[0] else rate[0]
-        return row, scale * size
-    for k in range(rate.size):
+        return row, scale * (reach[0] / length if rate[0] * length > reach[0] else rate[0])
+    for k in range(x.size):
         out[k] = min(max(rate[k] * (scale * row[k]), -reach[k]), reach[k])
     return out, 1.0
 
@@ -140,6 +154,7 @@ def choose_unit(table, numbers, row, factor):
                     table[r, k] = table[r, k] * once * once
                 elif r == RATE:
                     table[r, k] /= once
+        numbers[FASTEST] /= once
     length = size * numbers[SHRINK]
     return length * length
 
@@ -167,8 +182,12 @@ def refresh(plan, table, numbers, row, scale, share, step, x):
     excess = table[LEVELS + EXCESS] if table.shape[0] > LEVELS else table[SUM]
     rate, total, reach, peak = table[RATE], table[TOTAL], table[REACH], numbers[PEAK]
     for k in range(width):
-        root = math.sqrt(total[k] + excess[k])
-        rate[k] = peak * reach[k] / root if root > 0.0 else 0.0
+        whole = total[k] + excess[k]
+        rate[k] = peak * reach[k] / math.sqrt(whole if whole > 0.0 else np.inf)
+    fastest = 0.0
+    for k in range(width):
+        fastest = max(fastest, rate[k])
+    numbers[FASTEST] = fastest
 
 
 @apart

@@ -11,6 +11,7 @@ from mixfree.compiled.ladder import (
     ladder_run,
     return_ladder,
 )
+from mixfree.compiled.memory import aligned
 from mixfree.domains import AllSpace, Ball, Box, Simplex
 from mixfree.gradients import MLMC, DataDrop, MiniBatch, Plain, Replay
 from mixfree.optimizer import Optimizer
@@ -146,11 +147,11 @@ def run_of(opt: Optimizer, samples: int) -> Run:
     return Run(
         counts=np.array(counts, dtype=np.int64),
         numbers=np.array([step.get("root", 0.0), np.inf]),
-        x=x.copy(),
-        total=gradient.get("sum", np.zeros_like(x)).copy(),
-        sums=np.array([output.get("sum", zeros), output.get("before", zeros)]),
+        x=aligned(x),
+        total=aligned(gradient.get("sum", np.zeros_like(x))),
+        sums=aligned(np.array([output.get("sum", zeros), output.get("before", zeros)])),
         kept=output.get("kept", x).copy(),
-        gradient=np.empty_like(x),
+        gradient=aligned(np.zeros_like(x)),
         low=np.array(low, dtype=np.float64),
         high=np.array(high, dtype=np.float64),
         ladder=ladder_run(opt.step, step, opt.steps + samples),
@@ -171,8 +172,8 @@ def return_run(opt: Optimizer, run: Run) -> None:
         {"root": float(run.numbers[ROOT])},
         {
             "count": int(counts[COUNT]),
-            "sum": run.sums[0].copy(),
-            "before": run.sums[1].copy(),
+            "sum": run.sums[0, : run.x.size].copy(),
+            "before": run.sums[1, : run.x.size].copy(),
             "kept": run.kept,
         },
     )

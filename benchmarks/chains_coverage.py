@@ -18,17 +18,22 @@ LENGTHS = (10_000, 1_000_000)
 HEAD = ["chain", "mixing time", "samples", "method", "coverage", "median interval", "bounded"]
 
 
+def intervals(chain, length, paths):
+    """Ends of the intervals of each method that applies, over paths."""
+    methods = [method for method in METHODS if method != "reversible" or chain.is_reversible]
+    ends = {method: np.empty((2, paths)) for method in methods}
+    for run in range(paths):
+        path = chain.simulate(length, seed=np.random.default_rng([length, run]))
+        for method in methods:
+            found = estimate_mixing_time(path, method=method)
+            ends[method][:, run] = found.lower, found.upper
+    return ends
+
+
 def lines_of(name, chain):
     truth = chain.mixing_time()
-    methods = [method for method in METHODS if method != "reversible" or chain.is_reversible]
     for length in LENGTHS:
-        lower, upper = np.empty((2, len(methods), PATHS))
-        for run in range(PATHS):
-            path = chain.simulate(length, seed=np.random.default_rng([length, run]))
-            for place, method in enumerate(methods):
-                found = estimate_mixing_time(path, method=method)
-                lower[place, run], upper[place, run] = found.lower, found.upper
-        for method, low, high in zip(methods, lower, upper, strict=True):
+        for method, (low, high) in intervals(chain, length, PATHS).items():
             inside = np.mean((low <= truth) & (truth <= high))
             middle = f"{np.median(low):.0f} to {np.median(high):.0f}".replace("inf", "∞")
             bounded = f"{np.isfinite(high).mean():.0%}"

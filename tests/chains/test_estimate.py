@@ -6,47 +6,31 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.chains_coverage import CHAINS, intervals
 from mixfree.chains import (
     MarkovChain,
-    birth_death,
-    cycle,
     envelope,
     estimate_mixing_time,
     random_chain,
     two_state,
-    winning_streak,
 )
 from mixfree.chains.envelope import Envelope, doublings, error_of_law
 from mixfree.chains.estimate import METHODS
 from mixfree.chains.observed import observe
 from mixfree.chains.rows import RowEstimates, entry_intervals, estimate_rows, row_radius
 
-CHAINS = {
-    "two states": two_state(0.02),
-    "ring": cycle(5),
-    "reversed streak": winning_streak(4).reversal(),
-    "line": birth_death([0.3, 0.3, 0.3, 0.0], [0.0, 0.2, 0.2, 0.2]),
-    "random": random_chain(5, seed=0),
-}
-
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_intervals_hold_the_truth(name):
     chain = CHAINS[name]
     truth = chain.mixing_time()
-    methods = [m for m in METHODS if m != "reversible" or chain.is_reversible]
-    paths = 20
-    for method in methods:
-        inside = 0
-        for seed in range(paths):
-            path = chain.simulate(20_000, seed=np.random.default_rng([seed, 7]))
-            result = estimate_mixing_time(path, method=method)
-            inside += result.lower <= truth <= result.upper
+    for method, (low, high) in intervals(chain, 20_000, paths=20).items():
+        inside = np.count_nonzero((low <= truth) & (truth <= high))
         # At least 95 % each: fewer than 16 of 20 has a chance of 0.3 %.
         assert inside >= 16, (name, method, inside)
 
 
-@pytest.mark.parametrize("name", ["ring", "reversed streak", "line", "random"])
+@pytest.mark.parametrize("name", list(CHAINS)[1:])
 def test_the_envelope_closes_on_the_mixing_time(name):
     chain = CHAINS[name]
     result = estimate_mixing_time(chain.simulate(1_000_000, seed=3))
@@ -219,7 +203,7 @@ def test_wrong_options():
 
 
 def test_the_level_moves_the_interval():
-    path = CHAINS["line"].simulate(100_000, seed=1)
+    path = CHAINS["line, 4"].simulate(100_000, seed=1)
     wide, narrow = (estimate_mixing_time(path, level=level) for level in (0.999, 0.5))
     assert wide.lower <= narrow.lower and narrow.upper <= wide.upper
     assert wide.upper > narrow.upper

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mixfree.experiments.ladder import CONTENDERS, TUNED
-from mixfree.experiments.report import Claim, Report, Row, Table
+from mixfree.experiments.report import Claim, Report, Row, Table, gather
 from mixfree.experiments.settings import Settings
 from mixfree.figures import line_style, new_figure
 
@@ -31,13 +31,10 @@ def about(rows: list[Row], settings: Settings) -> Report:
 
 def means(rows: list[Row]) -> dict[Place, dict[str, float]]:
     """Mean suboptimality over the seeds, by case and length, and by method."""
-    found: dict[Place, dict[str, list[float]]] = {}
-    for row in rows:
-        place = found.setdefault((row["case"], row["samples"]), {})
-        place.setdefault(row["method"], []).append(row["suboptimality"])
+    placed = ({**row, "place": (row["case"], row["samples"])} for row in rows)
     return {
         place: {name: float(np.mean(gaps)) for name, gaps in methods.items()}
-        for place, methods in found.items()
+        for place, methods in gather(placed, "place", "method", "suboptimality").items()
     }
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy import ndarray
 
 from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
 from mixfree.gradients import Gradient
-from mixfree.numerics import Array, State, as_point, norm, whole
+from mixfree.numerics import Array, State, as_point, inner, norm, whole
 from mixfree.outputs import Average, Output
 from mixfree.steps import CorrelationScale, Ladder, Profile, Step
 
 FORMAT = 2  # of state_dict
 _PARTS = ("gradient", "step", "output")  # those with a state
 _ALL_PARTS = (*_PARTS, "domain", "mirror")
-_vdot = np.vdot
 
 
 class GradientRefused(ValueError):
@@ -135,26 +135,28 @@ class Optimizer:
             For a gradient of the wrong shape or kind, or one that is not finite. The message
             has the sample's number, and the optimiser is as it was before the call.
         """
-        g = gradient if type(gradient) is np.ndarray else np.asarray(gradient)
+        g = gradient if type(gradient) is ndarray else np.asarray(gradient)
         if g.shape != self._shape or g.dtype is not self._dtype:
             g = self._converted(g)
         # One dot product says that all is well; only if it does not, look closer.
-        if not isfinite(_vdot(g, g)):
+        if not isfinite(inner(g, g)):
             self._refuse_if_not_finite(g)
-        return self.take(g)
+        direction = self.gradient.add(self._gradient_state, g, self._steps)
+        return direction is not None and self._step_along(direction)
 
     def take(self, g: Array) -> bool:
         """What :meth:`tell` does with a gradient of the point's shape and dtype, known finite."""
         direction = self.gradient.add(self._gradient_state, g, self._steps)
-        if direction is None:
-            return False
+        return direction is not None and self._step_along(direction)
+
+    def _step_along(self, direction: Array) -> bool:
         self._steps += 1
         displacement = self.step.move(self._step_state, direction, self._steps, self._x)
         before, after = self._x, self.mirror.move(self._x, displacement, self.domain)
         iterate = self.gradient.iterate(self._gradient_state, before, after)
         if iterate is not None:
             self.output.add(self._output_state, iterate)
-        after.flags.writeable = False
+        after.setflags(write=False)  # half the time of flags.writeable
         self._x = after
         return True
 

@@ -3,12 +3,8 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from mixfree.domains.mirror import Euclidean, Mirror
-from mixfree.numerics import Array, as_point, norm, positive
-
-_vdot = np.vdot
+from mixfree.numerics import Array, as_point, inner, norm, positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +13,7 @@ class Ball:
 
     Examples
     --------
+    >>> import numpy as np
     >>> Ball(1.0).project(np.array([0.0, 4.0]))
     array([0., 1.])
     >>> Ball(1.0).diameter
@@ -43,7 +40,7 @@ class Ball:
     def project(self, x: Array) -> Array:
         """Pull back along the ray from the center."""
         if self.center is None:
-            if 0.0 < _vdot(x, x) < self._surely_inside:
+            if 0.0 < inner(x, x) < self._surely_inside:
                 return x
             distance = norm(x)
             return x if distance <= self.radius else x * (self.radius / distance)

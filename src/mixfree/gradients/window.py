@@ -63,10 +63,9 @@ class Window(ABC):
 
     def add(self, state: State, gradient: Array, steps: int) -> Array | None:
         """Add one gradient; the whole sum when the window is full."""
-        seen = state["seen"]
+        seen, length = state["seen"], state["length"]
         if seen == 0:
-            state["length"] = self.length(steps, state["samples"])
-        length = state["length"]
+            length = state["length"] = self.length(steps, state["samples"])
         state["samples"] += 1
         if length == 1:
             return gradient
@@ -75,9 +74,9 @@ class Window(ABC):
         if seen == 0:
             np.multiply(gradient, weight, out=total)
         elif weight == 1.0:
-            np.add(total, gradient, total)
+            total += gradient
         elif weight == -1.0:
-            np.subtract(total, gradient, total)
+            total -= gradient
         elif weight != 0.0:
             total += weight * gradient
         seen += 1

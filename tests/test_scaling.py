@@ -183,3 +183,19 @@ def test_columns_of_any_size(method, power):
 def test_replaying_methods_are_refused():
     with pytest.raises(ValueError, match="does not go with sgd-er, which replays old rows"):
         Learner(Squared(), COLUMNS, "sgd-er", running_scale=True, mixing_time=2)
+
+
+def test_a_value_too_far_from_the_mean_is_named():
+    learner = Learner(Squared(), 2, "adagrad", running_scale=True)
+    rows = np.column_stack([np.arange(4.0), np.array([1.7e308, 1.7e308, 1.7e308, -1.7e308])])
+    with pytest.raises(
+        ValueError, match=r"feature 2 is -1\.7e\+308 in row 4, too far from its mean"
+    ):
+        learner.advance(rows, rows[:, 0])
+
+
+def test_a_value_too_small_to_divide_by_counts_as_constant():
+    learner = Learner(Squared(), 2, "adagrad", running_scale=True)
+    rows = np.random.default_rng(0).standard_normal((64, 2)) * [1.0, 1e-320]
+    learner.advance(rows, rows[:, 0])
+    assert np.isfinite(learner.weights).all()

@@ -81,10 +81,19 @@ class RunningScale:
             return
         state = self._state
         mean = state["mean"] / state["unit"]
-        self._farthest = np.maximum(self._farthest, np.abs(self._next - mean))
+        with np.errstate(over="ignore"):  # beyond the largest number: seen below
+            self._farthest = np.maximum(self._farthest, np.abs(self._next - mean))
         deviation = np.sqrt(state["spread"] / state["count"][0]) / state["unit"]
         scale = np.maximum(deviation, self._farthest / LIMIT)
-        state["shift"], state["scale"] = mean, np.where(scale > 0.0, scale, 1.0)
+        if not np.isfinite(scale).all():
+            place = int(np.argmin(np.isfinite(scale)))
+            raise ValueError(
+                f"feature {place + 1} is {self._next[place]:.3g} in row {state['count'][0]:,}, "
+                f"too far from its mean {mean[place]:.3g} to be standardised"
+            )
+        # One over a smaller scale would overflow; such a feature is as good as constant.
+        known = scale >= np.finfo(np.float64).tiny
+        state["shift"], state["scale"] = mean, np.where(known, scale, 1.0)
 
     def state_dict(self) -> State:
         """All that changes, as arrays of its own."""

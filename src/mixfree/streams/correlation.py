@@ -77,6 +77,14 @@ class Correlation:
         """Whether the plateau is not in sight: longer blocks may be more inflated still."""
         return not self.found.resolved
 
+    @property
+    def _next_row_only(self) -> bool:
+        return self.scale == 1 and not self.rising
+
+    @property
+    def _about(self) -> str:
+        return "no more than the next row" if self._next_row_only else f"about {self.scale:,} rows"
+
     def lines(self) -> Iterator[str]:
         """The findings in words."""
         if self.ratios.size < 2:
@@ -86,8 +94,7 @@ class Correlation:
             longest = f"in blocks of up to {self.lengths[-1]:,} rows"
             yield f"no correlation {longest}: the rows are as good as independent"
         else:
-            rows = f"{self.scale:,} row{'s' if self.scale > 1 else ''}"
-            over = f"at least {rows}, likely more" if self.rising else f"about {rows}"
+            over = f"at least {self.scale:,} rows, likely more" if self.rising else self._about
             most = "at most " if self.rising else "about "
             yield f"gradients are correlated over {over}"
             yield (
@@ -99,7 +106,7 @@ class Correlation:
 
     def advice(self, size: float) -> Iterator[str]:
         """Which method and settings fit, for targets of that size."""
-        if not self.correlated:
+        if not self.correlated or self._next_row_only:
             yield "method: any; the default, ladder, needs no settings"
             return
         window = self.lengths[-1] if self.rising else BLOCK_AT_HALF * self.scale
@@ -138,4 +145,7 @@ class Correlation:
             color="#555555",
         )
         log_log(axes, "rows a block", "variance of block sums / that of independent rows")
+        few = self.lengths[:: 1 + self.lengths.size // 10]
+        axes.set_xticks(few, [f"{length:,}" for length in few])
+        axes.set_xticks([], minor=True)
         return figure

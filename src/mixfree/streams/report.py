@@ -90,7 +90,9 @@ def lines(fit: StreamFit) -> Iterator[str]:
         yield f"warning    worse than the best constant: {_remedy(fit)}"
     if fit.rival is not None:
         rival = estimate(fit.rival.losses(rows, targets), seen)
-        yield f"           {rival} for plain SGD on the same rows"
+        scale = fit.rival.parameters["step_scale"] or 1.0
+        steps = f"steps {scale:.3g}/√t, not tuned"
+        yield f"           {rival} for plain SGD on the same rows ({steps})"
     elif fit.settings.get("rival_diverged"):
         yield "           plain SGD on the same rows diverged"
     if fit.loss[1]:

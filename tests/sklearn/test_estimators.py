@@ -203,3 +203,11 @@ def test_help_names_every_parameter_once(estimator):
     for name in estimator().get_params():
         assert lines.count(name) == 1, name
     assert "{shared}" not in estimator.__doc__
+
+
+def test_a_classifier_has_one_loss():
+    labels = np.array([0, 1])
+    given, own = (StreamClassifier(loss).fit(np.eye(2), labels) for loss in ("logistic", None))
+    np.testing.assert_array_equal(given.coef_, own.coef_)
+    with pytest.raises(ValueError, match="loss must be one of 'logistic', not 'squared'"):
+        StreamClassifier("squared").fit(np.eye(2), labels)

@@ -61,6 +61,7 @@ class StreamModel(BaseEstimator, ABC):
 
     def __init__(
         self,
+        loss: str | Loss | None = None,
         *,
         method: str | Method = "ladder",
         step_scale: float | None = None,
@@ -73,6 +74,7 @@ class StreamModel(BaseEstimator, ABC):
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
+        self.loss = loss
         self.method = method
         self.step_scale = step_scale
         self.fit_intercept = fit_intercept
@@ -128,8 +130,7 @@ class StreamModel(BaseEstimator, ABC):
     def _start(self, loss: Loss, dtype: Any) -> None:
         whole(self.epochs, "epochs")
         parameters = self.get_params(deep=False)
-        del parameters["epochs"]
-        parameters.pop("loss", None)
+        del parameters["loss"], parameters["epochs"]
         self._learner = learner_for(loss, self.n_features_in_, dtype, **parameters)
 
     def _learn(self, X: Any, targets: Array, sample_weight: Any, epochs: int = 1) -> None:

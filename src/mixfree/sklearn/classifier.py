@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from mixfree.classes import log_probabilities, loss_of, most_probable, probabilities, targets_of
 from mixfree.losses import Loss
-from mixfree.numerics import Array, State
+from mixfree.numerics import Array, State, one_of
 from mixfree.sklearn.base import StreamModel
 
 
@@ -17,6 +17,8 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
     Parameters
     ----------
+    loss
+        ``"logistic"``, the default; there is no other.
     {shared}
 
     Examples
@@ -99,6 +101,8 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         self._start(self._loss(), dtype)
 
     def _loss(self) -> Loss:
+        if self.loss is not None:
+            one_of(self.loss, "loss", ("logistic",))
         return loss_of(self.classes_)
 
     def _targets(self, y: Array) -> Array:

@@ -1,13 +1,11 @@
 """Linear regression on a stream."""
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from mixfree.losses import REGRESSIONS, Loss
-from mixfree.methods import Method
+from mixfree.losses import REGRESSIONS, Loss, Squared
 from mixfree.numerics import Array, State, one_of
 from mixfree.sklearn.base import StreamModel
 
@@ -18,8 +16,8 @@ class StreamRegressor(RegressorMixin, StreamModel):
     Parameters
     ----------
     loss
-        ``"squared"`` (½ error²), ``"huber"``, ``"robust"``, or a loss with its own settings such as
-        ``mixfree.losses.Huber(delta=0.5)``.
+        ``"squared"`` (½ error², the default), ``"huber"``, ``"robust"``, or a loss with its own
+        settings such as ``mixfree.losses.Huber(delta=0.5)``.
     {shared}
 
     Examples
@@ -31,35 +29,6 @@ class StreamRegressor(RegressorMixin, StreamModel):
     >>> round(model.score(X, y), 2)
     1.0
     """
-
-    def __init__(
-        self,
-        loss: str | Loss = "squared",
-        *,
-        method: str | Method = "ladder",
-        step_scale: float | None = None,
-        fit_intercept: bool = True,
-        l2: float = 0.0,
-        radius: float | None = None,
-        scale: str | None = None,
-        epochs: int = 1,
-        output: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            method=method,
-            step_scale=step_scale,
-            fit_intercept=fit_intercept,
-            l2=l2,
-            radius=radius,
-            scale=scale,
-            epochs=epochs,
-            output=output,
-            options=options,
-            seed=seed,
-        )
-        self.loss = loss
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Forget everything and learn from the rows in their order, ``epochs`` times."""
@@ -99,6 +68,8 @@ class StreamRegressor(RegressorMixin, StreamModel):
         return np.asarray(y, dtype=np.float64)
 
     def _loss(self) -> Loss:
+        if self.loss is None:
+            return Squared()
         if isinstance(self.loss, str):
             return REGRESSIONS[one_of(self.loss, "loss", tuple(REGRESSIONS))]
         if getattr(self.loss, "outputs", None) != 1:

@@ -76,7 +76,7 @@ def paper_claims(ends: dict[str, list[float]]) -> list[Claim]:
     return [
         Claim(
             "MAG outperforms the other methods, its interval apart from theirs",
-            f"up to {mag.high:.1e}; {nearest} from {last[nearest].low:.1e}",
+            f"mag {mag}; {nearest} {last[nearest]}",
             apart if mag.half < math.inf else None,
         ),
         *(

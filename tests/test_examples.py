@@ -28,31 +28,41 @@ def test_cart_pole_agrees_with_monte_carlo(capsys):
     assert half < 0.3
 
 
-def test_shuffled_digits_are_learned_best(tmp_path, capsys):
-    found = load("torch_digits").main(samples=600, seeds=1, figure=tmp_path / "digits")
-    best = max(found, key=lambda key: found[key][0])
-    assert best[0] == "Adam, shuffled", capsys.readouterr().out
+def test_digits_are_learned_and_best_if_shuffled(tmp_path, capsys):
+    """One of 397 digits is 0.25 %, and the standard error at an accuracy of a tenth 1.5 %."""
+    example = load("torch_digits")
+    found = example.main(samples=1_500, seeds=1, figure=tmp_path / "digits")
+    start, out = example.accuracy(example.network(0), example.data()[1]), capsys.readouterr().out
+    assert max(found, key=lambda key: found[key][0])[0] == "Adam, shuffled", out
+    assert min(found["Ladder", 10]) > 0.6, out
+    assert min(found["MLMC(Adam)", 10]) > start + 4.0 * 0.015, out
     assert (tmp_path / "digits.png").stat().st_size > 10_000
 
 
 def test_a_series_is_learned_to_better_than_its_spread(tmp_path, capsys):
     example = load("torch_series")
-    found = example.main(samples=400, seeds=1, figure=tmp_path / "series")
+    found = example.main(samples=1_000, lasting=15, seeds=1, figure=tmp_path / "series")
     spread = float(example.series(20_000, 50, seed=99).var())
-    assert found["Adam, shuffled"][0] < 0.8 * spread, capsys.readouterr().out
+    for name in ("Adam, shuffled", "MLMC(Adam)", "Ladder"):
+        assert max(found[name]) < 0.8 * spread, (name, capsys.readouterr().out)
     assert (tmp_path / "series.png").stat().st_size > 10_000
 
 
 def test_without_an_average_mag_is_nearer_than_usual_rates(capsys):
     found = load("torch_regimes").main(rows=2_000, seeds=2)
-    assert found["MAG"][0] < min(found[f"SGD, lr {lr}"][0] for lr in (0.1, 0.01)), (
-        capsys.readouterr().out
-    )
+    out = capsys.readouterr().out
+    assert found["MAG"][0] < min(found[f"SGD, lr {lr}"][0] for lr in (0.1, 0.01)), out
+    # The ladder's average is about as near as the best of the others.
+    assert found["Ladder"][1] < 1.25 * min(average for _, average in found.values()), out
 
 
 def test_a_value_network_learns_from_one_trajectory(tmp_path, capsys):
-    found = load("optax_cart_pole").main(
-        samples=6_000, seeds=1, marks=1_000, asked=5_000, figure=tmp_path / "values"
+    example, asked = load("optax_cart_pole"), 5_000
+    found = example.main(
+        samples=20_000, seeds=1, marks=2_000, asked=asked, figure=tmp_path / "values"
     )
-    assert found["adam"] < 20.0, capsys.readouterr().out  # a tenth of it is noise
+    constant = example.returns(example.trajectory(asked, seed=1000)[2]).var()
+    out = capsys.readouterr().out
+    assert max(found["adam"], found["mlmc(adam)"]) < constant, out
+    assert found["ladder, averaged"] < 0.6 * constant, out  # half of it is noise
     assert (tmp_path / "values.png").stat().st_size > 10_000

@@ -68,6 +68,7 @@ def td_loss(params, state, following, end):
 
 METHODS = {
     "adam": (optax.adam(3e-3), True),
+    "adam, averaged": (optax.chain(mo.averaging("weighted"), optax.adam(3e-3)), True),
     "mlmc(adam)": (mo.mlmc(optax.adam(3e-3)), True),
     "mlmc(adam), averaged": (
         mo.mlmc(optax.chain(mo.averaging("weighted"), optax.adam(3e-3))),

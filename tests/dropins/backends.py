@@ -19,8 +19,8 @@ RATE = 0.05  # of the optimiser that is given MLMC gradients
 
 
 def split(vector):
-    """The two parameters that make the point: three entries, and two by two."""
-    return vector[:3], vector[3:].reshape(2, 2)
+    """The two parameters that make the point: three entries, and two rows of the others."""
+    return vector[:3], vector[3:].reshape(2, -1)
 
 
 def join(parts):
@@ -122,7 +122,7 @@ def transformation(method, options):
 
 @cache
 def compiled(method, options):
-    """One compilation for all seeds: a seed is in the state."""
+    """One compilation for all seeds of a level: such a seed is in the state."""
     opt = transformation(method, dict(options))
 
     @jax.jit
@@ -139,7 +139,8 @@ class Optax:
             opt = transformation(method, options)
             self.params = [jax.numpy.array(part) for part in split(start)]
             self.state = opt.init(self.params)
-            options.pop("seed", None)
+            if method != "ladder":
+                options.pop("seed", None)
             self.step = compiled(method, tuple(sorted(options.items())))
 
     def tell(self, gradient):

@@ -5,8 +5,8 @@ import time
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
+from torch_methods import methods
 
-import mixfree.torch as mt
 from mixfree.figures import line_style, new_figure, save
 
 RUNS_OF = (10, 200)  # digits of the same class in a row, on average
@@ -34,21 +34,7 @@ def network(seed):
     return torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
 
 
-def adam(model):
-    # Windows of one sample are Adam itself, here with an average beside it.
-    inner = torch.optim.Adam(model.parameters(), lr=1e-3)
-    return mt.MLMC(inner, levels=None, horizon=1, output="weighted")
-
-
-def mlmc(model):
-    return mt.MLMC(torch.optim.Adam(model.parameters(), lr=1e-3), output="weighted")
-
-
-def ladder(model):
-    return mt.Ladder(model.parameters())
-
-
-METHODS = {"Adam": adam, "MLMC(Adam)": mlmc, "Ladder": ladder, "Adam, shuffled": adam}
+METHODS = methods(lr=1e-3)
 
 
 def accuracy(model, test):

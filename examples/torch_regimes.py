@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import torch
+from torch_methods import every_sample
 
 import mixfree.torch as mt
 
@@ -19,11 +20,6 @@ def stream(rows, seed):
     x = torch.randn(rows, SIZE, generator=generator)
     y = (x * (best + shifts.repeat_interleave(LASTING, 0)[:rows])).sum(1)
     return x, y, best
-
-
-def every_sample(optimizer):
-    # Windows of one sample are the optimiser itself, here with an average beside it.
-    return mt.MLMC(optimizer, levels=None, horizon=1, output="weighted")
 
 
 METHODS = {

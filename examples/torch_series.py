@@ -8,8 +8,8 @@ import time
 
 import numpy as np
 import torch
+from torch_methods import methods
 
-import mixfree.torch as mt
 from mixfree.figures import line_style, new_figure, plain_ticks, save
 
 REGIMES = np.array([[1.6, -0.8], [-0.6, 0.2], [0.2, 0.7]])  # of the last value and the one before
@@ -40,21 +40,7 @@ class Network(torch.nn.Module):
         return (self.head(states[:, -1])[:, 0] - windows[:, -1]).square().mean()
 
 
-def adam(model):
-    # Windows of one sample are Adam itself, here with an average beside it.
-    inner = torch.optim.Adam(model.parameters(), lr=3e-3)
-    return mt.MLMC(inner, levels=None, horizon=1, output="weighted")
-
-
-def mlmc(model):
-    return mt.MLMC(torch.optim.Adam(model.parameters(), lr=3e-3), output="weighted")
-
-
-def ladder(model):
-    return mt.Ladder(model.parameters())
-
-
-METHODS = {"Adam": adam, "MLMC(Adam)": mlmc, "Ladder": ladder, "Adam, shuffled": adam}
+METHODS = methods(lr=3e-3)
 
 
 def run(name, windows, test, marks, seed):

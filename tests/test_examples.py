@@ -8,6 +8,12 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+@pytest.fixture(autouse=True)
+def as_a_script(monkeypatch):
+    """Python finds what is beside a script."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+
 def load(name):
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)

@@ -32,6 +32,23 @@ def train(model, opt, samples, each=lambda: None):
         each()
 
 
+def train_with_late_head(late, opt, always, same, samples, joins):
+    """Give the head of ``late`` to its optimiser after ``joins`` samples.
+
+    Until then the head of ``always``, which is there from the start, has gradients of zero.
+    """
+    for i, sample in enumerate(samples):
+        if i == joins:
+            opt.add_param_group({"params": list(late[2].parameters())})
+        for model, each in ((late, opt), (always, same)):
+            each.zero_grad()
+            loss_of(model, sample).backward()
+            if i < joins:
+                for p in model[2].parameters():
+                    p.grad = torch.zeros_like(p) if model is always else None
+            each.step()
+
+
 def flat(model):
     return torch.cat([p.detach().ravel().double() for p in model.parameters()])
 

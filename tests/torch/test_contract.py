@@ -8,7 +8,16 @@ import pytest
 import torch
 
 import mixfree.torch as mt
-from tests.torch.helpers import MAKERS, WINDOWS, flat, loss_of, network, stream, train
+from tests.torch.helpers import (
+    MAKERS,
+    WINDOWS,
+    flat,
+    loss_of,
+    network,
+    stream,
+    train,
+    train_with_late_head,
+)
 
 GROUPED = {
     "mag": lambda groups: mt.MAG(groups, levels=3),
@@ -116,17 +125,10 @@ def test_group_added_in_the_middle_of_a_level_had_zero_gradients_before(name):
 
     late, always = network(), network()
     opt, same = make(late[0]), make(always)
-    for i, sample in enumerate(stream()):
-        for model, each in ((late, opt), (always, same)):
-            each.zero_grad()
-            loss_of(model, sample).backward()
-            if i < 19:
-                for p in model[2].parameters():
-                    p.grad = torch.zeros_like(p) if model is always else None
-            each.step()
-        if i == 18:
-            assert opt.pending > 0 and opt.steps > 0
-            opt.add_param_group({"params": list(late[2].parameters())})
+    samples = stream()
+    train_with_late_head(late, opt, always, same, samples[:19], joins=19)
+    assert opt.pending > 0 and opt.steps > 0
+    train_with_late_head(late, opt, always, same, samples[19:], joins=0)
     torch.testing.assert_close(flat(late), flat(always), rtol=1e-5, atol=1e-6)
     with opt.averaged(), same.averaged():
         torch.testing.assert_close(flat(late), flat(always), rtol=1e-5, atol=1e-6)

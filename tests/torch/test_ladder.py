@@ -9,7 +9,7 @@ import torch
 import mixfree as mf
 import mixfree.torch as mt
 from mixfree.steps import Distance
-from tests.torch.helpers import LADDERS, flat, loss_of, network, stream, train
+from tests.torch.helpers import LADDERS, flat, network, stream, train, train_with_late_head
 
 
 def correlated(samples, size, seed=0):
@@ -107,16 +107,7 @@ def test_group_added_later_had_zero_gradients_before(form):
     # The first distance is otherwise a share of the norm of what is there at the start.
     form = {"block": 4, "distance": Distance(0.01), **form}
     opt, same = (mt.Ladder(m.parameters(), **form) for m in (late[0], always))
-    for i, sample in enumerate(stream(40, dtype=torch.float64)):
-        for model, each in ((late, opt), (always, same)):
-            each.zero_grad()
-            loss_of(model, sample).backward()
-            if i < 10:
-                for p in model[2].parameters():
-                    p.grad = torch.zeros_like(p) if model is always else None
-            each.step()
-        if i == 9:
-            opt.add_param_group({"params": list(late[2].parameters())})
+    train_with_late_head(late, opt, always, same, stream(40, dtype=torch.float64), joins=10)
     assert bool(opt.state["run"]["sketched"]) == ("sketch" in form)
     torch.testing.assert_close(flat(late), flat(always), rtol=1e-8, atol=1e-10)
 

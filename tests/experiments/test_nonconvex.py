@@ -6,6 +6,7 @@ import pytest
 import mixfree as mf
 from mixfree.experiments import nonconvex
 from mixfree.experiments.nonconvex_problems import PROBLEMS
+from mixfree.experiments.problem import mixing_time
 from mixfree.experiments.settings import Settings
 
 
@@ -22,6 +23,21 @@ def test_gradient_against_finite_differences(name):
             for k, axis in enumerate(step * np.eye(problem.size)):
                 ahead, behind = problem.value(w + axis, rows), problem.value(w - axis, rows)
                 assert found[k] == pytest.approx((ahead - behind) / (2 * step), abs=1e-8)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_compiled_steps_are_those_of_the_gradient(name):
+    problem = PROBLEMS[name]
+    regression = problem.draw(1)
+    data, order = problem.rows(regression), regression.order(1, 0.1, 600)
+    slow, quick = (mf.MAG(problem.start(1), alpha=1.0, seed=1, output="random") for _ in range(2))
+    for row in order:
+        slow.tell(problem.gradient(slow.x, data[row : row + 1]))
+    for cut in (order[:250], order[250:]):
+        problem.advance(quick, data, cut)
+    np.testing.assert_allclose(quick.x, slow.x, rtol=1e-11)
+    np.testing.assert_allclose(quick.average, slow.average, rtol=1e-11)
+    assert (quick.samples, quick.steps) == (slow.samples, slow.steps)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -78,9 +94,27 @@ def made_up(exponents):
 def test_report_recovers_exponents_and_judges_them():
     exponents = dict(zip(PROBLEMS, (-0.3, -0.2, -0.5, -0.26), strict=True))
     found = nonconvex.report(made_up(exponents), Settings(10**5, 3, p=(0.5, 0.1)))
-    assert [claim.holds for claim in found.claims] == [True, False, True, True]
+    assert [claim.holds for claim in found.claims] == [True, False, True, True] + [True] * 4
     assert found.tables[0].lines[0][-1] == "-0.30 ± 0.00"
-    assert set(found.figures) == {"nonconvex"}
+    flat, falling = found.tables[1].lines[0][2:]
+    assert (flat[1:], falling) == ("0.00 ± 0.00", "-0.30 ± 0.00")
+    assert set(found.figures) == {"nonconvex", "nonconvex-mixing-time"}
+
+
+def test_growth_with_the_mixing_time_is_judged_by_the_theorem():
+    rows = made_up(dict.fromkeys(PROBLEMS, -0.3))
+    for row in rows:
+        grows = 0.4 if row["problem"] == "network" else 0.2
+        row["mean_square"] *= mixing_time(row["p"]) ** grows
+    settings = Settings(10**5, 3, p=(0.5, 0.1))
+    claims = nonconvex.report(rows, settings).claims[len(PROBLEMS) :]
+    assert claims[0].measured == "+0.10 ± 0.00"
+    assert [claim.holds for claim in claims] == [True] * 4
+    for row in rows:
+        if row["problem"] == "network":
+            row["mean_square"] *= mixing_time(row["p"]) ** 0.2
+    claims = nonconvex.report(rows, settings).claims[len(PROBLEMS) :]
+    assert [claim.holds for claim in claims] == [True, True, False, True]
 
 
 def test_one_truth_suits_both_states_and_two_do_not():

@@ -6,6 +6,7 @@ import pytest
 from mixfree.experiments import td
 from mixfree.experiments.settings import Settings
 from mixfree.experiments.td_processes import boyan, reversed_streak, sticky
+from mixfree.experiments.td_report import BASELINE, OURS
 
 
 def test_reversed_streak_mixes_in_its_length():
@@ -29,21 +30,28 @@ def test_boyan_undiscounted_values_are_minus_twice_the_state():
     np.testing.assert_allclose(process.features @ [-24.0, -16.0, -8.0, 0.0], V)
 
 
-def test_measured_rows_are_those_of_a_learner():
-    cell = {"chain": "sticky", "parameter": 0.05, "seed": 4, "samples": 10_000}
+@pytest.mark.parametrize("compared", [True, False])
+def test_measured_rows_are_those_of_learners_on_one_trajectory(compared, monkeypatch):
+    """However the trajectory is cut: here into pieces much shorter than the horizons."""
+    monkeypatch.setattr(td, "PIECE", 700)
+    cell = {"chain": "Boyan", "parameter": 0, "seed": 4, "samples": 10_000, "compared": compared}
     rows = td.measure(cell)
+    process = boyan()
     assert {row["samples"] for row in rows} == {1000, 3162, 10_000}
-    process = sticky(0.05)
-    path = process.simulate(10_000, seed=4)
-    scale = process.error(np.zeros(2))
-    for method, settings in (
-        ("MAG", {"method": "mag", "levels": td.LEVELS}),
-        (td.BASELINE, {"method": "projected-td", "horizon": 3162}),
-    ):
-        learner = td.TDLearner(process.features, 0.9, 2.0, seed=4, **settings)
-        learner.update_many(*(part[:3162] for part in path))
-        row = next(r for r in rows if r["method"] == method and r["samples"] == 3162)
-        assert row["error"] == pytest.approx(process.error(learner.average) / scale)
+    monkeypatch.undo()
+    stops = sorted({1000, 3162, 10_000, *range(700, 10_000, 700)})
+    pieces = [*process.pieces(np.diff([0, *stops]).tolist(), seed=4)]
+    path = [np.concatenate(parts)[:3162] for parts in zip(*pieces, strict=True)]
+    scale = process.error(np.zeros(4))
+    radius = 2.0 * float(np.linalg.norm(process.theta_star))
+    for method, settings in td.methods(process).items():
+        mine = [r["error"] for r in rows if (r["method"], r["samples"]) == (method, 3162)]
+        assert bool(mine) == ((method in (OURS, BASELINE)) == compared)
+        if mine:
+            given = {**settings, "horizon": 3162} if "horizon" in settings else settings
+            learner = td.TDLearner(process.features, 0.9, radius, seed=4, **given)
+            learner.update_many(*path)
+            assert mine == [pytest.approx(process.error(learner.average) / scale)]
 
 
 def made_up(in_samples, in_mixing):
@@ -67,6 +75,7 @@ def made_up(in_samples, in_mixing):
         for method in in_mixing
         for seed in range(3)
         for samples in (10**4, 10**5, 10**6)
+        if samples < 10**6 or method in (OURS, BASELINE)
     ]
 
 
@@ -75,18 +84,33 @@ def made_up(in_samples, in_mixing):
     [(-0.5, 0.2, [True, True, True, True]), (-0.3, 0.6, [False, False, False, False])],
 )
 def test_report_recovers_exponents_and_judges_them(in_samples, mag, holds):
-    rows = made_up(in_samples, {"MAG": mag, td.BASELINE: 0.4})
+    rows = made_up(in_samples, {OURS: mag, BASELINE: 0.4, "other": 0.1})
     found = td.report(rows, Settings(10**6, 3, p=(0.05, 5e-4)))
     assert [claim.holds for claim in found.claims] == holds
-    slopes, growth = found.tables[1], found.tables[2]
-    assert slopes.lines[0][1] == f"{in_samples:.2f} ± 0.00"
-    assert growth.lines[1][1:] == (f"{mag:.2f} ± 0.00", "0.40 ± 0.00")
+    errors, last, slopes, growth = found.tables
+    assert "after 100,000 transitions" in errors.title
+    assert "after 1,000,000 transitions" in last.title
+    assert slopes.lines[0][1] == slopes.lines[0][3] == f"{in_samples:+.2f} ± 0.00"
+    assert growth.lines[4][:2] == ("sticky", "100,000")
+    assert growth.lines[4][2:] == (f"{mag:+.2f} ± 0.00", "+0.40 ± 0.00", "+0.10 ± 0.00")
+    assert growth.lines[5][2:] == (f"{mag:+.2f} ± 0.00", "+0.40 ± 0.00", "")
     assert set(found.figures) == {"td-samples", "td-mixing-time"}
+
+
+def test_the_growth_is_judged_at_the_longest_horizon():
+    """An exponent that is above the baseline's only there fails."""
+    rows = made_up(-0.5, {OURS: 0.2, BASELINE: 0.4})
+    for row in rows:
+        if row["method"] == OURS and row["samples"] == 10**6:
+            row["error"] *= row["mixing_time"] ** 0.4
+    claims = td.report(rows, Settings(10**6, 3, p=(0.05, 5e-4))).claims
+    assert [claim.holds for claim in claims[1:3]] == [False, False]
 
 
 def test_one_p_and_few_samples_will_do():
     settings = Settings(400, 2, p=(0.1,))
     rows = [row for cell in td.cells(settings) for row in td.measure(cell)]
     found = td.report(rows, settings)
-    assert [line[0] for line in found.tables[2].lines] == ["reversed streak"]
-    assert {row["samples"] for row in rows} == {40, 126, 400}
+    assert {line[0] for line in found.tables[3].lines} == {"reversed streak"}
+    horizons = {c: {r["samples"] for r in rows if (r["method"] == OURS) == c} for c in (0, 1)}
+    assert horizons == {1: {40, 126, 400}, 0: {4, 13, 40, 126, 400}}

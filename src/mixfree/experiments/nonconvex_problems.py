@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mixfree.experiments.problem import Regression
+from mixfree.linear import advance_linear, run_compiled
 from mixfree.losses import Robust
 from mixfree.numerics import Array
+from mixfree.optimizer import Optimizer
 
 PER_STATE, DIMENSION, HIDDEN = 50, 5, 4
 FAINT = 0.2  # scale of the coordinates that a state hardly shows
 NOISE = 0.03
 GEMAN_MCCLURE = Robust(shape=-2.0)  # bounded by 2
+LINEAR, PHASE, NETWORK = range(3)  # by which the kernels know a gradient
 
 
 def one_truth(seed: int) -> Regression:
@@ -41,6 +45,8 @@ class Problem:
         In words.
     value, gradient
         Mean loss of ``w`` over the rows of a matrix, and its gradient.
+    code
+        Of the compiled twin of the gradient of one row.
     target
         The y of a row of linear regression, as this problem sees it.
     draw
@@ -52,6 +58,7 @@ class Problem:
     name: str
     value: Callable[[Array, Array], float]
     gradient: Callable[[Array, Array], Array]
+    code: int = LINEAR
     target: Callable[[Array], Array] = np.asarray
     draw: Callable[[int], Regression] = one_truth
     size: int = DIMENSION
@@ -63,6 +70,19 @@ class Problem:
     def start(self, seed: int) -> Array:
         """A random start: the origin would be stationary for some."""
         return 0.5 * np.random.default_rng([seed, 7]).standard_normal(self.size)
+
+    def advance(self, opt: Optimizer, rows: Array, order: Array) -> None:
+        """Tell ``opt`` the gradient of each of ``rows[order]``, at the speed of compiled code."""
+        if self.code == LINEAR:
+            advance_linear(opt, GEMAN_MCCLURE, rows[:, :-1], rows[:, -1], order=order)
+            return
+
+        def kernel(plan: Any, run: Any, parts: tuple[Array, ...], piece: Array) -> int:
+            from mixfree.compiled.nonconvex import nonconvex
+
+            return int(nonconvex(plan, run, self.code, *parts, piece))
+
+        run_compiled(opt, kernel, (rows,), order)
 
 
 def _robust_value(w: Array, rows: Array) -> float:
@@ -112,11 +132,12 @@ PROBLEMS = {
     problem.name: problem
     for problem in (
         Problem("robust regression", _robust_value, _robust_gradient),
-        Problem("phase retrieval", _phase_value, _phase_gradient, np.square),
+        Problem("phase retrieval", _phase_value, _phase_gradient, PHASE, np.square),
         Problem(
             "network",
             _network_value,
             _network_gradient,
+            NETWORK,
             lambda y: _sigmoid(4.0 * y),
             size=HIDDEN * DIMENSION + HIDDEN + 1,
         ),

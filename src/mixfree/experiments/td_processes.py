@@ -6,6 +6,7 @@ from mixfree.chains import two_state, winning_streak
 from mixfree.td import RewardProcess, tabular
 
 GAMMA = 0.9
+FAMILIES = ("reversed streak", "sticky", "Boyan")
 STREAKS = (4, 8, 16, 32, 64)
 STICKY_VALUES = np.array([0.8, -0.6])
 

@@ -205,6 +205,10 @@ def test_what_a_profile_says():
     assert f"correlated over about {level.scale} rows" in next(level.lines())
     flat = Correlation.of(Profile(lengths, np.array([1.0, 1.1, 0.9, 1.0]), blocks), 2048)
     assert (flat.correlated, flat.scale) == (False, 1)
+    short = Correlation.of(Profile(lengths, np.array([0.5, 0.6, 1.2, 1.0]), blocks), 2048)
+    assert "no correlation in blocks of up to 128 rows" in next(short.lines())
+    assert "independent" not in "".join(short.lines())
+    assert "may reach further" in "".join(short.lines())
     none = Correlation.of(Profile(lengths[:0], lengths[:0] / 1.0, blocks[:0]), 3)
     assert "too few rows" in next(none.lines())
     assert json.dumps(none.independent_rows) == "3.0"

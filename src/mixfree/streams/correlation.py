@@ -91,8 +91,8 @@ class Correlation:
             yield "too few rows to tell how correlated they are"
             return
         if not self.correlated:
-            longest = f"in blocks of up to {self.lengths[-1]:,} rows"
-            yield f"no correlation {longest}: the rows are as good as independent"
+            verdict = "" if self.rising else ": the rows are as good as independent"
+            yield f"no correlation in blocks of up to {self.lengths[-1]:,} rows{verdict}"
         else:
             over = f"at least {self.scale:,} rows, likely more" if self.rising else self._about
             most = "at most " if self.rising else "about "

@@ -81,6 +81,10 @@ def test_missing_values_in_a_prediction(tmp_path, fitted, capsys):
     assert "3,000 rows, 2 of them without a prediction" in capsys.readouterr().out
     found = pa.parquet.read_table(tmp_path / "p.parquet")["prediction"]
     assert [place for place in range(len(found)) if found[place].as_py() is None] == [7, 8]
+    alone = ["--model", model, "-o", tmp_path / "p.csv", "--missing", "skip"]
+    assert run("predict", path, *alone) == 0
+    assert len(pa.csv.read_csv(tmp_path / "p.csv")) == 3000
+    capsys.readouterr()
     assert run("predict", path, *options, "--missing", "mean") == 0
     assert "3,000 rows, 0 of them without a prediction" in capsys.readouterr().out
     fit, found = StreamFit.load(model), pa.parquet.read_table(tmp_path / "p.parquet")["prediction"]

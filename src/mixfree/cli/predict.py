@@ -27,7 +27,7 @@ def predict(
     ] = None,
     format: Format = None,
 ) -> None:
-    """Write the model's prediction for every row, in the rows' order, a row a row.
+    """Write the model's prediction for every row, in the rows' order.
 
     Example: `mixfree predict --model load.mixfree new.csv -o forecast.parquet`.
     """

@@ -24,7 +24,7 @@ format: .venv/test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/test
+bench: .venv/bench
 	$(BIN)/python benchmarks/run.py
 
 .venv/bin/python:
@@ -37,6 +37,10 @@ bench: .venv/test
 .venv/test: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable '.[cli,test]'
 	touch $@ .venv/demo
+
+.venv/bench: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) --editable '.[cli,test,bench]'
+	touch $@ .venv/test .venv/demo
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -75,10 +75,8 @@ def dense():
 
 
 def river_rate(rows, targets, samples=3_000):
-    try:
-        from river import linear_model, optim
-    except ImportError:
-        return None
+    from river import linear_model, optim
+
     names = [str(k) for k in range(rows.shape[1])]
     pairs = [
         (dict(zip(names, row.tolist(), strict=True)), float(target))
@@ -95,10 +93,8 @@ def river_rate(rows, targets, samples=3_000):
 
 def vowpal_rate(rows, targets, samples=20_000):
     """From examples already parsed: its own text format would cost more than the learning."""
-    try:
-        from vowpalwabbit import Workspace
-    except ImportError:
-        return None
+    from vowpalwabbit import Workspace
+
     model = Workspace("--quiet --loss_function squared")
     examples = [
         model.parse(f"{target} | " + " ".join(f"{k}:{v:.6f}" for k, v in enumerate(row)))

@@ -163,6 +163,45 @@ def test_tiny_and_huge_gradients(name, scale):
     assert np.isfinite(pair[1].x).all() and np.abs(pair[1].x).max() > 1e-3
 
 
+@pytest.mark.parametrize("scale", [1e-22, 5e-23, 1e-19, 1e-15])
+@pytest.mark.parametrize("name", ["adagrad", "mag", "ladder"])
+def test_small_gradients_in_single_precision(name, scale):
+    """Their squares underflow there."""
+    rows, targets = data(Logistic())
+    rows, targets = (np.sign(rows) * scale).astype(np.float32), targets.astype(np.float32)
+    pair = [make(name, np.zeros(DIMENSION, np.float32), mf.Ball(2.0)) for _ in range(2)]
+    tell_all(pair[0], Logistic(), rows, targets)
+    advance_linear(pair[1], Logistic(), rows, targets)
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-4, atol=1e-6)
+    assert np.abs(pair[1].x).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["adagrad", "mag"])
+def test_tiny_gradients_on_the_simplex(name):
+    rows, targets = data(Logistic())
+    rows = np.sign(rows) * 1e-310
+    start = np.full(DIMENSION, 1 / DIMENSION)
+    pair = [mf.methods()[name](start, domain=mf.Simplex()) for _ in range(2)]
+    tell_all(pair[0], Logistic(), rows, targets)
+    advance_linear(pair[1], Logistic(), rows, targets)
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-9)
+    assert np.abs(pair[1].x - start).max() > 1e-3
+
+
+@pytest.mark.parametrize("per_coordinate", [True, False])
+@pytest.mark.parametrize("scales", [[1e-200], [1e200], [1e-310], [1e-181, 1e150], [1e-100, 1e100]])
+def test_the_ladder_of_tiny_and_huge_gradients(scales, per_coordinate):
+    """All of one size, or of another from the middle on, with an entry of zero."""
+    rows, targets = data(Logistic())
+    rows = np.sign(rows) * np.repeat(scales, len(rows) // len(scales))[:, None]
+    rows[len(rows) // 2, 0] = 0.0
+    pair = [mf.Ladder(np.zeros(DIMENSION), per_coordinate=per_coordinate) for _ in range(2)]
+    tell_all(pair[0], Logistic(), rows, targets)
+    advance_linear(pair[1], Logistic(), rows, targets)
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-7, atol=1e-15)
+    assert np.isfinite(pair[1].x).all() and np.all(pair[1].x != 0.0)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
 @pytest.mark.parametrize("name", METHODS)
 def test_a_bad_row_stops_the_run_with_everything_before_it_used(name, bad):

@@ -168,10 +168,11 @@ def add_to(total, weight, x):
 
 @inline
 def sum_of_squares(v):
-    """Σ v_k²."""
+    """Σ v_k², each square in double precision: those of small float32 entries would underflow."""
     square = 0.0
     for k in range(v.size):
-        square += v[k] * v[k]
+        entry = np.float64(v[k])
+        square += entry * entry
     return square
 
 
@@ -260,29 +261,28 @@ def move_entropic(x, row, size, tiny):
 
 
 @apart
-def move_tiny(x, row, factor, alpha, root):
-    """x − α(g/root), where α/root would overflow."""
-    for k in range(x.size):
-        x[k] -= alpha * (factor * row[k] / root)
+def divide(row, factor, root, out):
+    """Leave g/root in ``out``: for gradients so small that α/root would overflow."""
+    for k in range(row.size):
+        out[k] = factor * row[k] / root
 
 
 @inline
 def move(plan, run, row, factor, square, size, weight):
     """Add weight · x to the output's sum, then move x by −η g in the domain's geometry."""
     x, sums = run.x, run.sums[0]
+    if size == np.inf:
+        divide(row, factor, run.numbers[ROOT], run.gradient)
+        row, factor, size = run.gradient, x.dtype.type(1.0), plan.alpha
     if plan.domain == ENTROPIC:
         add_to(sums, weight, x)
         move_entropic(x, row, size * factor, plan.tiny)
         return
-    if size == np.inf:
-        add_to(sums, weight, x)
-        move_tiny(x, row, factor, plan.alpha, run.numbers[ROOT])
-    else:
-        step = x.dtype.type(size * factor)
-        for k in range(x.size):
-            before = x[k]
-            sums[k] += weight * before
-            x[k] = before - step * row[k]
+    step = x.dtype.type(size * factor)
+    for k in range(x.size):
+        before = x[k]
+        sums[k] += weight * before
+        x[k] = before - step * row[k]
     known = _LEAST < square < _MOST
     project(plan, run, size * math.sqrt(square) if known else np.inf)
 

@@ -8,7 +8,7 @@ import numpy as np
 from mixfree.compiled.jit import apart, inline
 from mixfree.compiled.memory import aligned
 from mixfree.steps.distance import MARGIN, MOVED
-from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT
+from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT
 
 FIXED, BOUND, AVERAGE, ITERATE = range(4)
 # Rows of the table; from LEVELS on, three a level.
@@ -17,6 +17,7 @@ HALF, LEVEL, EXCESS = range(3)
 # Places in the numbers; SHRINK is 2^-unit, FASTEST the largest rate.
 SHRINK, PEAK, WEIGHT, EPOCH, GAIN, FASTEST = range(6)
 _LEAST, _MOST = 4.0**-LARGEST_EXPONENT, 4.0 ** (LARGEST_EXPONENT - 1)
+_LARGEST = np.finfo(np.float64).max
 _VECTORS = (
     *("rate", "sum", "squares", "carry", "total"),
     *("reach", "origin", "mean", "before", "pull"),
@@ -120,10 +121,16 @@ def climb_along(plan, run, row, scale, length, step, x, out):
             squares[k] += (scale * row[k]) ** 2
     if step <= EARLY * plan.block or step % plan.block == 0:
         refresh(plan, table, numbers, row, scale, length * length, step, x)
-    if plan.width == 1:
-        return row, scale * (reach[0] / length if rate[0] * length > reach[0] else rate[0])
+    size = reach[0] / length if rate[0] * length > reach[0] else rate[0]
+    if plan.width == 1 and abs(scale) * size < np.inf:
+        return row, scale * size
+    # Two loops: rate · scale, which one loop would be free to form, may overflow.
     for k in range(x.size):
-        out[k] = min(max(rate[k] * (scale * row[k]), -reach[k]), reach[k])
+        out[k] = scale * row[k]
+    if plan.width == 1:
+        return out, size
+    for k in range(x.size):
+        out[k] = min(max(rate[k] * out[k], -reach[k]), reach[k])
     return out, 1.0
 
 
@@ -140,21 +147,21 @@ def choose_unit(table, numbers, row, factor):
         part = row[k] / largest
         total += part * part
     size = abs(factor) * (largest * math.sqrt(total))
-    change = math.frexp(size)[1] + math.frexp(numbers[SHRINK])[1] - 1
+    unit = 1 - math.frexp(numbers[SHRINK])[1]
+    change = max(math.frexp(size)[1], LEAST_UNIT) - unit
     if change > LARGEST_EXPONENT or (change < -LARGEST_EXPONENT and seen == 0.0):
-        once = math.ldexp(1.0, -change)
-        numbers[SHRINK] *= once
-        numbers[GAIN] *= once
+        numbers[SHRINK] = math.ldexp(1.0, -unit - change)
+        numbers[GAIN] = math.ldexp(numbers[GAIN], -change)
+        numbers[FASTEST] = min(math.ldexp(numbers[FASTEST], change), _LARGEST)
         for r in range(table.shape[0]):
             place = (r - LEVELS) % 3
             for k in range(row.size):
                 if r in (SUM, CARRY, PULL) or (r >= LEVELS and place == HALF):
-                    table[r, k] *= once
+                    table[r, k] = math.ldexp(table[r, k], -change)
                 elif r in (SQUARES, TOTAL) or r >= LEVELS:
-                    table[r, k] = table[r, k] * once * once
+                    table[r, k] = math.ldexp(table[r, k], -2 * change)
                 elif r == RATE:
-                    table[r, k] /= once
-        numbers[FASTEST] /= once
+                    table[r, k] = min(math.ldexp(table[r, k], change), _LARGEST)
     length = size * numbers[SHRINK]
     return length * length
 

@@ -1,8 +1,12 @@
 """The linear model's kernel: every method, loss and precision, over rows in the given order."""
 
+import numpy as np
+
 from mixfree.compiled.engine import acceptable, borrow, sum_of_squares, tell
 from mixfree.compiled.jit import apart, borrowed, inline, kernel
 from mixfree.compiled.losses import SOFTMAX, slope, softmax_slopes
+
+_LEAST = 1e-30
 
 
 @inline
@@ -13,6 +17,15 @@ def dot_and_square(v, row):
         product += v[k] * row[k]
         square += row[k] * row[k]
     return product, square
+
+
+@inline
+def square_along(square, factor):
+    """‖factor · row‖² from ‖row‖²; 0 where that may have lost digits in single precision.
+
+    Norms are taken with care where a square is 0.
+    """
+    return 0.0 if square < _LEAST else np.float64(square) * np.float64(factor) ** 2
 
 
 @inline
@@ -69,10 +82,10 @@ def linear_gradient(loss, l2, x, row, target, weight, margins, out):
             append_one(row, out)
             row = out
         factor = x.dtype.type(weight * slope(loss[0], loss[1], loss[2], margin, target))
-        square *= factor * factor
+        square = square_along(square, factor)
     if l2 != 0.0:
         add_ridge(x, row, factor, x.dtype.type(l2), out)
-        row, factor, square = out, x.dtype.type(1.0), x.dtype.type(sum_of_squares(out))
+        row, factor, square = out, x.dtype.type(1.0), sum_of_squares(out)
     return row, factor, square
 
 

@@ -2,7 +2,7 @@
 
 from mixfree.compiled.engine import acceptable, borrow, tell
 from mixfree.compiled.jit import borrowed, inline, kernel
-from mixfree.compiled.linear import dot_and_square
+from mixfree.compiled.linear import dot_and_square, square_along
 
 
 @inline
@@ -29,7 +29,7 @@ def td(plan, run, gamma, rows, rewards, here, there, order):
         factor = value - rewards[t]
         if there[t] >= 0:
             factor -= gamma * dot(run.x, rows[there[t]])
-        square *= factor * factor
+        square = square_along(square, factor)
         if not acceptable(plan, row, factor, square):
             return i
         tell(plan, run, row, factor, square)

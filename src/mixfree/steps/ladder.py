@@ -12,6 +12,7 @@ from mixfree.steps.profile import Profile
 BLOCK = 64
 EARLY = 8  # blocks at the beginning, in which the rates are renewed at every step
 LARGEST_EXPONENT = 256  # of a gradient in the state's unit: squares of sums stay finite
+LEAST_UNIT = -1000  # below it 2^-unit would overflow
 POWERS = {
     **dict.fromkeys(("sum", "carry", "halves", "pull", "gain"), 1),
     **dict.fromkeys(("squares", "total", "levels", "excess"), 2),
@@ -133,13 +134,16 @@ class Ladder:
 
     def _choose_unit(self, state: State, size: float) -> None:
         """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
-        change = math.frexp(size)[1] - state["unit"] if size > 0.0 else 0
+        exponent = max(math.frexp(size)[1], LEAST_UNIT)
+        change = exponent - state["unit"] if size > 0.0 else 0
         if abs(change) <= LARGEST_EXPONENT:
             return
         if change > 0 or not (state["squares"].any() or state["total"].any()):
             state["unit"] += change
-            for name, power in POWERS.items():
-                state[name] = np.ldexp(state[name], -power * change)
+            with np.errstate(over="ignore"):  # rates: those that overflow are cut
+                for name, power in POWERS.items():
+                    state[name] = np.ldexp(state[name], -power * change)
+            np.minimum(state["rate"], np.finfo(np.float64).max, out=state["rate"])
             state["gain"] = float(state["gain"])
 
     def _refresh(self, state: State, g: Array, length: float, step: int, x: Array) -> None:

@@ -29,7 +29,7 @@ import numpy as np
 from mixfree.numerics import Array
 
 MAGIC = b"mixfree\0"
-VERSION = 1
+VERSION = 2
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")

@@ -5,7 +5,6 @@ import math
 from mixfree.compiled.engine import acceptable, borrow, sum_of_squares, tell
 from mixfree.compiled.jit import apart, borrowed, kernel
 from mixfree.compiled.losses import ROBUST, slope
-from mixfree.experiments.nonconvex_problems import PHASE
 
 
 @apart
@@ -44,12 +43,15 @@ def network_gradient(w, z, out):
 
 
 @kernel
-def nonconvex(plan, run, code, rows, order):
-    """Go over ``rows[order]``; returns how many were taken before one was not acceptable."""
+def nonconvex(plan, run, phase, rows, order):
+    """Go over ``rows[order]``; returns how many were taken before one was not acceptable.
+
+    The gradient is that of phase retrieval or, if not ``phase``, of the network.
+    """
     run, rows = borrow(run), borrowed(rows)
     one = run.x.dtype.type(1.0)
     for i in range(order.size):
-        if code == PHASE:
+        if phase:
             phase_gradient(run.x, rows[order[i]], run.gradient)
         else:
             network_gradient(run.x, rows[order[i]], run.gradient)

@@ -16,7 +16,7 @@ PER_STATE, DIMENSION, HIDDEN = 50, 5, 4
 FAINT = 0.2  # scale of the coordinates that a state hardly shows
 NOISE = 0.03
 GEMAN_MCCLURE = Robust(shape=-2.0)  # bounded by 2
-LINEAR, PHASE, NETWORK = range(3)  # by which the kernels know a gradient
+LINEAR, PHASE, NETWORK = range(3)  # which kernel has the gradient
 
 
 def one_truth(seed: int) -> Regression:
@@ -80,7 +80,7 @@ class Problem:
         def kernel(plan: Any, run: Any, parts: tuple[Array, ...], piece: Array) -> int:
             from mixfree.compiled.nonconvex import nonconvex
 
-            return int(nonconvex(plan, run, self.code, *parts, piece))
+            return int(nonconvex(plan, run, self.code == PHASE, *parts, piece))
 
         run_compiled(opt, kernel, (rows,), order)
 

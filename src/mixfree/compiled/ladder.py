@@ -7,7 +7,7 @@ import numpy as np
 
 from mixfree.compiled.jit import apart, inline
 from mixfree.compiled.memory import aligned
-from mixfree.steps.distance import MARGIN, MOVED
+from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT
 
 FIXED, BOUND, AVERAGE, ITERATE = range(4)
@@ -15,7 +15,7 @@ FIXED, BOUND, AVERAGE, ITERATE = range(4)
 RATE, SUM, SQUARES, CARRY, TOTAL, REACH, ORIGIN, MEAN, BEFORE, PULL, LEVELS = range(11)
 HALF, LEVEL, EXCESS = range(3)
 # Places in the numbers; SHRINK is 2^-unit, FASTEST the largest rate.
-SHRINK, PEAK, WEIGHT, EPOCH, GAIN, FASTEST = range(6)
+SHRINK, PEAK, WEIGHT, EPOCH, GAIN, MARGIN, FASTEST = range(7)
 _LEAST, _MOST = 4.0**-LARGEST_EXPONENT, 4.0 ** (LARGEST_EXPONENT - 1)
 _LARGEST = np.finfo(np.float64).max
 _VECTORS = (
@@ -57,14 +57,14 @@ def ladder_plan(step, dimension):
 def ladder_run(step, state, steps):
     """The ladder's state in a table of its own, with room for the levels of ``steps`` steps."""
     if "squares" not in state:
-        return LadderRun(np.zeros((0, 0)), np.zeros(6))
+        return LadderRun(np.zeros((0, 0)), np.zeros(7))
     table = np.zeros((LEVELS + 3 * step.levels(steps), state["sum"].size))
     for row, name in enumerate(_VECTORS):
         table[row, : state[name].size] = state[name]
     for place, name in enumerate(_TABLES):
         rows, width = state[name].shape
         table[LEVELS + place :: 3, :width][:rows] = state[name]
-    numbers = [state[name] for name in ("peak", "weight", "epoch", "gain")]
+    numbers = [state[name] for name in ("peak", "weight", "epoch", "gain", "margin")]
     shrink, fastest = math.ldexp(1.0, -state["unit"]), state["rate"].max()
     return LadderRun(aligned(table), np.array([shrink, *numbers, fastest]))
 
@@ -80,7 +80,7 @@ def return_ladder(step, state, run, steps):
         state[name] = run.table[LEVELS + place :: 3, :width][: step.levels(steps)].copy()
     state["unit"] = 1 - math.frexp(run.numbers[SHRINK])[1]
     state["epoch"] = int(run.numbers[EPOCH])
-    for place, name in ((PEAK, "peak"), (WEIGHT, "weight"), (GAIN, "gain")):
+    for place, name in ((PEAK, "peak"), (WEIGHT, "weight"), (GAIN, "gain"), (MARGIN, "margin")):
         state[name] = float(run.numbers[place])
 
 
@@ -263,7 +263,7 @@ def bound_distance(width, table, numbers, step):
         square += pull[k] * pull[k]
     size = total if width > 1 else math.sqrt(square)
     if size > 0.0:
-        reach = max(reach, MARGIN * numbers[GAIN] / size)
+        reach = max(reach, numbers[MARGIN] * numbers[GAIN] / size)
     if step >= numbers[EPOCH]:
         numbers[EPOCH] *= 2.0
         numbers[WEIGHT] = 0.0
@@ -274,7 +274,8 @@ def bound_distance(width, table, numbers, step):
         moved = MOVED * (far if width > 1 else math.sqrt(moved))
         arrived = moved < reach
         if arrived:
-            reach = max(moved, 0.5 * reach)
+            reach = max(moved, KEPT * reach)
+            numbers[MARGIN] = 1.0
             numbers[GAIN] = 0.0
         for k in range(dimension):
             table[BEFORE, k] = table[MEAN, k]

@@ -11,7 +11,7 @@ from mixfree.optax.average import averaging
 from mixfree.optax.guard import guarded
 from mixfree.optax.trees import norm, times_power_of_two, widest
 from mixfree.sketch import Sketch, is_exact
-from mixfree.steps.distance import FIRST_EPOCH, MARGIN, MOVED, RELATIVE, Distance
+from mixfree.steps.distance import FIRST_EPOCH, KEPT, MARGIN, MOVED, RELATIVE, Distance
 from mixfree.steps.ladder import BLOCK, EARLY, POWERS
 
 LEVELS = 24  # arrays cannot grow in compiled code
@@ -39,6 +39,7 @@ class LadderState(NamedTuple):
     epoch: jax.Array
     pull: jax.Array
     gain: jax.Array
+    margin: jax.Array
 
 
 def ladder(
@@ -148,6 +149,7 @@ def _scale_by_ladder(
             epoch=jnp.full((), FIRST_EPOCH, jnp.int32),
             pull=zeros(x.size),
             gain=zeros(),
+            margin=zeros() + MARGIN,
         )
 
     def update(updates: Any, state: LadderState, params: Any = None) -> Any:
@@ -276,18 +278,19 @@ def _walk(state: LadderState, x: jax.Array, weight: jax.Array, distance: Distanc
 def _bound(state: LadderState) -> LadderState:
     per_coordinate = state.reach.size > 1
     size = jnp.abs(state.pull).sum() if per_coordinate else norm(state.pull)
-    found = jnp.where(size > 0, MARGIN * state.gain / jnp.where(size > 0, size, 1), 0)
+    found = jnp.where(size > 0, state.margin * state.gain / jnp.where(size > 0, size, 1), 0)
     reach = jnp.maximum(state.reach[0], found)
     movement = state.mean - state.before
     moved = MOVED * (jnp.abs(movement).max() if per_coordinate else norm(movement))
     over = state.step >= state.epoch
     arrived = over & (moved < reach)
-    reach = jnp.where(arrived, jnp.maximum(moved, 0.5 * reach), reach)
+    reach = jnp.where(arrived, jnp.maximum(moved, KEPT * reach), reach)
     return state._replace(
         reach=jnp.zeros_like(state.reach) + reach,
         peak=jnp.maximum(state.peak, reach),
         origin=jnp.where(arrived, state.mean, state.origin),
         gain=jnp.where(arrived, 0, state.gain),
+        margin=jnp.where(arrived, 1, state.margin),
         pull=jnp.where(arrived, 0, state.pull),
         before=jnp.where(over, state.mean, state.before),
         weight=jnp.where(over, 0, state.weight),

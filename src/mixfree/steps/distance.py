@@ -7,8 +7,9 @@ import numpy as np
 from mixfree.numerics import Array, State, norm, one_of, positive
 
 RELATIVE = 1e-6  # the first distance, as a share of 1 + |x0|
-MARGIN = 3.0  # times the bound, which is one from below and which noise makes smaller
+MARGIN = 3.0  # times the bound, which is one from below, until the run has first arrived
 MOVED = 3.0  # times the movement of the mean while the samples doubled
+KEPT = 0.25  # of r̄ at least, at an arrival
 FIRST_EPOCH = 128
 KINDS = ("bound", "average", "iterate")
 
@@ -28,7 +29,9 @@ class Distance:
     times the greatest value seen. It grows exponentially while gradients agree and not at all
     when they only vary. Whenever the samples have doubled, the mean point since is compared with
     the one before: when it has moved by less than r̄/3, the run has arrived, and it goes on from
-    that mean as from a new start, with r̄ shrunk to three times the movement, at most by half.
+    that mean as from a new start, with r̄ shrunk to three times the movement, at most to a
+    quarter. From the first arrival on, the bound counts once: what makes gradients agree then is
+    more often a regime of the stream than a way to go.
 
     ``of="iterate"``, ``of="average"``: DoG (Ivgi et al. 2023), the greatest distance from x0 of
     the points, or of their average with weights proportional to t.
@@ -70,6 +73,7 @@ class Distance:
             "epoch": FIRST_EPOCH,
             "pull": np.zeros(origin.size),
             "gain": 0.0,
+            "margin": MARGIN,
         }
 
     def update(self, state: State, x: Array, step: int, steps: int) -> None:
@@ -88,14 +92,15 @@ class Distance:
         per_coordinate = state["reach"].size > 1
         size = float(np.abs(pull).sum()) if per_coordinate else norm(pull)
         if size > 0.0:
-            reach = max(reach, MARGIN * state["gain"] / size)
+            reach = max(reach, state["margin"] * state["gain"] / size)
         if step >= state["epoch"]:
             state["epoch"] *= 2
             movement = state["mean"] - state["before"]
             moved = MOVED * (float(np.abs(movement).max()) if per_coordinate else norm(movement))
             state["before"] = state["mean"].copy()
             if moved < reach:
-                reach = max(moved, 0.5 * reach)
+                reach = max(moved, KEPT * reach)
+                state["margin"] = 1.0
                 state["origin"] = state["mean"].copy()
                 state["gain"] = 0.0
                 state["pull"] = np.zeros_like(pull)

@@ -72,6 +72,17 @@ def test_the_scale_shrinks_after_arrival():
     np.testing.assert_allclose(opt.average, 100.0, atol=4.0 * error + transient)
 
 
+@pytest.mark.parametrize("per_coordinate", [True, False])
+def test_after_an_arrival_the_bound_counts_once(per_coordinate):
+    """From then on r̄ is a bound from below on the way that is left, without noise."""
+    opt = mf.Ladder(np.zeros(3), per_coordinate=per_coordinate)
+    for target in (np.ones(3), -np.ones(3)):
+        for _ in range(4000):
+            opt.tell(opt.x - target)
+    distance = 2.0 if per_coordinate else 2.0 * np.sqrt(3.0)
+    assert 0.1 * distance < opt.states[1]["reach"][0] <= distance
+
+
 def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="first must be positive"):
         Distance(first=-1.0)

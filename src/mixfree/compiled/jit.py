@@ -18,7 +18,7 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "nogil": True,
 }
-_ROOMS = ("compiled", "steps")
+_SOURCES = ("compiled/*.py", "steps/*.py", "experiments/nonconvex_problems.py")
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -56,7 +56,7 @@ def sources() -> list[Path]:
     True
     """
     package = Path(__file__).parent.parent
-    return sorted(source for room in _ROOMS for source in (package / room).glob("*.py"))
+    return sorted(source for pattern in _SOURCES for source in package.glob(pattern))
 
 
 @intrinsic

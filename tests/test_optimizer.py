@@ -10,6 +10,8 @@ import pytest
 import mixfree as mf
 from mixfree import models
 from mixfree.domains import Entropic
+from mixfree.linear import advance_linear
+from mixfree.losses import Squared, linear_gradient
 from tests.helpers import assert_same_bits, make
 
 METHODS = list(mf.methods())
@@ -146,6 +148,38 @@ def test_adaptive_methods_do_not_feel_the_scale(name, scale):
     np.testing.assert_allclose(paths[1], paths[0], rtol=1e-9)
 
 
+FAR = {
+    "ball": (mf.Ball(2.0), np.zeros(3)),
+    "centred ball": (mf.Ball(2.0, center=np.full(3, 0.5)), np.full(3, 0.5)),
+    "box": (mf.Box(-1.0, 2.0), np.zeros(3)),
+    "simplex": (mf.Simplex(), np.full(3, 1 / 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("place", "mirror"), [*((place, "euclidean") for place in FAR), ("simplex", "entropic")]
+)
+@pytest.mark.parametrize("name", ["sgd", "sgd-mlmc", "minibatch", "emd", "sgd-rer"])
+def test_a_step_beyond_all_numbers_ends_where_a_long_one_does(name, place, mirror, dtype):
+    """In the reference and in the kernel, and the output is finite, too."""
+    domain, start = FAR[place]
+    row, runs = np.array([1.0, -2.0, 0.5]), []
+    for alpha, size in ((1e6, 1e3), (1e20, 1e145 if dtype == np.float64 else 1e12)):
+        pair = [
+            make(name, start.astype(dtype), domain, mirror=mirror, alpha=alpha) for _ in range(2)
+        ]
+        rows = np.tile(size * row, (70, 1)).astype(dtype)
+        for sample in rows:
+            for due in pair[0].offer(sample):
+                pair[0].tell(linear_gradient(Squared(), pair[0].x, due, dtype(3 * size)))
+        advance_linear(pair[1], Squared(), rows, np.full(70, 3 * size))
+        runs += pair
+    for opt in runs[1:]:
+        np.testing.assert_allclose(opt.x, runs[0].x, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(opt.average, runs[0].average, rtol=1e-5, atol=1e-6)
+
+
 def test_zero_gradients_move_nothing():
     opt = mf.MAG(np.ones(3))
     for _ in range(100):
@@ -164,9 +198,6 @@ def test_what_is_pending():
 @pytest.mark.parametrize("name", METHODS)
 def test_more_than_two_to_the_31_samples(name):
     """Counters go on past 32 bits, in the reference and in the kernel."""
-    from mixfree.linear import advance_linear
-    from mixfree.losses import Squared
-
     rows = stream(140)
     pair = []
     for _ in range(2):

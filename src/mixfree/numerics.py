@@ -57,6 +57,29 @@ def norm(v: Array) -> float:
         return math.inf
 
 
+def largest_of(dtype: np.dtype[Any]) -> float:
+    """The largest size of a vector of which 2^40 can be summed."""
+    return float(np.finfo(dtype).max) / 2.0**40
+
+
+def stretched(size: float, v: Array) -> Array:
+    """size · v; where that would overflow, the longest vector along v that can still be summed.
+
+    Examples
+    --------
+    >>> stretched(2.0, np.array([1.0, 3.0]))
+    array([2., 6.])
+    >>> bool(np.isfinite(stretched(1e200, np.array([1e200]))).all())
+    True
+    """
+    if size <= 1.0:
+        return size * v
+    length, most = norm(v), largest_of(v.dtype)
+    if size <= most and size * length <= most:
+        return size * v
+    return (v / length) * min(size * length, most) if length > 0.0 else v
+
+
 def as_point(value: npt.ArrayLike, name: str) -> Array:
     """A fresh one-dimensional float array from the user's ``value``, or an error naming it."""
     array = np.asarray(value)

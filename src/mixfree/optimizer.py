@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
 from mixfree.gradients import Gradient
-from mixfree.numerics import Array, State, as_point, inner, norm, whole
+from mixfree.numerics import Array, State, as_point, inner, largest_of, norm, whole
 from mixfree.outputs import Average, Output
 from mixfree.steps import CorrelationScale, Ladder, Profile, Step
 
@@ -76,8 +76,7 @@ class Optimizer:
         self._gradient_state = gradient.start(self._x)
         self._step_state = step.start(self._x)
         self._output_state = self.output.start(self._x)
-        # A sum of 2^40 gradients below this is still finite.
-        self.largest = float(np.finfo(self._x.dtype).max) / 2.0**40
+        self.largest = largest_of(self._x.dtype)
 
     @property
     def x(self) -> Array:

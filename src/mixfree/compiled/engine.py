@@ -25,11 +25,11 @@ from mixfree.compiled.plan import (
     AVERAGE,
     BALL,
     BOX,
-    CONSTANT,
     COUNT,
     DROP,
     ENTROPIC,
     INVERSE,
+    INVERSE_SQRT,
     LADDER,
     LENGTH,
     MINIBATCH,
@@ -47,7 +47,7 @@ from mixfree.compiled.plan import (
     Run,
 )
 
-_LEAST, _MOST = 1e-280, 1e280
+LEAST, MOST = 1e-280, 1e280  # between these a sum of squares has lost nothing
 
 
 @apart
@@ -70,7 +70,7 @@ def scaled_size(v):
 @inline
 def size_of(v, square):
     """Norm of ``v``, whose plain sum of squares is ``square``: see :func:`numerics.norm`."""
-    return math.sqrt(square) if _LEAST < square < _MOST else scaled_size(v)
+    return math.sqrt(square) if LEAST < square < MOST else scaled_size(v)
 
 
 @inline
@@ -104,26 +104,40 @@ def window_weight(plan, position, length):
 
 
 @inline
+def size_of_gradient(row, factor, square):
+    """Norm of factor · row, whose plain sum of squares is ``square``."""
+    return math.sqrt(square) if LEAST < square < MOST else abs(factor) * scaled_size(row)
+
+
+@inline
 def longer(root, row, factor, square):
     """hypot(root, ‖g‖), which is slow, or the same by a plain root where nothing is lost."""
     total = root * root + square
-    if square > _LEAST and total < _MOST:
+    if square > LEAST and total < MOST:
         return math.sqrt(total)
-    return math.hypot(root, abs(factor) * scaled_size(row))
+    return math.hypot(root, size_of_gradient(row, factor, square))
 
 
 @inline
 def step_size(plan, run, row, factor, square):
     """η_t, with the step's own state brought up to date."""
-    if plan.step == CONSTANT:
-        return plan.alpha
     if plan.step == ADAGRAD:
         root = longer(run.numbers[ROOT], row, factor, square)
         run.numbers[ROOT] = root
         return plan.alpha / root if root > 0.0 else 0.0
+    size = plan.alpha
     if plan.step == INVERSE:
-        return plan.alpha / run.counts[STEPS]
-    return plan.alpha / math.sqrt(run.counts[STEPS])
+        size /= run.counts[STEPS]
+    elif plan.step == INVERSE_SQRT:
+        size /= math.sqrt(run.counts[STEPS])
+    return size if size <= 1.0 else finite_size(plan.largest, size, row, factor, square)
+
+
+@apart
+def finite_size(largest, size, row, factor, square):
+    """See :func:`mixfree.numerics.stretched`."""
+    length = size_of_gradient(row, factor, square)
+    return min(size, largest / length) if length > 0.0 else 0.0
 
 
 @inline
@@ -194,8 +208,8 @@ def project(plan, run, length):
     if plan.domain == BALL:
         if not surely_inside(plan, run, length):
             square = sum_of_squares(x)
-            run.numbers[REACH] = math.sqrt(square) if _LEAST < square < _MOST else np.inf
-            if square < _LEAST or square > min(plan.bound * plan.bound, _MOST) or low.size > 0:
+            run.numbers[REACH] = math.sqrt(square) if LEAST < square < MOST else np.inf
+            if square < LEAST or square > min(plan.bound * plan.bound, MOST) or low.size > 0:
                 project_ball(x, square, plan.bound, low)
                 run.numbers[REACH] = np.inf
     elif plan.domain == BOX:
@@ -248,12 +262,13 @@ def project_simplex(x, bound):
 @apart
 def move_entropic(x, row, size, tiny):
     """See :class:`mixfree.domains.Entropic`."""
-    least, before, after = np.inf, 0.0, 0.0
+    least, before, after = row[0], 0.0, 0.0
     for k in range(x.size):
-        least = min(least, size * row[k])
+        least = min(least, row[k]) if size > 0.0 else max(least, row[k])
         before += x[k]
+    # The difference first: a fused multiply-add would leave its rounding in the exponent.
     for k in range(x.size):
-        x[k] *= math.exp(least - size * row[k])
+        x[k] *= math.exp(size * (least - row[k]))
     for k in range(x.size):
         after += x[k]
     for k in range(x.size):
@@ -283,7 +298,7 @@ def move(plan, run, row, factor, square, size, weight):
         before = x[k]
         sums[k] += weight * before
         x[k] = before - step * row[k]
-    known = _LEAST < square < _MOST
+    known = LEAST < square < MOST
     project(plan, run, size * math.sqrt(square) if known else np.inf)
 
 

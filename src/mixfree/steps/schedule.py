@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from mixfree.numerics import Array, State, positive
+from mixfree.numerics import Array, State, positive, stretched
 
 
 class Step(Protocol):
@@ -39,7 +39,7 @@ class Constant:
 
     def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
         """α g_t."""
-        return self.alpha * direction
+        return stretched(self.alpha, direction)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class InverseSqrt(Constant):
 
     def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
         """α g_t/√t."""
-        return (self.alpha / math.sqrt(step)) * direction
+        return stretched(self.alpha / math.sqrt(step), direction)
 
 
 @dataclass(frozen=True)
@@ -71,4 +71,4 @@ class Inverse(Constant):
 
     def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
         """α g_t/t."""
-        return (self.alpha / step) * direction
+        return stretched(self.alpha / step, direction)

@@ -58,6 +58,52 @@ def test_twin_of_the_dense_run(name, output, loss):
                 np.testing.assert_allclose(second.average, dense.average, rtol=1e-10, atol=scale)
 
 
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+@pytest.mark.parametrize("intercept", [0, 1])
+@pytest.mark.parametrize("radius", [None, 0.5])
+@pytest.mark.parametrize("scale", [1e-160, 1e-150, 1e145])
+@pytest.mark.parametrize("name", ["adagrad", "mag"])
+def test_twin_of_the_dense_run_at_any_scale(name, scale, radius, intercept, ridge):
+    """Squares of gradients underflow or overflow: all outputs, the intercept and l2 still count."""
+    loss = Softmax(3)
+    rows, targets = data(loss)
+    rows = scale * rows
+    weights = np.full(ROWS, 1e-150 if intercept and scale < 1.0 else 1.0)
+    l2 = ridge * max(scale, 1e-150) if intercept else ridge * scale  # as large as the gradients
+    pair = [
+        mf.methods()[name](
+            np.zeros(3 * (COLUMNS + intercept)),
+            domain=None if radius is None else mf.Ball(radius),
+            alpha=0.3,
+        )
+        for _ in range(2)
+    ]
+    advance_linear(pair[0], loss, rows.toarray(), targets, weights=weights, l2=l2)
+    run = SparseLinear(pair[1], loss, l2)
+    run.advance(rows, targets, weights)
+    run.settle()
+    assert np.abs(pair[0].x).max() > 1e-3
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(pair[1].average, pair[0].average, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [1e8, 1e20, 1e200])
+@pytest.mark.parametrize("name", ["sgd", "minibatch"])
+def test_steps_far_out_of_the_ball_cost_no_digits(name, alpha):
+    rows, targets = data(Squared())
+    options = {"batch": 3} if name == "minibatch" else {}
+    pair = [
+        mf.methods()[name](np.zeros(COLUMNS), domain=mf.Ball(0.5), alpha=alpha, **options)
+        for _ in range(2)
+    ]
+    advance_linear(pair[0], Squared(), rows.toarray()[:50], 1e100 * targets[:50])
+    run = SparseLinear(pair[1], Squared())
+    run.advance(rows[:50], 1e100 * targets[:50])
+    run.settle()
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(pair[1].average, pair[0].average, rtol=1e-9, atol=1e-12)
+
+
 def test_a_run_may_change_between_dense_and_sparse_inside_a_window():
     rows, targets = data(Squared())
     dense, mixed = mf.MAG(np.zeros(COLUMNS)), mf.MAG(np.zeros(COLUMNS))

@@ -69,7 +69,7 @@ class SparseLinear:
         cells[:, V], cells[:, Q] = opt.x, -output["sum"] if "sum" in output else 0.0
         self._run = SparseRun(
             counts=np.array([*counts, output["count"], 0]),
-            numbers=np.array([step.get("root", 0.0), 1.0, 0.0, sum_of_squares(opt.x), 0.0]),
+            numbers=np.array([step.get("root", 0.0), 1.0, 0.0, sum_of_squares(opt.x), 0.0, 0.0]),
             cells=cells,
             marks=cells.view(np.int64),
             places=np.zeros(size, np.int32),

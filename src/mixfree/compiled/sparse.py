@@ -14,7 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.compiled.draws import one_in
-from mixfree.compiled.engine import acceptable, step_size, window_length, window_weight
+from mixfree.compiled.engine import (
+    LEAST,
+    MOST,
+    acceptable,
+    scaled_size,
+    size_of,
+    step_size,
+    window_length,
+    window_weight,
+)
 from mixfree.compiled.jit import apart, borrowed, inline, kernel, prefetch
 from mixfree.compiled.losses import SOFTMAX, slope, softmax_slopes
 from mixfree.compiled.plan import (
@@ -31,7 +40,8 @@ from mixfree.compiled.plan import (
 )
 
 LISTED = 6  # a further place in counts: how many coordinates the window's sum has
-A, MASS, SQUARE, WEIGHTS = range(1, 5)  # in numbers: a, A, ‖x‖², sum of the window's weights
+# In numbers: a, A, ‖x‖², sum of the window's weights, ‖g‖ where its square is out of range.
+A, MASS, SQUARE, WEIGHTS, NORM = range(1, 6)
 _LEAST_A, _MOST_A = 1e-3, 1e3  # outside of these the difference A·v − q costs digits
 _EXACT_EVERY = 1024  # steps, at least, between exact values of ‖x‖²
 V, Q = range(2)  # columns of SparseRun.cells
@@ -117,6 +127,12 @@ def exact_square(run):
     run.numbers[SQUARE] = run.numbers[A] * run.numbers[A] * square
 
 
+@apart
+def norm_of_point(run):
+    """‖x‖ where its square would overflow."""
+    return run.numbers[A] * scaled_size(run.cells[:, V])
+
+
 @inline
 def record(plan, run):
     """Hand the point to the output."""
@@ -145,23 +161,42 @@ def shrink(run, factor):
     run.numbers[SQUARE] *= factor * factor
 
 
+@apart
+def norm_of_sum(length, ridge, along, square):
+    """‖D + ridge·x‖ from ‖D‖, ⟨D, x⟩ and ‖x‖², none of which need be near 1."""
+    pull = abs(ridge) * math.sqrt(max(0.0, square))
+    # By exponents: the compiler may reorder products, and one of two tiny numbers would vanish.
+    unit = math.frexp(max(length, pull))[1]
+    length, pull = math.ldexp(length, -unit), math.ldexp(pull, -unit)
+    both = math.ldexp(ridge, -unit) * math.ldexp(along, -unit)
+    return math.ldexp(math.sqrt(max(0.0, length * length + pull * pull + 2.0 * both)), unit)
+
+
 @inline
-def begin_step(plan, run, direction, factor, square, ridge, along):
+def begin_step(plan, run, length, square, ridge, along, exact):
     """Step size for the direction D + ridge·x, with x shrunk by the ridge's part of the step.
 
-    ``square`` is ‖D‖² and ``along`` is ⟨D, x⟩.
+    ``length`` is ‖D‖, ``square`` its plain square and ``along`` is ⟨D, x⟩.
     """
     numbers = run.numbers
     run.counts[STEPS] += 1
     whole = square
     if ridge != 0.0:  # else ‖x‖² is not kept exactly
         whole = max(0.0, square + ridge * (2.0 * along + ridge * numbers[SQUARE]))
-    size = step_size(plan, run, direction, factor, whole)
+    if not LEAST < whole < MOST:
+        found = numbers[SQUARE]
+        numbers[NORM] = norm_of_sum(length, ridge, along, found) if ridge != 0.0 else length
+    size = step_size(plan, run, numbers[NORM : NORM + 1], 1.0, whole)
     record(plan, run)
     if ridge != 0.0:
         shrink(run, 1.0 - size * ridge)
         along *= 1.0 - size * ridge
-    numbers[SQUARE] += size * (size * square - 2.0 * along)
+    if exact:
+        moved = size * length
+        numbers[SQUARE] += moved * moved - 2.0 * size * along
+        if plan.domain == BALL and moved > _MOST_A * plan.bound:
+            # What is far outside would cost the sum A·v − q its digits before it is back.
+            rebase(run, numbers[A])
     return size
 
 
@@ -172,8 +207,10 @@ def end_step(plan, run, exact):
         return
     if run.counts[STEPS] % max(_EXACT_EVERY, run.cells.shape[0]) == 0:
         exact_square(run)
-    if plan.domain == BALL and run.numbers[SQUARE] > plan.bound * plan.bound:
-        shrink(run, plan.bound / math.sqrt(run.numbers[SQUARE]))
+    square = run.numbers[SQUARE]
+    if plan.domain == BALL and square > plan.bound * plan.bound:
+        length = math.sqrt(square) if square < MOST else norm_of_point(run)
+        shrink(run, plan.bound / length)
         run.numbers[SQUARE] = plan.bound * plan.bound
 
 
@@ -229,7 +266,8 @@ def step_along_window(plan, run, l2, exact):
             along += sums[i] * cells[certain(places[i]), V]
     along *= share * run.numbers[A]
     ridge = l2 * share * run.numbers[WEIGHTS]
-    size = begin_step(plan, run, sums, share, square * share * share, ridge, along)
+    length = share * size_of(sums, square)
+    size = begin_step(plan, run, length, square * share * share, ridge, along, exact)
     step, mass = size * share / run.numbers[A], run.numbers[MASS]
     for i in range(found):
         place, delta = certain(places[i]), -step * sums[i]
@@ -246,11 +284,20 @@ def move_by(cells, mass, place, delta):
     cells[place, Q] += mass * delta
 
 
+@apart
+def gradient_size(values, factors, intercept):
+    """Norm of the gradient of one row, all outputs and intercepts included."""
+    return scaled_size(factors) * math.hypot(scaled_size(values), float(intercept))
+
+
 @inline
 def step_along_row(plan, run, values, columns, factors, square, along, l2, width, intercept, exact):
     """A step along the gradient of one row."""
     cells = run.cells
-    size = begin_step(plan, run, values, factors[0], square, l2, along)
+    length = (
+        math.sqrt(square) if LEAST < square < MOST else gradient_size(values, factors, intercept)
+    )
+    size = begin_step(plan, run, length, square, l2, along, exact)
     mass = run.numbers[MASS]
     for o in range(factors.size):
         base = o * (width + intercept)

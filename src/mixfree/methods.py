@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy.typing as npt
@@ -87,7 +88,7 @@ class Method:
         return {
             name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for part in (self.step, self.gradient)
-            for name, parameter in inspect.signature(part).parameters.items()
+            for name, parameter in _parameters(part).items()
             if name not in _COMMON
         }
 
@@ -155,7 +156,7 @@ class Method:
     @property
     def _finds_scale(self) -> bool:
         """Whether the step does without an α."""
-        return inspect.signature(self.step).parameters["alpha"].default is None
+        return _parameters(self.step)["alpha"].default is None
 
     def _check_options(self, options: Mapping[str, Any]) -> None:
         allowed = self.options
@@ -237,6 +238,12 @@ def find_method(method: str | Method) -> Method:
     return _TABLE[method]
 
 
+@cache
+def _parameters(part: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """A part's arguments; to ask Python for them costs more than to make the part."""
+    return inspect.signature(part).parameters
+
+
 def _build(part: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    names = inspect.signature(part).parameters
+    names = _parameters(part)
     return part(**{name: value for name, value in given.items() if name in names})

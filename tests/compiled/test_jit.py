@@ -4,6 +4,8 @@ import ast
 import importlib
 from pathlib import Path
 
+from numba.core.caching import IndexDataCacheFile
+
 import mixfree
 from mixfree.compiled import jit
 
@@ -40,3 +42,31 @@ def test_the_fingerprint_follows_the_text_of_a_source(tmp_path, monkeypatch):
         copy.write_bytes(text + b"#")
         assert jit._fingerprint.__wrapped__() != before, copy.name
         copy.write_bytes(text)
+
+
+def test_two_processes_that_compile_at_once_do_not_mix_up_their_results(tmp_path, monkeypatch):
+    first, second, reader = (IndexDataCacheFile(tmp_path, "kernel", "") for _ in range(3))
+    for files in (first, second, reader):
+        jit.make_safe(files)
+    save_data = first._save_data
+
+    def late(name, data):
+        second.save("for float32", "the code for float32")
+        save_data(name, data)
+
+    monkeypatch.setattr(second, "_load_index", dict)  # looked before the first had written
+    monkeypatch.setattr(first, "_save_data", late)
+    first.save("for float64", "the code for float64")
+    assert reader.load("for float64") is None  # its entry was overwritten: compiled once more
+    assert reader.load("for float32") == "the code for float32"
+
+
+def test_a_result_that_is_not_written_yet_is_compiled_anew(tmp_path, monkeypatch):
+    before, after, reader = (IndexDataCacheFile(tmp_path, "kernel", "") for _ in range(3))
+    for files in (before, after, reader):
+        jit.make_safe(files)
+    before._source_stamp = "an older source"
+    before.save("for float64", "the code of the older source")
+    monkeypatch.setattr(after, "_save_data", lambda name, data: None)
+    after.save("for float64", "the code that is still on its way")
+    assert reader.load("for float64") is None

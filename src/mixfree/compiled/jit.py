@@ -1,6 +1,7 @@
 """How everything here is compiled."""
 
 import hashlib
+import uuid
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -24,9 +25,20 @@ _SOURCES = ("compiled/*.py", "steps/*.py", "experiments/nonconvex_problems.py")
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first use and keep the result on disk."""
     dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
-    # Numba would take a stale result when only a function that the kernel calls has changed.
-    dispatcher._cache._cache_file._source_stamp = _fingerprint()
+    make_safe(dispatcher._cache._cache_file)
     return dispatcher
+
+
+def make_safe(files: Any) -> None:
+    """Let Numba's cache of a function never give the result of another source or signature.
+
+    Numba would take a stale result when only a function that the kernel calls has changed. And
+    it counts its files from 1, so that of two processes which compile at once each may write
+    what the other's entry in the index stands for: a name must belong to one result only.
+    """
+    files._source_stamp = _fingerprint()
+    stem = files._index_name.removesuffix(".nbi")
+    files._data_name = lambda number: f"{stem}.{uuid.uuid4().hex[:16]}.nbc"
 
 
 def inline(function: Callable[..., Any]) -> Any:
@@ -80,7 +92,11 @@ def unshared(typing_context: Any, array: Any) -> Any:
         view = context.make_array(signature.args[0])(
             context, builder, _borrow(context, builder, signature, arguments)
         )
-        view.data = builder.call(_sole_owner(builder.module, view.data.type), [view.data])
+        kind = view.data.type
+        view.data = builder.call(_opaque(builder.module, "own", kind, kind), [view.data])
+        # Whoever looks at it here may look again after the kernel: what is stored must be there.
+        look = _opaque(builder.module, "look", ir.VoidType(), kind)
+        builder.call(look, [view.data])
         return view._getvalue()
 
     return array(array), codegen
@@ -93,17 +109,24 @@ def _borrow(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return view._getvalue()
 
 
-def _sole_owner(module: Any, pointer: Any) -> Any:
-    """A function that gives its argument back as a pointer to memory that no other one reaches."""
-    name = f"mixfree.sole_owner.{pointer.pointee}"
+def _opaque(module: Any, name: str, result: Any, pointer: Any) -> Any:
+    """A function into which LLVM does not look: it gives its argument back, or nothing.
+
+    A pointer that it gives back counts as one to memory that no other pointer reaches.
+    """
+    name = f"mixfree.{name}.{pointer.pointee}"
     if name in module.globals:
         return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(pointer, [pointer]), name)
+    function = ir.Function(module, ir.FunctionType(result, [pointer]), name)
     function.linkage = "internal"
-    for attribute in ("noinline", "optnone"):  # LLVM would see through it
+    for attribute in ("noinline", "optnone"):
         function.attributes.add(attribute)
-    function.return_value.add_attribute("noalias")
-    ir.IRBuilder(function.append_basic_block()).ret(function.args[0])
+    body = ir.IRBuilder(function.append_basic_block())
+    if result == pointer:
+        function.return_value.add_attribute("noalias")
+        body.ret(function.args[0])
+    else:
+        body.ret_void()
     return function
 
 

@@ -1,5 +1,7 @@
 """The cascade against its definition, and what the ladder promises about scale."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -227,11 +229,21 @@ def switching_ratio(p, length, a=0.5):
 
 def test_a_scale_that_is_not_resolved_says_so():
     opt = mf.Ladder(np.zeros(20), block=4, alpha=1e-9)
-    for g in two_regimes(4e-3, 4000):
+    for g in two_regimes(1e-3, 4000):
         opt.tell(g)
     scale = opt.correlation_scale()
     assert not scale.resolved
     assert "not resolved yet" in str(scale)
+
+
+def test_a_few_changes_of_regime_are_never_taken_for_none():
+    """Scales of 250 and 500 samples in 4,000: claimed below a tenth only as a lower bound."""
+    for p, seed in itertools.product((1e-3, 2e-3), range(1, 11)):
+        gradients = two_regimes(p, 4000, seed=seed)
+        assert np.ptp(np.sign(np.convolve(gradients.mean(axis=1), np.ones(200), "valid"))) > 0
+        step = Ladder(1e-9, block=4)
+        scale = step.profile(told(step, gradients), 4000).correlation_scale()
+        assert not scale.resolved or scale.samples > 0.1 / (2 * p)
 
 
 def test_independent_gradients_have_a_flat_profile():

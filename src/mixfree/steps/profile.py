@@ -49,6 +49,15 @@ class Profile(NamedTuple):
     ratios: Array
     blocks: Array
 
+    def _rises_above(self, plateau: float) -> bool:
+        """Whether a level of few blocks stands out from the ``plateau`` of those believed.
+
+        The mean of n squares of one normal variable has a relative error of √(2/n).
+        """
+        few = self.blocks < ENOUGH
+        noise = 1.0 + 4.0 * np.sqrt(2.0 / self.blocks[few])
+        return bool(np.any(self.ratios[few] > RISING * max(1.0, plateau) * noise))
+
     def correlation_scale(self) -> CorrelationScale:
         """The scale at which the ratios have risen half the way to their plateau.
 
@@ -64,8 +73,8 @@ class Profile(NamedTuple):
         lengths, ratios = self.lengths[sure].astype(float), self.ratios[sure]
         if len(ratios) < 2:
             return CorrelationScale(1.0, False)
-        resolved = bool(ratios[-1] <= RISING * ratios[:-1].max())
         plateau = float(ratios.max())
+        resolved = bool(ratios[-1] <= RISING * ratios[:-1].max()) and not self._rises_above(plateau)
         if plateau <= RISING:
             return CorrelationScale(1.0, resolved)
         half = 1.0 + 0.5 * (plateau - 1.0)

@@ -91,6 +91,6 @@ def test_the_report_of_a_few_cells():
     report = study.report(rows, study.QUICK)
     text = report.markdown()
     assert "geometric mean" in text and "cycle p=0.1" in text
-    assert list(report.figures) == ["ladder"]
+    assert list(report.figures) == ["ladder", "profile"]
     oracle = {r["method"]: r["suboptimality"] for r in rows if r["study"] == "paper"}
     assert oracle["oracle"] <= 1.01 * oracle["adagrad"]

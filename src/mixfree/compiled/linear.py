@@ -30,7 +30,10 @@ def square_along(square, factor):
 
 @inline
 def dot_and_square_with_one(v, row, out):
-    """The same of the row with a 1 at its end, which is left in ``out``."""
+    """The same of the row with a 1 at its end, which is left in ``out``.
+
+    The three arrays are unshared, so that there is one version of the loop at all addresses.
+    """
     product, square = v.dtype.type(0.0), v.dtype.type(0.0)
     for k in range(row.size):
         product += v[k] * row[k]

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import mixfree as mf
 from mixfree.experiments.ladder import CONTENDERS, TUNED
 from mixfree.experiments.report import Claim, Report, Row, Table, gather
 from mixfree.experiments.settings import Settings
-from mixfree.figures import line_style, new_figure
+from mixfree.experiments.suite import between_two
+from mixfree.figures import line_style, log_log, new_figure
+from mixfree.steps.profile import ENOUGH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,12 +22,12 @@ OFF_SCALE = 1e4
 
 
 def about(rows: list[Row], settings: Settings) -> Report:
-    """Two tables, one figure, and the targets beside what was measured."""
+    """Two tables, two figures, and the targets beside what was measured."""
     suite, paper = (means([r for r in rows if r["study"] == s]) for s in ("suite", "paper"))
     ratios = {place: over_oracle(found) for place, found in suite.items()}
     return Report(
         [suite_table(ratios, settings), paper_table(paper)],
-        {"ladder": figure(ratios)},
+        {"ladder": figure(ratios), "profile": profile_figure()},
         [*suite_claims(ratios), *paper_claims(paper)],
     )
 
@@ -117,6 +120,26 @@ def figure(ratios: dict[Place, dict[str, float]]) -> Figure:
     axes.set_yticks(range(len(places)), labels, fontsize=6)
     axes.set_ylim(len(places) - 0.5, -0.5)
     axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(CONTENDERS))
+    return drawn
+
+
+def profile_figure(samples: int = 1_000_000) -> Figure:
+    """The ladder's own picture of a stream: its levels on the paper's problem."""
+    drawn, axes = new_figure(width=7.0, height=3.6)
+    for index, p in enumerate((0.5, 1e-2, 1e-3, 1e-4)):
+        stream = between_two(seed=0, p=p, dimension=100)
+        opt = mf.Ladder(np.zeros(100))
+        stream.advance(opt, stream.order(0, samples))
+        lengths, ratios, blocks = opt.profile()
+        sure = blocks >= ENOUGH
+        axes.plot(lengths[sure], ratios[sure], label=f"p = {p:g}", **line_style(index))
+        if p < 0.5:
+            color = line_style(index)["color"]
+            axes.axvline(0.5 / p, color=color, linewidth=0.8, linestyle="dotted")
+    log_log(axes)
+    axes.set_xlabel("samples in a block (dotted: 1/(2p), over which gradients stay correlated)")
+    axes.set_ylabel("variation over that of\nindependent gradients")
+    axes.legend(frameon=False)
     return drawn
 
 

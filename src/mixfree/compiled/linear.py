@@ -3,7 +3,7 @@
 import numpy as np
 
 from mixfree.compiled.engine import acceptable, borrow, sum_of_squares, tell
-from mixfree.compiled.jit import apart, borrowed, inline, kernel, unshared
+from mixfree.compiled.jit import apart, borrowed, inline, kernel
 from mixfree.compiled.losses import SOFTMAX, slope, softmax_slopes
 
 _LEAST = 1e-30
@@ -29,18 +29,11 @@ def square_along(square, factor):
 
 
 @inline
-def dot_and_square_with_one(v, row, out):
-    """The same of the row with a 1 at its end, which is left in ``out``.
-
-    The three arrays are unshared, so that there is one version of the loop at all addresses.
-    """
-    product, square = v.dtype.type(0.0), v.dtype.type(0.0)
+def append_one(row, out):
+    """Leave the row with a 1 at its end in ``out``."""
     for k in range(row.size):
-        product += v[k] * row[k]
-        square += row[k] * row[k]
         out[k] = row[k]
     out[row.size] = 1.0
-    return product + v[row.size], square + v.dtype.type(1.0)
 
 
 @apart
@@ -82,11 +75,12 @@ def linear_gradient(loss, l2, x, row, target, weight, margins, out):
         square = softmax_gradient(x, row, target, weight, margins, out)
         row = out
     else:
+        margin, square = dot_and_square(x, row)
         if x.size > row.size:
-            margin, square = dot_and_square_with_one(x, row, out)
+            margin += x[row.size]
+            square += x.dtype.type(1.0)
+            append_one(row, out)
             row = out
-        else:
-            margin, square = dot_and_square(x, row)
         factor = x.dtype.type(weight * slope(loss[0], loss[1], loss[2], margin, target))
         square = square_along(square, factor)
     if l2 != 0.0:
@@ -99,7 +93,7 @@ def linear_gradient(loss, l2, x, row, target, weight, margins, out):
 def linear(plan, run, loss, l2, margins, rows, targets, weights, order):
     """Go over ``rows[order]``; returns how many were taken before one was not acceptable."""
     run = borrow(run)
-    margins, rows, targets = borrowed(margins), unshared(rows), borrowed(targets)
+    margins, rows, targets = borrowed(margins), borrowed(rows), borrowed(targets)
     for i in range(order.size):
         r = order[i]
         weight = weights[r] if weights.size > 0 else 1.0

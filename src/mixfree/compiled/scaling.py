@@ -2,7 +2,7 @@
 
 import math
 
-from mixfree.compiled.jit import apart, kernel
+from mixfree.compiled.jit import apart, kernel, unshared
 
 _LARGE = 2.0**400  # sums of squares below this, in a column's unit, never overflow
 
@@ -26,7 +26,9 @@ def standardise(rows, counted, centred, limit, count, mean, spread, unit, shift,
     That row is counted already; ``counted`` says so of the first one given. ``mean``
     and ``spread``, the sum of squares around it, are those of a column times its ``unit``.
     """
-    inverse = 1.0 / scale
+    # One version of each loop at all addresses: others would round differently.
+    rows, out, mean, spread = unshared(rows), unshared(out), unshared(mean), unshared(spread)
+    unit, shift, inverse = unshared(unit), unshared(shift), 1.0 / scale
     for i in range(rows.shape[0]):
         new = 0.0 if i == 0 and counted else 1.0
         count[0] += int(new)

@@ -143,6 +143,23 @@ def test_any_chunking_and_saving_gives_the_same_bits(name, dtype):
     assert whole.x.dtype == dtype
 
 
+@pytest.mark.parametrize("excess", [5e-8, 1e-7, 2e-7])
+def test_a_ball_is_left_by_one_rounding_error_however_the_rows_are_cut(excess):
+    """Whether a point is outside may not hang on when its norm was last measured."""
+    rng, targets = np.random.default_rng(0), np.array([0.001, 50.0], np.float32)
+    for dimension in rng.integers(2, 500, 100):
+        rows = np.tile(rng.standard_normal(dimension), (2, 1)).astype(np.float32)
+        start, alpha = np.zeros(dimension, np.float32), 0.02 / dimension
+        free = mf.SGD(start, alpha=alpha)
+        advance_linear(free, Squared(), rows, targets)
+        radius = np.linalg.norm(free.x.astype(np.float64)) * (1.0 - excess)
+        whole, cut = (mf.SGD(start, alpha=alpha, domain=mf.Ball(radius)) for _ in range(2))
+        advance_linear(whole, Squared(), rows, targets)
+        for i in range(2):
+            advance_linear(cut, Squared(), rows[i : i + 1], targets[i : i + 1])
+        np.testing.assert_array_equal(cut.x, whole.x)
+
+
 def test_single_precision_follows_double():
     rows, targets = data(Squared())
     double, single = (mf.MAG(np.zeros(DIMENSION, t), alpha=0.3) for t in (np.float64, np.float32))

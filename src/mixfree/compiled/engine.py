@@ -194,9 +194,10 @@ def sum_of_squares(v):
 def surely_inside(plan, run, length):
     """Whether a ball around the origin still holds the point after a move of this length.
 
-    What the norm can be at most since it was last measured spares most of the measuring.
+    What the norm can be at most since it was last measured spares most of the measuring. Where
+    a run is cut decides when that was, so the bound has to hold to the last bit.
     """
-    reach = run.numbers[REACH] * (1.0 + 2.0 * plan.epsilon) + length
+    reach = (run.numbers[REACH] + length) * plan.slack
     run.numbers[REACH] = reach
     return reach <= plan.bound and run.low.size == 0
 

@@ -63,7 +63,7 @@ class Plan(NamedTuple):
     output_key: tuple[int, int]
     largest: float
     tiny: float
-    epsilon: float
+    slack: float  # what rounding can add to the length of a move, as a factor
 
 
 class Run(NamedTuple):
@@ -121,7 +121,7 @@ def plan_of(opt: Optimizer) -> Plan:
         output_key=tuple(opt.output.key) if isinstance(opt.output, RandomIterate) else (0, 0),
         largest=opt.largest,
         tiny=float(np.finfo(opt.x.dtype).tiny),
-        epsilon=float(np.finfo(opt.x.dtype).eps),
+        slack=1.0 + (opt.x.size + 8) * float(np.finfo(opt.x.dtype).eps),
     )
 
 

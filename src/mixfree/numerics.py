@@ -13,7 +13,7 @@ State = dict[str, Any]
 _DOT_BLOCK = 8192
 # Unlike dot it does not warn of an overflow. Asking for overrides costs half as much again.
 inner = getattr(np.vdot, "_implementation", np.vdot)
-_LEAST, _MOST = 1e-280, 1e280  # between these a sum of squares has lost nothing
+LEAST, MOST = 1e-280, 1e280  # between these a sum of squares has lost nothing
 
 
 def dot(a: Array, b: Array) -> float:
@@ -44,7 +44,7 @@ def norm(v: Array) -> float:
     if v.itemsize < 8:
         v = v.astype(np.float64)
     square = float(inner(v, v)) if v.size <= _DOT_BLOCK else sum_of_squares(v)
-    if _LEAST < square < _MOST:
+    if LEAST < square < MOST:
         return math.sqrt(square)
     largest = float(np.abs(v).max(initial=0.0))
     if largest == 0.0 or not math.isfinite(largest):

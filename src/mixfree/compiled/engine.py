@@ -46,31 +46,8 @@ from mixfree.compiled.plan import (
     WEIGHTED,
     Run,
 )
-
-LEAST, MOST = 1e-280, 1e280  # between these a sum of squares has lost nothing
-
-
-@apart
-def scaled_size(v):
-    """Norm of a vector whose sum of squares overflows, underflows or is NaN."""
-    largest = 0.0
-    for k in range(v.size):
-        if math.isnan(v[k]):
-            return np.nan
-        largest = max(largest, float(abs(v[k])))
-    if largest == 0.0 or math.isinf(largest):
-        return largest
-    total = 0.0
-    for k in range(v.size):
-        share = v[k] / largest
-        total += share * share
-    return largest * math.sqrt(total)
-
-
-@inline
-def size_of(v, square):
-    """Norm of ``v``, whose plain sum of squares is ``square``: see :func:`numerics.norm`."""
-    return math.sqrt(square) if LEAST < square < MOST else scaled_size(v)
+from mixfree.compiled.vectors import add_scaled, copy, scaled_size, size_of, sum_of_squares
+from mixfree.numerics import LEAST, MOST
 
 
 @inline
@@ -154,7 +131,7 @@ def recording_weight(plan, run):
             turn_tail(run.sums)
         return 1.0
     if plan.output == RANDOM and one_in(plan.output_key[0], plan.output_key[1], count):
-        keep(run.kept, run.x)
+        copy(run.x, run.kept)
     return 0.0
 
 
@@ -164,30 +141,6 @@ def turn_tail(sums):
     for k in range(sums.shape[1]):  # Numba takes seconds to compile an assignment to a slice
         sums[1, k] = sums[0, k]
         sums[0, k] = 0.0
-
-
-@apart
-def keep(kept, x):
-    """Keep the point as the random iterate."""
-    for k in range(x.size):
-        kept[k] = x[k]
-
-
-@apart
-def add_to(total, weight, x):
-    """Σ + weight · x."""
-    for k in range(x.size):
-        total[k] += weight * x[k]
-
-
-@inline
-def sum_of_squares(v):
-    """Σ v_k², each square in double precision: those of small float32 entries would underflow."""
-    square = 0.0
-    for k in range(v.size):
-        entry = np.float64(v[k])
-        square += entry * entry
-    return square
 
 
 @inline
@@ -291,7 +244,7 @@ def move(plan, run, row, factor, square, size, weight):
         divide(row, factor, run.numbers[ROOT], run.gradient)
         row, factor, size = run.gradient, x.dtype.type(1.0), plan.alpha
     if plan.domain == ENTROPIC:
-        add_to(sums, weight, x)
+        add_scaled(sums, weight, x)
         move_entropic(x, row, size * factor, plan.tiny)
         return
     step = x.dtype.type(size * factor)
@@ -346,7 +299,7 @@ def step_along(plan, run, row, factor, square):
         run.counts[TURN] += 1
         if run.counts[TURN] == plan.record_every:
             run.counts[TURN] = 0
-            add_to(run.sums[0], recording_weight(plan, run), run.x)
+            add_scaled(run.sums[0], recording_weight(plan, run), run.x)
 
 
 @inline

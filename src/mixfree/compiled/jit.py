@@ -19,7 +19,7 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "nogil": True,
 }
-_SOURCES = ("compiled/*.py", "steps/*.py", "experiments/nonconvex_problems.py")
+_SOURCES = ("compiled/*.py", "steps/*.py", "numerics.py", "experiments/nonconvex_problems.py")
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 
 from mixfree.compiled.jit import apart, inline
 from mixfree.compiled.memory import aligned
+from mixfree.compiled.vectors import add_scaled, clear
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT
 
@@ -215,20 +216,6 @@ def segment_gain(table, row, scale, share, x, width):
             back += earlier * earlier
         back = rate[0] * (back + (squares[0] - share))
     return gain - 0.5 * back
-
-
-@inline
-def add_scaled(total, factor, v):
-    """Σ + factor · v."""
-    for k in range(v.size):
-        total[k] += factor * v[k]
-
-
-@inline
-def clear(v):
-    """All entries zero."""
-    for k in range(v.size):
-        v[k] = 0.0
 
 
 @apart

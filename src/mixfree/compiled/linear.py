@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from mixfree.compiled.engine import acceptable, borrow, sum_of_squares, tell
+from mixfree.compiled.engine import acceptable, borrow, tell
 from mixfree.compiled.jit import apart, borrowed, inline, kernel
 from mixfree.compiled.losses import SOFTMAX, slope, softmax_slopes
+from mixfree.compiled.vectors import sum_of_squares
 
 _LEAST = 1e-30
 

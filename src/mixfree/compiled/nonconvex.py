@@ -2,9 +2,10 @@
 
 import math
 
-from mixfree.compiled.engine import acceptable, borrow, sum_of_squares, tell
+from mixfree.compiled.engine import acceptable, borrow, tell
 from mixfree.compiled.jit import apart, borrowed, kernel
 from mixfree.compiled.losses import ROBUST, slope
+from mixfree.compiled.vectors import sum_of_squares
 
 
 @apart

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from mixfree.compiled.engine import acceptable, borrow, sum_of_squares, tell
+from mixfree.compiled.engine import acceptable, borrow, tell
 from mixfree.compiled.jit import apart
+from mixfree.compiled.vectors import copy, sum_of_squares
 
 WRONG_SIZE = -1
 
@@ -15,13 +16,11 @@ def oracle(gradient, plan, run, stream, order):
     one = run.x.dtype.type(1.0)
     x = np.empty_like(run.x)  # a gradient that writes to its argument must not move the point
     for i in range(order.size):
-        for k in range(x.size):
-            x[k] = run.x[k]
+        copy(run.x, x)
         told = gradient(x, stream[order[i]])
         if told.size != run.x.size:
             return WRONG_SIZE
-        for k in range(run.x.size):
-            run.gradient[k] = told[k]
+        copy(told, run.gradient)
         square = sum_of_squares(run.gradient)
         if not acceptable(plan, run.gradient, one, square):
             return i

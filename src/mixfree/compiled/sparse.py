@@ -15,11 +15,7 @@ import numpy as np
 
 from mixfree.compiled.draws import one_in
 from mixfree.compiled.engine import (
-    LEAST,
-    MOST,
     acceptable,
-    scaled_size,
-    size_of,
     step_size,
     window_length,
     window_weight,
@@ -38,6 +34,8 @@ from mixfree.compiled.plan import (
     TAIL,
     WEIGHTED,
 )
+from mixfree.compiled.vectors import scaled_size, size_of
+from mixfree.numerics import LEAST, MOST
 
 LISTED = 6  # a further place in counts: how many coordinates the window's sum has
 # In numbers: a, A, ‖x‖², sum of the window's weights, ‖g‖ where its square is out of range.

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mixfree.domains.mirror import Euclidean, Mirror
-from mixfree.numerics import Array, as_point, inner, norm, positive
+from mixfree.numerics import MOST, Array, as_point, inner, norm, positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Ball:
     def __post_init__(self) -> None:
         positive(self.radius, "radius")
         # A first look that costs one dot product; the norm itself decides near the border.
-        object.__setattr__(self, "_surely_inside", min(0.999 * self.radius * self.radius, 1e280))
+        object.__setattr__(self, "_surely_inside", min(0.999 * self.radius * self.radius, MOST))
         if self.center is not None:
             object.__setattr__(self, "center", as_point(self.center, "center"))
 

@@ -1,0 +1,62 @@
+"""Loops over vectors that the kernels share."""
+
+import math
+
+import numpy as np
+
+from mixfree.compiled.jit import apart, inline
+from mixfree.numerics import LEAST, MOST
+
+
+@inline
+def sum_of_squares(v):
+    """Σ v_k², each square in double precision: those of small float32 entries would underflow."""
+    square = 0.0
+    for k in range(v.size):
+        entry = np.float64(v[k])
+        square += entry * entry
+    return square
+
+
+@apart
+def scaled_size(v):
+    """Norm of a vector whose sum of squares overflows, underflows or is NaN."""
+    largest = 0.0
+    for k in range(v.size):
+        if math.isnan(v[k]):
+            return np.nan
+        largest = max(largest, float(abs(v[k])))
+    if largest == 0.0 or math.isinf(largest):
+        return largest
+    total = 0.0
+    for k in range(v.size):
+        share = v[k] / largest
+        total += share * share
+    return largest * math.sqrt(total)
+
+
+@inline
+def size_of(v, square):
+    """Norm of ``v``, whose plain sum of squares is ``square``: see :func:`numerics.norm`."""
+    return math.sqrt(square) if LEAST < square < MOST else scaled_size(v)
+
+
+@apart
+def add_scaled(total, factor, v):
+    """Σ + factor · v."""
+    for k in range(v.size):
+        total[k] += factor * v[k]
+
+
+@apart
+def copy(v, out):
+    """Leave ``v`` in ``out``."""
+    for k in range(v.size):
+        out[k] = v[k]
+
+
+@apart
+def clear(v):
+    """All entries zero."""
+    for k in range(v.size):
+        v[k] = 0.0

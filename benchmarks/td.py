@@ -1,9 +1,12 @@
 """TD learning: transitions a second of the compiled kernel, and the time of one update."""
 
+import math
+
 import numpy as np
 
 from benchmarks.core import cpu_seconds
 from benchmarks.table import show
+from mixfree.numerics import inner
 from mixfree.td import TDLearner, rescaled
 
 STATES, FEATURES, GAMMA, RADIUS = 64, 16, 0.9, 5.0
@@ -54,6 +57,33 @@ def update_microseconds(name, features, path, count=20_000):
     return 1e6 * cpu_seconds(work) / count
 
 
+def bare_adagrad(rows, transitions):
+    """AdaGrad's updates as one function for this case alone: the NumPy calls are all there is."""
+    theta, total, root = np.zeros(FEATURES), np.zeros(FEATURES), 0.0
+    for s, r, s_next, terminated in transitions:
+        row = rows[s]
+        error = float(row.dot(theta)) - r
+        if not terminated:
+            error -= GAMMA * float(rows[s_next].dot(theta))
+        g = row.dot(error)
+        root = math.hypot(root, math.sqrt(inner(g, g)))
+        total += theta
+        theta = theta - (math.sqrt(2.0) * RADIUS / root) * g
+        square = float(inner(theta, theta))
+        if square > RADIUS**2:
+            theta = theta * (RADIUS / math.sqrt(square))
+    return total / len(transitions)
+
+
+def bare_microseconds(features, path, count=20_000):
+    transitions = list(zip(*(part[:count].tolist() for part in path), strict=True))
+    rows = dict(enumerate(features))
+    same = learner("adagrad", features)
+    same.update_many(*(part[:count] for part in path))
+    np.testing.assert_allclose(bare_adagrad(rows, transitions), same.average, rtol=1e-9)
+    return 1e6 * cpu_seconds(lambda: bare_adagrad(rows, transitions)) / count
+
+
 def main():
     features, path = trajectory(1_000_000)
     part = tuple(each[:200_000] for each in path)
@@ -66,6 +96,8 @@ def main():
         ]
         for name in NAMES
     ]
+    bare = bare_microseconds(features, path)
+    lines.append(["adagrad's NumPy calls and nothing else", None, None, bare])
     show(
         f"TD learning, {FEATURES} features, one core",
         ["method", "kernel, states, M/s", "kernel, vectors, M/s", "update, µs"],

@@ -24,6 +24,8 @@ def dot(a: Array, b: Array) -> float:
     >>> dot(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
     11.0
     """
+    if a.size <= _DOT_BLOCK:
+        return float(inner(a, b))
     blocks = (slice(i, i + _DOT_BLOCK) for i in range(0, a.size, _DOT_BLOCK))
     return sum(float(inner(a[block], b[block])) for block in blocks)
 

@@ -137,7 +137,7 @@ def climb_along(plan, run, row, scale, length, step, x, out):
 
 @apart
 def choose_unit(table, numbers, row, factor):
-    """See :meth:`mixfree.steps.Ladder._choose_unit`; returns ‖g‖² in the unit."""
+    """See :meth:`mixfree.steps.Ladder._change_unit`; returns ‖g‖² in the unit."""
     largest, total, seen = 0.0, 0.0, 0.0
     for k in range(row.size):
         largest = max(largest, abs(float(row[k])))

@@ -40,7 +40,7 @@ class Ball:
     def project(self, x: Array) -> Array:
         """Pull back along the ray from the center."""
         if self.center is None:
-            if 0.0 < inner(x, x) < self._surely_inside:
+            if 0.0 < float(inner(x, x)) < self._surely_inside:
                 return x
             distance = norm(x)
             return x if distance <= self.radius else x * (self.radius / distance)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mixfree.gradients.window import Window
+from mixfree.numerics import Array, State
 
 
 @dataclass(frozen=True)
@@ -12,3 +13,8 @@ class Plain(Window):
     def length(self, steps: int, samples: int) -> int:
         """Always one sample."""
         return 1
+
+    def add(self, state: State, gradient: Array, steps: int) -> Array:
+        """Each gradient is a direction by itself."""
+        state["samples"] += 1
+        return gradient

@@ -97,18 +97,26 @@ class Ladder:
     def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
         """r̄ g_t/√S, entry by entry or as a whole."""
         size = norm(direction)
-        self._choose_unit(state, size)
-        g = np.ldexp(direction, -state["unit"], dtype=np.float64)
-        length = math.ldexp(size, -state["unit"])
-        state["squares"] += g * g if self.per_coordinate else length * length
+        change = max(math.frexp(size)[1], LEAST_UNIT) - state["unit"]
+        if abs(change) > LARGEST_EXPONENT and size > 0.0:
+            self._change_unit(state, change)
+        g, length = direction.astype(np.float64, copy=False), size
+        if state["unit"]:
+            g, length = np.ldexp(g, -state["unit"]), math.ldexp(size, -state["unit"])
+        if self.per_coordinate:
+            state["squares"] += g * g
+        else:
+            state["squares"][0] += length * length
         state["sum"] += g
         if self.refreshes(step):
             self._refresh(state, g, length, step, x)
-        rate, reach = state["rate"], state["reach"]
         if self.per_coordinate:
-            displacement = np.clip(rate * g, -reach, reach)
+            reach, displacement = state["reach"], state["rate"] * g
+            np.maximum(displacement, -reach, out=displacement)
+            np.minimum(displacement, reach, out=displacement)
         else:
-            displacement = min(rate[0], reach[0] / length if length > 0.0 else 0.0) * g
+            rate, reach = state["rate"].item(), state["reach"].item()
+            displacement = min(rate, reach / length if length > 0.0 else 0.0) * g
         return displacement.astype(direction.dtype, copy=False)
 
     def refreshes(self, step: int) -> bool:
@@ -132,12 +140,8 @@ class Ladder:
         ratios = totals / (whole_total * covered) if whole_total > 0.0 else np.zeros(len(totals))
         return Profile(lengths, ratios, blocks)
 
-    def _choose_unit(self, state: State, size: float) -> None:
+    def _change_unit(self, state: State, change: int) -> None:
         """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
-        exponent = max(math.frexp(size)[1], LEAST_UNIT)
-        change = exponent - state["unit"] if size > 0.0 else 0
-        if abs(change) <= LARGEST_EXPONENT:
-            return
         if change > 0 or not (state["squares"].any() or state["total"].any()):
             state["unit"] += change
             with np.errstate(over="ignore"):  # rates: those that overflow are cut
@@ -161,16 +165,16 @@ class Ladder:
             state["pull"] += weight * total
         state["total"] += weight**2 * state["squares"]
         state["carry"] += weight * total
-        state["squares"] = np.zeros_like(state["squares"])
-        state["sum"] = np.zeros_like(total)
+        state["squares"].fill(0.0)
+        total.fill(0.0)
         if step % self.block == 0:
             self._climb(state, step)
         if self.alpha is None:
             self.distance.update(state, x, step, 1 if step <= EARLY * self.block else self.block)
         above = state["excess"][0] if len(state["excess"]) else 0.0
         root = np.sqrt(state["total"] + above)
-        scale = state["peak"] * state["reach"]
-        state["rate"] = np.divide(scale, root, out=np.zeros_like(root), where=root > 0.0)
+        state["rate"].fill(0.0)
+        np.divide(state["peak"] * state["reach"], root, out=state["rate"], where=root > 0.0)
 
     def _climb(self, state: State, step: int) -> None:
         """Give the block's sum to the first level, and what is complete to the next."""
@@ -192,4 +196,4 @@ class Ladder:
         for j in reversed(range(complete)):
             above = excess[j + 1] if j + 1 < levels else 0.0
             excess[j] = above + np.maximum(totals[j] - state["total"], 0.0)
-        state["carry"] = np.zeros_like(carry)
+        state["carry"].fill(0.0)

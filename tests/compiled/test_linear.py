@@ -193,6 +193,29 @@ def test_small_gradients_in_single_precision(name, scale):
     assert np.abs(pair[1].x).max() > 1e-3
 
 
+@pytest.mark.parametrize(
+    "name, dtype, size, target, alpha",
+    [
+        ("sgd", np.float64, 1e-300, 1e200, 1e200),  # a tiny row with a huge factor
+        ("mag", np.float64, 1e-300, 1e200, 1e200),
+        ("adagrad", np.float64, 1e-312, 500.0, 1.0),
+        ("sgd", np.float32, 1e-30, 1e25, 1e15),
+        ("sgd", np.float32, 1e-30, 1.0, 1e39),
+        ("adagrad", np.float32, 1e-30, 1e25, 1e15),
+        ("adagrad", np.float32, 1e-40, 1.0, 1.0),
+        ("mag", np.float32, 1e-40, 1.0, 1.0),
+    ],
+)
+def test_steps_of_ordinary_size_whose_factors_overflow(name, dtype, size, target, alpha):
+    rows, _ = data(Squared())
+    rows, targets = (np.sign(rows) * size).astype(dtype), np.full(SAMPLES, target, dtype)
+    pair = [mf.methods()[name](np.zeros(DIMENSION, dtype), alpha=alpha) for _ in range(2)]
+    tell_all(pair[0], Squared(), rows[:20], targets[:20])
+    advance_linear(pair[1], Squared(), rows[:20], targets[:20])
+    assert np.abs(pair[0].x).max() > 0.0
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-9 if dtype is np.float64 else 1e-4)
+
+
 @pytest.mark.parametrize("name", ["adagrad", "mag"])
 def test_tiny_gradients_on_the_simplex(name):
     rows, targets = data(Logistic())

@@ -229,25 +229,34 @@ def move_entropic(x, row, size, tiny):
         x[k] = max(x[k] * (before / after), tiny)
 
 
+@inline
+def as_ratio(plan, run, size):
+    """η as a ratio of two numbers, neither of which overflows."""
+    if plan.step == ADAGRAD:
+        return plan.alpha, run.numbers[ROOT]
+    return 1.0, 1.0 / size
+
+
 @apart
-def divide(row, factor, root, out):
-    """Leave g/root in ``out``: for gradients so small that α/root would overflow."""
+def divide(row, factor, divisor, out):
+    """Leave factor · row/divisor in ``out``, which may be ``row``."""
     for k in range(row.size):
-        out[k] = factor * row[k] / root
+        out[k] = factor * row[k] / divisor
 
 
 @inline
 def move(plan, run, row, factor, square, size, weight):
     """Add weight · x to the output's sum, then move x by −η g in the domain's geometry."""
     x, sums = run.x, run.sums[0]
-    if size == np.inf:
-        divide(row, factor, run.numbers[ROOT], run.gradient)
-        row, factor, size = run.gradient, x.dtype.type(1.0), plan.alpha
+    step = x.dtype.type(size * factor)
+    if not abs(step) < np.inf:  # of a gradient that is tiny, or of a tiny row with a huge factor
+        multiple, divisor = as_ratio(plan, run, size)
+        divide(row, factor, divisor, run.gradient)
+        row, step = run.gradient, x.dtype.type(multiple)
     if plan.domain == ENTROPIC:
         add_scaled(sums, weight, x)
-        move_entropic(x, row, size * factor, plan.tiny)
+        move_entropic(x, row, step, plan.tiny)
         return
-    step = x.dtype.type(size * factor)
     for k in range(x.size):
         before = x[k]
         sums[k] += weight * before

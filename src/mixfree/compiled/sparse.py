@@ -16,6 +16,8 @@ import numpy as np
 from mixfree.compiled.draws import one_in
 from mixfree.compiled.engine import (
     acceptable,
+    as_ratio,
+    divide,
     step_size,
     window_length,
     window_weight,
@@ -174,7 +176,8 @@ def norm_of_sum(length, ridge, along, square):
 def begin_step(plan, run, length, square, ridge, along, exact):
     """Step size for the direction D + ridge·x, with x shrunk by the ridge's part of the step.
 
-    ``length`` is ‖D‖, ``square`` its plain square and ``along`` is ⟨D, x⟩.
+    An infinite one is left to :func:`step_in_ratio` as a whole. ``length`` is ‖D‖, ``square`` its
+    plain square and ``along`` is ⟨D, x⟩.
     """
     numbers = run.numbers
     run.counts[STEPS] += 1
@@ -186,6 +189,8 @@ def begin_step(plan, run, length, square, ridge, along, exact):
         numbers[NORM] = norm_of_sum(length, ridge, along, found) if ridge != 0.0 else length
     size = step_size(plan, run, numbers[NORM : NORM + 1], 1.0, whole)
     record(plan, run)
+    if size == np.inf:
+        return size
     if ridge != 0.0:
         shrink(run, 1.0 - size * ridge)
         along *= 1.0 - size * ridge
@@ -252,6 +257,34 @@ def tell_window(run, values, columns, factors, weight, width, intercept):
 
 
 @inline
+def movable(step, mass):
+    """Whether neither a step nor A times it, which the compiler may form, overflows."""
+    return abs(step) * max(1.0, abs(mass)) < np.inf
+
+
+@apart
+def step_in_ratio(plan, run, size, share, ridge):
+    """A step along share · the window's sum where η, or η times a factor, would overflow.
+
+    If η is infinite, the ridge's part of the step is still to be taken, too.
+    """
+    multiple, divisor = as_ratio(plan, run, size)
+    cells, places, sums, found = run.cells, run.places, run.sums, run.counts[LISTED]
+    rebase(run, run.numbers[A])
+    if size == np.inf:
+        pull = run.aside  # of which nothing is needed any more
+        for k in range(cells.shape[0]):
+            pull[k] = ridge * cells[k, V] / divisor
+        for k in range(cells.shape[0]):
+            cells[k, V] -= multiple * pull[k]
+    divide(sums[:found], share, divisor, sums)
+    for i in range(found):
+        cells[places[i], V] -= multiple * sums[i]
+    run.counts[LISTED] = 0
+    exact_square(run)
+
+
+@inline
 def step_along_window(plan, run, l2, exact):
     """A step along the window's whole sum, which is empty then."""
     cells, found, share = run.cells, run.counts[LISTED], plan.share
@@ -267,11 +300,14 @@ def step_along_window(plan, run, l2, exact):
     length = share * size_of(sums, square)
     size = begin_step(plan, run, length, square * share * share, ridge, along, exact)
     step, mass = size * share / run.numbers[A], run.numbers[MASS]
-    for i in range(found):
-        place, delta = certain(places[i]), -step * sums[i]
-        cells[place, V] += delta
-        cells[place, Q] = aside[i] + mass * delta
-    run.counts[LISTED] = 0
+    if movable(step, mass):
+        for i in range(found):
+            place, delta = certain(places[i]), -step * sums[i]
+            cells[place, V] += delta
+            cells[place, Q] = aside[i] + mass * delta
+        run.counts[LISTED] = 0
+    else:
+        step_in_ratio(plan, run, size, share, ridge)
     end_step(plan, run, exact)
 
 
@@ -288,6 +324,13 @@ def gradient_size(values, factors, intercept):
     return scaled_size(factors) * math.hypot(scaled_size(values), float(intercept))
 
 
+@apart
+def step_along_row_in_ratio(plan, run, values, columns, factors, size, ridge, width, intercept):
+    """The step of :func:`step_in_ratio` along the gradient of one row."""
+    tell_window(run, values, columns, factors, 1.0, width, intercept)
+    step_in_ratio(plan, run, size, 1.0, ridge)
+
+
 @inline
 def step_along_row(plan, run, values, columns, factors, square, along, l2, width, intercept, exact):
     """A step along the gradient of one row."""
@@ -296,7 +339,13 @@ def step_along_row(plan, run, values, columns, factors, square, along, l2, width
         math.sqrt(square) if LEAST < square < MOST else gradient_size(values, factors, intercept)
     )
     size = begin_step(plan, run, length, square, l2, along, exact)
-    mass = run.numbers[MASS]
+    mass, largest = run.numbers[MASS], 0.0
+    for o in range(factors.size):
+        largest = max(largest, abs(factors[o]))
+    if not movable(size * largest / run.numbers[A], mass):
+        step_along_row_in_ratio(plan, run, values, columns, factors, size, l2, width, intercept)
+        end_step(plan, run, exact)
+        return
     for o in range(factors.size):
         base = o * (width + intercept)
         step = size * factors[o] / run.numbers[A]

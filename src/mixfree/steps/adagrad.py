@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from mixfree.numerics import Array, State, norm, positive
 
+_MOST = 3e38  # of a factor: single precision knows no larger one
+
 
 @dataclass(frozen=True)
 class AdaGradNorm:
@@ -37,4 +39,4 @@ class AdaGradNorm:
         if root == 0.0:
             return direction
         size = self.alpha / root
-        return size * direction if size < math.inf else self.alpha * (direction / root)
+        return size * direction if size < _MOST else self.alpha * (direction / root)

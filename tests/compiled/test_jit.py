@@ -70,3 +70,31 @@ def test_a_result_that_is_not_written_yet_is_compiled_anew(tmp_path, monkeypatch
     monkeypatch.setattr(after, "_save_data", lambda name, data: None)
     after.save("for float64", "the code that is still on its way")
     assert reader.load("for float64") is None
+
+
+def test_what_an_older_source_left_behind_is_removed(tmp_path):
+    """Results and indices of the same function, at this line and at another; nothing else."""
+
+    def saved(stem, signature, stamp=None):
+        files = IndexDataCacheFile(tmp_path, stem, "")
+        jit.make_safe(files)
+        files._source_stamp = stamp or files._source_stamp
+        files.save(signature, f"the code of {stem} for {signature}")
+        return files
+
+    saved("sparse.sparse-300.py311", "float64", "an older source")
+    saved("linear.linear-93.py311", "float64", "an older source")
+    others = [saved(stem, "float64") for stem in ("linear.lin-93.py311", "linear.linear-93.py312")]
+    writing = tmp_path / "linear.linear-93.py311.nbi.tmp.0123"
+    writing.touch()
+    saved("linear.linear-97.py311", "float64")
+    now = saved("linear.linear-97.py311", "float32")
+    for signature in ("float64", "float32"):
+        assert now.load(signature) == f"the code of linear.linear-97.py311 for {signature}"
+    for files in others:
+        assert files.load("float64") is not None
+    assert writing.exists()
+    left = sorted(path.name.partition("py31")[0] for path in tmp_path.iterdir() if path != writing)
+    assert left == 2 * ["linear.lin-93."] + 2 * ["linear.linear-93."] + 3 * [
+        "linear.linear-97."
+    ] + (2 * ["sparse.sparse-300."])

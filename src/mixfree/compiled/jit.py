@@ -1,5 +1,6 @@
 """How everything here is compiled."""
 
+import contextlib
 import hashlib
 import uuid
 from collections.abc import Callable
@@ -19,7 +20,7 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "nogil": True,
 }
-_SOURCES = ("compiled/*.py", "steps/*.py", "numerics.py", "experiments/nonconvex_problems.py")
+_SOURCES = ("compiled/*.py", "steps/*.py", "numerics.py")
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -35,10 +36,33 @@ def make_safe(files: Any) -> None:
     Numba would take a stale result when only a function that the kernel calls has changed. And
     it counts its files from 1, so that of two processes which compile at once each may write
     what the other's entry in the index stands for: a name must belong to one result only.
+    Nothing would then be written over, so that what no index names any more is removed.
     """
     files._source_stamp = _fingerprint()
     stem = files._index_name.removesuffix(".nbi")
     files._data_name = lambda number: f"{stem}.{uuid.uuid4().hex[:16]}.nbc"
+    save_index = files._save_index
+
+    def save_and_tidy(overloads: dict[Any, str]) -> None:
+        save_index(overloads)
+        _remove_others(Path(files._cache_path), stem, {files._index_name, *overloads.values()})
+
+    files._save_index = save_and_tidy
+
+
+def _remove_others(folder: Path, stem: str, kept: set[str]) -> None:
+    """Remove what the cache has of a function besides ``kept``, from any line of its module.
+
+    Whoever was about to read one of them compiles anew.
+    """
+    function, _, line_and_version = stem.rpartition("-")
+    version = line_and_version.partition(".")[2]
+    for path in folder.iterdir():
+        name = path.name
+        own = name.startswith(f"{function}-") and f".{version}." in name
+        if own and path.suffix in (".nbi", ".nbc") and name not in kept:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def inline(function: Callable[..., Any]) -> Any:

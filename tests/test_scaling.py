@@ -167,7 +167,7 @@ def test_a_ladder_goes_on_in_new_units(shifted):
 
 
 @pytest.mark.parametrize("method", ["mag", "ladder"])
-@pytest.mark.parametrize("power", [700, 1000])
+@pytest.mark.parametrize("power", [-1010, -900, -520, 700, 1000])
 def test_columns_of_any_size(method, power):
     """A column's size changes nothing: not even a bit, if it is a power of two."""
     rng = np.random.default_rng(8)
@@ -178,6 +178,20 @@ def test_columns_of_any_size(method, power):
     plain.advance(rows, targets)
     sized.advance(rows * sizes, targets)
     np.testing.assert_array_equal(sized.weights[:, :-1] * sizes, plain.weights[:, :-1])
+
+
+@pytest.mark.parametrize(
+    "sizes, counted", [((0.0, 1e-200, 1e-250), 511), ((1e-300, 1e300, 1e-300), 0)]
+)
+def test_a_column_whose_size_changes(sizes, counted):
+    """In a constant column, squares of what is tiny count from the next power of two on."""
+    rng = np.random.default_rng(9)
+    rows = rng.standard_normal((1024, 1)) * np.repeat(sizes, [256, 512, 256])[:, None]
+    scale = RunningScale(1, centred=True)
+    standardised(scale, rows)
+    unit = np.abs(rows).max()
+    squares = (rows[counted:] / unit - np.mean(rows / unit)) ** 2
+    assert scale.units.scale[0] / unit == pytest.approx(np.sqrt(squares.sum() / 1024), rel=0.05)
 
 
 def test_replaying_methods_are_refused():

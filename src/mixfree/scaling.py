@@ -1,6 +1,6 @@
 """Features of unequal size, brought to one size in a single pass."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +19,30 @@ class Units(NamedTuple):
     scale: Array
 
 
+class TooFar(ValueError):
+    """A value that is too far from its column's mean to be standardised.
+
+    Examples
+    --------
+    >>> print(TooFar(1, "is 1e308").named(["wind", "load"]))
+    feature 'load' is 1e308
+    """
+
+    def __init__(self, place: int, what: str) -> None:
+        super().__init__(f"feature {place + 1} {what}")
+        self._place, self._what = place, what
+
+    def named(self, names: Sequence[str]) -> ValueError:
+        """The same with the feature's name, for those who know it."""
+        return ValueError(f"feature {str(names[self._place])!r} {self._what}")
+
+
 class RunningScale:
     """Standardises rows by what has been seen of the stream so far.
 
     New units are due when the count of rows reaches a power of two, and at once for a row that
     would exceed ``LIMIT`` scales. A row's own values are part of the statistics that scale it.
+    A column may be of any size; one that varies by less than 2e-308 counts as constant.
 
     Parameters
     ----------
@@ -87,9 +106,10 @@ class RunningScale:
         scale = np.maximum(deviation, self._farthest / LIMIT)
         if not np.isfinite(scale).all():
             place = int(np.argmin(np.isfinite(scale)))
-            raise ValueError(
-                f"feature {place + 1} is {self._next[place]:.3g} in row {state['count'][0]:,}, "
-                f"too far from its mean {mean[place]:.3g} to be standardised"
+            raise TooFar(
+                place,
+                f"is {self._next[place]:.3g} in row {state['count'][0]:,}, "
+                f"too far from its mean {mean[place]:.3g} to be standardised",
             )
         # One over a smaller scale would overflow; such a feature is as good as constant.
         known = scale >= np.finfo(np.float64).tiny

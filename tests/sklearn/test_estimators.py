@@ -3,6 +3,7 @@
 import inspect
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -211,3 +212,11 @@ def test_a_classifier_has_one_loss():
     np.testing.assert_array_equal(given.coef_, own.coef_)
     with pytest.raises(ValueError, match="loss must be one of 'logistic', not 'squared'"):
         StreamClassifier("squared").fit(np.eye(2), labels)
+
+
+def test_a_value_that_cannot_be_standardised_is_named_by_its_feature():
+    far = {"wind": np.arange(4.0), "load": 1.7e308 * np.array([1.0, 1.0, 1.0, -1.0])}
+    model = StreamRegressor(scale="running")
+    for X, name in ((pa.table(far), "'load'"), (np.column_stack([*far.values()]), "2")):
+        with pytest.raises(ValueError, match=rf"feature {name} is -1\.7e\+308 in row 4, too far"):
+            clone(model).fit(X, np.arange(4.0))

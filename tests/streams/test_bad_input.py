@@ -25,6 +25,10 @@ CASES = {
     "infinite target": ("a,b,y\n1,2,3\n4,5,-inf\n", "row 2, column 'y' is infinite"),
     "constant": ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3.0"),
     "one class": ("a,b,y\n1,2,no\n4,5,no\n", "only one class"),
+    "too far": (
+        "a,b,y\n1,1.7e308,3\n2,1.7e308,5\n3,1.7e308,7\n4,-1.7e308,9\n",
+        "feature 'b' is -1.7e+308 in row 4, too far from its mean",
+    ),
     "two of a name": ("a,a,y\n1,2,3\n4,5,6\n", "2 columns are called 'a'"),
     "no features": ("y\n1\n2\n", "no column to learn from besides the target 'y'"),
 }
@@ -48,7 +52,7 @@ def test_bad_file(tmp_path, capsys, case):
     assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 2
     error = capsys.readouterr().err
     assert message in error
-    assert "data.csv" in error or case in ("constant", "one class", "no features")
+    assert "data.csv" in error or case in ("constant", "one class", "no features", "too far")
     assert error.count("\n") == 1
     assert not (tmp_path / "m").exists()
 

@@ -4,19 +4,25 @@ import math
 
 from mixfree.compiled.jit import apart, kernel, unshared
 
-_LARGE = 2.0**400  # sums of squares below this, in a column's unit, never overflow
+# Deviations in a column's unit between which squares, and sums of many, lose nothing.
+_SMALL, _LARGE = 2.0**-500, 2.0**400
+_LEAST_EXPONENT = -900  # that a unit is fitted to: those before may have been 2^400 times as large
 
 
 @apart
-def shrink_units(row, mean, spread, unit):
-    """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
+def fit_units(row, mean, spread, unit):
+    """Keep squares from over- and underflow; a change of unit is a power of two, hence exact."""
     for k in range(row.size):
-        size = abs(row[k] * unit[k] - mean[k])
-        if size > _LARGE:
-            factor = 0.5 ** math.frexp(size)[1]
-            unit[k] *= factor
-            mean[k] *= factor
-            spread[k] = spread[k] * factor * factor
+        value = float(row[k])
+        size = abs(value * unit[k] - mean[k])
+        if size > _LARGE or (0.0 < size < _SMALL and spread[k] < _SMALL * _SMALL):
+            exponent = math.frexp(size)[1]
+            if size == math.inf:
+                exponent = math.frexp(value)[1] + math.frexp(unit[k])[1]
+            change = -max(exponent, _LEAST_EXPONENT)
+            unit[k] = math.ldexp(unit[k], change)
+            mean[k] = math.ldexp(mean[k], change)
+            spread[k] = math.ldexp(spread[k], 2 * change)
 
 
 @kernel
@@ -38,14 +44,15 @@ def standardise(rows, counted, centred, limit, count, mean, spread, unit, shift,
             standard = (float(rows[i, k]) - shift[k]) * inverse[k]
             far += abs(standard) > limit
             out[i, k] = standard
-        if far > 0:  # others are not much larger than those whose squares are in the sum
-            shrink_units(rows[i], mean, spread, unit)
+        due = far > 0 or count[0] & (count[0] - 1) == 0
+        if due:  # others are not much larger than those whose squares are in the sum
+            fit_units(rows[i], mean, spread, unit)
         for k in range(rows.shape[1]):
             value = float(rows[i, k]) * unit[k]
             delta = value - mean[k]
             center = mean[k] + share * delta
             mean[k] = center
             spread[k] += new * delta * (value - center)
-        if new > 0.0 and (far > 0 or count[0] & (count[0] - 1) == 0):
+        if due and new > 0.0:
             return i
     return rows.shape[0]

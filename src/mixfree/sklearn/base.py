@@ -15,6 +15,7 @@ from mixfree.learner import Learner, learner_for
 from mixfree.losses import Loss
 from mixfree.methods import Method
 from mixfree.numerics import Array, State, whole
+from mixfree.scaling import TooFar
 
 
 class StreamModel(BaseEstimator, ABC):
@@ -143,6 +144,10 @@ class StreamModel(BaseEstimator, ABC):
         try:
             for _ in range(epochs):
                 self._learner.advance(X, targets, factors)
+        except TooFar as error:
+            if hasattr(self, "feature_names_in_"):
+                raise error.named(self.feature_names_in_.tolist()) from None
+            raise
         except ValueError:
             if before is not None:
                 self._learner.load_state_dict(before)

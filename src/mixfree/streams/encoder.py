@@ -66,7 +66,9 @@ class Encoder:
             self.left_out[f"no value of {self.target!r}"] += int((~known).sum())
             rows, targets = rows[known], targets[known]
         # One sum says that all is finite; only if it does not, look closer.
-        if self.missing != "mean" and np.isfinite(rows.sum()):
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = bool(np.isfinite(rows.sum()))
+        if self.missing != "mean" and finite:
             return rows, targets
         gaps = self._gaps(piece, rows, known)
         if self.missing == "mean":

@@ -9,6 +9,7 @@ import numpy as np
 import mixfree
 from mixfree import models
 from mixfree.numerics import Array, State
+from mixfree.scaling import TooFar
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.model import LinearModel
 from mixfree.streams.reading import Reading
@@ -69,7 +70,10 @@ class StreamFit:
         rows, targets = self.encoder.encode(piece)
         if len(rows):
             self._judge(rows, targets)
-            self.model.learn(rows, targets)
+            try:
+                self.model.learn(rows, targets)
+            except TooFar as error:
+                raise error.named(self.encoder.features) from None
             if self.rival is not None:
                 self._fit_rival(self.rival, rows, targets)
             one = self.sample.targets[0] if self.used else targets[0]

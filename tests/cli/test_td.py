@@ -44,18 +44,21 @@ def test_states_that_were_never_seen_are_named(capsys):
     assert out.count("never seen") == 2
     assert "99.9 % interval" in out
     assert out.count("seen too seldom") == 3
-    assert "5 intervals have no ends" in out
+    assert out.count("none: nothing varied") == 6  # no reward was seen
+    assert "11 intervals have no ends" in out
+    assert "autocorrelation time unknown" in out
 
 
 def test_json_has_null_for_what_is_not_known(capsys):
-    """Neither states that were not seen nor the autocorrelation of values that are all zero."""
-    code, out, _ = run(capsys, "FrozenLake-v1", "--samples", "200", "--seed", "3", "--json")
-    assert code == 0
-    answer = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-    assert answer["autocorrelation_time"] is None
-    ends = {line["state"]: (line["low"], line["high"]) for line in answer["states"]}
-    assert ends[13] == (None, None)
-    assert ends[0] != (None, None)
+    """Neither states that were not seen nor what values that are all zero say nothing about."""
+    for seed, rewarded in (("1", True), ("3", False)):
+        code, out, _ = run(capsys, "FrozenLake-v1", "--samples", "200", "--seed", seed, "--json")
+        assert code == 0
+        answer = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+        assert (answer["autocorrelation_time"] is None) == (not rewarded)
+        ends = {line["state"]: (line["low"], line["high"]) for line in answer["states"]}
+        assert ends[13] == (None, None)
+        assert (ends[0] == (None, None)) == (not rewarded)
 
 
 @pytest.mark.parametrize(

@@ -109,3 +109,15 @@ def test_a_direction_that_was_not_met_has_no_interval(width):
     assert np.isfinite(half[:7]).all()
     # Three features are known from any three states.
     assert np.isinf(half[7]) == (width == 8)
+
+
+def test_values_that_nothing_is_known_to_vary_have_no_interval():
+    """Without a reward on the way all batches agree on zero; with one, none of them does."""
+    rng = np.random.default_rng(12)
+    P = rng.exponential(size=(8, 8))
+    P /= P.sum(axis=1, keepdims=True)
+    for reward in (0.0, 1.0):
+        mrp = RewardProcess(P, reward * np.arange(8.0), GAMMA, np.eye(8))
+        half = certified(mrp, np.eye(8), 2000, 0).errors(np.eye(8), 0.9)
+        assert np.isfinite(half).all() == (reward > 0.0)
+        assert np.isinf(half).all() == (reward == 0.0)

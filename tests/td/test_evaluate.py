@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.wrappers import TransformReward
 
 from mixfree.td import RewardProcess, TileCoding, evaluate_policy, rescaled
 
@@ -86,10 +87,15 @@ def test_too_many_pairs_of_features_are_not_held():
         found.interval([0])
 
 
-def test_a_state_that_was_never_seen_is_unknown():
-    """Always left on the lake: the column of the goal is out of reach, and only it."""
-    found = evaluate_policy(gymnasium.make("FrozenLake-v1"), np.zeros(16, int), samples=2000)
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_a_state_that_was_never_seen_is_unknown(reward):
+    """Always left on the lake: the column of the goal is out of reach, and only it.
+
+    Nor is a value known of which nothing was seen to vary: the goal's is the lake's only reward.
+    """
+    lake = TransformReward(gymnasium.make("FrozenLake-v1"), lambda found: found + reward)
+    found = evaluate_policy(lake, np.zeros(16, int), samples=2000)
     low, high = found.interval([0, 4, 15])
-    assert np.isfinite([*low[:2], *high[:2]]).all()
+    assert np.isfinite([*low[:2], *high[:2]]).all() == (reward > 0.0)
     assert (low[2], high[2]) == (-np.inf, np.inf)
     assert found.batches_met([0, 15]).tolist() == [20, 0]

@@ -126,9 +126,10 @@ def _print(title: str, answer: dict[str, Any], level: float) -> None:
     ).show()
     if len(lines) > SHOWN:
         print(f"and {len(lines) - SHOWN} more states: --json prints all of them")
+    correlated = answer["autocorrelation_time"]
     print(
         f"{answer['samples']:,} transitions, {answer['episodes']:,} episodes ended, "
-        f"autocorrelation time {answer['autocorrelation_time']:.3g}"
+        f"autocorrelation time {'unknown' if math.isnan(correlated) else f'{correlated:.3g}'}"
     )
     if known:
         time, open_ended = answer["mixing_time"], sum(math.isinf(x["high"]) for x in lines)
@@ -139,8 +140,10 @@ def _print(title: str, answer: dict[str, Any], level: float) -> None:
 
 
 def _interval(line: dict[str, Any]) -> str:
+    from mixfree.td.certificate import FEWEST
+
     if line["batches_met"] == 0:
         return "never seen"
     if math.isinf(line["high"]):
-        return "seen too seldom"
+        return "seen too seldom" if line["batches_met"] < FEWEST else "none: nothing varied"
     return f"{line['low']:.4f} … {line['high']:.4f}"

@@ -29,7 +29,8 @@ class Certificate:
     batches' residuals :math:`b_k - A_k\hat\theta` are nearly independent once a batch is much
     longer than the mixing time, and their spread gives its covariance
     :math:`A^{-1} S A^{-\top}` (Student's t). Of what the trajectory never met it knows nothing,
-    and says so: the interval has no ends.
+    and nothing of how far off a value is in which no batch differs from another, as when no
+    reward was seen; and it says so: the interval has no ends.
     """
 
     gamma: float
@@ -94,4 +95,4 @@ class Certificate:
         quantile = stats.t.ppf(1.0 - (1.0 - level) / (2.0 * len(rows)), freedom)
         squares = np.sum((inverse @ self._residuals.T) ** 2, axis=1)
         spread = np.sqrt(squares * (freedom + 1) / freedom)
-        return np.where(known, quantile * spread, np.inf)
+        return np.where(known & (spread > 0.0), quantile * spread, np.inf)

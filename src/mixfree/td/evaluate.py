@@ -62,7 +62,7 @@ class Evaluation:
         the learner has still to go, plus that one's sampling error, with the level shared out
         among the states (Bonferroni). It assumes that the trajectory's twenty batches are much
         longer than its mixing time. A state that was met in fewer than five of them has an
-        interval without ends.
+        interval without ends, and so has one in whose value they do not differ at all.
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, not {level!r}")

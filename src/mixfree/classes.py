@@ -11,6 +11,21 @@ def loss_of(classes: Array) -> Loss:
     return Logistic() if len(classes) == 2 else Softmax(len(classes))
 
 
+def condensed(labels: Array) -> Array:
+    """One label of each class if there are at most two classes, else the labels as they are.
+
+    Whatever follows from the set of labels follows from it, without the sorting of all of them.
+
+    Examples
+    --------
+    >>> condensed(np.array(["b", "a", "b", "b"]))
+    array(['b', 'a'], dtype='<U1')
+    """
+    other = labels != labels[0]
+    found: Array = labels[[0, int(other.argmax())]]
+    return found if (other <= (labels == found[1])).all() else labels
+
+
 def targets_of(labels: Array, classes: Array) -> Array:
     """Labels as targets of :func:`loss_of`; ``classes`` are sorted.
 
@@ -19,12 +34,16 @@ def targets_of(labels: Array, classes: Array) -> Array:
     >>> targets_of(np.array(["b", "a"]), np.array(["a", "b"]))
     array([ 1., -1.])
     """
-    place = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
-    unknown = classes[place] != labels
+    if len(classes) == 2:
+        second = labels == classes[1]
+        unknown, targets = ~second & (labels != classes[0]), 2.0 * second - 1.0
+    else:
+        place = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+        unknown, targets = classes[place] != labels, place.astype(np.float64)
     if unknown.any():
         new = np.unique(labels[unknown]).tolist()
         raise ValueError(f"y has classes {new}, which are not among {classes.tolist()}")
-    return 2.0 * place - 1.0 if len(classes) == 2 else place.astype(np.float64)
+    return targets
 
 
 def most_probable(predictions: Array, classes: Array) -> Array:

@@ -70,6 +70,11 @@ def inline(function: Callable[..., Any]) -> Any:
     return numba.njit(forceinline=True, **_OPTIONS)(function)
 
 
+def exact(function: Callable[..., Any]) -> Any:
+    """Compile into whatever calls it, in the order as written: for what makes up for rounding."""
+    return numba.njit(forceinline=True, **{**_OPTIONS, "fastmath": {"contract"}})(function)
+
+
 def apart(function: Callable[..., Any]) -> Any:
     """Compile as a function to be called: for what is rare."""
     return numba.njit(**_OPTIONS)(function)
@@ -155,14 +160,15 @@ def _opaque(module: Any, name: str, result: Any, pointer: Any) -> Any:
 
 
 @intrinsic
-def prefetch(typing_context: Any, matrix: Any, row: Any) -> Any:
-    """Ask for a row of a matrix before it is needed: rows far apart are slow to come."""
+def prefetch(typing_context: Any, matrix: Any, row: Any, column: Any) -> Any:
+    """Ask for an entry of a matrix before it is needed: rows far apart are slow to come."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        stride = cgutils.unpack_tuple(builder, view.strides)[0]
-        start = builder.ptrtoint(view.data, stride.type)
-        place = builder.add(start, builder.mul(stride, arguments[1]))
+        strides = cgutils.unpack_tuple(builder, view.strides)
+        place = builder.ptrtoint(view.data, strides[0].type)
+        for stride, index in zip(strides, arguments[1:], strict=True):
+            place = builder.add(place, builder.mul(stride, index))
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         asked = builder.module.declare_intrinsic(
             "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte] + 3 * [number])
@@ -172,4 +178,4 @@ def prefetch(typing_context: Any, matrix: Any, row: Any) -> Any:
         builder.call(asked, [builder.inttoptr(place, byte), *hints])
         return context.get_dummy_value()
 
-    return types.void(matrix, types.intp), codegen
+    return types.void(matrix, types.intp, types.intp), codegen

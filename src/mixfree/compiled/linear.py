@@ -3,11 +3,14 @@
 import numpy as np
 
 from mixfree.compiled.engine import acceptable, borrow, tell
-from mixfree.compiled.jit import apart, borrowed, inline, kernel
+from mixfree.compiled.jit import apart, borrowed, inline, kernel, prefetch
 from mixfree.compiled.losses import SOFTMAX, slope, softmax_slopes
+from mixfree.compiled.memory import LINE
+from mixfree.compiled.plan import LADDER
 from mixfree.compiled.vectors import sum_of_squares
 
 _LEAST = 1e-30
+_AHEAD, _SHORT = 4, 1024  # rows, and bytes of a row
 
 
 @inline
@@ -90,6 +93,19 @@ def linear_gradient(loss, l2, x, row, target, weight, margins, out):
     return row, factor, square
 
 
+@inline
+def fetch_ahead(plan, rows, order, i):
+    """Ask for a short row while the ladder is busy with the rows before it.
+
+    By itself the machine foresees rows up to the end of a page of memory. Where a step is quick
+    or a row is long, asking costs more than waiting does.
+    """
+    short = rows.shape[1] * rows.itemsize <= _SHORT
+    if plan.step == LADDER and short and i + _AHEAD < order.size:
+        for k in range(0, rows.shape[1], LINE // rows.itemsize):
+            prefetch(rows, order[i + _AHEAD], k)
+
+
 @kernel
 def linear(plan, run, loss, l2, margins, rows, targets, weights, order):
     """Go over ``rows[order]``; returns how many were taken before one was not acceptable."""
@@ -97,6 +113,7 @@ def linear(plan, run, loss, l2, margins, rows, targets, weights, order):
     margins, rows, targets = borrowed(margins), borrowed(rows), borrowed(targets)
     for i in range(order.size):
         r = order[i]
+        fetch_ahead(plan, rows, order, i)
         weight = weights[r] if weights.size > 0 else 1.0
         row, factor, square = linear_gradient(
             loss, l2, run.x, rows[r], targets[r], weight, margins, run.gradient

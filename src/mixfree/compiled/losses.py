@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from mixfree import losses
+from mixfree.compiled.exponential import exponential
 from mixfree.compiled.jit import inline
 
 SQUARED, LOGISTIC, HUBER, ROBUST, SOFTMAX = range(5)
@@ -32,7 +33,7 @@ def slope(code, first, second, prediction, target):
     if code == SQUARED:
         return prediction - target
     if code == LOGISTIC:
-        return -target / (1.0 + math.exp(target * prediction))
+        return -target / (1.0 + exponential(target * prediction))
     if code == HUBER:
         residual = prediction - target
         if residual > first:
@@ -42,9 +43,9 @@ def slope(code, first, second, prediction, target):
     if first == 2.0:
         return residual / second
     if first == -np.inf:
-        return residual / second * math.exp(-0.5 * residual * residual)
+        return residual / second * exponential(-0.5 * residual * residual)
     power = (0.5 * first - 1.0) * math.log1p(residual * residual / abs(first - 2.0))
-    return residual / second * math.exp(power)
+    return residual / second * exponential(power)
 
 
 @inline
@@ -55,7 +56,7 @@ def softmax_slopes(margins, target):
         largest = max(largest, margins[k])
     total = 0.0
     for k in range(margins.size):
-        margins[k] = math.exp(margins[k] - largest)
+        margins[k] = exponential(margins[k] - largest)
         total += margins[k]
     for k in range(margins.size):
         margins[k] = margins[k] / total - (1.0 if k == int(target) else 0.0)

@@ -391,7 +391,7 @@ def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets
         values = data[starts[i] : starts[i + 1]]
         columns = indices[starts[i] : starts[i + 1]]
         for p in range(starts[i + 1], starts[min(i + 2, targets.size)]):
-            prefetch(run.cells, indices[p])
+            prefetch(run.cells, indices[p], 0)
         for o in range(margins.size):
             base = o * (width + intercept)
             margins[o] = margin_of(run, values, columns, base, width, intercept)

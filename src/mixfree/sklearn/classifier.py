@@ -6,7 +6,14 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from mixfree.classes import log_probabilities, loss_of, most_probable, probabilities, targets_of
+from mixfree.classes import (
+    condensed,
+    log_probabilities,
+    loss_of,
+    most_probable,
+    probabilities,
+    targets_of,
+)
 from mixfree.losses import Loss
 from mixfree.numerics import Array, State, one_of
 from mixfree.sklearn.base import StreamModel
@@ -34,7 +41,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Forget everything and learn from the rows in their order, ``epochs`` times."""
         X, y = self._checked(X, y, reset=True)
-        self._start_with(np.unique(y), X.dtype)
+        self._start_with(np.unique(condensed(y)), X.dtype)
         self._learn(X, self._targets(y), sample_weight, self.epochs)
         return self
 
@@ -91,7 +98,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
         X, y = super()._checked(X, y, reset)
-        check_classification_targets(y)
+        check_classification_targets(condensed(y))
         return X, y
 
     def _start_with(self, classes: Array, dtype: Any) -> None:

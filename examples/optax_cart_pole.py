@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from curves import finish, last_fifth
 
 import mixfree.optax as mo
-from mixfree.figures import line_style, new_figure, save
+from mixfree.figures import line_style, new_figure
 
 GAMMA, STICKY = 0.95, 0.9
 SCALE = np.array([2.4, 2.5, 0.21, 2.5, 1.0], dtype=np.float32)  # of a state and the last push
@@ -116,15 +117,12 @@ def main(samples=60_000, seeds=2, marks=2_000, asked=100_000, figure="docs/figur
                 transitions = [a[order] for a in transitions]
             curves.append(run(opt, network(seed), transitions, test, truth, marks))
         curve = np.mean(curves, axis=0)
-        last[name] = float(curve[-len(curve) // 5 :].mean())
+        last[name] = last_fifth(curve)
         axes.plot(marks * np.arange(1, len(curve) + 1), curve, label=name, **line_style(i))
         print(f"{name:20s} squared error over the last fifth: {last[name]:.3f}")
-    axes.set_xlabel("transitions seen")
-    axes.set_ylabel("squared error to the returns of other episodes")
-    axes.legend()
-    if figure:
-        print(f"figure: {save(drawing, figure)[0]}")
-    print(f"{time.process_time() - begun:.0f} s")
+    finish(
+        drawing, figure, begun, "transitions seen", "squared error to the returns of other episodes"
+    )
     return last
 
 

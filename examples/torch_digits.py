@@ -4,10 +4,11 @@ import time
 
 import numpy as np
 import torch
+from curves import finish, last_fifth, marks_of, with_average
 from sklearn.datasets import load_digits
-from torch_methods import methods
+from torch_methods import follow, methods
 
-from mixfree.figures import line_style, new_figure, save
+from mixfree.figures import new_figure
 
 RUNS_OF = (10, 200)  # digits of the same class in a row, on average
 
@@ -49,40 +50,27 @@ def run(name, samples, length, seed, marks):
     if "shuffled" in name:
         np.random.default_rng(seed).shuffle(rows)
     model = network(seed)
-    opt, found = METHODS[name](model), []
-    for i, row in enumerate(rows, 1):
-        opt.zero_grad()
-        torch.nn.functional.cross_entropy(model(x[row]), y[row]).backward()
-        opt.step()
-        if i in marks:
-            with opt.averaged():
-                averaged = accuracy(model, test)
-            found.append((accuracy(model, test), averaged))
-    return np.array(found).T
+    losses = (torch.nn.functional.cross_entropy(model(x[row]), y[row]) for row in rows)
+    return follow(METHODS[name](model), losses, marks, lambda: accuracy(model, test))
 
 
 def main(samples=8_000, seeds=2, figure="docs/figures/digits"):
-    marks = sorted({int(m) for m in np.linspace(samples // 30, samples, 30)})
+    marks = marks_of(samples)
     drawing, panels = new_figure(1, len(RUNS_OF), width=10.0, sharey=True)
     last, start = {}, time.process_time()
     for axes, length in zip(panels, RUNS_OF, strict=True):
         for i, name in enumerate(METHODS):
             each = [run(name, samples, length, seed, set(marks)) for seed in range(seeds)]
             plain, averaged = np.mean(each, axis=0)
-            last[name, length] = float(plain[-6:].mean()), float(averaged[-6:].mean())
-            axes.plot(marks, averaged, label=name, linewidth=2.2, **line_style(i))
-            axes.plot(marks, plain, alpha=0.7, linewidth=0.8, **line_style(i))
+            last[name, length] = last_fifth(plain), last_fifth(averaged)
+            with_average(axes, i, name, marks, plain, averaged)
             print(
                 f"{length:3d} in a row, {name:15s} accuracy over the last fifth: "
                 f"{last[name, length][0]:.3f}, of the average {last[name, length][1]:.3f}"
             )
         axes.set_title(f"about {length} of a class in a row")
-        axes.set_xlabel("digits seen")
-    panels[0].set_ylabel("accuracy on digits not seen\n(broad: averaged, thin: as it is)")
-    drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    if figure:
-        print(f"figure: {save(drawing, figure)[0]}")
-    print(f"{time.process_time() - start:.0f} s")
+    label = "accuracy on digits not seen\n(broad: averaged, thin: as it is)"
+    finish(drawing, figure, start, "digits seen", label)
     return last
 
 

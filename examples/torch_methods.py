@@ -1,5 +1,6 @@
 """Methods that the PyTorch examples compare, each with an average of the network beside it."""
 
+import numpy as np
 import torch
 
 import mixfree.torch as mt
@@ -23,3 +24,21 @@ def methods(lr):
         return mt.Ladder(model.parameters())
 
     return {"Adam": adam, "MLMC(Adam)": mlmc, "Ladder": ladder, "Adam, shuffled": adam}
+
+
+def follow(opt, losses, marks, look):
+    """Take a step along every loss; what ``look`` finds at the marks.
+
+    The first row is of the parameters as they are, the second of their average.
+    """
+    found = []
+    for i, loss in enumerate(losses, 1):
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        if i in marks:
+            with torch.no_grad():
+                with opt.averaged():
+                    averaged = look()
+                found.append((look(), averaged))
+    return np.array(found).T

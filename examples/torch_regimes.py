@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import torch
-from torch_methods import every_sample
+from torch_methods import every_sample, follow
 
 import mixfree.torch as mt
 
@@ -36,14 +36,9 @@ def run(name, rows, seed):
     """Distances from the best weights: of the last ones, and of their average."""
     x, y, best = stream(rows, seed)
     weights = torch.nn.Parameter(torch.zeros(SIZE))
-    opt = METHODS[name]([weights])
-    for row, target in zip(x, y, strict=True):
-        opt.zero_grad()
-        (0.5 * (weights @ row - target).square()).backward()
-        opt.step()
-    last = float((weights.detach() - best).norm())
-    with opt.averaged():
-        return last, float((weights.detach() - best).norm())
+    losses = (0.5 * (weights @ row - target).square() for row, target in zip(x, y, strict=True))
+    found = follow(METHODS[name]([weights]), losses, {rows}, lambda: float((weights - best).norm()))
+    return found[:, 0]
 
 
 def main(rows=4_000, seeds=4):

@@ -8,9 +8,10 @@ import time
 
 import numpy as np
 import torch
-from torch_methods import methods
+from curves import finish, last_fifth, marks_of, with_average
+from torch_methods import follow, methods
 
-from mixfree.figures import line_style, new_figure, plain_ticks, save
+from mixfree.figures import new_figure, plain_ticks
 
 REGIMES = np.array([[1.6, -0.8], [-0.6, 0.2], [0.2, 0.7]])  # of the last value and the one before
 NOISE = 0.3
@@ -49,21 +50,12 @@ def run(name, windows, test, marks, seed):
     if "shuffled" in name:
         np.random.default_rng(seed).shuffle(order)
     model = Network(seed)
-    opt, found = METHODS[name](model), []
-    for i, row in enumerate(order, 1):
-        opt.zero_grad()
-        model.error(windows[row : row + 1]).backward()
-        opt.step()
-        if i in marks:
-            with torch.no_grad():
-                with opt.averaged():
-                    averaged = float(model.error(test))
-                found.append((float(model.error(test)), averaged))
-    return np.array(found).T
+    losses = (model.error(windows[row : row + 1]) for row in order)
+    return follow(METHODS[name](model), losses, marks, lambda: float(model.error(test)))
 
 
 def main(samples=5_000, lasting=500, seeds=2, figure="docs/figures/series"):
-    marks = sorted({int(m) for m in np.linspace(samples // 30, samples, 30)})
+    marks = marks_of(samples)
     test = series(20_000, 50, seed=99).unfold(0, WINDOW + 1, 7)
     drawing, axes = new_figure()
     last, start = {}, time.process_time()
@@ -73,22 +65,23 @@ def main(samples=5_000, lasting=500, seeds=2, figure="docs/figures/series"):
             windows = series(samples + WINDOW, lasting, seed).unfold(0, WINDOW + 1, 1)
             each.append(run(name, windows, test, set(marks), seed))
         plain, averaged = np.mean(each, axis=0)
-        last[name] = float(plain[-6:].mean()), float(averaged[-6:].mean())
-        axes.semilogy(marks, averaged, label=name, linewidth=2.2, **line_style(i))
-        axes.semilogy(marks, plain, alpha=0.7, linewidth=0.8, **line_style(i))
+        last[name] = last_fifth(plain), last_fifth(averaged)
+        with_average(axes, i, name, marks, plain, averaged)
         print(
             f"{name:15s} squared error over the last fifth: "
             f"{last[name][0]:.3f}, of the average {last[name][1]:.3f}"
         )
     axes.axhline(NOISE**2, color="#999999", linewidth=0.8)
     axes.annotate("the noise itself", (marks[0], NOISE**2), va="bottom", color="#555555")
+    axes.set_yscale("log")
     plain_ticks(axes.yaxis)
-    axes.set_xlabel("values seen")
-    axes.set_ylabel("squared error on another series\n(broad: averaged, thin: as it is)")
-    axes.legend()
-    if figure:
-        print(f"figure: {save(drawing, figure)[0]}")
-    print(f"{time.process_time() - start:.0f} s")
+    finish(
+        drawing,
+        figure,
+        start,
+        "values seen",
+        "squared error on another series\n(broad: averaged, thin: as it is)",
+    )
     return last
 
 

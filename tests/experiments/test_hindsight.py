@@ -7,7 +7,7 @@ import mixfree as mf
 from mixfree.compiled.hindsight import constant_step
 from mixfree.compiled.losses import loss_code
 from mixfree.experiments import experiment
-from mixfree.experiments.ladder import cells, gap_of, measure
+from mixfree.experiments.ladder import CONTENDERS, TUNED, cells, gap_of, measure
 from mixfree.experiments.suite import CASES, LONGEST, backwards_streak, between_two
 from mixfree.losses import Huber, Logistic
 
@@ -86,6 +86,7 @@ def test_the_report_of_a_few_cells():
     chosen = [
         {"study": "suite", "case": "cycle p=0.1", "samples": 2000, "seed": 0},
         {"study": "paper", "case": "regression p=0.5", "samples": 2000, "seed": 0},
+        {"study": "profile", "case": "regression p=0.01", "samples": 20_000, "seed": 0},
     ]
     rows = [row for cell in chosen for row in measure(cell)]
     report = study.report(rows, study.QUICK)
@@ -94,3 +95,44 @@ def test_the_report_of_a_few_cells():
     assert list(report.figures) == ["ladder", "profile"]
     oracle = {r["method"]: r["suboptimality"] for r in rows if r["study"] == "paper"}
     assert oracle["oracle"] <= 1.01 * oracle["adagrad"]
+    lines = report.figures["profile"].axes[0].lines
+    opt, problem = mf.Ladder(np.zeros(100)), CASES["regression p=0.01"](0)
+    problem.advance(opt, problem.order(0, 20_000))
+    lengths, ratios, blocks = opt.profile()
+    np.testing.assert_array_equal(lines[0].get_xdata(), lengths[blocks >= 16])
+    np.testing.assert_array_equal(lines[0].get_ydata(), ratios[blocks >= 16])
+    assert lines[1].get_xdata()[0] == 50.0
+
+
+def made_up(ladder, paper):
+    """Suboptimalities that are known: a method's is its ratio times an oracle's of 1e-3."""
+    others = dict.fromkeys(CONTENDERS, 8.0)
+    places = [("suite", "cycle p=0.1", 10_000, {**others, "ladder": r}) for r in ladder[:1]]
+    places += [("suite", "AR(1) 0.9", 10_000, {**others, "ladder": r}) for r in ladder[1:]]
+    found = {**others, TUNED: 2.0, "ladder": paper}
+    places += [("paper", case, 50_000, found) for case in ("regression p=0.5", "regression p=0.01")]
+    return [
+        {"study": study, "case": case, "samples": n, "seed": seed, "method": method}
+        | {"suboptimality": (0.5 + seed) * 1e-3 * ratio}
+        for study, case, n, ratios in places
+        for seed in (0, 1)
+        for method, ratio in {"oracle": 1.0, **ratios}.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ladder", "paper", "mean", "holds"),
+    [
+        ((1.0, 1.44), 1.4, "1.20", [True, True, True, True, True]),
+        ((1.0, 4.41), 1.6, "2.10", [False, False, False, True, True]),
+        ((1.0, 1.44), 3.5, "1.20", [True, True, False, True, False]),
+        ((1.0, 1.44), 5.0, "1.20", [True, True, False, False, False]),
+    ],
+)
+def test_claims_about_the_ladder(ladder, paper, mean, holds):
+    """Geometric mean and worst of the suite; the paper's problem beside oracle, MAG, AdaGrad."""
+    study = experiment("ladder")
+    report = study.report(made_up(ladder, paper), study.QUICK)
+    assert report.claims[0].measured == mean
+    assert "AR(1) 0.9, 10,000 samples" in report.claims[1].measured
+    assert [claim.holds for claim in report.claims] == holds

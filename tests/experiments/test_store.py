@@ -83,6 +83,15 @@ def test_rows_that_are_not_ours_are_not_replaced(tmp_path):
     assert (tmp_path / "rows.csv").read_text() == "half of a li"
 
 
+def test_rows_may_have_columns_of_their_own(tmp_path):
+    """What a row lacks is empty in both files, wherever in the stream of rows it is."""
+    rows = [{"seed": 0, "gap": 0.5}, {"seed": 1, "length": 7}]
+    written = Store(tmp_path, "ladder", SETTINGS).finish(rows)
+    assert written[0].read_text() == "seed,gap,length\n0,0.5,\n1,,7\n"
+    found = pyarrow.parquet.read_table(written[1]).to_pylist()
+    assert found == [{"seed": 0, "gap": 0.5, "length": None}, {"seed": 1, "gap": None, "length": 7}]
+
+
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="cannot write in the folder"):

@@ -24,6 +24,7 @@ QUICK = Settings(samples=10_000, seeds=1)
 
 PAPER_CASES = [name for name in CASES if name.startswith("regression")]
 PAPER_SEEDS = 5
+PROFILES = ("regression p=0.5", "regression p=0.01", "regression p=0.001", "regression p=0.0001")
 ALPHAS = tuple(10.0 ** (k / 4) for k in range(-12, 5))
 CONTENDERS: dict[str, Callable[[Array], Optimizer]] = {
     "ladder": mf.Ladder,
@@ -38,7 +39,10 @@ TUNED = "adagrad, best α"
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """Every case at three lengths; the paper's problem also at five times the longest."""
+    """Every case at three lengths; the paper's problem also at five times the longest.
+
+    Then the ladder's profile of a few streams, to be drawn.
+    """
     whole(settings.samples, "samples", most=LONGEST)
     suite = [
         {"study": "suite", "case": case, "samples": settings.samples // shorter, "seed": seed}
@@ -51,14 +55,23 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
         for case in PAPER_CASES
         for seed in range(max(settings.seeds, PAPER_SEEDS))
     ]
-    return suite + paper
+    profiles = [
+        {"study": "profile", "case": case, "samples": settings.samples, "seed": 0}
+        for case in PROFILES
+    ]
+    return suite + paper + profiles
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """A row each for the oracle and the methods."""
+    """A row each for the oracle and the methods, or for the levels of a profile."""
     problem = CASES[cell["case"]](cell["seed"])
     order = problem.order(cell["seed"], cell["samples"])
     start = np.zeros(problem.rows.shape[1])
+    if cell["study"] == "profile":
+        opt = mf.Ladder(start)
+        problem.advance(opt, order)
+        levels = zip(*(column.tolist() for column in opt.profile()), strict=True)
+        return [{**cell, "length": n, "ratio": ratio, "blocks": many} for n, ratio, many in levels]
     emd = gap_of(problem, order, mf.EMD(start, mixing_time=problem.mixing_time))
     found = {"oracle": min(emd, best_in_hindsight(problem, order))}
     for name, make in CONTENDERS.items():

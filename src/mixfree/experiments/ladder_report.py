@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import mixfree as mf
 from mixfree.experiments.ladder import CONTENDERS, TUNED
 from mixfree.experiments.report import Claim, Report, Row, Table, gather
 from mixfree.experiments.settings import Settings
-from mixfree.experiments.suite import between_two
 from mixfree.figures import line_style, log_log, new_figure
 from mixfree.steps.profile import ENOUGH
 
@@ -25,9 +23,10 @@ def about(rows: list[Row], settings: Settings) -> Report:
     """Two tables, two figures, and the targets beside what was measured."""
     suite, paper = (means([r for r in rows if r["study"] == s]) for s in ("suite", "paper"))
     ratios = {place: over_oracle(found) for place, found in suite.items()}
+    profiles = [row for row in rows if row["study"] == "profile"]
     return Report(
         [suite_table(ratios, settings), paper_table(paper)],
-        {"ladder": figure(ratios), "profile": profile_figure()},
+        {"ladder": figure(ratios), "profile": profile_figure(profiles)},
         [*suite_claims(ratios), *paper_claims(paper)],
     )
 
@@ -123,23 +122,22 @@ def figure(ratios: dict[Place, dict[str, float]]) -> Figure:
     return drawn
 
 
-def profile_figure(samples: int = 1_000_000) -> Figure:
+def profile_figure(rows: list[Row]) -> Figure:
     """The ladder's own picture of a stream: its levels on the paper's problem."""
     drawn, axes = new_figure(width=7.0, height=3.6)
-    for index, p in enumerate((0.5, 1e-2, 1e-3, 1e-4)):
-        stream = between_two(seed=0, p=p, dimension=100)
-        opt = mf.Ladder(np.zeros(100))
-        stream.advance(opt, stream.order(0, samples))
-        lengths, ratios, blocks = opt.profile()
-        sure = blocks >= ENOUGH
-        axes.plot(lengths[sure], ratios[sure], label=f"p = {p:g}", **line_style(index))
-        if p < 0.5:
+    sure = (row for row in rows if row["blocks"] >= ENOUGH)
+    for index, (case, levels) in enumerate(gather(sure, "case", "length", "ratio").items()):
+        name = case.removeprefix("regression p=")
+        ratios = [ratio for (ratio,) in levels.values()]
+        axes.plot(list(levels), ratios, label=f"p = {name}", **line_style(index))
+        if float(name) < 0.5:
             color = line_style(index)["color"]
-            axes.axvline(0.5 / p, color=color, linewidth=0.8, linestyle="dotted")
+            axes.axvline(0.5 / float(name), color=color, linewidth=0.8, linestyle="dotted")
     log_log(axes)
     axes.set_xlabel("samples in a block (dotted: 1/(2p), over which gradients stay correlated)")
     axes.set_ylabel("variation over that of\nindependent gradients")
-    axes.legend(frameon=False)
+    if axes.lines:  # a short run has no level with blocks enough
+        axes.legend(frameon=False)
     return drawn
 
 

@@ -96,6 +96,6 @@ def measure_run(cell: dict[str, Any]) -> list[Row]:
     found = run_cell(cell)
     names = {"method": cell["method"], "seed": cell["seed"], "p": cell["p"]}
     return [
-        {**names, "samples": samples, "suboptimality": gap}
-        for samples, gap in zip(found.samples.tolist(), found.suboptimality.tolist(), strict=True)
+        {**names, "samples": samples, "steps": steps, "suboptimality": gap}
+        for samples, steps, gap in zip(*(part.tolist() for part in found), strict=True)
     ]

@@ -72,8 +72,10 @@ class Store:
         self._parts[_name(cell)] = part
 
     def finish(self, rows: list[Row]) -> list[Path]:
-        """Write all rows as ``rows.csv`` and ``rows.parquet``."""
+        """Write all rows as ``rows.csv`` and ``rows.parquet``; what one lacks is empty."""
         written = []
+        names = dict.fromkeys(name for row in rows for name in row)
+        rows = [{name: row.get(name) for name in names} for row in rows]
         for name, content in (("rows.csv", _csv(rows)), ("rows.parquet", _parquet(rows))):
             path = self.folder / name
             if path.exists() and path.read_bytes() != content:

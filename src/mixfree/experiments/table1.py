@@ -5,7 +5,7 @@ from typing import Any
 
 from mixfree.experiments.problem import mixing_time
 from mixfree.experiments.report import Claim, Report, Row, Table, curves, every, gather
-from mixfree.experiments.runs import regression_cells, run_cell
+from mixfree.experiments.runs import measure_run, regression_cells
 from mixfree.experiments.settings import Settings
 from mixfree.experiments.statistics import Estimate, exponent_over_seeds
 from mixfree.figures import log_log, new_figure
@@ -35,16 +35,7 @@ QUICK = FULL.changed(samples=200_000, seeds=2, p=(1e-1, 1e-2, 1e-3))
 MIXED = 100
 
 cells = regression_cells
-
-
-def measure(cell: dict[str, Any]) -> list[Row]:
-    """The trace of a run, with its steps."""
-    found = run_cell(cell)
-    names = {"method": cell["method"], "seed": cell["seed"], "p": cell["p"]}
-    return [
-        {**names, "samples": samples, "steps": steps, "suboptimality": gap}
-        for samples, steps, gap in zip(*(part.tolist() for part in found), strict=True)
-    ]
+measure = measure_run
 
 
 def report(rows: list[Row], settings: Settings) -> Report:

@@ -72,6 +72,9 @@ def test_the_stream_is_the_chain_with_uniform_rows(p):
 
 def test_streams_begin_alike_and_start_in_either_state():
     problem = Regression.draw(seed=0, per_state=10, dimension=2)
+    stream = problem.stream(1, 0.1)
+    pieces = [stream.take(n) for n in (0, 1, 49, 450)]
+    np.testing.assert_array_equal(np.concatenate(pieces), problem.order(1, 0.1, 500))
     np.testing.assert_array_equal(problem.order(1, 0.1, 50), problem.order(1, 0.1, 500)[:50])
     first = [problem.order(seed, 1e-4, 1)[0] // 10 for seed in range(400)]
     assert abs(np.mean(first) - 0.5) < 5 * 0.5 / 20

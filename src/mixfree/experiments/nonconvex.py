@@ -37,12 +37,12 @@ def measure(cell: dict[str, Any]) -> list[Row]:
     """‖∇F‖ at the random iterate, and the mean of ‖∇F‖² over all iterates, as samples come in.
 
     ∇F is exact, over the data of both states. An iterate that is looked at stands for those since
-    the one before.
+    the one before. Besides: √Σ‖g_t‖² of the steps, and the largest curvature of F at the point.
     """
     seed, p, samples = cell["seed"], cell["p"], cell["samples"]
     problem = PROBLEMS[cell["problem"]]
     regression = problem.draw(seed)
-    data, order = problem.rows(regression), regression.order(seed, p, samples)
+    data, stream = problem.rows(regression), regression.stream(seed, p)
     rows: list[Row] = []
     total, counted = 0.0, 0
 
@@ -60,13 +60,15 @@ def measure(cell: dict[str, Any]) -> list[Row]:
                     "steps": counted,
                     "random": float(np.linalg.norm(problem.gradient(opt.average, data))),
                     "mean_square": total / counted,
+                    "gradients": float(opt.states[1]["root"]),
+                    "curvature": problem.curvature(opt.x, data),
                 }
             )
 
     opt = MAG(problem.start(seed), alpha=1.0, output="random", seed=seed)
 
     def advance(start: int, stop: int) -> None:
-        problem.advance(opt, data, order[start:stop])
+        problem.advance(opt, data, stream.take(stop - start))
 
     follow(opt, advance, samples, look, chunk=max(1, samples // LOOKS))
     return rows

@@ -1,5 +1,6 @@
 """What the non-convex experiment shows: the gradient's fall, and its growth with mixing time."""
 
+from math import isnan
 from typing import Any
 
 from mixfree.experiments.nonconvex_problems import PROBLEMS
@@ -17,7 +18,12 @@ Fits = dict[str, dict[float, Estimate]]  # by problem and p
 def nonconvex_report(rows: list[Row], settings: Settings) -> Report:
     """Tables, figures and claims."""
     rows = [
-        {**row, "root": row["mean_square"] ** 0.5, "mixing_time": mixing_time(row["p"])}
+        {
+            **row,
+            "root": row["mean_square"] ** 0.5,
+            "mixing_time": mixing_time(row["p"]),
+            "ratio": row["mean_square"] * row["steps"] / row["gradients"],
+        }
         for row in rows
     ]
     last = {name: max(r["samples"] for r in rows if r["problem"] == name) for name in PROBLEMS}
@@ -32,7 +38,12 @@ def nonconvex_report(rows: list[Row], settings: Settings) -> Report:
         for name in PROBLEMS
     }
     return Report(
-        [_table(final, falls, last, settings), _decades(rows, last, settings), _growth(growth)],
+        [
+            _table(final, falls, last, settings),
+            _decades(rows, last, settings),
+            _bound(rows, last),
+            _growth(growth),
+        ],
         {"nonconvex": _against_samples(rows), "nonconvex-mixing-time": _against_time(final)},
         [*_falling(falls), *_oblivious(growth)],
         [
@@ -71,9 +82,14 @@ def _table(final: list[Row], falls: Fits, last: dict[str, int], settings: Settin
     )
 
 
-def _decades(rows: list[Row], last: dict[str, int], settings: Settings) -> Table:
+def _ends(rows: list[Row], last: dict[str, int]) -> list[int]:
+    """Counts of samples at which the decades of the longest runs end."""
     ends = sorted({end // 10**k for end in last.values() for k in range(12)} - {0})
-    ends = [end for end in ends if end // 10 >= min(r["samples"] for r in rows)]
+    return [end for end in ends if end // 10 >= min(r["samples"] for r in rows)]
+
+
+def _decades(rows: list[Row], last: dict[str, int], settings: Settings) -> Table:
+    ends = _ends(rows, last)
     return Table(
         "Exponent decade by decade",
         ["problem", "p", *(f"to {end:,}" for end in ends)],
@@ -89,6 +105,28 @@ def _decades(rows: list[Row], last: dict[str, int], settings: Settings) -> Table
             for name in PROBLEMS
             for p in settings.p
         ],
+    )
+
+
+def _bound(rows: list[Row], last: dict[str, int]) -> Table:
+    """What Theorem 4.3 takes for constants: Σ‖∇F‖² ≤ (Δ + L)√Σ‖g‖², apart from the bias."""
+    ends = _ends(rows, last)
+    lines = []
+    for name in PROBLEMS:
+        for what, key in (
+            ("largest curvature at w_T", "curvature"),
+            ("Σ‖∇F‖² / √Σ‖g‖²", "ratio"),
+        ):
+            found: dict[int, list[float]] = {end: [] for end in ends}
+            for row in rows:
+                if row["problem"] == name and row["samples"] in found:
+                    found[row["samples"]].append(row[key])
+            means = (estimate(values).mean for values in found.values())
+            lines.append((name, what, *("" if isnan(mean) else f"{mean:.2g}" for mean in means)))
+    return Table(
+        "Constants of the bound on the way, means over p and seeds",
+        ["problem", "", *(f"{end:,}" for end in ends)],
+        lines,
     )
 
 
@@ -126,7 +164,7 @@ def _oblivious(growth: dict[str, Estimate]) -> list[Claim]:
 
 
 def _against_samples(rows: list[Row]) -> Any:
-    figure, axes = new_figure(1, len(PROBLEMS), width=12.0, height=3.4, sharey=True)
+    figure, axes = new_figure(1, len(PROBLEMS), width=14.0, height=3.4, sharey=True)
     for place, name in zip(axes, PROBLEMS, strict=True):
         shown = [{**row, "series": f"p = {row['p']:g}"} for row in rows if row["problem"] == name]
         curves(place, shown, "series", "samples", "root")

@@ -61,6 +61,40 @@ def ball_minimizer(hessian: Array, linear: Array, radius: float) -> Array:
     return vectors @ point
 
 
+class Stream:
+    """Row numbers along a path of the chain, as many at a time as are wanted.
+
+    The path starts in the stationary law, and each visit of a state shows a uniform one of its
+    rows. A seed has the same random numbers for every p.
+
+    Examples
+    --------
+    >>> stream = Stream(per_state=5, seed=0, p=0.1)
+    >>> bool((stream.take(1000) < 10).all())
+    True
+    """
+
+    def __init__(self, per_state: int, seed: int, p: float) -> None:
+        self._per_state = per_state
+        self._row = np.random.default_rng([seed, 1])
+        self._uniform = np.random.default_rng([seed, 2])
+        self._p = switching_probability(p)
+        self._taken = 0
+        self._switches = 0
+
+    def take(self, samples: int) -> Array:
+        """The next row numbers."""
+        row = self._row.integers(self._per_state, size=samples)
+        uniform = self._uniform.random(samples)
+        switches = uniform < self._p
+        if self._taken == 0:
+            switches[:1] = uniform[:1] < 0.5
+        row += self._per_state * ((self._switches + np.cumsum(switches, dtype=np.int64)) & 1)
+        self._taken += samples
+        self._switches += int(np.count_nonzero(switches))
+        return row
+
+
 @dataclass(frozen=True)
 class Regression:
     """Rows and targets of both states, ``per_state`` each, and the ball that w must stay in.
@@ -94,17 +128,12 @@ class Regression:
         return cls(rows.reshape(-1, dimension), targets.ravel(), per_state)
 
     def order(self, seed: int, p: float, samples: int) -> Array:
-        """Row numbers of a stream: a path of the chain, and a uniform row of each state it visits.
+        """The beginning of the stream of a seed."""
+        return self.stream(seed, p).take(samples)
 
-        The path starts in the stationary law. A seed has the same random numbers for every p,
-        and a shorter stream is the beginning of a longer one.
-        """
-        row = np.random.default_rng([seed, 1]).integers(self.per_state, size=samples)
-        uniform = np.random.default_rng([seed, 2]).random(samples)
-        switches = uniform < switching_probability(p)
-        switches[:1] = uniform[:1] < 0.5
-        row += self.per_state * (np.cumsum(switches, dtype=np.int64) & 1)
-        return row
+    def stream(self, seed: int, p: float) -> Stream:
+        """Row numbers along a path of the chain that leaves its state with probability ``p``."""
+        return Stream(self.per_state, seed, p)
 
     @cached_property
     def hessian(self) -> Array:

@@ -7,7 +7,7 @@ import mixfree as mf
 from mixfree.compiled.hindsight import constant_step
 from mixfree.compiled.losses import loss_code
 from mixfree.experiments import experiment
-from mixfree.experiments.ladder import CONTENDERS, TUNED, cells, gap_of, measure
+from mixfree.experiments.ladder import CONTENDERS, STEPS, TUNED, cells, gap_of, measure
 from mixfree.experiments.suite import CASES, LONGEST, backwards_streak, between_two
 from mixfree.losses import Huber, Logistic
 
@@ -95,6 +95,7 @@ def test_the_report_of_a_few_cells():
     assert list(report.figures) == ["ladder", "profile"]
     oracle = {r["method"]: r["suboptimality"] for r in rows if r["study"] == "paper"}
     assert oracle["oracle"] <= 1.01 * oracle["adagrad"]
+    assert oracle["oracle"] <= min(oracle[name] for name in STEPS) <= 1.5 * oracle["oracle"]
     lines = report.figures["profile"].axes[0].lines
     opt, problem = mf.Ladder(np.zeros(100)), CASES["regression p=0.01"](0)
     problem.advance(opt, problem.order(0, 20_000))
@@ -109,7 +110,7 @@ def made_up(ladder, paper):
     others = dict.fromkeys(CONTENDERS, 8.0)
     places = [("suite", "cycle p=0.1", 10_000, {**others, "ladder": r}) for r in ladder[:1]]
     places += [("suite", "AR(1) 0.9", 10_000, {**others, "ladder": r}) for r in ladder[1:]]
-    found = {**others, TUNED: 2.0, "ladder": paper}
+    found = {**others, **dict.fromkeys(STEPS, 9.0), TUNED: 2.0, "ladder": paper}
     places += [("paper", case, 50_000, found) for case in ("regression p=0.5", "regression p=0.01")]
     return [
         {"study": study, "case": case, "samples": n, "seed": seed, "method": method}
@@ -136,3 +137,17 @@ def test_claims_about_the_ladder(ladder, paper, mean, holds):
     assert report.claims[0].measured == mean
     assert "AR(1) 0.9, 10,000 samples" in report.claims[1].measured
     assert [claim.holds for claim in report.claims] == holds
+
+
+def test_one_step_for_all_seeds_is_chosen_by_its_mean():
+    """Not the best of each seed, which is the oracle's."""
+    rows = made_up((1.0,), 1.0)
+    lucky = dict(zip(STEPS, [(0.1, 9.0), (9.0, 0.1), (2.0, 4.0)], strict=False))
+    for row in rows:
+        if row["method"] in lucky:
+            row["suboptimality"] = lucky[row["method"]][row["seed"]]
+        elif row["method"] in STEPS:
+            row["suboptimality"] = 7.0
+    *_, table = experiment("ladder").report(rows, experiment("ladder").QUICK).tables
+    assert table.head[-1] == "best step for all seeds"
+    assert [line[-1] for line in table.lines] == ["3.00e+00", "3.00e+00"]

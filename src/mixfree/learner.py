@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mixfree.domains import Ball
 from mixfree.linear import advance_linear
 from mixfree.losses import Logistic, Loss, Softmax, predictions
-from mixfree.methods import Method, OptionError, find_method
+from mixfree.methods import Method, find_method
 from mixfree.numerics import Array, State, norm, one_of
 from mixfree.optimizer import Optimizer
 from mixfree.scaling import RunningScale, change_units, original, points_in, refuse_replay
@@ -225,10 +225,7 @@ def learner_for(
     if scale is not None:
         one_of(scale, "scale", ("running",))
     method, options = find_method(method), options or {}
-    if method.needs_mixing_time and options.get("mixing_time") is None:
-        raise OptionError(
-            f'{method.name} needs to know the mixing time: give options={{"mixing_time": …}}'
-        )
+    method.check_options(options, give='options={"mixing_time": …}')
     return Learner(
         loss,
         columns,

@@ -129,7 +129,7 @@ class Method:
         **options
             Those of the method's gradient and step: ``levels``, ``mixing_time``, ….
         """
-        self._check_options(options)
+        self.check_options(options)
         start = as_point(x0, "x0")
         if domain is not None and not hasattr(domain, "bind"):
             raise ValueError(f"domain must be one such as mixfree.Ball(1.0), not {domain!r}")
@@ -158,14 +158,29 @@ class Method:
         """Whether the step does without an α."""
         return _parameters(self.step)["alpha"].default is None
 
-    def _check_options(self, options: Mapping[str, Any]) -> None:
+    def check_options(
+        self,
+        options: Mapping[str, Any],
+        called: Callable[[str], str] = "option {!r}".format,
+        give: str = "mixing_time=…",
+    ) -> None:
+        """OptionError for one that the method does not have, or for a mixing time not given.
+
+        ``called`` and ``give`` say how the caller's own users give options.
+
+        Examples
+        --------
+        >>> SGD.check_options({"levels": 3}, "--{}".format)
+        Traceback (most recent call last):
+        mixfree.methods.OptionError: sgd has no --levels: it takes none
+        """
         allowed = self.options
         for name in options:
             if name not in allowed:
                 takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
-                raise OptionError(f"{self.name} has no option {name!r}: {takes}")
+                raise OptionError(f"{self.name} has no {called(name)}: {takes}")
         if self.needs_mixing_time and options.get("mixing_time") is None:
-            raise OptionError(f"{self.name} needs to know the mixing time: give mixing_time=…")
+            raise OptionError(f"{self.name} needs to know the mixing time: give {give}")
 
 
 class Methods(dict[str, Method]):

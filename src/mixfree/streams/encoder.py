@@ -135,9 +135,7 @@ class Encoder:
         return rows
 
     def _one_hot(self, column: Column, values: Any, out: Array) -> None:
-        pyarrow = require("pyarrow")
-        known = pyarrow.array(column.categories, pyarrow.string())
-        codes = require("pyarrow.compute").index_in(values, known).fill_null(-1).to_numpy()
+        codes = _places(values, column.categories)
         missing = values.is_null().to_numpy(False)
         unseen = int(((codes < 0) & ~missing).sum())
         if unseen:
@@ -154,9 +152,7 @@ class Encoder:
             if infinite.any():
                 raise ValueError(at(piece, int(infinite.argmax()), "is infinite", self.target))
             return targets, ~np.isnan(targets)
-        pyarrow = require("pyarrow")
-        known = pyarrow.array(self.classes, pyarrow.string())
-        codes = require("pyarrow.compute").index_in(values, known).fill_null(-1).to_numpy()
+        codes = _places(values, self.classes)
         present = ~values.is_null().to_numpy(False)
         strange = present & (codes < 0)
         if strange.any():
@@ -203,6 +199,14 @@ class Encoder:
             if place < 0:
                 return column.name
         raise IndexError(place)
+
+
+def _places(values: Any, texts: Sequence[str]) -> Array:
+    """Where among the texts each value is; −1 for one that is missing or none of them."""
+    pyarrow = require("pyarrow")
+    known = pyarrow.array(texts, pyarrow.string())
+    found: Array = require("pyarrow.compute").index_in(values, known).fill_null(-1).to_numpy()
+    return found
 
 
 def at(piece: Piece, row: int, what: str, column: str | None = None) -> str:

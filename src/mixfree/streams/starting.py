@@ -58,16 +58,7 @@ class Wish:
             if self.loss not in (None, "logistic"):
                 raise ValueError(f"classes do not go with the {self.loss} loss of a regression")
         method = find_method(self.model.get("method", "ladder"))
-        given = self.model.get("options") or {}
-        for name in given:
-            if name not in method.options:
-                option = "--mixing-time" if name == "mixing_time" else f"--option {name}"
-                takes = (
-                    f"it takes {', '.join(method.options)}" if method.options else "it takes none"
-                )
-                raise ValueError(f"{method.name} has no {option}: {takes}")
-        if method.needs_mixing_time and given.get("mixing_time") is None:
-            raise ValueError(f"{method.name} needs to know the mixing time: give --mixing-time")
+        method.check_options(self.model.get("options") or {}, _flag, give=_flag("mixing_time"))
 
 
 def start(source: Source, wish: Wish) -> StreamFit:
@@ -120,6 +111,11 @@ def open_for_prediction(source: Source, fit: StreamFit, keep: Sequence[str] = ()
     source.require_columns(keep, "column")
     copied = {name: source.schema.field(name).type for name in keep}
     source.open({**copied, **fit.encoder.feature_types})
+
+
+def _flag(option: str) -> str:
+    """How an option of the method is given to the command."""
+    return "--mixing-time" if option == "mixing_time" else f"--option {option}"
 
 
 def _classes(loss: str) -> list[str] | None:

@@ -20,6 +20,7 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "nogil": True,
 }
+FIRST, SECOND = 3, 2  # the caches as LLVM counts them
 _SOURCES = ("compiled/*.py", "steps/*.py", "numerics.py")
 
 
@@ -159,23 +160,23 @@ def _opaque(module: Any, name: str, result: Any, pointer: Any) -> Any:
     return function
 
 
-@intrinsic
-def prefetch(typing_context: Any, matrix: Any, row: Any, column: Any) -> Any:
-    """Ask for an entry of a matrix before it is needed: rows far apart are slow to come."""
+@intrinsic(prefer_literal=True)
+def prefetch(typing_context: Any, matrix: Any, row: Any, column: Any, cache: Any) -> Any:
+    """Ask for an entry of a matrix to be in the cache ``FIRST`` or ``SECOND`` when it is needed."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
         strides = cgutils.unpack_tuple(builder, view.strides)
         place = builder.ptrtoint(view.data, strides[0].type)
-        for stride, index in zip(strides, arguments[1:], strict=True):
+        for stride, index in zip(strides, arguments[1:3], strict=True):
             place = builder.add(place, builder.mul(stride, index))
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         asked = builder.module.declare_intrinsic(
             "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte] + 3 * [number])
         )
-        # Data, to be read, into the second cache: it can wait for more rows at once than the first.
-        hints = [number(0), number(2), number(1)]
-        builder.call(asked, [builder.inttoptr(place, byte), *hints])
+        read, data = number(0), number(1)
+        near = number(signature.args[3].literal_value)
+        builder.call(asked, [builder.inttoptr(place, byte), read, near, data])
         return context.get_dummy_value()
 
-    return types.void(matrix, types.intp, types.intp), codegen
+    return types.void(matrix, types.intp, types.intp, cache), codegen

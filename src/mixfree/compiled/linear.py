@@ -3,7 +3,7 @@
 import numpy as np
 
 from mixfree.compiled.engine import acceptable, borrow, tell
-from mixfree.compiled.jit import apart, borrowed, inline, kernel, prefetch
+from mixfree.compiled.jit import FIRST, apart, borrowed, inline, kernel, prefetch
 from mixfree.compiled.losses import SOFTMAX, slope, softmax_slopes
 from mixfree.compiled.memory import LINE
 from mixfree.compiled.plan import LADDER
@@ -103,7 +103,7 @@ def fetch_ahead(plan, rows, order, i):
     short = rows.shape[1] * rows.itemsize <= _SHORT
     if plan.step == LADDER and short and i + _AHEAD < order.size:
         for k in range(0, rows.shape[1], LINE // rows.itemsize):
-            prefetch(rows, order[i + _AHEAD], k)
+            prefetch(rows, order[i + _AHEAD], k, FIRST)
 
 
 @kernel

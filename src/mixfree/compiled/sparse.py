@@ -22,7 +22,7 @@ from mixfree.compiled.engine import (
     window_length,
     window_weight,
 )
-from mixfree.compiled.jit import apart, borrowed, inline, kernel, prefetch
+from mixfree.compiled.jit import SECOND, apart, borrowed, inline, kernel, prefetch
 from mixfree.compiled.losses import SOFTMAX, slope, softmax_slopes
 from mixfree.compiled.plan import (
     BALL,
@@ -391,7 +391,8 @@ def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets
         values = data[starts[i] : starts[i + 1]]
         columns = indices[starts[i] : starts[i + 1]]
         for p in range(starts[i + 1], starts[min(i + 2, targets.size)]):
-            prefetch(run.cells, indices[p], 0)
+            # The second cache can wait for more rows at once than the first.
+            prefetch(run.cells, indices[p], 0, SECOND)
         for o in range(margins.size):
             base = o * (width + intercept)
             margins[o] = margin_of(run, values, columns, base, width, intercept)

@@ -8,6 +8,7 @@ import numpy as np
 from mixfree.gradients import Window
 from mixfree.numerics import Array, State
 from mixfree.optimizer import Optimizer
+from mixfree.steps.ladder import GRADIENTS, POINTS
 
 LIMIT = 16.0  # standardised values never exceed it
 
@@ -193,8 +194,8 @@ def change_units(opt: Optimizer, outputs: int, old: Units, new: Units) -> None:
 
     convert(gradient, ("sum",), gradients_in)
     convert(output, ("sum", "before", "kept"), points_kept)
-    convert(step, ("sum", "carry", "halves", "pull"), gradients_in)
-    convert(step, ("origin", "mean", "before"), points_kept)
+    convert(step, GRADIENTS, gradients_in)
+    convert(step, POINTS, points_kept)
     if "squares" in step:
         _change_ladder(step, outputs, new.scale / old.scale)
     opt.go_to(np.array(opt.domain.project(points_kept(opt.x, outputs, old, new))), opt.steps)

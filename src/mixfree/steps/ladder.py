@@ -18,6 +18,9 @@ POWERS = {
     **dict.fromkeys(("squares", "total", "levels", "excess"), 2),
     "rate": -1,
 }
+# What the state has of the point's size: sums of gradients, and points.
+GRADIENTS = ("sum", "carry", "halves", "pull")
+POINTS = ("origin", "mean", "before")
 
 
 @dataclass(frozen=True)

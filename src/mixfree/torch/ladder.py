@@ -11,11 +11,9 @@ from mixfree import steps
 from mixfree.numerics import Array, norm
 from mixfree.sketch import Sketch, is_exact
 from mixfree.steps import Distance, Profile
-from mixfree.steps.ladder import BLOCK
+from mixfree.steps.ladder import BLOCK, GRADIENTS, POINTS
 from mixfree.torch.stream import RUN, Given, StreamOptimizer
 from mixfree.torch.tensors import Tensors, add
-
-_LONG = ("sum", "carry", "halves", "origin", "mean", "before", "pull")
 
 
 class Ladder(StreamOptimizer):
@@ -151,13 +149,14 @@ class Ladder(StreamOptimizer):
         if run["sketched"]:
             parts = [p * (i >= known) for i, p in enumerate(params)]
             new = self._vector(parts, run["sketched"])
-            for name in ("origin", "mean", "before"):
+            for name in POINTS:
                 state[name] += new
             return
         fresh = self.rule.start(self._vector(params[known:], 0))
         size = fresh["origin"].size
         for name, value in fresh.items():
-            if isinstance(value, np.ndarray) and (self.rule.per_coordinate or name in _LONG):
+            long = self.rule.per_coordinate or name in (*GRADIENTS, *POINTS)
+            if isinstance(value, np.ndarray) and long:
                 more = np.zeros((*state[name].shape[:-1], size))
                 if value.ndim == 1:
                     more += value

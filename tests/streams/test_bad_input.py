@@ -169,6 +169,9 @@ def test_a_model_for_other_features(tmp_path, capsys):
             "option must be name=value in JSON, like per_coordinate=false, not 'block'",
         ),
         (["--option", "block=0"], "block must be"),
+        (["--option", "block=3", "--option", "block=4"], "option has 'block' twice"),
+        (["--mixing-time", 5, "--option", "mixing_time=6"], "option has 'mixing_time' twice"),
+        (["--categories", "a=x,y", "--categories", "a=z"], "categories has 'a' twice"),
     ],
 )
 def test_options_of_the_method(tmp_path, capsys, arguments, message):

@@ -208,6 +208,10 @@ def test_worse_than_a_constant_is_said(tmp_path, capsys):
         assert "worse than the best constant: try another" in capsys.readouterr().out
     assert fit(path, "--model", tmp_path / "m") == 0
     assert "warning" not in capsys.readouterr().out
+    few = tmp_path / "few.csv"
+    few.write_text("a,b,load\n1,2,3\n4,5,7\n2,0,1\n")
+    assert fit(few, "--model", tmp_path / "m") == 0
+    assert "worse than the best constant: more rows may help" in capsys.readouterr().out
 
 
 def test_plain_sgd_does_not_get_the_step_of_the_method(tmp_path, capsys):

@@ -1,7 +1,7 @@
 """``mixfree fit``: learn from files in time order."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -85,9 +85,8 @@ def fit(
 
     if checkpoint_every is not None:
         whole(checkpoint_every, "checkpoint-every")
-    options = dict(_option(text) for text in option or ())
-    if mixing_time is not None:
-        options["mixing_time"] = mixing_time
+    time = [] if mixing_time is None else [("mixing_time", mixing_time)]
+    options = _by_name("option", [*map(_option, option or ()), *time])
     parameters = {
         "method": method,
         "scale": None if one_of(scale, "scale", ("running", "none")) == "none" else scale,
@@ -103,7 +102,7 @@ def fit(
         loss,
         names(features),
         names(exclude),
-        dict(_category(text) for text in categories or ()),
+        _by_name("categories", map(_category, categories or ())),
         names(classes),
         missing,
         parameters,
@@ -136,6 +135,15 @@ def _progress(source: "Source") -> "Iterator[Callable[[StreamFit], None]]":
             show(found.read, f"{rate:,.0f} rows/s, loss {found.running_loss:.4g}")
 
         yield each
+
+
+def _by_name(what: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{what} has {name!r} twice")
+        found[name] = value
+    return found
 
 
 def _option(text: str) -> tuple[str, Any]:

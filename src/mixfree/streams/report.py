@@ -113,6 +113,8 @@ def lines(fit: StreamFit) -> Iterator[str]:
 def _remedy(fit: StreamFit) -> str:
     """What to try when the model is worse than a constant."""
     method = find_method(fit.model.method)
+    if method.name == "ladder":
+        return "more rows may help, or another --step-scale"
     if method.step is not AdaGradNorm or fit.model.parameters.get("step_scale") is not None:
         return "try another --step-scale, or --method ladder"
     size = target_size(fit)

@@ -36,7 +36,8 @@ def targets_of(labels: Array, classes: Array) -> Array:
     """
     if len(classes) == 2:
         second = labels == classes[1]
-        unknown, targets = ~second & (labels != classes[0]), 2.0 * second - 1.0
+        unknown, targets = ~second & (labels != classes[0]), 2.0 * second
+        targets -= 1.0  # in place: a fresh array costs more than the arithmetic
     else:
         place = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
         unknown, targets = classes[place] != labels, place.astype(np.float64)

@@ -139,7 +139,7 @@ def _checked(
             f"the point has {opt.x.size} entries, but {loss.outputs} output(s) of {x.shape[1]} "
             f"columns need {plain}, or {plain + loss.outputs} with an intercept"
         )
-    if isinstance(loss, Logistic) and not (np.abs(y) == 1.0).all():
+    if isinstance(loss, Logistic) and not ((y == -1.0) | (y == 1.0)).all():
         raise ValueError("targets must be −1 or +1 for the logistic loss")
     if isinstance(loss, Softmax) and not ((y >= 0) & (y < loss.classes) & (y % 1 == 0)).all():
         raise ValueError(f"targets must be class numbers from 0 to {loss.classes - 1}")

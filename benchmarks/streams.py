@@ -45,6 +45,7 @@ MEMORY = """
 print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0])
 """
 ONE_PASS = {"shuffle": False, "max_iter": 1, "tol": None}
+ONE_RATE = {"per_coordinate": False}
 
 
 def rate(model, rows, targets, repetitions=5):
@@ -190,6 +191,7 @@ def order_of_the_stream():
         models = {
             "SGDClassifier, averaged": SGDClassifier(loss="log_loss", average=True, **ONE_PASS),
             "ladder": StreamClassifier(),
+            "ladder, one rate, running scale": StreamClassifier(scale="running", options=ONE_RATE),
             "mag": StreamClassifier(method="mag"),
         }
         for name, model in models.items():
@@ -210,9 +212,8 @@ def order_of_the_stream():
         models = {
             "SGDRegressor, averaged": SGDRegressor(average=True, **ONE_PASS),
             "ladder": StreamRegressor(),
-            "ladder, one rate, step_scale=1": StreamRegressor(
-                step_scale=1.0, options={"per_coordinate": False}
-            ),
+            "ladder, one rate, running scale": StreamRegressor(scale="running", options=ONE_RATE),
+            "ladder, one rate, step_scale=1": StreamRegressor(step_scale=1.0, options=ONE_RATE),
             "mag": StreamRegressor(method="mag"),
         }
         for name, model in models.items():

@@ -43,7 +43,8 @@ class RunningScale:
 
     New units are due when the count of rows reaches a power of two, and at once for a row that
     would exceed ``LIMIT`` scales. A row's own values are part of the statistics that scale it.
-    A column may be of any size; one that varies by less than 2e-308 counts as constant.
+    A column may be of any size; one that varies by less than the least normal number of its
+    precision, 2e-308 or 1e-38, counts as constant.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class RunningScale:
                 f"too far from its mean {mean[place]:.3g} to be standardised",
             )
         # One over a smaller scale would overflow; such a feature is as good as constant.
-        known = scale >= np.finfo(np.float64).tiny
+        known = scale >= np.finfo(self._next.dtype).tiny
         state["shift"], state["scale"] = mean, np.where(known, scale, 1.0)
 
     def state_dict(self) -> State:

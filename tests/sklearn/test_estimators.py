@@ -220,3 +220,36 @@ def test_a_value_that_cannot_be_standardised_is_named_by_its_feature():
     for X, name in ((pa.table(far), "'load'"), (np.column_stack([*far.values()]), "2")):
         with pytest.raises(ValueError, match=rf"feature {name} is -1\.7e\+308 in row 4, too far"):
             clone(model).fit(X, np.arange(4.0))
+
+
+@pytest.mark.parametrize(
+    "kind", ["datetime64[ns]", "datetime64[D]", "timedelta64[s]", "i1", "f4", "U2"]
+)
+def test_a_state_keeps_the_kind_of_the_classes(kind):
+    X, y = stream()
+    labels = np.where(y > y.mean(), 7, 3).astype(kind)
+    model = StreamClassifier().fit(X, labels)
+    other = StreamClassifier().load_state_dict(model.state_dict())
+    assert other.classes_.dtype == model.classes_.dtype
+    np.testing.assert_array_equal(other.predict(X), model.predict(X))
+    other.partial_fit(X, labels)
+    assert bits(other) == bits(model.partial_fit(X, labels))
+
+
+def test_a_first_call_that_fails_is_no_call():
+    X, _ = stream()
+    model = StreamClassifier()
+    with pytest.raises(ValueError, match="which are not among"):
+        model.partial_fit(X[:2], [0, 7], classes=[0, 1])
+    with pytest.raises(ValueError, match="classes has only one class"):
+        model.partial_fit(X[:2], [0, 0], classes=[0])
+    assert model.partial_fit(X[:2], [0, 7], classes=[0, 7]).n_samples_seen_ == 2
+
+
+def test_a_column_too_small_for_its_precision_counts_as_constant():
+    """In the rows' own units its weight would be larger than any number."""
+    X, y = stream()
+    X[:, 0] *= 1e-40
+    model = StreamRegressor(scale="running").fit(X.astype(np.float32), y)
+    assert np.isfinite(model.coef_).all() and np.isfinite(model.predict(X)).all()
+    assert abs(model.coef_[1]) > 0.1

@@ -41,7 +41,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Forget everything and learn from the rows in their order, ``epochs`` times."""
         X, y = self._checked(X, y, reset=True)
-        self._start_with(np.unique(condensed(y)), X.dtype)
+        self._start_with(np.unique(condensed(y)), "y", X.dtype)
         self._learn(X, self._targets(y), sample_weight, self.epochs)
         return self
 
@@ -52,13 +52,15 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         """
         first = not self.__sklearn_is_fitted__()
         X, y = self._checked(X, y, reset=first)
-        if first:
-            if classes is None:
-                raise ValueError("classes must be given with the first call of partial_fit")
-            self._start_with(np.unique(classes), X.dtype)
-        elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
+        if first and classes is None:
+            raise ValueError("classes must be given with the first call of partial_fit")
+        known = self.classes_ if classes is None else np.unique(classes)
+        if not first and not np.array_equal(self.classes_, known):
             raise ValueError(f"classes={classes!r} is not as before: {self.classes_.tolist()}")
-        self._learn(X, self._targets(y), sample_weight)
+        targets = targets_of(y, known)
+        if first:
+            self._start_with(known, "classes", X.dtype)
+        self._learn(X, targets, sample_weight)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -89,11 +91,13 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
     def state_dict(self) -> State:
         """What the fit has come to, as plain values and arrays."""
-        return {**super().state_dict(), "classes": self.classes_.tolist()}
+        kind = self.classes_.dtype
+        plain = self.classes_.astype(np.int64) if kind.kind in "mM" else self.classes_
+        return {**super().state_dict(), "classes": plain.tolist(), "kind": kind.str}
 
     def load_state_dict(self, state: State) -> Self:
         """Be as the estimator with the same parameters that gave ``state``."""
-        self.classes_ = np.array(state["classes"])
+        self.classes_ = np.array(state["classes"], dtype=state["kind"])
         return self._load(state, self._loss())
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
@@ -101,9 +105,9 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         check_classification_targets(condensed(y))
         return X, y
 
-    def _start_with(self, classes: Array, dtype: Any) -> None:
+    def _start_with(self, classes: Array, origin: str, dtype: Any) -> None:
         if len(classes) < 2:
-            raise ValueError(f"y has only one class, {classes.tolist()}: there must be two")
+            raise ValueError(f"{origin} has only one class, {classes.tolist()}: there must be two")
         self.classes_ = classes
         self._start(self._loss(), dtype)
 

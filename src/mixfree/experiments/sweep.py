@@ -70,7 +70,12 @@ def _cluster(jobs: int, backend: str) -> Iterator[None]:
     if backend == "dask":
         with (
             require("distributed").Client(
-                **_unless("DASK_SCHEDULER_ADDRESS", n_workers=jobs, threads_per_worker=1)
+                **_unless(
+                    "DASK_SCHEDULER_ADDRESS",
+                    n_workers=jobs,
+                    threads_per_worker=1,
+                    dashboard_address=":0",  # any free port: another sweep may have the usual one
+                )
             ),
             parallel_config("dask"),
         ):

@@ -14,7 +14,7 @@ from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
 from mixfree.gradients import Gradient
 from mixfree.numerics import Array, State, as_point, inner, largest_of, norm, whole
 from mixfree.outputs import Average, Output
-from mixfree.steps import CorrelationScale, Ladder, Profile, Step
+from mixfree.steps import CorrelationScale, Profile, Step
 
 FORMAT = 2  # of state_dict
 _PARTS = ("gradient", "step", "output")  # those with a state
@@ -167,9 +167,11 @@ class Optimizer:
         TypeError
             When the step part is not a ladder.
         """
-        if not isinstance(self.step, Ladder):
+        profile = getattr(self.step, "profile", None)
+        if profile is None:
             raise TypeError(f"only a ladder step keeps a profile, not {self.step!r}")
-        return self.step.profile(self._step_state, self._steps)
+        found: Profile = profile(self._step_state, self._steps)
+        return found
 
     def correlation_scale(self) -> CorrelationScale:
         """Samples over which gradients stay correlated, by a ladder's profile."""

@@ -1,35 +1,13 @@
 """The linear model's kernel: every method, loss and precision, over rows in the given order."""
 
-import numpy as np
-
 from mixfree.compiled.engine import acceptable, borrow, tell
 from mixfree.compiled.jit import FIRST, apart, borrowed, inline, kernel, prefetch
 from mixfree.compiled.losses import SOFTMAX, slope, softmax_slopes
 from mixfree.compiled.memory import LINE
 from mixfree.compiled.plan import LADDER
-from mixfree.compiled.vectors import sum_of_squares
+from mixfree.compiled.vectors import dot_and_square, square_along, sum_of_squares
 
-_LEAST = 1e-30
 _AHEAD, _SHORT = 4, 1024  # rows, and bytes of a row
-
-
-@inline
-def dot_and_square(v, row):
-    """Σ v_k row_k and Σ row_k² in one pass."""
-    product, square = v.dtype.type(0.0), v.dtype.type(0.0)
-    for k in range(row.size):
-        product += v[k] * row[k]
-        square += row[k] * row[k]
-    return product, square
-
-
-@inline
-def square_along(square, factor):
-    """‖factor · row‖² from ‖row‖²; 0 where that may have lost digits in single precision.
-
-    Norms are taken with care where a square is 0.
-    """
-    return 0.0 if square < _LEAST else np.float64(square) * np.float64(factor) ** 2
 
 
 @inline

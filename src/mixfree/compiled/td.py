@@ -1,17 +1,8 @@
 """The kernel of TD learning: transitions between rows of features, by any method."""
 
 from mixfree.compiled.engine import acceptable, borrow, tell
-from mixfree.compiled.jit import borrowed, inline, kernel
-from mixfree.compiled.linear import dot_and_square, square_along
-
-
-@inline
-def dot(v, row):
-    """Σ v_k row_k."""
-    product = v.dtype.type(0.0)
-    for k in range(row.size):
-        product += v[k] * row[k]
-    return product
+from mixfree.compiled.jit import borrowed, kernel
+from mixfree.compiled.vectors import dot, dot_and_square, square_along
 
 
 @kernel

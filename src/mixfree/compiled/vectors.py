@@ -7,6 +7,36 @@ import numpy as np
 from mixfree.compiled.jit import apart, inline
 from mixfree.numerics import LEAST, MOST
 
+_LEAST_SINGLE = 1e-30  # of a square in single precision that has lost nothing
+
+
+@inline
+def dot(v, row):
+    """Σ v_k row_k."""
+    product = v.dtype.type(0.0)
+    for k in range(row.size):
+        product += v[k] * row[k]
+    return product
+
+
+@inline
+def dot_and_square(v, row):
+    """Σ v_k row_k and Σ row_k² in one pass."""
+    product, square = v.dtype.type(0.0), v.dtype.type(0.0)
+    for k in range(row.size):
+        product += v[k] * row[k]
+        square += row[k] * row[k]
+    return product, square
+
+
+@inline
+def square_along(square, factor):
+    """‖factor · row‖² from ‖row‖²; 0 where that may have lost digits in single precision.
+
+    Norms are taken with care where a square is 0.
+    """
+    return 0.0 if square < _LEAST_SINGLE else np.float64(square) * np.float64(factor) ** 2
+
 
 @inline
 def sum_of_squares(v):

@@ -6,8 +6,8 @@ from mixfree.experiments.suite import Problem
 from mixfree.numerics import Array
 
 COARSE = np.arange(-6.0, 0.6, 0.5)  # logarithms of the step, times the mean of ‖row‖²
-AVERAGES = ("whole", "weighted", "tail")
 FINE = np.array([-0.375, -0.25, -0.125, 0.125, 0.25, 0.375])
+AVERAGES = ("whole", "weighted", "tail")
 
 
 def gaps_in_hindsight(problem: Problem, order: Array) -> dict[float, Array]:

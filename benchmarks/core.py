@@ -16,8 +16,8 @@ from sklearn.linear_model import SGDRegressor
 
 import mixfree as mf
 from benchmarks.table import show
-from mixfree.linear import advance_linear
-from mixfree.losses import Squared, linear_gradient
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.losses import Squared, linear_gradient
 
 METHODS = list(mf.methods())
 
@@ -169,8 +169,8 @@ def process_seconds(code, repetitions=3):
 
 FIRST_FIT = """
 import numpy as np, mixfree as mf
-from mixfree.linear import advance_linear
-from mixfree.losses import Squared
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.losses import Squared
 advance_linear(mf.MAG(np.zeros(3)), Squared(), np.ones((10, 3)), np.ones(10))
 """
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.core import cpu_seconds
 from benchmarks.table import show
-from mixfree.numerics import inner
+from mixfree.base.arithmetic import inner
 from mixfree.td import TDLearner, rescaled
 
 STATES, FEATURES, GAMMA, RADIUS = 64, 16, 0.9, 5.0

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from mixfree.figures import line_style, save
+from mixfree.base.figures import line_style, save
 
 
 def marks_of(samples, count=30):

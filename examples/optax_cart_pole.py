@@ -14,7 +14,7 @@ import optax
 from curves import finish, last_fifth
 
 import mixfree.optax as mo
-from mixfree.figures import line_style, new_figure
+from mixfree.base.figures import line_style, new_figure
 
 GAMMA, STICKY = 0.95, 0.9
 SCALE = np.array([2.4, 2.5, 0.21, 2.5, 1.0], dtype=np.float32)  # of a state and the last push

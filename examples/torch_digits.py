@@ -8,7 +8,7 @@ from curves import finish, last_fifth, marks_of, with_average
 from sklearn.datasets import load_digits
 from torch_methods import follow, methods
 
-from mixfree.figures import new_figure
+from mixfree.base.figures import new_figure
 
 RUNS_OF = (10, 200)  # digits of the same class in a row, on average
 

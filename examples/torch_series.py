@@ -11,7 +11,7 @@ import torch
 from curves import finish, last_fifth, marks_of, with_average
 from torch_methods import follow, methods
 
-from mixfree.figures import new_figure, plain_ticks
+from mixfree.base.figures import new_figure, plain_ticks
 
 REGIMES = np.array([[1.6, -0.8], [-0.6, 0.2], [0.2, 0.7]])  # of the last value and the one before
 NOISE = 0.3

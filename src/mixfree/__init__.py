@@ -3,9 +3,7 @@
 import importlib
 from types import ModuleType
 
-from mixfree.domains import AllSpace, Ball, Box, Simplex
-from mixfree.gradients import MLMC
-from mixfree.methods import (
+from mixfree.core.methods import (
     EMD,
     MAG,
     SGD,
@@ -19,8 +17,10 @@ from mixfree.methods import (
     MiniBatch,
     methods,
 )
-from mixfree.minimize import Result, minimize
-from mixfree.optimizer import Optimizer
+from mixfree.core.minimize import Result, minimize
+from mixfree.core.optimizer import Optimizer
+from mixfree.domains import AllSpace, Ball, Box, Simplex
+from mixfree.gradients import MLMC
 from mixfree.steps import Distance
 
 __version__ = "0.1.0"
@@ -51,13 +51,11 @@ __all__ = [
 
 _MODULES = (
     "chains",
-    "experiments",
     "linear",
-    "losses",
     "optax",
+    "reproduce",
     "sklearn",
     "td",
-    "theory",
     "torch",
 )
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from mixfree.cli import main
-from mixfree.experiments import EXPERIMENTS
+from mixfree.reproduce import EXPERIMENTS
 
 # Long enough that a signal finds it at work.
 SMALL = ["fig1", "--samples", "300000", "--seeds", "2", "--p", "0.01"]

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 import mixfree as mf
+from mixfree.base.arithmetic import norm
 from mixfree.domains import Entropic, Euclidean
-from mixfree.numerics import norm
 
 SIZE = 5
 DOMAINS = [

@@ -120,7 +120,7 @@ def test_the_anytime_law_is_capped_by_the_samples_seen():
 def test_the_drawn_levels_have_the_law(levels):
     draws = 1_000_000
     law = mf.MLMC(levels=levels, horizon=None if levels else 2**40, seed=2022)
-    from mixfree.compiled.draws import trailing_zeros  # a twin, and a hundred times faster
+    from mixfree.kernels.draws import trailing_zeros  # a twin, and a hundred times faster
 
     zeros = np.array([trailing_zeros(*law.key, t) for t in range(1, 1001)])
     assert [law.level(t) for t in range(1, 1001)] == list(1 + (zeros % levels if levels else zeros))
@@ -147,7 +147,7 @@ def test_consecutive_levels_are_independent():
 def _zeros(key, draws):
     import numba
 
-    from mixfree.compiled.draws import trailing_zeros
+    from mixfree.kernels.draws import trailing_zeros
 
     @numba.njit
     def many(first, second, draws):

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import mixfree as mf
-from mixfree.losses import Huber
+from mixfree.linear.losses import Huber
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 
 ROWS, COLUMNS = 700, 6

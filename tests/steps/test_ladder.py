@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.experiments.suite import between_two
 from mixfree.gradients import Plain
-from mixfree.linear import advance_linear
-from mixfree.losses import Squared
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.losses import Squared
+from mixfree.reproduce.suite import between_two
 from mixfree.steps import Ladder, Profile
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixfree import models
 from mixfree.cli import main
+from mixfree.streams import model_file as models
 from tests.streams.data import table, write
 
 GOOD = "a,b,y\n1,2,3\n4,5,7\n2,0,1\n"

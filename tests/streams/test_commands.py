@@ -10,10 +10,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from mixfree import models
 from mixfree.cli import main
 from mixfree.sklearn import StreamRegressor
 from mixfree.steps import Profile
+from mixfree.streams import model_file as models
 from mixfree.streams.correlation import Correlation
 from mixfree.streams.fitting import StreamFit
 from tests.streams.data import table, write

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
-from mixfree.numerics import positive
+from mixfree.base.checks import check_positive
 
 # The window is the first M of at least WINDOW correlation times up to M: wide enough for an
 # exponential decay to have died out, narrow enough to keep the noise of far lags out (Sokal 1996).
@@ -106,7 +106,7 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
     >>> abs(time.value - 19) < 3 * time.standard_error
     True
     """
-    positive(window, "window")
+    check_positive(window, "window")
     correlation = autocorrelation(series)
     samples = len(correlation)
     if np.isnan(correlation[0]):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from mixfree.base.checks import check_whole
 from mixfree.chains import powers, spectral
 from mixfree.chains import stationary as laws
 from mixfree.chains.structure import communicating_classes, cyclic_classes, name_classes
 from mixfree.chains.validate import states_named, transition_matrix
-from mixfree.numerics import whole
 
 if TYPE_CHECKING:
     from mixfree.chains.bounds import MixingBounds
@@ -159,7 +159,7 @@ class MarkovChain:
         The largest total variation distance, over the starts, between the law after ``t`` steps
         and the stationary law.
         """
-        time = whole(t, "t", least=0)
+        time = check_whole(t, "t", least=0)
         law = self.stationary
         if time == 0:
             return float(1 - law.min())

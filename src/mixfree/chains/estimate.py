@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from mixfree.base.checks import check_one_of
 from mixfree.chains import spectral
 from mixfree.chains.chain import MarkovChain
 from mixfree.chains.envelope import Envelope
 from mixfree.chains.observed import ObservedPath, observe
 from mixfree.chains.powers import TIE
 from mixfree.chains.rows import estimate_rows
-from mixfree.numerics import one_of
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def estimate_mixing_time(
     >>> result.lower <= 35 <= result.upper
     True
     """
-    one_of(method, "method", tuple(METHODS))
+    check_one_of(method, "method", tuple(METHODS))
     if not 0 < level < 1:
         raise ValueError(f"level = {level} must lie between 0 and 1")
     seen = observe(path, states)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from mixfree.base.checks import check_one_of, check_whole
 from mixfree.chains.chain import DENSE_STATES, MarkovChain
-from mixfree.numerics import one_of, whole
 
 
 def two_state(p: float) -> MarkovChain:
@@ -42,7 +42,7 @@ def winning_streak(n: int) -> MarkovChain:
     >>> winning_streak(30).mixing_time(), winning_streak(30).reversal().mixing_time()
     (2, 29)
     """
-    here = np.arange(whole(n, "n", least=2))
+    here = np.arange(check_whole(n, "n", least=2))
     columns = np.concatenate([np.zeros_like(here), np.minimum(here + 1, n - 1)])
     halves = (np.full(2 * n, 0.5), (np.tile(here, 2), columns))
     return _stored(sparse.csr_array(halves, shape=(n, n)))
@@ -58,7 +58,7 @@ def cycle(n: int, lazy: bool = False) -> MarkovChain:
     >>> cycle(5).mixing_time(), cycle(6, lazy=True).mixing_time()
     (5, 4)
     """
-    here = np.arange(whole(n, "n", least=3))
+    here = np.arange(check_whole(n, "n", least=3))
     rows = np.concatenate([here, here])
     columns = np.concatenate([(here + 1) % n, (here - 1) % n])
     walk = sparse.csr_array((np.full(2 * n, 0.5), (rows, columns)), shape=(n, n))
@@ -104,7 +104,7 @@ def random_chain(n: int, seed: int | np.random.Generator, reversible: bool = Fal
     >>> random_chain(5, seed=0, reversible=True).is_reversible
     True
     """
-    whole(n, "n")
+    check_whole(n, "n")
     weights = np.random.default_rng(seed).exponential(size=(n, n))
     if reversible:
         weights += weights.T
@@ -136,8 +136,8 @@ def random_walk(graph: Any, weights: str = "degree", lazy: bool = False) -> Mark
     >>> random_walk(star, "metropolis").stationary
     array([0.25, 0.25, 0.25, 0.25])
     """
-    one_of(weights, "weights", ("degree", "metropolis"))
-    from mixfree.extras import require
+    check_one_of(weights, "weights", ("degree", "metropolis"))
+    from mixfree.base.extras import require
 
     if not hasattr(graph, "nodes"):
         raise ValueError(f"graph = {graph!r} must be a networkx graph")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mixfree import figures
+from mixfree.base import figures
 from mixfree.chains import powers
 from mixfree.chains.chain import MarkovChain
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from mixfree.numerics import whole
+from mixfree.base.checks import check_whole
 
 if TYPE_CHECKING:
     from mixfree.chains.chain import MarkovChain
@@ -31,12 +31,12 @@ def simulate(
     chain: MarkovChain, steps: int, start: int | None, seed: int | np.random.Generator
 ) -> np.ndarray:
     """Draw ``steps`` states, one uniform number a step."""
-    whole(steps, "steps")
+    check_whole(steps, "steps")
     generator = np.random.default_rng(seed)
     if start is None:
         state = int(generator.choice(len(chain), p=chain.stationary))
     else:
-        state = whole(start, "start", least=0, most=len(chain) - 1)
+        state = check_whole(start, "start", least=0, most=len(chain) - 1)
     path = np.empty(steps, dtype=np.int64)
     path[0] = state
     uniforms = np.empty(CHUNK)

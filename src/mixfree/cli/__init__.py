@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a mistake in the input is one line on stderr and exit code 2."""
-    from mixfree.methods import OptionError
+    from mixfree.core.methods import OptionError
 
     try:
         from mixfree.cli.app import app

@@ -1,5 +1,6 @@
 """The commands of ``mixfree``, a line each."""
 
+from mixfree.base.extras import require
 from mixfree.cli.chain import chain
 from mixfree.cli.demo import demo
 from mixfree.cli.diagnose import diagnose
@@ -9,7 +10,6 @@ from mixfree.cli.predict import predict
 from mixfree.cli.reproduce import reproduce
 from mixfree.cli.td import td
 from mixfree.cli.version import options, version
-from mixfree.extras import require
 
 typer = require("typer")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mixfree.base.extras import require
 from mixfree.cli.options import print_json
-from mixfree.extras import require
 
 if TYPE_CHECKING:
     from mixfree.chains import MarkovChain, MixingTimeEstimate
@@ -76,7 +76,7 @@ def chain(
                 raise ValueError(f"--{name} is for paths: it needs --estimate")
         answer, picture = _of_chain(_load(source, parameter), 0.25 if eps is None else eps)
     if plot is not None:
-        from mixfree.figures import save
+        from mixfree.base.figures import save
 
         answer["figures"] = [str(path) for path in save(picture(), plot)]
     if as_json:

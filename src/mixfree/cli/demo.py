@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from mixfree.extras import require
+from mixfree.base.extras import require
 
 typer = require("typer")
 
@@ -16,12 +16,12 @@ def demo(
     seeds: Annotated[int, typer.Option(help="Runs a method.", min=1)] = 5,
 ) -> None:
     """Watch MAG learn from a slowly mixing stream beside SGD, AdaGrad and SGD-MLMC."""
-    from mixfree.experiments.demo import SWITCHING, run_demo
-    from mixfree.experiments.fig1 import draw, final
-    from mixfree.experiments.problem import mixing_time
-    from mixfree.experiments.report import CAVEAT, Table
-    from mixfree.experiments.store import writable_folder
-    from mixfree.figures import save, save_paths
+    from mixfree.base.figures import save, save_paths
+    from mixfree.reproduce.demo import SWITCHING, run_demo
+    from mixfree.reproduce.fig1 import draw, final
+    from mixfree.reproduce.problem import mixing_time
+    from mixfree.reproduce.report import CAVEAT, Table
+    from mixfree.reproduce.store import writable_folder
 
     writable_folder(save_paths(out)[0].parent)
     rows, speed = run_demo(samples, seeds)

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
+from mixfree.base.extras import require
 from mixfree.cli.options import Data, Format, names
-from mixfree.extras import require
 
 typer = require("typer")
 
@@ -49,6 +49,6 @@ def diagnose(
     found = Correlation.of(fit.model.learner.optimizer.profile(), fit.used)
     print("\n".join([*found.bars(), "", *found.lines(), *found.advice(target_size(fit))]))
     if plot is not None:
-        from mixfree.figures import save
+        from mixfree.base.figures import save
 
         print("figures: " + ", ".join(str(path) for path in save(found.plot(), plot)))

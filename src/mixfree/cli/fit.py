@@ -6,8 +6,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mixfree.base.extras import require
 from mixfree.cli.options import Data, Format, names
-from mixfree.extras import require
 
 if TYPE_CHECKING:
     from mixfree.streams.fitting import StreamFit
@@ -77,19 +77,19 @@ def fit(
     `zcat old.csv.gz | mixfree fit - --target load --model load.mixfree`,
     `mixfree fit days/ --target load --checkpoint-every 1000000 --resume`.
     """
-    from mixfree.numerics import one_of, whole
+    from mixfree.base.checks import check_one_of, check_whole
     from mixfree.streams import report, starting
     from mixfree.streams.files import find_files
     from mixfree.streams.fitting import StreamFit
     from mixfree.streams.source import Source
 
     if checkpoint_every is not None:
-        whole(checkpoint_every, "checkpoint-every")
+        check_whole(checkpoint_every, "checkpoint-every")
     time = [] if mixing_time is None else [("mixing_time", mixing_time)]
     options = _by_name("option", [*map(_option, option or ()), *time])
     parameters = {
         "method": method,
-        "scale": None if one_of(scale, "scale", ("running", "none")) == "none" else scale,
+        "scale": None if check_one_of(scale, "scale", ("running", "none")) == "none" else scale,
         "step_scale": step_scale,
         "l2": l2,
         "radius": radius,
@@ -126,7 +126,7 @@ def fit(
 
 @contextmanager
 def _progress(source: "Source") -> "Iterator[Callable[[StreamFit], None]]":
-    from mixfree.progress import progress_bar
+    from mixfree.base.progress import progress_bar
 
     with progress_bar("rows", source.about_rows()) as show:
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from mixfree.extras import require
+from mixfree.base.extras import require
 
 if TYPE_CHECKING:
     from mixfree.streams.fitting import StreamFit
@@ -22,11 +22,11 @@ def inspect(
 
     Example: `mixfree inspect load.mixfree`.
     """
-    from mixfree.numerics import whole
+    from mixfree.base.checks import check_whole
     from mixfree.streams.fitting import StreamFit
     from mixfree.streams.report import lines
 
-    whole(top, "top")
+    check_whole(top, "top")
     fit = StreamFit.load(model)
     print("\n".join([*_what(fit), *lines(fit), *_weights(fit, top)]))
 

@@ -4,7 +4,7 @@ import json
 import math
 from typing import Annotated, Any
 
-from mixfree.extras import require
+from mixfree.base.extras import require
 
 typer = require("typer")
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
+from mixfree.base.extras import require
 from mixfree.cli.options import Data, Format, names
-from mixfree.extras import require
 
 typer = require("typer")
 
@@ -31,7 +31,7 @@ def predict(
 
     Example: `mixfree predict --model load.mixfree new.csv -o forecast.parquet`.
     """
-    from mixfree.numerics import one_of
+    from mixfree.base.checks import check_one_of
     from mixfree.streams import predicting, starting
     from mixfree.streams.encoder import POLICIES
     from mixfree.streams.files import find_files
@@ -44,7 +44,7 @@ def predict(
             raise ValueError(f"output must not be {read}, which is read from")
     fit = StreamFit.load(model)
     if missing is not None:
-        fit.encoder.follow(one_of(missing, "missing", POLICIES), fit.sample.rows)
+        fit.encoder.follow(check_one_of(missing, "missing", POLICIES), fit.sample.rows)
     source = Source(files)
     starting.open_for_prediction(source, fit, names(keep))
     written = predicting.predict(fit, source.pieces(), output, names(keep))

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from mixfree.base.extras import require
 from mixfree.cli.options import names
-from mixfree.experiments import EXPERIMENTS, experiment
-from mixfree.extras import require
+from mixfree.reproduce import EXPERIMENTS, experiment
 
 typer = require("typer")
 
@@ -35,7 +35,7 @@ def reproduce(
 
     A run that was interrupted goes on where it stopped when the same command is given again.
     """
-    from mixfree.experiments.command import run
+    from mixfree.reproduce.command import run
 
     chosen = experiment(name)
     settings = (chosen.QUICK if quick else chosen.FULL).changed(

@@ -4,8 +4,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mixfree.base.extras import require
 from mixfree.cli.options import print_json
-from mixfree.extras import require
 
 if TYPE_CHECKING:
     from mixfree.td import Evaluation, RewardProcess
@@ -107,7 +107,7 @@ def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) ->
 
 
 def _print(title: str, answer: dict[str, Any], level: float) -> None:
-    from mixfree.experiments.report import Table
+    from mixfree.reproduce.report import Table
 
     lines = answer["states"]
     known = "exact" in lines[0]

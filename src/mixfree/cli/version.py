@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import mixfree
-from mixfree.extras import require
+from mixfree.base.extras import require
 
 typer = require("typer")
 

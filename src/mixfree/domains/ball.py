@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from mixfree.base.arithmetic import MOST, Array, inner, norm
+from mixfree.base.checks import check_point, check_positive
 from mixfree.domains.mirror import Euclidean, Mirror
-from mixfree.numerics import MOST, Array, as_point, inner, norm, positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +27,11 @@ class Ball:
     _surely_inside: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        positive(self.radius, "radius")
+        check_positive(self.radius, "radius")
         # A first look that costs one dot product; the norm itself decides near the border.
         object.__setattr__(self, "_surely_inside", min(0.999 * self.radius * self.radius, MOST))
         if self.center is not None:
-            object.__setattr__(self, "center", as_point(self.center, "center"))
+            object.__setattr__(self, "center", check_point(self.center, "center"))
 
     @property
     def diameter(self) -> float:

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from mixfree.base.arithmetic import Array, norm
 from mixfree.domains.mirror import Euclidean, Mirror
-from mixfree.numerics import Array, norm
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
-from mixfree.numerics import Array
+from mixfree.base.arithmetic import Array
 
 if TYPE_CHECKING:
     from mixfree.domains.space import Domain

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_positive
 from mixfree.domains.mirror import Entropic, Mirror
-from mixfree.numerics import Array, positive
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Simplex:
     mirror: ClassVar[Mirror] = Entropic()
 
     def __post_init__(self) -> None:
-        positive(self.total, "total")
+        check_positive(self.total, "total")
 
     @property
     def diameter(self) -> float:

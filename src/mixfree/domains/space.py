@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from mixfree.base.arithmetic import Array
 from mixfree.domains.mirror import Euclidean, Mirror
-from mixfree.numerics import Array
 
 
 class Domain(Protocol):

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from mixfree.base.checks import check_whole
 from mixfree.gradients.window import Window
-from mixfree.numerics import whole
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class DataDrop(Window):
     mixing_time: int
 
     def __post_init__(self) -> None:
-        whole(self.mixing_time, "mixing_time")
+        check_whole(self.mixing_time, "mixing_time")
 
     def length(self, steps: int, samples: int) -> int:
         """One step every ``mixing_time`` samples."""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from mixfree.base.checks import check_whole
 from mixfree.gradients.window import Window
-from mixfree.numerics import whole
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class MiniBatch(Window):
     batch: int = 32
 
     def __post_init__(self) -> None:
-        whole(self.batch, "batch")
+        check_whole(self.batch, "batch")
 
     def length(self, steps: int, samples: int) -> int:
         """Always ``batch`` samples."""

@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mixfree.draws import LEVELS, Key, key, trailing_zeros
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_one_of, check_whole
+from mixfree.base.draws import LEVELS, Key, key, trailing_zeros
 from mixfree.gradients.window import Window
-from mixfree.numerics import Array, one_of, whole
 
 MAX_LEVEL = 62  # 2^62 samples: a window must be countable in 64 bits
 
@@ -54,16 +55,16 @@ class MLMC(Window):
     _share: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        one_of(self.weights, "weights", ("exact", "paper"))
+        check_one_of(self.weights, "weights", ("exact", "paper"))
         object.__setattr__(self, "key", key(self.seed, LEVELS))
         if self.levels is not None:
-            whole(self.levels, "levels", most=MAX_LEVEL)
+            check_whole(self.levels, "levels", most=MAX_LEVEL)
             if self.horizon is not None:
                 raise ValueError(
                     f"horizon={self.horizon} is for levels=None, but levels is {self.levels}"
                 )
         if self.horizon is not None:
-            whole(self.horizon, "horizon", most=2**MAX_LEVEL)
+            check_whole(self.horizon, "horizon", most=2**MAX_LEVEL)
         truncated_and_exact = self.levels is not None and self.weights == "exact"
         share = 1.0 - 0.5**self.levels if truncated_and_exact and self.levels else 1.0
         object.__setattr__(self, "_share", share)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from mixfree.base.arithmetic import Array, State
 from mixfree.gradients.window import Window
-from mixfree.numerics import Array, State
 
 
 @dataclass(frozen=True)

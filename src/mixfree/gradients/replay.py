@@ -6,8 +6,9 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from mixfree.draws import REPLAY, Key, below, key
-from mixfree.numerics import Array, State, whole
+from mixfree.base.arithmetic import Array, State
+from mixfree.base.checks import check_whole
+from mixfree.base.draws import REPLAY, Key, below, key
 
 
 def buffer_size(mixing_time: int, buffer: int | None = None) -> int:
@@ -18,8 +19,8 @@ def buffer_size(mixing_time: int, buffer: int | None = None) -> int:
     >>> buffer_size(6), buffer_size(6, buffer=8)
     (60, 8)
     """
-    given = 10 * whole(mixing_time, "mixing_time") if buffer is None else buffer
-    return whole(given, "buffer", most=2**31)
+    given = 10 * check_whole(mixing_time, "mixing_time") if buffer is None else buffer
+    return check_whole(given, "buffer", most=2**31)
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,11 @@ class Replay(ABC):
     default_gap = 0
 
     def __post_init__(self) -> None:
-        whole(self.mixing_time, "mixing_time")
+        check_whole(self.mixing_time, "mixing_time")
         object.__setattr__(self, "buffer", buffer_size(self.mixing_time, self.buffer))
         if self.gap is None:
             object.__setattr__(self, "gap", self.default_gap * self.mixing_time)
-        whole(self.gap, "gap", least=0)
+        check_whole(self.gap, "gap", least=0)
         object.__setattr__(self, "key", key(self.seed, REPLAY))
 
     @abstractmethod

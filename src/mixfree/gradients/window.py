@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixfree.numerics import Array, State
+from mixfree.base.arithmetic import Array, State
 
 
 class Gradient(Protocol):

@@ -1,6 +1,6 @@
 """Optax transformations for data in order: signed sums inside ``update``."""
 
-from mixfree.extras import require
+from mixfree.base.extras import require
 
 require("optax")
 

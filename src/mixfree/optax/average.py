@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mixfree.numerics import one_of
+from mixfree.base.checks import check_one_of
 from mixfree.optax.trees import cast_like, wide, widest
 from mixfree.outputs import DROPIN_OUTPUTS
 
@@ -37,7 +37,7 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
     >>> float(w[0]), float(averaged(state, w)[0])
     (3.0, 1.0)
     """
-    if one_of(output, "output", DROPIN_OUTPUTS) == "last":
+    if check_one_of(output, "output", DROPIN_OUTPUTS) == "last":
         return optax.identity()
 
     def init(params: Any) -> AverageState:

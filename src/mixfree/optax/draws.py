@@ -1,4 +1,4 @@
-"""Twin of :mod:`mixfree.draws` inside compiled code: the same words for the same counters."""
+"""Twin of :mod:`mixfree.base.draws` inside compiled code: the same words for the same counters."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mixfree import draws
+from mixfree.base import draws
 
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B9
 
 
 def mix(word: jax.Array) -> jax.Array:
-    """Twin of :func:`mixfree.draws.mix`; uint32 arithmetic wraps of itself."""
+    """Twin of :func:`mixfree.base.draws.mix`; uint32 arithmetic wraps of itself."""
     word ^= word >> 16
     word *= np.uint32(0x7FEB352D)
     word ^= word >> 15
@@ -40,7 +40,7 @@ def key(seed: Any, purpose: int) -> jax.Array:
 
 
 def word(key: jax.Array, counter: jax.Array, lane: int = 0) -> jax.Array:
-    """Twin of :func:`mixfree.draws.word` for counters below 2^32."""
+    """Twin of :func:`mixfree.base.draws.word` for counters below 2^32."""
     inner = mix(counter ^ key[0])
     if lane:
         inner = mix(inner + np.uint32(lane * _GOLDEN & _MASK))
@@ -48,7 +48,7 @@ def word(key: jax.Array, counter: jax.Array, lane: int = 0) -> jax.Array:
 
 
 def trailing_zeros(key: jax.Array, counter: jax.Array) -> jax.Array:
-    """Twin of :func:`mixfree.draws.trailing_zeros` up to 64.
+    """Twin of :func:`mixfree.base.draws.trailing_zeros` up to 64.
 
     Examples
     --------

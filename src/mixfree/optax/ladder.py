@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mixfree.numerics import positive, whole
+from mixfree.base.checks import check_positive, check_whole
+from mixfree.dropins.sketch import Sketch, is_exact
 from mixfree.optax.average import averaging
 from mixfree.optax.guard import guarded
 from mixfree.optax.trees import norm, times_power_of_two, widest
-from mixfree.sketch import Sketch, is_exact
 from mixfree.steps.distance import FIRST_EPOCH, KEPT, MARGIN, MOVED, RELATIVE, Distance
 from mixfree.steps.ladder import BLOCK, EARLY, POWERS
 
@@ -82,11 +82,11 @@ def ladder(
     True
     """
     if alpha is not None and not isinstance(alpha, jax.Array):
-        positive(alpha, "alpha")
+        check_positive(alpha, "alpha")
     if sketch is not None:
         Sketch(sketch, seed=seed)
-    whole(block, "block", most=1 << 16)
-    rungs = LEVELS if max_levels is None else whole(max_levels, "max_levels", 0, LEVELS)
+    check_whole(block, "block", most=1 << 16)
+    rungs = LEVELS if max_levels is None else check_whole(max_levels, "max_levels", 0, LEVELS)
     distance = Distance() if distance is None else distance
     if not isinstance(distance, Distance):
         raise ValueError(f"distance must be a Distance, not {distance!r}")

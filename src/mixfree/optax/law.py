@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from mixfree.base.checks import check_whole
 from mixfree.gradients.mlmc import MLMC
-from mixfree.numerics import whole
 from mixfree.optax.draws import trailing_zeros
 
 MAX_LEVEL = 30  # windows are counted in 32 bits
@@ -20,7 +20,7 @@ class Law:
     Examples
     --------
     >>> from mixfree.optax.draws import key
-    >>> from mixfree.draws import LEVELS
+    >>> from mixfree.base.draws import LEVELS
     >>> law, reference = Law(levels=5), MLMC(levels=5, seed=3)
     >>> steps = jnp.arange(20, dtype=jnp.uint32)
     >>> lengths = law.length(key(3, LEVELS), steps, steps)
@@ -37,9 +37,9 @@ class Law:
         static = None if isinstance(self.levels, jax.Array) else self.levels
         MLMC(static, self.weights, self.horizon)
         if static is not None:
-            whole(static, "levels", most=MAX_LEVEL)
+            check_whole(static, "levels", most=MAX_LEVEL)
         if self.horizon is not None:
-            whole(self.horizon, "horizon", most=2**MAX_LEVEL)
+            check_whole(self.horizon, "horizon", most=2**MAX_LEVEL)
 
     @property
     def share(self) -> Any:

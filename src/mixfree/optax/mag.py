@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mixfree.numerics import positive
+from mixfree.base.checks import check_positive
 from mixfree.optax.average import averaging
 from mixfree.optax.mlmc import mlmc
 from mixfree.optax.trees import norm, widest
@@ -34,7 +34,7 @@ def adagrad_norm(alpha: Any = 1.0) -> optax.GradientTransformation:
     [-0.6000..., -0.8000...]
     """
     if not isinstance(alpha, jax.Array):
-        positive(alpha, "alpha")
+        check_positive(alpha, "alpha")
 
     def init(params: Any) -> AdaGradNormState:
         return AdaGradNormState(jnp.zeros((), widest(params)))

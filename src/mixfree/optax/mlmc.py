@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mixfree.draws import LEVELS
+from mixfree.base.draws import LEVELS
 from mixfree.optax.draws import key
 from mixfree.optax.law import Law
 from mixfree.optax.trees import acceptable, cast_like, wide

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mixfree.numerics import Array, State
+from mixfree.base.arithmetic import Array, State
 
 
 class Output(Protocol):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mixfree.numerics import Array, State
+from mixfree.base.arithmetic import Array, State
 
 
 @dataclass(frozen=True)

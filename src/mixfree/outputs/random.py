@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from mixfree.draws import RESERVOIR, Key, bits, key
-from mixfree.numerics import Array, State
+from mixfree.base.arithmetic import Array, State
+from mixfree.base.draws import RESERVOIR, Key, bits, key
 
 
 @dataclass(frozen=True)

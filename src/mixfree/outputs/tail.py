@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixfree.numerics import Array, State
+from mixfree.base.arithmetic import Array, State
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from mixfree.numerics import Array, State, norm, positive
+from mixfree.base.arithmetic import Array, State, norm
+from mixfree.base.checks import check_positive
 
 _MOST = 3e38  # of a factor: single precision knows no larger one
 
@@ -27,7 +28,7 @@ class AdaGradNorm:
     alpha: float
 
     def __post_init__(self) -> None:
-        positive(self.alpha, "alpha")
+        check_positive(self.alpha, "alpha")
 
     def start(self, x0: Array) -> State:
         """No gradient seen."""

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixfree.numerics import Array, State, norm, one_of, positive
+from mixfree.base.arithmetic import Array, State, norm
+from mixfree.base.checks import check_one_of, check_positive
 
 RELATIVE = 1e-6  # the first distance, as a share of 1 + |x0|
 MARGIN = 3.0  # times the bound, which is one from below, until the run has first arrived
@@ -54,8 +55,8 @@ class Distance:
 
     def __post_init__(self) -> None:
         if self.first is not None:
-            positive(self.first, "first")
-        one_of(self.of, "of", KINDS)
+            check_positive(self.first, "first")
+        check_one_of(self.of, "of", KINDS)
 
     def start(self, x0: Array, per_coordinate: bool) -> State:
         """The first distance, one a coordinate or one for all, and nothing seen."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mixfree.numerics import Array, State, dot, norm, positive, whole
+from mixfree.base.arithmetic import Array, State, dot, norm
+from mixfree.base.checks import check_positive, check_whole
 from mixfree.steps.distance import Distance
 from mixfree.steps.profile import Profile
 
@@ -70,10 +71,10 @@ class Ladder:
 
     def __post_init__(self) -> None:
         if self.alpha is not None:
-            positive(self.alpha, "alpha")
-        whole(self.block, "block")
+            check_positive(self.alpha, "alpha")
+        check_whole(self.block, "block")
         if self.max_levels is not None:
-            whole(self.max_levels, "max_levels", least=0)
+            check_whole(self.max_levels, "max_levels", least=0)
         if not isinstance(self.distance, Distance):
             raise ValueError(f"distance must be a Distance, not {self.distance!r}")
 

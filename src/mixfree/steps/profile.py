@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixfree.numerics import Array
+from mixfree.base.arithmetic import Array
 
 ENOUGH = 16  # blocks of a level, before it is believed
 RISING = 1.25  # growth from level to level that is more than noise

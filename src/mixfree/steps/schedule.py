@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from mixfree.numerics import Array, State, positive, stretched
+from mixfree.base.arithmetic import Array, State, stretched
+from mixfree.base.checks import check_positive
 
 
 class Step(Protocol):
@@ -31,7 +32,7 @@ class Constant:
     alpha: float
 
     def __post_init__(self) -> None:
-        positive(self.alpha, "alpha")
+        check_positive(self.alpha, "alpha")
 
     def start(self, x0: Array) -> State:
         """Nothing to remember."""

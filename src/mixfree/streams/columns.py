@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixfree.extras import require
+from mixfree.base.extras import require
 from mixfree.streams.source import Piece, Source
 
 LOOK = 10_000  # rows of the first look at categories and classes

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mixfree.numerics import Array
+from mixfree.base.arithmetic import Array
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING
 
@@ -128,7 +128,7 @@ class Correlation:
 
     def plot(self) -> "Figure":
         """The profile as a figure."""
-        from mixfree.figures import line_style, log_log, new_figure
+        from mixfree.base.figures import line_style, log_log, new_figure
 
         figure, axes = new_figure()
         axes.errorbar(

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.extras import require
-from mixfree.numerics import Array, State
+from mixfree.base.arithmetic import Array, State
+from mixfree.base.extras import require
 from mixfree.streams.columns import Column
 from mixfree.streams.source import Piece
 

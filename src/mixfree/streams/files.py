@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mixfree.extras import require
+from mixfree.base.extras import require
 
 STDIN = "-"
 SUFFIXES = {

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 import mixfree
-from mixfree import models
-from mixfree.numerics import Array, State
-from mixfree.scaling import TooFar
+from mixfree.base.arithmetic import Array, State
+from mixfree.linear.scaling import TooFar
+from mixfree.streams import model_file as models
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.model import LinearModel
 from mixfree.streams.reading import Reading

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.classes import loss_of, most_probable, probabilities, targets_of
-from mixfree.learner import learner_for
-from mixfree.losses import REGRESSIONS
-from mixfree.numerics import Array, State
+from mixfree.base.arithmetic import Array, State
+from mixfree.linear.classes import loss_of, most_probable, probabilities, targets_of
+from mixfree.linear.learner import learner_for
+from mixfree.linear.losses import REGRESSIONS
 
 
 class LinearModel:

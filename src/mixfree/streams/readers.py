@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from mixfree.extras import require
+from mixfree.base.extras import require
 from mixfree.streams.files import STDIN, StreamFile
 
 ROWS = 1 << 13  # a batch, where the format leaves the choice

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mixfree.numerics import State
+from mixfree.base.arithmetic import State
 from mixfree.streams.source import Piece
 
 EVERY = 1 << 16  # rows, of which one is in the checksum; and rows 1, 2, 3, 5, 9, 17, …

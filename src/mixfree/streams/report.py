@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixfree.methods import find_method
-from mixfree.numerics import Array
+from mixfree.base.arithmetic import Array
+from mixfree.core.methods import find_method
 from mixfree.steps import AdaGradNorm
 from mixfree.streams.correlation import Correlation
 from mixfree.streams.fitting import StreamFit

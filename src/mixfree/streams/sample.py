@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mixfree.draws import SAMPLE, key, words
-from mixfree.numerics import Array, State
+from mixfree.base.arithmetic import Array, State
+from mixfree.base.draws import SAMPLE, key, words
 
 SIZE = 2048
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mixfree.losses import REGRESSIONS
-from mixfree.methods import find_method
-from mixfree.numerics import one_of
+from mixfree.base.checks import check_one_of
+from mixfree.core.methods import find_method
+from mixfree.linear.losses import REGRESSIONS
 from mixfree.streams.columns import LOOK, choose, kind_of, values_in, with_categories
 from mixfree.streams.encoder import POLICIES, Encoder
 from mixfree.streams.fitting import StreamFit
@@ -47,9 +47,9 @@ class Wish:
     compare: bool = False
 
     def __post_init__(self) -> None:
-        one_of(self.missing, "missing", POLICIES)
+        check_one_of(self.missing, "missing", POLICIES)
         if self.loss is not None:
-            one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
+            check_one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
         if self.classes:
             if len(set(self.classes)) < max(2, len(self.classes)):
                 raise ValueError(

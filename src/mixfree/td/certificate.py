@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse, stats
 
-from mixfree.numerics import Array
+from mixfree.base.arithmetic import Array
 
 BATCHES = 20
 FEWEST = 5  # batches that give a spread to be trusted

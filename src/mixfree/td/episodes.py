@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixfree.extras import require
+from mixfree.base.extras import require
 from mixfree.td.policies import Act, acting
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
+from mixfree.base.progress import progress_bar
 from mixfree.chains import AutocorrelationTime, autocorrelation_time
-from mixfree.history import History, marks
-from mixfree.numerics import Array, whole
+from mixfree.core.history import History, marks
 from mixfree.outputs import Average
-from mixfree.progress import progress_bar
 from mixfree.td.certificate import BATCHES, ENTRIES, LARGEST, Certificate
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
@@ -130,7 +131,7 @@ def evaluate_policy(
     >>> found.samples, found.learner.features.size
     (2000, 16)
     """
-    whole(samples, "samples", least=10 * BATCHES)
+    check_whole(samples, "samples", least=10 * BATCHES)
     options.setdefault("output", "average")
     learner = TDLearner(_features_for(env, features), gamma, radius, method, seed=seed, **options)
     if not isinstance(learner.optimizer.output, Average):

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.linear import run_compiled
-from mixfree.numerics import Array
+from mixfree.base.arithmetic import Array
+from mixfree.kernels.runner import run_compiled
 from mixfree.td.features.lookup import Rows, as_features
 from mixfree.td.methods import start_method
 
@@ -151,7 +151,7 @@ class TDLearner:
         """Take transitions as :meth:`looked_up` gives them."""
 
         def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
-            from mixfree.compiled.td import td
+            from mixfree.kernels.td import td
 
             return int(td(plan, run, self.gamma, rows, *parts, order))
 

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_one_of, check_positive, check_whole
+from mixfree.core.methods import Method, Methods, methods
+from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.gradients import Plain
-from mixfree.methods import Method, Methods, methods
-from mixfree.numerics import Array, one_of, positive, whole
-from mixfree.optimizer import Optimizer
 from mixfree.steps import AdaGradNorm, Constant, Distance, Inverse, Ladder, Step
 
 
@@ -34,10 +35,10 @@ def projected_step(
             f"omega (step 1/(ω(1−γ)t)), not {', '.join(given) or 'none of them'}"
         )
     if horizon is not None:
-        return Constant(alpha * whole(horizon, "horizon") ** -0.5)
+        return Constant(alpha * check_whole(horizon, "horizon") ** -0.5)
     if step_size is not None:
-        return Constant(alpha * positive(step_size, "step_size"))
-    return Inverse(alpha / (positive(omega, "omega") * (1.0 - gamma)))
+        return Constant(alpha * check_positive(step_size, "step_size"))
+    return Inverse(alpha / (check_positive(omega, "omega") * (1.0 - gamma)))
 
 
 def distance_step(alpha: float | None = None, max_levels: int | None = 0) -> Ladder:
@@ -78,7 +79,7 @@ def start_method(
     name: str, theta0: Array, gamma: float, radius: float | None, **settings: Any
 ) -> Optimizer:
     """Start a method of the table at ``theta0``, inside the ball of that radius."""
-    method = td_methods()[one_of(name, "method", tuple(td_methods()))]
+    method = td_methods()[check_one_of(name, "method", tuple(td_methods()))]
     if method is ProjectedTD:
         if radius is None:
             raise ValueError("projected-td needs radius, that of a ball which holds θ*")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.numerics import Array
+from mixfree.base.arithmetic import Array
 
 Act = Callable[[Any, np.random.Generator], Any]
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
 from mixfree.chains import MarkovChain
-from mixfree.numerics import Array, whole
 from mixfree.td.features.table import feature_matrix
 from mixfree.td.learner import checked_gamma
 
@@ -238,7 +239,7 @@ class RewardProcess:
         end = len(self.visited)  # of an episode: a place between its last state and the next first
         place = int(generator.choice(end, p=self.chain.stationary))
         for length in lengths:
-            path = self._path(whole(length, "samples"), place, generator)
+            path = self._path(check_whole(length, "samples"), place, generator)
             here = np.flatnonzero(path[:-1] != end)[:length]
             before, after = path[here], path[here + 1]
             place = int(after[-1])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.numerics import Array
+from mixfree.base.arithmetic import Array
 from mixfree.td.features.table import tabular
 from mixfree.td.policies import policy_matrix
 

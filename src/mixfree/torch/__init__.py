@@ -1,6 +1,6 @@
 """PyTorch optimisers for data in order: one line of a training loop changes."""
 
-from mixfree.extras import require
+from mixfree.base.extras import require
 
 require("torch")
 

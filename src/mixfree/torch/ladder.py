@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from mixfree import steps
-from mixfree.numerics import Array, norm
-from mixfree.sketch import Sketch, is_exact
+from mixfree.base.arithmetic import Array, norm
+from mixfree.dropins.sketch import Sketch, is_exact
 from mixfree.steps import Distance, Profile
 from mixfree.steps.ladder import BLOCK, GRADIENTS, POINTS
 from mixfree.torch.stream import RUN, Given, StreamOptimizer

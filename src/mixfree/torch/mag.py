@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
+from mixfree.base.checks import check_positive
 from mixfree.gradients.mlmc import MLMC as Law
-from mixfree.numerics import positive
 from mixfree.torch.stream import RUN
 from mixfree.torch.tensors import move, norm
 from mixfree.torch.window import WindowOptimizer
@@ -76,4 +76,4 @@ class MAG(WindowOptimizer):
 
     def _check_group(self, group: dict[str, Any]) -> None:
         super()._check_group(group)
-        positive(group["alpha"], "alpha")
+        check_positive(group["alpha"], "alpha")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from mixfree.numerics import one_of
+from mixfree.base.checks import check_one_of
 from mixfree.outputs import DROPIN_OUTPUTS
 from mixfree.torch.tensors import Tensors, largest, wide
 
@@ -45,7 +45,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         settings: Mapping[str, Any],
         output: str,
     ) -> None:
-        self.output = one_of(output, "output", DROPIN_OUTPUTS)
+        self.output = check_one_of(output, "output", DROPIN_OUTPUTS)
         self.settings = {"method": type(self).__name__, **settings, "output": output}
         self.stepped = False
         self._swapped = False

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.numerics import Array, whole
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
 from mixfree.td.features.space import Bounds
 
 
@@ -27,7 +28,7 @@ class FourierBasis(Bounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        steps = range(whole(self.order, "order") + 1)
+        steps = range(check_whole(self.order, "order") + 1)
         object.__setattr__(
             self, "frequencies", np.array(list(product(steps, repeat=self.dimension)), dtype=float)
         )

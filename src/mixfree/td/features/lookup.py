@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixfree.numerics import Array, whole
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
 from mixfree.td.features.table import ROUNDING, feature_matrix
 
 
@@ -31,7 +32,7 @@ def as_features(features: Any, size: int | None = None) -> Features:
             f"features {features!r} do not say how many they are: give size=…, "
             "or a function with the attribute size"
         )
-    return Mapped(features, whole(found, "size"))
+    return Mapped(features, check_whole(found, "size"))
 
 
 class Rows:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.numerics import Array, positive, whole
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_positive, check_whole
 from mixfree.td.features.space import Bounds
 
 
@@ -37,8 +38,8 @@ class RadialBasis(Bounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self.width, "width")
-        line = np.linspace(0.0, 1.0, whole(self.centers, "centers", least=2))
+        check_positive(self.width, "width")
+        line = np.linspace(0.0, 1.0, check_whole(self.centers, "centers", least=2))
         object.__setattr__(self, "grid", np.array(list(product(line, repeat=self.dimension))))
 
     @property

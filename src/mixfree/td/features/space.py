@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.numerics import Array, as_point
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_point
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +19,7 @@ class Bounds(ABC):
     high: npt.ArrayLike
 
     def __post_init__(self) -> None:
-        low, high = as_point(self.low, "low"), as_point(self.high, "high")
+        low, high = check_point(self.low, "low"), check_point(self.high, "high")
         if low.shape != high.shape or not (low < high).all():
             raise ValueError(
                 f"low must be below high in every coordinate, but low={self.low!r} and "

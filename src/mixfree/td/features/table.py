@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.numerics import Array, whole
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
 
 ROUNDING = 1e-9  # by which a norm may exceed 1
 
@@ -19,7 +20,7 @@ def tabular(states: int) -> Array:
     array([[1., 0.],
            [0., 1.]])
     """
-    return np.eye(whole(states, "states"))
+    return np.eye(check_whole(states, "states"))
 
 
 def rescaled(features: npt.ArrayLike) -> Array:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.numerics import Array, whole
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
 from mixfree.td.features.space import Bounds
 
 
@@ -40,11 +41,11 @@ class TileCoding(Bounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self.tilings, "tilings")
+        check_whole(self.tilings, "tilings")
         each = [self.tiles] * self.dimension if np.ndim(self.tiles) == 0 else list(self.tiles)  # type: ignore[arg-type]
         if len(each) != self.dimension:
             raise ValueError(f"tiles must be one number, or {self.dimension}, not {self.tiles!r}")
-        object.__setattr__(self, "grid", np.array([whole(n, "tiles") for n in each]))
+        object.__setattr__(self, "grid", np.array([check_whole(n, "tiles") for n in each]))
 
     @property
     def size(self) -> int:

@@ -1,0 +1,1 @@
+"""What needs nothing else of mixfree: arithmetic, checks, draws, optional imports, pictures."""

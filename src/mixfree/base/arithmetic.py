@@ -1,0 +1,82 @@
+"""Arithmetic that every part shares: dot products and norms that cannot overflow."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+State = dict[str, Any]
+
+# A BLAS dot may split longer vectors among threads, and the bits would follow their number.
+_DOT_BLOCK = 8192
+# Unlike dot it does not warn of an overflow. Asking for overrides costs half as much again.
+inner = getattr(np.vdot, "_implementation", np.vdot)
+LEAST, MOST = 1e-280, 1e280  # between these a sum of squares has lost nothing
+
+
+def dot(a: Array, b: Array) -> float:
+    """Σ a_k b_k, the same bits for any number of threads.
+
+    Examples
+    --------
+    >>> dot(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    11.0
+    """
+    if a.size <= _DOT_BLOCK:
+        return float(inner(a, b))
+    blocks = (slice(i, i + _DOT_BLOCK) for i in range(0, a.size, _DOT_BLOCK))
+    return sum(float(inner(a[block], b[block])) for block in blocks)
+
+
+def sum_of_squares(v: Array) -> float:
+    """Σ v_k², the same bits for any number of threads."""
+    return dot(v, v)
+
+
+def norm(v: Array) -> float:
+    """Euclidean norm that neither overflows nor underflows; not finite if ``v`` is not.
+
+    Examples
+    --------
+    >>> round(norm(np.array([3e200, 4e200])) / 5e200, 12)
+    1.0
+    """
+    if v.itemsize < 8:
+        v = v.astype(np.float64)
+    square = float(inner(v, v)) if v.size <= _DOT_BLOCK else sum_of_squares(v)
+    if LEAST < square < MOST:
+        return math.sqrt(square)
+    largest = float(np.abs(v).max(initial=0.0))
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    # A power of two keeps the scaling exact, subnormal numbers included.
+    exponent = math.frexp(largest)[1]
+    try:
+        return math.ldexp(math.sqrt(sum_of_squares(np.ldexp(v, -exponent))), exponent)
+    except OverflowError:
+        return math.inf
+
+
+def largest_of(dtype: np.dtype[Any]) -> float:
+    """The largest size of a vector of which 2^40 can be summed."""
+    return float(np.finfo(dtype).max) / 2.0**40
+
+
+def stretched(size: float, v: Array) -> Array:
+    """size · v; where that would overflow, the longest vector along v that can still be summed.
+
+    Examples
+    --------
+    >>> stretched(2.0, np.array([1.0, 3.0]))
+    array([2., 6.])
+    >>> bool(np.isfinite(stretched(1e200, np.array([1e200]))).all())
+    True
+    """
+    if size <= 1.0:
+        return size * v
+    length, most = norm(v), largest_of(v.dtype)
+    if size <= most and size * length <= most:
+        return size * v
+    return (v / length) * min(size * length, most) if length > 0.0 else v

@@ -1,0 +1,104 @@
+"""Random draws as pure functions of (seed, purpose, counter).
+
+A draw depends on nothing that happened before it, so a run can be cut, saved and resumed
+anywhere, and every backend draws the same. Only 32-bit unsigned arithmetic is used: JAX has
+no other by default.
+"""
+
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
+
+LEVELS, REPLAY, RESERVOIR, SKETCH, SAMPLE = 1, 2, 3, 4, 5  # purposes: what a draw is for
+Word = TypeVar("Word", int, Array)
+
+_MASK = 0xFFFFFFFF
+_GOLDEN = 0x9E3779B9
+
+
+class Key(NamedTuple):
+    """What a seed and a purpose come down to: the two words that every draw mixes in."""
+
+    first: int
+    second: int
+
+
+def mix(word: Word) -> Word:
+    """A bijection of 32-bit words in which every bit of the input moves every bit of the output."""
+    word = word ^ (word >> 16)
+    word = (word * 0x7FEB352D) & _MASK
+    word = word ^ (word >> 15)
+    word = (word * 0x846CA68B) & _MASK
+    return word ^ (word >> 16)
+
+
+def key(seed: int, purpose: int) -> Key:
+    """The key of a seed for one purpose.
+
+    Examples
+    --------
+    >>> key(0, LEVELS) != key(0, REPLAY) != key(1, REPLAY)
+    True
+    """
+    seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
+    words = []
+    for half in (0, 1):
+        word = mix(2 * purpose + half + _GOLDEN)
+        word = mix((word + _GOLDEN) & _MASK ^ (seed & _MASK))
+        words.append(mix((word + _GOLDEN) & _MASK ^ (seed >> 32)))
+    return Key(*words)
+
+
+def word(key: Key, counter: int, lane: int = 0) -> int:
+    """32 random bits for a counter below 2^64; ``lane`` gives further words for the same one."""
+    first, second = key
+    inner = mix((counter & _MASK) ^ first)
+    high = (counter >> 32) + lane * _GOLDEN
+    if high:
+        inner = mix((inner + high) & _MASK)
+    return mix((inner + second) & _MASK)
+
+
+def words(key: Key, counters: Array, lane: int = 0) -> Array:
+    """As :func:`word`, for each of an array of counters.
+
+    Examples
+    --------
+    >>> found = words(key(0, SAMPLE), np.arange(9))
+    >>> found.tolist() == [word(key(0, SAMPLE), n) for n in range(9)]
+    True
+    """
+    counters = counters.astype(np.uint64)
+    inner = mix(counters.astype(np.uint32) ^ key.first)
+    high = (counters >> 32) + lane * _GOLDEN
+    if high.any():
+        inner = np.where(high, mix(inner + high.astype(np.uint32)), inner)
+    return mix(inner + key.second)
+
+
+def bits(key: Key, counter: int) -> int:
+    """64 random bits."""
+    return (word(key, counter, 1) << 32) | word(key, counter)
+
+
+def trailing_zeros(key: Key, counter: int) -> int:
+    """Number of zeros before the first one in an endless run of fair bits: P(n) = 2^-(n+1).
+
+    Examples
+    --------
+    >>> [trailing_zeros(key(0, LEVELS), t) for t in range(1, 13)]
+    [2, 0, 0, 0, 1, 0, 0, 3, 0, 1, 0, 1]
+    """
+    drawn, lane = word(key, counter), 0
+    while drawn == 0:
+        lane += 1
+        drawn = word(key, counter, lane)
+    return 32 * lane + (drawn & -drawn).bit_length() - 1
+
+
+def below(key: Key, counter: int, limit: int) -> int:
+    """A whole number in [0, limit), uniform to within limit/2^64."""
+    return (bits(key, counter) * limit) >> 64

@@ -1,0 +1,1 @@
+"""The loop, the table of methods, and one call for a whole run."""

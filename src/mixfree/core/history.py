@@ -1,0 +1,98 @@
+"""What a run looked like on the way: its output on a logarithmic grid of sample counts."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.core.optimizer import Optimizer
+
+PER_DECADE = 20
+
+
+@dataclass
+class History:
+    """Sample counts, step counts and output points, one row a mark of the grid.
+
+    Examples
+    --------
+    >>> import mixfree as mf
+    >>> result = mf.minimize(lambda x, z: x - z, np.ones(100), [0.0], method="adagrad")
+    >>> result.history.samples[:3], result.history.points.shape
+    (array([1, 2, 3]), (30, 1))
+    """
+
+    _samples: list[int] = field(default_factory=list)
+    _steps: list[int] = field(default_factory=list)
+    _points: list[Array] = field(default_factory=list)
+
+    def record(self, opt: Optimizer) -> None:
+        """Add a row, unless this count of samples has one."""
+        if not self._samples or self._samples[-1] != opt.samples:
+            self._samples.append(opt.samples)
+            self._steps.append(opt.steps)
+            self._points.append(opt.average)
+
+    @property
+    def samples(self) -> Array:
+        """Samples observed."""
+        return np.array(self._samples, dtype=np.int64)
+
+    @property
+    def steps(self) -> Array:
+        """Steps taken."""
+        return np.array(self._steps, dtype=np.int64)
+
+    @property
+    def points(self) -> Array:
+        """Output points, one row each."""
+        return np.array(self._points)
+
+
+def marks(after: int = 0) -> Iterator[int]:
+    """Sample counts of the grid above ``after``: twenty a decade, whole and distinct.
+
+    Examples
+    --------
+    >>> from itertools import islice
+    >>> list(islice(marks(), 12))
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13]
+    """
+    k = 0
+    while True:
+        mark = round(10.0 ** (k / PER_DECADE))
+        k += 1
+        if mark > after:
+            after = mark
+            yield mark
+
+
+def follow(
+    opt: Optimizer,
+    advance: Callable[[int, int], None],
+    total: int,
+    each: Callable[[Optimizer, bool], bool | None] | None = None,
+    chunk: int = 1 << 17,
+) -> History:
+    """Run ``advance(start, stop)`` over ``total`` samples, recording at every mark.
+
+    ``each`` is called at every mark and after every ``chunk``, with whether it is a mark; when
+    it returns True, the run ends there.
+    """
+    history, grid = History(), marks(opt.samples)
+    first = opt.samples
+    mark = next(grid)
+    done = 0
+    while done < total:
+        stop = min(total, mark - first, done + chunk)
+        advance(done, stop)
+        done = stop
+        at_mark = first + done == mark
+        if at_mark:
+            history.record(opt)
+            mark = next(grid)
+        if each is not None and each(opt, at_mark):
+            break
+    history.record(opt)
+    return history

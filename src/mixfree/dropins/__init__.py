@@ -1,0 +1,1 @@
+"""What the drop-ins for PyTorch and Optax share."""

@@ -1,0 +1,303 @@
+"""Twin of :class:`mixfree.steps.Ladder`: its state is one table, a vector a row."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mixfree.kernels.jit import apart, inline
+from mixfree.kernels.memory import aligned
+from mixfree.kernels.vectors import add_scaled, clear
+from mixfree.steps.distance import KEPT, MOVED
+from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT
+
+FIXED, BOUND, AVERAGE, ITERATE = range(4)
+# Rows of the table; from LEVELS on, three a level.
+RATE, SUM, SQUARES, CARRY, TOTAL, REACH, ORIGIN, MEAN, BEFORE, PULL, LEVELS = range(11)
+HALF, LEVEL, EXCESS = range(3)
+# Places in the numbers; SHRINK is 2^-unit, FASTEST the largest rate.
+SHRINK, PEAK, WEIGHT, EPOCH, GAIN, MARGIN, FASTEST = range(7)
+_LEAST, _MOST = 4.0**-LARGEST_EXPONENT, 4.0 ** (LARGEST_EXPONENT - 1)
+_LARGEST = np.finfo(np.float64).max
+_VECTORS = (
+    *("rate", "sum", "squares", "carry", "total"),
+    *("reach", "origin", "mean", "before", "pull"),
+)
+_TABLES = ("halves", "levels", "excess")
+_REACHES = {"bound": BOUND, "average": AVERAGE, "iterate": ITERATE}
+
+
+class LadderPlan(NamedTuple):
+    """The numbers that do not change during a run."""
+
+    block: int
+    max_levels: int
+    width: int  # the dimension, or 1 for one rate
+    reach: int
+
+
+class LadderRun(NamedTuple):
+    """What changes."""
+
+    table: np.ndarray
+    numbers: np.ndarray
+
+
+def ladder_plan(step, dimension):
+    """The plan of a ladder; of another step, one that is not used."""
+    if not hasattr(step, "block"):
+        return LadderPlan(1, 0, 1, FIXED)
+    return LadderPlan(
+        block=step.block,
+        max_levels=64 if step.max_levels is None else step.max_levels,
+        width=dimension if step.per_coordinate else 1,
+        reach=_REACHES[step.distance.of] if step.alpha is None else FIXED,
+    )
+
+
+def ladder_run(step, state, steps):
+    """The ladder's state in a table of its own, with room for the levels of ``steps`` steps."""
+    if "squares" not in state:
+        return LadderRun(np.zeros((0, 0)), np.zeros(7))
+    table = np.zeros((LEVELS + 3 * step.levels(steps), state["sum"].size))
+    for row, name in enumerate(_VECTORS):
+        table[row, : state[name].size] = state[name]
+    for place, name in enumerate(_TABLES):
+        rows, width = state[name].shape
+        table[LEVELS + place :: 3, :width][:rows] = state[name]
+    numbers = [state[name] for name in ("peak", "weight", "epoch", "gain", "margin")]
+    shrink, fastest = math.ldexp(1.0, -state["unit"]), state["rate"].max()
+    return LadderRun(aligned(table), np.array([shrink, *numbers, fastest]))
+
+
+def return_ladder(step, state, run, steps):
+    """Put what a kernel changed back into the reference's state."""
+    if "squares" not in state:
+        return
+    for row, name in enumerate(_VECTORS):
+        state[name] = run.table[row, : state[name].size].copy()
+    for place, name in enumerate(_TABLES):
+        width = state[name].shape[1]
+        state[name] = run.table[LEVELS + place :: 3, :width][: step.levels(steps)].copy()
+    state["unit"] = 1 - math.frexp(run.numbers[SHRINK])[1]
+    state["epoch"] = int(run.numbers[EPOCH])
+    for place, name in ((PEAK, "peak"), (WEIGHT, "weight"), (GAIN, "gain"), (MARGIN, "margin")):
+        state[name] = float(run.numbers[place])
+
+
+@inline
+def in_unit(run, row, factor, square):
+    """The factor of the gradient factor · row in the ladder's unit, and its length there."""
+    numbers = run.numbers
+    share = square * numbers[SHRINK] * numbers[SHRINK]
+    if not _LEAST < share < _MOST:
+        share = choose_unit(run.table, numbers, row, factor)
+    return factor * numbers[SHRINK], math.sqrt(share)
+
+
+@inline
+def only_adds(plan, run, length, step):
+    """Whether a gradient of this length renews no rate and moves no entry by more than r̄."""
+    if plan.width == 1 or step <= EARLY * plan.block or step % plan.block == 0:
+        return False
+    common = plan.reach == FIXED or plan.reach == BOUND  # one r̄ for all entries
+    return common and run.numbers[FASTEST] * length < 0.999 * run.table[REACH, 0]
+
+
+@inline
+def climb_along(plan, run, row, scale, length, step, x, out):
+    """Bring the ladder up to date with the gradient scale · row; the displacement as v, η.
+
+    Per coordinate, the displacement is written to ``out``, which may be ``row``; otherwise it is
+    a multiple of ``row``.
+    """
+    table, numbers = run.table, run.numbers
+    total, squares, rate, reach = table[SUM], table[SQUARES], table[RATE], table[REACH]
+    for k in range(x.size):
+        total[k] += scale * row[k]
+    if plan.width == 1:
+        squares[0] += length * length
+    else:
+        for k in range(x.size):
+            squares[k] += (scale * row[k]) ** 2
+    if step <= EARLY * plan.block or step % plan.block == 0:
+        refresh(plan, table, numbers, row, scale, length * length, step, x)
+    size = reach[0] / length if rate[0] * length > reach[0] else rate[0]
+    if plan.width == 1 and abs(scale) * size < np.inf:
+        return row, scale * size
+    # Two loops: rate · scale, which one loop would be free to form, may overflow.
+    for k in range(x.size):
+        out[k] = scale * row[k]
+    if plan.width == 1:
+        return out, size
+    for k in range(x.size):
+        out[k] = min(max(rate[k] * out[k], -reach[k]), reach[k])
+    return out, 1.0
+
+
+@apart
+def choose_unit(table, numbers, row, factor):
+    """See :meth:`mixfree.steps.Ladder._change_unit`; returns ‖g‖² in the unit."""
+    largest, total, seen = 0.0, 0.0, 0.0
+    for k in range(row.size):
+        largest = max(largest, abs(float(row[k])))
+        seen = max(seen, table[SQUARES, k], table[TOTAL, k])
+    if largest == 0.0 or factor == 0.0:
+        return 0.0
+    for k in range(row.size):
+        part = row[k] / largest
+        total += part * part
+    size = abs(factor) * (largest * math.sqrt(total))
+    unit = 1 - math.frexp(numbers[SHRINK])[1]
+    change = max(math.frexp(size)[1], LEAST_UNIT) - unit
+    if change > LARGEST_EXPONENT or (change < -LARGEST_EXPONENT and seen == 0.0):
+        numbers[SHRINK] = math.ldexp(1.0, -unit - change)
+        numbers[GAIN] = math.ldexp(numbers[GAIN], -change)
+        numbers[FASTEST] = min(math.ldexp(numbers[FASTEST], change), _LARGEST)
+        for r in range(table.shape[0]):
+            place = (r - LEVELS) % 3
+            for k in range(row.size):
+                if r in (SUM, CARRY, PULL) or (r >= LEVELS and place == HALF):
+                    table[r, k] = math.ldexp(table[r, k], -change)
+                elif r in (SQUARES, TOTAL) or r >= LEVELS:
+                    table[r, k] = math.ldexp(table[r, k], -2 * change)
+                elif r == RATE:
+                    table[r, k] = min(math.ldexp(table[r, k], change), _LARGEST)
+    length = size * numbers[SHRINK]
+    return length * length
+
+
+@apart
+def refresh(plan, table, numbers, row, scale, share, step, x):
+    """See :meth:`mixfree.steps.Ladder._refresh`; the newest gradient is scale · row.
+
+    One short loop for each sum, since Numba vectorises no others.
+    """
+    weight, width = numbers[PEAK], plan.width
+    if plan.reach != FIXED:
+        numbers[GAIN] += weight * segment_gain(table, row, scale, share, x, width)
+        add_scaled(table[PULL], weight, table[SUM])
+    add_scaled(table[CARRY], weight, table[SUM])
+    add_scaled(table[TOTAL], weight * weight, table[SQUARES])
+    clear(table[SUM])
+    clear(table[SQUARES])
+    if step % plan.block == 0:
+        climb(table, step // plan.block, plan.max_levels, width)
+    if plan.reach != FIXED:
+        steps = 1 if step <= EARLY * plan.block else plan.block
+        update_distance(plan.reach, width, table, numbers, x, float(step), float(steps))
+    # Without a level there is no excess: the row of zeros that SUM is now stands for it.
+    excess = table[LEVELS + EXCESS] if table.shape[0] > LEVELS else table[SUM]
+    rate, total, reach, peak = table[RATE], table[TOTAL], table[REACH], numbers[PEAK]
+    for k in range(width):
+        whole = total[k] + excess[k]
+        rate[k] = peak * reach[k] / math.sqrt(whole if whole > 0.0 else np.inf)
+    fastest = 0.0
+    for k in range(width):
+        fastest = max(fastest, rate[k])
+    numbers[FASTEST] = fastest
+
+
+@apart
+def segment_gain(table, row, scale, share, x, width):
+    """Σ g_i·(o − x_i) over the gradients since the rates were last renewed."""
+    total, squares, rate, origin = table[SUM], table[SQUARES], table[RATE], table[ORIGIN]
+    gain, back = 0.0, 0.0
+    if width > 1:
+        for k in range(x.size):
+            g = scale * row[k]
+            earlier = total[k] - g
+            gain += total[k] * (origin[k] - x[k])
+            back += rate[k] * (earlier * earlier + (squares[k] - g * g))
+    else:
+        for k in range(x.size):
+            earlier = total[k] - scale * row[k]
+            gain += total[k] * (origin[k] - x[k])
+            back += earlier * earlier
+        back = rate[0] * (back + (squares[0] - share))
+    return gain - 0.5 * back
+
+
+@apart
+def update_distance(kind, width, table, numbers, x, step, steps):
+    """See :meth:`mixfree.steps.Distance.update`."""
+    numbers[WEIGHT] += step * steps
+    share = step * steps / numbers[WEIGHT]
+    mean, reach, origin = table[MEAN], table[REACH], table[ORIGIN]
+    for k in range(x.size):
+        mean[k] += share * (x[k] - mean[k])
+    if kind == BOUND:
+        bound_distance(width, table, numbers, step)
+        return
+    square = 0.0
+    for k in range(x.size):
+        gone = abs((mean[k] if kind == AVERAGE else x[k]) - origin[k])
+        square += gone * gone
+        if width > 1:
+            reach[k] = max(reach[k], gone)
+    if width == 1:
+        reach[0] = max(reach[0], math.sqrt(square))
+
+
+@apart
+def bound_distance(width, table, numbers, step):
+    """See :meth:`mixfree.steps.Distance._bound`."""
+    reach, dimension = table[REACH, 0], table.shape[1]
+    pull, mean, before = table[PULL], table[MEAN], table[BEFORE]
+    total, square = 0.0, 0.0
+    for k in range(dimension):
+        total += abs(pull[k])
+        square += pull[k] * pull[k]
+    size = total if width > 1 else math.sqrt(square)
+    if size > 0.0:
+        reach = max(reach, numbers[MARGIN] * numbers[GAIN] / size)
+    if step >= numbers[EPOCH]:
+        numbers[EPOCH] *= 2.0
+        numbers[WEIGHT] = 0.0
+        far, moved = 0.0, 0.0
+        for k in range(dimension):
+            far = max(far, abs(mean[k] - before[k]))
+            moved += (mean[k] - before[k]) ** 2
+        moved = MOVED * (far if width > 1 else math.sqrt(moved))
+        arrived = moved < reach
+        if arrived:
+            reach = max(moved, KEPT * reach)
+            numbers[MARGIN] = 1.0
+            numbers[GAIN] = 0.0
+        for k in range(dimension):
+            table[BEFORE, k] = table[MEAN, k]
+            if arrived:
+                table[ORIGIN, k] = table[MEAN, k]
+                table[PULL, k] = 0.0
+    for k in range(width):
+        table[REACH, k] = reach
+    numbers[PEAK] = max(numbers[PEAK], reach)
+
+
+@apart
+def climb(table, blocks, max_levels, width):
+    """See :meth:`mixfree.steps.Ladder._climb`."""
+    levels, complete = 0, 0
+    while blocks >> levels > 0:
+        levels += 1
+    while (blocks >> complete) & 1 == 0:
+        complete += 1
+    levels = min(levels, max_levels)
+    complete = min(complete, levels)
+    size = table.shape[1]
+    for j in range(complete):
+        level = LEVELS + 3 * j
+        for k in range(size):
+            half = table[level + HALF, k]
+            difference = table[CARRY, k] - half
+            table[level + LEVEL, k if width > 1 else 0] += difference * difference
+            table[CARRY, k] += half
+    for k in range(size):
+        if complete < levels:
+            table[LEVELS + 3 * complete + HALF, k] = table[CARRY, k]
+        table[CARRY, k] = 0.0
+    for j in range(complete - 1, -1, -1):
+        level = LEVELS + 3 * j
+        for k in range(width):
+            above = table[level + 3 + EXCESS, k] if j + 1 < levels else 0.0
+            table[level + EXCESS, k] = above + max(table[level + LEVEL, k] - table[TOTAL, k], 0.0)

@@ -1,0 +1,90 @@
+"""Replay for the kernels: plain gradients over the samples of whole blocks, rearranged."""
+
+import numpy as np
+
+from mixfree.gradients import ForwardReplay
+from mixfree.kernels.draws import below
+from mixfree.kernels.jit import kernel as compiled
+from mixfree.kernels.plan import SAMPLES, plan_of, return_run, run_of
+from mixfree.kernels.runner import indices_of, refused
+
+PIECE = 1 << 16
+
+
+@compiled
+def forward_order(first, second, block, blocks, size, buffer, gap):
+    """Positions drawn by :class:`ForwardReplay`, for ``blocks`` blocks after the ``block``-th."""
+    order = np.empty(blocks * buffer, dtype=np.int64)
+    for b in range(blocks):
+        for turn in range(buffer):
+            drawn = below(first, second, (block + b + 1) * buffer + turn, buffer)
+            order[b * buffer + turn] = b * size + gap + drawn
+    return order
+
+
+def replay_blocks(opt, kernel, parts, order):
+    """Add the samples to the block; replay every block that they fill."""
+    rule, state = opt.gradient, opt.states[0]
+    size, held = rule.block_size, len(state["block"])
+    if held == size:
+        raise RuntimeError("the last block's replay is not finished: tell its gradients first")
+    order = indices_of(order)
+    if 0 < held <= size <= held + order.size:
+        first, order = order[: size - held], order[size - held :]
+        joined = tuple(_joined(state["block"], i, part, first) for i, part in enumerate(parts))
+        state["samples"] -= held
+        _replay_whole(opt, kernel, joined, np.arange(size))
+    # As many blocks at a time as keep the order of replay small.
+    many = size * max(1, PIECE // size)
+    whole = order.size - order.size % size if state["block"] == [] else 0
+    for start in range(0, whole, many):
+        _replay_whole(opt, kernel, parts, order[start : min(start + many, whole)])
+    state["block"] += _listed(parts, order[whole:])
+    state["samples"] += order.size - whole
+
+
+def _replay_whole(opt, kernel, parts, order):
+    """Replay samples that make whole blocks."""
+    rule, state = opt.gradient, opt.states[0]
+    size, buffer, before = rule.block_size, rule.buffer, state["samples"]
+    replayed = order[_replay_order(rule, before // size, order.size // size)]
+    plan, run = plan_of(opt), run_of(opt, replayed.size)
+    taken = kernel(plan, run, parts, replayed)
+    failed = taken < replayed.size
+    blocks = taken // buffer + failed
+    run.counts[SAMPLES] = before + blocks * size
+    return_run(opt, run)
+    state["block"] = []
+    if failed:
+        state["block"] = _listed(parts, order[(blocks - 1) * size : blocks * size])
+        raise refused(opt)
+
+
+def _replay_order(rule, block, blocks):
+    """Positions in ``blocks`` blocks of the samples in the order of their replay."""
+    size, buffer = rule.block_size, rule.buffer
+    if isinstance(rule, ForwardReplay):
+        return forward_order(*rule.key, block, blocks, size, buffer, rule.gap)
+    turns = size - 1 - np.arange(buffer)
+    return (np.arange(blocks)[:, None] * size + turns).ravel()
+
+
+def _joined(block, i, part, order):
+    """The i-th array of the samples in the block and those of ``part`` after them.
+
+    Weights, the last array, may be lacking on either side, and are 1 there.
+    """
+    samples = [sample if isinstance(sample, tuple) else (sample,) for sample in block]
+    lacking = part.shape[0] == 0
+    if lacking and all(len(sample) <= i for sample in samples):
+        return part
+    held = [sample[i] if i < len(sample) else 1.0 for sample in samples]
+    held = np.array(held, dtype=part.dtype).reshape(len(block), *part.shape[1:])
+    return np.concatenate([held, np.ones(order.size) if lacking else part[order]])
+
+
+def _listed(parts, order):
+    """Samples as the reference keeps them: tuples, but for a stream of one array."""
+    present = [part for part in parts if part.shape[0] > 0]
+    samples = [tuple(part[r].copy() for part in present) for r in order]
+    return samples if len(parts) > 1 else [sample[0] for sample in samples]

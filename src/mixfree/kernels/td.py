@@ -1,0 +1,27 @@
+"""The kernel of TD learning: transitions between rows of features, by any method."""
+
+from mixfree.kernels.engine import acceptable, borrow, tell
+from mixfree.kernels.jit import borrowed, kernel
+from mixfree.kernels.vectors import dot, dot_and_square, square_along
+
+
+@kernel
+def td(plan, run, gamma, rows, rewards, here, there, order):
+    """Go over the transitions ``order``; returns how many were taken before one was refused.
+
+    The semi-gradient has the direction of φ(s) itself, so the row serves as it is.
+    """
+    run, rows, rewards = borrow(run), borrowed(rows), borrowed(rewards)
+    here, there = borrowed(here), borrowed(there)
+    for i in range(order.size):
+        t = order[i]
+        row = rows[here[t]]
+        value, square = dot_and_square(run.x, row)
+        factor = value - rewards[t]
+        if there[t] >= 0:
+            factor -= gamma * dot(run.x, rows[there[t]])
+        square = square_along(square, factor)
+        if not acceptable(plan, row, factor, square):
+            return i
+        tell(plan, run, row, factor, square)
+    return order.size

@@ -1,0 +1,92 @@
+"""Loops over vectors that the kernels share."""
+
+import math
+
+import numpy as np
+
+from mixfree.base.arithmetic import LEAST, MOST
+from mixfree.kernels.jit import apart, inline
+
+_LEAST_SINGLE = 1e-30  # of a square in single precision that has lost nothing
+
+
+@inline
+def dot(v, row):
+    """Σ v_k row_k."""
+    product = v.dtype.type(0.0)
+    for k in range(row.size):
+        product += v[k] * row[k]
+    return product
+
+
+@inline
+def dot_and_square(v, row):
+    """Σ v_k row_k and Σ row_k² in one pass."""
+    product, square = v.dtype.type(0.0), v.dtype.type(0.0)
+    for k in range(row.size):
+        product += v[k] * row[k]
+        square += row[k] * row[k]
+    return product, square
+
+
+@inline
+def square_along(square, factor):
+    """‖factor · row‖² from ‖row‖²; 0 where that may have lost digits in single precision.
+
+    Norms are taken with care where a square is 0.
+    """
+    return 0.0 if square < _LEAST_SINGLE else np.float64(square) * np.float64(factor) ** 2
+
+
+@inline
+def sum_of_squares(v):
+    """Σ v_k², each square in double precision: those of small float32 entries would underflow."""
+    square = 0.0
+    for k in range(v.size):
+        entry = np.float64(v[k])
+        square += entry * entry
+    return square
+
+
+@apart
+def scaled_size(v):
+    """Norm of a vector whose sum of squares overflows, underflows or is NaN."""
+    largest = 0.0
+    for k in range(v.size):
+        if math.isnan(v[k]):
+            return np.nan
+        largest = max(largest, float(abs(v[k])))
+    if largest == 0.0 or math.isinf(largest):
+        return largest
+    total = 0.0
+    for k in range(v.size):
+        share = v[k] / largest
+        total += share * share
+    return largest * math.sqrt(total)
+
+
+@inline
+def size_of(v, square):
+    """Norm of ``v``, whose plain sum of squares is ``square``: see :func:`numerics.norm`."""
+    return math.sqrt(square) if LEAST < square < MOST else scaled_size(v)
+
+
+@apart
+def add_scaled(total, factor, v):
+    """Σ + factor · v."""
+    for k in range(v.size):
+        total[k] += factor * v[k]
+
+
+@apart
+def copy(v, out):
+    """Leave ``v`` in ``out``."""
+    for k in range(v.size):
+        out[k] = v[k]
+
+
+@apart
+def clear(v):
+    """All entries zero."""
+    for k in range(v.size):
+        v[k] = 0.0

@@ -1,0 +1,15 @@
+"""Linear models that learn from rows in their order."""
+
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax, Squared, linear_gradient
+
+__all__ = [
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Robust",
+    "Softmax",
+    "Squared",
+    "advance_linear",
+    "linear_gradient",
+]

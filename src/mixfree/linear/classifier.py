@@ -1,0 +1,121 @@
+"""Linear classification on a stream."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from mixfree.base.arithmetic import Array, State
+from mixfree.base.checks import check_one_of
+from mixfree.linear.classes import (
+    condensed,
+    log_probabilities,
+    loss_of,
+    most_probable,
+    probabilities,
+    targets_of,
+)
+from mixfree.linear.estimator import StreamModel
+from mixfree.linear.losses import Loss
+
+
+class StreamClassifier(ClassifierMixin, StreamModel):
+    """Logistic regression on rows in time order; by softmax for more than two classes.
+
+    Parameters
+    ----------
+    loss
+        ``"logistic"``, the default; there is no other.
+    {shared}
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((5000, 2))
+    >>> y = np.where(X[:, 0] > X[:, 1], "left", "right")
+    >>> model = StreamClassifier().fit(X, y)
+    >>> model.predict([[2.0, 0.0], [0.0, 2.0]])
+    array(['left', 'right'], dtype='<U5')
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Forget everything and learn from the rows in their order, ``epochs`` times."""
+        X, y = self._checked(X, y, reset=True)
+        self._start_with(np.unique(condensed(y)), "y", X.dtype)
+        self._learn(X, self._targets(y), sample_weight, self.epochs)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Go on with the rows that follow, as if they had been in the rows before.
+
+        ``classes``, all the labels there will ever be, must be given with the first call.
+        """
+        first = not self.__sklearn_is_fitted__()
+        X, y = self._checked(X, y, reset=first)
+        if first and classes is None:
+            raise ValueError("classes must be given with the first call of partial_fit")
+        known = self.classes_ if classes is None else np.unique(classes)
+        if not first and not np.array_equal(self.classes_, known):
+            raise ValueError(f"classes={classes!r} is not as before: {self.classes_.tolist()}")
+        targets = targets_of(y, known)
+        if first:
+            self._start_with(known, "classes", X.dtype)
+        self._learn(X, targets, sample_weight)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Margins: one a row for two classes (positive: the second), else one a class."""
+        return self._predictions(X)
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class of each row."""
+        return most_probable(self._predictions(X), self.classes_)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of each class."""
+        return probabilities(self._predictions(X))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of each class's probability; finite also where that is zero."""
+        return log_probabilities(self._predictions(X))
+
+    @property
+    def coef_(self) -> Array:
+        """A row of weights a class; one row for two classes."""
+        return self._coefficients()[0]
+
+    @property
+    def intercept_(self) -> Array:
+        """An intercept a row of :attr:`coef_`."""
+        return self._coefficients()[1]
+
+    def state_dict(self) -> State:
+        """What the fit has come to, as plain values and arrays."""
+        kind = self.classes_.dtype
+        plain = self.classes_.astype(np.int64) if kind.kind in "mM" else self.classes_
+        return {**super().state_dict(), "classes": plain.tolist(), "kind": kind.str}
+
+    def load_state_dict(self, state: State) -> Self:
+        """Be as the estimator with the same parameters that gave ``state``."""
+        self.classes_ = np.array(state["classes"], dtype=state["kind"])
+        return self._load(state, self._loss())
+
+    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        X, y = super()._checked(X, y, reset)
+        check_classification_targets(condensed(y))
+        return X, y
+
+    def _start_with(self, classes: Array, origin: str, dtype: Any) -> None:
+        if len(classes) < 2:
+            raise ValueError(f"{origin} has only one class, {classes.tolist()}: there must be two")
+        self.classes_ = classes
+        self._start(self._loss(), dtype)
+
+    def _loss(self) -> Loss:
+        if self.loss is not None:
+            check_one_of(self.loss, "loss", ("logistic",))
+        return loss_of(self.classes_)
+
+    def _targets(self, y: Array) -> Array:
+        return targets_of(y, self.classes_)

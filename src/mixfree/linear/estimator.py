@@ -1,0 +1,194 @@
+"""What the two estimators share: one run of an optimiser over the rows, in their order."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import assert_all_finite
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from mixfree.base.arithmetic import Array, State
+from mixfree.base.checks import check_whole
+from mixfree.core.methods import Method
+from mixfree.linear.learner import Learner, learner_for
+from mixfree.linear.losses import Loss
+from mixfree.linear.scaling import TooFar
+
+
+class StreamModel(BaseEstimator, ABC):
+    """A linear model fitted in the given order by one method of the table.
+
+    Parameters
+    ----------
+    method
+        A name of the table of methods (:func:`mixfree.methods`), or a :class:`mixfree.Method`.
+    step_scale
+        α, the scale of the steps; ``None`` is 1, or D/√2 in a ball of diameter D, and the ladder
+        finds its own. For mag and adagrad it is in the units of the weights: give about the size
+        of the target. (scikit-learn's ``alpha``, the strength of regularisation, is ``l2`` here.)
+    fit_intercept
+        Whether there is an intercept.
+    l2
+        Adds ½·l2·‖weights‖² to every row's loss, the intercept's weight included.
+    radius
+        Keeps the weights in a ball of this radius around the origin.
+    scale
+        ``"running"`` standardises the features by what has been seen of the stream so far, for
+        features of unequal size; ``step_scale``, ``l2`` and ``radius`` then refer to the
+        standardised features, while ``coef_`` and ``intercept_`` are in the original units.
+    epochs
+        Passes that ``fit`` makes over the rows, each in the given order.
+    output
+        ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; the method's own
+        unless given.
+    options
+        Further options of the method by name, for instance ``{"levels": 6}`` or
+        ``{"mixing_time": 100}``.
+    seed
+        Of every random draw.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        The weights, as scikit-learn's linear models have them.
+    n_samples_seen_
+        Rows learnt from, epochs counted.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss | None = None,
+        *,
+        method: str | Method = "ladder",
+        step_scale: float | None = None,
+        fit_intercept: bool = True,
+        l2: float = 0.0,
+        radius: float | None = None,
+        scale: str | None = None,
+        epochs: int = 1,
+        output: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.method = method
+        self.step_scale = step_scale
+        self.fit_intercept = fit_intercept
+        self.l2 = l2
+        self.radius = radius
+        self.scale = scale
+        self.epochs = epochs
+        self.output = output
+        self.options = options
+        self.seed = seed
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Put the shared parameters where a docstring has ``{shared}``, for ``help`` to show."""
+        super().__init_subclass__(**kwargs)
+        if cls.__doc__ and StreamModel.__doc__:
+            own, shared = inspect.cleandoc(cls.__doc__), inspect.cleandoc(StreamModel.__doc__)
+            cls.__doc__ = own.replace("{shared}", shared.partition("----------\n")[2])
+
+    @property
+    def learner_(self) -> Learner:
+        """The run itself: its optimiser, to look at."""
+        check_is_fitted(self)
+        return self._learner
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows learnt from, epochs counted."""
+        return self.learner_.samples
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_learner")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        return validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            reset=reset,
+            ensure_all_finite=not self._seen_by_kernel(X),
+        )
+
+    def _seen_by_kernel(self, X: Any) -> bool:
+        """Whether the kernel sees what is not finite, which saves a pass over the rows."""
+        return not issparse(X) and self.scale is None
+
+    def _start(self, loss: Loss, dtype: Any) -> None:
+        check_whole(self.epochs, "epochs")
+        parameters = self.get_params(deep=False)
+        del parameters["loss"], parameters["epochs"]
+        self._learner = learner_for(loss, self.n_features_in_, dtype, **parameters)
+
+    def _learn(self, X: Any, targets: Array, sample_weight: Any, epochs: int = 1) -> None:
+        factors = None
+        if sample_weight is not None:
+            factors = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        before = self._learner.state_dict() if self._seen_by_kernel(X) else None
+        try:
+            for _ in range(epochs):
+                self._learner.advance(X, targets, factors)
+        except TooFar as error:
+            if hasattr(self, "feature_names_in_"):
+                raise error.named(self.feature_names_in_.tolist()) from None
+            raise
+        except ValueError:
+            if before is not None:
+                self._learner.load_state_dict(before)
+            assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+            raise
+
+    def _predictions(self, X: Any) -> Array:
+        """Predictions of every output: a column an output if there are several."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return self._learner.predict(X)
+
+    def losses(self, X: Any, y: Any) -> Array:
+        """Loss of each row, regularisation left out."""
+        return self._learner.loss.value(self._predictions(X), self._targets(np.asarray(y)))
+
+    @abstractmethod
+    def _targets(self, y: Array) -> Array:
+        """Targets as the loss wants them."""
+
+    def _coefficients(self) -> tuple[Array, Array]:
+        weights = self.learner_.weights
+        columns = self.n_features_in_
+        intercept = weights[:, columns] if self.fit_intercept else np.zeros(len(weights))
+        return weights[:, :columns], intercept
+
+    def state_dict(self) -> State:
+        """What the fit has come to, as plain values and arrays."""
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": None if names is None else list(names),
+            "dtype": self.learner_.optimizer.x.dtype.name,
+            "learner": self._learner.state_dict(),
+        }
+
+    def _load(self, state: State, loss: Loss) -> Self:
+        self.n_features_in_ = int(state["n_features_in"])
+        if state["feature_names_in"] is not None:
+            self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
+        self._start(loss, np.dtype(state["dtype"]))
+        self._learner.load_state_dict(state["learner"])
+        return self

@@ -1,0 +1,247 @@
+"""A linear model that learns from rows as they come: one optimiser, its units and its loss."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.base.arithmetic import Array, State, norm
+from mixfree.base.checks import check_one_of
+from mixfree.core.methods import Method, find_method
+from mixfree.core.optimizer import Optimizer
+from mixfree.domains import Ball
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
+from mixfree.linear.scaling import RunningScale, change_units, original, points_in, refuse_replay
+from mixfree.linear.sparse import SparseLinear, runs_sparse
+from mixfree.steps import Ladder
+
+SHARE = 0.1  # of a Kaczmarz step: on a correlated stream too long costs more than too short
+VALUES = 1 << 20  # that are copied at a time where a copy is needed
+
+
+class Learner:
+    """Learns the weights of a linear model from chunks of rows; how they are cut does not matter.
+
+    Parameters
+    ----------
+    loss
+        One of :mod:`mixfree.linear.losses`.
+    columns
+        Number of features.
+    method
+        A name of the table of methods, or a :class:`mixfree.Method`.
+    dtype
+        Of the weights and of all arithmetic: float64 or float32.
+    intercept
+        Whether each output has an intercept, which is then the last of its weights.
+    l2
+        Adds ½·l2·‖weights‖² to every row's loss, intercepts included.
+    radius
+        Keeps the weights in a ball around the origin.
+    running_scale
+        Standardise the columns by what has been seen so far. Steps, ``l2`` and ``radius`` then
+        refer to the standardised columns; :attr:`weights` are in the rows' own units.
+    **options
+        Those of the method: ``alpha``, ``output``, ``seed``, ``levels``, ….
+
+    Examples
+    --------
+    >>> from mixfree.linear.losses import Squared
+    >>> learner = Learner(Squared(), 1, "adagrad", output="last")
+    >>> rows = np.tile([[1.0], [-1.0]], (500, 1))
+    >>> learner.advance(rows, 3.0 * rows[:, 0] + 1.0)
+    >>> learner.weights.round(3)
+    array([[3., 1.]])
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        columns: int,
+        method: str | Method = "ladder",
+        *,
+        dtype: npt.DTypeLike = np.float64,
+        intercept: bool = True,
+        l2: float = 0.0,
+        radius: float | None = None,
+        running_scale: bool = False,
+        **options: Any,
+    ) -> None:
+        if not (l2 >= 0.0 and np.isfinite(l2)):
+            raise ValueError(f"l2 must be at least 0 and finite, not {l2!r}")
+        self.loss, self.columns, self.l2 = loss, columns, float(l2)
+        self._intercept = int(intercept)
+        start = np.zeros(loss.outputs * (columns + intercept), dtype)
+        domain = None if radius is None else Ball(radius)
+        self.optimizer: Optimizer = find_method(method)(start, domain=domain, **options)
+        self._scale = RunningScale(columns, centred=intercept) if running_scale else None
+        if running_scale:
+            refuse_replay(self.optimizer)
+        self._sparse: SparseLinear | None = None
+
+    @property
+    def weights(self) -> Array:
+        """The output point in the rows' own units: a row an output, the intercept last."""
+        point = self._running.average
+        if self._scale is not None:
+            own = original(self.columns)
+            point = points_in(point, self.loss.outputs, self._scale.units, own)
+        return point.reshape(self.loss.outputs, -1)
+
+    @property
+    def samples(self) -> int:
+        """Rows learnt from."""
+        return self._running.samples
+
+    def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
+        """Learn from rows in their order.
+
+        Raises
+        ------
+        ValueError
+            When a row's gradient is not finite; the rows before it have been used.
+        """
+        if hasattr(rows, "indptr"):
+            if self._scale is not None:
+                raise ValueError("scale='running' needs dense rows: it would fill sparse ones")
+            if runs_sparse(self.optimizer):
+                self._advance_sparse(rows, targets, weights)
+                return
+        if self._sparse is not None:
+            self._sparse.settle()
+            self._sparse = None
+        chunk = max(1, VALUES // self.columns if self._copies(rows) else rows.shape[0])
+        for start in range(0, rows.shape[0], chunk):
+            piece = slice(start, start + chunk)
+            factors = None if weights is None else weights[piece]
+            if self._scale is None:
+                self._tell(_dense(rows[piece]), targets[piece], factors)
+            else:
+                self._tell_scaled(self._scale, _dense(rows[piece]), targets[piece], factors)
+
+    def predict(self, rows: Any) -> Array:
+        """Predictions for rows: a column an output, or a vector if there is one output only."""
+        return predictions(self.weights.ravel(), rows, self.loss.outputs)
+
+    def losses(self, rows: Any, targets: Array) -> Array:
+        """Loss of each row, regularisation left out."""
+        return self.loss.value(self.predict(rows), targets)
+
+    def settle(self) -> Optimizer:
+        """The optimiser, brought up to date."""
+        return self.optimizer if self._sparse is None else self._sparse.settle()
+
+    def _copies(self, rows: Any) -> bool:
+        """Whether the rows cannot be read where they are."""
+        plain = isinstance(rows, np.ndarray) and rows.dtype == self.optimizer.x.dtype
+        return not (plain and rows.flags.c_contiguous and rows.flags.writeable)
+
+    @property
+    def _running(self) -> Optimizer | SparseLinear:
+        return self.optimizer if self._sparse is None else self._sparse
+
+    def _advance_sparse(self, rows: Any, targets: Array, weights: Array | None) -> None:
+        if self._sparse is None:
+            self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
+        self._sparse.advance(rows, targets, weights)
+
+    def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
+        if self.optimizer.samples == 0 and len(rows):
+            # A standardised row is zero at first, but about as long as this in the long run.
+            longest = math.sqrt(self.columns) if self._scale is not None else norm(rows[0])
+            self._guess_distance(math.hypot(longest, self._intercept), float(targets[0]))
+        advance_linear(self.optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
+
+    def _guess_distance(self, length: float, target: float) -> None:
+        """Let a ladder that knows no distance begin with a share of a Kaczmarz step.
+
+        That is |target|/‖row‖, or 1/‖row‖ where the target is a class. It has the units of the
+        weights, so that a short stream is not spent on finding them.
+        """
+        step = self.optimizer.step
+        if isinstance(step, Ladder) and step.alpha is None and step.distance.first is None:
+            residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
+            if residual > 0.0 and length > 0.0:
+                self.optimizer.states[1]["reach"][:] = SHARE * residual / length
+
+    def _tell_scaled(
+        self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
+    ) -> None:
+        rows = np.ascontiguousarray(rows, dtype=self.optimizer.x.dtype)
+        done = 0
+        while done < len(rows):
+            piece = scale.take(rows[done:])
+            now = slice(done, done + len(piece))
+            self._tell(piece, targets[now], None if weights is None else weights[now])
+            done += len(piece)
+            before = scale.units
+            scale.change()
+            if scale.due:
+                change_units(self.optimizer, self.loss.outputs, before, scale.units)
+
+    def state_dict(self) -> State:
+        """Everything that changes, as numbers and arrays of its own."""
+        lazy = self._sparse is not None
+        return {
+            "optimizer": None if lazy else self.optimizer.state_dict(),
+            "sparse": self._sparse.state_dict() if self._sparse is not None else None,
+            "scale": self._scale.state_dict() if self._scale is not None else None,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on exactly where the learner that gave ``state`` was, made with the same arguments."""
+        self._sparse = None
+        if state["sparse"] is not None:
+            self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
+            self._sparse.load_state_dict(state["sparse"])
+        else:
+            self.optimizer.load_state_dict(state["optimizer"])
+        if self._scale is not None:
+            self._scale.load_state_dict(state["scale"])
+
+
+def learner_for(
+    loss: Loss,
+    columns: int,
+    dtype: npt.DTypeLike = np.float64,
+    *,
+    method: str | Method = "ladder",
+    step_scale: float | None = None,
+    fit_intercept: bool = True,
+    scale: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    **others: Any,
+) -> Learner:
+    """A learner from parameters as the estimators and ``mixfree fit`` name them.
+
+    Examples
+    --------
+    >>> from mixfree.linear.losses import Squared
+    >>> learner_for(Squared(), 3, method="mag", step_scale=2.0).optimizer.step
+    AdaGradNorm(alpha=2.0)
+    """
+    if scale is not None:
+        check_one_of(scale, "scale", ("running",))
+    method, options = find_method(method), options or {}
+    method.check_options(options, give='options={"mixing_time": …}')
+    return Learner(
+        loss,
+        columns,
+        method,
+        dtype=dtype,
+        intercept=bool(fit_intercept),
+        running_scale=scale is not None,
+        alpha=step_scale,
+        **others,
+        **options,
+    )
+
+
+def _dense(rows: Any) -> Array:
+    """Rows as a plain array of which compiled code needs one version only."""
+    if not isinstance(rows, np.ndarray):
+        return rows.toarray()
+    return rows if rows.flags.writeable else rows.copy()

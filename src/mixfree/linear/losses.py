@@ -1,0 +1,228 @@
+"""Losses of a linear model: value and derivative with respect to the prediction."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_positive, check_whole
+
+
+class Loss(Protocol):
+    """A loss ℓ(prediction, target). ``outputs`` predictions a sample; one, but for softmax."""
+
+    @property
+    def outputs(self) -> int:
+        """Predictions a sample."""
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """ℓ, elementwise over samples."""
+
+    def derivative(self, prediction: Any, target: Any) -> Any:
+        """∂ℓ/∂prediction, elementwise over samples."""
+
+
+@dataclass(frozen=True)
+class Squared:
+    """½(prediction − target)².
+
+    Examples
+    --------
+    >>> Squared().value(3.0, 1.0), Squared().derivative(3.0, 1.0)
+    (2.0, 2.0)
+    """
+
+    outputs = 1
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """½r²."""
+        return 0.5 * (prediction - target) ** 2
+
+    def derivative(self, prediction: Any, target: Any) -> Any:
+        """r."""
+        return prediction - target
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """log(1 + exp(−target · prediction)) for targets −1 and +1.
+
+    Examples
+    --------
+    >>> float(Logistic().derivative(0.0, 1.0))
+    -0.5
+    """
+
+    outputs = 1
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """log(1 + e^−m), m = target · prediction."""
+        return np.logaddexp(0.0, -target * prediction)
+
+    def derivative(self, prediction: Any, target: Any) -> Any:
+        """−target/(1 + e^m)."""
+        # tanh cannot overflow where exp would.
+        return -target * (0.5 - 0.5 * np.tanh(0.5 * target * prediction))
+
+
+@dataclass(frozen=True)
+class Huber:
+    """½r² up to |r| = delta, linear beyond.
+
+    Examples
+    --------
+    >>> float(Huber(1.0).value(3.0, 0.0)), float(Huber(1.0).derivative(-3.0, 0.0))
+    (2.5, -1.0)
+    """
+
+    delta: float = 1.0
+    outputs = 1
+
+    def __post_init__(self) -> None:
+        check_positive(self.delta, "delta")
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """½r² or δ(|r| − ½δ)."""
+        size = np.abs(prediction - target)
+        inside = np.minimum(size, self.delta)
+        return inside * (size - 0.5 * inside)
+
+    def derivative(self, prediction: Any, target: Any) -> Any:
+        """R, clipped to ±δ."""
+        return np.clip(prediction - target, -self.delta, self.delta)
+
+
+@dataclass(frozen=True)
+class Robust:
+    r"""Barron's general robust loss, bounded for a negative shape (Barron 2019).
+
+    .. math:: \rho(r) = \frac{|a-2|}{a}
+              \Big[\Big(\frac{(r/c)^2}{|a-2|} + 1\Big)^{a/2} - 1\Big]
+
+    with its limits at shape a = 2 (½(r/c)²), 0 (Cauchy) and −∞ (Welsch).
+
+    Examples
+    --------
+    >>> round(float(Robust(shape=-2.0, scale=1.0).value(1e9, 0.0)), 6)
+    2.0
+    """
+
+    shape: float = -2.0
+    scale: float = 1.0
+    outputs = 1
+
+    def __post_init__(self) -> None:
+        check_positive(self.scale, "scale")
+        if not self.shape <= 2.0:
+            raise ValueError(f"shape must be at most 2, not {self.shape!r}")
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """ρ(r)."""
+        square = ((prediction - target) / self.scale) ** 2
+        if self.shape == 2.0:
+            return 0.5 * square
+        if self.shape == 0.0:
+            return np.log1p(0.5 * square)
+        if self.shape == -math.inf:
+            return -np.expm1(-0.5 * square)
+        width = abs(self.shape - 2.0)
+        return width / self.shape * np.expm1(0.5 * self.shape * np.log1p(square / width))
+
+    def derivative(self, prediction: Any, target: Any) -> Any:
+        """ρ′(r) = (r/c²) ((r/c)²/|a−2| + 1)^(a/2 − 1)."""
+        residual = (prediction - target) / self.scale
+        if self.shape == 2.0:
+            return residual / self.scale
+        if self.shape == -math.inf:
+            return residual / self.scale * np.exp(-0.5 * residual**2)
+        width = abs(self.shape - 2.0)
+        power = (0.5 * self.shape - 1.0) * np.log1p(residual**2 / width)
+        return residual / self.scale * np.exp(power)
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Cross-entropy of ``classes`` predictions; the target is the number of the class.
+
+    Examples
+    --------
+    >>> Softmax(2).derivative(np.zeros(2), 1)
+    array([ 0.5, -0.5])
+    """
+
+    classes: int
+
+    def __post_init__(self) -> None:
+        check_whole(self.classes, "classes", least=2)
+
+    @property
+    def outputs(self) -> int:
+        """One prediction a class."""
+        return self.classes
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """log Σ exp(p) − p[target], over the last axis."""
+        largest = prediction.argmax(axis=-1)[..., None]
+        shifted = prediction - np.take_along_axis(prediction, largest, axis=-1)
+        chosen = np.take_along_axis(shifted, np.asarray(target, dtype=int)[..., None], axis=-1)
+        rest = np.exp(shifted)
+        np.put_along_axis(rest, largest, 0.0, axis=-1)  # its 1 is log1p's
+        return np.log1p(rest.sum(axis=-1)) - chosen[..., 0]
+
+    def derivative(self, prediction: Any, target: Any) -> Any:
+        """Probabilities less the indicator of the target."""
+        grown = np.exp(prediction - prediction.max(axis=-1, keepdims=True))
+        probability = grown / grown.sum(axis=-1, keepdims=True)
+        return probability - (np.arange(self.classes) == np.asarray(target)[..., None])
+
+
+def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:
+    """Predictions of the linear model with weights ``x`` for one row or many.
+
+    ``x`` holds one block of weights an output; a block one longer than the rows ends with the
+    intercept.
+    """
+    blocks = x.reshape(outputs, -1)
+    width = rows.shape[-1]
+    found = rows @ blocks[:, :width].T
+    if blocks.shape[1] > width:
+        found = found + blocks[:, width]
+    return found[..., 0] if outputs == 1 else found
+
+
+REGRESSIONS: Mapping[str, Loss] = {"squared": Squared(), "huber": Huber(), "robust": Robust()}
+
+
+def linear_gradient(loss: Loss, x: Array, row: Array, target: Any, l2: float = 0.0) -> Array:
+    """Gradient at ``x`` of one sample's loss plus ½·l2·‖x‖²: the reference of the kernels.
+
+    Examples
+    --------
+    >>> linear_gradient(Squared(), np.zeros(2), np.array([1.0, 2.0]), 3.0)
+    array([-3., -6.])
+    """
+    slope = np.atleast_1d(loss.derivative(predictions(x, row, loss.outputs), target))
+    intercept = x.size // loss.outputs - row.size
+    gradient = np.outer(slope, np.append(row, np.ones(intercept, row.dtype))).ravel()
+    return gradient + l2 * x if l2 else gradient
+
+
+def loss_code(loss: Loss) -> tuple[int, float, float]:
+    """The code and the two numbers by which the kernels know a loss."""
+    from mixfree.kernels.losses import HUBER, LOGISTIC, ROBUST, SOFTMAX, SQUARED
+
+    match loss:
+        case Squared():
+            return SQUARED, 0.0, 0.0
+        case Logistic():
+            return LOGISTIC, 0.0, 0.0
+        case Huber():
+            return HUBER, float(loss.delta), 0.0
+        case Robust():
+            return ROBUST, float(loss.shape), float(loss.scale)
+        case Softmax():
+            return SOFTMAX, float(loss.classes), 0.0
+    raise TypeError(f"there is no compiled twin of the loss {loss!r}")

@@ -1,0 +1,78 @@
+"""Linear regression on a stream."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from mixfree.base.arithmetic import Array, State
+from mixfree.base.checks import check_one_of
+from mixfree.linear.estimator import StreamModel
+from mixfree.linear.losses import REGRESSIONS, Loss, Squared
+
+
+class StreamRegressor(RegressorMixin, StreamModel):
+    """Linear regression on rows in time order.
+
+    Parameters
+    ----------
+    loss
+        ``"squared"`` (½ error², the default), ``"huber"``, ``"robust"``, or a loss with its own
+        settings such as ``mixfree.linear.losses.Huber(delta=0.5)``.
+    {shared}
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((5000, 3))
+    >>> y = X @ [1.0, -2.0, 0.5] + 4.0
+    >>> model = StreamRegressor().fit(X, y)
+    >>> round(model.score(X, y), 2)
+    1.0
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Forget everything and learn from the rows in their order, ``epochs`` times."""
+        X, y = self._checked(X, y, reset=True)
+        self._start(self._loss(), X.dtype)
+        self._learn(X, self._targets(y), sample_weight, self.epochs)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Go on with the rows that follow, as if they had been in the rows before."""
+        first = not self.__sklearn_is_fitted__()
+        X, y = self._checked(X, y, reset=first)
+        if first:
+            self._start(self._loss(), X.dtype)
+        self._learn(X, self._targets(y), sample_weight)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Predictions for the rows."""
+        return self._predictions(X)
+
+    @property
+    def coef_(self) -> Array:
+        """One weight a feature."""
+        return self._coefficients()[0][0]
+
+    @property
+    def intercept_(self) -> Array:
+        """The intercept, as an array of one."""
+        return self._coefficients()[1]
+
+    def load_state_dict(self, state: State) -> Self:
+        """Be as the estimator with the same parameters that gave ``state``."""
+        return self._load(state, self._loss())
+
+    def _targets(self, y: Array) -> Array:
+        return np.asarray(y, dtype=np.float64)
+
+    def _loss(self) -> Loss:
+        if self.loss is None:
+            return Squared()
+        if isinstance(self.loss, str):
+            return REGRESSIONS[check_one_of(self.loss, "loss", tuple(REGRESSIONS))]
+        if getattr(self.loss, "outputs", None) != 1:
+            raise ValueError(f"loss must have one output, not be {self.loss!r}")
+        return self.loss

@@ -1,0 +1,116 @@
+"""TD learning: the error against samples and against the mixing time, beside Bhandari's TD.
+
+MAG draws from the law of Algorithm 1 on every chain, capped by the samples seen so far. It and the
+step 1/√T that it is compared with run ten times as long as the others: on the reversed streak the
+start is forgotten slowly.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from mixfree.reproduce.report import Report, Row
+from mixfree.reproduce.settings import Settings
+from mixfree.reproduce.td_processes import FAMILIES, STREAKS, process_of
+from mixfree.reproduce.td_report import BASELINE, OURS, td_report
+from mixfree.td import RewardProcess, TDLearner
+
+FULL = Settings(samples=10_000_000, seeds=30, p=(0.5, 5e-2, 5e-3, 5e-4, 5e-5))
+QUICK = FULL.changed(samples=100_000, seeds=3)
+
+SHORTER = 10  # how many times, for all methods but the two compared
+FIRST = 1000  # transitions at which curves begin
+PIECE = 1_000_000  # transitions held at a time
+
+
+def cells(settings: Settings) -> list[dict[str, Any]]:
+    """Two for each process and seed: the methods compared, and all the others."""
+    parameters = {"reversed streak": STREAKS, "sticky": settings.p, "Boyan": (0,)}
+    return [
+        {
+            "chain": family,
+            "parameter": parameter,
+            "seed": seed,
+            "compared": compared,
+            "samples": settings.samples if compared else settings.samples // SHORTER,
+        }
+        for family in FAMILIES
+        for parameter in parameters[family]
+        for seed in range(settings.seeds)
+        for compared in (True, False)
+    ]
+
+
+def measure(cell: dict[str, Any]) -> list[Row]:
+    """The errors of the cell's methods on one trajectory, on a grid of two horizons a decade."""
+    process = process_of(cell["chain"], cell["parameter"])
+    grid = horizons(cell["samples"])
+    runs = [
+        (name, marks, learner)
+        for name, settings in methods(process).items()
+        if (name in (OURS, BASELINE)) == cell["compared"]
+        for marks, learner in _started(process, settings, grid, cell["seed"])
+    ]
+    scale = process.error(np.zeros_like(process.theta_star))
+    time = process.chain.mixing_time()
+    stops = sorted({*grid, *range(PIECE, cell["samples"], PIECE)})
+    pieces = process.pieces(np.diff([0, *stops]).tolist(), cell["seed"])
+    rows = []
+    for done, piece in zip(stops, pieces, strict=True):
+        transitions = runs[0][2].looked_up(*piece)
+        for name, marks, learner in runs:
+            if done <= marks[-1]:
+                learner.advance(*transitions)
+            if done in marks:
+                rows.append(
+                    {
+                        "chain": cell["chain"],
+                        "parameter": cell["parameter"],
+                        "mixing_time": time,
+                        "method": name,
+                        "seed": cell["seed"],
+                        "samples": done,
+                        "error": process.error(learner.average) / scale,
+                    }
+                )
+    return rows
+
+
+def methods(process: RewardProcess) -> dict[str, dict[str, Any]]:
+    """Settings of each learner; MAG is told nothing but the radius, as all of them are."""
+    return {
+        OURS: {"method": "mag", "levels": None},
+        BASELINE: {"method": "projected-td", "horizon": None},
+        "MAG, 10 levels": {"method": "mag", "levels": 10},
+        "MAG, 5 levels": {"method": "mag", "levels": 5},
+        "ladder": {"method": "ladder"},
+        "TD 0.1": {"method": "projected-td", "step_size": 0.1},
+        "TD 1/(ω(1−γ)t)": {"method": "projected-td", "omega": process.omega},
+    }
+
+
+def horizons(samples: int) -> list[int]:
+    """Two a decade, up to all samples; at least the last decade."""
+    first = max(1, min(FIRST, samples // 10))
+    grid = [round(first * 10 ** (k / 2)) for k in range(20)]
+    return [each for each in grid if each < samples] + [samples]
+
+
+def report(rows: list[Row], settings: Settings) -> Report:
+    """Errors against samples on every process, and their growth with the mixing time."""
+    return td_report(rows, settings.samples, settings.samples // SHORTER, settings.seeds)
+
+
+def _started(
+    process: RewardProcess, settings: dict[str, Any], grid: list[int], seed: int
+) -> list[tuple[list[int], TDLearner]]:
+    """Learners with the horizons at which to look at them."""
+    radius = 2.0 * float(np.linalg.norm(process.theta_star))
+
+    def start(**given: Any) -> TDLearner:
+        return TDLearner(process.features, process.gamma, radius, seed=seed, **given)
+
+    if "horizon" not in settings:
+        return [(grid, start(**settings))]
+    # A step that needs to know T needs a run of its own for every T.
+    return [([horizon], start(**{**settings, "horizon": horizon})) for horizon in grid]

@@ -1,0 +1,171 @@
+"""The model file: arrays and plain values with a checksum, written whole or not at all.
+
+Layout, all numbers little-endian::
+
+    8 bytes    b"mixfree\\0"
+    4 bytes    version of the format
+    8 bytes    length of the header
+    header     JSON in UTF-8: {"content": …, "arrays": [[dtype, shape], …]}
+    arrays     the bytes of each array, C order, one after the other
+    32 bytes   SHA-256 of everything before
+
+In the content, ``{"$array": i}`` stands for the i-th array and ``{"$tuple": […]}`` for a tuple.
+Reading makes numbers, strings, lists, dicts and arrays, nothing else: it never runs code.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+
+MAGIC = b"mixfree\0"
+VERSION = 2
+_FIXED = struct.Struct("<8sIQ")
+_DIGEST = hashlib.sha256().digest_size
+_DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
+
+
+def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
+    """Write plain values and arrays to a file, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Where to; what is there already stays until the new file is safely on the disk.
+    content
+        Nested dicts, lists and tuples of numbers, strings, ``None`` and arrays of numbers.
+
+    Examples
+    --------
+    >>> path = tempfile.mkdtemp() + "/small.mixfree"
+    >>> save(path, {"weights": np.arange(3.0), "rows": 7})
+    >>> load(path)
+    {'weights': array([0., 1., 2.]), 'rows': 7}
+    """
+    arrays: list[Array] = []
+    described = _describe(content, arrays)
+    kinds = [[array.dtype.name, list(array.shape)] for array in arrays]
+    header = json.dumps({"content": described, "arrays": kinds}, allow_nan=False).encode()
+    with replacing(path) as file:
+        digest = hashlib.sha256()
+        for part in (_FIXED.pack(MAGIC, VERSION, len(header)), header, *map(_bytes, arrays)):
+            digest.update(part)
+            file.write(part)
+        file.write(digest.digest())
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read what :func:`save` wrote.
+
+    Raises
+    ------
+    ValueError
+        For a file that is not a model file, is of another version, or is damaged.
+    """
+    data = Path(path).read_bytes()
+    if data[: len(MAGIC)] != MAGIC:
+        raise ValueError(f"{path} is not a mixfree model file")
+    if len(data) < _FIXED.size + _DIGEST:
+        raise ValueError(f"{path} is cut short: it has {len(data)} bytes")
+    _, version, length = _FIXED.unpack_from(data)
+    if version != VERSION:
+        raise ValueError(
+            f"{path} has version {version} of the model format; this mixfree reads {VERSION}"
+        )
+    body = memoryview(data)[:-_DIGEST]
+    if hashlib.sha256(body).digest() != data[-_DIGEST:]:
+        raise ValueError(f"{path} is damaged: its checksum does not match its content")
+    header = json.loads(bytes(body[_FIXED.size : _FIXED.size + length]))
+    arrays, at = [], _FIXED.size + length
+    for name, shape in header["arrays"]:
+        if name not in _DTYPES:
+            raise ValueError(f"{path} has an array of {name!r}, which a model file cannot have")
+        dtype, count = np.dtype(name).newbyteorder("<"), math.prod(shape)
+        found = np.frombuffer(body, dtype, count, at).reshape(shape)
+        arrays.append(found.astype(np.dtype(name)))
+        at += dtype.itemsize * count
+    return _restore(header["content"], arrays)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file that takes the place of ``path`` when it is whole and on the disk, or never."""
+    place = Path(path).absolute()
+    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, place)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+    folder = os.open(place.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name, too, must survive a power cut
+    finally:
+        os.close(folder)
+
+
+def _describe(value: Any, arrays: list[Array]) -> Any:
+    """``value`` as JSON, with its arrays put aside."""
+    match value:
+        case np.ndarray():
+            if value.dtype.name not in _DTYPES:
+                raise ValueError(f"a model file cannot hold an array of {value.dtype}")
+            arrays.append(value)
+            return {"$array": len(arrays) - 1}
+        case dict():
+            for key in value:
+                if not isinstance(key, str) or key.startswith("$"):
+                    raise ValueError(f"a model file cannot hold the key {key!r}")
+            return {key: _describe(each, arrays) for key, each in value.items()}
+        case tuple():
+            return {"$tuple": [_describe(each, arrays) for each in value]}
+        case list():
+            return [_describe(each, arrays) for each in value]
+        case float() if not math.isfinite(value):
+            return {"$float": str(value)}
+        case None | bool() | int() | float() | str():
+            return value
+        case np.generic():
+            return _describe(value.item(), arrays)
+    raise ValueError(f"a model file cannot hold {value!r}")
+
+
+def _restore(value: Any, arrays: list[Array]) -> Any:
+    match value:
+        case {"$array": index}:
+            return arrays[index]
+        case {"$tuple": entries}:
+            return tuple(_restore(each, arrays) for each in entries)
+        case {"$float": text}:
+            return float(text)
+        case dict():
+            return {key: _restore(each, arrays) for key, each in value.items()}
+        case list():
+            return [_restore(each, arrays) for each in value]
+    return value
+
+
+def _bytes(array: Array) -> bytes:
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

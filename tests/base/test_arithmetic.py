@@ -1,0 +1,60 @@
+"""Norms that cannot overflow, and bits that do not follow the number of threads."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mixfree.base.arithmetic import dot, norm
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-200, 1e-160, 1.0, 1e160, 1e200, 1e308])
+@pytest.mark.parametrize("size", [1, 3, 100, 20_000])
+def test_norm_at_every_scale(scale, size):
+    v = np.full(size, scale)
+    expected = np.longdouble(scale) * np.sqrt(np.longdouble(size))
+    if expected < np.finfo(float).max:
+        tolerance = max(1e-12, float(np.longdouble(5e-324) / expected))
+        assert float(abs(np.longdouble(norm(v)) / expected - 1)) <= tolerance
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_norm_of_what_is_not_finite(dtype):
+    assert np.isnan(norm(np.array([1.0, np.nan], dtype)))
+    assert norm(np.array([1.0, -np.inf], dtype)) == np.inf
+    assert norm(np.zeros(3, dtype)) == 0.0
+    assert norm(np.zeros(0, dtype)) == 0.0
+
+
+def test_norm_is_exact_enough():
+    v = np.random.default_rng(0).standard_normal(10_001)
+    assert norm(v) == pytest.approx(np.sqrt(np.sum(np.square(v.astype(np.longdouble)))), rel=1e-14)
+
+
+def test_dot_is_the_sum_of_all_products():
+    a, b = np.random.default_rng(1).standard_normal((2, 20_011))
+    assert dot(a, b) == pytest.approx(float(a.astype(np.longdouble) @ b), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["MAG", "Ladder"])
+def test_bits_do_not_follow_the_number_of_threads(name):
+    code = (
+        "import numpy as np, mixfree as mf\n"
+        "g = np.random.default_rng(0).standard_normal(200_003)\n"
+        f"opt = mf.{name}(np.zeros(200_003), domain=mf.Ball(1.0))\n"
+        "for _ in range(20): opt.tell(g + opt.x)\n"
+        "print(opt.x.tobytes().hex()[:4000], opt.state_dict()['step'])"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in ("1", "2", "4")
+    }
+    assert len(outputs) == 1

@@ -1,0 +1,62 @@
+"""Draws: pure functions, the same in both twins, fair."""
+
+import numpy as np
+from scipy import stats
+
+from mixfree.base import draws
+from mixfree.kernels import draws as twin
+
+COUNTERS = [0, 1, 2, 63, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**53, 2**62]
+
+
+def test_the_twins_agree():
+    for seed in (0, 1, 2**32, 2**64 - 1):
+        for purpose in (draws.LEVELS, draws.REPLAY, draws.RESERVOIR):
+            key = draws.key(seed, purpose)
+            for counter in COUNTERS:
+                for lane in (0, 1, 2):
+                    assert twin.word(*key, counter, lane) == draws.word(key, counter, lane)
+            for lane in (0, 1, 2):
+                several = draws.words(key, np.array(COUNTERS), lane).tolist()
+                assert several == [draws.word(key, counter, lane) for counter in COUNTERS]
+            for counter in COUNTERS:
+                assert twin.trailing_zeros(*key, counter) == draws.trailing_zeros(key, counter)
+                for limit in (1, 2, 10, 2**31 - 1):
+                    assert twin.below(*key, counter, limit) == draws.below(key, counter, limit)
+                if counter:
+                    kept = draws.bits(key, counter) <= (2**64 - 1) // counter
+                    assert twin.one_in(*key, counter) == kept
+
+
+def test_a_word_of_zeros_draws_another():
+    key = draws.key(0, draws.LEVELS)
+    # mix is a bijection with mix(0) = 0, so this counter gives a first word of zero.
+    inner = (-key.second) & 0xFFFFFFFF
+    counter = _unmix(inner) ^ key.first
+    assert draws.word(key, counter) == 0
+    assert draws.trailing_zeros(key, counter) >= 32
+    assert twin.trailing_zeros(*key, counter) == draws.trailing_zeros(key, counter)
+
+
+def _unmix(word):
+    """The inverse of mix, by inverting each of its five steps."""
+    word ^= word >> 16
+    word = word * pow(0x846CA68B, -1, 2**32) % 2**32
+    word ^= (word >> 15) ^ (word >> 30)
+    word = word * pow(0x7FEB352D, -1, 2**32) % 2**32
+    return word ^ (word >> 16)
+
+
+def test_below_is_uniform():
+    key = draws.key(5, draws.REPLAY)
+    counts = np.bincount([draws.below(key, t, 10) for t in range(100_000)], minlength=10)
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_seeds_and_purposes_are_unrelated():
+    words = {
+        tuple(draws.word(draws.key(seed, purpose), t) for t in range(3))
+        for seed in range(50)
+        for purpose in (1, 2, 3)
+    }
+    assert len(words) == 150

@@ -1,0 +1,225 @@
+"""One call for a whole run."""
+
+from itertools import takewhile
+
+import numba
+import numpy as np
+import pytest
+
+import mixfree as mf
+from mixfree.core.history import marks
+from tests.helpers import assert_same_bits, assert_states_close, make
+
+METHODS = list(mf.methods())
+TARGET = np.array([0.3, -0.2, 0.1])
+STREAM = TARGET + 0.1 * np.random.default_rng(0).standard_normal((2000, 3))
+
+
+def gradient(x, z):
+    return x - z
+
+
+COMPILED = numba.njit(gradient)
+
+
+def arguments(name):
+    return {"mixing_time": 5} if mf.methods()[name].needs_mixing_time else {}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_finds_the_mean(name):
+    errors = []
+    for seed in range(12):
+        stream = TARGET + 0.1 * np.random.default_rng(seed).standard_normal((2000, 3))
+        result = mf.minimize(
+            gradient, stream, np.zeros(3), name, domain=mf.Ball(1.0), seed=seed, **arguments(name)
+        )
+        assert result.samples == 2000
+        assert result.steps == result.optimizer.steps
+        assert result.pending == result.optimizer.pending
+        errors.append(result.average - TARGET)
+    mean, error = np.mean(errors, axis=0), np.std(errors, axis=0, ddof=1) / np.sqrt(12)
+    allowed = 4.0 * error + way_gone(result.optimizer)
+    assert (np.abs(mean) < allowed).all(), (mean, allowed)
+
+
+def way_gone(opt):
+    """What the way from the start to the mean adds to the output."""
+    if not isinstance(opt.gradient, mf.gradients.Replay):
+        return 2.0 * np.linalg.norm(TARGET) / opt.steps  # that of two iterates at the start
+    # A constant step leaves (1 − η)^t of it; the output has the ends of the later blocks.
+    buffer, blocks = opt.gradient.buffer, opt.steps // opt.gradient.buffer
+    first = 1 << blocks.bit_length() >> 2
+    ends = buffer * np.arange(first, blocks + 1)
+    return np.abs(TARGET) * np.mean((1.0 - opt.step.alpha) ** ends)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_compiled_loop_is_the_same_run(name):
+    pair = [
+        mf.minimize(g, STREAM, np.zeros(3), name, domain=mf.Ball(1.0), **arguments(name))
+        for g in (gradient, COMPILED)
+    ]
+    assert_states_close(pair[1].optimizer.state_dict(), pair[0].optimizer.state_dict(), 1e-12)
+    np.testing.assert_array_equal(pair[0].history.samples, pair[1].history.samples)
+    np.testing.assert_array_equal(pair[0].history.steps, pair[1].history.steps)
+    np.testing.assert_allclose(pair[1].history.points, pair[0].history.points, atol=1e-12)
+
+
+def test_the_compiled_loop_takes_streams_of_numbers_and_float32():
+    flat = mf.minimize(COMPILED, STREAM[:, 0].copy(), np.zeros(1), "sgd")
+    assert abs(flat.average[0] - TARGET[0]) < 4.0 * 0.1 / np.sqrt(2000) + way_gone(flat.optimizer)
+    single = mf.minimize(COMPILED, STREAM.astype(np.float32), np.zeros(3, np.float32), "mag")
+    assert single.x.dtype == np.float32
+
+
+def test_the_history_is_the_run_cut_short():
+    result = mf.minimize(gradient, STREAM, np.zeros(3))
+    assert result.history.samples[0] == 1 and result.history.samples[-1] == 2000
+    assert (np.diff(result.history.samples) > 0).all()
+    for samples, steps, point in zip(
+        result.history.samples, result.history.steps, result.history.points, strict=True
+    ):
+        shorter = mf.minimize(gradient, STREAM[:samples], np.zeros(3))
+        assert shorter.steps == steps
+        np.testing.assert_array_equal(shorter.average, point)
+
+
+def test_generators_and_endless_streams():
+    def endless():
+        while True:
+            yield from STREAM
+
+    result = mf.minimize(gradient, endless(), np.zeros(3), max_samples=777)
+    assert result.samples == 777
+    whole = mf.minimize(gradient, iter(STREAM[:777]), np.zeros(3))
+    assert_same_bits(result.optimizer.state_dict(), whole.optimizer.state_dict())
+
+
+@pytest.mark.parametrize("grad", [gradient, COMPILED])
+def test_the_callback_sees_the_marks_and_can_stop(grad):
+    seen = []
+
+    def stop_at_50(opt):
+        seen.append(opt.samples)
+        return opt.samples >= 50
+
+    result = mf.minimize(grad, STREAM, np.zeros(3), callback=stop_at_50)
+    assert seen[:4] == [1, 2, 3, 4]
+    assert result.samples == seen[-1] == 50
+
+
+def test_a_run_goes_on_from_its_optimizer():
+    first = mf.minimize(gradient, STREAM[:500], np.zeros(3)).optimizer
+    for z in STREAM[500:]:
+        first.tell(first.x - z)
+    whole = mf.minimize(gradient, STREAM, np.zeros(3))
+    assert_same_bits(first.state_dict(), whole.optimizer.state_dict())
+
+
+def test_progress_does_not_change_the_run(capsys):
+    quiet = mf.minimize(gradient, STREAM, np.zeros(3))
+    shown = mf.minimize(gradient, STREAM, np.zeros(3), progress=True)
+    assert_same_bits(quiet.optimizer.state_dict(), shown.optimizer.state_dict())
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("grad", [gradient, COMPILED])
+def test_bad_streams(grad):
+    with pytest.raises(ValueError, match="stream is empty"):
+        mf.minimize(grad, np.zeros((0, 3)), np.zeros(3))
+    broken = STREAM.copy()
+    broken[99, 1] = np.nan
+    with pytest.raises(ValueError, match="gradient of sample 100 is not finite"):
+        mf.minimize(grad, broken, np.zeros(3))
+    wrong = (lambda x, z: z[:2]) if grad is gradient else numba.njit(lambda x, z: z[:2])
+    with pytest.raises(ValueError, match=r"shape \(2,\)|must return 3 entries"):
+        mf.minimize(wrong, STREAM, np.zeros(3))
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="stream is empty"):
+        mf.minimize(gradient, iter(()), np.zeros(3))
+    with pytest.raises(ValueError, match="method must be one of sgd, adagrad"):
+        mf.minimize(gradient, STREAM, np.zeros(3), method="adam")
+    with pytest.raises(ValueError, match="max_samples"):
+        mf.minimize(gradient, STREAM, np.zeros(3), max_samples=0)
+    with pytest.raises(TypeError, match="no option"):
+        mf.minimize(gradient, STREAM, np.zeros(3), lr=0.1)
+
+
+def test_a_method_of_ones_own():
+    own = mf.Method("own", mf.gradients.MiniBatch, mf.steps.AdaGradNorm)
+    result = mf.minimize(gradient, STREAM, np.zeros(3), own, batch=7)
+    assert result.steps == 2000 // 7 and result.pending == 2000 % 7
+
+
+def test_a_stream_is_never_reordered():
+    seen = []
+
+    def watching(x, z):
+        seen.append(z.copy())
+        return x - z
+
+    mf.minimize(watching, STREAM[:100], np.zeros(3), make("mag", np.zeros(3)).name)
+    np.testing.assert_array_equal(seen, STREAM[:100])
+
+
+@pytest.mark.parametrize("grad", [gradient, COMPILED])
+def test_the_callback_sees_the_same_marks_in_both_loops(grad):
+    seen = []
+    mf.minimize(grad, STREAM[:500], np.zeros(3), callback=lambda opt: seen.append(opt.samples))
+    assert seen == [*takewhile(lambda mark: mark <= 500, marks())]
+
+
+def test_a_compiled_gradient_cannot_move_the_point():
+    @numba.njit
+    def writing(x, z):
+        result = x - z
+        x[:] = 99.0
+        return result
+
+    kept = mf.minimize(COMPILED, STREAM, np.zeros(3))
+    assert_same_bits(
+        mf.minimize(writing, STREAM, np.zeros(3)).optimizer.state_dict(),
+        kept.optimizer.state_dict(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (lambda x, z: 1.0, "Unknown attribute 'size' of type float64"),
+        (lambda x, z: x.nothing, "Unknown attribute 'nothing'"),
+        (lambda x: x, "Cannot bind"),
+        (lambda x, z: (x - z).reshape(3, 1), "No implementation of function"),
+    ],
+)
+def test_a_gradient_that_does_not_compile_is_named(wrong, reason):
+    kind = r"array\(float64, 1d, C\)"
+    message = f"^grad.* for x of type {kind} and z of type {kind}: {reason}"
+    with pytest.raises(TypeError, match=message) as caught:
+        mf.minimize(numba.njit(wrong), STREAM, np.zeros(3))
+    assert isinstance(caught.value.__cause__, numba.core.errors.TypingError)
+
+
+class Understated(list):
+    """A stream that says it is shorter than it is."""
+
+    def __len__(self):
+        return 5
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_no_sample_is_dropped_by_a_length_that_is_too_small(progress):
+    result = mf.minimize(gradient, Understated(STREAM[:20]), np.zeros(3), progress=progress)
+    assert result.samples == 20
+    shorter = mf.minimize(gradient, Understated(STREAM[:20]), np.zeros(3), max_samples=7)
+    assert shorter.samples == 7
+
+
+def test_strange_arguments():
+    with pytest.raises(ValueError, match="without dimensions"):
+        mf.minimize(gradient, np.array(3.0), np.zeros(3))
+    with pytest.raises(ValueError, match="method must be one of"):
+        mf.minimize(gradient, STREAM, np.zeros(3), method=["mag"])

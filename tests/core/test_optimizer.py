@@ -1,0 +1,357 @@
+"""The loop: chunks, saving, bad gradients, counters."""
+
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import mixfree as mf
+from mixfree.domains import Entropic
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.losses import Squared, linear_gradient
+from mixfree.streams import model_file as models
+from tests.helpers import assert_same_bits, make
+
+METHODS = list(mf.methods())
+SIZE = 4
+
+
+def run(opt, samples):
+    """A quadratic seen through samples; replaying methods take what they are due."""
+    for sample in samples:
+        for due in opt.offer(sample):
+            opt.tell(opt.x - due)
+    return opt
+
+
+def stream(count=300, dtype=np.float64):
+    return np.random.default_rng(3).standard_normal((count, SIZE)).astype(dtype)
+
+
+@pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])
+@pytest.mark.parametrize("name", METHODS)
+def test_saving_and_loading_at_every_sample_gives_the_same_bits(name, output):
+    samples = stream(150)
+    whole = run(make(name, np.zeros(SIZE), mf.Ball(3.0), output=output), samples)
+    cut = make(name, np.zeros(SIZE), mf.Ball(3.0), output=output)
+    for sample in samples:
+        saved = cut.state_dict()
+        cut = make(name, np.zeros(SIZE), mf.Ball(3.0), output=output)
+        cut.load_state_dict(saved)
+        run(cut, [sample])
+    assert_same_bits(cut.state_dict(), whole.state_dict())
+    assert whole.samples == 150
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_saved_state_is_a_copy(name):
+    opt = run(make(name, np.zeros(SIZE)), stream(100))
+    saved = opt.state_dict()
+    frozen = opt.state_dict()
+    run(opt, stream(100))
+    assert_same_bits(saved, frozen)
+    opt.load_state_dict(saved)
+    run(opt, stream(100))
+    assert_same_bits(saved, frozen)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308, 1.79e308])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_bad_gradient_changes_nothing(name, bad):
+    opt = make(name, np.zeros(SIZE), mf.Ball(3.0))
+    run(opt, (np.full(SIZE, number) for number in range(1, 66)))
+    number = 66
+    if isinstance(opt.gradient, mf.gradients.Replay):
+        while not (due := list(_take(opt.offer(np.full(SIZE, opt.samples + 1)), 1))):
+            pass
+        number = due[0][0]
+    before = opt.state_dict()
+    gradient = np.ones(SIZE)
+    gradient[1:3] = bad
+    with pytest.raises(ValueError, match=f"gradient of sample {number} is not finite"):
+        opt.tell(gradient)
+    assert_same_bits(opt.state_dict(), before)
+
+
+def _take(iterator, count):
+    for _, item in zip(range(count), iterator, strict=False):
+        yield item
+
+
+@pytest.mark.parametrize(
+    ("gradient", "message"),
+    [
+        (np.zeros(3), r"shape \(3,\), the point has \(4,\)"),
+        (np.zeros((4, 1)), "shape"),
+        (1.0, "shape"),
+        (np.zeros(4, complex), "real numbers, not complex"),
+        (np.array([1, 2, 3, None]), "real numbers, not object"),
+        (["a", "b", "c", "d"], "real numbers"),
+    ],
+)
+def test_wrong_gradients(gradient, message):
+    opt = mf.MAG(np.zeros(4))
+    with pytest.raises(ValueError, match=message):
+        opt.tell(gradient)
+    assert opt.samples == 0
+
+
+@pytest.mark.parametrize(
+    ("x0", "message"),
+    [
+        ([], "at least one entry"),
+        (0.0, "vector"),
+        (np.zeros((2, 2)), "vector"),
+        ([np.nan, 0.0], r"x0\[0\] is nan"),
+        ([0.0, np.inf], r"x0\[1\] is inf"),
+        (np.zeros(2, complex), "complex128"),
+        (np.array([None, 1.0]), "object"),
+        (["a"], "real numbers"),
+        (np.zeros(2, np.longdouble), "at most 64 bits"),
+        ([3.0, 0.0], "x0 is outside the domain"),
+    ],
+)
+def test_wrong_starts(x0, message):
+    with pytest.raises(ValueError, match=message):
+        mf.MAG(x0, domain=mf.Ball(1.0))
+
+
+def test_a_start_on_the_border_is_inside():
+    x0 = np.random.default_rng(0).standard_normal(50)
+    x0 /= np.linalg.norm(x0)
+    mf.MAG(x0, domain=mf.Ball(1.0))
+    mf.MAG(x0.astype(np.float32), domain=mf.Ball(1.0))
+
+
+def test_other_number_types_are_taken():
+    opt = mf.SGD([1, 2, 3])
+    assert opt.x.dtype == np.float64
+    assert opt.tell([1, 0, 0])
+    assert opt.tell(np.ones(3, np.float32))
+    single = mf.SGD(np.zeros(3, np.float32))
+    single.tell(np.ones(3))
+    assert single.x.dtype == single.average.dtype == np.float32
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+@pytest.mark.parametrize("name", ["adagrad", "mag"])
+def test_adaptive_methods_do_not_feel_the_scale(name, scale):
+    """α = 1 in the units of x: scaled gradients give the same path."""
+    paths = []
+    for factor in (1.0, scale):
+        opt = make(name, np.zeros(SIZE))
+        for g in stream():
+            opt.tell(g * factor)
+        paths.append(opt.x)
+    np.testing.assert_allclose(paths[1], paths[0], rtol=1e-9)
+
+
+FAR = {
+    "ball": (mf.Ball(2.0), np.zeros(3)),
+    "centred ball": (mf.Ball(2.0, center=np.full(3, 0.5)), np.full(3, 0.5)),
+    "box": (mf.Box(-1.0, 2.0), np.zeros(3)),
+    "simplex": (mf.Simplex(), np.full(3, 1 / 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("place", "mirror"), [*((place, "euclidean") for place in FAR), ("simplex", "entropic")]
+)
+@pytest.mark.parametrize("name", ["sgd", "sgd-mlmc", "minibatch", "emd", "sgd-rer"])
+def test_a_step_beyond_all_numbers_ends_where_a_long_one_does(name, place, mirror, dtype):
+    """In the reference and in the kernel, and the output is finite, too."""
+    domain, start = FAR[place]
+    row, runs = np.array([1.0, -2.0, 0.5]), []
+    for alpha, size in ((1e6, 1e3), (1e20, 1e145 if dtype == np.float64 else 1e12)):
+        pair = [
+            make(name, start.astype(dtype), domain, mirror=mirror, alpha=alpha) for _ in range(2)
+        ]
+        rows = np.tile(size * row, (70, 1)).astype(dtype)
+        for sample in rows:
+            for due in pair[0].offer(sample):
+                pair[0].tell(linear_gradient(Squared(), pair[0].x, due, dtype(3 * size)))
+        advance_linear(pair[1], Squared(), rows, np.full(70, 3 * size))
+        runs += pair
+    for opt in runs[1:]:
+        np.testing.assert_allclose(opt.x, runs[0].x, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(opt.average, runs[0].average, rtol=1e-5, atol=1e-6)
+
+
+def test_zero_gradients_move_nothing():
+    opt = mf.MAG(np.ones(3))
+    for _ in range(100):
+        opt.tell(np.zeros(3))
+    np.testing.assert_array_equal(opt.x, 1.0)
+    np.testing.assert_array_equal(opt.average, 1.0)
+
+
+def test_what_is_pending():
+    opt = mf.MiniBatch([0.0], batch=10)
+    for i in range(25):
+        assert opt.tell([1.0]) == (i % 10 == 9)
+    assert (opt.pending, opt.steps, opt.samples) == (5, 2, 25)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_more_than_two_to_the_31_samples(name):
+    """Counters go on past 32 bits, in the reference and in the kernel."""
+    rows = stream(140)
+    pair = []
+    for _ in range(2):
+        opt = make(name, np.zeros(SIZE), mf.Ball(3.0))
+        state = opt.state_dict()
+        state["steps"] = state["output"]["count"] = 2**33 + 5
+        state["gradient"]["samples"] = (2**34 // 66) * 66
+        opt.load_state_dict(state)
+        pair.append(opt)
+    for sample in zip(rows, np.ones(140), strict=True):
+        for row, target in pair[0].offer(sample):
+            pair[0].tell((row @ pair[0].x - target) * row)
+    advance_linear(pair[1], Squared(), rows, np.ones(140))
+    assert pair[0].samples == pair[1].samples == (2**34 // 66) * 66 + 140
+    assert pair[0].steps == pair[1].steps > 2**33
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-12)
+
+
+def test_the_point_cannot_be_changed_from_outside():
+    opt = mf.SGD(np.zeros(3))
+    opt.tell(np.ones(3))
+    with pytest.raises(ValueError, match="read-only"):
+        opt.x[0] = 5.0
+    kept = opt.x
+    opt.tell(np.ones(3))
+    assert kept[0] != opt.x[0]
+
+
+def test_the_start_and_the_gradient_stay_the_callers():
+    x0, g = np.zeros(3), np.ones(3)
+    opt = mf.MAG(x0)
+    for _ in range(50):
+        opt.tell(g)
+    np.testing.assert_array_equal(x0, 0.0)
+    np.testing.assert_array_equal(g, 1.0)
+    x0 += 1.0
+    assert x0.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.update(format=99), "format 99"),
+        (lambda s: s.update(method="sgd"), "method 'sgd'"),
+        (lambda s: s["settings"]["gradient"].update(levels=6), "other settings: .*'levels': 6"),
+        (lambda s: s["settings"]["step"].update(alpha=2.0), "other settings"),
+        (lambda s: s["settings"].pop("mirror"), "other settings: mirror None"),
+        (lambda s: s["settings"].update(more={}), r"other settings: more \{\}"),
+        (lambda s: s.update(settings=None), "settings of the state must be a mapping"),
+        (lambda s: s.update(x=np.zeros(7)), "point of"),
+        (lambda s: s.update(x=np.full(SIZE, np.nan)), "not finite"),
+        (lambda s: s.update(steps=-1), "steps of the state"),
+        (lambda s: s.update(gradient=None), "must be a mapping"),
+        (lambda s: s.update(x=s["x"].astype(np.float32)), "float32"),
+        (lambda s: s.pop("step"), "entries"),
+        (lambda s: s.update(extra=1), "entries"),
+        (lambda s: s["gradient"].pop("sum"), "state of the gradient"),
+        (lambda s: s["gradient"].update(sum=np.zeros(9)), "gradient.*sum"),
+        (lambda s: s["output"].update(count="many"), "output.*count"),
+    ],
+)
+def test_foreign_states_are_refused(change, message):
+    opt = run(mf.MAG(np.zeros(SIZE)), stream(50))
+    before = opt.state_dict()
+    state = opt.state_dict()
+    change(state)
+    with pytest.raises(ValueError, match=message):
+        opt.load_state_dict(state)
+    assert_same_bits(opt.state_dict(), before)
+
+
+def assembled(step=None, output=None, domain=None, mirror=None):
+    start = np.full(SIZE, 1 / SIZE)
+    step = step or mf.steps.Constant(0.1)
+    return mf.Optimizer(start, mf.gradients.Plain(), step, domain, output, mirror)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        (
+            {"output": mf.outputs.Average()},
+            {"output": mf.outputs.WeightedAverage()},
+            r"output \{'kind': 'Average'\}, not \{'kind': 'WeightedAverage'\}",
+        ),
+        ({"step": mf.steps.Constant(0.1)}, {"step": mf.steps.InverseSqrt(0.1)}, "step"),
+        ({"domain": mf.Ball(3.0)}, {"domain": mf.Ball(1.0)}, "domain .*'radius': 3.0"),
+        ({"domain": mf.Ball(3.0)}, {"domain": mf.Ball(3.0, center=np.zeros(SIZE))}, "domain"),
+        ({}, {"domain": mf.Ball(1.0)}, "domain .*'AllSpace'"),
+        ({"domain": mf.Box(0, 1)}, {"domain": mf.Box(0, [1, 1, 1, 2])}, "domain .*'high'"),
+        ({"domain": mf.Simplex(), "mirror": Entropic()}, {"domain": mf.Simplex()}, "mirror"),
+    ],
+    ids=["output", "step", "radius", "center", "space", "box", "mirror"],
+)
+def test_states_of_other_parts_are_refused(one, other, message):
+    for mine, theirs in ((one, other), (other, one)):
+        saved = run(assembled(**mine), stream(20)).state_dict()
+        target = assembled(**theirs)
+        before = target.state_dict()
+        found = message if mine is one else "other settings"
+        with pytest.raises(ValueError, match=found):
+            target.load_state_dict(saved)
+        assert_same_bits(target.state_dict(), before)
+        again = assembled(**mine)
+        again.load_state_dict(saved)
+        assert_same_bits(again.state_dict(), saved)
+
+
+def test_a_domains_bounds_survive_a_file(tmp_path):
+    domain = mf.Box([-1.0, -np.inf, 0.0, 0.0], [1.0, 0.5, np.inf, 2.0])
+    opt = run(mf.MAG(np.zeros(SIZE), domain=domain), stream(20))
+    models.save(tmp_path / "state", opt.state_dict())
+    again = mf.MAG(np.zeros(SIZE), domain=domain)
+    again.load_state_dict(models.load(tmp_path / "state"))
+    assert_same_bits(again.state_dict(), opt.state_dict())
+
+
+@pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])
+def test_a_seed_that_draws_nothing_does_not_matter(output):
+    saved = run(mf.SGD(np.zeros(SIZE), output=output, seed=1), stream(50)).state_dict()
+    other = mf.SGD(np.zeros(SIZE), output=output, seed=2)
+    if output == "random":
+        with pytest.raises(ValueError, match=r"other settings: .*'seed': 1"):
+            other.load_state_dict(saved)
+    else:
+        other.load_state_dict(saved)
+        assert_same_bits(other.state_dict(), saved)
+
+
+def test_memory_of_mag_does_not_grow():
+    """O(d): a thousand dimensions cost a few vectors, whatever the number of samples."""
+    size = 100_000
+    g = np.ones(size)
+    tracemalloc.start()
+    opt = mf.MAG(np.zeros(size))
+    peaks = []
+    for count in (10, 200):
+        tracemalloc.reset_peak()
+        for _ in range(count):
+            opt.tell(g)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+    tracemalloc.stop()
+    assert max(peaks) < 8 * 8 * size
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_import_is_light():
+    heavy = ["numba", "sklearn", "scipy", "torch", "jax", "matplotlib", "pandas", "rich"]
+    code = f"import sys, mixfree; print([m for m in {heavy} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("part", [mf.gradients.Window, mf.gradients.Replay])
+def test_a_part_without_its_rule_cannot_be_made(part):
+    with pytest.raises(TypeError, match="abstract"):
+        part()

@@ -1,0 +1,100 @@
+"""The compile cache is stale when anything that was compiled in has changed."""
+
+import ast
+import importlib
+from pathlib import Path
+
+from numba.core.caching import IndexDataCacheFile
+
+import mixfree
+from mixfree.kernels import jit
+
+PACKAGE = Path(mixfree.__file__).parent
+
+
+def where_constants_are_from():
+    """Files from which a module of kernels imports a number."""
+    for source in (PACKAGE / "compiled").glob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("mixfree"):
+                module = importlib.import_module(node.module)
+                values = (getattr(module, alias.name) for alias in node.names)
+                if any(isinstance(value, int | float) for value in values):
+                    yield Path(module.__file__)
+
+
+def test_the_fingerprint_covers_every_constant_that_is_compiled_in():
+    found = set(where_constants_are_from())
+    assert PACKAGE / "steps" / "distance.py" in found
+    assert found <= set(jit.sources())
+
+
+def test_the_fingerprint_follows_the_text_of_a_source(tmp_path, monkeypatch):
+    copies = []
+    for source in jit.sources():
+        copies.append(tmp_path / f"{source.parent.name}-{source.name}")
+        copies[-1].write_bytes(source.read_bytes())
+    monkeypatch.setattr(jit, "sources", lambda: copies)
+    before = jit._fingerprint.__wrapped__()
+    assert before == jit._fingerprint()
+    for copy in copies:
+        text = copy.read_bytes()
+        copy.write_bytes(text + b"#")
+        assert jit._fingerprint.__wrapped__() != before, copy.name
+        copy.write_bytes(text)
+
+
+def test_two_processes_that_compile_at_once_do_not_mix_up_their_results(tmp_path, monkeypatch):
+    first, second, reader = (IndexDataCacheFile(tmp_path, "kernel", "") for _ in range(3))
+    for files in (first, second, reader):
+        jit.make_safe(files)
+    save_data = first._save_data
+
+    def late(name, data):
+        second.save("for float32", "the code for float32")
+        save_data(name, data)
+
+    monkeypatch.setattr(second, "_load_index", dict)  # looked before the first had written
+    monkeypatch.setattr(first, "_save_data", late)
+    first.save("for float64", "the code for float64")
+    assert reader.load("for float64") is None  # its entry was overwritten: compiled once more
+    assert reader.load("for float32") == "the code for float32"
+
+
+def test_a_result_that_is_not_written_yet_is_compiled_anew(tmp_path, monkeypatch):
+    before, after, reader = (IndexDataCacheFile(tmp_path, "kernel", "") for _ in range(3))
+    for files in (before, after, reader):
+        jit.make_safe(files)
+    before._source_stamp = "an older source"
+    before.save("for float64", "the code of the older source")
+    monkeypatch.setattr(after, "_save_data", lambda name, data: None)
+    after.save("for float64", "the code that is still on its way")
+    assert reader.load("for float64") is None
+
+
+def test_what_an_older_source_left_behind_is_removed(tmp_path):
+    """Results and indices of the same function, at this line and at another; nothing else."""
+
+    def saved(stem, signature, stamp=None):
+        files = IndexDataCacheFile(tmp_path, stem, "")
+        jit.make_safe(files)
+        files._source_stamp = stamp or files._source_stamp
+        files.save(signature, f"the code of {stem} for {signature}")
+        return files
+
+    saved("sparse.sparse-300.py311", "float64", "an older source")
+    saved("linear.linear-93.py311", "float64", "an older source")
+    others = [saved(stem, "float64") for stem in ("linear.lin-93.py311", "linear.linear-93.py312")]
+    writing = tmp_path / "linear.linear-93.py311.nbi.tmp.0123"
+    writing.touch()
+    saved("linear.linear-97.py311", "float64")
+    now = saved("linear.linear-97.py311", "float32")
+    for signature in ("float64", "float32"):
+        assert now.load(signature) == f"the code of linear.linear-97.py311 for {signature}"
+    for files in others:
+        assert files.load("float64") is not None
+    assert writing.exists()
+    left = sorted(path.name.partition("py31")[0] for path in tmp_path.iterdir() if path != writing)
+    assert left == 2 * ["linear.lin-93."] + 2 * ["linear.linear-93."] + 3 * [
+        "linear.linear-97."
+    ] + (2 * ["sparse.sparse-300."])

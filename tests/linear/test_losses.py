@@ -1,0 +1,104 @@
+"""Losses: derivatives against differences, limits, extremes."""
+
+import numpy as np
+import pytest
+
+from mixfree.linear.losses import (
+    Huber,
+    Logistic,
+    Robust,
+    Softmax,
+    Squared,
+    linear_gradient,
+    predictions,
+)
+
+SCALAR = [
+    Squared(),
+    Logistic(),
+    Huber(0.7),
+    Robust(-2.0, 0.5),
+    Robust(0.0, 2.0),
+    Robust(1.0),
+    Robust(2.0),
+    Robust(-np.inf),
+]
+
+
+@pytest.mark.parametrize("loss", SCALAR, ids=repr)
+def test_derivatives_against_differences(loss):
+    rng = np.random.default_rng(0)
+    p = 3.0 * rng.standard_normal(500)
+    t = (
+        np.sign(rng.standard_normal(500))
+        if isinstance(loss, Logistic)
+        else rng.standard_normal(500)
+    )
+    h = 1e-5
+    slope = (loss.value(p + h, t) - loss.value(p - h, t)) / (2 * h)
+    np.testing.assert_allclose(loss.derivative(p, t), slope, atol=1e-7)
+    assert (loss.value(p, t) >= 0).all()
+
+
+def test_softmax_derivatives_against_differences():
+    rng = np.random.default_rng(1)
+    loss, p, t = Softmax(4), rng.standard_normal((20, 4)), rng.integers(0, 4, 20)
+    for k in range(4):
+        h = np.zeros(4)
+        h[k] = 1e-5
+        slope = (loss.value(p + h, t) - loss.value(p - h, t)) / 2e-5
+        np.testing.assert_allclose(loss.derivative(p, t)[:, k], slope, atol=1e-8)
+
+
+def test_softmax_of_two_classes_is_logistic():
+    z = np.linspace(-30, 30, 13)
+    both = np.stack([np.zeros_like(z), z], axis=1)
+    np.testing.assert_allclose(Softmax(2).value(both, np.ones(13)), Logistic().value(z, 1.0))
+
+
+@pytest.mark.parametrize("loss", SCALAR, ids=repr)
+def test_far_away_nothing_overflows(loss):
+    for p in (-1e150, -1e3, 1e3, 1e150):
+        assert np.isfinite(loss.value(p, 1.0))
+        assert np.isfinite(loss.derivative(p, 1.0))
+
+
+def test_robust_limits_and_bounds():
+    r = np.linspace(-5, 5, 101)
+    np.testing.assert_allclose(Robust(2.0).value(r, 0), 0.5 * r**2)
+    np.testing.assert_allclose(Robust(2.0 - 1e-7).value(r, 0), 0.5 * r**2, atol=1e-4)
+    np.testing.assert_allclose(Robust(1e-9).value(r, 0), Robust(0.0).value(r, 0), atol=1e-6)
+    np.testing.assert_allclose(Robust(-1e7).value(r, 0), Robust(-np.inf).value(r, 0), atol=1e-5)
+    assert Robust(-2.0).value(1e9, 0) <= 2.0  # |a − 2|/|a|
+    np.testing.assert_allclose(Robust(1.0).value(r, 0), np.sqrt(r**2 + 1) - 1)
+
+
+@pytest.mark.parametrize("loss", [Squared(), Softmax(3)], ids=repr)
+@pytest.mark.parametrize("intercept", [0, 1])
+def test_linear_gradient_against_differences(loss, intercept):
+    rng = np.random.default_rng(2)
+    row, target = rng.standard_normal(4), 1.0
+    x = rng.standard_normal(loss.outputs * (4 + intercept))
+
+    def value(x):
+        return loss.value(predictions(x, row, loss.outputs), target) + 0.5 * 0.3 * x @ x
+
+    slope = [(value(x + h) - value(x - h)) / 2e-6 for h in 1e-6 * np.eye(x.size)]
+    np.testing.assert_allclose(linear_gradient(loss, x, row, target, l2=0.3), slope, atol=1e-7)
+
+
+def test_predictions_of_many_rows():
+    rng = np.random.default_rng(3)
+    rows, x = rng.standard_normal((5, 3)), rng.standard_normal(8)
+    many = predictions(x, rows, outputs=2)
+    assert many.shape == (5, 2)
+    np.testing.assert_allclose(many[1], predictions(x, rows[1], outputs=2))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Huber(0.0), lambda: Robust(3.0), lambda: Robust(scale=-1.0), lambda: Softmax(1)],
+)
+def test_wrong_arguments(make):
+    with pytest.raises(ValueError, match="must be"):
+        make()

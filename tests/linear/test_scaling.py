@@ -1,0 +1,216 @@
+"""The running scale: its statistics, its units, and how they change."""
+
+import numpy as np
+import pytest
+
+import mixfree as mf
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.learner import Learner
+from mixfree.linear.losses import Squared, predictions
+from mixfree.linear.scaling import (
+    LIMIT,
+    RunningScale,
+    Units,
+    change_units,
+    gradients_in,
+    original,
+    points_in,
+    points_kept,
+)
+
+COLUMNS = 4
+
+
+def reference(rows, centred):
+    """Standardised rows by the definition, each with all statistics computed anew."""
+    shift, scale, farthest = np.zeros(COLUMNS), np.ones(COLUMNS), np.zeros(COLUMNS)
+    found = []
+    for i, row in enumerate(rows):
+        count = i + 1
+        if count & (count - 1) == 0 or (np.abs(row - shift) > LIMIT * scale).any():
+            shift = rows[:count].mean(axis=0) if centred else np.zeros(COLUMNS)
+            farthest = np.maximum(farthest, np.abs(row - shift))
+            spread = np.sqrt(((rows[:count] - shift) ** 2).mean(axis=0))
+            scale = np.maximum(spread, farthest / LIMIT)
+            scale = np.where(scale > 0.0, scale, 1.0)
+        found.append((row - shift) / scale)
+    return np.array(found)
+
+
+def standardised(scale, rows):
+    found = []
+    while len(rows):
+        piece = scale.take(rows)
+        found.extend(piece)
+        rows = rows[len(piece) :]
+        scale.change()
+    return np.array(found)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_twin_of_the_definition(centred):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((300, COLUMNS)) * [1e-3, 1.0, 1e3, 0.0] + [0.0, 5.0, 0.0, 7.0]
+    rows[200, 1] = 1e6  # far outside, between two powers of two
+    found = standardised(RunningScale(COLUMNS, centred), rows)
+    np.testing.assert_allclose(found, reference(rows, centred), rtol=1e-7, atol=1e-9)
+    assert np.abs(found).max() <= LIMIT * (1.0 + 1e-12)
+
+
+def units(seed):
+    rng = np.random.default_rng(seed)
+    return Units(rng.standard_normal(COLUMNS), rng.uniform(0.1, 10.0, COLUMNS))
+
+
+@pytest.mark.parametrize("intercepts", [0, 1])
+def test_points_are_the_same_function_and_gradients_its_gradient(intercepts):
+    rng = np.random.default_rng(1)
+    outputs, rows = 3, rng.standard_normal((5, COLUMNS))
+    x = rng.standard_normal(outputs * (COLUMNS + intercepts))
+    old, new = units(2), units(3)
+    if not intercepts:
+        old, new = (each._replace(shift=np.zeros(COLUMNS)) for each in (old, new))
+    before = predictions(x, (rows - old.shift) / old.scale, outputs)
+    moved = points_in(x, outputs, old, new)
+    np.testing.assert_allclose(
+        predictions(moved, (rows - new.shift) / new.scale, outputs), before, rtol=1e-10
+    )
+    np.testing.assert_allclose(points_in(moved, outputs, new, old), x, rtol=1e-10)
+    # A gradient is slope · row, and rows change units as they are standardised.
+    slope = rng.standard_normal(outputs)
+    gradients = [
+        np.hstack(
+            [s * np.append((rows[0] - u.shift) / u.scale, np.ones(intercepts)) for s in slope]
+        )
+        for u in (old, new)
+    ]
+    np.testing.assert_allclose(
+        gradients_in(gradients[0], outputs, old, new), gradients[1], rtol=1e-9
+    )
+
+
+def test_weights_shrink_where_the_scale_grew():
+    old, new = original(COLUMNS), Units(np.zeros(COLUMNS), np.array([1.0, 10.0, 0.5, 1.0]))
+    kept = points_kept(np.ones(COLUMNS), 1, old, new)
+    np.testing.assert_allclose(kept, [1.0, 0.1, 0.5, 1.0])
+
+
+def in_units(rows, units):
+    return np.column_stack([(rows - units.shift) / units.scale, np.ones(len(rows))])
+
+
+def test_a_pending_window_goes_on_in_new_units():
+    """Its sum is then that of the same samples' gradients in the new units."""
+    rng = np.random.default_rng(4)
+    rows, targets = rng.standard_normal((40, COLUMNS)), rng.standard_normal(40)
+    old, new = units(5), units(6)
+    before, windows = in_units(rows, old), 0
+    for cut in range(40):
+        opt = mf.MAG(np.zeros(COLUMNS + 1), levels=4)
+        advance_linear(opt, Squared(), before[:cut], targets[:cut])
+        slopes = before @ opt.x - targets  # the point stands still in a window
+        windows += opt.pending > 0
+        length, x = opt.states[0]["length"], opt.x.copy()
+        change_units(opt, 1, old, new)
+        expected = np.zeros(COLUMNS + 1)
+        for position, i in enumerate(range(cut - opt.pending, cut)):
+            gradient = slopes[i] * in_units(rows, new)[i]
+            expected += opt.gradient.weight(position, length) * gradient
+        if opt.pending:
+            np.testing.assert_allclose(opt.states[0]["sum"], expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(opt.x, points_kept(x, 1, old, new))
+        assert opt.samples == cut
+    assert windows > 20
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_a_ladder_goes_on_in_new_units(shifted):
+    """Its sums are those of the same samples' gradients in the new units.
+
+    Squares of the columns are, too, as far as the old center was right.
+    """
+    block, samples = 4, 4 * 40 + 3
+    rng = np.random.default_rng(7)
+    rows, targets = rng.standard_normal((samples, COLUMNS)), rng.standard_normal(samples)
+    old, new = units(5), units(6)
+    if not shifted:
+        new = new._replace(shift=old.shift)
+    opt = mf.Ladder(np.zeros(COLUMNS + 1), alpha=0.3, block=block)
+    gradients = []
+    for row, after, target in zip(in_units(rows, old), in_units(rows, new), targets, strict=True):
+        slope = row @ opt.x - target
+        gradients.append(slope * after)
+        opt.tell(slope * row)
+    change_units(opt, 1, old, new)
+    state, g = opt.states[1], np.array(gradients)
+    last = samples - samples % block  # when the rates were renewed
+    np.testing.assert_allclose(state["sum"], g[last:].sum(axis=0), rtol=1e-9)
+    blocks = g[:last].reshape(-1, block, COLUMNS + 1).sum(axis=1)  # 40 = 32 + 8
+    np.testing.assert_allclose(state["halves"][5], blocks[:32].sum(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(state["halves"][3], blocks[32:].sum(axis=0), rtol=1e-9)
+    if shifted:
+        return
+    total = (g[:last] ** 2).sum(axis=0)
+    np.testing.assert_allclose(state["total"], total, rtol=1e-9)
+    np.testing.assert_allclose(state["squares"], (g[last:] ** 2).sum(axis=0), rtol=1e-9)
+    root = total.copy()
+    for level in state["levels"]:
+        whole = blocks[: len(blocks) // 2 * 2]
+        differences = (whole[1::2] - whole[::2]) ** 2
+        np.testing.assert_allclose(level, differences.sum(axis=0), rtol=1e-9)
+        blocks = whole[1::2] + whole[::2]
+    assert len(state["levels"]) == 6
+    # A level's excess is over the total of its time, which is of the same units.
+    above = state["excess"][0]
+    np.testing.assert_allclose(state["rate"], 0.3 / np.sqrt(root + above), rtol=1e-9)
+    assert (above > 0.0).any()
+
+
+@pytest.mark.parametrize("method", ["mag", "ladder"])
+@pytest.mark.parametrize("power", [-1010, -900, -520, 700, 1000])
+def test_columns_of_any_size(method, power):
+    """A column's size changes nothing: not even a bit, if it is a power of two."""
+    rng = np.random.default_rng(8)
+    rows = rng.standard_normal((300, COLUMNS)) + np.array([0.0, 5.0, 0.0, 0.0])
+    targets = rows @ [1.0, 2.0, 3.0, 4.0] + rng.standard_normal(300)
+    sizes = np.array([1.0, 2.0, 1.0, 2.0]) * 2.0 ** np.array([0, power, 0, power])
+    plain, sized = (Learner(Squared(), COLUMNS, method, running_scale=True) for _ in range(2))
+    plain.advance(rows, targets)
+    sized.advance(rows * sizes, targets)
+    np.testing.assert_array_equal(sized.weights[:, :-1] * sizes, plain.weights[:, :-1])
+
+
+@pytest.mark.parametrize(
+    "sizes, counted", [((0.0, 1e-200, 1e-250), 511), ((1e-300, 1e300, 1e-300), 0)]
+)
+def test_a_column_whose_size_changes(sizes, counted):
+    """In a constant column, squares of what is tiny count from the next power of two on."""
+    rng = np.random.default_rng(9)
+    rows = rng.standard_normal((1024, 1)) * np.repeat(sizes, [256, 512, 256])[:, None]
+    scale = RunningScale(1, centred=True)
+    standardised(scale, rows)
+    unit = np.abs(rows).max()
+    squares = (rows[counted:] / unit - np.mean(rows / unit)) ** 2
+    assert scale.units.scale[0] / unit == pytest.approx(np.sqrt(squares.sum() / 1024), rel=0.05)
+
+
+def test_replaying_methods_are_refused():
+    with pytest.raises(ValueError, match="does not go with sgd-er, which replays old rows"):
+        Learner(Squared(), COLUMNS, "sgd-er", running_scale=True, mixing_time=2)
+
+
+def test_a_value_too_far_from_the_mean_is_named():
+    learner = Learner(Squared(), 2, "adagrad", running_scale=True)
+    rows = np.column_stack([np.arange(4.0), np.array([1.7e308, 1.7e308, 1.7e308, -1.7e308])])
+    with pytest.raises(
+        ValueError, match=r"feature 2 is -1\.7e\+308 in row 4, too far from its mean"
+    ):
+        learner.advance(rows, rows[:, 0])
+
+
+def test_a_value_too_small_to_divide_by_counts_as_constant():
+    varied, constant = (Learner(Squared(), 2, "adagrad", running_scale=True) for _ in range(2))
+    rows = np.random.default_rng(0).standard_normal((64, 2)) * [1.0, 1e-320]
+    varied.advance(rows, rows[:, 0])
+    constant.advance(rows * [1.0, 0.0], rows[:, 0])
+    np.testing.assert_allclose(varied.weights, constant.weights, rtol=1e-12, atol=1e-300)

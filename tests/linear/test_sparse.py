@@ -1,0 +1,188 @@
+"""The lazy sparse run against the dense kernel."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, random_array
+
+import mixfree as mf
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.losses import Logistic, Softmax, Squared
+from mixfree.linear.sparse import SparseLinear, runs_sparse
+
+ROWS, COLUMNS = 600, 40
+
+
+def data(loss):
+    rng = np.random.default_rng(0)
+    rows = random_array((ROWS, COLUMNS), density=0.1, format="csr", rng=rng)
+    targets = rows @ rng.standard_normal(COLUMNS)
+    if isinstance(loss, Logistic):
+        targets = np.where(targets > 0, 1.0, -1.0)
+    if isinstance(loss, Softmax):
+        targets = np.digitize(targets, [-0.3, 0.3]).astype(float)
+    return rows, targets
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic(), Softmax(3)], ids=repr)
+@pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])
+@pytest.mark.parametrize("name", ["sgd", "adagrad", "mag", "minibatch", "sgd-mlmc"])
+def test_twin_of_the_dense_run(name, output, loss):
+    rows, targets = data(loss)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, ROWS)
+    for domain in (None, mf.Ball(0.5)):
+        for l2 in (0.0, 0.1, 30.0):
+            for intercept in (0, 1):
+                make = partial(
+                    mf.methods()[name],
+                    np.zeros(loss.outputs * (COLUMNS + intercept)),
+                    domain=domain,
+                    alpha=0.8 / (1.0 + l2),
+                    output=output,
+                )
+                dense = make()
+                advance_linear(dense, loss, rows.toarray(), targets, weights=weights, l2=l2)
+                first = SparseLinear(make(), loss, l2)
+                first.advance(rows[:301], targets[:301], weights[:301])
+                second = SparseLinear(make(), loss, l2)
+                second.load_state_dict(first.state_dict())
+                second.advance(rows[301:], targets[301:], weights[301:])
+                whole = SparseLinear(make(), loss, l2)
+                whole.advance(rows, targets, weights)
+                assert whole.average.tobytes() == second.average.tobytes()
+                settled = second.settle()
+                assert (settled.samples, settled.steps) == (dense.samples, dense.steps)
+                scale = 1e-11 * max(1.0, np.abs(dense.x).max())
+                np.testing.assert_allclose(settled.x, dense.x, rtol=1e-10, atol=scale)
+                np.testing.assert_allclose(second.average, dense.average, rtol=1e-10, atol=scale)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+@pytest.mark.parametrize("intercept", [0, 1])
+@pytest.mark.parametrize("radius", [None, 0.5])
+@pytest.mark.parametrize("scale", [1e-160, 1e-150, 1e145])
+@pytest.mark.parametrize("name", ["adagrad", "mag"])
+def test_twin_of_the_dense_run_at_any_scale(name, scale, radius, intercept, ridge):
+    """Squares of gradients underflow or overflow: all outputs, the intercept and l2 still count."""
+    loss = Softmax(3)
+    rows, targets = data(loss)
+    rows = scale * rows
+    weights = np.full(ROWS, 1e-150 if intercept and scale < 1.0 else 1.0)
+    l2 = ridge * max(scale, 1e-150) if intercept else ridge * scale  # as large as the gradients
+    pair = [
+        mf.methods()[name](
+            np.zeros(3 * (COLUMNS + intercept)),
+            domain=None if radius is None else mf.Ball(radius),
+            alpha=0.3,
+        )
+        for _ in range(2)
+    ]
+    advance_linear(pair[0], loss, rows.toarray(), targets, weights=weights, l2=l2)
+    run = SparseLinear(pair[1], loss, l2)
+    run.advance(rows, targets, weights)
+    run.settle()
+    assert np.abs(pair[0].x).max() > 1e-3
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(pair[1].average, pair[0].average, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("l2", [0.0, 3e-310])
+@pytest.mark.parametrize("radius", [None, 0.5])
+@pytest.mark.parametrize("intercept", [0, 1])
+@pytest.mark.parametrize("name", ["adagrad", "mag"])
+def test_twin_of_the_dense_run_where_one_over_a_gradient_overflows(name, intercept, radius, l2):
+    """Its step α/root would be infinite; so would that of a larger one times its huge factor."""
+    rows, targets = data(Logistic())
+    rows, weights = 1e-310 * rows, np.full(ROWS, 1e-310 if intercept else 1.0)
+    for part, factor in ((slice(ROWS), 1.0), (slice(300, ROWS), 1e3)):
+        scaled = weights.copy()
+        scaled[part] *= factor
+        pair = [
+            mf.methods()[name](
+                np.zeros(COLUMNS + intercept),
+                domain=None if radius is None else mf.Ball(radius),
+                alpha=0.3,
+            )
+            for _ in range(2)
+        ]
+        advance_linear(pair[0], Logistic(), rows.toarray(), targets, weights=scaled, l2=l2)
+        run = SparseLinear(pair[1], Logistic(), l2)
+        run.advance(rows[:301], targets[:301], scaled[:301])
+        run.advance(rows[301:], targets[301:], scaled[301:])
+        run.settle()
+        assert np.abs(pair[0].x).max() > 1e-3
+        # A gradient of 1e-310 has twelve digits, and the regularisation of one is added to it.
+        np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(pair[1].average, pair[0].average, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("alpha", [1e8, 1e20, 1e200])
+@pytest.mark.parametrize("name", ["sgd", "minibatch"])
+def test_steps_far_out_of_the_ball_cost_no_digits(name, alpha):
+    rows, targets = data(Squared())
+    options = {"batch": 3} if name == "minibatch" else {}
+    pair = [
+        mf.methods()[name](np.zeros(COLUMNS), domain=mf.Ball(0.5), alpha=alpha, **options)
+        for _ in range(2)
+    ]
+    advance_linear(pair[0], Squared(), rows.toarray()[:50], 1e100 * targets[:50])
+    run = SparseLinear(pair[1], Squared())
+    run.advance(rows[:50], 1e100 * targets[:50])
+    run.settle()
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(pair[1].average, pair[0].average, rtol=1e-9, atol=1e-12)
+
+
+def test_a_run_may_change_between_dense_and_sparse_inside_a_window():
+    rows, targets = data(Squared())
+    dense, mixed = mf.MAG(np.zeros(COLUMNS)), mf.MAG(np.zeros(COLUMNS))
+    advance_linear(dense, Squared(), rows.toarray(), targets, l2=0.1)
+    for start in range(0, ROWS, 7):
+        run = SparseLinear(mixed, Squared(), 0.1)
+        run.advance(rows[start : start + 4], targets[start : start + 4])
+        run.settle()
+        piece = slice(start + 4, start + 7)
+        advance_linear(mixed, Squared(), rows[piece].toarray(), targets[piece], l2=0.1)
+    np.testing.assert_allclose(mixed.x, dense.x, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(mixed.average, dense.average, rtol=1e-10, atol=1e-13)
+
+
+def test_a_million_columns_cost_no_more_than_the_non_zeros():
+    """Weights of columns never seen stay exactly zero, and the seen ones are right."""
+    rows, targets = data(Squared())
+    far = csr_array((rows.data, rows.indices * 25_000, rows.indptr), shape=(ROWS, 10**6))
+    near, wide = (SparseLinear(mf.MAG(np.zeros(d)), Squared()) for d in (COLUMNS, 10**6))
+    near.advance(rows, targets)
+    wide.advance(far, targets)
+    assert wide.average[::25_000].tobytes() == near.average.tobytes()
+    assert np.count_nonzero(wide.average) <= COLUMNS
+
+
+def test_duplicates_in_a_row_are_summed():
+    twice = csr_array((np.ones(4), np.array([1, 1, 0, 2]), np.array([0, 2, 4])), shape=(2, 3))
+    once = csr_array(np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 1.0]]))
+    runs = [SparseLinear(mf.AdaGrad(np.zeros(3)), Squared()) for _ in range(2)]
+    for run, rows in zip(runs, (twice, once), strict=True):
+        run.advance(rows, np.ones(2))
+    np.testing.assert_array_equal(runs[0].average, runs[1].average)
+
+
+def test_an_infinite_gradient_is_refused_where_it_is():
+    rows, targets = data(Squared())
+    targets[100] = np.nan
+    opt = mf.MAG(np.zeros(COLUMNS))
+    with pytest.raises(ValueError, match="gradient of sample 101 is not finite"):
+        SparseLinear(opt, Squared()).advance(rows, targets)
+    assert opt.samples == 100
+
+
+def test_which_methods_run_sparse():
+    options = {"mixing_time": 3}
+    able = {
+        name
+        for name, method in mf.methods().items()
+        if runs_sparse(method([0.0], **(options if method.needs_mixing_time else {})))
+    }
+    assert {"sgd", "adagrad", "mag", "sgd-mlmc", "minibatch", "sgd-dd", "emd"} <= able
+    assert not able & {"sgd-er", "sgd-rer", "ladder"}

@@ -1,0 +1,80 @@
+"""The model file: what it gives back, and what it refuses."""
+
+import hashlib
+import math
+import os
+import pickle
+import stat
+
+import numpy as np
+import pytest
+
+from mixfree.streams import model_file as models
+
+CONTENT = {
+    "weights": np.array([1.5, -0.0, np.nan, np.inf]),
+    "matrix": np.arange(6, dtype=np.int32).reshape(2, 3),
+    "empty": np.zeros((0, 4), np.float32),
+    "nested": {"list": [1, 2.5, None, True, "ü"], "pair": (np.uint8([7]), -math.inf)},
+    "exact": 0.1 + 0.2,
+    "large": 2**80,
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    models.save(tmp_path / "m", CONTENT)
+    return tmp_path / "m"
+
+
+def test_everything_comes_back(path):
+    found = models.load(path)
+    assert list(found) == list(CONTENT)
+    for name in ("weights", "matrix", "empty"):
+        assert found[name].dtype == CONTENT[name].dtype
+        assert found[name].shape == CONTENT[name].shape
+        assert found[name].tobytes() == CONTENT[name].tobytes()
+        assert found[name].flags.writeable
+    assert found["nested"]["list"] == CONTENT["nested"]["list"]
+    assert found["nested"]["pair"] == CONTENT["nested"]["pair"]
+    assert (found["exact"], found["large"]) == (CONTENT["exact"], CONTENT["large"])
+
+
+def test_any_changed_byte_is_seen(path):
+    data = path.read_bytes()
+    for at in np.random.default_rng(0).integers(12, len(data), 40):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(ValueError, match=r"damaged|cut short"):
+            models.load(path)
+
+
+def test_a_file_cut_anywhere_is_refused(path):
+    data = path.read_bytes()
+    for length in (0, 5, 8, 30, 60, len(data) - 1):
+        path.write_bytes(data[:length])
+        with pytest.raises(ValueError, match=r"damaged|cut short|not a mixfree model"):
+            models.load(path)
+
+
+def test_foreign_files_and_versions(path, tmp_path):
+    (tmp_path / "p").write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(ValueError, match="not a mixfree model file"):
+        models.load(tmp_path / "p")
+    data = bytearray(path.read_bytes()[:-32])
+    data[8] = 9
+    path.write_bytes(bytes(data) + hashlib.sha256(data).digest())
+    with pytest.raises(ValueError, match="version 9 of the model format; this mixfree reads 2"):
+        models.load(path)
+
+
+@pytest.mark.parametrize("value", [np.array([{}]), {1: 2}, {"$array": 0}, object(), {1, 2}])
+def test_what_cannot_be_held_is_refused_and_nothing_written(tmp_path, value):
+    with pytest.raises(ValueError, match="a model file cannot hold"):
+        models.save(tmp_path / "m", {"value": value})
+    assert os.listdir(tmp_path) == []
+
+
+def test_permissions_are_those_of_any_new_file(path, tmp_path):
+    (tmp_path / "plain").touch()
+    modes = [stat.S_IMODE(os.stat(each).st_mode) for each in (path, tmp_path / "plain")]
+    assert modes[0] == modes[1]

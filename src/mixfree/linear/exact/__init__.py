@@ -1,1 +1,1 @@
-"""Linear models fitted exactly, in one pass and in bounded memory, whatever the order of the rows."""
+"""Linear models fitted exactly: one pass, bounded memory, whatever the order of the rows."""

@@ -87,6 +87,12 @@ class Sums:
         squares = self.squares + other.squares + y * y
         return type(self)(self.rows + other.rows, weight, mean, scatter, cross, squares)
 
+    def about_zero(self) -> Self:
+        """Products about 0 instead of the mean, which is then 0: for models without intercept."""
+        apart = self.mean * np.sqrt(self.weight)
+        nothing = type(self).nothing(*self.cross.shape)
+        return self._joined_in_units(nothing, self.weight, np.zeros_like(self.mean), apart)
+
     def discounted(self, factor: float) -> Self:
         """The same rows with all weights multiplied by ``factor``."""
         return replace(

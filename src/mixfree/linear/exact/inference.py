@@ -207,7 +207,9 @@ class Inference:
         n = self._sums.rows
         scale = one if one > 0.0 else 1.0
         # The fit makes all scores sum to 0, which takes one block's worth of variance away.
-        inflation = [total / blocks / size / scale / (1.0 - size / n) for size, total, blocks in found]
+        inflation = [
+            total / blocks / size / scale / (1.0 - size / n) for size, total, blocks in found
+        ]
         return Profile(
             np.array([each[0] for each in found]),
             np.array(inflation) if one > 0.0 else np.ones(len(found)),
@@ -249,7 +251,7 @@ class Inference:
         # Directions in which the scores vary alike: as many give the noise of the correlation.
         directions = max(float(np.trace(gram)) ** 2 / squares, 1.0)
         noise = 1.0 / np.sqrt(max(directions, len(gram)))
-        return self.correlation > max(CORRELATED, 2.0 * noise)
+        return bool(self.correlation > max(CORRELATED, 2.0 * noise))
 
     @property
     def remark(self) -> str:

@@ -317,9 +317,7 @@ def plain_sums(sums: Sums) -> State:
     return {name: v.copy() if isinstance(v, np.ndarray) else v for name, v in state.items()}
 
 
-def restored_sums(
-    state: Mapping[str, Any], columns: int, targets: int, *blocks: int
-) -> Sums:
+def restored_sums(state: Mapping[str, Any], columns: int, targets: int, *blocks: int) -> Sums:
     """Sums from what :func:`plain_sums` gave, checked; of so many blocks, if there are some."""
     rows = check_whole(state["rows"], "rows of the state", least=0)
     both = columns + targets

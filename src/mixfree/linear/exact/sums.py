@@ -88,7 +88,9 @@ class Sums:
     def _arrays(self) -> tuple[Array, Array, Array, Array, Array]:
         return self.weight, self.mean, self.scatter, self.cross, self.squares
 
-    def _with(self, weight: Array, mean: Array, scatter: Array, cross: Array, squares: Array) -> Self:
+    def _with(
+        self, weight: Array, mean: Array, scatter: Array, cross: Array, squares: Array
+    ) -> Self:
         return type(self)(self.rows, weight, mean, scatter, cross, squares, self.exponent)
 
     def joined(self, other: Self) -> Self:
@@ -137,14 +139,15 @@ class Sums:
         added = _added(_scaled(apart, -exponent), sums)
         return type(self)(self.rows, self.weight, np.zeros_like(self.mean), *added, sums.exponent)
 
-    def discounted(self, factor: float) -> Self:
-        """The same rows with all weights multiplied by ``factor``."""
+    def discounted(self, factor: float | Array) -> Self:
+        """The same rows with all weights multiplied by ``factor``, or one per block."""
+        each = np.asarray(factor)
         return self._with(
-            self.weight * factor,
+            self.weight * each,
             self.mean,
-            self.scatter * factor,
-            self.cross * factor,
-            self.squares * factor,
+            self.scatter * each[..., None, None],
+            self.cross * each[..., None, None],
+            self.squares * each[..., None],
         )
 
     def in_units(self, exponent: Array) -> Self:

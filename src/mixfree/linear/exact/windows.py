@@ -21,7 +21,6 @@ class Window(NamedTuple):
     weights: Array
 
 
-
 class Windows:
     """Keeps 8 to 16 windows, of as many rows as fit into the memory; all rows of short streams.
 

@@ -17,7 +17,7 @@ from mixfree.linear.exact.moments import (
     restored_sums,
 )
 from mixfree.linear.exact.sums import Sums, stacked
-from mixfree.linear.exact.windows import Windows
+from mixfree.linear.exact.windows import Window, Windows
 
 SHORTEST = 16  # rows of a batch, but where the whole stream is shorter than a block
 MOST, LEAST = 64, 16  # batches at which two neighbours become one: as many as the memory allows
@@ -95,6 +95,16 @@ class Batches(Moments):
             return stacked([nothing])[:0]
         batches = stacked(parts)
         return _paired(batches, 2 * length) if len(batches) >= self.most else batches
+
+    @property
+    def kept(self) -> tuple[Window, ...]:
+        """Windows of consecutive rows, evenly over the stream; all rows of a short one."""
+        waiting = self._blocks.pending
+        if waiting is None:
+            return self.windows.all
+        windows = self.windows.copy()
+        windows.take(self._sums.rows + self._current.rows, *waiting)
+        return windows.all
 
     def add(self, rows: Any, targets: Any, weights: Any = None) -> None:
         """Take rows in their order, of any real type, dense or sparse; as in :class:`Moments`."""

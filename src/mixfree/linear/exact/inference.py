@@ -76,7 +76,8 @@ class Inference:
         self, batches: Batches, sums: Sums, solution: Solution, *, intercept: bool = True
     ) -> None:
         self._solution, self._intercept = solution, intercept
-        self._windows = batches.windows
+        self._windows = batches.kept
+        self._longest = batches.windows.length
         self._split = batches.split if intercept else batches.split.about_zero()
         self._sums = sums if intercept else sums.about_zero()
         self._columns = len(sums.scatter)
@@ -146,10 +147,10 @@ class Inference:
         """Standard errors, of the shape of the weights; infinite where nothing is known."""
         if not self.enough:
             return np.full(self._solution.weights.shape, np.inf)
-        changes = self._changes
+        slopes = self._changes[:, :, 1:]
         with np.errstate(over="ignore"):
-            own = changes[:, :, 1:] / self._size * self._target_size[:, None]
-            errors = np.sqrt(np.einsum("btk,btk->tk", own, own))
+            errors = np.sqrt(np.einsum("btk,btk->tk", slopes, slopes)) / self._size
+            errors *= self._target_size[:, None]
         errors[:, self._solution.deviation[: self._columns] == 0.0] = np.inf
         if not self._intercept:
             return errors
@@ -185,14 +186,14 @@ class Inference:
         Short blocks come from the windows of rows that were kept, long ones from the batches;
         a long stream has lengths between them of which nothing is known.
         """
-        rows = [self._window_scores(window) for window in self._windows.all]
+        rows = [self._window_scores(window) for window in self._windows]
         count = sum(map(len, rows))
         if count == 0:
             return Profile(np.zeros(0, dtype=int), np.zeros(0), np.zeros(0, dtype=int))
         one = sum(self._size_of(each) for each in rows) / count
         found = []
         length = 1
-        while length <= self._windows.length:
+        while length <= self._longest:
             sums = [_block_sums(each, length) for each in rows]
             found.append((length, sum(map(self._size_of, sums)), sum(map(len, sums))))
             length *= 2

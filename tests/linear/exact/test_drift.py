@@ -44,10 +44,9 @@ def test_a_half_life_is_the_weighted_fit_with_a_ridge_of_one_row(rows, intercept
     found = added(x, y, half_life=100.0, intercept=intercept).solution.weights[0]
     z = x - np.average(x, axis=0, weights=weights) if intercept else x
     t = y - np.average(y, weights=weights) if intercept else y
-    # The deviations were looked at within the last 256 rows.
     ridge = PRIOR * np.diag(x.var(axis=0))
     wanted = np.linalg.solve(z.T @ (z * weights[:, None]) + ridge, z.T @ (weights * t))
-    np.testing.assert_allclose(found[:3], wanted, rtol=2e-2, atol=2e-3)
+    np.testing.assert_allclose(found[:3], wanted, rtol=1e-6)
 
 
 def test_the_half_life_in_force_follows_the_stream():

@@ -10,7 +10,7 @@ from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import Array, State
 from mixfree.base.checks import check_positive, check_whole
-from mixfree.linear.exact.moments import Blocks, check_array, check_finite
+from mixfree.linear.exact.moments import Blocks, block_rows, check_array, check_finite
 from mixfree.linear.exact.solve import Solution, solve
 from mixfree.linear.exact.sums import BIG, Sums
 
@@ -75,7 +75,9 @@ class Forgetting:
             # The sums that never forget give every column its unit.
             self.half_lives = np.array([check_positive(half_life, "half_life"), math.inf])
             self._candidates = 1
-        self.block = min(BLOCK, 1 << max(int(self.half_lives[0]).bit_length() - 1, 0))
+        shortest = float(self.half_lives[0])
+        rows = max(min(BLOCK, shortest), shortest / STALE)
+        self.block = min(1 << max(int(rows).bit_length() - 1, 0), block_rows(columns))
         self._intercept, self._l2, self._radius = intercept, float(l2), radius
         self._blocks = Blocks(columns, targets)
         count, size = len(self.half_lives), 1 + columns + targets
@@ -150,14 +152,17 @@ class Forgetting:
             check_finite(rows, targets)
             self._move(rows, targets)
             gram = self._gram(rows, targets, weights)
-        if self._rows:
+        if self._rows and self._candidates > 1:
             self._judge(gram, len(rows))
         self._products *= (0.5 ** (len(rows) / self.half_lives))[:, None, None]
         self._products += gram
         self._rows += len(rows)
-        part = np.minimum(self.half_lives[: self._candidates], self._rows) / STALE
-        for h in np.flatnonzero(self._rows - self._solved >= part):
-            self._solve(int(h))
+        if self._rows - self._sized >= min(self._rows, SIZED):
+            self._prior, self._sized = self._priors(), self._rows
+        if self._candidates > 1:
+            for h, life in enumerate(HALF_LIVES):
+                if self._rows - self._solved[h] >= min(life, self._rows) / STALE:
+                    self._solve(h)
 
     def _gram(self, rows: Array, targets: Array, weights: Array | None) -> Array:
         """Products of a block about the origin."""
@@ -197,24 +202,23 @@ class Forgetting:
             found = np.column_stack([level, inner])[:, first:]
         else:
             matrix = self._products[h, first:-targets, first:-targets].copy()
-            matrix.flat[:: len(matrix) + 1] += self._ridge(h)[first:]
-            right = self._products[h, first:-targets, -targets:]
-            _, solved, failed = lapack.dposv(matrix, right, overwrite_a=1, lower=1)
+            np.einsum("ii->i", matrix)[:] += self._ridge(h, self._prior)[first:]
+            right = self._products[h, -targets:, first:-targets].T
+            # The matrix is symmetric: its transpose lies in memory as LAPACK wants it.
+            _, solved, failed = lapack.dposv(matrix.T, right, overwrite_a=1)
             if failed:
                 return
             found = solved.T
         self._rest[h, :, first:-targets] = -found
         self._solved[h] = self._rows
 
-    def _ridge(self, h: int) -> Array:
+    def _ridge(self, h: int, prior: Array) -> Array:
         """Diagonal that is added to the products of (1, columns), for all of a half-life's rows."""
-        if self._rows - self._sized >= min(self._rows, SIZED):
-            self._prior, self._sized = self._priors(), self._rows
         if not self._l2:
-            return self._prior
+            return prior
         with np.errstate(over="ignore"):
-            own = np.ldexp(self._l2, -2 * self._exponent[: len(self._prior)])
-            ridge = np.minimum(self._prior + float(self._products[h, 0, 0]) * own, WORST)
+            own = np.ldexp(self._l2, -2 * self._exponent[: len(prior)])
+            ridge = np.minimum(prior + float(self._products[h, 0, 0]) * own, WORST)
         ridge[0] = 0.0
         return ridge
 
@@ -232,7 +236,7 @@ class Forgetting:
         weight = max(float(sums.weight), 1e-300)
         targets = self._blocks.targets
         with np.errstate(over="ignore"):
-            own = np.ldexp(self._ridge(h), 2 * self._exponent[:-targets])[1:] / weight
+            own = np.ldexp(self._ridge(h, self._priors()), 2 * self._exponent[:-targets])[1:] / weight
         return solve(
             sums, l2=np.minimum(own, WORST), radius=self._radius, intercept=self._intercept
         )

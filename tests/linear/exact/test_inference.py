@@ -1,4 +1,4 @@
-"""Intervals from batch means: their coverage, their profile, and when they are not to be trusted."""
+"""Intervals from batch means: coverage, profile, and when they are not to be trusted."""
 
 import math
 
@@ -84,7 +84,7 @@ def test_intervals_of_independent_rows_agree_with_the_usual_sandwich():
 @pytest.mark.parametrize("options", [{}, {"l2": 0.3}, {"radius": 0.4}])
 def test_scores_are_those_of_the_rows_at_the_weights_of_the_end(intercept, options):
     rng = np.random.default_rng(3)
-    x = rng.normal(size=(3000, 2)) + [0.0, 5.0]
+    x = rng.normal(size=(3000, 2)) + np.array([0.0, 5.0])
     y = x @ [1.0, 2.0] + rng.normal(size=3000) + 1.0
     inference, solution = inferred(x, y, intercept=intercept, **options)
     w, b = solution.weights[0, :2], solution.weights[0, 2] if intercept else 0.0
@@ -106,9 +106,7 @@ def test_units_and_offsets_do_not_change_what_is_known():
     size = np.array([1e-120, 1e120, 7.0])
     one, _ = inferred(x, y)
     other, _ = inferred(x * size, 1e100 * y)
-    np.testing.assert_allclose(
-        other.bse[0, :3] * size / 1e100, one.bse[0, :3], rtol=1e-9
-    )
+    np.testing.assert_allclose(other.bse[0, :3] * size / 1e100, one.bse[0, :3], rtol=1e-9)
     assert other.effective_rows == pytest.approx(one.effective_rows, rel=1e-9)
 
 

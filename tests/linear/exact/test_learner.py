@@ -10,10 +10,12 @@ from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.exact.squared import check_memory
 from mixfree.linear.losses import Squared
 
+SIZES, OFFSETS = np.array([1.0, 1e3, 1e-3, 1.0]), np.array([0.0, 1e4, 0.0, -2.0])
+
 
 def stream(rows, columns=4, seed=0):
     rng = np.random.default_rng(seed)
-    x = rng.normal(size=(rows, columns)) * [1.0, 1e3, 1e-3, 1.0] + [0.0, 1e4, 0.0, -2.0]
+    x = rng.normal(size=(rows, columns)) * SIZES + OFFSETS
     return x, x @ [1.0, 1e-3, 1e3, 0.5] + rng.normal(size=rows)
 
 

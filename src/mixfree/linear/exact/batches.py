@@ -64,7 +64,7 @@ class Batches(Moments):
         self.memory = check_whole(memory, "memory")
         self.most = most_batches(columns, self.memory)
         self.windows = Windows(columns, targets, memory=self.memory // 8)
-        self._length_of_batch = max(2 * block_rows(columns) // self.most, SHORTEST)
+        self._length_of_batch = _first_length(columns, self.most)
         self._closed: tuple[Sums, ...] = ()  # stacks of batches, in their order
         self._current = Sums.nothing(columns, targets)  # of the batch that is being filled
 
@@ -188,6 +188,12 @@ class Batches(Moments):
         while sum(map(len, self._closed)) >= self.most:
             self._length_of_batch *= 2
             self._closed = (_paired(stacked(list(self._closed)), self._length_of_batch),)
+
+
+def _first_length(columns: int, most: int) -> int:
+    """Rows per batch at first; sums of columns² entries are not taken of only a few rows."""
+    block = block_rows(columns)
+    return min(max(2 * block // most, SHORTEST, 1 << columns.bit_length() >> 1), block)
 
 
 def _cut(

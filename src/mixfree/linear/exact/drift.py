@@ -18,6 +18,7 @@ HALF_LIVES = (50.0, 200.0, 800.0, 3200.0, 12800.0, math.inf)
 JUDGED = 2000.0  # rows after which a test-then-train loss counts half
 BLOCK = 32  # rows within which nothing is forgotten, and weights stay as they are
 STALE = 16  # part of a half-life after which its weights are solved for again
+FLAT = 8  # part of a long half-life within which nothing is forgotten
 RECENTRED = 4096  # rows after which a new origin and new units are taken
 SIZED = 256  # rows after which the columns' deviations are looked at again
 PRIOR = 1.0  # rows of each column's own deviation that the ridge is worth
@@ -76,7 +77,7 @@ class Forgetting:
             self.half_lives = np.array([check_positive(half_life, "half_life"), math.inf])
             self._candidates = 1
         shortest = float(self.half_lives[0])
-        rows = max(min(BLOCK, shortest), shortest / STALE)
+        rows = max(min(BLOCK, shortest), shortest / FLAT)
         self.block = min(1 << max(int(rows).bit_length() - 1, 0), block_rows(columns))
         self._intercept, self._l2, self._radius = intercept, float(l2), radius
         self._blocks = Blocks(columns, targets)
@@ -236,7 +237,9 @@ class Forgetting:
         weight = max(float(sums.weight), 1e-300)
         targets = self._blocks.targets
         with np.errstate(over="ignore"):
-            own = np.ldexp(self._ridge(h, self._priors()), 2 * self._exponent[:-targets])[1:] / weight
+            own = (
+                np.ldexp(self._ridge(h, self._priors()), 2 * self._exponent[:-targets])[1:] / weight
+            )
         return solve(
             sums, l2=np.minimum(own, WORST), radius=self._radius, intercept=self._intercept
         )

@@ -197,13 +197,12 @@ class Inference:
             sums = [_block_sums(each, length) for each in rows]
             found.append((length, sum(map(self._size_of, sums)), sum(map(len, sums))))
             length *= 2
-        batch, sums = self._split.rows, self._scores
-        lengths = {length for length, _, blocks in found if blocks >= ENOUGH}
-        while len(sums) >= ENOUGH:
-            if batch not in lengths or len(sums) * batch > count:
-                found = [each for each in found if each[0] != batch]
-                found.append((batch, self._size_of(sums), len(sums)))
-            sums, batch = _block_sums(sums, 2), 2 * batch
+        batch, joined = self._split.rows, self._scores
+        while len(joined) >= ENOUGH:
+            # Batches cover the whole stream, windows only a part of a long one.
+            found = [each for each in found if each[0] != batch]
+            found.append((batch, self._size_of(joined), len(joined)))
+            joined, batch = _block_sums(joined, 2), 2 * batch
         found = sorted(each for each in found if each[2] >= ENOUGH)
         n = self._sums.rows
         scale = one if one > 0.0 else 1.0

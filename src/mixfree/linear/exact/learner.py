@@ -1,5 +1,6 @@
 """The learner that loses nothing to the order of the rows."""
 
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -73,9 +74,7 @@ class ExactLearner:
         elif half_life is not None:
             raise ValueError(f"half_life needs the squared loss, not {loss!r}")
         else:
-            from mixfree.linear.exact.glm import GlmFit
-
-            self._fit = GlmFit(
+            self._fit = import_module("mixfree.linear.exact.glm").GlmFit(
                 loss,
                 columns,
                 intercept=intercept,

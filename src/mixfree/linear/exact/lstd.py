@@ -1,7 +1,7 @@
 r"""Least-squares temporal differences: the fixed point of TD from sums of one trajectory.
 
-With eligibility traces :math:`e_t = \gamma\lambda\, e_{t-1} + \phi(s_t)`, that begin anew with every
-episode, the weights solve
+With eligibility traces :math:`e_t = \gamma\lambda\, e_{t-1} + \phi(s_t)`, that begin anew with
+every episode, the weights solve
 
 .. math:: \Big( \sum_t e_t \big( \phi(s_t) - \gamma \phi(s_t') \big)^\top + T \ell I \Big) \theta
           = \sum_t e_t r_t
@@ -79,7 +79,7 @@ class LSTD:
         self._block = block_rows(2 * size)
         if self.half_life is not None:
             self._block = min(self._block, 1 << max(int(self.half_life).bit_length() - 2, 0))
-        self._rows, self._length = 0, FIRST
+        self._rows, self._length = 0, max(FIRST, 1 << size.bit_length() >> 1)
         self._trace = np.zeros(size)
         # Matrix, vector and mean squares of the features, as columns of one array.
         self._total = np.zeros((size, size + 2))

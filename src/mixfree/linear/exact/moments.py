@@ -16,8 +16,18 @@ HEAVIEST = 1e150  # weight of a row beyond which sums of weights are not safe
 
 
 def block_rows(columns: int) -> int:
-    """Rows per matrix product: a power of two from 256 to 8,192."""
-    return 1 << min(max((VALUES // max(columns, 1)).bit_length() - 1, 8), 13)
+    """Rows per matrix product: a power of two up to 8,192, and not less than 256 or the columns.
+
+    Sums of size columns² are added to each other once per block, which must not cost more than
+    the product itself.
+
+    Examples
+    --------
+    >>> block_rows(10), block_rows(100), block_rows(1000)
+    (8192, 2048, 1024)
+    """
+    fit = (VALUES // max(columns, 1)).bit_length() - 1
+    return 1 << min(max(fit, 8, (columns - 1).bit_length()), 13)
 
 
 class Blocks:

@@ -98,7 +98,7 @@ class _System:
     """The normal equations of standardised columns."""
 
     def __init__(self, sums: Sums) -> None:
-        columns, targets = sums.cross.shape
+        columns = len(sums.scatter)
         weight = sums.weight if sums.weight > 0.0 else 1.0
         with np.errstate(over="ignore", under="ignore"):
             root = np.sqrt(np.maximum(sums.diagonal, 0.0) / weight)

@@ -99,9 +99,7 @@ class SquaredFit:
             raise ValueError("intervals need half_life=None: batches are not forgotten")
         if self._inference is None:
             total = self._sums.total
-            self._inference = Inference(
-                self._sums, total, self.solution, intercept=self.intercept
-            )
+            self._inference = Inference(self._sums, total, self.solution, intercept=self.intercept)
         return self._inference
 
     def weights(self) -> Array:
@@ -112,9 +110,7 @@ class SquaredFit:
         """Nothing: the fit is that of all rows."""
         return Gap(0.0, 0.0)
 
-    def add(
-        self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None
-    ) -> None:
+    def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Take rows in their order, of any real type, dense or sparse.
 
         Raises

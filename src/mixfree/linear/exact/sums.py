@@ -318,7 +318,7 @@ def _set(exponent: Array) -> Array:
 
 
 def _any(array: Array) -> Array:
-    return array.reshape(-1, array.shape[-1]).any(axis=0)
+    return np.asarray(array.reshape(-1, array.shape[-1]).any(axis=0))
 
 
 def _scaled(array: Array, exponent: Array) -> Array:

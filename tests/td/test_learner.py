@@ -7,7 +7,7 @@ import mixfree as mf
 from mixfree.td import RewardProcess, TDLearner, rescaled, td_methods
 
 GAMMA, RADIUS = 0.8, 3.0
-METHODS = [name for name, method in td_methods().items() if not method.needs_mixing_time]
+METHODS = [name for name, method in td_methods().items() if not method.needs_mixing_time()]
 
 
 def process(states=6, size=3, ends=True):

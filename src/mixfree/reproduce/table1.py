@@ -54,7 +54,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
         [
             (
                 name,
-                "yes" if find_method(name).needs_mixing_time else "no",
+                "yes" if find_method(name).needs_mixing_time() else "no",
                 f"{_samples_a_step(name, rows):.2f}",
                 *([f"{stated:+.1f}" for stated in STATED.get(name, [])] or ["", ""]),
             )

@@ -107,7 +107,7 @@ def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) ->
 
 
 def _print(title: str, answer: dict[str, Any], level: float) -> None:
-    from mixfree.reproduce.report import Table
+    from mixfree.reproduce.engine.report import Table
 
     lines = answer["states"]
     known = "exact" in lines[0]

@@ -1,4 +1,4 @@
-"""The methods for TD learning: those of the table that step on every gradient, and the baseline."""
+"""The methods for TD learning: those that step on every gradient, DoG variants, projected TD."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,8 +8,12 @@ from mixfree.base.checks import check_one_of, check_positive, check_whole
 from mixfree.core.methods import Method, Methods, methods
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
-from mixfree.gradients import Plain
-from mixfree.steps import AdaGradNorm, Constant, Distance, Inverse, Ladder, Step
+from mixfree.gradients import MLMC, Plain
+from mixfree.steps import Constant, Distance, Inverse, Ladder, Step
+
+__all__ = ["td_methods"]
+
+DOG = Distance(first=1.0, of="iterate")  # r̄ = max(1, max_i ‖θ_i‖)
 
 
 def projected_step(
@@ -41,26 +45,30 @@ def projected_step(
     return Inverse(alpha / (check_positive(omega, "omega") * (1.0 - gamma)))
 
 
-def distance_step(alpha: float | None = None, max_levels: int | None = 0) -> Ladder:
-    """α/√S with α or, without one, the distance come so far: r̄ = max(1, max_i ‖θ_i‖).
+def dog_step(alpha: float | None = None) -> Ladder:
+    """Distance over gradients (Ivgi et al. 2023): r̄/√Σ‖g‖² with r̄ = max(1, max_i ‖θ_i‖).
 
-    Norms of features are at most 1, so θ has the units of values, and 1 is where its search
-    begins. With no levels, S is AdaGrad's Σ‖g‖²; with all of them, the ladder's.
+    Norms of features are at most 1, so θ has the units of values, and 1 is where r̄ begins.
     """
-    distance = Distance(first=1.0, of="iterate")
-    return Ladder(alpha, per_coordinate=False, max_levels=max_levels, distance=distance)
+    if alpha is not None:
+        raise ValueError(f"alpha must not be given for a DoG step, which finds it, not {alpha!r}")
+    return Ladder(per_coordinate=False, max_levels=0, distance=DOG)
 
 
 def ladder_step(alpha: float | None = None, max_levels: int | None = None) -> Ladder:
-    """:func:`distance_step` with all levels."""
-    return distance_step(alpha, max_levels)
+    """The ladder with one rate for all coordinates, and DoG's distance as its scale."""
+    return Ladder(alpha, per_coordinate=False, max_levels=max_levels, distance=DOG)
 
 
 ProjectedTD = Method(
     "projected-td", Plain, projected_step, summary="Projected TD of Bhandari et al. (2018)."
 )
 LadderTD = replace(methods()["ladder"], step=ladder_step, output="average")
-_REPLAYING = ("sgd-er", "sgd-rer")  # they answer a sample later, with others
+DoG = Method("dog", Plain, dog_step, summary="Plain gradients, DoG steps; needs no radius.")
+MAGDoG = Method("mag-dog", MLMC, dog_step, summary="MLMC gradients, DoG steps; needs no radius.")
+
+_REPLAY = ("sgd-er", "sgd-rer")  # they ask for gradients of earlier samples, which TD cannot give
+_WITHOUT_RADIUS = {"mag": MAGDoG.name, "adagrad": DoG.name}
 
 
 def td_methods() -> Methods:
@@ -68,26 +76,38 @@ def td_methods() -> Methods:
 
     Examples
     --------
-    >>> sorted({"mag", "adagrad", "projected-td"} & td_methods().keys())
-    ['adagrad', 'mag', 'projected-td']
+    >>> sorted({"mag", "mag-dog", "projected-td"} & td_methods().keys())
+    ['mag', 'mag-dog', 'projected-td']
     """
-    table = {name: m for name, m in methods().items() if name not in _REPLAYING}
-    return Methods({**table, LadderTD.name: LadderTD, ProjectedTD.name: ProjectedTD})
+    table = {name: m for name, m in methods().items() if name not in _REPLAY}
+    return Methods(table | {m.name: m for m in (LadderTD, MAGDoG, DoG, ProjectedTD)})
 
 
 def start_method(
-    name: str, theta0: Array, gamma: float, radius: float | None, **settings: Any
+    name: str | None,
+    theta0: Array,
+    gamma: float,
+    radius: float | None,
+    alpha: float | None = None,
+    **settings: Any,
 ) -> Optimizer:
-    """Start a method of the table at ``theta0``, inside the ball of that radius."""
+    """Start a method of the table at ``theta0``, on the ball of that radius if one is given.
+
+    Without a name: ``mag``, or ``mag-dog`` where neither radius nor α gives ``mag`` a step size.
+    """
+    unscaled = radius is None and alpha is None
+    if name is None:
+        name = "mag-dog" if unscaled else "mag"
     method = td_methods()[check_one_of(name, "method", tuple(td_methods()))]
+    if unscaled and name in _WITHOUT_RADIUS:
+        raise ValueError(
+            f"{name} takes its step size from radius, a bound on ‖θ*‖: give radius=…, or use "
+            f"method={_WITHOUT_RADIUS[name]!r}, which needs none"
+        )
     if method is ProjectedTD:
         if radius is None:
             raise ValueError("projected-td needs radius, that of a ball which holds θ*")
         settings["gamma"] = gamma
-        if settings["alpha"] is None:
-            settings["alpha"] = 1.0
-    if radius is not None:
-        return method(theta0, domain=Ball(radius), **settings)
-    if method.step is AdaGradNorm and settings["alpha"] is None:
-        method = replace(method, step=distance_step)
-    return method(theta0, **settings)
+        alpha = 1.0 if alpha is None else alpha
+    domain = None if radius is None else Ball(radius)
+    return method(theta0, domain=domain, alpha=alpha, **settings)

@@ -59,7 +59,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
     pieces = process.pieces(np.diff([0, *stops]).tolist(), cell["seed"])
     rows = []
     for done, piece in zip(stops, pieces, strict=True):
-        transitions = runs[0][2].looked_up(*piece)
+        transitions = runs[0][2].look_up(*piece)
         for name, looks, learner in runs:
             if done <= looks[-1]:
                 learner.advance(*transitions)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -51,13 +51,13 @@ class Problem:
         Mixing time of the chain that draws the order.
     """
 
-    rows: Array
-    targets: Array
+    rows: Array = field(repr=False)
+    targets: Array = field(repr=False)
     loss: Loss
-    order: Callable[[int, int], Array]
-    excess: Callable[[Array], Array]
+    order: Callable[[int, int], Array] = field(repr=False)
+    excess: Callable[[Array], Array] = field(repr=False)
     mixing_time: int
-    seen: Array
+    seen: Array = field(repr=False)
 
     @np.errstate(over="ignore")
     def gap(self, points: Array) -> Array:

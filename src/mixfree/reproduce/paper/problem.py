@@ -1,7 +1,7 @@
 """The paper's experiment: linear regression whose rows come from a two-state Markov chain."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 
 import numpy as np
@@ -105,8 +105,8 @@ class Regression:
     array([0.])
     """
 
-    rows: Array
-    targets: Array
+    rows: Array = field(repr=False)
+    targets: Array = field(repr=False)
     per_state: int
     radius: float = 1.0
 

@@ -172,7 +172,7 @@ class Method:
         --------
         >>> SGD.check_options({"levels": 3}, "--{}".format)
         Traceback (most recent call last):
-        mixfree.methods.OptionError: sgd has no --levels: it takes none
+        mixfree.core.methods.OptionError: sgd has no --levels: it takes none
         """
         allowed = self.options
         for name in options:

@@ -120,5 +120,5 @@ def measure_run(cell: dict[str, Any]) -> list[Row]:
 
 def gradient_norm(opt: Optimizer) -> float | None:
     """√Σ‖g_t‖² over the steps so far, for a method whose step accumulates it."""
-    root = opt.states[1].get("root")
+    root = getattr(opt.export_run().step, "root", None)
     return None if root is None else float(root)

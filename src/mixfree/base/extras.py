@@ -15,7 +15,6 @@ EXTRA_OF = {
     "gymnasium": "rl",
     "dask": "dask",
     "distributed": "dask",
-    "ray": "ray",
 }
 
 

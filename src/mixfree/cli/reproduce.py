@@ -25,7 +25,7 @@ def reproduce(
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; one a core unless given.")] = None,
     backend: Annotated[
-        str, typer.Option(help="loky (this machine), dask or ray (a cluster).")
+        str, typer.Option(help="loky (processes on this machine) or dask (a cluster).")
     ] = "loky",
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; results/NAME unless given.")
@@ -35,7 +35,7 @@ def reproduce(
 
     A run that was interrupted goes on where it stopped when the same command is given again.
     """
-    from mixfree.reproduce.command import run
+    from mixfree.reproduce.engine.run import run_experiment
 
     chosen = experiment(name)
     settings = (chosen.QUICK if quick else chosen.FULL).changed(
@@ -46,7 +46,7 @@ def reproduce(
     )
     folder = out or Path("results") / (f"{name}-quick" if quick else name)
     try:
-        written = run(name, settings, folder, jobs, backend)
+        written = run_experiment(name, settings, folder, jobs, backend)
     except KeyboardInterrupt:
         print(
             "mixfree: stopped; what is finished is kept, and the same command goes on from there",

@@ -30,8 +30,12 @@ def td(
         float | None, typer.Option(help="Bound on the norm of the values; none unless given.")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="mag, adagrad, …; ladder is better where the chain mixes quickly.")
-    ] = "mag",
+        str | None,
+        typer.Option(
+            help="mag (needs --radius), mag-dog, ladder, …; ladder is better where the chain "
+            "mixes quickly. Without it, mag with a radius and mag-dog without."
+        ),
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence of all intervals together.")] = 0.99,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -43,11 +47,11 @@ def td(
     Example: `mixfree td FrozenLake-v1 --policy uniform --method ladder`.
     """
     from mixfree.td import RewardProcess, evaluate_policy
-    from mixfree.td.episodes import made
+    from mixfree.td.episodes import make_env
     from mixfree.td.tables import transition_table
 
     table = _read_policy(policy)
-    with made(env) as opened:
+    with make_env(env) as opened:
         exact = None
         if transition_table(opened) is not None:
             exact = RewardProcess.from_gymnasium(opened, table, gamma)
@@ -65,7 +69,7 @@ def td(
     if as_json:
         print_json(answer)
     else:
-        _print(f"{env}, policy {policy}, γ = {gamma:g}", answer, level)
+        _print(f"{env}, policy {policy}, γ = {gamma:g}, {answer['method']}", answer, level)
 
 
 def _read_policy(policy: str) -> Any:
@@ -93,6 +97,7 @@ def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) ->
         )
     ]
     answer: dict[str, Any] = {
+        "method": found.learner.method,
         "samples": found.samples,
         "episodes": found.episodes,
         "autocorrelation_time": found.autocorrelation.value,
@@ -107,7 +112,7 @@ def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) ->
 
 
 def _print(title: str, answer: dict[str, Any], level: float) -> None:
-    from mixfree.reproduce.report import Table
+    from mixfree.reproduce.engine.report import Table
 
     lines = answer["states"]
     known = "exact" in lines[0]

@@ -115,7 +115,7 @@ class RunningScale:
             return
         state = self._state
         mean = state.mean / state.unit
-        with np.errstate(over="ignore"):  # beyond the largest number: seen below
+        with np.errstate(over="ignore", invalid="ignore"):  # not finite: seen below
             state.farthest = np.maximum(state.farthest, np.abs(self._next - mean))
         deviation = np.sqrt(state.spread / state.count[0]) / state.unit
         scale = np.maximum(deviation, state.farthest / LIMIT)

@@ -79,11 +79,11 @@ class Method(Optimizer):
         gradient: Gradient,
         step: Callable[[Any], Step],
         *,
-        domain: Domain | None,
-        alpha: float | None,
-        output: str | None,
-        mirror: str | None,
-        seed: int,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
     ) -> None:
         start = check_point(x0, "x0")
         check_whole(seed, "seed", least=0, most=2**64 - 1)
@@ -143,7 +143,9 @@ class Method(Optimizer):
                 takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
                 raise OptionError(f"{cls.name} has no option {name!r}: {takes}")
         if cls.needs_mixing_time() and options.get("mixing_time") is None:
-            raise OptionError(f"{cls.name} needs to know the mixing time: give mixing_time")
+            raise OptionError(
+                f"{cls.name} needs to know the mixing time: give the option mixing_time"
+            )
 
 
 class SGD(Method):

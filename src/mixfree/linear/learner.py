@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_one_of
-from mixfree.core.methods import Method, start_method
+from mixfree.core.methods import Method, OptionError, start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.linear.advance import advance_linear
@@ -86,7 +86,10 @@ class Learner:
         start = np.zeros(loss.outputs * (columns + self._intercept), dtype)
         domain = None if radius is None else Ball(radius)
         common = {"domain": domain, "alpha": step_scale, "output": output, "seed": seed}
-        self.optimizer: Optimizer = start_method(method, start, options or {}, **common)
+        try:
+            self.optimizer: Optimizer = start_method(method, start, options or {}, **common)
+        except OptionError as error:
+            raise OptionError(f"{error}, as in options={{'name': value}}") from None
         self._scale = RunningScale(columns, centred=bool(fit_intercept)) if scale else None
         if scale and self.optimizer.gradient.keeps_samples:
             raise ValueError(

@@ -65,7 +65,7 @@ def test_a_stopped_sweep_goes_on_where_it_was(undisturbed, tmp_path, stop):
     assert 0 < len(kept) < 8
     if stop == signal.SIGINT:
         assert process.returncode == 130
-        assert b"goes on from there" in errors and b"Traceback" not in errors
+        assert b"continues from them" in errors and b"Traceback" not in errors
     assert run(*SMALL, "--out", folder, "--jobs", 1) == 0
     assert files(folder) == undisturbed
     assert {path: path.stat().st_mtime_ns for path in kept} == kept

@@ -73,9 +73,9 @@ def test_wrong_scale(alpha):
 
 
 def test_unknown_options_and_words():
-    with pytest.raises(TypeError, match=r"mag has no option 'level'.*levels, weights, horizon"):
+    with pytest.raises(TypeError, match=r"mag does not take `level`.*levels, weights, horizon"):
         mf.MAG([0.0], level=3)
-    with pytest.raises(TypeError, match="it takes none"):
+    with pytest.raises(TypeError, match="it has no options"):
         mf.SGD([0.0], levels=3)
     with pytest.raises(ValueError, match="output must be one of 'average'"):
         mf.MAG([0.0], output="best")

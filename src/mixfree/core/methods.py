@@ -42,7 +42,7 @@ def replay_step(alpha: float, mixing_time: int, buffer: int | None = None) -> St
     return Constant(alpha / (8.0 * buffer_size(mixing_time, buffer)))
 
 
-class OptionError(TypeError):
+class OptionError(TypeError, ValueError):
     """An option that a method does not have, or one that it needs and was not given."""
 
 
@@ -158,27 +158,22 @@ class Method:
         """Whether the step does without an α."""
         return _parameters(self.step)["alpha"].default is None
 
-    def check_options(
-        self,
-        options: Mapping[str, Any],
-        called: Callable[[str], str] = "option {!r}".format,
-        give: str = "mixing_time=…",
-    ) -> None:
+    def check_options(self, options: Mapping[str, Any], give: str = "`mixing_time`") -> None:
         """OptionError for one that the method does not have, or for a mixing time not given.
 
-        ``called`` and ``give`` say how the caller's own users give options.
+        ``give`` says how the caller's own users give the mixing time.
 
         Examples
         --------
-        >>> SGD.check_options({"levels": 3}, "--{}".format)
+        >>> SGD.check_options({"levels": 3})
         Traceback (most recent call last):
-        mixfree.methods.OptionError: sgd has no --levels: it takes none
+        mixfree.methods.OptionError: sgd does not take `levels`: it has no options
         """
         allowed = self.options
         for name in options:
             if name not in allowed:
-                takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
-                raise OptionError(f"{self.name} has no {called(name)}: {takes}")
+                has = f"its options are {', '.join(allowed)}" if allowed else "it has no options"
+                raise OptionError(f"{self.name} does not take `{name}`: {has}")
         if self.needs_mixing_time and options.get("mixing_time") is None:
             raise OptionError(f"{self.name} needs to know the mixing time: give {give}")
 

@@ -16,7 +16,7 @@ from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
 from mixfree.linear.scaling import RunningScale, change_units, original, points_in, refuse_replay
 from mixfree.linear.sparse import SparseLinear, runs_sparse
-from mixfree.steps import Ladder
+from mixfree.steps import Ladder, Profile
 
 SHARE = 0.1  # of a Kaczmarz step: on a correlated stream too long costs more than too short
 VALUES = 1 << 20  # that are copied at a time where a copy is needed
@@ -130,6 +130,10 @@ class Learner:
         """Loss of each row, regularisation left out."""
         return self.loss.value(self.predict(rows), targets)
 
+    def profile(self) -> Profile | None:
+        """How correlated the gradients are at each scale; None if the step does not tell."""
+        return self.optimizer.profile() if hasattr(self.optimizer.step, "profile") else None
+
     def settle(self) -> Optimizer:
         """The optimiser, brought up to date."""
         return self.optimizer if self._sparse is None else self._sparse.settle()
@@ -226,7 +230,7 @@ def learner_for(
     if scale is not None:
         check_one_of(scale, "scale", ("running",))
     method, options = find_method(method), options or {}
-    method.check_options(options, give='options={"mixing_time": …}')
+    method.check_options(options, give='`options={"mixing_time": …}`')
     return Learner(
         loss,
         columns,

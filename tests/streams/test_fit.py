@@ -10,7 +10,7 @@ import pytest
 
 from mixfree.cli import main
 from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.streams import StreamFit, formats
+from mixfree.streams import FitPlan, StreamFit, formats
 from mixfree.streams.reservoir import Reservoir
 from mixfree.streams.source import Piece
 from tests.streams.data import table, write
@@ -221,12 +221,11 @@ def test_plain_sgd_does_not_get_the_step_of_the_method(tmp_path, capsys):
     path = write(table(), tmp_path / "d.parquet")
     options = ["--model", tmp_path / "m", "--compare", "--method", "mag", "--step-scale", 145]
     assert fit(path, *options) == 0
-    lines = capsys.readouterr().out.splitlines()
-    constant, rival = (
-        float(next(line for line in lines if text in line).split()[0])
-        for text in ("best constant", "plain SGD")
-    )
-    assert rival < 0.5 * constant
+    assert "for plain SGD on the same rows" in capsys.readouterr().out
+    found = StreamFit.load(tmp_path / "m")
+    rows, targets = found.reservoir.rows, found.reservoir.targets
+    constant = 0.5 * targets.var()
+    assert found.rival.losses(rows, targets).mean() < 0.5 * constant
 
 
 def test_plain_sgd_that_diverges_ends_nothing(tmp_path, capsys):
@@ -254,6 +253,57 @@ def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
     assert len(set(found.reservoir.targets)) == 1
     assert found.varied
     assert "too rare to be among these rows" in capsys.readouterr().out
+
+
+def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, monkeypatch):
+    """A bar that only the first batch brings leaves the user without a word while it compiles."""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    shown, learn = [], StreamFit.learn
+
+    def learn_and_see(self, piece):
+        shown.append(capsys.readouterr().err)
+        learn(self, piece)
+
+    monkeypatch.setattr(StreamFit, "learn", learn_and_see)
+    assert fit(write(table(), tmp_path / "d.parquet"), "--model", tmp_path / "m", quiet=False) == 0
+    assert "compiles, once" in shown[0]
+    assert "0/3000" in shown[0]
+
+
+def test_any_learner_with_the_interface_can_be_fitted(tmp_path, monkeypatch):
+    """A fit that asks for a method's name, its optimiser or its profile would fail here."""
+
+    class Zero:
+        samples, weights = 0, np.zeros((1, 7))
+
+        def advance(self, rows, targets, weights=None):
+            self.samples += len(rows)
+
+        def predict(self, rows):
+            return np.zeros(len(rows))
+
+        def losses(self, rows, targets):
+            return 0.5 * targets**2
+
+        def profile(self):
+            return None
+
+        def state_dict(self):
+            return {"samples": self.samples}
+
+        def load_state_dict(self, state):
+            self.samples = state["samples"]
+
+    monkeypatch.setattr(FitPlan, "learner", lambda self, features, classes: Zero())
+    path = write(table(), tmp_path / "d.parquet")
+    assert fit(path, "--model", tmp_path / "m") == 0
+    assert StreamFit.load(tmp_path / "m").learner.samples == 3000
+
+
+def test_a_fit_prints_in_one_line(csv_model):
+    """The default repr of its parts would be pages long or an address."""
+    shown = repr(StreamFit.load(csv_model))
+    assert shown == "<stream fit: load by ladder with squared loss, 6 features, 3,000 rows>"
 
 
 def test_the_command_does_not_wait_for_scikit_learn(tmp_path):

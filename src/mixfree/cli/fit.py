@@ -149,18 +149,15 @@ def report_lines(fitted: "StreamFit") -> Iterator[str]:
     """The report of a fit, in the words of the command line."""
     from mixfree.streams import report
 
-    for line in report.lines(fitted):
-        yield in_flags(line, fit)
-    if fitted.learner.profile() is not None:
-        yield "           (mixfree diagnose looks at shorter blocks, too)"
+    return (in_flags(line, fit) for line in report.lines(fitted))
 
 
 @contextmanager
 def _progress(source: "Source") -> "Iterator[Callable[[StreamFit], None]]":
-    """A bar that is there before the first batch, whose kernel may have to be compiled."""
+    """A bar that appears before the first batch, which may have to wait for a compiler."""
     from mixfree.base.progress import progress_bar
 
-    with progress_bar("compiling if this is the first fit, once", source.row_count()) as show:
+    with progress_bar("starting (the first fit compiles, once)", source.row_count()) as show:
 
         def update(fitted: "StreamFit") -> None:
             rate = fitted.read / fitted.seconds if fitted.seconds > 0 else 0.0

@@ -48,14 +48,14 @@ def _flags_of(command: Callable[..., Any]) -> dict[str, str]:
 
 def _typed(code: str, flags: Mapping[str, str]) -> str:
     """Arguments of a Python call as one would type them after the command."""
+    if code.isidentifier():
+        return _flag(code, ..., flags)
     try:
-        call = ast.parse(f"call({code.replace('…', '...')})", mode="eval").body
-    except SyntaxError:
+        call: Any = ast.parse(f"call({code.replace('…', '...')})", mode="eval").body
+        given = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+    except (SyntaxError, ValueError):
         return code
-    assert isinstance(call, ast.Call)
-    names = [(ast.unparse(name), ...) for name in call.args]
-    values = [(str(each.arg), ast.literal_eval(each.value)) for each in call.keywords]
-    return " ".join(_flag(name, value, flags) for name, value in [*names, *values])
+    return " ".join(_flag(name, value, flags) for name, value in given.items()) or code
 
 
 def _flag(name: str, value: Any, flags: Mapping[str, str]) -> str:

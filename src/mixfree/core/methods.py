@@ -167,7 +167,7 @@ class Method:
         --------
         >>> SGD.check_options({"levels": 3})
         Traceback (most recent call last):
-        mixfree.methods.OptionError: sgd does not take `levels`: it has no options
+        mixfree.core.methods.OptionError: sgd does not take `levels`: it has no options
         """
         allowed = self.options
         for name in options:

@@ -79,7 +79,10 @@ def lines(fit: StreamFit) -> Iterator[str]:
         yield f"stream     {first}"
         yield from (f"           {line}" for line in others)
         if correlation.lengths.size and correlation.lengths[0] > 2:
-            yield f"           from blocks of {correlation.lengths[0]:,} rows and more"
+            yield (
+                f"           the shortest blocks have {correlation.lengths[0]:,} rows; "
+                "`options={'block': 1}` looks at shorter ones"
+            )
 
 
 def _losses(fit: StreamFit) -> Iterator[str]:

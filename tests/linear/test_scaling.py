@@ -9,9 +9,9 @@ from mixfree.linear.learner import Learner
 from mixfree.linear.losses import Squared, predictions
 from mixfree.linear.scaling import (
     LIMIT,
+    Rescaling,
     RunningScale,
     Units,
-    change_units,
     gradients_in,
     original,
     points_in,
@@ -110,14 +110,16 @@ def test_a_pending_window_goes_on_in_new_units():
         advance_linear(opt, Squared(), before[:cut], targets[:cut])
         slopes = before @ opt.x - targets  # the point stands still in a window
         windows += opt.pending > 0
-        length, x = opt.states[0]["length"], opt.x.copy()
-        change_units(opt, 1, old, new)
+        length, x = opt.state_dict()["gradient"]["length"], opt.x.copy()
+        opt.change_units(Rescaling(1, 1, old, new))
         expected = np.zeros(COLUMNS + 1)
         for position, i in enumerate(range(cut - opt.pending, cut)):
             gradient = slopes[i] * in_units(rows, new)[i]
             expected += opt.gradient.weight(position, length) * gradient
         if opt.pending:
-            np.testing.assert_allclose(opt.states[0]["sum"], expected, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(
+                opt.state_dict()["gradient"]["sum"], expected, rtol=1e-9, atol=1e-9
+            )
         np.testing.assert_array_equal(opt.x, points_kept(x, 1, old, new))
         assert opt.samples == cut
     assert windows > 20
@@ -141,8 +143,8 @@ def test_a_ladder_goes_on_in_new_units(shifted):
         slope = row @ opt.x - target
         gradients.append(slope * after)
         opt.tell(slope * row)
-    change_units(opt, 1, old, new)
-    state, g = opt.states[1], np.array(gradients)
+    opt.change_units(Rescaling(1, 1, old, new))
+    state, g = opt.state_dict()["step"], np.array(gradients)
     last = samples - samples % block  # when the rates were renewed
     np.testing.assert_allclose(state["sum"], g[last:].sum(axis=0), rtol=1e-9)
     blocks = g[:last].reshape(-1, block, COLUMNS + 1).sum(axis=1)  # 40 = 32 + 8

@@ -16,7 +16,6 @@ from mixfree.core.history import History, follow, marks
 from mixfree.core.methods import Method, find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Domain
-from mixfree.kernels.runner import run_compiled
 
 GradientFunction = Callable[[Array, Any], npt.ArrayLike]
 Callback = Callable[[Optimizer], bool | None]
@@ -164,7 +163,7 @@ def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Each)
         return taken
 
     def advance(start: int, stop: int) -> None:
-        run_compiled(opt, kernel, (stream,), range(start, stop))
+        opt.advance(kernel, (stream,), range(start, stop))
 
     return follow(opt, advance, len(stream), each)
 

@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.core.optimizer import Optimizer
-from mixfree.kernels.runner import run_compiled
 from mixfree.linear.losses import Logistic, Loss, Softmax
 
 
@@ -70,7 +69,7 @@ def advance_linear(
 
         return int(linear(plan, run, code, l2, margins, *parts, order))
 
-    run_compiled(opt, kernel, (x, y, factors), indices)
+    opt.advance(kernel, (x, y, factors), indices)
 
 
 def _checked(

@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array, State, norm
+from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_one_of
 from mixfree.core.methods import Method, find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
-from mixfree.linear.scaling import RunningScale, change_units, original, points_in, refuse_replay
+from mixfree.linear.scaling import Rescaling, RunningScale, original, points_in
 from mixfree.linear.sparse import SparseLinear, runs_sparse
-from mixfree.steps import Ladder, Profile
+from mixfree.steps import Profile
 
-SHARE = 0.1  # of a Kaczmarz step: on a correlated stream too long costs more than too short
-VALUES = 1 << 20  # that are copied at a time where a copy is needed
+# First distance, as a fraction of a Kaczmarz step: too long a one costs more than too short.
+SHARE = 0.1
+VALUES = 1 << 20  # most entries to copy at a time, where rows must be copied
 
 
 class Learner:
@@ -78,8 +79,10 @@ class Learner:
         domain = None if radius is None else Ball(radius)
         self.optimizer: Optimizer = find_method(method)(start, domain=domain, **options)
         self._scale = RunningScale(columns, centred=intercept) if running_scale else None
-        if running_scale:
-            refuse_replay(self.optimizer)
+        if running_scale and self.optimizer.gradient.keeps_samples:
+            raise ValueError(
+                f"scale='running' does not go with {self.optimizer.name}, which replays old rows"
+            )
         self._sparse: SparseLinear | None = None
 
     @property
@@ -160,16 +163,14 @@ class Learner:
         advance_linear(self.optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
 
     def _guess_distance(self, length: float, target: float) -> None:
-        """Let a ladder that knows no distance begin with a share of a Kaczmarz step.
+        """Let a step that searches for its scale begin with a fraction of a Kaczmarz step.
 
         That is |target|/‖row‖, or 1/‖row‖ where the target is a class. It has the units of the
         weights, so that a short stream is not spent on finding them.
         """
-        step = self.optimizer.step
-        if isinstance(step, Ladder) and step.alpha is None and step.distance.first is None:
-            residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
-            if residual > 0.0 and length > 0.0:
-                self.optimizer.states[1]["reach"][:] = SHARE * residual / length
+        residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
+        if residual > 0.0 and length > 0.0:
+            self.optimizer.begin(SHARE * residual / length)
 
     def _tell_scaled(
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
@@ -184,9 +185,10 @@ class Learner:
             before = scale.units
             scale.change()
             if scale.due:
-                change_units(self.optimizer, self.loss.outputs, before, scale.units)
+                change = Rescaling(self.loss.outputs, self._intercept, before, scale.units)
+                self.optimizer.change_units(change)
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """Everything that changes, as numbers and arrays of its own."""
         lazy = self._sparse is not None
         return {
@@ -195,7 +197,7 @@ class Learner:
             "scale": self._scale.state_dict() if self._scale is not None else None,
         }
 
-    def load_state_dict(self, state: State) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on exactly where the learner that gave ``state`` was, made with the same arguments."""
         self._sparse = None
         if state["sparse"] is not None:

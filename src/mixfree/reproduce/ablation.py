@@ -90,7 +90,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 def pace(opt: Optimizer) -> float:
     """Step a sample: η of the last step over the samples that a step takes."""
-    root = opt.states[1].get("root")
+    root = getattr(opt.export_run().step, "root", None)
     step = opt.step.alpha / (np.sqrt(opt.steps) if root is None else root)  # type: ignore[attr-defined]
     return float(step * opt.steps / opt.samples)
 

@@ -60,7 +60,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
                     "steps": counted,
                     "random": float(np.linalg.norm(problem.gradient(opt.average, data))),
                     "mean_square": total / counted,
-                    "gradients": float(opt.states[1]["root"]),
+                    "gradients": float(opt.export_run().step.root),
                     "curvature": problem.curvature(opt.x, data),
                 }
             )

@@ -8,7 +8,6 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.core.optimizer import Optimizer
-from mixfree.kernels.runner import run_compiled
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Robust
 from mixfree.reproduce.problem import Regression
@@ -102,7 +101,7 @@ class Problem:
 
             return int(nonconvex(plan, run, self.code == PHASE, *parts, piece))
 
-        run_compiled(opt, kernel, (rows,), order)
+        opt.advance(kernel, (rows,), order)
 
 
 def _robust_value(w: Array, rows: Array) -> float:

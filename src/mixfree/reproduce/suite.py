@@ -13,7 +13,6 @@ from mixfree.base.checks import check_whole
 from mixfree.base.extras import require
 from mixfree.chains import MarkovChain, cycle, random_walk, two_state, winning_streak
 from mixfree.core.optimizer import Optimizer
-from mixfree.kernels.runner import run_compiled
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber, Logistic, Loss, Squared
 from mixfree.reproduce.problem import mixing_time as two_state_mixing_time
@@ -69,7 +68,7 @@ class Problem:
         count = len(self.rows)
         table = np.concatenate([self.rows, self.rows - self.seen])
         places = np.arange(count)
-        run_compiled(opt, kernel, (table, self.targets, places, count + places), order)
+        opt.advance(kernel, (table, self.targets, places, count + places), order)
 
 
 def on_chain(

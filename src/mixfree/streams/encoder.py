@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.linear.classes import targets_at
 from mixfree.streams.columns import Column
@@ -119,7 +119,7 @@ class Encoder:
         places = np.arange(len(self.classes))
         return self.classes[int(targets_at(places, len(places)).searchsorted(target))]
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values and arrays."""
         return {
             "columns": [[c.name, c.kind, list(c.categories)] for c in self.columns],
@@ -132,7 +132,7 @@ class Encoder:
         }
 
     @classmethod
-    def from_state(cls, state: State) -> "Encoder":
+    def from_state(cls, state: dict[str, Any]) -> "Encoder":
         """The encoder that gave ``state``."""
         columns = [Column(name, kind, tuple(texts)) for name, kind, texts in state["columns"]]
         encoder = cls(columns, state["target"], state["classes"], state["missing"])

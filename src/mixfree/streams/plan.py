@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of
 from mixfree.core.methods import find_method
 from mixfree.linear.classes import loss_of
@@ -41,10 +41,10 @@ class LinearLearner(Protocol):
     def profile(self) -> Profile | None:
         """How correlated the gradients are at each scale; None if the method does not tell."""
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
 
-    def load_state_dict(self, state: State) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where the learner that gave ``state`` was."""
 
 
@@ -136,11 +136,11 @@ class FitPlan:
                     f"but now `{name}={now.get(name)!r}` is asked for"
                 )
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def _flat(self) -> State:
+    def _flat(self) -> dict[str, Any]:
         state = self.state_dict()
         return {**state, **state.pop("parameters")}
 

@@ -4,10 +4,10 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mixfree.base.arithmetic import State
 from mixfree.streams.source import Piece
 
 __all__ = ["FileRead", "ReadRecord"]
@@ -86,12 +86,12 @@ class ReadRecord:
                 + _REMEDY
             )
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values."""
         return {"files": [asdict(file) for file in self.files]}
 
     @classmethod
-    def from_state(cls, state: State) -> "ReadRecord":
+    def from_state(cls, state: dict[str, Any]) -> "ReadRecord":
         """The record that gave ``state``."""
         record = cls()
         record.files = [FileRead(**file) for file in state["files"]]

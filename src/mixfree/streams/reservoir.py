@@ -1,8 +1,10 @@
 """A uniform sample of the rows of a stream, in constant memory."""
 
+from typing import Any
+
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.draws import SAMPLE, key, words
 
 __all__ = ["Reservoir"]
@@ -55,7 +57,7 @@ class Reservoir:
             self.rows = np.concatenate([self.rows, rows[low]])[best]
             self.targets = np.concatenate([self.targets, targets[low]])[best]
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values and arrays."""
         return {
             "size": self.size,
@@ -67,7 +69,7 @@ class Reservoir:
         }
 
     @classmethod
-    def from_state(cls, state: State) -> "Reservoir":
+    def from_state(cls, state: dict[str, Any]) -> "Reservoir":
         """The reservoir that gave ``state``."""
         kept = cls(state["size"], state["seed"])
         kept.seen, kept._keys = state["seen"], state["keys"]

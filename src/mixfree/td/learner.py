@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.kernels.runner import run_compiled
 from mixfree.td.features.lookup import Rows, as_features
 from mixfree.td.methods import start_method
 
@@ -155,7 +154,7 @@ class TDLearner:
 
             return int(td(plan, run, self.gamma, rows, *parts, order))
 
-        run_compiled(self.optimizer, kernel, (rewards, here, there), np.arange(here.size))
+        self.optimizer.advance(kernel, (rewards, here, there), np.arange(here.size))
 
     def looked_up(
         self,

@@ -87,8 +87,8 @@ def _read_policy(policy: str) -> Any:
         table = np.loadtxt(policy, delimiter=",")
     except ValueError as error:
         raise ValueError(f"{policy} must hold numbers separated by commas: {error}") from error
-    whole = table.ndim == 1 and bool((table == table.astype(int)).all())
-    return table.astype(int) if whole else table
+    actions = table.ndim == 1 and bool((table == table.astype(int)).all())
+    return table.astype(int) if actions else table
 
 
 def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) -> dict[str, Any]:

@@ -155,9 +155,7 @@ def _open_arrow(reader: Reader) -> Any:
 
 def _arrow_batches(reader: Reader, types: dict[str, Any]) -> Iterator[Any]:
     opened = reader._stdin or _open_arrow(reader)
-    count = getattr(
-        opened, "num_record_batches", None
-    )  # None for a stream, which can be iterated over
+    count = getattr(opened, "num_record_batches", None)  # a stream does not know it
     for batch in opened if count is None else map(opened.get_batch, range(count)):
         for start in range(0, batch.num_rows, ROWS):
             yield _cast(batch.slice(start, ROWS), types)

@@ -3,8 +3,8 @@ import re
 import pytest
 
 from mixfree.cli import main
-from mixfree.reproduce.demo import run_demo
-from mixfree.reproduce.fig1 import final
+from mixfree.reproduce.paper.demo import run_demo
+from mixfree.reproduce.paper.fig1 import final
 
 
 def run(*arguments):

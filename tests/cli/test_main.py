@@ -74,8 +74,8 @@ def test_methods_lists_every_method(capsys):
     out = capsys.readouterr().out
     for method in mixfree.methods().values():
         assert method.name in out
-        assert method.summary in out
-        assert all(option in out for option in method.options)
+        assert method.summary() in out
+        assert all(option in out for option in method.options())
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_finished_run_can_be_asked_for_again(tmp_path):
         (["fig1", "--samples", "31"], "samples must be a whole number of at least 32"),
         (["fig1", "--methods", "adam"], "'adam'"),
         (["fig1", "--jobs", "0"], "jobs"),
-        (["fig1", "--backend", "slurm"], "backend must be one of 'loky', 'dask', 'ray'"),
+        (["fig1", "--backend", "slurm"], "backend must be one of 'loky', 'dask'"),
         (["fig1", "--out", "/proc/nowhere"], "cannot write in the folder"),
     ],
 )

@@ -17,7 +17,6 @@ EXTRA_OF = {
     "gymnasium": "rl",
     "dask": "dask",
     "distributed": "dask",
-    "ray": "ray",
 }
 
 

@@ -22,13 +22,14 @@ def demo(
     The baselines are SGD, AdaGrad and SGD-MLMC; all learn from the same samples.
     """
     from mixfree.base.figures import save, save_paths
-    from mixfree.reproduce.demo import SWITCHING, run_demo
-    from mixfree.reproduce.fig1 import draw, final
-    from mixfree.reproduce.problem import mixing_time
-    from mixfree.reproduce.report import CAVEAT, Table
-    from mixfree.reproduce.store import writable_folder
+    from mixfree.reproduce.engine.report import Table
+    from mixfree.reproduce.engine.store import check_writable_folder
+    from mixfree.reproduce.paper.demo import SWITCHING, run_demo
+    from mixfree.reproduce.paper.fig1 import draw, final
+    from mixfree.reproduce.paper.problem import mixing_time
+    from mixfree.reproduce.paper.runs import CAVEAT
 
-    writable_folder(save_paths(out)[0].parent)
+    check_writable_folder(save_paths(out)[0].parent)
     rows, speed = run_demo(samples, seeds)
     last = final(rows)
     title = f"{samples:,} samples, p = {SWITCHING:g}, mixing time {mixing_time(SWITCHING):,}"

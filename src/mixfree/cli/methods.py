@@ -11,6 +11,6 @@ def methods() -> None:
     from mixfree import methods as table
 
     for method in table().values():
-        print(f"{method.name:10} {method.summary}")
-        if method.options:
-            print(f"{'':10} options: {', '.join(method.options)}")
+        print(f"{method.name:10} {method.summary()}")
+        if options := method.options():
+            print(f"{'':10} options: {', '.join(options)}")

@@ -35,7 +35,7 @@ def reproduce(
         int | None, typer.Option(help="Number of processes. Default: one per core.")
     ] = None,
     backend: Annotated[
-        str, typer.Option(help="loky (this machine), dask or ray (a cluster).")
+        str, typer.Option(help="loky (processes on this machine) or dask (a cluster).")
     ] = "loky",
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the results to. Default: results/NAME.")
@@ -46,7 +46,7 @@ def reproduce(
     Writes its rows, settings, tables and figures to a folder. After an interruption, the same
     command continues where the run stopped.
     """
-    from mixfree.reproduce.command import run
+    from mixfree.reproduce.engine.run import run_experiment
 
     chosen = experiment(name)
     settings = (chosen.QUICK if quick else chosen.FULL).changed(
@@ -57,7 +57,7 @@ def reproduce(
     )
     folder = out or Path("results") / (f"{name}-quick" if quick else name)
     try:
-        written = run(name, settings, folder, jobs, backend)
+        written = run_experiment(name, settings, folder, jobs, backend)
     except KeyboardInterrupt:
         print(
             "mixfree: interrupted; finished runs are kept, the same command continues from them",

@@ -32,9 +32,12 @@ def td(
         float | None, typer.Option(help="Keep the weights in a ball of this radius.")
     ] = None,
     method: Annotated[
-        str,
-        typer.Option(help="mag, adagrad, …; ladder is more accurate if the chain mixes quickly."),
-    ] = "mag",
+        str | None,
+        typer.Option(
+            help="mag (needs --radius), mag-dog, ladder, …; ladder is more accurate if the chain "
+            "mixes quickly. Default: mag with a radius, mag-dog without."
+        ),
+    ] = None,
     level: Annotated[
         float, typer.Option(help="Simultaneous confidence level of all intervals.")
     ] = 0.99,
@@ -51,11 +54,11 @@ def td(
       mixfree td FrozenLake-v1 --policy uniform --method ladder
     """
     from mixfree.td import RewardProcess, evaluate_policy
-    from mixfree.td.episodes import made
+    from mixfree.td.episodes import make_env
     from mixfree.td.tables import transition_table
 
     table = _read_policy(policy)
-    with made(env) as opened:
+    with make_env(env) as opened:
         exact = None
         if transition_table(opened) is not None:
             exact = RewardProcess.from_gymnasium(opened, table, gamma)
@@ -73,7 +76,7 @@ def td(
     if as_json:
         print_json(answer)
     else:
-        _print(f"{env}, policy {policy}, γ = {gamma:g}", answer, level)
+        _print(f"{env}, policy {policy}, γ = {gamma:g}, {answer['method']}", answer, level)
 
 
 def _read_policy(policy: str) -> Any:
@@ -101,6 +104,7 @@ def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) ->
         )
     ]
     answer: dict[str, Any] = {
+        "method": found.learner.method,
         "samples": found.samples,
         "episodes": found.episodes,
         "autocorrelation_time": found.autocorrelation.value,
@@ -115,7 +119,7 @@ def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) ->
 
 
 def _print(title: str, answer: dict[str, Any], level: float) -> None:
-    from mixfree.reproduce.report import Table
+    from mixfree.reproduce.engine.report import Table
 
     lines = answer["states"]
     known = "exact" in lines[0]

@@ -121,9 +121,10 @@ def _constant_losses(fit: StreamFit) -> Array:
 def _remedy(fit: StreamFit) -> str:
     """What to try when the model is worse than a constant."""
     method = find_method(fit.plan.method)
-    if method.name == "ladder":
+    if method.searches:
         return "more rows may help, or another `step_scale`"
-    if method.step is not AdaGradNorm or fit.plan.parameters.get("step_scale") is not None:
+    _, step = method.parts()
+    if step != AdaGradNorm.__name__ or fit.plan.parameters.get("step_scale") is not None:
         return "try another `step_scale`, or `method='ladder'`"
     return (
         f"{method.name} needs `step_scale` to be about {target_size(fit):.3g}, "

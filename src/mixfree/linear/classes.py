@@ -66,7 +66,7 @@ def most_probable(predictions: Array, classes: Array) -> Array:
 
 
 def probabilities(predictions: Array) -> Array:
-    """Probability of each class, a row a row.
+    """Class probabilities, one row per input row.
 
     Examples
     --------

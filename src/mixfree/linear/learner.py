@@ -10,13 +10,14 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_one_of
-from mixfree.core.methods import Method, OptionError, start_method
+from mixfree.core.methods import Method, start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
 from mixfree.linear.scaling import Rescaling, RunningScale, original, points_in
 from mixfree.linear.sparse import SparseLinear, runs_sparse
+from mixfree.steps import Profile
 
 # First distance, as a fraction of a Kaczmarz step: too long a one costs more than too short.
 SHARE = 0.1
@@ -86,10 +87,7 @@ class Learner:
         start = np.zeros(loss.outputs * (columns + self._intercept), dtype)
         domain = None if radius is None else Ball(radius)
         common = {"domain": domain, "alpha": step_scale, "output": output, "seed": seed}
-        try:
-            self.optimizer: Optimizer = start_method(method, start, options or {}, **common)
-        except OptionError as error:
-            raise OptionError(f"{error}, as in options={{'name': value}}") from None
+        self.optimizer: Optimizer = start_method(method, start, options or {}, **common)
         self._scale = RunningScale(columns, centred=bool(fit_intercept)) if scale else None
         if scale and self.optimizer.gradient.keeps_samples:
             raise ValueError(
@@ -137,6 +135,10 @@ class Learner:
     def losses(self, rows: Any, targets: Array) -> Array:
         """Loss of each row, regularisation left out."""
         return self.loss.value(self.predict(rows), targets)
+
+    def profile(self) -> Profile | None:
+        """How correlated the gradients are at each scale; None if the step does not tell."""
+        return self.optimizer.profile() if hasattr(self.optimizer.step, "profile") else None
 
     def settle(self) -> Optimizer:
         """The optimiser, brought up to date."""

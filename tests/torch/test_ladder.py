@@ -74,10 +74,12 @@ def test_memory_is_one_average_and_a_sketch_a_level():
     run(opt, params, np.ones((64, 30_100)))
     for p in params:
         assert opt.state[p].keys() == {"average"}
-    arrays = [v for v in opt.state["run"]["ladder"].values() if isinstance(v, np.ndarray)]
-    levels = len(opt.state["run"]["ladder"]["halves"])
+    ladder = opt.state["run"]["ladder"].plain()
+    values = [*ladder.values(), *ladder["distance"].values()]
+    arrays = [v for v in values if isinstance(v, np.ndarray)]
+    levels = len(ladder["halves"])
     assert levels == 5
-    # Vectors: sum, carry, origin, mean, before, pull. Numbers: rate, squares, total, reach.
+    # Vectors: sum, carry, origin, mean, before, weighted_sum. Numbers: rate, squares, total, rbar.
     assert sum(v.size for v in arrays) == (levels + 6) * 64 + 2 * levels + 4
 
 

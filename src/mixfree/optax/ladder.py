@@ -12,9 +12,14 @@ from mixfree.optax.average import averaging
 from mixfree.optax.guard import guarded
 from mixfree.optax.trees import norm, times_power_of_two, widest
 from mixfree.steps.distance import FIRST_EPOCH, KEPT, MARGIN, MOVED, RELATIVE, Distance
-from mixfree.steps.ladder import BLOCK, EARLY, POWERS
+from mixfree.steps.ladder import BLOCK, EARLY
 
 LEVELS = 24  # arrays cannot grow in compiled code
+_POWERS = {  # of the gradient in each sum
+    1: ("sum", "carry", "halves", "weighted_sum", "numerator"),
+    2: ("squares", "total", "levels", "excess"),
+    -1: ("rate",),
+}
 
 
 class LadderState(NamedTuple):
@@ -30,15 +35,15 @@ class LadderState(NamedTuple):
     halves: jax.Array
     levels: jax.Array
     excess: jax.Array
-    reach: jax.Array
-    peak: jax.Array
+    rbar: jax.Array
+    lam: jax.Array
     origin: jax.Array
     mean: jax.Array
     weight: jax.Array
     before: jax.Array
     epoch: jax.Array
-    pull: jax.Array
-    gain: jax.Array
+    weighted_sum: jax.Array
+    numerator: jax.Array
     margin: jax.Array
 
 
@@ -107,6 +112,8 @@ def _scale_by_ladder(
     sketch: int | None,
     seed: int,
 ) -> optax.GradientTransformation:
+    bounded = alpha is None and distance.of == "bound"
+
     def has_exact_totals(tree: Any) -> bool:
         entries = sum(x.size for x in jax.tree.leaves(tree))
         return is_exact(entries, sketch, per_coordinate)
@@ -127,7 +134,6 @@ def _scale_by_ladder(
         width = x.size if by_coordinate(params) else 1
         size = jnp.abs(x).max() if by_coordinate(params) else norm(x)
         first = RELATIVE * (1 + size) if distance.first is None else distance.first
-        weighted = alpha is None and distance.of == "bound"
         zeros = lambda *shape: jnp.zeros(shape, x.dtype)  # noqa: E731
         return LadderState(
             step=jnp.zeros((), jnp.int32),
@@ -140,15 +146,15 @@ def _scale_by_ladder(
             halves=zeros(rungs + 1, x.size),
             levels=zeros(rungs + 1, width),
             excess=zeros(rungs + 1, width),
-            reach=zeros(width) + (first if alpha is None else alpha),
-            peak=zeros() + (first if weighted else 1.0),
+            rbar=zeros(width) + (first if alpha is None else alpha),
+            lam=zeros() + (first if bounded else 1.0),
             origin=x,
             mean=x,
             weight=zeros(),
             before=x,
             epoch=jnp.full((), FIRST_EPOCH, jnp.int32),
-            pull=zeros(x.size),
-            gain=zeros(),
+            weighted_sum=zeros(x.size),
+            numerator=zeros(),
             margin=zeros() + MARGIN,
         )
 
@@ -167,11 +173,11 @@ def _scale_by_ladder(
             sum=state.sum + g,
         )
         if alpha is not None:
-            state = state._replace(reach=jnp.zeros_like(state.reach) + alpha)
+            state = state._replace(rbar=jnp.zeros_like(state.rbar) + alpha)
 
         def refresh() -> LadderState:
             x = vector(params)
-            taken = _take_in(state, g, length, x, alpha is None)
+            taken = _take_in(state, g, length, x, bounded)
             climbed = jax.lax.cond(
                 step % block == 0, lambda: _climb(taken, step // block, rungs), lambda: taken
             )
@@ -179,16 +185,16 @@ def _scale_by_ladder(
                 passed = jnp.where(step <= EARLY * block, 1, block)
                 climbed = _walk(climbed, x, step.astype(g.dtype) * passed.astype(g.dtype), distance)
             root = jnp.sqrt(climbed.total + climbed.excess[0])
-            scale = climbed.peak * climbed.reach
+            scale = climbed.lam * climbed.rbar
             return climbed._replace(
                 rate=jnp.where(root > 0, scale / jnp.where(root > 0, root, 1), 0)
             )
 
         state = jax.lax.cond((step <= EARLY * block) | (step % block == 0), refresh, lambda: state)
         if by_coordinate(params):
-            moved = _unravel(-jnp.clip(state.rate * g, -state.reach, state.reach), updates)
+            moved = _unravel(-jnp.clip(state.rate * g, -state.rbar, state.rbar), updates)
         else:
-            longest = jnp.where(length > 0, state.reach[0] / jnp.where(length > 0, length, 1), 0)
+            longest = jnp.where(length > 0, state.rbar[0] / jnp.where(length > 0, length, 1), 0)
             factor = -jnp.minimum(state.rate[0], longest)
             moved = jax.tree.map(
                 lambda x: (factor * times_power_of_two(x, -state.unit)).astype(x.dtype), updates
@@ -207,7 +213,8 @@ def _with_unit(state: LadderState, size: jax.Array) -> LadderState:
     def rescaled() -> LadderState:
         scaled = {
             name: times_power_of_two(getattr(state, name), -power * change)
-            for name, power in POWERS.items()
+            for power, names in _POWERS.items()
+            for name in names
         }
         return state._replace(unit=state.unit + change, **scaled)
 
@@ -218,7 +225,7 @@ def _take_in(
     state: LadderState, g: jax.Array, length: jax.Array, x: jax.Array, measured: bool
 ) -> LadderState:
     """Take the gradients since the last time into all sums, weighted by λ."""
-    weight, total = state.peak, state.sum
+    weight, total = state.lam, state.sum
     if measured:
         # Σ g_i·(o − x_i), where x_i came from x_t by steps at the rates that now end.
         earlier = total - g
@@ -227,8 +234,8 @@ def _take_in(
         else:
             back = state.rate @ (earlier**2 + (state.squares - g * g))
         state = state._replace(
-            gain=state.gain + weight * (total @ (state.origin - x) - 0.5 * back),
-            pull=state.pull + weight * total,
+            numerator=state.numerator + weight * (total @ (state.origin - x) - 0.5 * back),
+            weighted_sum=state.weighted_sum + weight * total,
         )
     return state._replace(
         total=state.total + weight**2 * state.squares,
@@ -270,28 +277,28 @@ def _walk(state: LadderState, x: jax.Array, weight: jax.Array, distance: Distanc
     state = state._replace(weight=total, mean=mean)
     if distance.of == "bound":
         return _bound(state)
-    gone = jnp.abs((mean if distance.of == "average" else x) - state.origin)
-    reach = jnp.maximum(state.reach, gone if state.reach.size > 1 else norm(gone))
-    return state._replace(reach=reach)
+    gone = jnp.abs(x - state.origin)
+    rbar = jnp.maximum(state.rbar, gone if state.rbar.size > 1 else norm(gone))
+    return state._replace(rbar=rbar)
 
 
 def _bound(state: LadderState) -> LadderState:
-    per_coordinate = state.reach.size > 1
-    size = jnp.abs(state.pull).sum() if per_coordinate else norm(state.pull)
-    found = jnp.where(size > 0, state.margin * state.gain / jnp.where(size > 0, size, 1), 0)
-    reach = jnp.maximum(state.reach[0], found)
+    per_coordinate = state.rbar.size > 1
+    size = jnp.abs(state.weighted_sum).sum() if per_coordinate else norm(state.weighted_sum)
+    found = jnp.where(size > 0, state.margin * state.numerator / jnp.where(size > 0, size, 1), 0)
+    rbar = jnp.maximum(state.rbar[0], found)
     movement = state.mean - state.before
     moved = MOVED * (jnp.abs(movement).max() if per_coordinate else norm(movement))
     over = state.step >= state.epoch
-    arrived = over & (moved < reach)
-    reach = jnp.where(arrived, jnp.maximum(moved, KEPT * reach), reach)
+    arrived = over & (moved < rbar)
+    rbar = jnp.where(arrived, jnp.maximum(moved, KEPT * rbar), rbar)
     return state._replace(
-        reach=jnp.zeros_like(state.reach) + reach,
-        peak=jnp.maximum(state.peak, reach),
+        rbar=jnp.zeros_like(state.rbar) + rbar,
+        lam=jnp.maximum(state.lam, rbar),
         origin=jnp.where(arrived, state.mean, state.origin),
-        gain=jnp.where(arrived, 0, state.gain),
+        numerator=jnp.where(arrived, 0, state.numerator),
         margin=jnp.where(arrived, 1, state.margin),
-        pull=jnp.where(arrived, 0, state.pull),
+        weighted_sum=jnp.where(arrived, 0, state.weighted_sum),
         before=jnp.where(over, state.mean, state.before),
         weight=jnp.where(over, 0, state.weight),
         epoch=jnp.where(over, 2 * state.epoch, state.epoch),

@@ -1,6 +1,7 @@
 """The ladder for PyTorch: the reference's step, fed with the gradient or with a sketch of it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,9 +12,9 @@ from mixfree import steps
 from mixfree.base.arithmetic import Array, norm
 from mixfree.dropins.sketch import Sketch, is_exact
 from mixfree.steps import Distance, Profile
-from mixfree.steps.ladder import BLOCK, GRADIENTS, POINTS
+from mixfree.steps.ladder import BLOCK
 from mixfree.torch.stream import RUN, Given, StreamOptimizer
-from mixfree.torch.tensors import Tensors, add
+from mixfree.torch.tensors import Tensors, add, as_arrays, as_tensors
 
 
 class Ladder(StreamOptimizer):
@@ -91,20 +92,20 @@ class Ladder(StreamOptimizer):
     def profile(self) -> Profile:
         """How correlated the gradients are at each scale: see :class:`mixfree.steps.Ladder`."""
         run = self.state[RUN]
-        if not run["ladder"]:
+        if run["ladder"] is None:
             raise ValueError("there is no profile before the first step")
         return self.rule.profile(run["ladder"], run["steps"])
 
     def _start(self) -> dict[str, Any]:
-        return {**super()._start(), "tensors": 0, "sketched": 0, "ladder": {}}
+        return {**super()._start(), "tensors": 0, "sketched": 0, "ladder": None}
 
     def _take(self, given: list[Given]) -> bool:
         run, params = self.state[RUN], self._parameters()
         gradients = [self._ascent(p, group) for group in self.param_groups for p in group["params"]]
-        sketched = run["sketched"] if run["ladder"] else self._entries_to_sketch(params)
+        sketched = self._entries_to_sketch(params) if run["ladder"] is None else run["sketched"]
         vector = self._vector(gradients, sketched)
         self._check_size(norm(vector), given)
-        if not run["ladder"]:
+        if run["ladder"] is None:
             self._begin(params, sketched)
         self._include_new(params)
         self._count_step()
@@ -135,7 +136,7 @@ class Ladder(StreamOptimizer):
 
     def _begin(self, params: Tensors, sketched: int) -> None:
         run = self.state[RUN]
-        self._choose_rule(sketched)
+        self.rule = self._rule_for(sketched)
         run["sketched"], run["tensors"] = sketched, len(params)
         run["ladder"] = self.rule.start(self._vector(params, sketched))
 
@@ -145,22 +146,11 @@ class Ladder(StreamOptimizer):
         known, run["tensors"] = run["tensors"], len(params)
         if known == len(params):
             return
-        state = run["ladder"]
         if run["sketched"]:
             parts = [p * (i >= known) for i, p in enumerate(params)]
-            new = self._vector(parts, run["sketched"])
-            for name in POINTS:
-                state[name] += new
-            return
-        fresh = self.rule.start(self._vector(params[known:], 0))
-        size = fresh["origin"].size
-        for name, value in fresh.items():
-            long = self.rule.per_coordinate or name in (*GRADIENTS, *POINTS)
-            if isinstance(value, np.ndarray) and long:
-                more = np.zeros((*state[name].shape[:-1], size))
-                if value.ndim == 1:
-                    more += value
-                state[name] = np.concatenate([state[name], more], axis=-1)
+            run["ladder"].distance.shift(self._vector(parts, run["sketched"]))
+        else:
+            self.rule.extend(run["ladder"], self._vector(params[known:], 0))
 
     def _vector(self, tensors: Tensors, sketched: int) -> Array:
         """The tensors as one vector, or its sketch, on the host: one transfer."""
@@ -172,7 +162,7 @@ class Ladder(StreamOptimizer):
             flat = sketch.of(tensors, torch.cat, table)
         else:
             flat = torch.cat([t.reshape(-1) for t in tensors])
-        return flat.cpu().double().numpy()
+        return flat.detach().cpu().double().numpy()
 
     @staticmethod
     def _split(vector: Array, params: Tensors) -> list[torch.Tensor]:
@@ -185,25 +175,24 @@ class Ladder(StreamOptimizer):
             return torch.zeros_like(p)
         return -p.grad if group["maximize"] else p.grad
 
-    def _choose_rule(self, sketched: int) -> None:
-        old, wanted = self.rule, self.settings["per_coordinate"]
-        per_coordinate = not sketched and wanted is not False
-        self.rule = steps.Ladder(old.alpha, per_coordinate, old.block, old.max_levels, old.distance)
+    def _rule_for(self, sketched: int) -> steps.Ladder:
+        """The step part: one rate per coordinate only where totals are exact."""
+        per_coordinate = not sketched and self.settings["per_coordinate"] is not False
+        return replace(self.rule, per_coordinate=per_coordinate)
 
     def _pack(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        arrays = {
-            name: torch.tensor(value) if isinstance(value, np.ndarray) else value
-            for name, value in run["ladder"].items()
-        }
-        return {**run, "ladder": arrays}
+        ladder = run["ladder"]
+        return {**run, "ladder": None if ladder is None else as_tensors(ladder.plain())}
 
     def _unpack(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        arrays = {
-            name: value.cpu().numpy().copy() if isinstance(value, torch.Tensor) else value
-            for name, value in run["ladder"].items()
-        }
-        self._choose_rule(run["sketched"])
-        return {**run, "ladder": arrays}
+        if run["ladder"] is None:
+            return dict(run)
+        known, sketched = self._parameters()[: run["tensors"]], run["sketched"]
+        rule = self._rule_for(sketched)
+        fresh = rule.start(self._vector(known, sketched))
+        found = {**run, "ladder": fresh.restored(as_arrays(run["ladder"]), "ladder")}
+        self.rule = rule
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "rule": self.rule}

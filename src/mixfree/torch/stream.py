@@ -165,8 +165,9 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         are not the same. Sums keep the dtype they were saved with.
         """
         self._check_loadable(state_dict)
+        run = self._unpack(state_dict["state"][RUN])
         super().load_state_dict(state_dict)
-        self.state[RUN] = self._unpack(self.state[RUN])
+        self.state[RUN] = run
         # torch casts to the parameters' dtype, and half the digits of the sums would go.
         for place, p in enumerate(self._parameters()):
             for name, value in state_dict["state"].get(place, {}).items():

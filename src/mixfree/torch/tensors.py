@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 
 Tensors = Sequence[torch.Tensor]
@@ -69,3 +71,17 @@ def _scaled_norm(tensor: torch.Tensor) -> float:
     exponent = math.frexp(top)[1]
     scaled = tensor.double() * 2.0 ** (-exponent // 2) * 2.0 ** (-exponent - -exponent // 2)
     return math.ldexp(float(torch.linalg.vector_norm(scaled)), exponent)
+
+
+def as_tensors(plain: Any) -> Any:
+    """The arrays in nested dicts as tensors, which torch saves."""
+    if isinstance(plain, dict):
+        return {name: as_tensors(value) for name, value in plain.items()}
+    return torch.tensor(plain) if isinstance(plain, np.ndarray) else plain
+
+
+def as_arrays(packed: Any) -> Any:
+    """What :func:`as_tensors` was given."""
+    if isinstance(packed, dict):
+        return {name: as_arrays(value) for name, value in packed.items()}
+    return packed.cpu().numpy().copy() if isinstance(packed, torch.Tensor) else packed

@@ -9,7 +9,7 @@ from mixfree.td import RewardProcess, TDLearner, rescaled, td_methods
 
 GAMMA, RADIUS = 0.8, 3.0
 DOG = Ladder(per_coordinate=False, max_levels=0, distance=Distance(first=1.0, of="iterate"))
-METHODS = [name for name, method in td_methods().items() if not method.needs_mixing_time]
+METHODS = [name for name, method in td_methods().items() if not method.needs_mixing_time()]
 
 
 def process(states=6, size=3, ends=True):

@@ -13,7 +13,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.progress import progress_bar
 from mixfree.core.history import History, follow, marks
-from mixfree.core.methods import Method, find_method
+from mixfree.core.methods import Method, start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Domain
 
@@ -55,7 +55,7 @@ def minimize(
     grad: GradientFunction,
     stream: Iterable[Any] | Array,
     x0: npt.ArrayLike,
-    method: str | Method = "mag",
+    method: str | type[Method] = "mag",
     *,
     domain: Domain | None = None,
     alpha: float | None = None,
@@ -79,7 +79,7 @@ def minimize(
     x0
         Where to start.
     method
-        A name of the table (:func:`mixfree.methods`) or a :class:`Method`.
+        A name of the table (:func:`mixfree.methods`) or a class derived from :class:`Method`.
     domain, alpha, output, mirror, seed, **options
         As for the method itself, for instance ``levels`` or ``mixing_time``.
     max_samples
@@ -98,9 +98,8 @@ def minimize(
     >>> bool(abs(result.average[0] - 3.0) < 0.2)
     True
     """
-    opt = find_method(method)(
-        x0, domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed, **options
-    )
+    common = {"domain": domain, "alpha": alpha, "output": output, "mirror": mirror, "seed": seed}
+    opt = start_method(method, x0, options, **common)
     if max_samples is not None:
         check_whole(max_samples, "max_samples")
     if isinstance(stream, np.ndarray) and stream.ndim == 0:

@@ -25,7 +25,8 @@ class StreamModel(BaseEstimator, ABC):
     Parameters
     ----------
     method
-        A name of the table of methods (:func:`mixfree.methods`), or a :class:`mixfree.Method`.
+        A name of the table of methods (:func:`mixfree.methods`), or a class derived
+        from :class:`mixfree.Method`.
     step_scale
         α, the scale of the steps; ``None`` is 1, or D/√2 in a ball of diameter D, and the ladder
         finds its own. For mag and adagrad it is in the units of the weights: give about the size
@@ -65,7 +66,7 @@ class StreamModel(BaseEstimator, ABC):
         self,
         loss: str | Loss | None = None,
         *,
-        method: str | Method = "ladder",
+        method: str | type[Method] = "ladder",
         step_scale: float | None = None,
         fit_intercept: bool = True,
         l2: float = 0.0,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_one_of
-from mixfree.core.methods import Method, find_method
+from mixfree.core.methods import Method, start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.linear.advance import advance_linear
@@ -32,7 +32,7 @@ class Learner:
     columns
         Number of features.
     method
-        A name of the table of methods, or a :class:`mixfree.Method`.
+        A name of the table of methods, or a class derived from :class:`mixfree.Method`.
     dtype
         Of the weights and of all arithmetic: float64 or float32.
     intercept
@@ -44,8 +44,8 @@ class Learner:
     running_scale
         Standardise the columns by what has been seen so far. Steps, ``l2`` and ``radius`` then
         refer to the standardised columns; :attr:`weights` are in the rows' own units.
-    **options
-        Those of the method: ``alpha``, ``output``, ``seed``, ``levels``, ….
+    alpha, output, seed, **options
+        As for the method itself, for instance ``levels``.
 
     Examples
     --------
@@ -61,13 +61,16 @@ class Learner:
         self,
         loss: Loss,
         columns: int,
-        method: str | Method = "ladder",
+        method: str | type[Method] = "ladder",
         *,
         dtype: npt.DTypeLike = np.float64,
         intercept: bool = True,
         l2: float = 0.0,
         radius: float | None = None,
         running_scale: bool = False,
+        alpha: float | None = None,
+        output: str | None = None,
+        seed: int = 0,
         **options: Any,
     ) -> None:
         if not (l2 >= 0.0 and np.isfinite(l2)):
@@ -76,7 +79,8 @@ class Learner:
         self._intercept = int(intercept)
         start = np.zeros(loss.outputs * (columns + intercept), dtype)
         domain = None if radius is None else Ball(radius)
-        self.optimizer: Optimizer = find_method(method)(start, domain=domain, **options)
+        common = {"domain": domain, "alpha": alpha, "output": output, "seed": seed}
+        self.optimizer: Optimizer = start_method(method, start, options, **common)
         self._scale = RunningScale(columns, centred=intercept) if running_scale else None
         if running_scale and self.optimizer.gradient.keeps_samples:
             raise ValueError(
@@ -209,7 +213,7 @@ def learner_for(
     columns: int,
     dtype: npt.DTypeLike = np.float64,
     *,
-    method: str | Method = "ladder",
+    method: str | type[Method] = "ladder",
     step_scale: float | None = None,
     fit_intercept: bool = True,
     scale: str | None = None,
@@ -226,8 +230,6 @@ def learner_for(
     """
     if scale is not None:
         check_one_of(scale, "scale", ("running",))
-    method, options = find_method(method), options or {}
-    method.check_options(options, give='options={"mixing_time": …}')
     return Learner(
         loss,
         columns,
@@ -237,7 +239,7 @@ def learner_for(
         running_scale=scale is not None,
         alpha=step_scale,
         **others,
-        **options,
+        **(options or {}),
     )
 
 

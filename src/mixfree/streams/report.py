@@ -115,7 +115,10 @@ def _remedy(fit: StreamFit) -> str:
     method = find_method(fit.model.method)
     if method.name == "ladder":
         return "more rows may help, or another --step-scale"
-    if method.step is not AdaGradNorm or fit.model.parameters.get("step_scale") is not None:
+    if (
+        not isinstance(fit.model.learner.optimizer.step, AdaGradNorm)
+        or fit.model.parameters.get("step_scale") is not None
+    ):
         return "try another --step-scale, or --method ladder"
     size = target_size(fit)
     return f"{method.name} needs a --step-scale of about {size:.3g}, the size of the target"

@@ -58,7 +58,7 @@ class Wish:
             if self.loss not in (None, "logistic"):
                 raise ValueError(f"classes do not go with the {self.loss} loss of a regression")
         method = find_method(self.model.get("method", "ladder"))
-        method.check_options(self.model.get("options") or {}, _flag, give=_flag("mixing_time"))
+        method.check_options(self.model.get("options") or {})
 
 
 def start(source: Source, wish: Wish) -> StreamFit:

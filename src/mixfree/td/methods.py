@@ -1,71 +1,176 @@
 """The methods for TD learning: those that step on every gradient, DoG variants, projected TD."""
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_positive, check_whole
-from mixfree.core.methods import Method, Methods, methods
+from mixfree.core import methods as table
+from mixfree.core.methods import Common, Method, Methods
 from mixfree.core.optimizer import Optimizer
-from mixfree.domains import Ball
+from mixfree.domains import Ball, Domain
 from mixfree.gradients import MLMC, Plain
 from mixfree.steps import Constant, Distance, Inverse, Ladder, Step
 
 __all__ = ["td_methods"]
 
-DOG = Distance(first=1.0, of="iterate")  # r̄ = max(1, max_i ‖θ_i‖)
+FROM_ONE = Distance(first=1.0, of="iterate")  # r̄ = max(1, max_i ‖θ_i‖)
 
 
-def projected_step(
-    alpha: float,
-    gamma: float,
-    horizon: int | None = None,
-    step_size: float | None = None,
-    omega: float | None = None,
-) -> Step:
-    """The three step sizes of Bhandari et al. (2018), Theorem 3.
+class ProjectedTD(Method):
+    """Projected TD with the step sizes of Bhandari et al. (2018), Theorem 3.
 
-    1/√T for a known horizon T; a constant; or 1/(ω(1−γ)t), which needs the least eigenvalue ω of
-    ΦᵀMΦ. An α other than 1 multiplies them.
+    Parameters
+    ----------
+    gamma
+        The discount.
+    horizon
+        T, for the step 1/√T.
+    step_size
+        A constant step.
+    omega
+        The least eigenvalue ω of ΦᵀMΦ, for the step 1/(ω(1−γ)t).
+    x0, domain, alpha, output, mirror, seed
+        As for every :class:`mixfree.Method`; an α other than 1 multiplies the step.
     """
-    given = {
-        name: value
-        for name, value in (("horizon", horizon), ("step_size", step_size), ("omega", omega))
-        if value is not None
-    }
-    if len(given) != 1:
-        raise ValueError(
-            "projected-td takes one of horizon (step 1/√T), step_size (constant) and "
-            f"omega (step 1/(ω(1−γ)t)), not {', '.join(given) or 'none of them'}"
-        )
-    if horizon is not None:
-        return Constant(alpha * check_whole(horizon, "horizon") ** -0.5)
-    if step_size is not None:
-        return Constant(alpha * check_positive(step_size, "step_size"))
-    return Inverse(alpha / (check_positive(omega, "omega") * (1.0 - gamma)))
+
+    name = "projected-td"
+    required: ClassVar[Mapping[str, Any]] = {"gamma": 0.5, "step_size": 1.0}
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        gamma: float,
+        horizon: int | None = None,
+        step_size: float | None = None,
+        omega: float | None = None,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        given = {"horizon": horizon, "step_size": step_size, "omega": omega}
+        given = {name: value for name, value in given.items() if value is not None}
+        if len(given) != 1:
+            raise ValueError(
+                "projected-td takes one of horizon (step 1/√T), step_size (constant) and "
+                f"omega (step 1/(ω(1−γ)t)), not {', '.join(given) or 'none of them'}"
+            )
+
+        def rule(scale: float) -> Step:
+            if horizon is not None:
+                return Constant(scale * check_whole(horizon, "horizon") ** -0.5)
+            if step_size is not None:
+                return Constant(scale * check_positive(step_size, "step_size"))
+            return Inverse(scale / (check_positive(omega, "omega") * (1.0 - gamma)))
+
+        common["alpha"] = 1.0 if alpha is None else alpha
+        super().__init__(x0, Plain(), rule, **common)
 
 
-def dog_step(alpha: float | None = None) -> Ladder:
-    """Distance over gradients (Ivgi et al. 2023): r̄/√Σ‖g‖² with r̄ = max(1, max_i ‖θ_i‖).
+class LadderTD(Method):
+    """The ladder with one rate for all coordinates, and DoG's distance as its scale.
 
-    Norms of features are at most 1, so θ has the units of values, and 1 is where r̄ begins.
+    Parameters
+    ----------
+    max_levels
+        As in :class:`mixfree.steps.Ladder`.
+    x0, domain, alpha, output, mirror, seed
+        As for every :class:`mixfree.Method`.
     """
+
+    name = "ladder"
+    searches = True
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        max_levels: int | None = None,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+
+        def rule(scale: float | None) -> Step:
+            return Ladder(scale, per_coordinate=False, max_levels=max_levels, distance=FROM_ONE)
+
+        super().__init__(x0, Plain(), rule, **common)
+
+
+class DoG(Method):
+    """Plain gradients with steps of distance over gradients (Ivgi et al. 2023); needs no radius.
+
+    The step is r̄/√Σ‖g‖² with r̄ = max(1, max_i ‖θ_i‖). Norms of features are at most 1, so θ has
+    the units of values, and 1 is where r̄ begins.
+
+    Parameters
+    ----------
+    x0, domain, alpha, output, mirror, seed
+        As for every :class:`mixfree.Method`; α must not be given.
+    """
+
+    name = "dog"
+    searches = True
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        super().__init__(x0, Plain(), _dog_step, **common)
+
+
+class MAGDoG(Method):
+    """Multi-level Monte Carlo gradients with steps of distance over gradients; needs no radius.
+
+    Parameters
+    ----------
+    levels, weights, horizon
+        Level law of the gradient: see :class:`mixfree.MLMC`.
+    x0, domain, alpha, output, mirror, seed
+        As for :class:`DoG`.
+    """
+
+    name = "mag-dog"
+    searches = True
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        levels: int | None = 5,
+        weights: str = "exact",
+        horizon: int | None = None,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        super().__init__(x0, MLMC(levels, weights, horizon, seed), _dog_step, **common)
+
+
+def _dog_step(alpha: float | None) -> Step:
     if alpha is not None:
         raise ValueError(f"alpha must not be given for a DoG step, which finds it, not {alpha!r}")
-    return Ladder(per_coordinate=False, max_levels=0, distance=DOG)
+    return Ladder(per_coordinate=False, max_levels=0, distance=FROM_ONE)
 
-
-def ladder_step(alpha: float | None = None, max_levels: int | None = None) -> Ladder:
-    """The ladder with one rate for all coordinates, and DoG's distance as its scale."""
-    return Ladder(alpha, per_coordinate=False, max_levels=max_levels, distance=DOG)
-
-
-ProjectedTD = Method(
-    "projected-td", Plain, projected_step, summary="Projected TD of Bhandari et al. (2018)."
-)
-LadderTD = replace(methods()["ladder"], step=ladder_step, output="average")
-DoG = Method("dog", Plain, dog_step, summary="Plain gradients, DoG steps; needs no radius.")
-MAGDoG = Method("mag-dog", MLMC, dog_step, summary="MLMC gradients, DoG steps; needs no radius.")
 
 _REPLAY = ("sgd-er", "sgd-rer")  # they ask for gradients of earlier samples, which TD cannot give
 _WITHOUT_RADIUS = {"mag": MAGDoG.name, "adagrad": DoG.name}
@@ -79,8 +184,9 @@ def td_methods() -> Methods:
     >>> sorted({"mag", "mag-dog", "projected-td"} & td_methods().keys())
     ['mag', 'mag-dog', 'projected-td']
     """
-    table = {name: m for name, m in methods().items() if name not in _REPLAY}
-    return Methods(table | {m.name: m for m in (LadderTD, MAGDoG, DoG, ProjectedTD)})
+    own: tuple[type[Method], ...] = (LadderTD, MAGDoG, DoG, ProjectedTD)
+    general = {name: m for name, m in table.methods().items() if name not in _REPLAY}
+    return Methods(general | {m.name: m for m in own})
 
 
 def start_method(
@@ -109,5 +215,6 @@ def start_method(
             raise ValueError("projected-td needs radius, that of a ball which holds θ*")
         settings["gamma"] = gamma
         alpha = 1.0 if alpha is None else alpha
+    common = {name: settings.pop(name) for name in ("output", "seed") if name in settings}
     domain = None if radius is None else Ball(radius)
-    return method(theta0, domain=domain, alpha=alpha, **settings)
+    return table.start_method(method, theta0, settings, domain=domain, alpha=alpha, **common)

@@ -51,7 +51,7 @@ def start(problem: Regression, method: str, p: float, **settings: Any) -> Optimi
     As in the paper's experiment, α = 1 unless ``settings`` say otherwise.
     """
     made_by = find_method(method)
-    if made_by.needs_mixing_time:
+    if made_by.needs_mixing_time():
         settings.setdefault("mixing_time", mixing_time(p))
     settings.setdefault("alpha", 1.0)
     return made_by(np.zeros(problem.rows.shape[1]), domain=Ball(problem.radius), **settings)

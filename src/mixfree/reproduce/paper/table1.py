@@ -60,7 +60,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
         [
             (
                 name,
-                "yes" if find_method(name).needs_mixing_time else "no",
+                "yes" if find_method(name).needs_mixing_time() else "no",
                 f"{_samples_per_step(name, rows):.2f}",
                 *([f"{stated:+.1f}" for stated in STATED.get(name, [])] or ["", ""]),
             )

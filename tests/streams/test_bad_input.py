@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mixfree.base import files
 from mixfree.cli import main
-from mixfree.streams import model_file as models
 from tests.streams.data import table, write
 
 GOOD = "a,b,y\n1,2,3\n4,5,7\n2,0,1\n"
@@ -141,7 +141,7 @@ def test_a_full_disk_leaves_the_model_before(tmp_path, capsys, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(models.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     assert run(*arguments, "--method", "adagrad") == 2
     assert "No space left on device; what was there is unchanged" in capsys.readouterr().err
     assert (tmp_path / "m").read_bytes() == before

@@ -13,20 +13,18 @@ In the content, ``{"$array": i}`` stands for the i-th array and ``{"$tuple": [â€
 Reading makes numbers, strings, lists, dicts and arrays, nothing else: it never runs code.
 """
 
-import contextlib
 import hashlib
 import json
 import math
 import os
 import struct
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.files import replacing
 
 MAGIC = b"mixfree\0"
 VERSION = 2
@@ -47,6 +45,7 @@ def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
 
     Examples
     --------
+    >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/small.mixfree"
     >>> save(path, {"weights": np.arange(3.0), "rows": 7})
     >>> load(path)
@@ -97,29 +96,6 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _restore(header["content"], arrays)
 
 
-@contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file that takes the place of ``path`` when it is whole and on the disk, or never."""
-    place = Path(path).absolute()
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, place)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
-    folder = os.open(place.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name, too, must survive a power cut
-    finally:
-        os.close(folder)
-
-
 def _describe(value: Any, arrays: list[Array]) -> Any:
     """``value`` as JSON, with its arrays put aside."""
     match value:
@@ -163,9 +139,3 @@ def _restore(value: Any, arrays: list[Array]) -> Any:
 
 def _bytes(array: Array) -> bytes:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -10,9 +10,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from mixfree.base.extras import require
+from mixfree.base.files import replacing
 from mixfree.streams.encoder import at
 from mixfree.streams.fitting import StreamFit
-from mixfree.streams.model_file import replacing
 from mixfree.streams.source import Piece
 
 ENDINGS = (".parquet", ".csv", ".arrow")

@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.core.methods import Method
+from mixfree.core.methods import Method, OptionError
 from mixfree.linear.learner import Learner, learner_for
 from mixfree.linear.losses import Loss
 from mixfree.linear.scaling import TooFar
@@ -123,41 +123,43 @@ class StreamModel(BaseEstimator, ABC):
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             reset=reset,
-            ensure_all_finite=not self._seen_by_kernel(X),
+            # The kernel sees what is not finite, which saves a pass over dense rows.
+            ensure_all_finite=issparse(X) or self.scale is not None,
         )
 
-    def _seen_by_kernel(self, X: Any) -> bool:
-        """Whether the kernel sees what is not finite, which saves a pass over the rows."""
-        return not issparse(X) and self.scale is None
-
-    def _start(self, loss: Loss, dtype: Any) -> None:
+    def _new_learner(self, loss: Loss, dtype: Any) -> Learner:
         check_whole(self.epochs, "epochs")
         parameters = self.get_params(deep=False)
         del parameters["loss"], parameters["epochs"]
-        self._learner = learner_for(loss, self.n_features_in_, dtype, **parameters)
+        try:
+            return learner_for(loss, self.n_features_in_, dtype, **parameters)
+        except OptionError as error:
+            raise OptionError(f"{error}, as in options={{'name': value}}") from None
 
-    def _learn(self, X: Any, targets: Array, sample_weight: Any, epochs: int = 1) -> None:
+    def _learn(
+        self, learner: Learner, X: Any, targets: Array, sample_weight: Any, epochs: int = 1
+    ) -> Self:
+        """Let the learner have the rows; it becomes the estimator's own when that has worked."""
         factors = None
         if sample_weight is not None:
             factors = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
-        before = self._learner.state_dict() if self._seen_by_kernel(X) else None
         try:
             for _ in range(epochs):
-                self._learner.advance(X, targets, factors)
+                learner.advance(X, targets, factors)
         except TooFar as error:
             if hasattr(self, "feature_names_in_"):
                 raise error.named(self.feature_names_in_.tolist()) from None
             raise
         except ValueError:
-            if before is not None:
-                self._learner.load_state_dict(before)
             assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
             raise
+        self._learner = learner
+        return self
 
     def _predictions(self, X: Any) -> Array:
-        """Predictions of every output: a column an output if there are several."""
+        """Predictions of every output: one column per output if there are several."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return self._learner.predict(X)
@@ -176,7 +178,7 @@ class StreamModel(BaseEstimator, ABC):
         intercept = weights[:, columns] if self.fit_intercept else np.zeros(len(weights))
         return weights[:, :columns], intercept
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """What the fit has come to, as plain values and arrays."""
         names = getattr(self, "feature_names_in_", None)
         return {
@@ -186,10 +188,11 @@ class StreamModel(BaseEstimator, ABC):
             "learner": self._learner.state_dict(),
         }
 
-    def _load(self, state: State, loss: Loss) -> Self:
+    def _load(self, state: dict[str, Any], loss: Loss) -> Self:
         self.n_features_in_ = int(state["n_features_in"])
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
-        self._start(loss, np.dtype(state["dtype"]))
-        self._learner.load_state_dict(state["learner"])
+        learner = self._new_learner(loss, np.dtype(state["dtype"]))
+        learner.load_state_dict(state["learner"])
+        self._learner = learner
         return self

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of
 from mixfree.linear.estimator import StreamModel
 from mixfree.linear.losses import REGRESSIONS, Loss, Squared
@@ -34,18 +34,15 @@ class StreamRegressor(RegressorMixin, StreamModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Forget everything and learn from the rows in their order, ``epochs`` times."""
         X, y = self._checked(X, y, reset=True)
-        self._start(self._loss(), X.dtype)
-        self._learn(X, self._targets(y), sample_weight, self.epochs)
-        return self
+        learner = self._new_learner(self._loss(), X.dtype)
+        return self._learn(learner, X, self._targets(y), sample_weight, self.epochs)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Go on with the rows that follow, as if they had been in the rows before."""
         first = not self.__sklearn_is_fitted__()
         X, y = self._checked(X, y, reset=first)
-        if first:
-            self._start(self._loss(), X.dtype)
-        self._learn(X, self._targets(y), sample_weight)
-        return self
+        learner = self._new_learner(self._loss(), X.dtype) if first else self._learner
+        return self._learn(learner, X, self._targets(y), sample_weight)
 
     def predict(self, X: Any) -> Array:
         """Predictions for the rows."""
@@ -53,7 +50,7 @@ class StreamRegressor(RegressorMixin, StreamModel):
 
     @property
     def coef_(self) -> Array:
-        """One weight a feature."""
+        """One weight per feature."""
         return self._coefficients()[0][0]
 
     @property
@@ -61,7 +58,7 @@ class StreamRegressor(RegressorMixin, StreamModel):
         """The intercept, as an array of one."""
         return self._coefficients()[1]
 
-    def load_state_dict(self, state: State) -> Self:
+    def load_state_dict(self, state: dict[str, Any]) -> Self:
         """Be as the estimator with the same parameters that gave ``state``."""
         return self._load(state, self._loss())
 

@@ -1,4 +1,4 @@
-"""The model file: arrays and plain values with a checksum, written whole or not at all.
+"""The model file: arrays and plain values with a checksum, replaced in one piece.
 
 Layout, all numbers little-endian::
 
@@ -26,20 +26,22 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.files import replacing
 
+__all__ = ["load", "save"]
+
 MAGIC = b"mixfree\0"
-VERSION = 2
+VERSION = 3
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
 
 
 def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write plain values and arrays to a file, whole or not at all.
+    """Write plain values and arrays to a file that is replaced in one piece.
 
     Parameters
     ----------
     path
-        Where to; what is there already stays until the new file is safely on the disk.
+        The file; an old one stays until the new one is complete and on the disk.
     content
         Nested dicts, lists and tuples of numbers, strings, ``None`` and arrays of numbers.
 

@@ -193,7 +193,7 @@ class Batches(Moments):
 def _first_length(columns: int, most: int) -> int:
     """Rows per batch at first; sums of columns² entries are not taken of only a few rows."""
     block = block_rows(columns)
-    return min(max(2 * block // most, SHORTEST, 1 << columns.bit_length() >> 2), block)
+    return min(max(2 * block // most, SHORTEST, 1 << columns.bit_length() >> 1), block)
 
 
 def _cut(

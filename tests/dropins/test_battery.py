@@ -91,7 +91,7 @@ def test_sketched_ladders_are_the_same(seed):
         other.tell(other.x - target)
         np.testing.assert_allclose(one.x, other.x, rtol=0, atol=1e-10)
     np.testing.assert_allclose(one.average, other.average, rtol=0, atol=1e-10)
-    assert one.opt.state["run"]["sketched"] == size
+    assert one.opt.state_dict()["run"]["sketched"] == size
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -8,7 +8,7 @@ import optax
 
 from mixfree.base.checks import check_one_of
 from mixfree.optax.trees import cast_like, wide, widest
-from mixfree.outputs import DROPIN_OUTPUTS
+from mixfree.dropins import OUTPUTS, newest_weight
 
 
 class AverageState(NamedTuple):
@@ -37,7 +37,7 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
     >>> float(w[0]), float(averaged(state, w)[0])
     (3.0, 1.0)
     """
-    if check_one_of(output, "output", DROPIN_OUTPUTS) == "last":
+    if check_one_of(output, "output", OUTPUTS) == "last":
         return optax.identity()
 
     def init(params: Any) -> AverageState:

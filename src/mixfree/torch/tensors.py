@@ -17,7 +17,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 def largest(tensors: Tensors) -> float:
     """The norm a gradient may have: a sum of 2^40 below it is still finite."""
-    return min(torch.finfo(wide(t.dtype)).max for t in tensors) / 2.0**40
+    return float(min(torch.finfo(wide(t.dtype)).max for t in tensors)) / 2.0**40
 
 
 def norm(tensors: Tensors) -> float:
@@ -59,7 +59,10 @@ def move(params: Tensors, directions: Tensors, alpha: float, root: float) -> Non
 def _norms(tensors: Tensors) -> list[float]:
     dtypes = {wide(t.dtype) for t in tensors}
     if len(dtypes) == 1:
-        return torch.stack(torch._foreach_norm(tensors, 2, dtype=dtypes.pop())).tolist()
+        found: list[float] = torch.stack(
+            torch._foreach_norm(tensors, 2, dtype=dtypes.pop())
+        ).tolist()
+        return found
     return [each for t in tensors for each in _norms([t])]
 
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import optax
 
 from mixfree.base.checks import check_one_of
-from mixfree.optax.trees import cast_like, wide, widest
 from mixfree.dropins import OUTPUTS, newest_weight
+from mixfree.optax.trees import cast_like, wide, widest
 
 
 class AverageState(NamedTuple):
@@ -48,7 +48,7 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
         if params is None:
             raise ValueError("averaging needs the parameters: call update(updates, state, params)")
         t = (state.count + 1).astype(widest(params))
-        weight = 1 / t if output == "average" else 2 / (t + 1)
+        weight = newest_weight(output, t)
         average = jax.tree.map(
             lambda mean, p: mean + weight.astype(mean.dtype) * (p - mean), state.average, params
         )

@@ -1,4 +1,4 @@
-"""Optax transformations for data in order: signed sums inside ``update``."""
+"""Optax transformations for ordered data: signed sums inside ``update``."""
 
 from mixfree.base.extras import require
 

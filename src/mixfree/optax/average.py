@@ -12,14 +12,14 @@ from mixfree.optax.trees import cast_like, wide, widest
 
 
 class AverageState(NamedTuple):
-    """The average of ``count`` iterates."""
+    """The average of the first ``count`` iterates."""
 
     count: jax.Array
     average: Any
 
 
 def averaging(output: str = "average") -> optax.GradientTransformation:
-    """Pass updates on unchanged, and average the parameters at which they were made.
+    """Pass updates on unchanged, and average the parameters at which they were computed.
 
     Parameters
     ----------
@@ -63,9 +63,15 @@ def averaged(state: Any, params: Any) -> Any:
     Parameters
     ----------
     state
-        Of :func:`mag`, :func:`ladder`, or anything with :func:`averaging` in it.
+        State of :func:`mag`, :func:`ladder`, or any transformation with :func:`averaging` in it.
     params
-        The parameters now; returned themselves if the state keeps no average.
+        The current parameters; returned as they are if the state keeps no average.
+
+    Examples
+    --------
+    >>> opt = optax.sgd(1.0)
+    >>> averaged(opt.init(jnp.zeros(1)), jnp.ones(1))
+    Array([1.], dtype=float32)
     """
     nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, AverageState))
     found = [node for node in nodes if isinstance(node, AverageState)]

@@ -114,7 +114,8 @@ def _scale_by_ladder(
         if has_exact_totals(tree) or sketch is None:
             return jnp.concatenate([x.reshape(-1) for x in leaves])
         signs = Sketch(sketch, sum(x.size for x in leaves), seed)
-        return signs.of(leaves, jnp.concatenate, jnp.asarray(signs.table))
+        sketched: jax.Array = signs.of(leaves, jnp.concatenate, jnp.asarray(signs.table))
+        return sketched
 
     def init(params: Any) -> LadderState:
         x = vector(params)
@@ -156,9 +157,9 @@ def _scale_by_ladder(
             x, scale = vector(params), state.distance
             if alpha is None:
                 scale = scales.add(distance, scale, state.sum, x, _back(state, g, length))
-            after = _take_in(state)
-            after = jax.lax.cond(
-                step % block == 0, lambda: _climb(after, step // block, rungs), lambda: after
+            taken = _take_in(state)
+            after: LadderState = jax.lax.cond(
+                step % block == 0, lambda: _climb(taken, step // block, rungs), lambda: taken
             )
             if alpha is None:
                 passed = jnp.where(step <= EARLY * block, 1, block)
@@ -202,7 +203,8 @@ def _with_unit(state: LadderState, size: jax.Array) -> LadderState:
             **scaled,
         )
 
-    return jax.lax.cond((change > most) | nothing_yet, rescaled, lambda: state)
+    found: LadderState = jax.lax.cond((change > most) | nothing_yet, rescaled, lambda: state)
+    return found
 
 
 def _back(state: LadderState, g: jax.Array, length: jax.Array) -> jax.Array:

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 import torch
+from torch._compile import _disable_dynamo
 
 from mixfree.gradients.mlmc import MLMC as Law
 from mixfree.torch.stream import Given
@@ -79,12 +80,12 @@ class MLMC(WindowOptimizer):
             for p, gradient in zip(params, own, strict=True):
                 p.grad = gradient
 
-    @torch._disable_dynamo
+    @_disable_dynamo
     def state_dict(self) -> dict[str, Any]:
         """The sums of the level, and the state of the optimiser inside under ``"optimizer"``."""
         return {**super().state_dict(), "optimizer": self.optimizer.state_dict()}
 
-    @torch._disable_dynamo
+    @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where both optimisers were, also in the middle of a level."""
         self._restored(state_dict)  # refuses a bad state before either optimiser has changed

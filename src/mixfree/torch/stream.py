@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
+from torch._compile import _disable_dynamo
 from torch.optim.optimizer import ParamsT
 
 from mixfree.base.checks import check_one_of
 from mixfree.base.state import State
 from mixfree.dropins import OUTPUTS, newest_weight
-from mixfree.torch.tensors import Tensors, as_arrays, as_tensors, largest, wide
+from mixfree.torch.tensors import as_arrays, as_tensors, largest, wide
 
 FORMAT = 2  # of state_dict
 
@@ -99,7 +100,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """Steps taken so far: how often the parameters moved."""
         return self._run.steps
 
-    @torch._disable_dynamo  # its decisions are made on the host, so compiled code just calls it
+    @_disable_dynamo  # its decisions are made on the host, so compiled code just calls it
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take the gradients of one sample; ``stepped`` then says whether the parameters moved.
 
@@ -121,7 +122,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             self.stepped = self._take(given)
         return loss
 
-    @torch._disable_dynamo
+    @_disable_dynamo
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters, also in the middle of a level: until now their gradients were zero."""
         super().add_param_group(param_group)
@@ -177,7 +178,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             raise ValueError(f"model has parameters of shapes {others}, the optimiser {shapes}")
         self._copy(map(self._average, mine), targets)
 
-    @torch._disable_dynamo
+    @_disable_dynamo
     def state_dict(self) -> dict[str, Any]:
         """All that changes, in the form of every torch optimiser, and the settings it goes with."""
         return {
@@ -187,7 +188,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             "shapes": self._shapes(),
         }
 
-    @torch._disable_dynamo
+    @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where the optimiser that gave the state was, also in the middle of a level.
 
@@ -253,7 +254,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @staticmethod
     @torch.no_grad()
-    def _copy(sources: Iterable[torch.Tensor], targets: Tensors) -> None:
+    def _copy(sources: Iterable[torch.Tensor], targets: Iterable[torch.Tensor]) -> None:
         for source, target in zip(list(sources), targets, strict=True):
             target.copy_(source)
 

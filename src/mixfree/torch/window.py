@@ -30,7 +30,7 @@ class WindowRun(StreamRun):
 
 
 class WindowOptimizer(StreamOptimizer):
-    """Adds up the gradients of a level with their signs; parameters stand still until it is full.
+    """Adds up the gradients of a level with their signs; until it is complete, nothing moves.
 
     Parameters
     ----------

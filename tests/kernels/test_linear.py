@@ -324,12 +324,3 @@ def test_wrong_shapes(rows, targets, extra, message):
 def test_logistic_targets_of_another_convention_are_refused():
     with pytest.raises(ValueError, match=r"−1 or \+1"):
         advance_linear(mf.SGD(np.zeros(2)), Logistic(), np.ones((2, 2)), [0.0, 1.0])
-
-
-def test_a_loss_without_a_twin_is_refused():
-    with pytest.raises(TypeError, match="no compiled twin"):
-        advance_linear(mf.SGD(np.zeros(2)), _Strange(), np.zeros((3, 2)), np.zeros(3))
-
-
-class _Strange:
-    outputs = 1

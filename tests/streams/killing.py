@@ -11,9 +11,9 @@ import sys
 import time
 
 from mixfree.cli import main
-from mixfree.streams import readers
+from mixfree.streams import formats
 
-readers.ROWS = 100
+formats.ROWS = 100
 
 
 def run(data, model, *options):

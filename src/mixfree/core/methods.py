@@ -29,7 +29,7 @@ MIRRORS: Mapping[str, Mirror] = {"euclidean": Euclidean(), "entropic": Entropic(
 _COMMON = ("self", "x0", "domain", "alpha", "output", "mirror", "seed")
 
 
-class _Common(TypedDict):
+class Common(TypedDict):
     """The arguments that every method passes on."""
 
     domain: Domain | None
@@ -39,7 +39,7 @@ class _Common(TypedDict):
     seed: int
 
 
-class OptionError(TypeError):
+class OptionError(TypeError, ValueError):
     """An option that a method does not have, or one that it needs and was not given."""
 
 
@@ -70,6 +70,7 @@ class Method(Optimizer):
 
     default_output: ClassVar[str] = "average"
     own_mirror: ClassVar[bool] = False  # whether it takes the mirror map that suits the domain
+    required: ClassVar[Mapping[str, Any]] = {}  # an example of each option that must be given
     searches: ClassVar[bool] = False  # whether the step finds its scale where none is given
 
     def __init__(
@@ -78,11 +79,11 @@ class Method(Optimizer):
         gradient: Gradient,
         step: Callable[[Any], Step],
         *,
-        domain: Domain | None,
-        alpha: float | None,
-        output: str | None,
-        mirror: str | None,
-        seed: int,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
     ) -> None:
         start = check_point(x0, "x0")
         check_whole(seed, "seed", least=0, most=2**64 - 1)
@@ -121,6 +122,12 @@ class Method(Optimizer):
         return "mixing_time" in cls.options()
 
     @classmethod
+    def parts(cls) -> tuple[str, str]:
+        """Names of the gradient part and of the step part."""
+        made = start_method(cls, [0.0], cls.required)
+        return type(made.gradient).__name__, type(made.step).__name__
+
+    @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
         """Raise OptionError for one that the method does not have, or for a mixing time not given.
 
@@ -128,15 +135,15 @@ class Method(Optimizer):
         --------
         >>> SGD.check_options({"levels": 3})
         Traceback (most recent call last):
-        mixfree.core.methods.OptionError: sgd has no option 'levels': it takes none
+        mixfree.core.methods.OptionError: sgd does not take `levels`: it has no options
         """
         allowed = cls.options()
         for name in options:
             if name not in allowed:
-                takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
-                raise OptionError(f"{cls.name} has no option {name!r}: {takes}")
+                has = f"its options are {', '.join(allowed)}" if allowed else "it has no options"
+                raise OptionError(f"{cls.name} does not take `{name}`: {has}")
         if cls.needs_mixing_time() and options.get("mixing_time") is None:
-            raise OptionError(f"{cls.name} needs to know the mixing time: give mixing_time")
+            raise OptionError(f"{cls.name} needs to know the mixing time: give `mixing_time`")
 
 
 class SGD(Method):
@@ -166,7 +173,7 @@ class SGD(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        common = _Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         super().__init__(x0, Plain(), InverseSqrt, **common)
 
 
@@ -199,7 +206,7 @@ class AdaGrad(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        common = _Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         super().__init__(x0, Plain(), AdaGradNorm, **common)
 
 
@@ -234,7 +241,7 @@ class SGDMLMC(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        common = _Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         law = MLMC(levels, weights, horizon, seed)
         super().__init__(x0, law, InverseSqrt, **common)
 
@@ -271,7 +278,7 @@ class MAG(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        common = _Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         law = MLMC(levels, weights, horizon, seed)
         super().__init__(x0, law, AdaGradNorm, **common)
 
@@ -313,7 +320,7 @@ class Ladder(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        common = _Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         rule = partial(
             steps.Ladder,
             per_coordinate=per_coordinate,
@@ -354,7 +361,7 @@ class MiniBatch(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        common = _Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         super().__init__(x0, gradients.MiniBatch(batch), InverseSqrt, **common)
 
 
@@ -377,6 +384,7 @@ class EMD(Method):
     """
 
     name = "emd"
+    required: ClassVar[Mapping[str, Any]] = {"mixing_time": 1}
     own_mirror = True
 
     def __init__(
@@ -391,7 +399,7 @@ class EMD(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        common = _Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         root = math.sqrt(check_whole(mixing_time, "mixing_time"))
 
         def rule(scale: float) -> Step:
@@ -420,6 +428,7 @@ class SGDDD(Method):
     """
 
     name = "sgd-dd"
+    required: ClassVar[Mapping[str, Any]] = {"mixing_time": 1}
     default_output = "tail"
 
     def __init__(
@@ -433,7 +442,7 @@ class SGDDD(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        common = _Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         super().__init__(x0, DataDrop(mixing_time), InverseSqrt, **common)
 
 
@@ -456,6 +465,7 @@ class SGDER(Method):
     """
 
     name = "sgd-er"
+    required: ClassVar[Mapping[str, Any]] = {"mixing_time": 1}
     default_output = "tail"
 
     def __init__(
@@ -471,7 +481,7 @@ class SGDER(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        common = _Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         replay = ForwardReplay(mixing_time, buffer, gap, seed)
         super().__init__(x0, replay, _replay_step(replay), **common)
 
@@ -495,6 +505,7 @@ class SGDRER(Method):
     """
 
     name = "sgd-rer"
+    required: ClassVar[Mapping[str, Any]] = {"mixing_time": 1}
     default_output = "tail"
 
     def __init__(
@@ -510,7 +521,7 @@ class SGDRER(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        common = _Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         replay = ReverseReplay(mixing_time, buffer, gap, seed)
         super().__init__(x0, replay, _replay_step(replay), **common)
 
@@ -527,9 +538,7 @@ class Methods(dict[str, type[Method]]):
         rows: list[tuple[str, ...]] = []
         for name, method in self.items():
             needs = method.needs_mixing_time()
-            made = start_method(method, [0.0], {"mixing_time": 1} if needs else {})
-            parts = (type(made.gradient).__name__, type(made.step).__name__)
-            rows.append((name, *parts, method.default_output, "yes" if needs else "no"))
+            rows.append((name, *method.parts(), method.default_output, "yes" if needs else "no"))
         return rows
 
 

@@ -7,11 +7,13 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 
+__all__ = ["policy_matrix"]
+
 Act = Callable[[Any, np.random.Generator], Any]
 
 
 def policy_matrix(policy: Any, states: int, actions: int) -> Array:
-    """Action probabilities, one row a state, from any way to write a policy down.
+    """Action probabilities, one row per state, from any form of a policy.
 
     Examples
     --------
@@ -26,7 +28,7 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
         return np.full((states, actions), 1.0 / actions)
     if callable(policy):
         raise ValueError(
-            "policy must be a table here, not a function: its probabilities are needed"
+            "policy must be a table here, not a function: its action probabilities are needed"
         )
     table = np.asarray(policy)
     if table.shape == (states,) and table.dtype.kind in "iu":
@@ -43,8 +45,8 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
     return table.astype(np.float64)
 
 
-def acting(policy: Any, observations: Any, actions: Any) -> Act:
-    """A function ``act(observation, generator)`` for a policy in spaces of Gymnasium."""
+def as_function(policy: Any, observations: Any, actions: Any) -> Act:
+    """The policy as a function ``act(observation, generator)``, for spaces of Gymnasium."""
     if callable(policy):
         return policy
     if isinstance(policy, str):

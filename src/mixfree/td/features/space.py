@@ -10,6 +10,8 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_point
 
+__all__ = ["Bounds"]
+
 
 @dataclass(frozen=True, eq=False)
 class Bounds(ABC):

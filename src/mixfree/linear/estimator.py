@@ -116,7 +116,7 @@ class StreamModel(BaseEstimator, ABC):
         return tags
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        return validate_data(
+        checked: tuple[Any, Array] = validate_data(
             self,
             X,
             y,
@@ -126,6 +126,7 @@ class StreamModel(BaseEstimator, ABC):
             # The kernel sees what is not finite, which saves a pass over dense rows.
             ensure_all_finite=issparse(X) or self.scale is not None,
         )
+        return checked
 
     def _new_learner(self, loss: Loss, dtype: Any) -> Learner:
         check_whole(self.epochs, "epochs")
@@ -163,7 +164,8 @@ class StreamModel(BaseEstimator, ABC):
 
     def losses(self, X: Any, y: Any) -> Array:
         """Loss of each row, regularisation left out."""
-        return self._learner.loss.value(self._predictions(X), self._targets(np.asarray(y)))
+        losses: Array = self._learner.loss.value(self._predictions(X), self._targets(np.asarray(y)))
+        return losses
 
     @abstractmethod
     def _targets(self, y: Array) -> Array:

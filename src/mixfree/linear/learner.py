@@ -133,7 +133,8 @@ class Learner:
 
     def losses(self, rows: Any, targets: Array) -> Array:
         """Loss of each row, regularisation left out."""
-        return self.loss.value(self.predict(rows), targets)
+        losses: Array = self.loss.value(self.predict(rows), targets)
+        return losses
 
     def settle(self) -> Optimizer:
         """The optimiser, brought up to date."""
@@ -253,5 +254,6 @@ def learner_for(
 def _dense(rows: Any) -> Array:
     """Rows as a plain array of which compiled code needs one version only."""
     if not isinstance(rows, np.ndarray):
-        return rows.toarray()
+        dense: Array = rows.toarray()
+        return dense
     return rows if rows.flags.writeable else rows.copy()

@@ -51,7 +51,8 @@ class StreamRegressor(RegressorMixin, StreamModel):
     @property
     def coef_(self) -> Array:
         """One weight per feature."""
-        return self._coefficients()[0][0]
+        weights: Array = self._coefficients()[0][0]
+        return weights
 
     @property
     def intercept_(self) -> Array:

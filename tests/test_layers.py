@@ -1,0 +1,61 @@
+"""The rooms of the package import one another in one direction only (layers in pyproject)."""
+
+import ast
+from pathlib import Path
+
+import grimp
+import networkx as nx
+import pytest
+from importlinter import cli
+
+import mixfree
+
+PACKAGE = Path(mixfree.__file__).parent
+PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Who imports whom when the code runs, lazily or not."""
+    return grimp.build_graph("mixfree", exclude_type_checking_imports=True, cache_dir=None)
+
+
+def module_name(source):
+    parts = source.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def imports_inside_functions():
+    """Modules and what they import of this package inside a function."""
+    for source in PACKAGE.rglob("*.py"):
+        for function in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef):
+                for node in ast.walk(function):
+                    if isinstance(node, ast.ImportFrom) and node.module.startswith("mixfree."):
+                        yield module_name(source), node.module
+
+
+def test_every_room_imports_only_rooms_below_it(capsys):
+    """Fails for an import of a room above, and for a room without a place in the layers."""
+    broken = cli.lint_imports(config_filename=str(PYPROJECT), no_cache=True)
+    assert not broken, capsys.readouterr().out
+
+
+def test_no_modules_import_one_another(graph):
+    """Fails for a cycle inside a room, also one that is hidden by an import in a function."""
+    imports = nx.DiGraph(
+        (importer, imported)
+        for importer in graph.modules
+        for imported in graph.find_modules_directly_imported_by(importer)
+    )
+    groups = nx.strongly_connected_components(imports)
+    assert [sorted(group) for group in groups if len(group) > 1] == []
+
+
+def test_the_checks_see_imports_inside_functions(graph):
+    """Fails if the graph has only the imports at the top of each file."""
+    lazy = list(imports_inside_functions())
+    assert len(lazy) > 10
+    for importer, imported in lazy:
+        found = graph.find_modules_directly_imported_by(importer)
+        assert any(name.startswith(imported) for name in found), (importer, imported)

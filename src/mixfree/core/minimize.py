@@ -22,7 +22,7 @@ Callback = Callable[[Optimizer], bool | None]
 Each = Callable[[Optimizer, bool], bool | None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What a run came to.
 
@@ -49,6 +49,13 @@ class Result:
     pending: int
     history: History
     optimizer: Optimizer
+
+    def __repr__(self) -> str:
+        kept = f", {self.pending} pending" if self.pending else ""
+        return (
+            f"<Result of {self.optimizer.name}: {self.samples:,} samples, {self.steps:,} steps"
+            f"{kept}>\n  average {_shown(self.average)}\n  x       {_shown(self.x)}"
+        )
 
 
 def minimize(
@@ -165,6 +172,11 @@ def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Each)
         opt.advance(kernel, (stream,), range(start, stop))
 
     return follow(opt, advance, len(stream), each)
+
+
+def _shown(point: Array) -> str:
+    """A point in one line, whatever its length."""
+    return np.array2string(point, threshold=6, precision=4, max_line_width=10_000)
 
 
 def _not_compiled(error: Exception, x: Array, sample: Any) -> TypeError:

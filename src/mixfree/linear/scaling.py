@@ -183,7 +183,7 @@ def points_kept(x: Array, outputs: int, old: Units, new: Units) -> Array:
     columns = old.shift.size
     growth = np.maximum(new.scale / old.scale, 1.0)
     shrunk = x.reshape(outputs, -1).astype(np.float64)
-    shrunk[:, :columns] /= growth  # and once more: its square may overflow
+    shrunk[:, :columns] /= growth  # twice, since the square of growth may overflow
     shrunk[:, :columns] /= growth
     return points_in(shrunk.ravel(), outputs, old, new).astype(x.dtype)
 

@@ -1,12 +1,14 @@
 """Run ``mixfree fit --resume`` again and again and kill it at random moments.
 
-Arguments: data, model, number of kills. Processes are forked from this one, in which all is
-compiled, so that a moment is a moment of the fit and not of its start.
+Arguments: data, model, number of kills. Where it can be, processes are forked from this one, in
+which all is compiled, so that a moment is a moment of the fit and not of its start. Without a
+number of kills the fit is run once.
 """
 
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -14,6 +16,7 @@ from mixfree.cli import main
 from mixfree.streams import readers
 
 readers.ROWS = 100
+OPTIONS = ("--checkpoint-every", "200", "--resume")
 
 
 def run(data, model, *options):
@@ -26,9 +29,16 @@ def run(data, model, *options):
 
 def killed(data, model, after):
     """Whether a fit was still running ``after`` seconds later, when it was killed."""
+    if not hasattr(os, "fork"):
+        process = subprocess.Popen([sys.executable, __file__, data, model])
+        time.sleep(after)
+        running = process.poll() is None
+        process.kill()
+        process.wait()
+        return running
     child = os.fork()
     if child == 0:
-        os._exit(run(data, model, "--checkpoint-every", "200", "--resume"))
+        os._exit(run(data, model, *OPTIONS))
     time.sleep(after)
     os.kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
@@ -41,7 +51,10 @@ def checkpoint(model):
 
 
 if __name__ == "__main__":
-    data, model, kills = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    data, model = sys.argv[1:3]
+    if len(sys.argv) == 3:
+        sys.exit(run(data, model, *OPTIONS))
+    kills = int(sys.argv[3])
     draw, span = random.Random(0), 0.2
     assert run(data, model + ".whole") == 0
     hits, advances = 0, 0

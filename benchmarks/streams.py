@@ -24,12 +24,12 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.core import cpu_seconds, problem
 from benchmarks.table import show
 from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.streams import readers
+from mixfree.streams import formats
 
 # What pyarrow takes to read the batches, in a process that does nothing else.
 READ = {
     "parquet": "import sys, pyarrow.parquet as pq\n"
-    f"for _ in pq.ParquetFile(sys.argv[1]).iter_batches({readers.ROWS}): pass",
+    f"for _ in pq.ParquetFile(sys.argv[1]).iter_batches({formats.ROWS}): pass",
     "csv": "import sys, pyarrow.csv as csv\nfor _ in csv.open_csv(sys.argv[1]): pass",
 }
 FIT = """

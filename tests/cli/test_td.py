@@ -38,15 +38,15 @@ def test_policy_from_a_file_and_json(capsys, tmp_path):
     assert line["exact"] == pytest.approx(-200.0)
 
 
-def test_states_that_were_never_seen_are_named(capsys):
+def test_states_without_an_interval_say_why(capsys):
     arguments = ("FrozenLake-v1", "--samples", "200", "--seed", "3", "--level", "0.999")
     code, out, _ = run(capsys, *arguments)
     assert code == 0
-    assert out.count("never seen") == 2
+    assert out.count("never visited") == 2
     assert "99.9 % interval" in out
-    assert out.count("seen too seldom") == 3
-    assert out.count("none: nothing varied") == 6  # no reward was seen
-    assert "11 intervals have no ends" in out
+    assert out.count("too few visits") == 3
+    assert out.count("n/a (zero variance)") == 6  # no reward was seen
+    assert "11 unbounded intervals" in out
     assert "autocorrelation time unknown" in out
 
 

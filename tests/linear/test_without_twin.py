@@ -55,17 +55,14 @@ def by_hand(loss, opt, weights=None, l2=0.0):
 @pytest.mark.parametrize("batch", [1, 4])
 def test_a_step_of_ones_own(batch):
     """Caught: a kernel that takes the step for the one it is derived from."""
-    opt = Own(np.zeros(4), batch=batch, domain=None, alpha=0.5, output=None, mirror=None, seed=0)
-    expected = by_hand(Squared(), Own(np.zeros(4), batch=batch, **COMMON)).state_dict()
+    opt = Own(np.zeros(4), batch=batch, alpha=0.5)
+    expected = by_hand(Squared(), Own(np.zeros(4), batch=batch, alpha=0.5)).state_dict()
     advance_linear(opt, Squared(), ROWS, TARGETS)
     assert_same_bits(opt.state_dict(), expected)
     model = StreamRegressor(method=Own, step_scale=0.5, options={"batch": batch})
     for start in range(0, 300, 70):
         model.partial_fit(ROWS[start : start + 70], TARGETS[start : start + 70])
     assert_same_bits(model.learner_.optimizer.state_dict(), expected)
-
-
-COMMON = {"domain": None, "alpha": 0.5, "output": None, "mirror": None, "seed": 0}
 
 
 def test_a_loss_of_ones_own():
@@ -96,7 +93,7 @@ def test_a_loss_of_ones_own_is_replayed_as_by_a_kernel():
 def test_a_gradient_that_is_not_finite_is_named_and_nothing_is_learnt():
     rows = ROWS.copy()
     rows[120, 1] = np.nan
-    opt = Own(np.zeros(4), **COMMON)
+    opt = Own(np.zeros(4))
     with pytest.raises(ValueError, match="gradient of sample 121"):
         advance_linear(opt, Squared(), rows, TARGETS)
     model = StreamRegressor(method=Own).fit(ROWS, TARGETS)

@@ -13,9 +13,9 @@ import sys
 import time
 
 from mixfree.cli import main
-from mixfree.streams import readers
+from mixfree.streams import formats
 
-readers.ROWS = 100
+formats.ROWS = 100
 OPTIONS = ("--checkpoint-every", "200", "--resume")
 
 

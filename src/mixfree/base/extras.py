@@ -3,6 +3,8 @@
 import importlib
 from types import ModuleType
 
+__all__ = ["require"]
+
 EXTRA_OF = {
     "typer": "cli",
     "rich": "cli",

@@ -39,7 +39,7 @@ class Common(TypedDict):
     seed: int
 
 
-class OptionError(TypeError):
+class OptionError(TypeError, ValueError):
     """An option that a method does not have, or one that it needs and was not given."""
 
 
@@ -79,11 +79,11 @@ class Method(Optimizer):
         gradient: Gradient,
         step: Callable[[Any], Step],
         *,
-        domain: Domain | None,
-        alpha: float | None,
-        output: str | None,
-        mirror: str | None,
-        seed: int,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
     ) -> None:
         start = check_point(x0, "x0")
         check_whole(seed, "seed", least=0, most=2**64 - 1)
@@ -135,15 +135,15 @@ class Method(Optimizer):
         --------
         >>> SGD.check_options({"levels": 3})
         Traceback (most recent call last):
-        mixfree.core.methods.OptionError: sgd has no option 'levels': it takes none
+        mixfree.core.methods.OptionError: sgd does not take `levels`: it has no options
         """
         allowed = cls.options()
         for name in options:
             if name not in allowed:
-                takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
-                raise OptionError(f"{cls.name} has no option {name!r}: {takes}")
+                has = f"its options are {', '.join(allowed)}" if allowed else "it has no options"
+                raise OptionError(f"{cls.name} does not take `{name}`: {has}")
         if cls.needs_mixing_time() and options.get("mixing_time") is None:
-            raise OptionError(f"{cls.name} needs to know the mixing time: give mixing_time")
+            raise OptionError(f"{cls.name} needs to know the mixing time: give `mixing_time`")
 
 
 class SGD(Method):

@@ -48,6 +48,17 @@ def targets_of(labels: Array, classes: Array) -> Array:
     return targets
 
 
+def targets_at(places: Array, classes: int) -> Array:
+    """Targets of :func:`loss_of` for labels given by their places among the sorted classes.
+
+    Examples
+    --------
+    >>> targets_at(np.array([1, 0]), classes=2), targets_at(np.array([1, 0]), classes=3)
+    (array([ 1., -1.]), array([1., 0.]))
+    """
+    return 2.0 * places - 1.0 if classes == 2 else places.astype(np.float64)
+
+
 def most_probable(predictions: Array, classes: Array) -> Array:
     """The class that each row's predictions are for."""
     two = predictions.ndim == 1

@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.core.methods import Method
+from mixfree.core.methods import Method, OptionError
 from mixfree.linear.learner import Learner, learner_for
 from mixfree.linear.losses import Loss
 from mixfree.linear.scaling import TooFar
@@ -132,7 +132,10 @@ class StreamModel(BaseEstimator, ABC):
         check_whole(self.epochs, "epochs")
         parameters = self.get_params(deep=False)
         del parameters["loss"], parameters["epochs"]
-        return learner_for(loss, self.n_features_in_, dtype, **parameters)
+        try:
+            return learner_for(loss, self.n_features_in_, dtype, **parameters)
+        except OptionError as error:
+            raise OptionError(f"{error}, as in options={{'name': value}}") from None
 
     def _learn(
         self, learner: Learner, X: Any, targets: Array, sample_weight: Any, epochs: int = 1

@@ -17,6 +17,7 @@ from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
 from mixfree.linear.scaling import Rescaling, RunningScale, original, points_in
 from mixfree.linear.sparse import SparseLinear, runs_sparse
+from mixfree.steps import Profile
 
 # First distance, as a fraction of a Kaczmarz step: too long a one costs more than too short.
 SHARE = 0.1
@@ -135,6 +136,10 @@ class Learner:
         """Loss of each row, regularisation left out."""
         losses: Array = self.loss.value(self.predict(rows), targets)
         return losses
+
+    def profile(self) -> Profile | None:
+        """How correlated the gradients are at each scale; None if the step does not tell."""
+        return self.optimizer.profile() if hasattr(self.optimizer.step, "profile") else None
 
     def settle(self) -> Optimizer:
         """The optimiser, brought up to date."""

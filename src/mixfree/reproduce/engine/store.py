@@ -8,7 +8,6 @@ import csv
 import hashlib
 import io
 import json
-import os
 import platform
 import tempfile
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mixfree.base.extras import require
+from mixfree.base.files import replacing
 from mixfree.reproduce.engine.report import Row
 from mixfree.reproduce.engine.settings import Settings
 
@@ -109,12 +109,8 @@ class Store:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, never sees a part of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(content)
 
 
 def check_writable_folder(path: str | PathLike[str]) -> Path:

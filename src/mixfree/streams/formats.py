@@ -1,4 +1,4 @@
-"""Batches of rows from one file of any format, with errors that say where."""
+"""Reads batches of rows from CSV, Parquet, Arrow and JSON lines, with errors that say where."""
 
 import io
 import re
@@ -10,14 +10,16 @@ from typing import IO, Any
 from mixfree.base.extras import require
 from mixfree.streams.files import STDIN, StreamFile
 
-ROWS = 1 << 13  # a batch, where the format leaves the choice
-BLOCK = 1 << 20  # bytes of text a batch
-PAGE = 1 << 16  # bytes that are read ahead of each Parquet column
+__all__ = ["Reader"]
+
+ROWS = 1 << 13  # rows per batch of Parquet and Arrow
+BLOCK = 1 << 20  # bytes of text per batch of CSV and JSON lines
+PAGE = 1 << 16  # bytes read ahead of each Parquet column
 _EMPTY = ("Empty CSV", "Empty JSON", "file size is 0 bytes", "null or length 0")
 
 
 class Reader:
-    """One file: its columns, and its rows in batches.
+    """The columns of one file, and its rows in batches.
 
     Parameters
     ----------
@@ -34,7 +36,7 @@ class Reader:
             self.schema.names  # noqa: B018 - raises if they are not in UTF-8
 
     def batches(self, types: dict[str, Any]) -> Iterator[Any]:
-        """Record batches with the columns named in ``types``, of these types."""
+        """Record batches with the columns named in ``types``, converted to these types."""
         with self._explained():
             for batch in _OPEN[self.file.format](self, types):
                 if batch.num_rows:
@@ -58,7 +60,7 @@ class Reader:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn pyarrow's errors into ours, with the file and where it says it, the column."""
+        """Name the file, and where pyarrow tells them, the line and column, in its errors."""
         pyarrow = require("pyarrow")
         try:
             yield
@@ -96,7 +98,7 @@ def _csv_options(file: StreamFile, types: dict[str, Any] | None = None) -> dict[
     csv = require("pyarrow.csv")
     convert = {"column_types": types, "include_columns": list(types)} if types else {}
     return {
-        # In one thread the reader knows the line of an error.
+        # With one thread the reader can tell the line of an error.
         "read_options": csv.ReadOptions(use_threads=False, block_size=BLOCK),
         "parse_options": csv.ParseOptions(delimiter="\t" if file.tabs else ","),
         "convert_options": csv.ConvertOptions(strings_can_be_null=True, **convert),
@@ -108,7 +110,7 @@ def _json_options() -> Any:
 
 
 def _raw(reader: Reader) -> Any:
-    """The file's bytes, unpacked; standard input with what was looked at put back."""
+    """The file's bytes, decompressed; of standard input also those read for the schema."""
     pyarrow = require("pyarrow")
     if reader.file.path == STDIN:
         return pyarrow.PythonFile(_Joined(reader._head, sys.stdin.buffer), mode="r")
@@ -129,7 +131,7 @@ def _open_jsonl(reader: Reader, types: dict[str, Any]) -> Iterator[Any]:
 
 
 def _open_parquet(reader: Reader, types: dict[str, Any]) -> Iterator[Any]:
-    # Unbuffered row groups would be held whole, and they can be as large as the file.
+    # Without a buffer size, all of a row group is read at once; it can be as large as the file.
     file = require("pyarrow.parquet").ParquetFile(
         reader.file.path, buffer_size=PAGE, pre_buffer=False
     )
@@ -153,14 +155,14 @@ def _open_arrow(reader: Reader) -> Any:
 
 def _arrow_batches(reader: Reader, types: dict[str, Any]) -> Iterator[Any]:
     opened = reader._stdin or _open_arrow(reader)
-    count = getattr(opened, "num_record_batches", None)  # of a file; a stream is its own iterator
+    count = getattr(opened, "num_record_batches", None)  # a stream does not know it
     for batch in opened if count is None else map(opened.get_batch, range(count)):
         for start in range(0, batch.num_rows, ROWS):
             yield _cast(batch.slice(start, ROWS), types)
 
 
 def _cast(batch: Any, types: dict[str, Any]) -> Any:
-    """The columns named in ``types``, converted where they are of another type."""
+    """The columns named in ``types``, converted if they have another type."""
     pyarrow = require("pyarrow")
     columns = []
     for name, kind in types.items():

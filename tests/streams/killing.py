@@ -1,14 +1,12 @@
 """Run ``mixfree fit --resume`` again and again and kill it at random moments.
 
 Arguments: data, model, number of kills. Where it can be, processes are forked from this one, in
-which all is compiled, so that a moment is a moment of the fit and not of its start. Without a
-number of kills the fit is run once.
+which all is compiled, so that a moment is a moment of the fit and not of its start.
 """
 
+import multiprocessing
 import os
 import random
-import signal
-import subprocess
 import sys
 import time
 
@@ -16,7 +14,8 @@ from mixfree.cli import main
 from mixfree.streams import formats
 
 formats.ROWS = 100
-OPTIONS = ("--checkpoint-every", "200", "--resume")
+FORK = "fork" in multiprocessing.get_all_start_methods()
+PROCESSES = multiprocessing.get_context("fork" if FORK else "spawn")
 
 
 def run(data, model, *options):
@@ -29,20 +28,13 @@ def run(data, model, *options):
 
 def killed(data, model, after):
     """Whether a fit was still running ``after`` seconds later, when it was killed."""
-    if not hasattr(os, "fork"):
-        process = subprocess.Popen([sys.executable, __file__, data, model])
-        time.sleep(after)
-        running = process.poll() is None
-        process.kill()
-        process.wait()
-        return running
-    child = os.fork()
-    if child == 0:
-        os._exit(run(data, model, *OPTIONS))
+    options = ("--checkpoint-every", "200", "--resume")
+    process = PROCESSES.Process(target=run, args=(data, model, *options))
+    process.start()
     time.sleep(after)
-    os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    return os.WIFSIGNALED(status)
+    process.kill()
+    process.join()
+    return process.exitcode < 0
 
 
 def checkpoint(model):
@@ -51,10 +43,7 @@ def checkpoint(model):
 
 
 if __name__ == "__main__":
-    data, model = sys.argv[1:3]
-    if len(sys.argv) == 3:
-        sys.exit(run(data, model, *OPTIONS))
-    kills = int(sys.argv[3])
+    data, model, kills = sys.argv[1], sys.argv[2], int(sys.argv[3])
     draw, span = random.Random(0), 0.2
     assert run(data, model + ".whole") == 0
     hits, advances = 0, 0

@@ -37,7 +37,8 @@ coverage: .venv/dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q --cov --cov-report=json:build/coverage.json
 	$(BIN)/python tools/coverage_gaps.py build/coverage.json
 
-# The lowest versions that pyproject allows. PyTorch and JAX have a job of their own in the workflow.
+# The lowest versions that pyproject allows; they warn of newer packages than their own. PyTorch
+# and JAX have a job of their own in the workflow.
 LOWEST := .venv-lowest/bin/python
 LOWEST_ROOMS := $(filter-out tests/dropins/ tests/torch/ tests/optax/,$(wildcard tests/*/))
 lowest:
@@ -45,7 +46,7 @@ lowest:
 	$(LOWEST) tools/lowest.py > .venv-lowest/constraints.txt
 	$(LOWEST) -m pip install --quiet --constraint .venv-lowest/constraints.txt \
 		--editable '.[cli,graphs,rl,dask]' pytest pytest-xdist hypothesis quantecon
-	$(LOWEST) -m pytest -n 2 --dist worksteal -q $(LOWEST_ROOMS)
+	$(LOWEST) -m pytest -n 2 --dist worksteal -q -W default $(LOWEST_ROOMS)
 
 # A wheel, and the demo run from it where nothing else of the project is.
 wheel: .venv/dev

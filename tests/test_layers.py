@@ -11,6 +11,9 @@ from importlinter import cli
 import mixfree
 
 PACKAGE = Path(mixfree.__file__).parent
+# The graph of imports cannot see what is imported by its name, nor what the root offers that way.
+IMPORT_BY_NAME = {"mixfree", "mixfree.base.extras", "mixfree.cli.app", "mixfree.reproduce"}
+ABOVE_THE_ROOT = {"streams", "reproduce", "cli"}
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 
@@ -25,14 +28,20 @@ def module_name(source):
     return ".".join(part for part in parts if part != "__init__")
 
 
+def nodes():
+    """Every module of the package with each node of its syntax tree."""
+    for source in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            yield module_name(source), node
+
+
 def imports_inside_functions():
     """Modules and what they import of this package inside a function."""
-    for source in PACKAGE.rglob("*.py"):
-        for function in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-            if isinstance(function, ast.FunctionDef):
-                for node in ast.walk(function):
-                    if isinstance(node, ast.ImportFrom) and node.module.startswith("mixfree."):
-                        yield module_name(source), node.module
+    for module, function in nodes():
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.ImportFrom) and node.module.startswith("mixfree."):
+                    yield module, node.module
 
 
 def test_every_room_imports_only_rooms_below_it(capsys):
@@ -59,3 +68,15 @@ def test_the_checks_see_imports_inside_functions(graph):
     for importer, imported in lazy:
         found = graph.find_modules_directly_imported_by(importer)
         assert any(name.startswith(imported) for name in found), (importer, imported)
+
+
+def test_no_import_escapes_the_checks(graph):
+    """Fails for a layer that is crossed by ``import_module`` or by way of ``import mixfree``."""
+    by_name = {
+        module
+        for module, node in nodes()
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
+    }
+    assert by_name <= IMPORT_BY_NAME
+    for importer in graph.find_modules_that_directly_import("mixfree"):
+        assert importer.split(".")[1] in ABOVE_THE_ROOT, importer

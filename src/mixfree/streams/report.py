@@ -121,7 +121,9 @@ def _constant_losses(fit: StreamFit) -> Array:
 
 def _remedy(fit: StreamFit) -> str:
     """What to try when the model is worse than a constant."""
-    method = find_method(fit.plan.method)
+    if fit.learner.method == "exact":
+        return "the rows used may be too few for so many features; `l2` helps"
+    method = find_method(fit.learner.method)
     if method.searches:
         return "more rows may help, or another `step_scale`"
     _, step = method.parts()

@@ -52,7 +52,7 @@ def test_there_are_32_to_63_batches_of_equal_length_and_each_is_right(rows):
 @pytest.mark.parametrize("columns, most", [(100, 64), (300, 32), (600, 16)])
 def test_wide_rows_have_fewer_batches(columns, most):
     assert most_batches(columns) == most
-    x, y = stream(3000, columns)
+    x, y = stream(5000, columns)
     assert most // 2 <= len(added(x, y).split) < most
 
 

@@ -115,7 +115,7 @@ def test_the_profile_is_that_of_the_scores_and_agrees_with_the_intervals():
     x, y, _ = stream(rng, 100_000, 0.9)
     inference, _ = inferred(x, y)
     profile = inference.profile
-    found = dict(zip(profile.lengths.tolist(), profile.inflation.tolist(), strict=True))
+    found = dict(zip(profile.lengths.tolist(), profile.ratios.tolist(), strict=True))
     rho = 0.81  # of the scores; that of the intercept has 0.9 and is one of four
     for length in (2, 8, 64):
         k = np.arange(1, length)

@@ -5,7 +5,7 @@ import pyarrow.parquet
 import pytest
 
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.store import Store, write_atomically
+from mixfree.reproduce.engine.store import Store
 
 SETTINGS = Settings(samples=100, seeds=2, p=(0.1,))
 CELL = {"seed": 0, "p": 0.1}
@@ -96,9 +96,3 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="cannot write in the folder"):
         Store(tmp_path / "file" / "below", "fig1", SETTINGS)
-
-
-def test_a_failed_write_leaves_nothing(tmp_path):
-    with pytest.raises(TypeError):
-        write_atomically(tmp_path / "part.json", "not bytes")
-    assert list(tmp_path.iterdir()) == []

@@ -80,6 +80,10 @@ def test_mean_square_is_the_mean_over_the_iterates():
     assert last["mean_square"] == pytest.approx(np.mean(squares), rel=0.1)
 
 
+def by_column(table):
+    return [dict(zip(table.head, line, strict=True)) for line in table.lines]
+
+
 def made_up(exponents):
     return [
         {
@@ -104,11 +108,12 @@ def test_report_recovers_exponents_and_judges_them():
     exponents = dict(zip(PROBLEMS, (-0.3, -0.2, -0.5, -0.26, -0.1), strict=True))
     found = nonconvex.report(made_up(exponents), Settings(10**5, 3, p=(0.5, 0.1)))
     assert [claim.holds for claim in found.claims] == [True, False, True, True, False] + [True] * 5
-    assert found.tables[0].lines[0][-1] == "-0.30 ± 0.00"
-    flat, falling = found.tables[1].lines[0][2:]
-    assert (flat[1:], falling) == ("0.00 ± 0.00", "-0.30 ± 0.00")
+    ends, decades, constants, _ = (by_column(table) for table in found.tables)
+    assert ends[0]["problem"] == decades[0]["problem"] == next(iter(PROBLEMS))
+    assert ends[0]["exponent"] == decades[0]["to 100,000"] == "-0.30 ± 0.00"
+    assert decades[0]["to 10,000"].lstrip("+-") == "0.00 ± 0.00"
     # 10^4 samples are 2,000 steps and √Σ‖g‖² = 100 here; the seeds' mean is 1.1.
-    curvature, ratio = (line[2] for line in found.tables[2].lines[:2])
+    curvature, ratio = (line["10,000"] for line in constants[:2])
     assert (curvature, ratio) == ("1e+02", f"{1.1 * 10**-2.4 * 20:.2g}")
     assert set(found.figures) == {"nonconvex", "nonconvex-mixing-time"}
 

@@ -35,11 +35,16 @@ def test_table1_recovers_exponents_and_judges_them():
         for row in power_law(method, p, seed, *exponents)
     ]
     found = table1.report(rows, settings)
-    given, fitted = ({line[0]: line[1:] for line in table.lines} for table in found.tables)
-    assert given["mag"] == ("no", "4.00", "-0.5", "+0.5")
-    assert given["adagrad"] == ("no", "4.00", "", "")
-    assert fitted["mag"][:3] == ("-0.80 ± 0.00",) * 3
-    assert fitted["mag"][3].startswith("+0.3")
+    given, fitted = (
+        {line[0]: dict(zip(table.head, line, strict=True)) for line in table.lines}
+        for table in found.tables
+    )
+    for method, stated in (("mag", ("-0.5", "+0.5")), ("adagrad", ("", ""))):
+        assert (given[method]["stated in T"], given[method]["stated in τ"]) == stated
+        assert given[method]["given τ"] == "no"
+        assert given[method]["samples per step, p=0.1"] == "4.00"
+    assert {fitted["mag"][f"T, p={p:g}"] for p in settings.p} == {"-0.80 ± 0.00"}
+    assert fitted["mag"]["in τ"].startswith("+0.3")
     verdicts = {claim.text: claim.holds for claim in found.claims}
     assert verdicts["mag: fitted exponent in T, at every p, at most -0.5"] is True
     assert verdicts["mag: fitted exponent in τ at most +0.5"] is True

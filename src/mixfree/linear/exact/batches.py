@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.moments import (
     Blocks,
@@ -139,7 +139,7 @@ class Batches(Moments):
         twin._length_of_batch, twin.windows = self._length_of_batch, self.windows.copy()
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         closed = plain_sums(stacked(list(self._closed))) if self._closed else None
         return {
@@ -193,7 +193,7 @@ class Batches(Moments):
 def _first_length(columns: int, most: int) -> int:
     """Rows per batch at first; sums of columns² entries are not taken of only a few rows."""
     block = block_rows(columns)
-    return min(max(2 * block // most, SHORTEST, 1 << columns.bit_length() >> 2), block)
+    return min(max(2 * block // most, SHORTEST, 1 << columns.bit_length() >> 1), block)
 
 
 def _cut(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.linear.exact.moments import Blocks, block_rows, check_array, check_finite
 from mixfree.linear.exact.solve import Solution, solve
@@ -290,7 +290,7 @@ class Forgetting:
             setattr(twin, name, value.copy() if isinstance(value, np.ndarray | Blocks) else value)
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         return {
             "blocks": self._blocks.plain(),

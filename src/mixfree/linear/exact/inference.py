@@ -10,7 +10,6 @@ holds for rows correlated over any time much shorter than a batch, and for model
 an approximation; Student's t with n − 1 degrees of freedom gives its intervals.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,28 +20,10 @@ from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.solve import Solution
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.exact.windows import Window
+from mixfree.steps import Profile
 
 ENOUGH = 8  # batches, or blocks of a length, that give a spread to be trusted
 CORRELATED = 0.2  # correlation of neighbouring batches above which intervals are too narrow
-
-
-@dataclass(frozen=True)
-class Profile:
-    """How much more sums of scores vary over blocks of rows than those of independent rows.
-
-    Attributes
-    ----------
-    lengths
-        Rows per block.
-    inflation
-        Variance of the blocks' sums over what it would be for independent rows.
-    blocks
-        Number of blocks of each length that were looked at.
-    """
-
-    lengths: Array
-    inflation: Array
-    blocks: Array
 
 
 class Inference:
@@ -230,7 +211,7 @@ class Inference:
         here = profile.lengths == self._split.rows
         if not self.enough or not here.any():
             return float("nan")
-        return float(self._sums.rows / profile.inflation[here][0])
+        return float(self._sums.rows / profile.ratios[here][0])
 
     @cached_property
     def correlation(self) -> float:

@@ -1,15 +1,16 @@
 """The learner that loses nothing to the order of the rows."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array, State
-from mixfree.linear.exact.inference import Profile
-from mixfree.linear.exact.squared import SquaredFit
+from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.squared import Gap, SquaredFit
 from mixfree.linear.losses import Loss, Squared, predictions
+from mixfree.steps import Profile
 
 
 class ExactLearner:
@@ -91,6 +92,11 @@ class ExactLearner:
             return np.asarray(self._fit.weights()).astype(self.dtype)
 
     @property
+    def method(self) -> str:
+        """Name of the method."""
+        return "exact"
+
+    @property
     def samples(self) -> int:
         """Rows learnt from."""
         return int(self._fit.samples)
@@ -126,9 +132,10 @@ class ExactLearner:
         self._fit.merge(other._fit)
 
     @property
-    def optimality_gap(self) -> float:
-        """Estimate of the loss above that of the fit to all rows; 0 for the squared loss."""
-        return float(self._fit.gap().estimate)
+    def gap(self) -> Gap:
+        """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
+        gap: Gap = self._fit.gap()
+        return gap
 
     @property
     def bse(self) -> Array:
@@ -153,9 +160,10 @@ class ExactLearner:
         """Effective sample size; NaN for too few rows."""
         return float(self._fit.inference.effective_rows)
 
-    @property
-    def profile(self) -> Profile:
+    def profile(self) -> Profile | None:
         """Variance inflation by block length, at weights that do not follow the stream."""
+        if self.half_life is not None:
+            return None
         profile: Profile = self._fit.inference.profile
         return profile
 
@@ -164,11 +172,11 @@ class ExactLearner:
         """Why intervals cannot be trusted, in one sentence; empty if nothing speaks against it."""
         return str(self._fit.inference.remark)
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """Everything that changes, as numbers and arrays of their own."""
-        state: State = self._fit.plain()
+        state: dict[str, Any] = self._fit.plain()
         return state
 
-    def load_state_dict(self, state: State) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where the learner that gave ``state`` was, made with the same arguments."""
         self._fit.restore(state)

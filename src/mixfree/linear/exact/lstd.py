@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.moments import (
@@ -287,7 +287,7 @@ class LSTD:
         twin._blocks = self._blocks.copy()
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         return {
             "blocks": self._blocks.plain(),

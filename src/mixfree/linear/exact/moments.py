@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.sums import LARGEST, Sums, sums_of
 
@@ -120,7 +120,7 @@ class Blocks:
         twin.restore(self.plain())
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """The rows that wait, as arrays of their own."""
         return {
             "rows": self._rows[: self.filled].copy(),
@@ -219,7 +219,7 @@ class Moments:
         twin._blocks, twin._sums, twin._quick = self._blocks.copy(), self._sums, self._quick
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         sums = plain_sums(self._sums)
         return {"blocks": self._blocks.plain(), "sums": sums, "quick": self._quick}
@@ -321,7 +321,7 @@ def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") 
     return array.astype(np.float64 if kind == "f" else np.int64)
 
 
-def plain_sums(sums: Sums) -> State:
+def plain_sums(sums: Sums) -> dict[str, Any]:
     """Sums as arrays and numbers of their own."""
     state = {field.name: getattr(sums, field.name) for field in fields(sums)}
     return {name: v.copy() if isinstance(v, np.ndarray) else v for name, v in state.items()}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.linear.exact.batches import MEMORY, Batches
 from mixfree.linear.exact.drift import Forgetting
@@ -130,7 +130,7 @@ class SquaredFit:
         self.samples += other.samples
         self._forget_fit()
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         return {"samples": self.samples, "sums": self._sums.plain()}
 

@@ -215,7 +215,10 @@ def sums_of(
             sums = _products(x, y, weights, origin, exponent)
             assert sums is not None
         moved = _scaled(sums.mean - origin, -sums.exponents)
-        if (moved**2 * sums.weight[..., None] <= FAR * sums.diagonal).all():
+        if (
+            rows.shape[-2] <= columns
+            or (moved**2 * sums.weight[..., None] <= FAR * sums.diagonal).all()
+        ):
             break
         origin = sums.mean  # the first row was far from all others
     return sums
@@ -238,17 +241,20 @@ def _products(
         weight = weights.sum(axis=-1)
         line = weights[..., None, :]
         total = np.concatenate([(line @ x)[..., 0, :], (line @ y)[..., 0, :]], axis=-1)
+    mean = total / weight[..., None]
+    few = n <= columns  # rows are moved to their mean, not their products
+    if few:
+        x, y = x - mean[..., None, :columns], y - mean[..., None, columns:]
+    if weights is not None:
         root = np.sqrt(weights)[..., None]
         x, y = x * root, y * root
     scatter = x.swapaxes(-1, -2) @ x
     # One target is multiplied from the left, which reads x as it lies in memory.
     cross = x.swapaxes(-1, -2) @ y if y.shape[-1] > 1 else (y.swapaxes(-1, -2) @ x).swapaxes(-1, -2)
     squares = np.einsum("...ij,...ij->...j", y, y)
-    mean = total / weight[..., None]
-    moved = total * mean
     if exponent is None:
         diagonal = np.concatenate([_diagonal(scatter), squares], axis=-1)
-        far = moved
+        far = total * mean
         if weight.ndim:
             # Rows of a small block may be all alike: blocks are judged together.
             diagonal, whole = diagonal.sum(axis=0), total.sum(axis=0)
@@ -257,9 +263,10 @@ def _products(
             return None
         if quick and not (far * (1.0 + 1.0 / NEAR) <= diagonal).all():
             return None
-    scatter -= total[..., :columns, None] * mean[..., None, :columns]
-    cross -= total[..., :columns, None] * mean[..., None, columns:]
-    squares = np.maximum(squares - moved[..., columns:], 0.0)
+    if not few:
+        scatter -= total[..., :columns, None] * mean[..., None, :columns]
+        cross -= total[..., :columns, None] * mean[..., None, columns:]
+        squares = np.maximum(squares - (total * mean)[..., columns:], 0.0)
     if origin is not None:
         mean = origin + (mean if exponent is None else _scaled(mean, exponent))
     units = exponent if exponent is not None and exponent.any() else None

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.figures import save
+from mixfree.base.files import replacing
 from mixfree.reproduce import experiment
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.store import Store, write_atomically
+from mixfree.reproduce.engine.store import Store
 from mixfree.reproduce.engine.sweep import BACKENDS, sweep
 
 __all__ = ["run_experiment"]
@@ -50,7 +51,8 @@ def run_experiment(
         report = report.too_small(chosen.FULL)
     report.show()
     path = store.folder / "report.md"
-    write_atomically(path, report.markdown().encode())
+    with replacing(path) as file:
+        file.write(report.markdown().encode())
     for title, figure in report.figures.items():
         written += save(figure, store.folder / title)
     return [*written, path]

@@ -21,7 +21,7 @@ from mixfree.base.files import replacing
 from mixfree.reproduce.engine.report import Row
 from mixfree.reproduce.engine.settings import Settings
 
-__all__ = ["Cell", "Store", "check_writable_folder", "write_atomically"]
+__all__ = ["Cell", "Store", "check_writable_folder"]
 
 Cell = dict[str, Any]
 PACKAGES = ("mixfree", "numpy", "scipy", "numba", "joblib", "matplotlib", "pyarrow")
@@ -67,8 +67,8 @@ class Store:
 
     def keep(self, cell: Cell, rows: list[Row]) -> None:
         """Write the rows of a finished cell."""
-        content = json.dumps({"cell": cell, "rows": rows}, indent=1).encode()
-        write_atomically(self.parts / f"{_name(cell)}.json", content)
+        with replacing(self.parts / f"{_name(cell)}.json") as file:
+            file.write(json.dumps({"cell": cell, "rows": rows}, indent=1).encode())
         self._parts[_name(cell)] = rows
 
     def write_rows(self, rows: list[Row]) -> list[Path]:
@@ -83,7 +83,8 @@ class Store:
                     f"{path} holds other rows than these settings give: move it, or choose "
                     "another folder"
                 )
-            write_atomically(path, content)
+            with replacing(path) as file:
+                file.write(content)
             written.append(path)
         return written
 
@@ -99,18 +100,13 @@ class Store:
                     f"{self.folder} holds other files ({', '.join(others[:3])}): "
                     "choose another folder"
                 )
-            write_atomically(path, about.encode())
+            with replacing(path) as file:
+                file.write(about.encode())
         found = _json(path)
         if found != json.loads(about):
             difference = _difference(found, json.loads(about))
             raise ValueError(f"{path} is of other results ({difference}): choose another folder")
         check_writable_folder(self.parts)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, never sees a part of it."""
-    with replacing(path) as file:
-        file.write(content)
 
 
 def check_writable_folder(path: str | PathLike[str]) -> Path:

@@ -40,7 +40,7 @@ coverage: .venv/dev
 # The lowest versions that pyproject allows; they warn of newer packages than their own. PyTorch
 # and JAX have a job of their own in the workflow.
 LOWEST := .venv-lowest/bin/python
-LOWEST_ROOMS := $(filter-out tests/dropins/ tests/torch/ tests/optax/,$(wildcard tests/*/))
+LOWEST_ROOMS := $(filter-out tests/__pycache__/ tests/dropins/ tests/torch/ tests/optax/,$(wildcard tests/*/))
 lowest:
 	$(PYTHON) -m venv .venv-lowest
 	$(LOWEST) tools/lowest.py > .venv-lowest/constraints.txt

@@ -469,10 +469,7 @@ class GlmFit:
 
 
 class StreamSums(Batches):
-    """Sums of rows with functions of their predictions, of which no digit is worth much time."""
-
-    def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        super()._take(rows, targets, weights)
+    """Sums of rows with functions of their predictions, whose last digits are worth no time."""
 
 
 class Known:

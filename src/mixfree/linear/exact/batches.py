@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
+import numpy as np
+
 from mixfree.base.arithmetic import Array, State
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.moments import (
@@ -14,10 +16,10 @@ from mixfree.linear.exact.moments import (
     plain_sums,
     restored_sums,
 )
-from mixfree.linear.exact.sums import Sums
+from mixfree.linear.exact.sums import Sums, stacked
 from mixfree.linear.exact.windows import Windows
 
-FIRST = 8  # rows of a batch at first
+SHORTEST = 16  # rows of a batch, but where the whole stream is shorter than a block
 MOST, LEAST = 64, 16  # batches at which two neighbours become one: as many as the memory allows
 MEMORY = 32 << 20  # bytes that batches may take; there are LEAST of them even where they need more
 
@@ -47,14 +49,13 @@ class Batches(Moments):
     columns, targets
         Numbers of features and of targets per row.
     memory
-        Bytes for the batches' sums and, a quarter of it, the windows of rows.
+        Bytes for the batches' sums and, an eighth of it, the windows of rows.
 
     Examples
     --------
-    >>> import numpy as np
     >>> batches = Batches(1)
     >>> batches.add(np.arange(1000.0)[:, None], np.ones(1000))
-    >>> batches.length, len(batches.closed), batches.total.rows
+    >>> batches.split.rows, len(batches.split), batches.total.rows
     (16, 62, 1000)
     """
 
@@ -62,9 +63,9 @@ class Batches(Moments):
         super().__init__(columns, targets)
         self.memory = check_whole(memory, "memory")
         self.most = most_batches(columns, self.memory)
-        self.length = FIRST
-        self.closed: tuple[Sums, ...] = ()
-        self.windows = Windows(columns, targets, memory=self.memory // 4)
+        self.windows = Windows(columns, targets, memory=self.memory // 8)
+        self._length_of_batch = max(2 * block_rows(columns) // self.most, SHORTEST)
+        self._closed: tuple[Sums, ...] = ()  # stacks of batches, in their order
         self._current = Sums.nothing(columns, targets)  # of the batch that is being filled
 
     @property
@@ -77,13 +78,31 @@ class Batches(Moments):
         """The sums of all rows."""
         return self._sums.joined(self._current).joined(self.pending)
 
+    @property
+    def split(self) -> Sums:
+        """The sums of each batch along a leading axis; the last rows may be in none."""
+        waiting = self._blocks.pending
+        length, parts = self._length_of_batch, list(self._closed)
+        if waiting is not None:
+            if not parts and not self._current.rows:
+                # Short streams have batches just as well: their rows are all at hand.
+                length = max(1 << (self._blocks.filled // self.most).bit_length(), 1)
+            count = self._blocks.filled // length
+            if count:
+                parts.append(block_sums(*_cut(waiting, count, length), quick=False)[0])
+        if not parts:
+            nothing = Sums.nothing(self._blocks.columns, self._blocks.targets)
+            return stacked([nothing])[:0]
+        batches = stacked(parts)
+        return _paired(batches, 2 * length) if len(batches) >= self.most else batches
+
     def add(self, rows: Any, targets: Any, weights: Any = None) -> None:
         """Take rows in their order, of any real type, dense or sparse; as in :class:`Moments`."""
-        before = self._current, self.closed, self.length, self.windows.copy()
+        before = self._current, self._closed, self._length_of_batch, self.windows.copy()
         try:
             super().add(rows, targets, weights)
         except BaseException:
-            self._current, self.closed, self.length, self.windows = before
+            self._current, self._closed, self._length_of_batch, self.windows = before
             raise
 
     def merge(self, other: Self) -> None:
@@ -92,33 +111,32 @@ class Batches(Moments):
         Rows of batches that are not full are part of the fit but of no batch.
         """
         check_same_columns(self._blocks, other._blocks)
-        parts = [(self.closed, self.length), (other.closed, other.length)]
-        self._sums = self.total.joined(other.total)
-        self._quick = self._quick and other._quick
+        one, two, total = self.split, other.split, self.total.joined(other.total)
+        length = max(one.rows, two.rows, self._length_of_batch)
+        parts = [_paired(each, length) for each in (one, two) if len(each)]
+        self._sums, self._quick = total, self._quick and other._quick
         self._current = Sums.nothing(self._blocks.columns, self._blocks.targets)
         self._blocks = Blocks(self._blocks.columns, self._blocks.targets)
-        self.length = max(self.length, other.length)
-        self.closed = sum((_paired(*part, self.length) for part in parts), ())
-        while len(self.closed) >= self.most:
-            self.closed = _paired(self.closed, self.length, 2 * self.length)
-            self.length *= 2
+        self._closed, self._length_of_batch = tuple(each for each in parts if len(each)), length
+        self._shorten()
         self.windows.merge(other.windows, self.rows)
 
     def copy(self) -> Self:
         """Another one that goes on by itself."""
         twin = type(self)(self._blocks.columns, self._blocks.targets, memory=self.memory)
         twin._blocks, twin._sums, twin._quick = self._blocks.copy(), self._sums, self._quick
-        twin._current, twin.closed, twin.length = self._current, self.closed, self.length
-        twin.windows = self.windows.copy()
+        twin._current, twin._closed = self._current, self._closed
+        twin._length_of_batch, twin.windows = self._length_of_batch, self.windows.copy()
         return twin
 
     def plain(self) -> State:
         """Everything that changes, as arrays and numbers of their own."""
+        closed = plain_sums(stacked(list(self._closed))) if self._closed else None
         return {
             **super().plain(),
             "current": plain_sums(self._current),
-            "closed": [plain_sums(batch) for batch in self.closed],
-            "length": self.length,
+            "closed": closed,
+            "length": self._length_of_batch,
             "windows": self.windows.plain(),
         }
 
@@ -126,35 +144,57 @@ class Batches(Moments):
         """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
         columns, targets = self._blocks.columns, self._blocks.targets
         current = restored_sums(state["current"], columns, targets)
-        closed = tuple(restored_sums(batch, columns, targets) for batch in state["closed"])
-        if len(closed) >= self.most:
-            raise ValueError(f"the state has {len(closed)} batches, but {self.most} are too many")
-        length = check_whole(state["length"], "length of the state", least=FIRST)
-        windows = Windows(columns, targets, memory=self.memory // 4)
+        closed: tuple[Sums, ...] = ()
+        if state["closed"] is not None:
+            count = check_whole(np.size(state["closed"]["weight"]), "batches", 1, self.most - 1)
+            closed = (restored_sums(state["closed"], columns, targets, count),)
+        length = check_whole(state["length"], "length of the state")
+        windows = Windows(columns, targets, memory=self.memory // 8)
         windows.restore(state["windows"])
         super().restore(state)
-        self._current, self.closed, self.length, self.windows = current, closed, length, windows
-
-    def _length(self) -> int:
-        return min(self.length, block_rows(self._blocks.columns))
+        self._current, self._closed, self.windows = current, closed, windows
+        self._length_of_batch = length
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        block, self._quick = block_sums(rows, targets, weights, quick=self._quick)
         self.windows.take(self._sums.rows + self._current.rows, rows, targets, weights)
-        self._current = self._current.joined(block)
-        if self._current.rows >= self.length:
+        length = self._length_of_batch
+        if length < len(rows):
+            pieces = _cut((rows, targets, weights), len(rows) // length, length)
+            block, self._quick = block_sums(*pieces, quick=self._quick)
+            self._sums = self._sums.joined(block.combined())
+            self._closed = (*self._closed, block)
+        else:
+            block, self._quick = block_sums(rows, targets, weights, quick=self._quick)
+            self._current = self._current.joined(block)
+            if self._current.rows < length:
+                return
             self._sums = self._sums.joined(self._current)
-            self.closed = (*self.closed, self._current)
+            self._closed = (*self._closed, stacked([self._current]))
             self._current = Sums.nothing(self._blocks.columns, self._blocks.targets)
-            if len(self.closed) == self.most:
-                self.closed = _paired(self.closed, self.length, 2 * self.length)
-                self.length *= 2
+        self._shorten()
+
+    def _shorten(self) -> None:
+        """Join neighbours while there are too many batches."""
+        while sum(map(len, self._closed)) >= self.most:
+            self._length_of_batch *= 2
+            self._closed = (_paired(stacked(list(self._closed)), self._length_of_batch),)
 
 
-def _paired(batches: tuple[Sums, ...], length: int, wanted: int) -> tuple[Sums, ...]:
+def _cut(
+    block: tuple[Array, Array, Array | None], count: int, length: int
+) -> tuple[Array, Array, Array | None]:
+    """The first ``count`` pieces of ``length`` rows, along a leading axis."""
+    rows, targets, weights = (
+        None if each is None else each[: count * length].reshape(count, length, *each.shape[1:])
+        for each in block
+    )
+    assert rows is not None and targets is not None
+    return rows, targets, weights
+
+
+def _paired(batches: Sums, wanted: int) -> Sums:
     """Neighbours joined until batches have the wanted length; what is left over is dropped."""
-    while length < wanted:
-        halves = zip(batches[::2], batches[1::2], strict=False)
-        batches = tuple(one.joined(other) for one, other in halves)
-        length *= 2
+    while batches.rows < wanted:
+        even = len(batches) // 2 * 2
+        batches = batches[:even:2].joined(batches[1:even:2])
     return batches

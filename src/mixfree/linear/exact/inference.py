@@ -66,8 +66,8 @@ class Inference:
     >>> batches.add(x, 2.0 * x[:, 0] + rng.normal(size=4000))
     >>> inference = Inference(batches, batches.total, solve(batches.total))
     >>> inference.conf_int().round(2)
-    array([[[ 1.96,  2.03],
-            [-0.04,  0.02]]])
+    array([[[ 1.97,  2.03],
+            [-0.02,  0.05]]])
     >>> inference.correlated
     False
     """
@@ -75,7 +75,9 @@ class Inference:
     def __init__(
         self, batches: Batches, sums: Sums, solution: Solution, *, intercept: bool = True
     ) -> None:
-        self._batches, self._solution, self._intercept = batches, solution, intercept
+        self._solution, self._intercept = solution, intercept
+        self._windows = batches.windows
+        self._split = batches.split if intercept else batches.split.about_zero()
         self._sums = sums if intercept else sums.about_zero()
         self._columns = len(sums.scatter)
         deviation = np.where(solution.deviation > 0.0, solution.deviation, 1.0)
@@ -86,7 +88,7 @@ class Inference:
     @property
     def degrees(self) -> int:
         """Degrees of freedom of the spread: batches less one."""
-        return len(self._batches.closed) - 1
+        return len(self._split) - 1
 
     @cached_property
     def _scores(self) -> Array:
@@ -94,23 +96,18 @@ class Inference:
 
         Shape: batches, targets, columns + 1. The level is that at the columns' means.
         """
-        found = [self._score(batch) for batch in self._batches.closed]
-        return np.array(found).reshape(-1, len(self._slopes), self._columns + 1)
-
-    def _score(self, batch: Sums) -> Array:
-        if not self._intercept:
-            batch = batch.about_zero()
-        batch = batch.in_units(self._sums.exponents)
-        units = np.ldexp(np.append(self._size, self._target_size), -self._sums.exponents)
-        x, y = np.split(units, [self._columns])
-        move = (batch.mean - self._sums.mean) / np.append(self._size, self._target_size)
-        aside, above = np.split(move, [self._columns])
-        level = batch.weight * (above - self._slopes @ aside) * float(self._intercept)
-        score = (batch.cross / x[:, None] / y).T
-        score -= self._slopes / x @ (batch.scatter / x[:, None])
-        score += level[:, None] * aside
-        score -= batch.weight * self._ridge
-        return np.column_stack([level, score])
+        batches = self._split.in_units(self._sums.exponents)
+        columns, weight = self._columns, batches.weight[:, None]
+        sizes = np.append(self._size, self._target_size)
+        x, y = np.split(np.ldexp(sizes, -self._sums.exponents), [columns])
+        move = (batches.mean - self._sums.mean) / sizes
+        aside, above = move[:, :columns], move[:, columns:]
+        level = weight * (above - aside @ self._slopes.T) * float(self._intercept)
+        score = batches.cross.swapaxes(1, 2) / x / y[:, None]
+        score -= (self._slopes / x) @ batches.scatter / x
+        score += level[:, :, None] * aside[:, None, :]
+        score -= weight[:, :, None] * self._ridge
+        return np.concatenate([level[:, :, None], score], axis=2)
 
     @property
     def _ridge(self) -> Array:
@@ -129,8 +126,8 @@ class Inference:
     @cached_property
     def _changes(self) -> Array:
         """What each batch has moved level and standardised weights by."""
-        n = len(self._batches.closed)
-        covered = sum(batch.weight for batch in self._batches.closed)
+        n = len(self._split)
+        covered = self._split.weight.sum()
         # Rows in no batch vary like the others; as many degrees as weights are lost to the fit.
         lost = self._solution.rank + self._intercept
         rows = self._sums.rows
@@ -142,7 +139,7 @@ class Inference:
     @property
     def enough(self) -> bool:
         """Whether there are batches enough for a spread, at least 8."""
-        return len(self._batches.closed) >= ENOUGH
+        return len(self._split) >= ENOUGH
 
     @cached_property
     def bse(self) -> Array:
@@ -188,18 +185,18 @@ class Inference:
         Short blocks come from the windows of rows that were kept, long ones from the batches;
         a long stream has lengths between them of which nothing is known.
         """
-        rows = [self._window_scores(window) for window in self._batches.windows.all]
+        rows = [self._window_scores(window) for window in self._windows.all]
         count = sum(map(len, rows))
         if count == 0:
             return Profile(np.zeros(0, dtype=int), np.zeros(0), np.zeros(0, dtype=int))
         one = sum(self._size_of(each) for each in rows) / count
         found = []
         length = 1
-        while length <= self._batches.windows.length:
+        while length <= self._windows.length:
             sums = [_block_sums(each, length) for each in rows]
             found.append((length, sum(map(self._size_of, sums)), sum(map(len, sums))))
             length *= 2
-        batch, sums = self._batches.length, self._scores
+        batch, sums = self._split.rows, self._scores
         lengths = {length for length, _, blocks in found if blocks >= ENOUGH}
         while len(sums) >= ENOUGH:
             if batch not in lengths or len(sums) * batch > count:
@@ -225,7 +222,7 @@ class Inference:
         NaN while there are fewer than 8 of them.
         """
         profile = self.profile
-        here = profile.lengths == self._batches.length
+        here = profile.lengths == self._split.rows
         if not self.enough or not here.any():
             return float("nan")
         return float(self._sums.rows / profile.inflation[here][0])
@@ -259,12 +256,12 @@ class Inference:
         """A sentence about what the intervals cannot be trusted for; empty if nothing is known."""
         if not self.enough:
             return (
-                f"no intervals: {self._sums.rows:,} rows make {len(self._batches.closed)} batches, "
+                f"no intervals: {self._sums.rows:,} rows make {len(self._split)} batches, "
                 f"and {ENOUGH} are needed"
             )
         if self.correlated:
             return (
-                f"intervals are too narrow: batches of {self._batches.length:,} rows are still "
+                f"intervals are too narrow: batches of {self._split.rows:,} rows are still "
                 f"correlated ({self.correlation:.2f} between neighbours); the stream is too short "
                 "beside its correlation"
             )

@@ -9,15 +9,15 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, State
 from mixfree.base.checks import check_whole
-from mixfree.linear.exact.sums import LARGEST, Sums, sums_about_mean, sums_about_zero
+from mixfree.linear.exact.sums import LARGEST, Sums, sums_of
 
-VALUES = 1 << 17  # per matrix product: what stays in a core's cache
+VALUES = 1 << 18  # per matrix product: what stays in a cache
 HEAVIEST = 1e150  # weight of a row beyond which sums of weights are not safe
 
 
 def block_rows(columns: int) -> int:
-    """Rows per matrix product: a power of two from 256 to 4,096."""
-    return 1 << min(max((VALUES // max(columns, 1)).bit_length() - 1, 8), 12)
+    """Rows per matrix product: a power of two from 256 to 8,192."""
+    return 1 << min(max((VALUES // max(columns, 1)).bit_length() - 1, 8), 13)
 
 
 class Blocks:
@@ -224,16 +224,14 @@ class Moments:
 def block_sums(
     rows: Array, targets: Array, weights: Array | None, *, quick: bool
 ) -> tuple[Sums, bool]:
-    """The sums of a block, and whether sums about 0 are worth trying for the next one.
-
-    They are until a block has needed better ones: a stream with offsets pays for them once.
-    """
-    if quick and weights is None:
-        sums = sums_about_zero(rows, targets)
-        if sums is not None:
-            return sums, True
+    """The sums of a block, and whether the quick way is worth trying for the next one."""
+    sums = sums_of(rows, targets, weights, quick=True) if quick else None
+    if sums is not None:
+        return sums, True
     check_finite(rows, targets)
-    return sums_about_mean(rows, targets, weights), quick and weights is not None
+    sums = sums_of(rows, targets, weights)
+    assert sums is not None
+    return sums, (sums.combined() if sums.weight.ndim else sums).near
 
 
 def check_rows(
@@ -319,20 +317,28 @@ def plain_sums(sums: Sums) -> State:
     return {name: v.copy() if isinstance(v, np.ndarray) else v for name, v in state.items()}
 
 
-def restored_sums(state: Mapping[str, Any], columns: int, targets: int) -> Sums:
-    """Sums from what :func:`plain_sums` gave, checked."""
+def restored_sums(
+    state: Mapping[str, Any], columns: int, targets: int, *blocks: int
+) -> Sums:
+    """Sums from what :func:`plain_sums` gave, checked; of so many blocks, if there are some."""
     rows = check_whole(state["rows"], "rows of the state", least=0)
-    weight = float(check_array(float(state["weight"]), "weight", ()))
     both = columns + targets
+    shapes = {
+        "weight": (),
+        "mean": (both,),
+        "scatter": (columns, columns),
+        "cross": (columns, targets),
+        "squares": (targets,),
+    }
+    found = {
+        name: check_array(state[name], name, (*blocks, *shape)) for name, shape in shapes.items()
+    }
     given = state["exponent"]
     exponent = None if given is None else check_array(given, "exponent", (both,), "i")
-    mean = check_array(state["mean"], "mean", (both,))
-    scatter = check_array(state["scatter"], "scatter", (columns, columns))
-    cross = check_array(state["cross"], "cross", (columns, targets))
-    squares = check_array(state["squares"], "squares", (targets,))
-    if weight < 0.0 or (scatter.diagonal() < 0.0).any() or (squares < 0.0).any():
+    diagonal = np.diagonal(found["scatter"], axis1=-2, axis2=-1)
+    if any((each < 0.0).any() for each in (found["weight"], diagonal, found["squares"])):
         raise ValueError("weight and squares of the state must not be negative")
-    return Sums(rows, weight, mean, scatter, cross, squares, exponent)
+    return Sums(rows, **found, exponent=exponent)
 
 
 def _dense(rows: Any) -> Array:

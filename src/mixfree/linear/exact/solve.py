@@ -71,8 +71,8 @@ def solve(
 
     Examples
     --------
-    >>> from mixfree.linear.exact.sums import sums_about_mean
-    >>> sums = sums_about_mean(np.array([[0.0], [1.0], [2.0]]), np.array([[1.0], [3.0], [5.0]]))
+    >>> from mixfree.linear.exact.sums import sums_of
+    >>> sums = sums_of(np.array([[0.0], [1.0], [2.0]]), np.array([[1.0], [3.0], [5.0]]))
     >>> solve(sums).weights
     array([[2., 1.]])
     >>> solve(sums, radius=0.5).weights

@@ -21,10 +21,14 @@ class Sums:
     .. math:: S = \sum_i w_i (x_i - \bar x)(x_i - \bar x)^\top, \qquad
               c = \sum_i w_i (x_i - \bar x)(y_i - \bar y)^\top
 
+    All arrays but ``exponent`` may have a leading axis: the sums of several blocks of rows.
+
     Attributes
     ----------
-    rows, weight
-        Number of rows and sum of their weights.
+    rows
+        Number of rows, of each block.
+    weight
+        Sum of their weights.
     mean
         Weighted means of all columns, then of all targets.
     scatter, cross, squares
@@ -35,7 +39,7 @@ class Sums:
     """
 
     rows: int
-    weight: float
+    weight: Array
     mean: Array
     scatter: Array
     cross: Array
@@ -47,7 +51,7 @@ class Sums:
         """The sums of no rows."""
         return cls(
             0,
-            0.0,
+            np.zeros(()),
             np.zeros(columns + targets),
             np.zeros((columns, columns)),
             np.zeros((columns, targets)),
@@ -57,134 +61,160 @@ class Sums:
     @property
     def exponents(self) -> Array:
         """Exponents of the units of all columns and targets."""
-        return np.zeros(self.mean.size, dtype=np.int64) if self.exponent is None else self.exponent
+        if self.exponent is None:
+            return np.zeros(self.mean.shape[-1], dtype=np.int64)
+        return self.exponent
 
     @property
     def diagonal(self) -> Array:
         """Centred squares of all columns, then of all targets, in their units."""
-        return np.concatenate([self.scatter.diagonal(), self.squares])
+        return np.concatenate([_diagonal(self.scatter), self.squares], axis=-1)
+
+    @property
+    def near(self) -> bool:
+        """Whether sums about 0 would have lost next to nothing."""
+        if self.exponent is not None:
+            return False
+        return bool((self.mean**2 * self.weight[..., None] <= NEAR * self.diagonal).all())
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def __getitem__(self, place: int | slice) -> Self:
+        """The sums of one block, or of some of them."""
+        return self._with(*(array[place] for array in self._arrays))
+
+    @property
+    def _arrays(self) -> tuple[Array, Array, Array, Array, Array]:
+        return self.weight, self.mean, self.scatter, self.cross, self.squares
+
+    def _with(self, weight: Array, mean: Array, scatter: Array, cross: Array, squares: Array) -> Self:
+        return type(self)(self.rows, weight, mean, scatter, cross, squares, self.exponent)
 
     def joined(self, other: Self) -> Self:
-        """The sums of both lots of rows (Chan, Golub and LeVeque 1979)."""
+        """The sums of both lots of rows, block by block (Chan, Golub and LeVeque 1979)."""
         if not self.rows or not other.rows:
             return other if not self.rows else self
         weight = self.weight + other.weight
+        share = other.weight / weight
         move = other.mean - self.mean
-        mean = self.mean + move * (other.weight / weight)
-        apart = move * np.sqrt(self.weight * (other.weight / weight))
-        size = np.abs(apart)
-        usual = self.exponent is None and other.exponent is None
-        if not usual or size.max() >= BIG or ((size < SMALL) & (size > 0.0)).any():
-            return self._joined_in_units(other, weight, mean, apart)
-        columns = len(self.scatter)
-        x, y = apart[:columns, None], apart[columns:]
-        scatter = x * apart[:columns]
-        scatter += self.scatter
-        scatter += other.scatter
-        cross = x * y
-        cross += self.cross
-        cross += other.cross
-        squares = self.squares + other.squares + y * y
-        return type(self)(self.rows + other.rows, weight, mean, scatter, cross, squares)
+        mean = self.mean + move * share[..., None]
+        apart = move * np.sqrt(self.weight * share)[..., None]
+        rows = self.rows + other.rows
+        if self.exponent is None and other.exponent is None and _easy(apart):
+            return type(self)(rows, weight, mean, *_added(apart, self, other))
+        exponent = _common_units(self, other, apart)
+        a, b = self.in_units(exponent), other.in_units(exponent)
+        sums = _added(_scaled(apart, -exponent), a, b)
+        return type(self)(rows, weight, mean, *sums, a.exponent)
+
+    def combined(self) -> Self:
+        """The sums of all blocks together."""
+        weight = self.weight.sum()
+        mean = self.mean[0] + (self.weight / weight) @ (self.mean - self.mean[0])
+        apart = (self.mean - mean) * np.sqrt(self.weight)[:, None]
+        if not _easy(apart) or self.exponent is not None:
+            total = self[0]
+            for place in range(1, len(self)):
+                total = total.joined(self[place])
+            return total
+        columns = self.scatter.shape[-1]
+        x, y = apart[:, :columns], apart[:, columns:]
+        return type(self)(
+            self.rows * len(self),
+            weight,
+            mean,
+            self.scatter.sum(axis=0) + x.T @ x,
+            self.cross.sum(axis=0) + x.T @ y,
+            self.squares.sum(axis=0) + np.einsum("ij,ij->j", y, y),
+        )
 
     def about_zero(self) -> Self:
         """Products about 0 instead of the mean, which is then 0: for models without intercept."""
-        apart = self.mean * np.sqrt(self.weight)
-        nothing = type(self).nothing(*self.cross.shape)
-        return self._joined_in_units(nothing, self.weight, np.zeros_like(self.mean), apart)
+        apart = self.mean * np.sqrt(self.weight)[..., None]
+        exponent = _common_units(self, self, apart)
+        sums = self.in_units(exponent)
+        added = _added(_scaled(apart, -exponent), sums)
+        return type(self)(self.rows, self.weight, np.zeros_like(self.mean), *added, sums.exponent)
 
     def discounted(self, factor: float) -> Self:
         """The same rows with all weights multiplied by ``factor``."""
-        return replace(
-            self,
-            weight=self.weight * factor,
-            scatter=self.scatter * factor,
-            cross=self.cross * factor,
-            squares=self.squares * factor,
+        return self._with(
+            self.weight * factor,
+            self.mean,
+            self.scatter * factor,
+            self.cross * factor,
+            self.squares * factor,
         )
 
     def in_units(self, exponent: Array) -> Self:
         """The same sums in units of 2^exponent."""
-        change = np.clip(self.exponents - exponent, -2200, 2200)
-        columns = len(self.scatter)
-        x, y = change[:columns, None], change[None, columns:]
+        if self.exponent is None and not exponent.any():
+            return self
+        change = self.exponents - exponent
+        columns = self.scatter.shape[-1]
+        x, y = change[:columns, None], change[columns:]
         return replace(
             self,
-            scatter=np.ldexp(self.scatter, x + x.T),
-            cross=np.ldexp(self.cross, x + y),
-            squares=np.ldexp(self.squares, 2 * y[0]),
+            scatter=_scaled(self.scatter, x + x.T),
+            cross=_scaled(self.cross, x + y),
+            squares=_scaled(self.squares, 2 * y),
             exponent=exponent if exponent.any() else None,
         )
 
-    def _joined_in_units(self, other: Self, weight: float, mean: Array, apart: Array) -> Self:
-        parts = [_unit_of(np.abs(apart))]
-        parts += [np.where(each.diagonal > 0.0, each.exponents, EMPTY) for each in (self, other)]
-        exponent = np.max(parts, axis=0)
-        exponent[exponent == EMPTY] = 0
-        columns = len(self.scatter)
-        apart = np.ldexp(apart, np.clip(-exponent, -2200, 2200))
-        x, y = apart[:columns], apart[columns:]
-        a, b = self.in_units(exponent), other.in_units(exponent)
-        return replace(
-            a,
-            rows=self.rows + other.rows,
-            weight=weight,
-            mean=mean,
-            scatter=a.scatter + b.scatter + np.outer(x, x),
-            cross=a.cross + b.cross + np.outer(x, y),
-            squares=a.squares + b.squares + y * y,
-        )
+
+def stacked(parts: list[Sums]) -> Sums:
+    """Blocks of equally many rows one after another, in common units, with a leading axis."""
+    exponent = np.zeros(parts[0].mean.shape[-1], dtype=np.int64)
+    if any(part.exponent is not None for part in parts):
+        known = [np.where(_any(part.diagonal > 0.0), part.exponents, EMPTY) for part in parts]
+        exponent = _set(np.max(known, axis=0))
+    alike = [part.in_units(exponent) for part in parts]
+    alike = [part if part.weight.ndim else _lifted(part) for part in alike]
+    arrays = zip(*(part._arrays for part in alike), strict=True)
+    return alike[0]._with(*map(np.concatenate, arrays))
 
 
-def sums_about_zero(rows: Array, targets: Array) -> Sums | None:
-    """The sums of rows of weight 1, in the quickest way; None where that could lose digits.
-
-    Products are taken about 0 and moved to the mean afterwards, which costs nothing as long as
-    no mean is much larger than its column's deviation.
-    """
-    n, columns = rows.shape
-    scatter = rows.T @ rows
-    total = np.concatenate([np.ones(n) @ rows, targets.sum(axis=0)])
-    cross = _cross(rows, targets)
-    diagonal = np.concatenate([scatter.diagonal(), np.einsum("ij,ij->j", targets, targets)])
-    mean = total / n
-    moved = total * mean
-    # Comparisons with NaN are false, so that what is not finite is looked at more closely.
-    if not (moved * (1.0 + 1.0 / NEAR) <= diagonal).all() or not _usual(rows, targets, diagonal):
-        return None
-    x, y = total[:columns, None], mean[columns:]
-    scatter -= x * mean[:columns]
-    cross -= x * y
-    return Sums(n, float(n), mean, scatter, cross, (diagonal - moved)[columns:])
-
-
-def sums_about_mean(rows: Array, targets: Array, weights: Array | None = None) -> Sums:
+def sums_of(
+    rows: Array, targets: Array, weights: Array | None = None, *, quick: bool = False
+) -> Sums | None:
     """The sums of finite rows of any size and offset, with positive weights.
+
+    Parameters
+    ----------
+    rows, targets, weights
+        A matrix, a matrix and a vector; or several of each along a leading axis.
+    quick
+        Take products about 0 and move them to the mean afterwards. That loses no digits as long
+        as no mean is much larger than its column's deviation; None where it could, and where
+        something is not finite.
 
     Examples
     --------
-    >>> sums = sums_about_mean(np.array([[1e9], [1e9 + 2]]), np.array([[1.0], [3.0]]))
+    >>> sums = sums_of(np.array([[1e9], [1e9 + 2]]), np.array([[1.0], [3.0]]))
     >>> sums.scatter, sums.cross
     (array([[2.]]), array([[2.]]))
     """
-    columns = rows.shape[1]
-    origin = np.concatenate([rows[0], targets[0]])
-    root = None if weights is None else np.sqrt(weights)
+    columns = rows.shape[-1]
+    if quick and rows.shape[-2] > columns:  # few rows are quicker moved than their products
+        return _products(rows, targets, weights, None, quick=True)
+    origin = np.concatenate([rows[..., 0, :], targets[..., 0, :]], axis=-1)
     sums = None
     for _ in range(2):
-        x, y = rows - origin[:columns], targets - origin[columns:]
-        moved, sums = _products(x, y, weights, root, origin)
+        x = rows - origin[..., None, :columns]
+        y = targets - origin[..., None, columns:]
+        sums = _products(x, y, weights, origin)
         if sums is None:
-            size = np.concatenate([np.abs(x).max(axis=0), np.abs(y).max(axis=0)])
-            exponent = _unit_of(size * (1.0 if root is None else float(root.max())))
-            exponent[exponent == EMPTY] = 0
-            x, y = np.ldexp(x, -exponent[:columns]), np.ldexp(y, -exponent[columns:])
-            moved, sums = _products(x, y, weights, root, origin, exponent)
+            root = 1.0 if weights is None else float(np.sqrt(weights.max()))
+            size = np.concatenate([np.abs(x).max(axis=-2), np.abs(y).max(axis=-2)], axis=-1)
+            exponent = _set(_unit_of(size.reshape(-1, size.shape[-1]).max(axis=0) * root))
+            x, y = _scaled(x, -exponent[:columns]), _scaled(y, -exponent[columns:])
+            sums = _products(x, y, weights, origin, exponent)
             assert sums is not None
-        if (moved <= FAR * sums.diagonal).all():
+        moved = _scaled(sums.mean - origin, -sums.exponents)
+        if (moved**2 * sums.weight[..., None] <= FAR * sums.diagonal).all():
             break
         origin = sums.mean  # the first row was far from all others
-    assert sums is not None
     return sums
 
 
@@ -192,54 +222,110 @@ def _products(
     x: Array,
     y: Array,
     weights: Array | None,
-    root: Array | None,
-    origin: Array,
+    origin: Array | None,
     exponent: Array | None = None,
-) -> tuple[Array, Sums | None]:
-    """How far the mean is from ``origin``, squared and summed, and the sums of deviations x and y.
-
-    None where they need other units.
-    """
-    n, columns = x.shape
-    if weights is None or root is None:
-        weight, total = float(n), np.concatenate([np.ones(n) @ x, y.sum(axis=0)])
+    quick: bool = False,
+) -> Sums | None:
+    """Sums of deviations from ``origin``; None where they need other units or another origin."""
+    n, columns = x.shape[-2:]
+    if weights is None:
+        weight = np.array(float(n)) if x.ndim == 2 else np.full(len(x), float(n))
+        total = np.concatenate([np.ones(n) @ x, y.sum(axis=-2)], axis=-1)
     else:
-        weight, total = float(weights.sum()), np.concatenate([weights @ x, weights @ y])
-        x, y = x * root[:, None], y * root[:, None]
-    scatter = x.T @ x
-    cross = _cross(x, y)
-    diagonal = np.concatenate([scatter.diagonal(), np.einsum("ij,ij->j", y, y)])
-    mean = total / weight
+        weight = weights.sum(axis=-1)
+        line = weights[..., None, :]
+        total = np.concatenate([(line @ x)[..., 0, :], (line @ y)[..., 0, :]], axis=-1)
+        root = np.sqrt(weights)[..., None]
+        x, y = x * root, y * root
+    scatter = x.swapaxes(-1, -2) @ x
+    # One target is multiplied from the left, which reads x as it lies in memory.
+    cross = x.swapaxes(-1, -2) @ y if y.shape[-1] > 1 else (y.swapaxes(-1, -2) @ x).swapaxes(-1, -2)
+    squares = np.einsum("...ij,...ij->...j", y, y)
+    mean = total / weight[..., None]
     moved = total * mean
-    if exponent is None and not _usual(x, y, diagonal):
-        return moved, None
-    scatter -= total[:columns, None] * mean[:columns]
-    cross -= total[:columns, None] * mean[columns:]
-    squares = np.maximum((diagonal - moved)[columns:], 0.0)
-    if exponent is None or not exponent.any():
-        return moved, Sums(n, weight, origin + mean, scatter, cross, squares)
-    mean = origin + np.ldexp(mean, exponent)
-    return moved, Sums(n, weight, mean, scatter, cross, squares, exponent)
-
-
-def _cross(x: Array, y: Array) -> Array:
-    """xᵀy; for one target the other way round, which reads x as it lies in memory."""
-    return x.T @ y if y.shape[1] > 1 else (y[:, 0] @ x)[:, None]
+    if exponent is None:
+        diagonal = np.concatenate([_diagonal(scatter), squares], axis=-1)
+        far = moved
+        if weight.ndim:
+            # Rows of a small block may be all alike: blocks are judged together.
+            diagonal, whole = diagonal.sum(axis=0), total.sum(axis=0)
+            far = whole / weight.sum() * whole
+        if not _usual(x, y, diagonal):
+            return None
+        if quick and not (far * (1.0 + 1.0 / NEAR) <= diagonal).all():
+            return None
+    scatter -= total[..., :columns, None] * mean[..., None, :columns]
+    cross -= total[..., :columns, None] * mean[..., None, columns:]
+    squares = np.maximum(squares - moved[..., columns:], 0.0)
+    if origin is not None:
+        mean = origin + (mean if exponent is None else _scaled(mean, exponent))
+    units = exponent if exponent is not None and exponent.any() else None
+    return Sums(n, weight, mean, scatter, cross, squares, units)
 
 
 def _usual(x: Array, y: Array, diagonal: Array) -> bool:
     """Whether the columns' squares are in a range that loses nothing; not so for NaN."""
-    if not diagonal.max() < BIG**2:
+    if not diagonal.max(initial=0.0) < BIG**2:
         return False
-    if diagonal.min() > SMALL**2:
+    if diagonal.min(initial=1.0) > SMALL**2:
         return True
     zero = diagonal == 0.0
-    columns = x.shape[1]
-    vanished = x[:, zero[:columns]].any() or y[:, zero[columns:]].any()
+    columns = x.shape[-1]
+    vanished = x[..., zero[:columns]].any() or y[..., zero[columns:]].any()
     return not vanished and bool((zero | (diagonal > SMALL**2)).all())
+
+
+def _added(apart: Array, *parts: Sums) -> tuple[Array, Array, Array]:
+    """Scatter, cross and squares of sums in the same units, whose means are ``apart``."""
+    columns = parts[0].scatter.shape[-1]
+    x, y = apart[..., :columns], apart[..., columns:]
+    scatter = x[..., :, None] * x[..., None, :]
+    cross = x[..., :, None] * y[..., None, :]
+    squares = y * y
+    for part in parts:
+        scatter += part.scatter
+        cross += part.cross
+        squares += part.squares
+    return scatter, cross, squares
+
+
+def _easy(apart: Array) -> bool:
+    """Whether squares of such sizes neither overflow nor vanish."""
+    size = np.abs(apart)
+    if size.max(initial=0.0) >= BIG:
+        return False
+    return size.min(initial=1.0) > SMALL or not ((size < SMALL) & (size > 0.0)).any()
+
+
+def _common_units(one: Sums, other: Sums, apart: Array) -> Array:
+    """Exponents in which both and what is between their means can be added."""
+    size = np.abs(apart).reshape(-1, apart.shape[-1]).max(axis=0)
+    known = [np.where(_any(each.diagonal > 0.0), each.exponents, EMPTY) for each in (one, other)]
+    return _set(np.max([_unit_of(size), *known], axis=0))
 
 
 def _unit_of(size: Array) -> Array:
     """Exponents of units in which ``size`` is easily squared; EMPTY for 0."""
     exponent = np.where((size > SMALL) & (size < BIG), 0, np.frexp(size)[1])
     return np.where(size == 0.0, EMPTY, exponent).astype(np.int64)
+
+
+def _set(exponent: Array) -> Array:
+    return np.where(exponent == EMPTY, 0, exponent)
+
+
+def _any(array: Array) -> Array:
+    return array.reshape(-1, array.shape[-1]).any(axis=0)
+
+
+def _scaled(array: Array, exponent: Array) -> Array:
+    """``array`` times a power of two; what is too small for its new unit becomes 0."""
+    return np.ldexp(array, np.clip(exponent, -2200, 2200))
+
+
+def _diagonal(scatter: Array) -> Array:
+    return np.diagonal(scatter, axis1=-2, axis2=-1)
+
+
+def _lifted(sums: Sums) -> Sums:
+    return sums._with(*(array[None] for array in sums._arrays))

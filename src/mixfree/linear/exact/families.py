@@ -47,7 +47,7 @@ class Family(Protocol):
         """The family for predictions and targets divided by ``size``."""
 
     def expand(self, before: Array, targets: Array) -> Array:
-        """Functions of old predictions, (rows, functions · outputs), all in the targets' unit."""
+        """Functions of old predictions, (functions · outputs, rows), all in the targets' unit."""
 
     def at(self, predictions: Array, targets: Array) -> At:
         """Value and slope."""
@@ -83,7 +83,7 @@ class LogisticFamily:
         half = np.tanh(0.5 * z, out=found[1])
         np.subtract(1.0, half * half, out=found[3])
         np.multiply(found[3], z, out=found[4])
-        return found.T
+        return found
 
     def at(self, predictions: Array, targets: Array) -> At:
         """−log of the target's probability; probability less indicator."""
@@ -128,7 +128,7 @@ class SoftmaxFamily:
         np.clip(z, -FARTHEST, FARTHEST, out=z)
         p = probabilities(z)
         along = p * (z - np.einsum("ij,ij->i", p, z)[:, None])
-        return np.concatenate([self._indicators(targets), p, z, along], axis=1)
+        return np.concatenate([self._indicators(targets), p, z, along], axis=1).T
 
     def at(self, predictions: Array, targets: Array) -> At:
         """−log of the target's probability; probabilities less indicators."""
@@ -182,9 +182,8 @@ class ResidualFamily:
         z = before[:, 0]
         residual = z - targets
         bend = self._own(residual)
-        return np.column_stack(
-            [targets, z, self._slope(residual), bend * residual, bend * self.width]
-        )
+        slope = residual * self._bound(residual)
+        return np.stack([targets, z, slope, bend * residual, bend * self.width])
 
     def at(self, predictions: Array, targets: Array) -> At:
         """Value and slope over the curvature at 0."""

@@ -24,17 +24,16 @@ from scipy import linalg, special
 from mixfree.base import draws
 from mixfree.base.arithmetic import Array, State, norm
 from mixfree.base.checks import check_positive, check_whole
-from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.families import family_of
 from mixfree.linear.exact.moments import (
     Blocks,
     block_rows,
-    block_sums,
     check_array,
     check_finite,
     check_rows,
 )
 from mixfree.linear.exact.newton import (
+    CLOSE,
     SAMPLE,
     VALUES,
     Control,
@@ -47,13 +46,16 @@ from mixfree.linear.exact.newton import (
 )
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of
 from mixfree.linear.exact.solve import CONSTANT
-from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums
+from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.exact.sums import BIG, NEAR, Sums
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
 GROWTH = 1.25  # rows of the stream from one choice of the weights of its time to the next
 FEW = 2048  # rows of the sample that are enough to choose them
 LEAST_PENALTY = 1e-8  # ridge of standardised columns where none is given
 SHARES = (1.0, 0.5, 0.25, 0.0)  # of the correction, until the loss has a minimum
+ROUGH = 1e-4  # decrement over loss that is enough for weights of the time
+LEVEL = 0.97  # of the law behind the bound of 95 %
 DRAWS = 64  # of the error of a gradient, where its covariance would be too large a matrix
 
 
@@ -201,7 +203,7 @@ class GlmFit:
     def _length(self) -> int:
         """Rows of the next block: more as the stream grows, for the sake of speed."""
         eighth = max(self._sample.seen, FEWEST) // 8
-        return min(1 << eighth.bit_length() >> 1, block_rows(self.columns))
+        return min(1 << eighth.bit_length() >> 1, self._largest)
 
     def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and let its rows take their chance to be kept."""
@@ -223,9 +225,32 @@ class GlmFit:
         sample.draw_keys()
         self._choose()
         sample.expand(self._predictions(kept.rows))
-        self._sums = StreamSums(self.columns, self._family.functions * self.loss.outputs)
-        expanded = self._family.expand(kept.before, kept.targets)
-        self._sums.add(kept.rows, expanded, kept.weights)
+        self._sums = StreamSums(*self._functions, self._origin(kept.rows), len(kept))
+        for piece in _pieces(kept, self.columns):
+            expanded = self._family.expand(piece.before, piece.targets)
+            alike = (piece.weights == 1.0).all()
+            self._sums.add(piece.rows, expanded, None if alike else piece.weights)
+
+    @property
+    def _functions(self) -> tuple[int, int]:
+        return self.columns, self._family.functions * self.loss.outputs
+
+    @property
+    def _largest(self) -> int:
+        """Rows of the largest block."""
+        import os; return int(os.environ.get('BLK','4')) * block_rows(self.columns)//2
+
+    def _origin(self, rows: Array) -> Array:
+        """A point near the rows: 0 in all columns that are not far from it."""
+        size = np.abs(rows).max(axis=0)
+        size[size == 0.0] = 1.0
+        mean, square = np.zeros(self.columns), np.zeros(self.columns)
+        for start in range(0, len(rows), self._largest):
+            piece = rows[start : start + self._largest] / size
+            mean += piece.sum(axis=0) / len(rows)
+            square += np.einsum("ij,ij->j", piece, piece) / len(rows)
+        far = mean**2 * (1.0 + 2.0 / NEAR) > square
+        return np.where(far, mean * size, 0.0)
 
     def _stream_seed(self, kept: Kept) -> int:
         """A seed that streams share only if they begin with the same rows, so that two merge."""
@@ -275,7 +300,7 @@ class GlmFit:
         theta = self._standard(self._now, units)
         if sums is None and len(parts[0].rows) > 4 * self._few:
             theta = self._standard(self._own(self._solved(few=True)), units)
-        return problem.solved(theta, start=sums is None and not theta.any())
+        return problem.solved(theta, sums is None and not theta.any(), ROUGH if few else CLOSE)
 
     @property
     def _few(self) -> int:
@@ -284,10 +309,11 @@ class GlmFit:
     def _parts(self, few: bool) -> list[Part]:
         """The sample, whose rows stand for all that it was drawn from, then rows that wait."""
         kept, seen = self._sample.all, self._sample.seen
+        stride = max(min(len(kept), self._sample.size) // self._few, 1) if few else 1
         if self._sample.stored > self._sample.size:
-            kept = kept.take(self._sample.chosen())
-        if few and len(kept) > self._few:
-            kept = kept.take(slice(None, None, len(kept) // self._few))
+            kept = kept.take(self._sample.chosen()[::stride])
+        elif stride > 1:
+            kept = kept.take(slice(None, None, stride))
         parts = [Part(kept, seen / max(len(kept), 1))]
         waiting = self._blocks.pending
         if waiting is not None and not few:
@@ -353,13 +379,9 @@ class GlmFit:
             return Gap(0.0, 0.0)
         fitted = self._fit()
         assert fitted.known is not None
-        mean, variance = fitted.known.error(fitted, self._sample.size, self._sample.seen)
+        moments = fitted.known.error(fitted, self._sample.size, self._sample.seen)
         scale = fitted.objective.units.scale**2 * self._family.weight
-        if not mean > 0.0:
-            return Gap(0.0, 0.0)
-        shape = mean * mean / variance
-        upper = float(special.gammaincinv(shape, 0.95)) * variance / mean
-        return Gap(mean * scale, upper * scale)
+        return Gap(moments[0] * scale, _quantile(*moments) * scale)
 
     def merge(self, other: Self) -> None:
         """Take all rows of another fit, as if they came after those here; it stays as it is.
@@ -452,7 +474,7 @@ class GlmFit:
         blocks.restore(state["blocks"])
         sums = None
         if state["sums"] is not None:
-            sums = StreamSums(self.columns, self._family.functions * self.loss.outputs)
+            sums = StreamSums(*self._functions)
             sums.restore(state["sums"])
             if sums.rows != sample.seen:
                 raise ValueError(f"sums of the state are of {sums.rows} rows, not {sample.seen}")
@@ -466,10 +488,6 @@ class GlmFit:
         )
         self.samples, self._sample, self._blocks, self._sums = samples, sample, blocks, sums
         self._now, self._due, self._streams, self._fitted = now, due, streams, None
-
-
-class StreamSums(Batches):
-    """Sums of rows with functions of their predictions, whose last digits are worth no time."""
 
 
 class Known:
@@ -532,7 +550,7 @@ class Known:
 
     def _functions(self, kept: Kept) -> Array:
         """Functions of standardised predictions and targets, and 1: rows × functions × outputs."""
-        u = self._family.expand(kept.before, kept.targets)
+        u = self._family.expand(kept.before, kept.targets).T
         u = (u - self._levels) / self._units.scale
         u = np.hstack([u, np.ones((len(u), self._family.outputs))])
         return u.reshape(len(u), -1, self._family.outputs)
@@ -587,8 +605,12 @@ class Known:
         basis = np.concatenate([self._functions(kept), z[:, None, :]], axis=1)
         return basis, slope, z
 
-    def error(self, fitted: Fitted, kept: int, seen: int) -> tuple[float, float]:
-        """Mean and variance of the loss above its minimum that the sample's choice makes."""
+    def error(self, fitted: Fitted, kept: int, seen: int) -> tuple[float, float, float]:
+        """Three cumulants of the loss above its minimum that the sample's choice makes.
+
+        It is half a sum of squares of normal variables, whose variances are the eigenvalues of
+        the gradient's error in the metric of the Hessian.
+        """
         objective, theta = fitted.objective, fitted.point.theta
         rows, size, outputs = self._sample.rows, theta.shape[1], theta.shape[0]
         free = max(kept - fitted.beta.shape[1], 1)
@@ -618,11 +640,26 @@ class Known:
             spread -= mean.T @ mean / len(rows)
             spread *= scale * scale / len(rows)
             solved = linalg.cho_solve(factor, spread)
-            return 0.5 * float(np.trace(solved)), 0.5 * float(np.sum(solved * solved.T))
+            square = solved @ solved
+            third = float(np.sum(square * solved.T))
+            return 0.5 * float(np.trace(solved)), 0.5 * float(np.trace(square)), third
         spread *= scale / np.sqrt(len(rows))
         solved = objective.solve(factor, fitted.point, spread)
         found = 0.5 * np.einsum("bkq,bkq->b", spread, solved)
-        return float(found.mean()), float(found.var(ddof=1))
+        mean, variance = float(found.mean()), float(found.var(ddof=1))
+        return mean, variance, 2.0 * variance**2 / max(mean, 1e-300)
+
+
+def _quantile(mean: float, variance: float, third: float) -> float:
+    """A bound from three cumulants, by a shifted gamma law (Hall 1983, Buckley and Eagleson 1988).
+
+    Rows with large slopes make the law's tail heavier than it knows, hence a little more than 95 %.
+    """
+    if not (mean > 0.0 and variance > 0.0 and third > 0.0):
+        return max(mean, 0.0)
+    shape = 4.0 * variance**3 / third**2
+    unit = np.sqrt(variance / shape)
+    return mean + unit * (float(special.gammaincinv(shape, LEVEL)) - shape)
 
 
 class _Signs:
@@ -668,8 +705,9 @@ class Problem:
             control=control,
         )
 
-    def solved(self, theta: Array, start: bool) -> Fitted:
+    def solved(self, theta: Array, start: bool, close: float) -> Fitted:
         """The minimum, from ``theta`` on; ``start`` says that it is nothing but zeros."""
+        self._close = close
         loss = self._fit.loss
         if start and isinstance(loss, Robust):
             convex = family_of(Huber(loss.scale)).in_units(self._units.scale)
@@ -685,15 +723,15 @@ class Problem:
         objective = self._objective(extra)
         beta = np.zeros((len(theta), 1))
         if self._known is None:
-            point = minimise(objective, theta)
+            point = minimise(objective, theta, self._close)
             assert point is not None
             return Fitted(objective, point, None, beta, extra)
         point = None
-        for _ in range(2):
+        for close in (ROUGH, CLOSE) if self._close < ROUGH else (ROUGH,):
             beta = self._known.regressed(objective, theta if point is None else point.theta)
             for share in SHARES:
                 objective.control = self._known.control(share * beta)
-                found = minimise(objective, theta if point is None else point.theta)
+                found = minimise(objective, theta if point is None else point.theta, close)
                 if found is not None:
                     break
             point, beta = found, share * beta

@@ -24,7 +24,7 @@ from mixfree.linear.exact.families import Family, probabilities
 from mixfree.linear.exact.reservoir import Kept
 
 VALUES = 1 << 16  # of standardised rows that are in use at a time
-CACHED = 1 << 20  # standardised values that are kept from one step to the next
+CACHED = 1 << 22  # standardised values that are kept from one step to the next
 CLOSE = 1e-12  # decrement over loss at which steps end
 ROUNDS, CUTS, PRODUCTS = 60, 30, 100  # most Newton steps, halvings of one, products per step
 SAMPLE = 4096  # rows that are enough to choose β
@@ -228,7 +228,7 @@ class Objective:
         return found - found.mean(axis=1, keepdims=True)
 
 
-def minimise(objective: Objective, theta: Array) -> Point | None:
+def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point | None:
     """The minimum near ``theta``, by Newton's steps that are halved until the loss falls.
 
     Steps use the curvature of a bound of the loss where the loss's own did not serve. None if the
@@ -247,7 +247,7 @@ def minimise(objective: Objective, theta: Array) -> Point | None:
             continue
         direction = -objective.solve(factor, point, point.gradient)
         fall = -float(np.vdot(point.gradient, direction))
-        if not fall > CLOSE * abs(point.value):
+        if not fall > close * abs(point.value):
             if bound and fall > 0.0:  # the bound's steps are short: ask the loss itself
                 bound = False
                 continue
@@ -282,7 +282,7 @@ def standardised(rows: Array, units: Units, intercept: bool) -> Array:
     columns = rows.shape[1]
     x = np.empty((len(rows), columns + intercept))
     np.subtract(rows, units.mean, out=x[:, :columns])
-    x[:, :columns] /= units.size
+    x[:, :columns] *= 1.0 / units.size
     x[:, columns:] = 1.0
     return x
 

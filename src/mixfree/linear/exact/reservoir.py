@@ -134,8 +134,8 @@ class Reservoir:
         """Places of the kept rows among the stored ones, in order."""
         if self.stored <= self.size:
             return np.arange(self.stored)
-        least = np.argpartition(self._keys[: self.stored], self.size - 1)[: self.size]
-        return np.sort(least)
+        keys = self._keys[: self.stored]
+        return np.flatnonzero(keys <= np.partition(keys, self.size - 1)[self.size - 1])
 
     def merge(self, other: Self) -> None:
         """Become the sample of both streams."""

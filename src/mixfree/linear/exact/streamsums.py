@@ -7,10 +7,11 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array, State
 from mixfree.base.checks import check_whole
-from mixfree.linear.exact.batches import FIRST, joined_pairs, most_batches
+from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.moments import block_sums, check_array, plain_sums, restored_sums
 from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums
 
+FIRST = 16  # rows of a batch at first
 
 class StreamSums:
     """The sums of a stream and of each of its 32 to 64 batches, as :class:`Batches` has them.
@@ -24,11 +25,16 @@ class StreamSums:
         Numbers of features and of functions per row.
     origin
         A point near the rows. Rows far from it are added as carefully as elsewhere.
+    expected
+        Number of rows that come for certain, from which the length of batches follows.
     """
 
-    def __init__(self, columns: int, functions: int, origin: Array | None = None) -> None:
+    def __init__(
+        self, columns: int, functions: int, origin: Array | None = None, expected: int = 0
+    ) -> None:
         self.columns, self.functions = columns, functions
-        self.most, self.length = most_batches(columns), FIRST
+        self.most = most_batches(columns)
+        self.length = max(1 << (expected // self.most).bit_length(), FIRST)
         self.closed: tuple[Sums, ...] = ()
         self._origin = np.zeros(columns) if origin is None else origin
         self._before = Sums.nothing(columns, functions)  # of all batches that are full
@@ -48,11 +54,6 @@ class StreamSums:
         return self._before.rows + self._careful.rows + self._count
 
     @property
-    def left(self) -> int:
-        """Rows until the batch is full."""
-        return self.length - self._careful.rows - self._count
-
-    @property
     def total(self) -> Sums:
         """The sums of all rows."""
         return self._before.joined(self._current)
@@ -67,22 +68,30 @@ class StreamSums:
         scatter = self._products - np.outer(t, t / n)
         cross = (self._cross[1:] - np.outer(u, t / n)).T.copy()
         squares = np.maximum(self._squares - u * (u / n), 0.0)
-        return self._careful.joined(Sums(n, float(n), mean, scatter, cross, squares))
+        return self._careful.joined(Sums(n, np.array(float(n)), mean, scatter, cross, squares))
 
     def add(self, rows: Array, functions: Array, weights: Array | None) -> None:
-        """Take finite rows, at most :attr:`left`; functions are one row per function."""
+        """Take finite rows; functions are one row per function."""
+        done = 0
+        while done < len(rows):
+            piece = slice(done, done + self.length - self._careful.rows - self._count)
+            factors = None if weights is None else weights[piece]
+            self._add(rows[piece], functions[:, piece], factors)
+            done += len(rows[piece])
+
+    def _add(self, rows: Array, functions: Array, weights: Array | None) -> None:
+        """Take rows of one batch."""
         if weights is not None or not self._add_quickly(rows, functions):
             given = np.ascontiguousarray(functions.T)
             self._careful = self._careful.joined(block_sums(rows, given, weights, quick=False)[0])
-        if self.left == 0:
+        if self._careful.rows + self._count == self.length:
             batch = self._current
             self._before = self._before.joined(batch)
             self.closed = (*self.closed, batch)
             self._careful = Sums.nothing(self.columns, self.functions)
             self._clear()
             if len(self.closed) == self.most:
-                self.closed = joined_pairs(self.closed)
-                self.length *= 2
+                self.closed, self.length = joined_pairs(self.closed), 2 * self.length
 
     def _add_quickly(self, rows: Array, functions: Array) -> bool:
         """Add rows of weight 1 unless that would lose digits."""
@@ -164,3 +173,8 @@ class StreamSums:
         self.closed, self.length, self._count = closed, length, count
         self._products, self._cross = products, cross
         self._totals, self._squares = totals, squares
+
+
+def joined_pairs(batches: tuple[Sums, ...]) -> tuple[Sums, ...]:
+    """Neighbours joined; a last one without neighbour is dropped."""
+    return tuple(a.joined(b) for a, b in zip(batches[::2], batches[1::2], strict=False))

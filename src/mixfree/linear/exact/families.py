@@ -1,9 +1,10 @@
 """What the one-pass fit asks of a loss: derivatives, and functions of old predictions.
 
-A family is a loss with curvature of about 1 per squared unit of prediction. ``expand`` turns the
-predictions that a row had when it came, and its target, into functions whose products with the
-row are summed over the whole stream. The loss's slope at later weights is close to a combination
-of them, which makes them control variates.
+A family is a loss with curvature of about 1 at residual 0. ``expand`` turns the predictions that a
+row had when it came, and its target, into functions whose products with the row are summed over
+the whole stream. The loss's slope at later weights is close to a combination of them and of the
+later predictions, which makes them control variates. (Also taking the curvature of the time as a
+function, alone and times the prediction, gained nothing that could be measured.)
 """
 
 import math
@@ -38,7 +39,11 @@ class Family(Protocol):
 
     @property
     def weight(self) -> float:
-        """What the loss was divided by, for its curvature to be about 1."""
+        """What the loss was divided by."""
+
+    @property
+    def levels(self) -> int:
+        """Number of functions, the first ones, that move with the targets' zero."""
 
     def check_targets(self, targets: Array) -> None:
         """ValueError for targets that the loss does not know."""
@@ -61,9 +66,9 @@ class LogisticFamily:
     """log(1 + e^−yz) for targets y of −1 and +1."""
 
     outputs = 1
-    functions = 5
+    functions = 3
     weight = 1.0
-    regression = False
+    levels = 0
 
     def check_targets(self, targets: Array) -> None:
         """All must be −1 or +1."""
@@ -76,13 +81,11 @@ class LogisticFamily:
         return self
 
     def expand(self, before: Array, targets: Array) -> Array:
-        """y, the probability, its derivative, and the log-odds with and without it as a factor."""
+        """The target, what the probability was, and the log-odds."""
         found = np.empty((self.functions, len(targets)))
-        z = np.clip(before[:, 0], -FARTHEST, FARTHEST, out=found[2])
         found[0] = targets
-        half = np.tanh(0.5 * z, out=found[1])
-        np.subtract(1.0, half * half, out=found[3])
-        np.multiply(found[3], z, out=found[4])
+        z = np.clip(before[:, 0], -FARTHEST, FARTHEST, out=found[2])
+        np.tanh(np.multiply(z, 0.5, out=found[1]), out=found[1])
         return found
 
     def at(self, predictions: Array, targets: Array) -> At:
@@ -105,9 +108,9 @@ class SoftmaxFamily:
     """Cross-entropy of K predictions; the target is the number of the class."""
 
     outputs: int
-    functions = 4
+    functions = 3
     weight = 1.0
-    regression = False
+    levels = 0
 
     def check_targets(self, targets: Array) -> None:
         """All must be whole numbers from 0 to K − 1."""
@@ -123,12 +126,10 @@ class SoftmaxFamily:
         return self
 
     def expand(self, before: Array, targets: Array) -> Array:
-        """Indicators, probabilities, log-odds, and the probabilities' derivative along them."""
+        """Indicators of the target, what the probabilities were, and the log-odds."""
         z = before - before.mean(axis=1, keepdims=True)
         np.clip(z, -FARTHEST, FARTHEST, out=z)
-        p = probabilities(z)
-        along = p * (z - np.einsum("ij,ij->i", p, z)[:, None])
-        return np.concatenate([self._indicators(targets), p, z, along], axis=1).T
+        return np.concatenate([self._indicators(targets), probabilities(z), z], axis=1).T
 
     def at(self, predictions: Array, targets: Array) -> At:
         """−log of the target's probability; probabilities less indicators."""
@@ -155,8 +156,8 @@ class ResidualFamily:
 
     loss: Huber | Robust
     outputs = 1
-    functions = 5
-    regression = True
+    functions = 3
+    levels = 2
 
     @property
     def weight(self) -> float:
@@ -174,16 +175,14 @@ class ResidualFamily:
     def in_units(self, size: float) -> Self:
         """The loss with its width in the new unit."""
         width = max(self.width / size, np.finfo(np.float64).tiny)
-        name = "delta" if isinstance(self.loss, Huber) else "scale"
-        return replace(self, loss=replace(self.loss, **{name: width}))
+        if isinstance(self.loss, Huber):
+            return replace(self, loss=Huber(width))
+        return replace(self, loss=replace(self.loss, scale=width))
 
     def expand(self, before: Array, targets: Array) -> Array:
-        """Target, prediction, slope, and curvature with and without the residual as a factor."""
+        """The target, what the prediction was, and the slope of the loss there."""
         z = before[:, 0]
-        residual = z - targets
-        bend = self._own(residual)
-        slope = residual * self._bound(residual)
-        return np.stack([targets, z, slope, bend * residual, bend * self.width])
+        return np.stack([targets, z, self._slope(z - targets)])
 
     def at(self, predictions: Array, targets: Array) -> At:
         """Value and slope over the curvature at 0."""

@@ -27,7 +27,6 @@ VALUES = 1 << 16  # of standardised rows that are in use at a time
 CACHED = 1 << 22  # standardised values that are kept from one step to the next
 CLOSE = 1e-12  # decrement over loss at which steps end
 ROUNDS, CUTS, PRODUCTS = 60, 30, 100  # most Newton steps, halvings of one, products per step
-SAMPLE = 4096  # rows that are enough to choose β
 JITTER = 1e-10  # of a matrix's diagonal, so that columns which repeat others do no harm
 
 
@@ -170,6 +169,12 @@ class Objective:
             if factor is not None:
                 return factor
         return _cholesky(hessian)
+
+    def factored(self, point: Point) -> tuple[Array, bool]:
+        """Cholesky factor of the Hessian, or of the next best thing."""
+        factor = self.factor(point, bound=False) or self.factor(point, bound=True)
+        assert factor is not None
+        return factor
 
     def solve(self, factor: tuple[Array, bool], point: Point, right: Array) -> Array:
         """Hessian⁻¹ times ``right``, whose last two axes are outputs and weights."""

@@ -34,7 +34,7 @@ def rows_of(memory: int | str, columns: int, outputs: int) -> int:
     rows = int(total / (8 * (columns + outputs + 3) * (1 + 1 / SPARE)))
     if rows < FEWEST:
         raise ValueError(
-            f"memory={memory!r} holds {rows} rows of {columns} columns, at least {FEWEST} are needed"
+            f"memory={memory!r} holds {rows} rows of {columns} columns; it takes at least {FEWEST}"
         )
     return rows
 
@@ -96,9 +96,9 @@ class Reservoir:
         self._bar = np.uint64(2**64 - 1)  # no key above it is among the least
 
     @property
-    def full(self) -> bool:
-        """Whether the next row is not kept for certain."""
-        return self.seen >= self.size
+    def nbytes(self) -> int:
+        """Bytes of the rows stored."""
+        return 8 * self.stored * (self._rows.shape[1] + self._before.shape[1] + 3)
 
     @property
     def all(self) -> Kept:
@@ -164,8 +164,9 @@ class Reservoir:
             return
         places = self.chosen()
         stay = np.searchsorted(places, self.size)
-        free = np.setdiff1d(np.arange(self.size), places[:stay], assume_unique=True)
-        moved = places[stay:]
+        used = np.zeros(self.size, dtype=bool)
+        used[places[:stay]] = True
+        free, moved = np.flatnonzero(~used), places[stay:]
         self._write(free, self.all.take(moved))
         self._keys[free] = self._keys[moved]
         self.stored = self.size

@@ -13,6 +13,7 @@ from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums
 
 FIRST = 16  # rows of a batch at first
 
+
 class StreamSums:
     """The sums of a stream and of each of its 32 to 64 batches, as :class:`Batches` has them.
 
@@ -137,6 +138,12 @@ class StreamSums:
         self.closed = mine + theirs
         while len(self.closed) >= self.most:
             self.closed, self.length = joined_pairs(self.closed), 2 * self.length
+
+    def copy(self) -> Self:
+        """Another one that goes on by itself."""
+        twin = type(self)(self.columns, self.functions)
+        twin.restore(self.plain())
+        return twin
 
     def plain(self) -> State:
         """Everything that changes, as arrays and numbers of their own."""

@@ -34,7 +34,8 @@ from mixfree.linear.exact.sums import BIG, NEAR
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
 GROWTH = 1.25  # rows of the stream from one choice of the weights of its time to the next
-FEW = 2048  # rows of the sample that are enough to choose them
+LATER = 1.6  # the same once the stream is 16 times as long as the sample
+FEW = 1024  # rows of the sample that are enough to choose them
 LARGE = 1 << 23  # bytes of rows from which undoing is quicker than looking at all of them first
 LEVEL = 0.97  # of the law behind the bound of 95 %: tails are a little heavier than it knows
 BATCHES = 64  # number of batches at which two neighbours become one
@@ -191,7 +192,6 @@ class GlmFit:
 
     def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and let its rows take their chance to be kept."""
-        check_finite(rows, targets)
         if self._sums is None:
             self._sums = self._begin()
         before = self._predictions(rows)
@@ -245,7 +245,8 @@ class GlmFit:
         problem = self._problem_of(few=True)
         start = None if self._sums is None else self._now
         self._now = problem.own(problem.solved(start, ROUGH).point.theta)
-        self._due = int(GROWTH * self._sample.seen)
+        late = self._sample.seen >= 16 * self._sample.size
+        self._due = int((LATER if late else GROWTH) * self._sample.seen)
 
     def _problem_of(self, few: bool) -> Problem:
         """The fit to the rows that are kept, or to a few of them."""

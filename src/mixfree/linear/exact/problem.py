@@ -154,23 +154,25 @@ class Problem:
         return norm(self.slopes(theta).ravel())
 
     def _in_ball(self, fitted: Fitted, radius: float, close: float) -> Fitted:
-        """The minimum on the ball: its multiplier by Newton's method (Moré and Sorensen 1983)."""
-        columns, extra = self.settings.columns, 0.0
-        weight = self.settings.family.weight
+        """The minimum on the ball: its multiplier by Newton's method (Moré and Sorensen 1983).
+
+        A step that leaves the interval in which the multiplier must lie is a bisection instead.
+        """
+        columns, extra, least, most = self.settings.columns, 0.0, 0.0, np.inf
         for _ in range(ROUNDS):
             point = fitted.point
             length = self._length(point.theta)
-            if length <= radius * (1.0 + 1e-9):
+            if abs(length / radius - 1.0) <= 1e-9 or most - least <= 1e-12 * most:
                 break
+            least, most = (extra, most) if length > radius else (least, extra)
             pull = np.zeros_like(point.theta)
             slopes = point.theta[:, :columns] / self.units.size
             pull[:, :columns] = slopes / self.units.size
             moved = fitted.objective.solve(fitted.objective.factored(point), point, pull)
             fall = float(np.vdot(pull, moved)) / float(np.vdot(slopes, slopes))
-            step = (length / radius - 1.0) / fall * weight
-            if not extra + step > extra:
-                break
-            extra += step
+            extra += (length / radius - 1.0) / fall * self.settings.family.weight
+            if not least < extra < most:
+                extra = 0.5 * (least + most) if np.isfinite(most) else 2.0 * least + 1e-12
             fitted = self._fitted(point.theta, extra, close)
         length = self._length(fitted.point.theta)
         if length > radius:

@@ -63,7 +63,8 @@ class Reservoir:
 
     The rows kept are a uniform sample of all rows, whatever their order. So are those of two
     reservoirs together, once all but the least keys are left out, if their streams drew from
-    different seeds. How a stream is cut does not matter.
+    different seeds. The same rows are kept however a stream is cut, and in whatever order
+    reservoirs are merged.
 
     Parameters
     ----------
@@ -94,6 +95,11 @@ class Reservoir:
         self._before = np.empty((0, outputs))
         self._keys = np.empty(0, dtype=np.uint64)
         self._bar = np.uint64(2**64 - 1)  # no key above it is among the least
+
+    @property
+    def _limit(self) -> int:
+        """Rows that are stored at most, and only for a moment."""
+        return self.size + max(self.size // SPARE, FEWEST)
 
     @property
     def nbytes(self) -> int:
@@ -127,8 +133,8 @@ class Reservoir:
         first, count = self.drawn, len(targets)
         places, keys = self._below_bar(first, count)
         self.seen, self.drawn = self.seen + count, first + count
-        chosen = np.ones(len(places)) if weights is None else weights[places]
-        self._append(Kept(rows[places], targets[places], chosen, before[places]), keys)
+        factors = np.ones(count) if weights is None else weights
+        self._append(Kept(rows, targets, factors, before), keys, places)
 
     def chosen(self) -> Array:
         """Places of the kept rows among the stored ones, in order."""
@@ -140,22 +146,26 @@ class Reservoir:
     def merge(self, other: Self) -> None:
         """Become the sample of both streams."""
         self.seen += other.seen
-        self._append(other.all, other._keys[: other.stored])
+        self._append(other.all, other._keys[: other.stored], np.arange(other.stored))
         self._bar = min(self._bar, other._bar)
         self._sort_out()
 
-    def _append(self, rows: Kept, keys: Array) -> None:
-        """Store rows, a few at a time."""
+    def _append(self, rows: Kept, keys: Array, places: Array) -> None:
+        """Store the rows at ``places``, with their keys, a few at a time."""
         done = 0
-        limit = self.size + max(self.size // SPARE, FEWEST)
         while done < len(keys):
-            count = min(len(keys) - done, limit - self.stored)
-            end = self.stored + count
+            end = min(self.stored + len(keys) - done, self._limit)
             self._make_room(end)
-            self._write(slice(self.stored, end), rows.take(slice(done, done + count)))
-            self._keys[self.stored : end] = keys[done : done + count]
-            self.stored, done = end, done + count
-            if end == limit:
+            new, now = slice(self.stored, end), slice(done, done + end - self.stored)
+            np.take(rows.rows, places[now], axis=0, out=self._rows[new], mode="clip")
+            self._targets[new] = rows.targets[places[now]]
+            self._weights[new], self._before[new] = (
+                rows.weights[places[now]],
+                rows.before[places[now]],
+            )
+            self._keys[new] = keys[now]
+            self.stored, done = end, now.stop
+            if end == self._limit:
                 self._sort_out()
 
     def _sort_out(self) -> None:
@@ -203,8 +213,7 @@ class Reservoir:
     def _make_room(self, length: int) -> None:
         if length <= len(self._targets):
             return
-        limit = self.size + max(self.size // SPARE, FEWEST)
-        length = min(max(length, 2 * len(self._targets), FEWEST), max(limit, length))
+        length = min(max(length, 2 * len(self._targets), FEWEST), self._limit)
         for name in ("_rows", "_targets", "_weights", "_before", "_keys"):
             old = getattr(self, name)
             longer = np.empty((length, *old.shape[1:]), dtype=old.dtype)
@@ -235,8 +244,7 @@ class Reservoir:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
         stored = len(np.atleast_1d(state["targets"]))
-        most = self.size + max(self.size // SPARE, FEWEST)
-        check_whole(stored, "rows kept by the state", least=0, most=most)
+        check_whole(stored, "rows kept by the state", least=0, most=self._limit)
         rows = check_array(state["rows"], "rows", (stored, self._rows.shape[1]))
         targets = check_array(state["targets"], "targets", (stored,))
         weights = check_array(state["weights"], "weights", (stored,))

@@ -162,7 +162,7 @@ class Problem:
         for _ in range(ROUNDS):
             point = fitted.point
             length = self._length(point.theta)
-            if abs(length / radius - 1.0) <= 1e-9 or most - least <= 1e-12 * most:
+            if abs(length / radius - 1.0) <= 1e-9 or least >= (1.0 - 1e-12) * most:
                 break
             least, most = (extra, most) if length > radius else (least, extra)
             pull = np.zeros_like(point.theta)

@@ -36,6 +36,7 @@ from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 GROWTH = 1.25  # rows of the stream from one choice of the weights of its time to the next
 LATER = 1.6  # the same once the stream is 16 times as long as the sample
 FEW = 1024  # rows of the sample that are enough to choose them
+MORE = 4096  # rows of the sample from whose fit the last one starts
 LARGE = 1 << 23  # bytes of rows from which undoing is quicker than looking at all of them first
 LEVEL = 0.97  # of the law behind the bound of 95 %: tails are a little heavier than it knows
 BATCHES = 64  # number of batches at which two neighbours become one
@@ -241,35 +242,43 @@ class GlmFit:
         return z
 
     def _choose(self) -> None:
-        """Fit the weights of this time to a part of the sample."""
-        problem = self._problem_of(few=True)
-        start = None if self._sums is None else self._now
-        self._now = problem.own(problem.solved(start, ROUGH).point.theta)
+        """Choose the weights of this time."""
+        self._now = self._rough(FEW, ROUGH, waiting=False)
         late = self._sample.seen >= 16 * self._sample.size
         self._due = int((LATER if late else GROWTH) * self._sample.seen)
 
-    def _problem_of(self, few: bool) -> Problem:
-        """The fit to the rows that are kept, or to a few of them."""
-        parts = self._parts(few)
-        if self._sums is None or (self.complete and not few):
+    def _rough(self, most: int, close: float, waiting: bool) -> Array:
+        """The fit to so many of the kept rows, in the rows' own units."""
+        problem = self._problem_of(most, waiting)
+        fitted = problem.solved(None if self._sums is None else self._now, close)
+        return problem.own(fitted.point.theta)
+
+    def _problem_of(self, most: int | None = None, waiting: bool = True) -> Problem:
+        """The fit to the rows that are kept, or to about so many of them."""
+        parts = self._parts(most, waiting)
+        if self._sums is None:
             return Problem.of_rows(self.settings, parts)
         return Problem.of_sample(self.settings, parts, self._sums.total)
 
-    def _parts(self, few: bool) -> list[Part]:
-        """The sample, whose rows stand for all that it was drawn from, then rows that wait."""
+    def _parts(self, most: int | None = None, waiting: bool = True) -> list[Part]:
+        """The sample, whose rows stand for all that it was drawn from, then rows that wait.
+
+        Of the sample about ``most`` rows, which stand for more rows each. While a block is being
+        folded, nobody knows which rows wait.
+        """
         sample, kept = self._sample, self._sample.all
         stride = 1
-        if few:
-            enough = max(FEW, 8 * (self.settings.columns + 1))
-            stride = max(min(len(kept), sample.size) // enough, 1)
+        if most is not None:
+            most = max(most, 8 * (self.settings.columns + 1))
+            stride = max(min(len(kept), sample.size) // most, 1)
         if sample.stored > sample.size:
             kept = kept.take(sample.chosen()[::stride])
         elif stride > 1:
             kept = kept.take(slice(None, None, stride))
         parts = [Part(kept, sample.seen / max(len(kept), 1))]
-        waiting = self._blocks.pending
-        if waiting is not None and not few:
-            rows, targets, weights = waiting
+        pending = self._blocks.pending if waiting else None
+        if pending is not None:
+            rows, targets, weights = pending
             ones = np.ones(len(rows)) if weights is None else weights
             before = np.zeros((len(rows), self._shape[0]))
             parts.append(Part(Kept(rows, targets[:, 0], ones, before), 1.0))
@@ -282,12 +291,10 @@ class GlmFit:
 
     def _solved(self) -> tuple[Problem, Fitted]:
         if self._problem is None:
-            problem, start = self._problem_of(few=False), None
-            if self._sums is not None:
-                start = self._now
-            elif self.kept > 4 * FEW:
-                rough = self._problem_of(few=True)
-                start = rough.own(rough.solved(None, ROUGH).point.theta)
+            start = None
+            if self._sums is not None or self.kept > 2 * MORE:
+                start = self._rough(MORE, ROUGH, waiting=True)
+            problem = self._problem_of()
             self._problem = problem, problem.solved(start, CLOSE)
         return self._problem
 
@@ -343,7 +350,7 @@ class GlmFit:
     def _exact_scores(self, fitted: Fitted) -> tuple[Array, Array]:
         """Gradients and weights per batch, from the rows themselves, which are all there."""
         objective = fitted.objective
-        total = sum(len(part.rows) for part in self._parts(few=False))
+        total = sum(len(part.rows) for part in self._parts())
         length = 1 << (total // BATCHES).bit_length()
         count = total // length
         scores, covered = np.zeros((count, *self._shape)), np.zeros(count)
@@ -399,7 +406,7 @@ class GlmFit:
 
     def _add_all(self, other: Self) -> None:
         """Add the rows of a fit that has kept all of them."""
-        for rows, _ in other._parts(few=False):
+        for rows, _ in other._parts():
             self._add(rows.rows, rows.targets[:, None], rows.weights)
 
     def _flush(self) -> None:

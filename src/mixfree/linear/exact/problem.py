@@ -138,17 +138,14 @@ class Problem:
         if self.known is None:
             point = _minimum(objective, theta, close)
             return Fitted(objective, point, None, np.zeros((len(theta), 0)))
-        for goal in (ROUGH, close) if close < ROUGH else (ROUGH,):
-            beta = self.known.regressed(objective, theta)
-            for share in SHARES:
-                objective.control = self.known.control(share * beta)
-                found = minimise(objective, theta, goal)
-                if found is not None:
-                    break
-            assert found is not None  # without correction the loss is never negative
-            point, beta = found, share * beta
-            theta = point.theta
-        return Fitted(objective, point, self.known, beta)
+        beta = self.known.regressed(objective, theta)
+        for share in SHARES:
+            objective.control = self.known.control(share * beta)
+            found = minimise(objective, theta, close)
+            if found is not None:
+                break
+        assert found is not None  # without correction the loss is never negative
+        return Fitted(objective, found, self.known, share * beta)
 
     def _length(self, theta: Array) -> float:
         return norm(self.slopes(theta).ravel())

@@ -133,7 +133,7 @@ class Reservoir:
         first, count = self.drawn, len(targets)
         places, keys = self._below_bar(first, count)
         self.seen, self.drawn = self.seen + count, first + count
-        factors = np.ones(count) if weights is None else weights
+        factors = np.broadcast_to(1.0, count) if weights is None else weights
         self._append(Kept(rows, targets, factors, before), keys, places)
 
     def chosen(self) -> Array:

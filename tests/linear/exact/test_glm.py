@@ -1,5 +1,7 @@
 """One-pass fits of logistic, softmax, Huber and robust losses."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import optimize, sparse
@@ -287,7 +289,7 @@ def test_merged_fits_are_as_good_as_one_in_any_order(loss):
     for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)):
         parts = [
             fitted(loss, x[a:b], y[a:b], memory=600)
-            for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+            for a, b in itertools.pairwise(cuts)
         ]
         total = parts[order[0]]
         for place in order[1:]:
@@ -362,7 +364,7 @@ def test_a_state_that_does_not_fit_is_refused_whole():
         {**state, "sums": {**state["sums"], "products": np.zeros((2, 2))}},
     ]
     for each in broken:
-        with pytest.raises(ValueError, match="state|targets"):
+        with pytest.raises(ValueError, match=r"state|targets"):
             fit.restore(each)
         np.testing.assert_equal(fit.plain(), before)
 

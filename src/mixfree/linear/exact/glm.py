@@ -80,7 +80,9 @@ class GlmFit:
     radius
         r. The norm is that of the weights of all outputs together, in the rows' own units.
     memory
-        Rows to keep: their number, or bytes such as ``"32MB"``.
+        Rows to keep: their number, at least 3 per column, or bytes such as ``"32MB"``. An eighth
+        more is stored for a while (and is part of the bytes); the sums take another 8·columns²
+        bytes for each of 16 to 64 batches, 5 MB for 100 columns and 128 MB for 1,000.
     seed
         Chooses the rows.
 

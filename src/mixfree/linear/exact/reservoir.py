@@ -13,6 +13,7 @@ from mixfree.base.checks import check_whole
 from mixfree.linear.exact.moments import check_array
 
 FEWEST = 64  # rows below which a sample says too little
+PER_COLUMN = 3  # rows per column below which the kept rows alone could be fitted perfectly
 SPARE = 8  # one more row per so many is stored, so that rows are sorted out only now and then
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -25,16 +26,18 @@ def rows_of(memory: int | str, columns: int, outputs: int) -> int:
     >>> rows_of(2048, 10, 1), rows_of("32MB", 96, 1)
     (2048, 35555)
     """
+    least = max(FEWEST, PER_COLUMN * (columns + 1))
+    each = 8 * (columns + outputs + 3) * (1 + 1 / SPARE)
     if not isinstance(memory, str):
-        return check_whole(memory, "memory", least=FEWEST)
+        return check_whole(memory, "memory", least=least)
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMG]?B)\s*", memory, re.IGNORECASE)
     if found is None:
         raise ValueError(f"memory must be a number of rows or bytes such as '32MB', not {memory!r}")
-    total = float(found[1]) * UNITS[found[2].upper()]
-    rows = int(total / (8 * (columns + outputs + 3) * (1 + 1 / SPARE)))
-    if rows < FEWEST:
+    rows = int(float(found[1]) * UNITS[found[2].upper()] / each)
+    if rows < least:
         raise ValueError(
-            f"memory={memory!r} holds {rows} rows of {columns} columns; it takes at least {FEWEST}"
+            f"memory={memory!r} holds {rows:,} rows, but {columns:,} columns need {least:,}: "
+            f"give memory='{-int(-least * each // 1e6)}MB'"
         )
     return rows
 

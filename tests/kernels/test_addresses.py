@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.kernels import plan as plans
+from mixfree.kernels import runner
 from mixfree.kernels.plan import run_of
 from mixfree.kernels.scaling import standardise
 from mixfree.linear.advance import advance_linear
@@ -51,8 +51,8 @@ def laid_out(arrays, first=None, second=None, gap=0):
 def run_over(rows, loss, make_opt, close, order, l2):
     """The state after a run whose arrays lie as told; the rows are at the arena's beginning."""
 
-    def placed(opt, samples):
-        run = run_of(opt, samples)
+    def placed(opt, state, samples):
+        run = run_of(opt, state, samples)
         arrays = {name: getattr(run, name) for name in RUN} | {"table": run.ladder.table}
         lying = laid_out({"rows": rows, **arrays}, *close)
         assert lying["rows"].ctypes.data == rows.ctypes.data
@@ -62,7 +62,7 @@ def run_over(rows, loss, make_opt, close, order, l2):
         )
 
     opt = make_opt()
-    with mock.patch.object(plans, "run_of", placed):
+    with mock.patch.object(runner, "run_of", placed):
         advance_linear(opt, loss, rows, np.ones(2, rows.dtype), order=order, l2=l2)
     return opt.state_dict()
 

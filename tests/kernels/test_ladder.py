@@ -16,7 +16,6 @@ MODES = {
     "no levels": {"block": 8, "max_levels": 0},
     "two levels": {"block": 8, "max_levels": 2},
     "fixed scale": {"block": 8, "alpha": 0.3},
-    "average": {"block": 8, "distance": mf.Distance(first=0.05, of="average")},
     "iterate": {"block": 8, "distance": mf.Distance(first=0.05, of="iterate")},
     "first given": {"block": 8, "distance": mf.Distance(first=0.01)},
 }
@@ -54,4 +53,4 @@ def test_every_mode_step_by_step(mode, domain, per_coordinate):
     assert_states_close(compiled.state_dict(), reference.state_dict(), 1e-10)
     assert np.abs(reference.x).max() > 0.05
     if mode == "no levels":
-        assert len(reference.states[1]["levels"]) == 0
+        assert len(reference.state_dict()["step"]["levels"]) == 0

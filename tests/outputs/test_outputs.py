@@ -48,7 +48,7 @@ def test_the_random_iterate_is_uniform():
         state = output.start(np.zeros(1))
         for i in range(count):
             output.add(state, np.array([float(i)]))
-        kept[int(state["kept"][0])] += 1
+        kept[int(state.kept[0])] += 1
     result = stats.chisquare(kept)
     assert result.pvalue > 1e-3, kept
 

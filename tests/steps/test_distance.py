@@ -7,23 +7,18 @@ import mixfree as mf
 from mixfree.steps import Distance
 
 
-@pytest.mark.parametrize("of", ["average", "iterate"])
-def test_the_greatest_distance_so_far(of):
+def test_the_greatest_distance_so_far():
     rng = np.random.default_rng(0)
     x0, points = rng.standard_normal(3), rng.standard_normal((50, 3)).cumsum(axis=0)
-    distance = Distance(first=1e-3, of=of)
+    distance = Distance(first=1e-3, of="iterate")
     one = distance.start(x0, per_coordinate=True)
     whole = distance.start(x0, per_coordinate=False)
     for t, point in enumerate(points, start=1):
         distance.update(one, point, t, 1)
         distance.update(whole, point, t, 1)
-    followed = points
-    if of == "average":
-        weights = np.arange(1.0, 51.0)
-        followed = np.cumsum(weights[:, None] * points, axis=0) / np.cumsum(weights)[:, None]
-    np.testing.assert_allclose(one["reach"], np.abs(followed - x0).max(axis=0), rtol=1e-12)
-    farthest = np.linalg.norm(followed - x0, axis=1).max()
-    np.testing.assert_allclose(whole["reach"], [farthest], rtol=1e-12)
+    np.testing.assert_allclose(one.rbar, np.abs(points - x0).max(axis=0), rtol=1e-12)
+    farthest = np.linalg.norm(points - x0, axis=1).max()
+    np.testing.assert_allclose(whole.rbar, [farthest], rtol=1e-12)
 
 
 @pytest.mark.parametrize("per_coordinate", [True, False])
@@ -34,13 +29,15 @@ def test_gain_is_the_sum_of_its_definition(per_coordinate):
     opt = mf.Ladder(np.ones(4), block=8, per_coordinate=per_coordinate, distance=distance)
     gain, pull = 0.0, np.zeros(4)
     for _ in range(120):  # before the first change of origin
-        state = opt.states[1]
+        state = opt.state_dict()["step"]["distance"]
         g = opt.x - 3.0 + 0.1 * rng.standard_normal(4)
-        gain += state["peak"] * g @ (state["origin"] - opt.x)
-        pull += state["peak"] * g
+        gain += state["lam"] * g @ (state["origin"] - opt.x)
+        pull += state["lam"] * g
         opt.tell(g)
-    assert opt.states[1]["gain"] == pytest.approx(gain, rel=1e-9)
-    np.testing.assert_allclose(opt.states[1]["pull"], pull, rtol=1e-9)
+    assert opt.state_dict()["step"]["distance"]["numerator"] == pytest.approx(gain, rel=1e-9)
+    np.testing.assert_allclose(
+        opt.state_dict()["step"]["distance"]["weighted_sum"], pull, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("per_coordinate", [True, False])
@@ -52,7 +49,7 @@ def test_the_bound_is_one_and_is_nearly_reached(far, per_coordinate):
     for _ in range(127):
         opt.tell(opt.x - target)
     distance = np.abs(target).max() if per_coordinate else np.linalg.norm(target)
-    assert 0.1 * distance < opt.states[1]["reach"][0] <= 3.0 * distance
+    assert 0.1 * distance < opt.state_dict()["step"]["distance"]["rbar"][0] <= 3.0 * distance
 
 
 def test_the_scale_shrinks_after_arrival():
@@ -64,8 +61,8 @@ def test_the_scale_shrinks_after_arrival():
         if np.abs(opt.x - 100.0).max() > 1.0:
             way += t * 100.0
         opt.tell(opt.x - 100.0 + 0.1 * rng.standard_normal(3))
-    state = opt.states[1]
-    assert state["reach"][0] < 0.1 * state["peak"]
+    state = opt.state_dict()["step"]["distance"]
+    assert state["rbar"][0] < 0.1 * state["lam"]
     # Weights t, of which the sum is steps²/2: the noise of a weighted mean, and the way there.
     error, transient = 0.1 * np.sqrt(4.0 / 3.0 / steps), way / (0.5 * steps**2)
     assert transient < 2.0 * error
@@ -80,7 +77,7 @@ def test_after_an_arrival_the_bound_counts_once(per_coordinate):
         for _ in range(4000):
             opt.tell(opt.x - target)
     distance = 2.0 if per_coordinate else 2.0 * np.sqrt(3.0)
-    assert 0.1 * distance < opt.states[1]["reach"][0] <= distance
+    assert 0.1 * distance < opt.state_dict()["step"]["distance"]["rbar"][0] <= distance
 
 
 def test_wrong_arguments_are_named():

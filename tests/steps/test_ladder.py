@@ -9,8 +9,9 @@ import mixfree as mf
 from mixfree.gradients import Plain
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
-from mixfree.reproduce.suite import between_two
+from mixfree.reproduce.ladder.suite import between_two
 from mixfree.steps import Ladder, Profile
+from tests.helpers import assert_same_bits
 
 
 def told(step, gradients, x0=None):
@@ -41,27 +42,27 @@ def level_total(gradients, block, level, per_coordinate):
 def test_totals_are_those_of_the_definition(samples, block, per_coordinate):
     gradients = np.cumsum(np.random.default_rng(1).standard_normal((samples, 4)), axis=0)
     state = told(Ladder(1.0, block=block, per_coordinate=per_coordinate), gradients)
-    assert len(state["levels"]) == (samples // block).bit_length()
-    for j, found in enumerate(state["levels"], start=1):
+    assert len(state.levels) == (samples // block).bit_length()
+    for j, found in enumerate(state.levels, start=1):
         expected = level_total(gradients, block, j, per_coordinate)
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     # The excess of a level is taken when one of its blocks is complete, over Σ g² until then.
     expected = 0.0
-    for j, total in enumerate(state["levels"], start=1):
+    for j, total in enumerate(state.levels, start=1):
         covered = samples // (block << j) * (block << j)
         squares = (gradients[:covered] ** 2).sum(axis=0)
         squares = squares if per_coordinate else squares.sum(keepdims=True)
         expected = expected + np.maximum(total - squares, 0.0)
     if samples >= block:
-        np.testing.assert_allclose(state["excess"][0], expected, rtol=1e-12)
+        np.testing.assert_allclose(state.excess[0], expected, rtol=1e-12)
 
 
 def test_no_level_is_built_above_the_most():
     gradients = np.random.default_rng(2).standard_normal((300, 3))
     free = told(Ladder(1.0, block=2), gradients)
     capped = told(Ladder(1.0, block=2, max_levels=3), gradients)
-    np.testing.assert_array_equal(capped["levels"], free["levels"][:3])
-    assert told(Ladder(1.0, block=2, max_levels=0), gradients)["halves"].size == 0
+    np.testing.assert_array_equal(capped.levels, free.levels[:3])
+    assert told(Ladder(1.0, block=2, max_levels=0), gradients).halves.size == 0
 
 
 @pytest.mark.parametrize("per_coordinate", [True, False])
@@ -73,10 +74,10 @@ def test_gradients_are_weighted_with_the_largest_scale_so_far(per_coordinate):
     weighted = []
     for row, target in zip(rows, targets, strict=True):
         g = row * (row @ opt.x - target)
-        weighted.append(opt.states[1]["peak"] * g)
+        weighted.append(opt.state_dict()["step"]["distance"]["lam"] * g)
         opt.tell(g)
-    state = opt.states[1]
-    assert state["peak"] > 1e4 * step.start(np.zeros(5))["peak"]
+    state = opt.state_dict()["step"]
+    assert state["distance"]["lam"] > 1e4 * step.start(np.zeros(5)).distance.lam
     squares = np.sum(np.square(weighted), axis=0)
     squares = squares if per_coordinate else squares.sum(keepdims=True)
     np.testing.assert_allclose(state["total"], squares, rtol=1e-10)
@@ -115,7 +116,9 @@ def test_gradients_that_grow_out_of_the_unit_keep_everything_finite():
     for t in range(200):
         opt.tell(np.array([1.0, -0.5]) * 10.0 ** (2.9 * (t - 100)))
     assert np.isfinite(opt.x).all() and np.isfinite(opt.average).all()
-    assert all(np.isfinite(v).all() for v in opt.state_dict()["step"].values())
+    step = opt.state_dict()["step"]
+    for v in (*step["distance"].values(), *(step[name] for name in step if name != "distance")):
+        assert np.isfinite(v).all()
 
 
 @pytest.mark.parametrize("per_coordinate", [True, False])
@@ -127,7 +130,7 @@ def test_no_step_is_longer_than_the_reach(per_coordinate):
         spike = 1e9 if t % 37 == 0 else 1.0
         moved = step.move(state, spike * rng.standard_normal(3), t, np.zeros(3))
         length = np.abs(moved) if per_coordinate else np.linalg.norm(moved)
-        assert (length <= state["reach"] * (1 + 1e-12)).all()
+        assert (length <= state.distance.rbar * (1 + 1e-12)).all()
 
 
 def test_a_zero_gradient_takes_no_step():
@@ -148,8 +151,7 @@ def test_cut_and_resumed_anywhere_with_the_same_bits():
         again = mf.Ladder(np.zeros(5), block=4)
         again.load_state_dict(cut.state_dict())
         cut = again
-    for name, value in whole.state_dict()["step"].items():
-        np.testing.assert_array_equal(cut.state_dict()["step"][name], value, err_msg=name)
+    assert_same_bits(cut.state_dict()["step"], whole.state_dict()["step"])
     np.testing.assert_array_equal(cut.average, whole.average)
 
 
@@ -216,7 +218,8 @@ def test_the_correlation_scale_of_a_chain_that_switches():
     profiles = []
     for seed in range(seeds):
         own = slice(seed * dimension, (seed + 1) * dimension)
-        part = {"levels": state["levels"][:, own], "total": state["total"][own]}
+        part = state.copy()
+        part.load({"levels": state.levels[:, own], "total": state.total[own]})
         profiles.append(step.profile(part, samples))
     lengths, _, blocks = profiles[0]
     found = np.array([profile.ratios for profile in profiles])[:, blocks >= 16]

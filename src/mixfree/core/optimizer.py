@@ -1,8 +1,7 @@
 """The loop: one optimiser made of four parts."""
 
-import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
@@ -10,16 +9,17 @@ import numpy as np
 import numpy.typing as npt
 from numpy import ndarray
 
-from mixfree.base.arithmetic import Array, State, inner, largest_of, norm
-from mixfree.base.checks import check_point, check_whole
+from mixfree.base.arithmetic import Array, inner, largest_of, norm
+from mixfree.base.checks import check_point
+from mixfree.base.state import RunState, UnitChange
 from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
 from mixfree.gradients import Gradient
 from mixfree.outputs import Average, Output
 from mixfree.steps import CorrelationScale, Profile, Step
 
-FORMAT = 2  # of state_dict
-_PARTS = ("gradient", "step", "output")  # those with a state
-_ALL_PARTS = (*_PARTS, "domain", "mirror")
+FORMAT = 3  # version of what state_dict gives
+PARTS = ("gradient", "step", "output", "domain", "mirror")
+Kernel = Callable[[Any, Any, tuple[Array, ...], Array], int]
 
 
 class GradientRefused(ValueError):
@@ -53,6 +53,8 @@ class Optimizer:
     array([0.6, 0.8])
     """
 
+    name: str = "custom"
+
     def __init__(
         self,
         x0: npt.ArrayLike,
@@ -61,70 +63,57 @@ class Optimizer:
         domain: Domain | None = None,
         output: Output | None = None,
         mirror: Mirror | None = None,
-        name: str = "custom",
+        name: str | None = None,
     ) -> None:
-        self._x = check_point(x0, "x0")
-        self.name = name
+        x = check_point(x0, "x0")
+        self.name = name or self.name
         self.gradient = gradient
         self.step = step
-        self.domain = (domain or AllSpace()).bind(self._x.size)
+        self.domain = (domain or AllSpace()).bind(x.size)
         self.output = output or Average()
         self.mirror = mirror or Euclidean()
-        self._check_start()
-        self._x.flags.writeable = False
-        self._shape, self._dtype = self._x.shape, self._x.dtype
-        self._steps = 0
-        self._gradient_state = gradient.start(self._x)
-        self._step_state = step.start(self._x)
-        self._output_state = self.output.start(self._x)
-        self.largest = largest_of(self._x.dtype)
+        self._check_start(x)
+        x.flags.writeable = False
+        self._shape, self._dtype = x.shape, x.dtype
+        self._run = RunState(x, 0, gradient.start(x), step.start(x), self.output.start(x))
+        self.largest = largest_of(x.dtype)
 
     @property
     def x(self) -> Array:
         """The point at which the next gradient is wanted (read-only)."""
-        return self._x
+        return self._run.x
 
     @property
     def average(self) -> Array:
         """The output point: the average of the iterates, or what ``output`` says."""
-        return self.output.point(self._output_state, self._x)
+        return self.output.point(self._run.output, self._run.x)
 
     @property
     def samples(self) -> int:
         """Samples observed so far."""
-        return int(self._gradient_state["samples"])
+        return int(self._run.gradient.samples)
 
     @property
     def steps(self) -> int:
         """Steps taken so far."""
-        return self._steps
+        return self._run.steps
 
     @property
     def pending(self) -> int:
         """Samples observed that no step has used yet."""
-        return self.gradient.pending(self._gradient_state)
+        return self.gradient.pending(self._run.gradient)
 
     @property
     def number(self) -> int:
         """Place in the stream (from 1) of the sample whose gradient is wanted next."""
-        return self.gradient.number(self._gradient_state)
-
-    @property
-    def states(self) -> tuple[State, State, State]:
-        """Live states of the gradient, step and output parts, for the compiled twins."""
-        return self._gradient_state, self._step_state, self._output_state
-
-    def go_to(self, x: Array, steps: int) -> None:
-        """Be at ``x`` after ``steps`` steps, as a compiled twin found it."""
-        x.flags.writeable = False
-        self._x, self._steps = x, steps
+        return self.gradient.number(self._run.gradient)
 
     def offer(self, sample: Any) -> Iterator[Any]:
         """Give a sample of the stream and get those whose gradients are wanted now.
 
         Only the replaying methods need it; every other one gives the sample straight back.
         """
-        return self.gradient.offer(self._gradient_state, sample)
+        return self.gradient.offer(self._run.gradient, sample)
 
     def tell(self, gradient: npt.ArrayLike) -> bool:
         """Take the gradient of one sample at ``x``; True when the point moved.
@@ -141,24 +130,77 @@ class Optimizer:
         # One dot product says that all is well; only if it does not, look closer.
         if not isfinite(inner(g, g)):
             self._refuse_if_not_finite(g)
-        direction = self.gradient.add(self._gradient_state, g, self._steps)
-        return direction is not None and self._step_along(direction)
+        run = self._run
+        direction = self.gradient.add(run.gradient, g, run.steps)
+        return direction is not None and self._step_along(run, direction)
 
     def take(self, g: Array) -> bool:
         """What :meth:`tell` does with a gradient of the point's shape and dtype, known finite."""
-        direction = self.gradient.add(self._gradient_state, g, self._steps)
-        return direction is not None and self._step_along(direction)
+        run = self._run
+        direction = self.gradient.add(run.gradient, g, run.steps)
+        return direction is not None and self._step_along(run, direction)
 
-    def _step_along(self, direction: Array) -> bool:
-        self._steps += 1
-        displacement = self.step.move(self._step_state, direction, self._steps, self._x)
-        before, after = self._x, self.mirror.move(self._x, displacement, self.domain)
-        iterate = self.gradient.iterate(self._gradient_state, before, after)
+    def _step_along(self, run: RunState, direction: Array) -> bool:
+        run.steps += 1
+        before = run.x
+        displacement = self.step.move(run.step, direction, run.steps, before)
+        after = self.mirror.move(before, displacement, self.domain)
+        iterate = self.gradient.iterate(run.gradient, before, after)
         if iterate is not None:
-            self.output.add(self._output_state, iterate)
+            self.output.add(run.output, iterate)
         after.setflags(False)  # type: ignore[call-arg]  # a quarter of the time of flags.writeable
-        self._x = after
+        run.x = after
         return True
+
+    @property
+    def has_twin(self) -> bool:
+        """Whether each part has a compiled twin, so that :meth:`advance` can be called."""
+        from mixfree.kernels.plan import compilable
+
+        return compilable(self)
+
+    def advance(self, kernel: Kernel, arrays: tuple[Array, ...], order: Array | range) -> None:
+        """Take the samples ``order`` of parallel arrays, their gradients told by a kernel.
+
+        Raises
+        ------
+        GradientRefused
+            When a gradient is not finite; the samples before it have been used.
+        """
+        from mixfree.kernels.runner import run_kernel
+
+        if not run_kernel(self, self._run, kernel, arrays, order):
+            raise self.refusal()
+
+    def refusal(self) -> GradientRefused:
+        """What to raise when the gradient of the next sample is not acceptable."""
+        return GradientRefused(
+            f"gradient of sample {self.number} is not finite or above {self.largest:.1e}"
+        )
+
+    def begin(self, distance: float) -> None:
+        """Tell a step that searches for its scale how far there may be to go.
+
+        Only before the first sample, and only where no scale or distance was given.
+        """
+        begin = getattr(self.step, "begin", None)
+        if begin is not None and self.samples == 0:
+            begin(self._run.step, distance)
+
+    def change_units(self, change: UnitChange) -> None:
+        """Express the run in new units of the point's coordinates, its pending window included."""
+        self._run.change_units(change)
+        self._run.x = np.array(self.domain.project(self._run.x))
+        self._run.x.flags.writeable = False
+
+    def export_run(self) -> RunState:
+        """The run as a state of its own, for a twin that keeps it in another form."""
+        return self._run.copy()
+
+    def import_run(self, run: RunState) -> None:
+        """Go on with a run that such a twin gives back."""
+        self._run = run
+        self._run.x.flags.writeable = False
 
     def profile(self) -> Profile:
         """The ladder's levels: how correlated the gradients are at each scale.
@@ -171,7 +213,7 @@ class Optimizer:
         profile = getattr(self.step, "profile", None)
         if profile is None:
             raise TypeError(f"only a ladder step keeps a profile, not {self.step!r}")
-        found: Profile = profile(self._step_state, self._steps)
+        found: Profile = profile(self._run.step, self._run.steps)
         return found
 
     def correlation_scale(self) -> CorrelationScale:
@@ -183,12 +225,8 @@ class Optimizer:
         return {
             "format": FORMAT,
             "method": self.name,
-            "settings": {name: _settings(getattr(self, name)) for name in _ALL_PARTS},
-            "x": self._x.copy(),
-            "steps": self._steps,
-            "gradient": copy.deepcopy(self._gradient_state),
-            "step": copy.deepcopy(self._step_state),
-            "output": copy.deepcopy(self._output_state),
+            "settings": {name: _settings(getattr(self, name)) for name in PARTS},
+            **self._run.plain(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -199,33 +237,20 @@ class Optimizer:
         """
         if not isinstance(state, Mapping):
             raise ValueError(f"state must be a mapping, not {type(state).__name__}")
-        mine = self.state_dict()
         if state.get("format") != FORMAT:
             raise ValueError(f"state has format {state.get('format')!r}, not {FORMAT}")
         if state.get("method") != self.name:
             raise ValueError(f"state is of method {state.get('method')!r}, not {self.name!r}")
-        if state.keys() != mine.keys():
-            raise ValueError(f"state has entries {sorted(state)}, not {sorted(mine)}")
-        _check_settings(state["settings"], mine["settings"])
-        x = np.asarray(state["x"])
-        if x.shape != self._x.shape or x.dtype != self._x.dtype:
-            raise ValueError(
-                f"state is of a point of {x.shape} {x.dtype}, not {self._x.shape} {self._x.dtype}"
-            )
-        if not np.isfinite(x).all():
-            raise ValueError("the point of the state is not finite")
-        check_whole(state["steps"], "steps of the state", least=0)
-        for part in _PARTS:
-            _check_alike(state[part], mine[part], part)
-        loaded = copy.deepcopy(dict(state))
-        self.go_to(np.array(x), int(loaded["steps"]))
-        self._gradient_state = loaded["gradient"]
-        self._step_state = loaded["step"]
-        self._output_state = loaded["output"]
+        _check_settings(
+            state.get("settings"), {name: _settings(getattr(self, name)) for name in PARTS}
+        )
+        about = ("format", "method", "settings")
+        run = {name: value for name, value in state.items() if name not in about}
+        self.import_run(self._run.restored(run, "optimiser"))
 
     def __repr__(self) -> str:
         return (
-            f"<{self.name}: {self._x.size} dimensions, {self.samples} samples, {self.steps} steps>"
+            f"<{self.name}: {self.x.size} dimensions, {self.samples} samples, {self.steps} steps>"
         )
 
     def _converted(self, g: Array) -> Array:
@@ -246,22 +271,22 @@ class Optimizer:
                 f"{self.largest:.1e}: its largest entry is {float(np.abs(g).max())}"
             )
 
-    def _check_start(self) -> None:
-        nearest = self.domain.project(self._x)
-        distance = norm(self._x - nearest)
-        rounding = 8.0 * float(np.finfo(self._x.dtype).eps) * max(1.0, norm(self._x))
+    def _check_start(self, x: Array) -> None:
+        nearest = self.domain.project(x)
+        distance = norm(x - nearest)
+        rounding = 8.0 * float(np.finfo(x.dtype).eps) * max(1.0, norm(x))
         if distance > rounding:
             raise ValueError(f"x0 is outside the domain {self.domain}, by {distance:.3g}")
         if self.mirror.name == "entropic":
             if not isinstance(self.domain, Simplex):
                 raise ValueError(f"the entropic mirror map needs a Simplex, not {self.domain}")
-            if not (self._x > 0.0).all():
+            if not (x > 0.0).all():
                 raise ValueError("x0 must be positive in every entry for the entropic mirror map")
 
 
-def _settings(part: Any) -> State:
+def _settings(part: Any) -> dict[str, Any]:
     """What a part is and was made with, as plain values."""
-    found: State = {"kind": type(part).__name__}
+    found: dict[str, Any] = {"kind": type(part).__name__}
     fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
     for field in fields:
         if field.init:
@@ -276,7 +301,7 @@ def _plain(value: Any) -> Any:
     return _settings(value) if dataclasses.is_dataclass(value) else value
 
 
-def _check_settings(theirs: Mapping[str, Any], mine: State) -> None:
+def _check_settings(theirs: Any, mine: dict[str, Any]) -> None:
     """Raise ValueError naming the first part that differs."""
     if not isinstance(theirs, Mapping):
         raise ValueError(f"settings of the state must be a mapping, not {type(theirs).__name__}")
@@ -284,23 +309,3 @@ def _check_settings(theirs: Mapping[str, Any], mine: State) -> None:
         there, here = theirs.get(part), mine.get(part)
         if there != here:
             raise ValueError(f"state was made with other settings: {part} {there}, not {here}")
-
-
-def _check_alike(theirs: State, mine: State, part: str) -> None:
-    """Raise ValueError unless a part's state could have come from the same part."""
-    if not isinstance(theirs, Mapping):
-        raise ValueError(f"state of the {part} must be a mapping, not {type(theirs).__name__}")
-    if theirs.keys() != mine.keys():
-        raise ValueError(f"state of the {part} has entries {sorted(theirs)}, not {sorted(mine)}")
-    for name, value in mine.items():
-        other = theirs[name]
-        alike = isinstance(other, type(value))
-        if isinstance(value, np.ndarray) and isinstance(other, np.ndarray):
-            # Rows may be added during a run, as the ladder adds levels; columns never.
-            alike = (other.dtype, other.ndim, other.shape[-1:]) == (
-                value.dtype,
-                value.ndim,
-                value.shape[-1:],
-            )
-        if not alike:
-            raise ValueError(f"state of the {part} does not fit: {name} is {other!r}")

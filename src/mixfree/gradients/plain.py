@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from mixfree.base.arithmetic import Array, State
-from mixfree.gradients.window import Window
+from mixfree.base.arithmetic import Array
+from mixfree.gradients.window import Window, WindowState
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Plain(Window):
         """Always one sample."""
         return 1
 
-    def add(self, state: State, gradient: Array, steps: int) -> Array:
+    def add(self, state: WindowState, gradient: Array, steps: int) -> Array:
         """Each gradient is a direction by itself."""
-        state["samples"] += 1
+        state.samples += 1
         return gradient

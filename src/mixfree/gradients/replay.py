@@ -4,15 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.draws import REPLAY, Key, below, key
+from mixfree.base.state import State
 
 
 def buffer_size(mixing_time: int, buffer: int | None = None) -> int:
-    """Samples replayed a block: ``buffer``, or 10 mixing times where it is not given.
+    """Samples replayed per block: ``buffer``, or 10 mixing times where it is not given.
 
     Examples
     --------
@@ -21,6 +22,23 @@ def buffer_size(mixing_time: int, buffer: int | None = None) -> int:
     """
     given = 10 * check_whole(mixing_time, "mixing_time") if buffer is None else buffer
     return check_whole(given, "buffer", most=2**31)
+
+
+@dataclass(slots=True)
+class ReplayState(State):
+    """Samples so far, those of the block that is being filled or replayed, and its turn."""
+
+    samples: int = 0
+    block: list[Any] = field(default_factory=list)
+    turn: int = 0
+
+    def check(self, what: str) -> None:
+        """A block is made of samples that were seen."""
+        if not (self.turn >= 0 and len(self.block) <= self.samples):
+            raise ValueError(
+                f"state of the {what} does not fit: {len(self.block)} of {self.samples} samples "
+                f"in the block, turn {self.turn}"
+            )
 
 
 @dataclass(frozen=True)
@@ -35,7 +53,7 @@ class Replay(ABC):
     mixing_time
         Sets the sizes below where they are not given.
     buffer
-        Samples replayed a block; 10 mixing times by default.
+        Samples replayed per block; 10 mixing times by default.
     gap
         Samples at the start of a block that are not replayed.
     seed
@@ -48,7 +66,8 @@ class Replay(ABC):
     seed: int = 0
     key: Key = field(init=False, repr=False, compare=False)
 
-    default_gap = 0
+    default_gap: ClassVar[int] = 0
+    keeps_samples: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_whole(self.mixing_time, "mixing_time")
@@ -62,59 +81,59 @@ class Replay(ABC):
     def position(self, block: int, turn: int) -> int:
         """Index in the block (oldest first) of the sample replayed at this turn (from 0)."""
 
-    def start(self, x0: Array) -> State:
+    def start(self, x0: Array) -> ReplayState:
         """State of a run that has seen nothing."""
-        return {"samples": 0, "block": [], "turn": 0}
+        return ReplayState()
 
-    def offer(self, state: State, sample: Any) -> Iterator[Any]:
+    def offer(self, state: ReplayState, sample: Any) -> Iterator[Any]:
         """Keep the sample; when the block is full, give its samples in the order of replay."""
-        if len(state["block"]) == self.block_size:
+        if len(state.block) == self.block_size:
             raise RuntimeError("the last block's replay is not finished: tell its gradients first")
-        state["block"].append(deepcopy(sample))
-        state["samples"] += 1
+        state.block.append(deepcopy(sample))
+        state.samples += 1
         return self.due(state)
 
-    def due(self, state: State) -> Iterator[Any]:
+    def due(self, state: ReplayState) -> Iterator[Any]:
         """The samples still to be replayed."""
-        while len(state["block"]) == self.block_size:
-            turn = state["turn"]
-            yield state["block"][self._position(state)]
-            if state["turn"] == turn and len(state["block"]) == self.block_size:
+        while len(state.block) == self.block_size:
+            turn = state.turn
+            yield state.block[self._position(state)]
+            if state.turn == turn and len(state.block) == self.block_size:
                 raise RuntimeError("a replayed sample's gradient was not told")
 
-    def add(self, state: State, gradient: Array, steps: int) -> Array | None:
+    def add(self, state: ReplayState, gradient: Array, steps: int) -> Array | None:
         """Every replayed gradient is a direction of its own."""
-        if len(state["block"]) < self.block_size:
+        if len(state.block) < self.block_size:
             raise RuntimeError(
                 "this method replays samples: use 'for z in opt.offer(sample): "
                 "opt.tell(grad(opt.x, z))'"
             )
-        state["turn"] += 1
-        if state["turn"] == self.buffer:
-            state["turn"] = 0
-            state["block"] = []
+        state.turn += 1
+        if state.turn == self.buffer:
+            state.turn = 0
+            state.block = []
         return gradient
 
-    def iterate(self, state: State, before: Array, after: Array) -> Array | None:
+    def iterate(self, state: ReplayState, before: Array, after: Array) -> Array | None:
         """Outputs are made of the points at the ends of blocks."""
-        return after if state["turn"] == 0 else None
+        return after if state.turn == 0 else None
 
-    def pending(self, state: State) -> int:
+    def pending(self, state: ReplayState) -> int:
         """Samples in the block that is not replayed yet."""
-        return len(state["block"])
+        return len(state.block)
 
-    def number(self, state: State) -> int:
+    def number(self, state: ReplayState) -> int:
         """The sample of the block whose turn it is; the next of the stream if none is due."""
-        if len(state["block"]) < self.block_size:
-            return int(state["samples"]) + 1
-        return int(state["samples"]) - self.block_size + self._position(state) + 1
+        if len(state.block) < self.block_size:
+            return state.samples + 1
+        return state.samples - self.block_size + self._position(state) + 1
 
-    def _position(self, state: State) -> int:
-        return self.position(state["samples"] // self.block_size, state["turn"])
+    def _position(self, state: ReplayState) -> int:
+        return self.position(state.samples // self.block_size, state.turn)
 
     @property
     def block_size(self) -> int:
-        """Samples a block."""
+        """Samples per block."""
         return int(self.buffer or 0) + int(self.gap or 0)
 
 
@@ -132,7 +151,7 @@ class ForwardReplay(Replay):
 class ReverseReplay(Replay):
     """SGD-RER (Jain et al. 2021): from the newest sample to the oldest, leaving out the gap."""
 
-    default_gap = 1
+    default_gap: ClassVar[int] = 1
 
     def position(self, block: int, turn: int) -> int:
         """Newest first."""

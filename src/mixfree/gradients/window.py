@@ -2,36 +2,63 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
+from mixfree.base.state import State, UnitChange
 
 
 class Gradient(Protocol):
     """The gradient part: turns samples into directions to step along.
 
-    A part is immutable; what changes during a run is in the ``state`` that :meth:`start` makes.
+    A part is immutable; what changes during a run is in the ``state`` that :meth:`start` makes,
+    a :class:`mixfree.base.state.State` that counts the samples in ``samples``.
     """
 
-    def start(self, x0: Array) -> State:
-        """State of a run that has seen nothing; it counts the samples in ``samples``."""
+    keeps_samples: ClassVar[bool]  # whether old samples are used again
 
-    def offer(self, state: State, sample: Any) -> Iterator[Any]:
+    def start(self, x0: Array) -> Any:
+        """State of a run that has seen nothing."""
+
+    def offer(self, state: Any, sample: Any) -> Iterator[Any]:
         """Take one sample of the stream and give the samples whose gradients are wanted now."""
 
-    def add(self, state: State, gradient: Array, steps: int) -> Array | None:
+    def add(self, state: Any, gradient: Array, steps: int) -> Array | None:
         """Take the gradient of one wanted sample; the direction to step along once it is whole."""
 
-    def iterate(self, state: State, before: Array, after: Array) -> Array | None:
+    def iterate(self, state: Any, before: Array, after: Array) -> Array | None:
         """The point that a step from ``before`` to ``after`` hands to the output, if any."""
 
-    def pending(self, state: State) -> int:
+    def pending(self, state: Any) -> int:
         """Samples taken that no step has used yet."""
 
-    def number(self, state: State) -> int:
+    def number(self, state: Any) -> int:
         """Place in the stream (from 1) of the sample whose gradient is wanted next."""
+
+
+@dataclass(slots=True)
+class WindowState(State):
+    """Samples so far, and the window that is being summed."""
+
+    sum: Array
+    samples: int = 0
+    seen: int = 0  # samples in the window so far
+    length: int = 1  # samples that fill the window
+
+    def check(self, what: str) -> None:
+        """A window is never more than full."""
+        if not (0 <= self.seen <= self.samples and self.seen < self.length):
+            raise ValueError(
+                f"state of the {what} does not fit: {self.seen} of {self.length} samples in the "
+                f"window, {self.samples} in all"
+            )
+
+    def change_units(self, change: UnitChange) -> None:
+        """The window's sum is one of gradients."""
+        self.sum = change.gradients(self.sum)
 
 
 class Window(ABC):
@@ -40,6 +67,8 @@ class Window(ABC):
     The point stays where it is until the window is full, so one buffer of the point's size
     is enough, and each sample costs one gradient.
     """
+
+    keeps_samples: ClassVar[bool] = False
 
     @abstractmethod
     def length(self, steps: int, samples: int) -> int:
@@ -53,23 +82,23 @@ class Window(ABC):
         """Factor of the whole sum."""
         return 1.0
 
-    def start(self, x0: Array) -> State:
+    def start(self, x0: Array) -> WindowState:
         """State of a run that has seen nothing."""
-        return {"samples": 0, "seen": 0, "length": 1, "sum": np.zeros_like(x0)}
+        return WindowState(np.zeros_like(x0))
 
-    def offer(self, state: State, sample: Any) -> Iterator[Any]:
+    def offer(self, state: WindowState, sample: Any) -> Iterator[Any]:
         """Every sample's gradient is wanted at once."""
         yield sample
 
-    def add(self, state: State, gradient: Array, steps: int) -> Array | None:
+    def add(self, state: WindowState, gradient: Array, steps: int) -> Array | None:
         """Add one gradient; the whole sum when the window is full."""
-        seen, length = state["seen"], state["length"]
+        seen, length = state.seen, state.length
         if seen == 0:
-            length = state["length"] = self.length(steps, state["samples"])
-        state["samples"] += 1
+            length = state.length = self.length(steps, state.samples)
+        state.samples += 1
         if length == 1:
             return gradient
-        total = state["sum"]
+        total = state.sum
         weight = self.weight(seen, length)
         if seen == 0:
             np.multiply(gradient, weight, out=total)
@@ -81,19 +110,19 @@ class Window(ABC):
             total += weight * gradient
         seen += 1
         if seen < length:
-            state["seen"] = seen
+            state.seen = seen
             return None
-        state["seen"] = 0
+        state.seen = 0
         return self.scale(length) * total
 
-    def iterate(self, state: State, before: Array, after: Array) -> Array | None:
+    def iterate(self, state: WindowState, before: Array, after: Array) -> Array | None:
         """Outputs are made of the points at which gradients were taken: w_1, …, w_T."""
         return before
 
-    def pending(self, state: State) -> int:
+    def pending(self, state: WindowState) -> int:
         """Samples in the window that is not full yet."""
-        return int(state["seen"])
+        return state.seen
 
-    def number(self, state: State) -> int:
+    def number(self, state: WindowState) -> int:
         """The next sample."""
-        return int(state["samples"]) + 1
+        return state.samples + 1

@@ -21,7 +21,7 @@ _OPTIONS: dict[str, Any] = {
     "nogil": True,
 }
 FIRST, SECOND = 3, 2  # the caches as LLVM counts them
-_SOURCES = ("kernels/*.py", "steps/*.py", "base/arithmetic.py", "reproduce/*_kernel.py")
+_SOURCES = ("kernels/*.py", "steps/*.py", "base/arithmetic.py", "reproduce/*/*_kernel.py")
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -9,22 +9,20 @@ from mixfree.kernels.jit import apart, inline
 from mixfree.kernels.memory import aligned
 from mixfree.kernels.vectors import add_scaled, clear
 from mixfree.steps.distance import KEPT, MOVED
-from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT
+from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT, Ladder, LadderState
 
-FIXED, BOUND, AVERAGE, ITERATE = range(4)
-# Rows of the table; from LEVELS on, three a level.
+FIXED, BOUND, ITERATE = range(3)
+# Rows of the table; from LEVELS on, three per level.
 RATE, SUM, SQUARES, CARRY, TOTAL, REACH, ORIGIN, MEAN, BEFORE, PULL, LEVELS = range(11)
 HALF, LEVEL, EXCESS = range(3)
 # Places in the numbers; SHRINK is 2^-unit, FASTEST the largest rate.
 SHRINK, PEAK, WEIGHT, EPOCH, GAIN, MARGIN, FASTEST = range(7)
 _LEAST, _MOST = 4.0**-LARGEST_EXPONENT, 4.0 ** (LARGEST_EXPONENT - 1)
 _LARGEST = np.finfo(np.float64).max
-_VECTORS = (
-    *("rate", "sum", "squares", "carry", "total"),
-    *("reach", "origin", "mean", "before", "pull"),
-)
+_OWN = ("rate", "sum", "squares", "carry", "total")  # rows of the ladder's own, from RATE on
+_ITS = ("rbar", "origin", "mean", "before", "weighted_sum")  # its distance's, from REACH on
 _TABLES = ("halves", "levels", "excess")
-_REACHES = {"bound": BOUND, "average": AVERAGE, "iterate": ITERATE}
+_REACHES = {"bound": BOUND, "iterate": ITERATE}
 
 
 class LadderPlan(NamedTuple):
@@ -45,7 +43,7 @@ class LadderRun(NamedTuple):
 
 def ladder_plan(step, dimension):
     """The plan of a ladder; of another step, one that is not used."""
-    if not hasattr(step, "block"):
+    if not isinstance(step, Ladder):
         return LadderPlan(1, 0, 1, FIXED)
     return LadderPlan(
         block=step.block,
@@ -57,32 +55,43 @@ def ladder_plan(step, dimension):
 
 def ladder_run(step, state, steps):
     """The ladder's state in a table of its own, with room for the levels of ``steps`` steps."""
-    if "squares" not in state:
+    if not isinstance(state, LadderState):
         return LadderRun(np.zeros((0, 0)), np.zeros(7))
-    table = np.zeros((LEVELS + 3 * step.levels(steps), state["sum"].size))
-    for row, name in enumerate(_VECTORS):
-        table[row, : state[name].size] = state[name]
+    distance = state.distance
+    table = np.zeros((LEVELS + 3 * step.levels(steps), state.sum.size))
+    vectors = [getattr(state, name) for name in _OWN] + [getattr(distance, name) for name in _ITS]
+    for row, vector in enumerate(vectors):
+        table[row, : vector.size] = vector
     for place, name in enumerate(_TABLES):
-        rows, width = state[name].shape
-        table[LEVELS + place :: 3, :width][:rows] = state[name]
-    numbers = [state[name] for name in ("peak", "weight", "epoch", "gain", "margin")]
-    shrink, fastest = math.ldexp(1.0, -state["unit"]), state["rate"].max()
+        rows, width = getattr(state, name).shape
+        table[LEVELS + place :: 3, :width][:rows] = getattr(state, name)
+    numbers = (distance.lam, distance.weight, distance.epoch, distance.numerator, distance.margin)
+    shrink, fastest = math.ldexp(1.0, -state.unit), state.rate.max()
     return LadderRun(aligned(table), np.array([shrink, *numbers, fastest]))
 
 
 def return_ladder(step, state, run, steps):
-    """Put what a kernel changed back into the reference's state."""
-    if "squares" not in state:
+    """Hand what a kernel changed to the reference's state."""
+    if not isinstance(state, LadderState):
         return
-    for row, name in enumerate(_VECTORS):
-        state[name] = run.table[row, : state[name].size].copy()
-    for place, name in enumerate(_TABLES):
-        width = state[name].shape[1]
-        state[name] = run.table[LEVELS + place :: 3, :width][: step.levels(steps)].copy()
-    state["unit"] = 1 - math.frexp(run.numbers[SHRINK])[1]
-    state["epoch"] = int(run.numbers[EPOCH])
-    for place, name in ((PEAK, "peak"), (WEIGHT, "weight"), (GAIN, "gain"), (MARGIN, "margin")):
-        state[name] = float(run.numbers[place])
+    distance, table, numbers = state.distance, run.table, run.numbers.tolist()
+    tables = {
+        name: table[LEVELS + place :: 3, : getattr(state, name).shape[1]]
+        for place, name in enumerate(_TABLES)
+    }
+    state.load(
+        {name: table[row, : getattr(state, name).size].copy() for row, name in enumerate(_OWN)}
+        | {name: rows[: step.levels(steps)].copy() for name, rows in tables.items()}
+        | {"unit": 1 - math.frexp(numbers[SHRINK])[1]}
+    )
+    distance.load(
+        {
+            name: table[row, : getattr(distance, name).size].copy()
+            for row, name in enumerate(_ITS, REACH)
+        }
+        | {"lam": numbers[PEAK], "weight": numbers[WEIGHT], "epoch": int(numbers[EPOCH])}
+        | {"numerator": numbers[GAIN], "margin": numbers[MARGIN]}
+    )
 
 
 @inline
@@ -174,7 +183,7 @@ def refresh(plan, table, numbers, row, scale, share, step, x):
     One short loop for each sum, since Numba vectorises no others.
     """
     weight, width = numbers[PEAK], plan.width
-    if plan.reach != FIXED:
+    if plan.reach == BOUND:
         numbers[GAIN] += weight * segment_gain(table, row, scale, share, x, width)
         add_scaled(table[PULL], weight, table[SUM])
     add_scaled(table[CARRY], weight, table[SUM])
@@ -231,7 +240,7 @@ def update_distance(kind, width, table, numbers, x, step, steps):
         return
     square = 0.0
     for k in range(x.size):
-        gone = abs((mean[k] if kind == AVERAGE else x[k]) - origin[k])
+        gone = abs(x[k] - origin[k])
         square += gone * gone
         if width > 1:
             reach[k] = max(reach[k], gone)

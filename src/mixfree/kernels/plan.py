@@ -1,10 +1,10 @@
 """An optimiser as the kernels see it: a plan of numbers and a run of arrays."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixfree.core.optimizer import Optimizer
+from mixfree.base.state import RunState
 from mixfree.domains import AllSpace, Ball, Box, Simplex
 from mixfree.gradients import MLMC, DataDrop, MiniBatch, Plain, Replay
 from mixfree.kernels.ladder import (
@@ -17,6 +17,7 @@ from mixfree.kernels.ladder import (
 from mixfree.kernels.memory import aligned
 from mixfree.outputs import Average, Last, RandomIterate, TailAverage, WeightedAverage
 from mixfree.steps import AdaGradNorm, Constant, Inverse, InverseSqrt, Ladder
+from mixfree.steps.ladder import LadderState
 
 PLAIN, MINIBATCH, DROP, TRUNCATED, GEOMETRIC = range(5)
 CONSTANT, INVERSE_SQRT, INVERSE, ADAGRAD, LADDER = range(5)
@@ -81,7 +82,7 @@ class Run(NamedTuple):
     ladder: LadderRun
 
 
-def compilable(opt: Optimizer) -> bool:
+def compilable(opt: Any) -> bool:
     """Whether each part of the optimiser has a compiled twin."""
     return (
         (type(opt.gradient) in _GRADIENTS or isinstance(opt.gradient, MLMC | Replay))
@@ -91,7 +92,7 @@ def compilable(opt: Optimizer) -> bool:
     )
 
 
-def plan_of(opt: Optimizer) -> Plan:
+def plan_of(opt: Any) -> Plan:
     """The plan of an optimiser whose parts are all compilable."""
     rule, domain = opt.gradient, opt.domain
     length, horizon, share, level_key = 1, 0, 1.0, (0, 0)
@@ -125,59 +126,48 @@ def plan_of(opt: Optimizer) -> Plan:
     )
 
 
-def run_of(opt: Optimizer, samples: int) -> Run:
-    """The optimiser's state in the arrays that a kernel changes over up to ``samples`` samples.
-
-    The optimiser keeps its own.
-    """
-    gradient, step, output = opt.states
+def run_of(opt: Any, state: RunState, samples: int) -> Run:
+    """The run's state in arrays that a kernel changes over up to ``samples`` samples."""
+    gradient, output, x = state.gradient, state.output, state.x
     counts = [
-        gradient["samples"],
-        opt.steps,
-        gradient.get("seen", 0),
-        gradient.get("length", 1),
-        gradient.get("turn", 0),
-        output["count"],
+        gradient.samples,
+        state.steps,
+        getattr(gradient, "seen", 0),
+        getattr(gradient, "length", 1),
+        getattr(gradient, "turn", 0),
+        output.count,
     ]
-    x, zeros, low, high = opt.x, np.zeros(opt.x.size), np.zeros(0), np.zeros(0)
+    zeros, low, high = np.zeros(x.size), np.zeros(0), np.zeros(0)
     if isinstance(opt.domain, Ball) and opt.domain.center is not None:
         low = opt.domain.center
     elif isinstance(opt.domain, Box):
         low, high = opt.domain.low, opt.domain.high
+    sums = [getattr(output, "sum", zeros), getattr(output, "before", zeros)]
     return Run(
         counts=np.array(counts, dtype=np.int64),
-        numbers=np.array([step.get("root", 0.0), np.inf]),
+        numbers=np.array([getattr(state.step, "root", 0.0), np.inf]),
         x=aligned(x),
-        total=aligned(gradient.get("sum", np.zeros_like(x))),
-        sums=aligned(np.array([output.get("sum", zeros), output.get("before", zeros)])),
-        kept=output.get("kept", x).copy(),
+        total=aligned(getattr(gradient, "sum", np.zeros_like(x))),
+        sums=aligned(np.array(sums)),
+        kept=getattr(output, "kept", x).copy(),
         gradient=aligned(np.zeros_like(x)),
         low=np.array(low, dtype=np.float64),
         high=np.array(high, dtype=np.float64),
-        ladder=ladder_run(opt.step, step, opt.steps + samples),
+        ladder=ladder_run(opt.step, state.step, state.steps + samples),
     )
 
 
-def return_run(opt: Optimizer, run: Run) -> None:
-    """Put what a kernel changed back into the optimiser."""
-    counts = run.counts
-    values = (
-        {
-            "samples": int(counts[SAMPLES]),
-            "seen": int(counts[SEEN]),
-            "length": int(counts[LENGTH]),
-            "turn": int(counts[TURN]),
-            "sum": run.total,
-        },
-        {"root": float(run.numbers[ROOT])},
-        {
-            "count": int(counts[COUNT]),
-            "sum": run.sums[0, : run.x.size].copy(),
-            "before": run.sums[1, : run.x.size].copy(),
-            "kept": run.kept,
-        },
+def return_run(opt: Any, state: RunState, run: Run) -> None:
+    """Hand what a kernel changed to the states of the run."""
+    samples, steps, seen, length, turn, count = run.counts.tolist()
+    state.gradient.load(
+        {"samples": samples, "seen": seen, "length": length, "turn": turn, "sum": run.total}
     )
-    for state, new in zip(opt.states, values, strict=True):
-        state.update({name: new[name] for name in state.keys() & new.keys()})
-    return_ladder(opt.step, opt.states[1], run.ladder, int(counts[STEPS]))
-    opt.go_to(run.x, int(counts[STEPS]))
+    if isinstance(state.step, LadderState):
+        return_ladder(opt.step, state.step, run.ladder, steps)
+    else:
+        state.step.load({"root": float(run.numbers[ROOT])})
+    before, newest = (run.sums[row, : run.x.size].copy() for row in (1, 0))
+    state.output.load({"count": count, "sum": newest, "before": before, "kept": run.kept})
+    run.x.flags.writeable = False
+    state.load({"x": run.x, "steps": steps})

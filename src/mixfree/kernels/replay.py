@@ -6,7 +6,6 @@ from mixfree.gradients import ForwardReplay
 from mixfree.kernels.draws import below
 from mixfree.kernels.jit import kernel as compiled
 from mixfree.kernels.plan import SAMPLES, plan_of, return_run, run_of
-from mixfree.kernels.runner import indices_of, refused
 
 PIECE = 1 << 16
 
@@ -22,42 +21,45 @@ def forward_order(first, second, block, blocks, size, buffer, gap):
     return order
 
 
-def replay_blocks(opt, kernel, parts, order):
-    """Add the samples to the block; replay every block that they fill."""
-    rule, state = opt.gradient, opt.states[0]
-    size, held = rule.block_size, len(state["block"])
+def replay_blocks(opt, state, kernel, parts, order):
+    """Add the samples to the block; replay every block that they fill. False if one is refused."""
+    rule, gradient = opt.gradient, state.gradient
+    size, held = rule.block_size, len(gradient.block)
     if held == size:
         raise RuntimeError("the last block's replay is not finished: tell its gradients first")
-    order = indices_of(order)
     if 0 < held <= size <= held + order.size:
         first, order = order[: size - held], order[size - held :]
-        joined = tuple(_joined(state["block"], i, part, first) for i, part in enumerate(parts))
-        state["samples"] -= held
-        _replay_whole(opt, kernel, joined, np.arange(size))
+        joined = tuple(_joined(gradient.block, i, part, first) for i, part in enumerate(parts))
+        gradient.load({"samples": gradient.samples - held})
+        if not _replay_whole(opt, state, kernel, joined, np.arange(size)):
+            return False
     # As many blocks at a time as keep the order of replay small.
     many = size * max(1, PIECE // size)
-    whole = order.size - order.size % size if state["block"] == [] else 0
+    whole = order.size - order.size % size if gradient.block == [] else 0
     for start in range(0, whole, many):
-        _replay_whole(opt, kernel, parts, order[start : min(start + many, whole)])
-    state["block"] += _listed(parts, order[whole:])
-    state["samples"] += order.size - whole
+        piece = order[start : min(start + many, whole)]
+        if not _replay_whole(opt, state, kernel, parts, piece):
+            return False
+    rest = order[whole:]
+    block = gradient.block + _listed(parts, rest)
+    gradient.load({"block": block, "samples": gradient.samples + rest.size})
+    return True
 
 
-def _replay_whole(opt, kernel, parts, order):
-    """Replay samples that make whole blocks."""
-    rule, state = opt.gradient, opt.states[0]
-    size, buffer, before = rule.block_size, rule.buffer, state["samples"]
+def _replay_whole(opt, state, kernel, parts, order):
+    """Replay samples that make whole blocks; False if a gradient is refused."""
+    rule = opt.gradient
+    size, buffer, before = rule.block_size, rule.buffer, state.gradient.samples
     replayed = order[_replay_order(rule, before // size, order.size // size)]
-    plan, run = plan_of(opt), run_of(opt, replayed.size)
+    plan, run = plan_of(opt), run_of(opt, state, replayed.size)
     taken = kernel(plan, run, parts, replayed)
     failed = taken < replayed.size
     blocks = taken // buffer + failed
     run.counts[SAMPLES] = before + blocks * size
-    return_run(opt, run)
-    state["block"] = []
-    if failed:
-        state["block"] = _listed(parts, order[(blocks - 1) * size : blocks * size])
-        raise refused(opt)
+    return_run(opt, state, run)
+    last = order[(blocks - 1) * size : blocks * size] if failed else order[:0]
+    state.gradient.load({"block": _listed(parts, last)})
+    return not failed
 
 
 def _replay_order(rule, block, blocks):

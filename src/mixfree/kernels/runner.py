@@ -6,45 +6,35 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.core.optimizer import GradientRefused, Optimizer
+from mixfree.base.state import RunState
+from mixfree.gradients import Replay
+from mixfree.kernels.plan import plan_of, return_run, run_of
+from mixfree.kernels.replay import replay_blocks
 
-CHUNK = 1 << 16
+CHUNK = 1 << 16  # samples per call of a kernel, so that a run can be interrupted
 
 
-def run_compiled(
-    opt: Optimizer,
+def run_kernel(
+    opt: Any,
+    state: RunState,
     kernel: Callable[[Any, Any, tuple[Array, ...], Array], int],
-    parts: tuple[Array, ...],
+    arrays: tuple[Array, ...],
     order: Array | range,
-) -> None:
-    """Run a kernel over samples given as parallel arrays, replaying where the method does."""
-    from mixfree.gradients import Replay
-    from mixfree.kernels.plan import plan_of, return_run, run_of
-    from mixfree.kernels.replay import replay_blocks
-
+) -> bool:
+    """Take samples in their order, replaying where the method does; False if one was refused."""
     if isinstance(opt.gradient, Replay):
-        replay_blocks(opt, kernel, parts, order)
-        return
-    plan, run = plan_of(opt), run_of(opt, len(order))
+        return replay_blocks(opt, state, kernel, arrays, _indices(order))
+    plan, run = plan_of(opt), run_of(opt, state, len(order))
     try:
         for start in range(0, len(order), CHUNK):
-            piece = indices_of(order[start : start + CHUNK])
-            if kernel(plan, run, parts, piece) < piece.size:
-                break
-        else:
-            return
+            piece = _indices(order[start : start + CHUNK])
+            if kernel(plan, run, arrays, piece) < piece.size:
+                return False
+        return True
     finally:
-        return_run(opt, run)
-    raise refused(opt)
+        return_run(opt, state, run)
 
 
-def indices_of(order: Array | range) -> Array:
-    """The order as an array; a whole stream's is a range until it is needed."""
+def _indices(order: Array | range) -> Array:
+    """The order as an array; that of a whole stream is a range until it is needed."""
     return np.arange(order.start, order.stop) if isinstance(order, range) else order
-
-
-def refused(opt: Optimizer) -> GradientRefused:
-    """What to raise when the gradient of the next sample is not acceptable."""
-    return GradientRefused(
-        f"gradient of sample {opt.number} is not finite or above {opt.largest:.1e}"
-    )

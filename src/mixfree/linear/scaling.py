@@ -1,16 +1,15 @@
 """Features of unequal size, brought to one size in a single pass."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
-from mixfree.core.optimizer import Optimizer
-from mixfree.gradients import Window
-from mixfree.steps.ladder import GRADIENTS, POINTS
+from mixfree.base.arithmetic import Array
+from mixfree.base.state import State
 
-LIMIT = 16.0  # standardised values never exceed it
+LIMIT = 16.0  # largest standardised value
 
 
 class Units(NamedTuple):
@@ -18,6 +17,26 @@ class Units(NamedTuple):
 
     shift: Array
     scale: Array
+
+
+@dataclass(slots=True)
+class ScaleState(State):
+    """Statistics of the columns, each times its unit, and the scale that is in force."""
+
+    mean: Array
+    spread: Array  # sum of squared deviations from the mean
+    unit: Array  # a power of two that keeps squares from over- and underflow
+    shift: Array
+    scale: Array
+    farthest: Array  # largest deviation of a row for which new units were due
+    count: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+
+    def check(self, what: str) -> None:
+        """Counts and spreads are not negative; units and scales are positive."""
+        if self.count[0] < 0 or (self.spread < 0.0).any() or (self.farthest < 0.0).any():
+            raise ValueError(f"state of the {what} does not fit: a spread is negative")
+        if not ((self.unit > 0.0).all() and (self.scale > 0.0).all()):
+            raise ValueError(f"state of the {what} does not fit: a scale is not positive")
 
 
 class TooFar(ValueError):
@@ -69,28 +88,22 @@ class RunningScale:
     def __init__(self, columns: int, centred: bool) -> None:
         self.centred = centred
         self.due = False
-        self._state: State = {
-            "count": np.zeros(1, dtype=np.int64),
-            "mean": np.zeros(columns),
-            "spread": np.zeros(columns),
-            "unit": np.ones(columns),
-            "shift": np.zeros(columns),
-            "scale": np.ones(columns),
-        }
-        self._farthest = np.zeros(columns)
+        self._state = ScaleState(*(np.zeros(columns) for _ in range(6)))
+        self._state.unit[:], self._state.scale[:] = 1.0, 1.0
         self._next = np.zeros(columns)  # the row for which new units are due
 
     @property
     def units(self) -> Units:
         """The units in force."""
-        return Units(self._state["shift"], self._state["scale"])
+        return Units(self._state.shift, self._state.scale)
 
     def take(self, rows: Array) -> Array:
         """The rows standardised, up to the first for which new units are due."""
         from mixfree.kernels.scaling import standardise
 
-        out = np.empty(rows.shape, rows.dtype)
-        taken = standardise(rows, self.due, self.centred, LIMIT, *self._state.values(), out)
+        state, out = self._state, np.empty(rows.shape, rows.dtype)
+        statistics = (state.count, state.mean, state.spread, state.unit, state.shift, state.scale)
+        taken = standardise(rows, self.due, self.centred, LIMIT, *statistics, out)
         self.due = taken < len(rows)
         if self.due:
             self._next = rows[taken]
@@ -101,31 +114,29 @@ class RunningScale:
         if not self.due:
             return
         state = self._state
-        mean = state["mean"] / state["unit"]
-        with np.errstate(over="ignore"):  # beyond the largest number: seen below
-            self._farthest = np.maximum(self._farthest, np.abs(self._next - mean))
-        deviation = np.sqrt(state["spread"] / state["count"][0]) / state["unit"]
-        scale = np.maximum(deviation, self._farthest / LIMIT)
+        mean = state.mean / state.unit
+        with np.errstate(over="ignore", invalid="ignore"):  # not finite: seen below
+            state.farthest = np.maximum(state.farthest, np.abs(self._next - mean))
+        deviation = np.sqrt(state.spread / state.count[0]) / state.unit
+        scale = np.maximum(deviation, state.farthest / LIMIT)
         if not np.isfinite(scale).all():
             place = int(np.argmin(np.isfinite(scale)))
             raise TooFar(
                 place,
-                f"is {self._next[place]:.3g} in row {state['count'][0]:,}, "
+                f"is {self._next[place]:.3g} in row {state.count[0]:,}, "
                 f"too far from its mean {mean[place]:.3g} to be standardised",
             )
         # One over a smaller scale would overflow; such a feature is as good as constant.
         known = scale >= np.finfo(self._next.dtype).tiny
-        state["shift"], state["scale"] = mean, np.where(known, scale, 1.0)
+        state.shift, state.scale = mean, np.where(known, scale, 1.0)
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """All that changes, as arrays of its own."""
-        state = {name: value.copy() for name, value in self._state.items()}
-        return {**state, "farthest": self._farthest.copy()}
+        return self._state.plain()
 
-    def load_state_dict(self, state: State) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where the scale that gave ``state`` was."""
-        self._state = {name: np.array(state[name]) for name in self._state}
-        self._farthest = np.array(state["farthest"])
+        self._state, self.due = self._state.restored(state, "running scale"), False
 
 
 def original(columns: int) -> Units:
@@ -172,44 +183,38 @@ def points_kept(x: Array, outputs: int, old: Units, new: Units) -> Array:
     columns = old.shift.size
     growth = np.maximum(new.scale / old.scale, 1.0)
     shrunk = x.reshape(outputs, -1).astype(np.float64)
-    shrunk[:, :columns] /= growth  # and once more: its square may overflow
+    shrunk[:, :columns] /= growth  # twice, since the square of growth may overflow
     shrunk[:, :columns] /= growth
     return points_in(shrunk.ravel(), outputs, old, new).astype(x.dtype)
 
 
-def refuse_replay(opt: Optimizer) -> None:
-    """ValueError for a method that keeps rows, which would stay in the units of their time."""
-    if not isinstance(opt.gradient, Window):
-        raise ValueError(f"scale='running' does not go with {opt.name}, which replays old rows")
+class Rescaling:
+    """A change of the columns' units, as it concerns a run over standardised rows.
 
+    Parameters
+    ----------
+    outputs
+        Outputs of the model, one block of weights each.
+    intercept
+        1 if each block ends with an intercept, else 0.
+    old, new
+        The units before and after.
+    """
 
-def change_units(opt: Optimizer, outputs: int, old: Units, new: Units) -> None:
-    """Express a run over standardised rows in new units, its pending window included."""
-    gradient, step, output = opt.states
+    def __init__(self, outputs: int, intercept: int, old: Units, new: Units) -> None:
+        self._outputs, self._old, self._new = outputs, old, new
+        growth = np.append(new.scale / old.scale, np.ones(intercept))
+        self.growth: Array = np.tile(growth, outputs)
 
-    def convert(state: State, names: tuple[str, ...], to: Callable[..., Array]) -> None:
-        for name in names:
-            if name in state:
-                rows = [to(row, outputs, old, new) for row in np.atleast_2d(state[name])]
-                state[name] = np.array(rows).reshape(state[name].shape)
+    def points(self, x: Array) -> Array:
+        """Points to go on with: see :func:`points_kept`."""
+        return self._each(points_kept, x)
 
-    convert(gradient, ("sum",), gradients_in)
-    convert(output, ("sum", "before", "kept"), points_kept)
-    convert(step, GRADIENTS, gradients_in)
-    convert(step, POINTS, points_kept)
-    if "squares" in step:
-        _change_ladder(step, outputs, new.scale / old.scale)
-    opt.go_to(np.array(opt.domain.project(points_kept(opt.x, outputs, old, new))), opt.steps)
+    def gradients(self, g: Array) -> Array:
+        """Gradients with respect to the new weights: see :func:`gradients_in`."""
+        return self._each(gradients_in, g)
 
-
-def _change_ladder(state: State, outputs: int, ratio: Array) -> None:
-    """Numbers that the ladder keeps for each coordinate, as far as the old center was right."""
-    block = state["sum"].size // outputs
-    growth = np.tile(np.append(ratio, np.ones(block - ratio.size)), outputs)
-    if state["squares"].size != growth.size:
-        return
-    # A column that has had no gradient yet had no unit either.
-    growth = np.where(state["squares"] + state["total"] > 0.0, growth, 1.0)
-    for name in ("squares", "total", "levels", "excess"):
-        state[name] = state[name] / growth / growth
-    state["rate"] = state["rate"] * growth
+    def _each(self, convert: Callable[..., Array], rows: Array) -> Array:
+        flat = rows.reshape(-1, rows.shape[-1])
+        found = [convert(row, self._outputs, self._old, self._new) for row in flat]
+        return np.array(found, rows.dtype).reshape(rows.shape)

@@ -1,35 +1,179 @@
 """Run an optimiser over sparse rows of a linear model at a cost of their non-zeros."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State, sum_of_squares
+from mixfree.base.arithmetic import Array, sum_of_squares
+from mixfree.base.state import RunState, State
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Ball
 from mixfree.gradients import Window
-from mixfree.kernels.plan import COUNT, LENGTH, ROOT, SAMPLES, SEEN, STEPS, plan_of
-from mixfree.kernels.runner import CHUNK, refused
+from mixfree.kernels.plan import LENGTH, ROOT, SAMPLES, SEEN, plan_of
+from mixfree.kernels.runner import CHUNK
 from mixfree.kernels.sparse import LISTED, MASS, WEIGHTS, A, Q, SparseRun, V, mark, sparse
-from mixfree.linear.losses import Loss, loss_code
+from mixfree.linear.losses import Loss, has_twin, loss_code
 from mixfree.steps import AdaGradNorm, Constant
 
 
-def runs_sparse(opt: Optimizer) -> bool:
+def runs_sparse(opt: Optimizer, loss: Loss) -> bool:
     """Whether a step of the method can cost as little as the row has non-zeros.
 
     Examples
     --------
     >>> import mixfree as mf
-    >>> runs_sparse(mf.MAG([0.0])), runs_sparse(mf.MAG([0.0], domain=mf.Box(-1.0, 1.0)))
+    >>> from mixfree.linear import Squared
+    >>> boxed = mf.MAG([0.0], domain=mf.Box(-1.0, 1.0))
+    >>> runs_sparse(mf.MAG([0.0]), Squared()), runs_sparse(boxed, Squared())
     (True, False)
     """
     around_origin = isinstance(opt.domain, Ball) and opt.domain.center is None
     return (
-        isinstance(opt.gradient, Window)
+        opt.has_twin
+        and has_twin(loss)
+        and isinstance(opt.gradient, Window)
         and isinstance(opt.step, Constant | AdaGradNorm)
         and (isinstance(opt.domain, AllSpace) or around_origin)
     )
+
+
+@dataclass(slots=True)
+class SparseState(State):
+    """The run in the form that the kernel changes: see :mod:`mixfree.kernels.sparse`."""
+
+    counts: Array
+    numbers: Array
+    cells: Array  # v and q, one row per coordinate
+    places: Array  # coordinates in the window's sum
+    sums: Array  # the window's sum
+    aside: Array  # q of those coordinates
+    before: Array  # the tail average's older sum
+    kept: Array  # the random iterate
+
+    @classmethod
+    def of(cls, run: RunState) -> "SparseState":
+        """The state of a run as the optimiser keeps it."""
+        gradient, output, size = run.gradient, run.output, run.x.size
+        counts = [gradient.samples, run.steps, gradient.seen, gradient.length, 0, output.count, 0]
+        numbers = [getattr(run.step, "root", 0.0), 1.0, 0.0, sum_of_squares(run.x), 0.0, 0.0]
+        cells = np.empty((size, 2))  # NumPy asks for large pages here, not for zeros
+        cells[:, V], cells[:, Q] = run.x, -output.sum if hasattr(output, "sum") else 0.0
+        nothing = np.zeros(0)
+        state = cls(
+            counts=np.array(counts),
+            numbers=np.array(numbers),
+            cells=cells,
+            places=np.zeros(size, np.int32),
+            sums=np.zeros(size),
+            aside=np.zeros(size),
+            before=np.array(getattr(output, "before", nothing)),
+            kept=np.array(getattr(output, "kept", nothing), dtype=np.float64),
+        )
+        if gradient.seen:
+            places = np.flatnonzero(gradient.sum)
+            state._list(places, gradient.sum[places])
+        return state
+
+    def settled(self, run: RunState, l2: float) -> RunState:
+        """The run, given as it was when this state was made from it, brought up to date."""
+        point = (self.numbers[A] * self.cells[:, V]).astype(run.x.dtype)
+        # The kernel adds the regularisation of a window when it is full.
+        window = l2 * self.numbers[WEIGHTS] * point.astype(np.float64)
+        window[self.places[self._listed]] += self.sums[self._listed]
+        samples, steps, seen, length, _, count, _ = self.counts.tolist()
+        run.gradient.load(
+            {"samples": samples, "seen": seen, "length": length, "sum": window.astype(point.dtype)}
+        )
+        run.step.load({"root": float(self.numbers[ROOT])})
+        run.output.load(
+            {
+                "count": count,
+                "sum": self.numbers[MASS] * self.cells[:, V] - self._q(),
+                "before": self.before.copy(),
+                "kept": self.kept.astype(point.dtype),
+            }
+        )
+        run.load({"x": point, "steps": steps})
+        return run
+
+    def arrays(self) -> SparseRun:
+        """The arrays themselves, for the kernel to change."""
+        return SparseRun(
+            self.counts,
+            self.numbers,
+            self.cells,
+            self.cells.view(np.int64),
+            self.places,
+            self.sums,
+            self.aside,
+            self.before,
+            self.kept,
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Numbers and arrays, without the marks that stand in the cells during a window."""
+        return {
+            **{
+                name: getattr(self, name).copy() for name in ("counts", "numbers", "before", "kept")
+            },
+            "v": self.cells[:, V].copy(),
+            "q": self._q(),
+            "places": self.places[self._listed].copy(),
+            "sums": self.sums[self._listed].copy(),
+        }
+
+    def restored(self, plain: Any, what: str) -> "SparseState":
+        """See :meth:`State.restored`; the marks are made anew, whatever ``plain`` holds."""
+        blank = _PlainSparse(**self.plain())
+        given = blank.restored(plain, what)
+        found, size = self.copy(), self.cells.shape[0]
+        listed, places = int(given.counts[LISTED]), given.places
+        distinct = np.unique(places).size == places.size == given.sums.size == listed
+        inside = places.size == 0 or (places.min() >= 0 and places.max() < size)
+        if not (distinct and inside and (given.counts >= 0).all()):
+            raise ValueError(f"state of the {what} does not fit: its window's list is not one")
+        if not (given.counts[SEEN] < given.counts[LENGTH] and given.numbers[A] != 0.0):
+            raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
+        found.load({name: getattr(given, name) for name in ("counts", "numbers", "before", "kept")})
+        found.cells[:, V], found.cells[:, Q] = given.v, given.q
+        found._list(places, given.sums)
+        return found
+
+    @property
+    def _listed(self) -> slice:
+        """Where the window's sum stands."""
+        return slice(int(self.counts[LISTED]))
+
+    def _list(self, places: Array, values: Array) -> None:
+        """Begin the window's sum with these coordinates."""
+        self.counts[LISTED] = places.size
+        self.places[self._listed], self.sums[self._listed] = places, values
+        self.aside[self._listed] = self.cells[places, Q]
+        self.cells.view(np.int64)[places, Q] = mark.py_func(np.arange(places.size))
+
+    def _q(self) -> Array:
+        """The second column with what the window's sum has put aside."""
+        q = self.cells[:, Q].copy()
+        q[self.places[self._listed]] = self.aside[self._listed]
+        return q
+
+
+@dataclass(slots=True)
+class _PlainSparse(State):
+    """What is saved of a :class:`SparseState`."""
+
+    counts: Array
+    numbers: Array
+    before: Array
+    kept: Array
+    v: Array
+    q: Array
+    places: Array
+    sums: Array
+
+    # The list of a window has as many rows as it has coordinates.
+    grows: ClassVar[tuple[str, ...]] = ("places", "sums")
 
 
 class SparseLinear:
@@ -57,42 +201,33 @@ class SparseLinear:
     """
 
     def __init__(self, opt: Optimizer, loss: Loss, l2: float = 0.0) -> None:
-        if not runs_sparse(opt):
+        if not runs_sparse(opt, loss):
             raise ValueError(f"{opt.name} has no sparse twin")
         self._opt, self._plan = opt, plan_of(opt)
         self._loss, self._l2 = loss, float(l2)
-        gradient, step, output = opt.states
-        counts = [gradient["samples"], opt.steps, gradient["seen"], gradient["length"], 0]
-        nothing, size = np.zeros(0), opt.x.size
-        cells = np.empty((size, 2))  # NumPy asks for large pages here, not for zeros
-        cells[:, V], cells[:, Q] = opt.x, -output["sum"] if "sum" in output else 0.0
-        self._run = SparseRun(
-            counts=np.array([*counts, output["count"], 0]),
-            numbers=np.array([step.get("root", 0.0), 1.0, 0.0, sum_of_squares(opt.x), 0.0, 0.0]),
-            cells=cells,
-            marks=cells.view(np.int64),
-            places=np.zeros(size, np.int32),
-            sums=np.zeros(size),
-            aside=np.zeros(size),
-            before=np.array(output.get("before", nothing)),
-            kept=np.array(output.get("kept", nothing), dtype=np.float64),
-        )
-        if opt.pending:
-            places = np.flatnonzero(gradient["sum"])
-            self._list(places, gradient["sum"][places])
+        self._state = SparseState.of(opt.export_run())
+
+    def export(self) -> SparseState:
+        """The run's state as one of its own, to come back to."""
+        return self._state.copy()
+
+    def restore(self, state: SparseState) -> None:
+        """Come back to an exported state."""
+        self._state = state
 
     @property
     def samples(self) -> int:
         """Samples observed so far."""
-        return int(self._run.counts[SAMPLES])
+        return int(self._state.counts[SAMPLES])
 
     @property
     def average(self) -> Array:
         """The output point."""
-        return self._opt.output.point(self._output(), self._point())
+        run = self._settled()
+        return self._opt.output.point(run.output, run.x)
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from rows in their order, as :func:`mixfree.linear.advance.advance_linear` does."""
+        """Learn from rows in their order, as :func:`mixfree.linear.advance_linear` does."""
         loss = self._loss
         rows = _canonical(rows)
         width = rows.shape[1]
@@ -104,78 +239,25 @@ class SparseLinear:
             piece = slice(start, start + CHUNK)
             csr, aims = _arrays(rows, start, min(start + CHUNK, y.size)), y[piece]
             settings = (code, self._l2, margins, factors, width, intercept)
-            taken = sparse(self._plan, self._run, *settings, csr, aims, w[piece])
+            taken = sparse(self._plan, self._state.arrays(), *settings, csr, aims, w[piece])
             if taken < aims.size:
-                self.settle()
-                raise refused(self._opt)
+                raise self.settle().refusal()
 
     def settle(self) -> Optimizer:
         """Hand the run back to the optimiser."""
-        run, (gradient, step, output) = self._run, self._opt.states
-        point = self._point()
-        # The kernel adds the regularisation of a window when it is full.
-        ridge = self._l2 * run.numbers[WEIGHTS] * point.astype(np.float64)
-        gradient["samples"], gradient["seen"], gradient["length"] = (
-            int(run.counts[place]) for place in (SAMPLES, SEEN, LENGTH)
-        )
-        ridge[run.places[self._listed]] += run.sums[self._listed]
-        gradient["sum"] = ridge.astype(point.dtype)
-        if "root" in step:
-            step["root"] = float(run.numbers[ROOT])
-        output.update({name: self._output()[name] for name in output})
-        self._opt.go_to(point, int(run.counts[STEPS]))
+        self._opt.import_run(self._settled())
         return self._opt
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """Everything that changes, in its lazy form: another would not have the same bits."""
-        run = self._run
-        return {
-            **{name: getattr(run, name).copy() for name in ("counts", "numbers", "before", "kept")},
-            "v": run.cells[:, V].copy(),
-            "q": self._q(),
-            "places": run.places[self._listed].copy(),
-            "sums": run.sums[self._listed].copy(),
-        }
+        return self._state.plain()
 
-    def load_state_dict(self, state: State) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on exactly where the run that gave ``state`` was."""
-        run = self._run
-        for name in ("counts", "numbers", "before", "kept"):
-            getattr(run, name)[:] = state[name]
-        run.cells[:, V], run.cells[:, Q] = state["v"], state["q"]
-        self._list(np.asarray(state["places"]), np.asarray(state["sums"]))
+        self._state = self._state.restored(state, "sparse run")
 
-    @property
-    def _listed(self) -> slice:
-        """Where the window's sum stands."""
-        return slice(int(self._run.counts[LISTED]))
-
-    def _list(self, places: Array, values: Array) -> None:
-        """Begin the window's sum with these coordinates."""
-        run = self._run
-        run.counts[LISTED] = places.size
-        run.places[self._listed], run.sums[self._listed] = places, values
-        run.aside[self._listed] = run.cells[places, Q]
-        run.marks[places, Q] = mark.py_func(np.arange(places.size))
-
-    def _q(self) -> Array:
-        """The second column with what the window's sum has put aside."""
-        run = self._run
-        q = run.cells[:, Q].copy()
-        q[run.places[self._listed]] = run.aside[self._listed]
-        return q
-
-    def _point(self) -> Array:
-        return (self._run.numbers[A] * self._run.cells[:, V]).astype(self._opt.x.dtype)
-
-    def _output(self) -> State:
-        run = self._run
-        return {
-            "count": int(run.counts[COUNT]),
-            "sum": run.numbers[MASS] * run.cells[:, V] - self._q(),
-            "before": run.before.copy(),
-            "kept": run.kept.astype(self._opt.x.dtype),
-        }
+    def _settled(self) -> RunState:
+        return self._state.settled(self._opt.export_run(), self._l2)
 
 
 def _canonical(rows: Any) -> Any:

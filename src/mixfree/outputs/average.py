@@ -1,24 +1,48 @@
 """Averages of all iterates. They are summed in double precision whatever the point's own."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
+from mixfree.base.state import State, UnitChange
 
 
 class Output(Protocol):
     """The output part: makes one point of many. Immutable; what changes is in ``state``."""
 
-    def start(self, x0: Array) -> State:
+    def start(self, x0: Array) -> Any:
         """State of a run that has no iterates yet; it counts them in ``count``."""
 
-    def add(self, state: State, iterate: Array) -> None:
+    def add(self, state: Any, iterate: Array) -> None:
         """Take the next iterate."""
 
-    def point(self, state: State, x: Array) -> Array:
+    def point(self, state: Any, x: Array) -> Array:
         """The output; ``x``, where the run is now, as long as there are no iterates."""
+
+
+@dataclass(slots=True)
+class CountState(State):
+    """How many iterates there were."""
+
+    count: int = 0
+
+    def check(self, what: str) -> None:
+        """A count is not negative."""
+        if self.count < 0:
+            raise ValueError(f"state of the {what} does not fit: count is {self.count}")
+
+
+@dataclass(slots=True)
+class SumState(CountState):
+    """A sum of iterates, in double precision."""
+
+    sum: Array = field(default_factory=lambda: np.zeros(0))
+
+    def change_units(self, change: UnitChange) -> None:
+        """The sum is one of points."""
+        self.sum = change.points(self.sum)
 
 
 @dataclass(frozen=True)
@@ -35,19 +59,19 @@ class Average:
     array([2.])
     """
 
-    def start(self, x0: Array) -> State:
+    def start(self, x0: Array) -> SumState:
         """Sum of nothing."""
-        return {"count": 0, "sum": np.zeros(x0.size)}
+        return SumState(0, np.zeros(x0.size))
 
-    def add(self, state: State, iterate: Array) -> None:
+    def add(self, state: SumState, iterate: Array) -> None:
         """Σ w_k."""
-        state["count"] += 1
-        state["sum"] += iterate
+        state.count += 1
+        state.sum += iterate
 
-    def point(self, state: State, x: Array) -> Array:
+    def point(self, state: SumState, x: Array) -> Array:
         """The mean so far."""
-        count = state["count"]
-        return (state["sum"] / count).astype(x.dtype) if count else x.copy()
+        count = state.count
+        return (state.sum / count).astype(x.dtype) if count else x.copy()
 
 
 @dataclass(frozen=True)
@@ -64,12 +88,12 @@ class WeightedAverage(Average):
     array([2.])
     """
 
-    def add(self, state: State, iterate: Array) -> None:
+    def add(self, state: SumState, iterate: Array) -> None:
         """Σ k w_k."""
-        state["count"] += 1
-        state["sum"] += float(state["count"]) * iterate
+        state.count += 1
+        state.sum += float(state.count) * iterate
 
-    def point(self, state: State, x: Array) -> Array:
+    def point(self, state: SumState, x: Array) -> Array:
         """Divided by Σ k = t(t+1)/2."""
-        count = state["count"]
-        return (state["sum"] / (0.5 * count * (count + 1))).astype(x.dtype) if count else x.copy()
+        count = state.count
+        return (state.sum / (0.5 * count * (count + 1))).astype(x.dtype) if count else x.copy()

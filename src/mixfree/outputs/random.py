@@ -2,8 +2,23 @@
 
 from dataclasses import dataclass, field
 
-from mixfree.base.arithmetic import Array, State
+import numpy as np
+
+from mixfree.base.arithmetic import Array
 from mixfree.base.draws import RESERVOIR, Key, bits, key
+from mixfree.base.state import UnitChange
+from mixfree.outputs.average import CountState
+
+
+@dataclass(slots=True)
+class KeptState(CountState):
+    """The iterate that is kept."""
+
+    kept: Array = field(default_factory=lambda: np.zeros(0))
+
+    def change_units(self, change: UnitChange) -> None:
+        """It is a point."""
+        self.kept = change.points(self.kept)
 
 
 @dataclass(frozen=True)
@@ -16,16 +31,16 @@ class RandomIterate:
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", key(self.seed, RESERVOIR))
 
-    def start(self, x0: Array) -> State:
+    def start(self, x0: Array) -> KeptState:
         """The start is kept until there is an iterate."""
-        return {"count": 0, "kept": x0.copy()}
+        return KeptState(0, x0.copy())
 
-    def add(self, state: State, iterate: Array) -> None:
+    def add(self, state: KeptState, iterate: Array) -> None:
         """Keep this iterate instead, with probability 1/t."""
-        count = state["count"] = state["count"] + 1
-        if bits(self.key, count) <= (2**64 - 1) // count:
-            state["kept"] = iterate.copy()
+        state.count += 1
+        if bits(self.key, state.count) <= (2**64 - 1) // state.count:
+            state.kept = iterate.copy()
 
-    def point(self, state: State, x: Array) -> Array:
+    def point(self, state: KeptState, x: Array) -> Array:
         """The iterate kept."""
-        return state["kept"].copy()
+        return state.kept.copy()

@@ -1,10 +1,23 @@
 """The average of the later iterates, without knowing when the run ends."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
+from mixfree.base.state import UnitChange
+from mixfree.outputs.average import SumState
+
+
+@dataclass(slots=True)
+class TailState(SumState):
+    """The sum since the last power of two, and the one before it."""
+
+    before: Array = field(default_factory=lambda: np.zeros(0))
+
+    def change_units(self, change: UnitChange) -> None:
+        """Both are sums of points."""
+        self.sum, self.before = change.points(self.sum), change.points(self.before)
 
 
 @dataclass(frozen=True)
@@ -25,22 +38,22 @@ class TailAverage:
     array([2.5])
     """
 
-    def start(self, x0: Array) -> State:
+    def start(self, x0: Array) -> TailState:
         """Sums of nothing."""
-        return {"count": 0, "sum": np.zeros(x0.size), "before": np.zeros(x0.size)}
+        return TailState(0, np.zeros(x0.size), np.zeros(x0.size))
 
-    def add(self, state: State, iterate: Array) -> None:
+    def add(self, state: TailState, iterate: Array) -> None:
         """Add to the newest sum, beginning a new one at every power of two."""
-        count = state["count"] = state["count"] + 1
-        if count & (count - 1) == 0:
-            state["sum"], state["before"] = state["before"], state["sum"]
-            state["sum"][:] = 0.0
-        state["sum"] += iterate
+        state.count += 1
+        if state.count & (state.count - 1) == 0:
+            state.sum, state.before = state.before, state.sum
+            state.sum[:] = 0.0
+        state.sum += iterate
 
-    def point(self, state: State, x: Array) -> Array:
+    def point(self, state: TailState, x: Array) -> Array:
         """Both sums together, divided by their number of iterates."""
-        count = state["count"]
+        count = state.count
         if count == 0:
             return x.copy()
         left_out = (1 << (count.bit_length() - 1)) // 2 - 1 if count > 1 else 0
-        return ((state["before"] + state["sum"]) / (count - left_out)).astype(x.dtype)
+        return ((state.before + state.sum) / (count - left_out)).astype(x.dtype)

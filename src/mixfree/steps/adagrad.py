@@ -3,10 +3,23 @@
 import math
 from dataclasses import dataclass
 
-from mixfree.base.arithmetic import Array, State, norm
+from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_positive
+from mixfree.base.state import State
 
-_MOST = 3e38  # of a factor: single precision knows no larger one
+_MOST = 3e38  # largest factor that single precision can hold
+
+
+@dataclass(slots=True)
+class RootState(State):
+    """√Σ‖g‖², which cannot overflow where the sum would."""
+
+    root: float = 0.0
+
+    def check(self, what: str) -> None:
+        """A root is not negative."""
+        if self.root < 0.0:
+            raise ValueError(f"state of the {what} does not fit: root is {self.root}")
 
 
 @dataclass(frozen=True)
@@ -30,13 +43,13 @@ class AdaGradNorm:
     def __post_init__(self) -> None:
         check_positive(self.alpha, "alpha")
 
-    def start(self, x0: Array) -> State:
+    def start(self, x0: Array) -> RootState:
         """No gradient seen."""
-        return {"root": 0.0}
+        return RootState()
 
-    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
+    def move(self, state: RootState, direction: Array, step: int, x: Array) -> Array:
         """α g_t/√Σ‖g‖²."""
-        root = state["root"] = math.hypot(state["root"], norm(direction))
+        root = state.root = math.hypot(state.root, norm(direction))
         if root == 0.0:
             return direction
         size = self.alpha / root

@@ -1,27 +1,90 @@
-"""The ladder: AdaGrad's step, made smaller by what the gradients' correlation adds."""
+"""The ladder: AdaGrad whose accumulator includes the variance inflation of dyadic blocks."""
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State, dot, norm
+from mixfree.base.arithmetic import Array, dot, norm
 from mixfree.base.checks import check_positive, check_whole
-from mixfree.steps.distance import Distance
+from mixfree.base.state import State, UnitChange
+from mixfree.steps.distance import Distance, DistanceState, fixed_distance
 from mixfree.steps.profile import Profile
 
 BLOCK = 64
-EARLY = 8  # blocks at the beginning, in which the rates are renewed at every step
-LARGEST_EXPONENT = 256  # of a gradient in the state's unit: squares of sums stay finite
+EARLY = 8  # number of first blocks in which the rates are renewed at every step
+LARGEST_EXPONENT = 256  # a gradient is at most 2^256 in the state's unit: no square overflows
 LEAST_UNIT = -1000  # below it 2^-unit would overflow
-POWERS = {
-    **dict.fromkeys(("sum", "carry", "halves", "pull", "gain"), 1),
-    **dict.fromkeys(("squares", "total", "levels", "excess"), 2),
-    "rate": -1,
-}
-# What the state has of the point's size: sums of gradients, and points.
-GRADIENTS = ("sum", "carry", "halves", "pull")
-POINTS = ("origin", "mean", "before")
+
+
+@dataclass(slots=True)
+class LadderState(State):
+    """Rates, and the sums they come from; sums of gradients are in units of 2^unit."""
+
+    unit: int
+    rate: Array
+    sum: Array  # sum of the gradients since the rates were last renewed
+    squares: Array  # sum of their squares
+    carry: Array  # sum of the weighted gradients since a block was last full
+    total: Array  # Q
+    halves: Array  # first halves of the blocks that are not complete, one row per level
+    levels: Array  # V_j, one row per level
+    excess: Array  # Σ_{i ≥ j} max(0, V_i − Q), one row per level
+    distance: DistanceState
+
+    grows: ClassVar[tuple[str, ...]] = ("halves", "levels", "excess")
+
+    def check(self, what: str) -> None:
+        """Levels have one row in each table, and sums of squares are not negative."""
+        if not len(self.halves) == len(self.levels) == len(self.excess) <= 64:
+            raise ValueError(f"state of the {what} does not fit: its levels differ in number")
+        for name in ("rate", "squares", "total", "levels", "excess"):
+            if (getattr(self, name) < 0.0).any():
+                raise ValueError(f"state of the {what} does not fit: {name} is negative")
+        if not LEAST_UNIT <= self.unit <= 1100:
+            raise ValueError(f"state of the {what} does not fit: unit is {self.unit}")
+
+    def change_unit(self, change: int) -> None:
+        """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
+        if change <= 0 and (self.squares.any() or self.total.any()):
+            return
+        self.unit += change
+        for name in ("sum", "carry", "halves"):
+            setattr(self, name, np.ldexp(getattr(self, name), -change))
+        for name in ("squares", "total", "levels", "excess"):
+            setattr(self, name, np.ldexp(getattr(self, name), -2 * change))
+        with np.errstate(over="ignore"):
+            self.rate = np.minimum(np.ldexp(self.rate, change), np.finfo(np.float64).max)
+        self.distance.scale_gradients(-change)
+
+    def change_units(self, change: UnitChange) -> None:
+        """Sums of gradients follow the coordinates; squares as far as the old center was right."""
+        for name in ("sum", "carry", "halves"):
+            setattr(self, name, change.gradients(getattr(self, name)))
+        self.distance.change_units(change)
+        if self.squares.size != self.sum.size:
+            return
+        # A column that has had no gradient yet had no unit either.
+        growth = np.where(self.squares + self.total > 0.0, change.growth, 1.0)
+        for name in ("squares", "total", "levels", "excess"):
+            setattr(self, name, getattr(self, name) / growth / growth)
+        self.rate = self.rate * growth
+
+    def extend(self, fresh: "LadderState", per_coordinate: bool) -> None:
+        """Add the coordinates of ``fresh``, which have stood still with gradients of zero."""
+        rates = ("rate", "squares", "total", "levels", "excess") if per_coordinate else ()
+        for name in ("sum", "carry", "halves", *rates):
+            mine: Array = getattr(self, name)
+            new = np.zeros((*mine.shape[:-1], fresh.sum.size))
+            setattr(self, name, np.concatenate([mine, new], axis=-1))
+        self.distance.extend(fresh.distance, per_coordinate)
+
+    def add_level(self) -> None:
+        """Begin one more level."""
+        for name in self.grows:
+            rows: Array = getattr(self, name)
+            setattr(self, name, np.concatenate([rows, np.zeros((1, rows.shape[1]))]))
 
 
 @dataclass(frozen=True)
@@ -36,7 +99,7 @@ class Ladder:
 
     Σ_j V_j is what the MLMC gradient adds to AdaGrad's sum by Lemma 3.1, over all levels and
     without drawing one. The rates are renewed at every step of the first eight blocks and then
-    once a ``block``; in between, no entry moves by more than r̄, which is AdaGrad's own bound.
+    once per ``block``; in between, no entry moves by more than r̄, which is AdaGrad's own bound.
     Where r̄ is found on the way, the sums are of λ_t g_t and S is divided by λ_t², with λ the
     largest r̄ so far: gradients from the time when steps were tiny then count for nothing.
 
@@ -45,7 +108,7 @@ class Ladder:
     alpha
         A fixed scale instead of r̄; ``None`` finds it by ``distance``.
     per_coordinate
-        One rate and one distance a coordinate, or one for all.
+        One rate and one distance per coordinate, or one for all.
     block
         Directions summed before they enter the cascade of levels.
     max_levels
@@ -78,49 +141,59 @@ class Ladder:
         if not isinstance(self.distance, Distance):
             raise ValueError(f"distance must be a Distance, not {self.distance!r}")
 
-    def start(self, x0: Array) -> State:
-        """No gradient seen and no level begun; all sums are in units of 2^unit."""
+    def start(self, x0: Array) -> LadderState:
+        """No gradient seen and no level begun."""
         width = x0.size if self.per_coordinate else 1
-        state = {
-            "unit": 0,
-            "rate": np.zeros(width),
-            "sum": np.zeros(x0.size),  # of the gradients since the rates were last renewed
-            "squares": np.zeros(width),
-            "carry": np.zeros(x0.size),  # of the weighted gradients since a block was last full
-            "total": np.zeros(width),  # Q
-            "halves": np.zeros((0, x0.size)),
-            "levels": np.zeros((0, width)),  # V_j
-            "excess": np.zeros((0, width)),
-            **self.distance.start(x0, self.per_coordinate),
-        }
-        if self.alpha is not None:
-            state["reach"][:] = self.alpha
-            state["peak"] = 1.0
-        return state
+        if self.alpha is None:
+            distance = self.distance.start(x0, self.per_coordinate)
+        else:
+            distance = fixed_distance(x0, self.per_coordinate, self.alpha)
+        return LadderState(
+            unit=0,
+            rate=np.zeros(width),
+            sum=np.zeros(x0.size),
+            squares=np.zeros(width),
+            carry=np.zeros(x0.size),
+            total=np.zeros(width),
+            halves=np.zeros((0, x0.size)),
+            levels=np.zeros((0, width)),
+            excess=np.zeros((0, width)),
+            distance=distance,
+        )
 
-    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
+    def begin(self, state: LadderState, first: float) -> None:
+        """Begin with this distance, unless the settings give a scale or a distance."""
+        if self.alpha is None and self.distance.first is None:
+            self.distance.begin(state.distance, first)
+
+    def extend(self, state: LadderState, x0: Array) -> None:
+        """Add coordinates that have been at ``x0`` so far, with gradients of zero."""
+        state.extend(self.start(x0), self.per_coordinate)
+
+    def move(self, state: LadderState, direction: Array, step: int, x: Array) -> Array:
         """r̄ g_t/√S, entry by entry or as a whole."""
         size = norm(direction)
-        change = max(math.frexp(size)[1], LEAST_UNIT) - state["unit"]
+        change = max(math.frexp(size)[1], LEAST_UNIT) - state.unit
         if abs(change) > LARGEST_EXPONENT and size > 0.0:
-            self._change_unit(state, change)
+            state.change_unit(change)
         g, length = direction.astype(np.float64, copy=False), size
-        if state["unit"]:
-            g, length = np.ldexp(g, -state["unit"]), math.ldexp(size, -state["unit"])
+        if state.unit:
+            g, length = np.ldexp(g, -state.unit), math.ldexp(size, -state.unit)
         if self.per_coordinate:
-            state["squares"] += g * g
+            state.squares += g * g
         else:
-            state["squares"][0] += length * length
-        state["sum"] += g
+            state.squares[0] += length * length
+        state.sum += g
         if self.refreshes(step):
             self._refresh(state, g, length, step, x)
+        rbar = state.distance.rbar
         if self.per_coordinate:
-            reach, displacement = state["reach"], state["rate"] * g
-            np.maximum(displacement, -reach, out=displacement)
-            np.minimum(displacement, reach, out=displacement)
+            displacement = state.rate * g
+            np.maximum(displacement, -rbar, out=displacement)
+            np.minimum(displacement, rbar, out=displacement)
         else:
-            rate, reach = state["rate"].item(), state["reach"].item()
-            displacement = min(rate, reach / length if length > 0.0 else 0.0) * g
+            rate = state.rate.item()
+            displacement = min(rate, rbar.item() / length if length > 0.0 else 0.0) * g
         return displacement.astype(direction.dtype, copy=False)
 
     def refreshes(self, step: int) -> bool:
@@ -132,63 +205,50 @@ class Ladder:
         begun = (step // self.block).bit_length()
         return begun if self.max_levels is None else min(begun, self.max_levels)
 
-    def profile(self, state: State, step: int) -> Profile:
+    def profile(self, state: LadderState, step: int) -> Profile:
         """Totals of the levels relative to level 0, after ``step`` steps."""
-        lengths = self.block << np.arange(1, len(state["levels"]) + 1)
+        lengths = self.block << np.arange(1, len(state.levels) + 1)
         blocks = step // lengths
         known = blocks > 0
-        lengths, blocks, totals = lengths[known], blocks[known], state["levels"][known].sum(axis=1)
+        lengths, blocks, totals = lengths[known], blocks[known], state.levels[known].sum(axis=1)
         # The levels cover whole blocks only; a part of Q to match, as if it had grown evenly.
         covered = blocks * lengths / (step - step % self.block)
-        whole_total = state["total"].sum()
-        ratios = totals / (whole_total * covered) if whole_total > 0.0 else np.zeros(len(totals))
+        squares = state.total.sum()
+        ratios = totals / (squares * covered) if squares > 0.0 else np.zeros(len(totals))
         return Profile(lengths, ratios, blocks)
 
-    def _change_unit(self, state: State, change: int) -> None:
-        """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
-        if change > 0 or not (state["squares"].any() or state["total"].any()):
-            state["unit"] += change
-            with np.errstate(over="ignore"):  # rates: those that overflow are cut
-                for name, power in POWERS.items():
-                    state[name] = np.ldexp(state[name], -power * change)
-            np.minimum(state["rate"], np.finfo(np.float64).max, out=state["rate"])
-            state["gain"] = float(state["gain"])
-
-    def _refresh(self, state: State, g: Array, length: float, step: int, x: Array) -> None:
+    def _refresh(self, state: LadderState, g: Array, length: float, step: int, x: Array) -> None:
         """Take the gradients since the last time into all sums, and renew the rates."""
-        weight, total = state["peak"], state["sum"]
+        distance, total = state.distance, state.sum
+        weight = distance.lam
         if self.alpha is None:
-            # Σ g_i·(o − x_i), where x_i came from x_t by steps at the rates that now end.
+            # Each x_i came to x_t by steps at the rates that now end.
             earlier = total - g
             if self.per_coordinate:
-                back = 0.5 * dot(state["rate"], earlier**2 + (state["squares"] - g * g))
+                back = 0.5 * dot(state.rate, earlier**2 + (state.squares - g * g))
             else:
-                squares = state["squares"][0] - length * length
-                back = 0.5 * state["rate"][0] * (norm(earlier) ** 2 + squares)
-            state["gain"] += weight * (dot(total, state["origin"] - x) - float(back))
-            state["pull"] += weight * total
-        state["total"] += weight**2 * state["squares"]
-        state["carry"] += weight * total
-        state["squares"].fill(0.0)
+                squares = state.squares[0] - length * length
+                back = 0.5 * state.rate[0] * (norm(earlier) ** 2 + squares)
+            self.distance.add(distance, total, x, float(back))
+        state.total += weight**2 * state.squares
+        state.carry += weight * total
+        state.squares.fill(0.0)
         total.fill(0.0)
         if step % self.block == 0:
             self._climb(state, step)
         if self.alpha is None:
-            self.distance.update(state, x, step, 1 if step <= EARLY * self.block else self.block)
-        above = state["excess"][0] if len(state["excess"]) else 0.0
-        root = np.sqrt(state["total"] + above)
-        state["rate"].fill(0.0)
-        np.divide(state["peak"] * state["reach"], root, out=state["rate"], where=root > 0.0)
+            self.distance.update(distance, x, step, 1 if step <= EARLY * self.block else self.block)
+        above = state.excess[0] if len(state.excess) else 0.0
+        root = np.sqrt(state.total + above)
+        state.rate.fill(0.0)
+        np.divide(distance.lam * distance.rbar, root, out=state.rate, where=root > 0.0)
 
-    def _climb(self, state: State, step: int) -> None:
+    def _climb(self, state: LadderState, step: int) -> None:
         """Give the block's sum to the first level, and what is complete to the next."""
         levels, blocks = self.levels(step), step // self.block
-        while len(state["halves"]) < levels:
-            for name in ("halves", "levels", "excess"):
-                row = np.zeros((1, state[name].shape[1]))
-                state[name] = np.concatenate([state[name], row])
-        halves, totals, excess = state["halves"], state["levels"], state["excess"]
-        carry = state["carry"]
+        while len(state.halves) < levels:
+            state.add_level()
+        halves, totals, excess, carry = state.halves, state.levels, state.excess, state.carry
         complete = min((blocks & -blocks).bit_length() - 1, levels)
         for j in range(complete):
             difference = carry - halves[j]
@@ -199,5 +259,5 @@ class Ladder:
         # excess[j] is the sum over level j and those above, which have not changed.
         for j in reversed(range(complete)):
             above = excess[j + 1] if j + 1 < levels else 0.0
-            excess[j] = above + np.maximum(totals[j] - state["total"], 0.0)
-        state["carry"].fill(0.0)
+            excess[j] = above + np.maximum(totals[j] - state.total, 0.0)
+        state.carry.fill(0.0)

@@ -2,19 +2,20 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from mixfree.base.arithmetic import Array, State, stretched
+from mixfree.base.arithmetic import Array, stretched
 from mixfree.base.checks import check_positive
+from mixfree.base.state import Stateless
 
 
 class Step(Protocol):
     """The step part: how far along the direction. Immutable; what changes is in ``state``."""
 
-    def start(self, x0: Array) -> State:
+    def start(self, x0: Array) -> Any:
         """State of a run that has taken no step."""
 
-    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
+    def move(self, state: Any, direction: Array, step: int, x: Array) -> Array:
         """The displacement η_t g_t from ``x`` at the ``step``-th step (from 1); subtract it."""
 
 
@@ -25,7 +26,7 @@ class Constant:
     Examples
     --------
     >>> import numpy as np
-    >>> Constant(0.5).move({}, np.array([2.0]), step=7, x=np.zeros(1))
+    >>> Constant(0.5).move(Stateless(), np.array([2.0]), step=7, x=np.zeros(1))
     array([1.])
     """
 
@@ -34,11 +35,11 @@ class Constant:
     def __post_init__(self) -> None:
         check_positive(self.alpha, "alpha")
 
-    def start(self, x0: Array) -> State:
+    def start(self, x0: Array) -> Stateless:
         """Nothing to remember."""
-        return {}
+        return Stateless()
 
-    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
+    def move(self, state: Stateless, direction: Array, step: int, x: Array) -> Array:
         """α g_t."""
         return stretched(self.alpha, direction)
 
@@ -50,11 +51,11 @@ class InverseSqrt(Constant):
     Examples
     --------
     >>> import numpy as np
-    >>> InverseSqrt(1.0).move({}, np.array([2.0]), step=4, x=np.zeros(1))
+    >>> InverseSqrt(1.0).move(Stateless(), np.array([2.0]), step=4, x=np.zeros(1))
     array([1.])
     """
 
-    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
+    def move(self, state: Stateless, direction: Array, step: int, x: Array) -> Array:
         """α g_t/√t."""
         return stretched(self.alpha / math.sqrt(step), direction)
 
@@ -66,10 +67,10 @@ class Inverse(Constant):
     Examples
     --------
     >>> import numpy as np
-    >>> Inverse(1.0).move({}, np.array([2.0]), step=4, x=np.zeros(1))
+    >>> Inverse(1.0).move(Stateless(), np.array([2.0]), step=4, x=np.zeros(1))
     array([0.5])
     """
 
-    def move(self, state: State, direction: Array, step: int, x: Array) -> Array:
+    def move(self, state: Stateless, direction: Array, step: int, x: Array) -> Array:
         """α g_t/t."""
         return stretched(self.alpha / step, direction)

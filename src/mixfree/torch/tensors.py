@@ -1,11 +1,12 @@
 """Arithmetic on lists of tensors: one point made of many parameters."""
 
 import math
-from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 
-Tensors = Sequence[torch.Tensor]
+Tensors = list[torch.Tensor]
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -14,8 +15,8 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def largest(tensors: Tensors) -> float:
-    """The norm a gradient may have: a sum of 2^40 below it is still finite."""
-    return min(torch.finfo(wide(t.dtype)).max for t in tensors) / 2.0**40
+    """The largest norm that a gradient may have: the sum of 2^40 like it is still finite."""
+    return float(min(torch.finfo(wide(t.dtype)).max for t in tensors)) / 2.0**40
 
 
 def norm(tensors: Tensors) -> float:
@@ -38,7 +39,7 @@ def norm(tensors: Tensors) -> float:
 
 
 def add(tensors: Tensors, others: Tensors, factor: float) -> None:
-    """Add factor·other to every tensor; torch refuses to do so for none."""
+    """Add factor·other to every tensor; torch refuses an empty list."""
     if tensors:
         torch._foreach_add_(tensors, others, alpha=factor)
 
@@ -57,7 +58,10 @@ def move(params: Tensors, directions: Tensors, alpha: float, root: float) -> Non
 def _norms(tensors: Tensors) -> list[float]:
     dtypes = {wide(t.dtype) for t in tensors}
     if len(dtypes) == 1:
-        return torch.stack(torch._foreach_norm(tensors, 2, dtype=dtypes.pop())).tolist()
+        found: list[float] = torch.stack(
+            torch._foreach_norm(tensors, 2, dtype=dtypes.pop())
+        ).tolist()
+        return found
     return [each for t in tensors for each in _norms([t])]
 
 
@@ -69,3 +73,17 @@ def _scaled_norm(tensor: torch.Tensor) -> float:
     exponent = math.frexp(top)[1]
     scaled = tensor.double() * 2.0 ** (-exponent // 2) * 2.0 ** (-exponent - -exponent // 2)
     return math.ldexp(float(torch.linalg.vector_norm(scaled)), exponent)
+
+
+def as_tensors(plain: Any) -> Any:
+    """The arrays in nested dicts as tensors, which torch saves."""
+    if isinstance(plain, dict):
+        return {name: as_tensors(value) for name, value in plain.items()}
+    return torch.tensor(plain) if isinstance(plain, np.ndarray) else plain
+
+
+def as_arrays(packed: Any) -> Any:
+    """What :func:`as_tensors` was given."""
+    if isinstance(packed, dict):
+        return {name: as_arrays(value) for name, value in packed.items()}
+    return packed.cpu().numpy().copy() if isinstance(packed, torch.Tensor) else packed

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.moments import (
     Blocks,
@@ -17,7 +17,7 @@ from mixfree.linear.exact.moments import (
     restored_sums,
 )
 from mixfree.linear.exact.sums import Sums, stacked
-from mixfree.linear.exact.windows import Windows
+from mixfree.linear.exact.windows import Window, Windows
 
 SHORTEST = 16  # rows of a batch, but where the whole stream is shorter than a block
 MOST, LEAST = 64, 16  # batches at which two neighbours become one: as many as the memory allows
@@ -64,7 +64,7 @@ class Batches(Moments):
         self.memory = check_whole(memory, "memory")
         self.most = most_batches(columns, self.memory)
         self.windows = Windows(columns, targets, memory=self.memory // 8)
-        self._length_of_batch = max(2 * block_rows(columns) // self.most, SHORTEST)
+        self._length_of_batch = _first_length(columns, self.most)
         self._closed: tuple[Sums, ...] = ()  # stacks of batches, in their order
         self._current = Sums.nothing(columns, targets)  # of the batch that is being filled
 
@@ -95,6 +95,16 @@ class Batches(Moments):
             return stacked([nothing])[:0]
         batches = stacked(parts)
         return _paired(batches, 2 * length) if len(batches) >= self.most else batches
+
+    @property
+    def kept(self) -> tuple[Window, ...]:
+        """Windows of consecutive rows, evenly over the stream; all rows of a short one."""
+        waiting = self._blocks.pending
+        if waiting is None:
+            return self.windows.all
+        windows = self.windows.copy()
+        windows.take(self._sums.rows + self._current.rows, *waiting)
+        return windows.all
 
     def add(self, rows: Any, targets: Any, weights: Any = None) -> None:
         """Take rows in their order, of any real type, dense or sparse; as in :class:`Moments`."""
@@ -129,7 +139,7 @@ class Batches(Moments):
         twin._length_of_batch, twin.windows = self._length_of_batch, self.windows.copy()
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         closed = plain_sums(stacked(list(self._closed))) if self._closed else None
         return {
@@ -178,6 +188,12 @@ class Batches(Moments):
         while sum(map(len, self._closed)) >= self.most:
             self._length_of_batch *= 2
             self._closed = (_paired(stacked(list(self._closed)), self._length_of_batch),)
+
+
+def _first_length(columns: int, most: int) -> int:
+    """Rows per batch at first; sums of columns² entries are not taken of only a few rows."""
+    block = block_rows(columns)
+    return min(max(2 * block // most, SHORTEST, 1 << columns.bit_length() >> 1), block)
 
 
 def _cut(

@@ -10,7 +10,6 @@ holds for rows correlated over any time much shorter than a batch, and for model
 an approximation; Student's t with n − 1 degrees of freedom gives its intervals.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,28 +20,10 @@ from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.solve import Solution
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.exact.windows import Window
+from mixfree.steps import Profile
 
 ENOUGH = 8  # batches, or blocks of a length, that give a spread to be trusted
 CORRELATED = 0.2  # correlation of neighbouring batches above which intervals are too narrow
-
-
-@dataclass(frozen=True)
-class Profile:
-    """How much more sums of scores vary over blocks of rows than those of independent rows.
-
-    Attributes
-    ----------
-    lengths
-        Rows per block.
-    inflation
-        Variance of the blocks' sums over what it would be for independent rows.
-    blocks
-        Number of blocks of each length that were looked at.
-    """
-
-    lengths: Array
-    inflation: Array
-    blocks: Array
 
 
 class Inference:
@@ -76,7 +57,8 @@ class Inference:
         self, batches: Batches, sums: Sums, solution: Solution, *, intercept: bool = True
     ) -> None:
         self._solution, self._intercept = solution, intercept
-        self._windows = batches.windows
+        self._windows = batches.kept
+        self._longest = batches.windows.length
         self._split = batches.split if intercept else batches.split.about_zero()
         self._sums = sums if intercept else sums.about_zero()
         self._columns = len(sums.scatter)
@@ -113,7 +95,8 @@ class Inference:
     def _ridge(self) -> Array:
         """What the penalty adds to the score of a row of weight 1."""
         with np.errstate(over="ignore"):
-            return self._solution.penalty * self._slopes / self._size / self._size
+            ridge: Array = self._solution.penalty * self._slopes / self._size / self._size
+            return ridge
 
     def _whitened(self, scores: Array) -> Array:
         """Changes of level and standardised weights that scores make, times the weight."""
@@ -134,7 +117,8 @@ class Inference:
         factor = np.sqrt(
             self._sums.weight / covered * n / (n - 1) * (rows - 1) / max(rows - lost, 1)
         )
-        return factor * self._whitened(self._scores) / self._sums.weight
+        changes: Array = factor * self._whitened(self._scores) / self._sums.weight
+        return changes
 
     @property
     def enough(self) -> bool:
@@ -146,10 +130,10 @@ class Inference:
         """Standard errors, of the shape of the weights; infinite where nothing is known."""
         if not self.enough:
             return np.full(self._solution.weights.shape, np.inf)
-        changes = self._changes
+        slopes = self._changes[:, :, 1:]
         with np.errstate(over="ignore"):
-            own = changes[:, :, 1:] / self._size * self._target_size[:, None]
-            errors = np.sqrt(np.einsum("btk,btk->tk", own, own))
+            errors: Array = np.sqrt(np.einsum("btk,btk->tk", slopes, slopes)) / self._size
+            errors *= self._target_size[:, None]
         errors[:, self._solution.deviation[: self._columns] == 0.0] = np.inf
         if not self._intercept:
             return errors
@@ -164,7 +148,8 @@ class Inference:
         aside[:, self._solution.deviation[: self._columns] == 0.0] = 0.0
         full = np.column_stack([np.full(len(rows), float(self._intercept)), aside])
         moved = np.einsum("rk,btk->rtb", full, self._changes, optimize=True)
-        return np.sqrt(np.sum(moved * moved, axis=2)) * self._target_size
+        errors: Array = np.sqrt(np.sum(moved * moved, axis=2)) * self._target_size
+        return errors
 
     def quantile(self, alpha: float) -> float:
         """Student's t that leaves ``alpha`` outside, on both sides together."""
@@ -185,29 +170,30 @@ class Inference:
         Short blocks come from the windows of rows that were kept, long ones from the batches;
         a long stream has lengths between them of which nothing is known.
         """
-        rows = [self._window_scores(window) for window in self._windows.all]
+        rows = [self._window_scores(window) for window in self._windows]
         count = sum(map(len, rows))
         if count == 0:
             return Profile(np.zeros(0, dtype=int), np.zeros(0), np.zeros(0, dtype=int))
         one = sum(self._size_of(each) for each in rows) / count
         found = []
         length = 1
-        while length <= self._windows.length:
+        while length <= self._longest:
             sums = [_block_sums(each, length) for each in rows]
             found.append((length, sum(map(self._size_of, sums)), sum(map(len, sums))))
             length *= 2
-        batch, sums = self._split.rows, self._scores
-        lengths = {length for length, _, blocks in found if blocks >= ENOUGH}
-        while len(sums) >= ENOUGH:
-            if batch not in lengths or len(sums) * batch > count:
-                found = [each for each in found if each[0] != batch]
-                found.append((batch, self._size_of(sums), len(sums)))
-            sums, batch = _block_sums(sums, 2), 2 * batch
+        batch, joined = self._split.rows, self._scores
+        while len(joined) >= ENOUGH:
+            # Batches cover the whole stream, windows only a part of a long one.
+            found = [each for each in found if each[0] != batch]
+            found.append((batch, self._size_of(joined), len(joined)))
+            joined, batch = _block_sums(joined, 2), 2 * batch
         found = sorted(each for each in found if each[2] >= ENOUGH)
         n = self._sums.rows
         scale = one if one > 0.0 else 1.0
         # The fit makes all scores sum to 0, which takes one block's worth of variance away.
-        inflation = [total / blocks / size / scale / (1.0 - size / n) for size, total, blocks in found]
+        inflation = [
+            total / blocks / size / scale / (1.0 - size / n) for size, total, blocks in found
+        ]
         return Profile(
             np.array([each[0] for each in found]),
             np.array(inflation) if one > 0.0 else np.ones(len(found)),
@@ -225,7 +211,7 @@ class Inference:
         here = profile.lengths == self._split.rows
         if not self.enough or not here.any():
             return float("nan")
-        return float(self._sums.rows / profile.inflation[here][0])
+        return float(self._sums.rows / profile.ratios[here][0])
 
     @cached_property
     def correlation(self) -> float:
@@ -249,7 +235,7 @@ class Inference:
         # Directions in which the scores vary alike: as many give the noise of the correlation.
         directions = max(float(np.trace(gram)) ** 2 / squares, 1.0)
         noise = 1.0 / np.sqrt(max(directions, len(gram)))
-        return self.correlation > max(CORRELATED, 2.0 * noise)
+        return bool(self.correlation > max(CORRELATED, 2.0 * noise))
 
     @property
     def remark(self) -> str:
@@ -292,4 +278,5 @@ class Inference:
 def _block_sums(scores: Array, length: int) -> Array:
     """Sums over consecutive blocks; what is left over at the end is dropped."""
     n = len(scores) // length
-    return scores[: n * length].reshape(n, length, *scores.shape[1:]).sum(axis=1)
+    summed: Array = scores[: n * length].reshape(n, length, *scores.shape[1:]).sum(axis=1)
+    return summed

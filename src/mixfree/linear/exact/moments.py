@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.sums import LARGEST, Sums, sums_of
 
@@ -16,8 +16,18 @@ HEAVIEST = 1e150  # weight of a row beyond which sums of weights are not safe
 
 
 def block_rows(columns: int) -> int:
-    """Rows per matrix product: a power of two from 256 to 8,192."""
-    return 1 << min(max((VALUES // max(columns, 1)).bit_length() - 1, 8), 13)
+    """Rows per matrix product: a power of two up to 8,192, and not less than 256 or the columns.
+
+    Sums of size columns² are added to each other once per block, which must not cost more than
+    the product itself.
+
+    Examples
+    --------
+    >>> block_rows(10), block_rows(100), block_rows(1000)
+    (8192, 2048, 1024)
+    """
+    fit = (VALUES // max(columns, 1)).bit_length() - 1
+    return 1 << min(max(fit, 8, (columns - 1).bit_length()), 13)
 
 
 class Blocks:
@@ -110,7 +120,7 @@ class Blocks:
         twin.restore(self.plain())
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """The rows that wait, as arrays of their own."""
         return {
             "rows": self._rows[: self.filled].copy(),
@@ -209,7 +219,7 @@ class Moments:
         twin._blocks, twin._sums, twin._quick = self._blocks.copy(), self._sums, self._quick
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         sums = plain_sums(self._sums)
         return {"blocks": self._blocks.plain(), "sums": sums, "quick": self._quick}
@@ -311,15 +321,13 @@ def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") 
     return array.astype(np.float64 if kind == "f" else np.int64)
 
 
-def plain_sums(sums: Sums) -> State:
+def plain_sums(sums: Sums) -> dict[str, Any]:
     """Sums as arrays and numbers of their own."""
     state = {field.name: getattr(sums, field.name) for field in fields(sums)}
     return {name: v.copy() if isinstance(v, np.ndarray) else v for name, v in state.items()}
 
 
-def restored_sums(
-    state: Mapping[str, Any], columns: int, targets: int, *blocks: int
-) -> Sums:
+def restored_sums(state: Mapping[str, Any], columns: int, targets: int, *blocks: int) -> Sums:
     """Sums from what :func:`plain_sums` gave, checked; of so many blocks, if there are some."""
     rows = check_whole(state["rows"], "rows of the state", least=0)
     both = columns + targets

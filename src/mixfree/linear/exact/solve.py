@@ -43,14 +43,14 @@ class Solution:
 
     weights: Array
     rank: int
-    penalty: float
+    penalty: float | Array
     mean: Array
     deviation: Array
     inverse: Callable[[Array], Array]
 
 
 def solve(
-    sums: Sums, *, l2: float = 0.0, radius: float | None = None, intercept: bool = True
+    sums: Sums, *, l2: float | Array = 0.0, radius: float | None = None, intercept: bool = True
 ) -> Solution:
     r"""The weights w and intercept b that minimise a mean of squares under a ridge and a ball.
 
@@ -62,7 +62,8 @@ def solve(
     sums
         Of all rows.
     l2
-        λ. As in scikit-learn's ``Ridge`` the intercept is free, and w is in the rows' own units.
+        λ, or one per column. As in scikit-learn's ``Ridge`` the intercept is free, and w is in the
+        rows' own units.
         A row of weight 2 is the same as two rows.
     radius
         r; the norm is that of the weights of all targets together, without intercepts.
@@ -97,7 +98,7 @@ class _System:
     """The normal equations of standardised columns."""
 
     def __init__(self, sums: Sums) -> None:
-        columns, targets = sums.cross.shape
+        columns = len(sums.scatter)
         weight = sums.weight if sums.weight > 0.0 else 1.0
         with np.errstate(over="ignore", under="ignore"):
             root = np.sqrt(np.maximum(sums.diagonal, 0.0) / weight)
@@ -112,7 +113,7 @@ class _System:
         self.cross = sums.cross / rows / others / weight
         self.targets = self.deviation[columns:]
 
-    def solved(self, penalty: float) -> tuple[Array, Callable[[Array], Array], int]:
+    def solved(self, penalty: float | Array) -> tuple[Array, Callable[[Array], Array], int]:
         """Weights in the rows' own units, the inverse that gave them, and the rank."""
         inverse, rank = self._factored(penalty)
         return self._own(inverse(self.cross)).T, inverse, rank
@@ -127,7 +128,7 @@ class _System:
         x = (weights / length).T / self.size[:, None]
         return float(np.sum(x * inverse(x)))
 
-    def _factored(self, penalty: float) -> tuple[Callable[[Array], Array], int]:
+    def _factored(self, penalty: float | Array) -> tuple[Callable[[Array], Array], int]:
         """The inverse of (correlations + penalty/size²), and the rank of the matrix."""
         varies = np.isfinite(self.size)
         matrix = self.correlation.copy()
@@ -163,9 +164,9 @@ def _in_ball(
     system: _System,
     weights: Array,
     inverse: Callable[[Array], Array],
-    l2: float,
+    l2: float | Array,
     radius: float,
-) -> tuple[Array, Callable[[Array], Array], float]:
+) -> tuple[Array, Callable[[Array], Array], float | Array]:
     """The solution on the ball: the multiplier by Newton's method (Moré and Sorensen 1983).
 
     1/‖w(penalty)‖ is nearly linear in the penalty and concave, so that Newton's steps from the
@@ -177,9 +178,9 @@ def _in_ball(
         if length <= radius * (1.0 + 1e-14):
             break
         step = (length / radius - 1.0) / system.slope(weights, inverse, length)
-        if not penalty + step > penalty:
+        if not np.all(penalty + step > penalty):
             break
-        penalty += step
+        penalty = penalty + step
         weights, inverse, _ = system.solved(penalty)
     length = norm(weights.ravel())
     return weights * min(1.0, radius / length) if length else weights, inverse, penalty

@@ -88,7 +88,9 @@ class Sums:
     def _arrays(self) -> tuple[Array, Array, Array, Array, Array]:
         return self.weight, self.mean, self.scatter, self.cross, self.squares
 
-    def _with(self, weight: Array, mean: Array, scatter: Array, cross: Array, squares: Array) -> Self:
+    def _with(
+        self, weight: Array, mean: Array, scatter: Array, cross: Array, squares: Array
+    ) -> Self:
         return type(self)(self.rows, weight, mean, scatter, cross, squares, self.exponent)
 
     def joined(self, other: Self) -> Self:
@@ -137,14 +139,15 @@ class Sums:
         added = _added(_scaled(apart, -exponent), sums)
         return type(self)(self.rows, self.weight, np.zeros_like(self.mean), *added, sums.exponent)
 
-    def discounted(self, factor: float) -> Self:
-        """The same rows with all weights multiplied by ``factor``."""
+    def discounted(self, factor: float | Array) -> Self:
+        """The same rows with all weights multiplied by ``factor``, or one per block."""
+        each = np.asarray(factor)
         return self._with(
-            self.weight * factor,
+            self.weight * each,
             self.mean,
-            self.scatter * factor,
-            self.cross * factor,
-            self.squares * factor,
+            self.scatter * each[..., None, None],
+            self.cross * each[..., None, None],
+            self.squares * each[..., None],
         )
 
     def in_units(self, exponent: Array) -> Self:
@@ -212,7 +215,10 @@ def sums_of(
             sums = _products(x, y, weights, origin, exponent)
             assert sums is not None
         moved = _scaled(sums.mean - origin, -sums.exponents)
-        if (moved**2 * sums.weight[..., None] <= FAR * sums.diagonal).all():
+        if (
+            rows.shape[-2] <= columns
+            or (moved**2 * sums.weight[..., None] <= FAR * sums.diagonal).all()
+        ):
             break
         origin = sums.mean  # the first row was far from all others
     return sums
@@ -235,17 +241,20 @@ def _products(
         weight = weights.sum(axis=-1)
         line = weights[..., None, :]
         total = np.concatenate([(line @ x)[..., 0, :], (line @ y)[..., 0, :]], axis=-1)
+    mean = total / weight[..., None]
+    few = n <= columns  # rows are moved to their mean, not their products
+    if few:
+        x, y = x - mean[..., None, :columns], y - mean[..., None, columns:]
+    if weights is not None:
         root = np.sqrt(weights)[..., None]
         x, y = x * root, y * root
     scatter = x.swapaxes(-1, -2) @ x
     # One target is multiplied from the left, which reads x as it lies in memory.
     cross = x.swapaxes(-1, -2) @ y if y.shape[-1] > 1 else (y.swapaxes(-1, -2) @ x).swapaxes(-1, -2)
     squares = np.einsum("...ij,...ij->...j", y, y)
-    mean = total / weight[..., None]
-    moved = total * mean
     if exponent is None:
         diagonal = np.concatenate([_diagonal(scatter), squares], axis=-1)
-        far = moved
+        far = total * mean
         if weight.ndim:
             # Rows of a small block may be all alike: blocks are judged together.
             diagonal, whole = diagonal.sum(axis=0), total.sum(axis=0)
@@ -254,9 +263,10 @@ def _products(
             return None
         if quick and not (far * (1.0 + 1.0 / NEAR) <= diagonal).all():
             return None
-    scatter -= total[..., :columns, None] * mean[..., None, :columns]
-    cross -= total[..., :columns, None] * mean[..., None, columns:]
-    squares = np.maximum(squares - moved[..., columns:], 0.0)
+    if not few:
+        scatter -= total[..., :columns, None] * mean[..., None, :columns]
+        cross -= total[..., :columns, None] * mean[..., None, columns:]
+        squares = np.maximum(squares - (total * mean)[..., columns:], 0.0)
     if origin is not None:
         mean = origin + (mean if exponent is None else _scaled(mean, exponent))
     units = exponent if exponent is not None and exponent.any() else None
@@ -315,12 +325,13 @@ def _set(exponent: Array) -> Array:
 
 
 def _any(array: Array) -> Array:
-    return array.reshape(-1, array.shape[-1]).any(axis=0)
+    return np.asarray(array.reshape(-1, array.shape[-1]).any(axis=0))
 
 
 def _scaled(array: Array, exponent: Array) -> Array:
     """``array`` times a power of two; what is too small for its new unit becomes 0."""
-    return np.ldexp(array, np.clip(exponent, -2200, 2200))
+    scaled: Array = np.ldexp(array, np.clip(exponent, -2200, 2200))
+    return scaled
 
 
 def _diagonal(scatter: Array) -> Array:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.moments import check_array
 
@@ -19,7 +19,6 @@ class Window(NamedTuple):
     rows: Array
     targets: Array
     weights: Array
-
 
 
 class Windows:
@@ -96,7 +95,7 @@ class Windows:
             setattr(twin, name, value)
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         return {
             "windows": [{k: v.copy() for k, v in w._asdict().items()} for w in self.closed],

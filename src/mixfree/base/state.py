@@ -1,0 +1,145 @@
+"""What changes during a run: typed objects, each changed by its owner alone."""
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+
+
+class UnitChange(Protocol):
+    """New units of a point's coordinates, and what they do to points and gradients."""
+
+    growth: Array  # new unit over old unit of each coordinate
+
+    def points(self, x: Array) -> Array:
+        """Points, or sums of points, one per row, in the new units."""
+
+    def gradients(self, g: Array) -> Array:
+        """Gradients, or sums of gradients, one per row, in the new units."""
+
+
+class State:
+    """Base of the states: subclasses are slotted dataclasses of numbers, arrays and states.
+
+    The part whose run it is changes it; everybody else calls these methods.
+
+    Examples
+    --------
+    >>> @dataclass(slots=True)
+    ... class Count(State):
+    ...     samples: int = 0
+    >>> Count().restored({"samples": 3}, "count").plain()
+    {'samples': 3}
+    >>> Count().restored({"samples": "three"}, "count")
+    Traceback (most recent call last):
+    ValueError: state of the count does not fit: samples is 'three'
+    """
+
+    __slots__ = ()
+    grows: ClassVar[tuple[str, ...]] = ()  # arrays to which a run adds rows
+
+    def copy(self) -> Self:
+        """A state of its own that is the same."""
+        return copy.deepcopy(self)
+
+    def plain(self) -> dict[str, Any]:
+        """Numbers and arrays of its own by name; nested states as nested dicts."""
+        return {name: _plain(getattr(self, name)) for name in self.names()}
+
+    def load(self, values: Mapping[str, Any]) -> None:
+        """Take over what a compiled twin has computed; names that are not its own are left out."""
+        for name in self.names():
+            if name in values:
+                setattr(self, name, values[name])
+
+    def restored(self, plain: Any, what: str) -> Self:
+        """The state that gave ``plain``, checked: it could have come from a run like this one.
+
+        Raises
+        ------
+        ValueError
+            When a name, a type, a shape or a value does not fit; ``what`` names the state.
+        """
+        if not isinstance(plain, Mapping):
+            raise ValueError(f"state of the {what} must be a mapping, not {type(plain).__name__}")
+        if set(plain) != set(self.names()):
+            raise ValueError(
+                f"state of the {what} has entries {sorted(map(str, plain))}, "
+                f"not {sorted(self.names())}"
+            )
+        found = self.copy()
+        for name in self.names():
+            setattr(found, name, self._restored_field(name, plain[name], what))
+        found.check(what)
+        return found
+
+    def check(self, what: str) -> None:
+        """Raise ValueError for values that no run has; owners say which those are."""
+
+    def change_units(self, change: UnitChange) -> None:
+        """Express everything in new units of the point's coordinates; here, nothing has units."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Names of the fields."""
+        return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+
+    def _restored_field(self, name: str, value: Any, what: str) -> Any:
+        mine = getattr(self, name)
+        if isinstance(mine, State):
+            return mine.restored(value, name)
+        problem = _difference(value, mine, grows=name in self.grows)
+        if problem:
+            raise ValueError(f"state of the {what} does not fit: {name} is {problem}")
+        return float(value) if isinstance(mine, float) else copy.deepcopy(value)
+
+
+@dataclass(slots=True)
+class Stateless(State):
+    """The state of a part that remembers nothing."""
+
+
+@dataclass(slots=True)
+class RunState(State):
+    """The state of a whole run: where it is, how far it has come, and its parts' states."""
+
+    x: Array
+    steps: int
+    gradient: Any
+    step: Any
+    output: Any
+
+    def check(self, what: str) -> None:
+        """A run cannot have taken a negative number of steps."""
+        if self.steps < 0:
+            raise ValueError(f"state of the {what} does not fit: steps is {self.steps}")
+
+    def change_units(self, change: UnitChange) -> None:
+        """The point and every part."""
+        self.x = change.points(self.x)
+        for part in (self.gradient, self.step, self.output):
+            part.change_units(change)
+
+
+def _plain(value: Any) -> Any:
+    return value.plain() if isinstance(value, State) else copy.deepcopy(value)
+
+
+def _difference(value: Any, like: Any, grows: bool) -> str:
+    """What keeps a value from standing for one ``like`` it; nothing if it can."""
+    if isinstance(like, np.ndarray) and isinstance(value, np.ndarray):
+        shapes = [array.shape[1:] if grows else array.shape for array in (value, like)]
+        if shapes[0] != shapes[1] or (value.dtype, value.ndim) != (like.dtype, like.ndim):
+            return f"{value.dtype} of shape {value.shape}, not {like.dtype} of shape {like.shape}"
+        return "" if np.isfinite(value).all() else "not finite"
+    number = isinstance(like, float) and type(value) is int
+    if not (type(value) is type(like) or number):
+        return repr(value)
+    if isinstance(value, float) and not np.isfinite(value):
+        return "not finite"
+    return repr(value) if isinstance(value, int) and abs(value) >= 2**63 else ""

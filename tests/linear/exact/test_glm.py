@@ -287,10 +287,7 @@ def test_merged_fits_are_as_good_as_one_in_any_order(loss):
     best = objective(loss, fitted(loss, x, y, memory=len(y)).weights(), x, y)
     cuts = (0, 2_500, 2_900, 3_000, 6_000)  # parts longer and shorter than the memory
     for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)):
-        parts = [
-            fitted(loss, x[a:b], y[a:b], memory=600)
-            for a, b in itertools.pairwise(cuts)
-        ]
+        parts = [fitted(loss, x[a:b], y[a:b], memory=600) for a, b in itertools.pairwise(cuts)]
         total = parts[order[0]]
         for place in order[1:]:
             total.merge(parts[place])

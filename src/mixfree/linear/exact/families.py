@@ -144,10 +144,12 @@ class SoftmaxFamily:
         if bound:
             return np.full(len(predictions), 0.5)
         p = probabilities(predictions)
-        return (1.0 - np.einsum("ij,ij->i", p, p)) / (self.outputs - 1)
+        spread: Array = (1.0 - np.einsum("ij,ij->i", p, p)) / (self.outputs - 1)
+        return spread
 
     def _indicators(self, targets: Array) -> Array:
-        return (targets[:, None] == np.arange(self.outputs)).astype(np.float64)
+        found: Array = (targets[:, None] == np.arange(self.outputs)).astype(np.float64)
+        return found
 
 
 @dataclass(frozen=True)
@@ -248,6 +250,6 @@ def probabilities(predictions: Array) -> Array:
     >>> probabilities(np.array([[0.0, 1000.0]]))
     array([[0., 1.]])
     """
-    p = np.exp(predictions - predictions.max(axis=1, keepdims=True))
+    p: Array = np.exp(predictions - predictions.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     return p

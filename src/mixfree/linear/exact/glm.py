@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.linear.exact.known import pieces
 from mixfree.linear.exact.moments import Blocks, block_rows, check_array, check_finite, check_rows
@@ -437,7 +437,7 @@ class GlmFit:
         self._now, self._due, self._streams = rest
         self._problem = None
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         return {
             "samples": self.samples,

@@ -120,8 +120,9 @@ class Known:
         """The gradient of a batch's loss, as far as functions and predictions explain it."""
         totals = self.totals(batch)
         functions = totals.functions.reshape(-1, *theta.shape)
-        explained = np.einsum("kj,jkq->kq", beta[:, :-1], functions)
-        return explained + beta[:, -1:] * (theta @ totals.moments)
+        explained: Array = np.einsum("kj,jkq->kq", beta[:, :-1], functions)
+        explained += beta[:, -1:] * (theta @ totals.moments)
+        return explained
 
     def regressed(self, objective: Objective, theta: Array) -> Array:
         """β that explains the slopes of kept rows best: outputs × (functions, 1, prediction).

@@ -142,11 +142,9 @@ class Objective:
                 bent = self.control.bend[:, None] * (theta @ self.control.quadratic)
                 value += float(np.vdot(theta, self.control.linear + 0.5 * bent))
                 gradient += self.control.linear + bent
-        return Point(theta, predictions, value, self._balanced(gradient))
-
-    def _balanced(self, gradient: Array) -> Array:
-        """Softmax does not change when all outputs do, and neither do its weights' sums."""
-        return gradient - gradient.mean(axis=0) if self._several else gradient
+        if self._several:
+            gradient = _zero_sums(gradient)
+        return Point(theta, predictions, value, gradient)
 
     def factor(self, point: Point, bound: bool) -> tuple[Array, bool] | None:
         """Cholesky factor of the Hessian, or of one with a bound's curvature; None if indefinite.
@@ -179,8 +177,7 @@ class Objective:
     def solve(self, factor: tuple[Array, bool], point: Point, right: Array) -> Array:
         """Hessian⁻¹ times ``right``, whose last two axes are outputs and weights."""
         if not self._several:
-            flat = right.reshape(-1, right.shape[-1])
-            return linalg.cho_solve(factor, flat.T).T.reshape(right.shape)
+            return _solved(factor, right)
         return self._conjugate_gradients(factor, point, right)
 
     def _conjugate_gradients(self, factor: tuple[Array, bool], point: Point, b: Array) -> Array:
@@ -190,11 +187,11 @@ class Objective:
         chances = [probabilities(z) for z in point.predictions]
 
         def precondition(r: Array) -> Array:
-            found = linalg.cho_solve(factor, r.reshape(-1, r.shape[-1]).T).T.reshape(r.shape)
-            return found - found.mean(axis=1, keepdims=True)
+            return _zero_sums(_solved(factor, r))
 
         def dots(a: Array, c: Array) -> Array:
-            return np.einsum("bkq,bkq->b", a, c)[:, None, None]
+            found: Array = np.einsum("bkq,bkq->b", a, c)
+            return found[:, None, None]
 
         x, r = np.zeros_like(b), b.copy()
         y = precondition(r)
@@ -230,7 +227,7 @@ class Objective:
             found += (moved.reshape(len(x), -1).T @ x).reshape(d.shape)
         if self.control is not None:
             found += self.control.bend[:, None] * (d @ self.control.quadratic)
-        return found - found.mean(axis=1, keepdims=True)
+        return _zero_sums(found)
 
 
 def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point | None:
@@ -292,6 +289,19 @@ def standardised(rows: Array, units: Units, intercept: bool) -> Array:
     return x
 
 
+def _solved(factor: tuple[Array, bool], right: Array) -> Array:
+    """The inverse of a factored matrix times all vectors along the last axis."""
+    flat = right.reshape(-1, right.shape[-1])
+    found: Array = linalg.cho_solve(factor, flat.T, check_finite=False).T.reshape(right.shape)
+    return found
+
+
+def _zero_sums(weights: Array) -> Array:
+    """Less their mean over outputs: softmax does not change when all outputs do."""
+    found: Array = weights - weights.mean(axis=-2, keepdims=True)
+    return found
+
+
 def _cholesky(matrix: Array) -> tuple[Array, bool] | None:
     """Factor of a matrix whose diagonal is made a little larger; None if that is not enough."""
     diagonal = matrix.diagonal()
@@ -301,6 +311,7 @@ def _cholesky(matrix: Array) -> tuple[Array, bool] | None:
     lifted = matrix.copy()
     np.fill_diagonal(lifted, diagonal + JITTER * np.maximum(diagonal, 1e-6 * least))
     try:
-        return linalg.cho_factor(lifted, lower=True, overwrite_a=True, check_finite=False)
+        lower = linalg.cholesky(lifted, lower=True, overwrite_a=True, check_finite=False)
     except linalg.LinAlgError:
         return None
+    return lower, True

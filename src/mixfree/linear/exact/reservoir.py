@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from mixfree.base import draws
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.moments import check_array
 
@@ -229,7 +229,7 @@ class Reservoir:
         twin.restore(self.plain())
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         kept = self.all
         return {

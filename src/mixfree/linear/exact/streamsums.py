@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.moments import block_sums, check_array, plain_sums, restored_sums
@@ -145,7 +145,7 @@ class StreamSums:
         twin.restore(self.plain())
         return twin
 
-    def plain(self) -> State:
+    def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
         return {
             "origin": self._origin.copy(),

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-State = dict[str, Any]
 
 # A BLAS dot may split longer vectors among threads, and the bits would follow their number.
 _DOT_BLOCK = 8192

@@ -26,8 +26,12 @@ def fit(
     ),
     loss: Loss = None,
     method: Annotated[
-        str, typer.Option(help="One of those that `mixfree methods` lists.")
-    ] = "ladder",
+        str,
+        typer.Option(
+            help="auto, exact, or one that `mixfree methods` lists; auto is exact up to 1,000 "
+            "features and the ladder above."
+        ),
+    ] = "auto",
     features: Features = None,
     exclude: Exclude = None,
     categories: Annotated[
@@ -49,16 +53,31 @@ def fit(
     scale: Annotated[
         str,
         typer.Option(
-            help="running standardises the features by the rows seen so far; none does not."
+            help="For methods with steps: running standardises the features by the rows seen so "
+            "far, none does not; auto is running where that is possible."
         ),
-    ] = "running",
+    ] = "auto",
     step_scale: Annotated[
         float | None,
         typer.Option(help="Scale of the steps. Default: 1; the ladder finds its own."),
     ] = None,
     l2: Annotated[
-        float, typer.Option(help="Regularisation: adds ½·l2·‖weights‖² to the loss of each row.")
-    ] = 0.0,
+        float | None,
+        typer.Option(help="Regularisation: adds ½·l2·‖weights‖² to the loss of each row."),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="What the exact method may keep: a number of rows, or bytes such as 32MB, the "
+            "default."
+        ),
+    ] = None,
+    half_life: Annotated[
+        str | None,
+        typer.Option(
+            help="Forget: rows after which a row counts half, or auto. Default: never forget."
+        ),
+    ] = None,
     radius: Annotated[
         float | None, typer.Option(help="Keep the weights in a ball of this radius.")
     ] = None,
@@ -110,9 +129,11 @@ def fit(
     time = [] if mixing_time is None else [("mixing_time", mixing_time)]
     parameters = {
         "method": method,
-        "scale": None if check_one_of(scale, "scale", ("running", "none")) == "none" else scale,
+        "scale": _or_none(check_one_of(scale, "scale", ("auto", "running", "none"))),
         "step_scale": step_scale,
         "l2": l2,
+        "memory": int(memory) if memory is not None and memory.isdecimal() else memory,
+        "half_life": _number_or(half_life, "half_life", "auto"),
         "radius": radius,
         "fit_intercept": fit_intercept,
         "seed": seed,
@@ -173,6 +194,20 @@ def _by_name(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"{flag} {name} is given twice")
         given[name] = value
     return given
+
+
+def _or_none(word: str) -> str | None:
+    return None if word == "none" else word
+
+
+def _number_or(text: str | None, name: str, word: str) -> float | str | None:
+    """A number, a word or nothing; ValueError for anything else."""
+    if text is None or text == word:
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name} must be a number of rows or {word!r}, not {text!r}") from None
 
 
 def _option(text: str) -> tuple[str, Any]:

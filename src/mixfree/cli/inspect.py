@@ -42,7 +42,7 @@ def _what(fit: "StreamFit") -> Iterator[str]:
         if value not in (None, False) and name != "method"
     }
     state = "complete" if fit.complete else "not complete: mixfree fit --resume continues it"
-    yield f"model      {fit.plan.loss} loss, {fit.plan.method}, {state}"
+    yield f"model      {fit.plan.loss} loss, {fit.learner.method}, {state}"
     yield f"settings   {', '.join(f'{name} = {value}' for name, value in chosen.items())}"
     yield f"target     {fit.encoder.target}"
     if fit.encoder.classes is not None:

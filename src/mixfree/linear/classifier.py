@@ -85,6 +85,20 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         return log_probabilities(self._predictions(X))
 
     @property
+    def bse_(self) -> Array:
+        """Standard errors of :attr:`coef_`, the intercept last (exact method only)."""
+        return self._exact("bse_").bse
+
+    def conf_int(self, alpha: float = 0.05) -> Array:
+        """Intervals of the weights at level 1 − alpha, by batch means: exact method only.
+
+        One row per feature, then the intercept, for each row of :attr:`coef_`; a single table
+        for two classes.
+        """
+        found = self._exact("conf_int").conf_int(alpha)
+        return found[0] if len(found) == 1 else found
+
+    @property
     def coef_(self) -> Array:
         """One row of weights per class; a single row for two classes."""
         return self._coefficients()[0]

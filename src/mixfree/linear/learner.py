@@ -46,7 +46,8 @@ class Learner:
     scale
         ``"running"`` standardises the columns by what has been seen so far. Steps, ``l2`` and
         ``radius`` then refer to the standardised columns; :attr:`weights` are in the rows' own
-        units. ``None`` takes the columns as they are.
+        units. ``None`` takes the columns as they are. ``"auto"`` standardises, except for sparse
+        rows, which it would fill, and for methods that replay old rows.
     step_scale, output, seed
         As ``alpha``, ``output`` and ``seed`` of the method.
     options
@@ -72,7 +73,7 @@ class Learner:
         fit_intercept: bool = True,
         l2: float = 0.0,
         radius: float | None = None,
-        scale: str | None = None,
+        scale: str | None = "auto",
         step_scale: float | None = None,
         output: str | None = None,
         options: Mapping[str, Any] | None = None,
@@ -81,18 +82,22 @@ class Learner:
         if not (l2 >= 0.0 and np.isfinite(l2)):
             raise ValueError(f"l2 must be at least 0 and finite, not {l2!r}")
         if scale is not None:
-            check_one_of(scale, "scale", ("running",))
+            check_one_of(scale, "scale", ("auto", "running"))
         self.loss, self.columns, self.l2 = loss, columns, float(l2)
         self._intercept = int(fit_intercept)
         start = np.zeros(loss.outputs * (columns + self._intercept), dtype)
         domain = None if radius is None else Ball(radius)
         common = {"domain": domain, "alpha": step_scale, "output": output, "seed": seed}
         self.optimizer: Optimizer = start_method(method, start, options or {}, **common)
-        self._scale = RunningScale(columns, centred=bool(fit_intercept)) if scale else None
-        if scale and self.optimizer.gradient.keeps_samples:
+        replays = self.optimizer.gradient.keeps_samples
+        if scale == "running" and replays:
             raise ValueError(
-                f"scale='running' does not go with {self.optimizer.name}, which replays old rows"
+                f"`scale='running'` does not go with {self.optimizer.name}, which replays old rows"
             )
+        self._may_do_without_scale = scale == "auto"
+        self._scale: RunningScale | None = None
+        if scale is not None and not replays:
+            self._scale = RunningScale(columns, centred=bool(fit_intercept))
         self._sparse: SparseLinear | None = None
 
     @property
@@ -105,9 +110,19 @@ class Learner:
         return point.reshape(self.loss.outputs, -1)
 
     @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.optimizer.name
+
+    @property
     def samples(self) -> int:
         """Rows learnt from."""
         return self._running.samples
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the weights and of all arithmetic."""
+        return self.optimizer.x.dtype
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
         """Learn from rows in their order, from all of them or from none.
@@ -134,7 +149,8 @@ class Learner:
 
     def losses(self, rows: Any, targets: Array) -> Array:
         """Loss of each row, regularisation left out."""
-        return self.loss.value(self.predict(rows), targets)
+        losses: Array = self.loss.value(self.predict(rows), targets)
+        return losses
 
     def profile(self) -> Profile | None:
         """How correlated the gradients are at each scale; None if the step does not tell."""
@@ -155,8 +171,10 @@ class Learner:
 
     def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
         if hasattr(rows, "indptr"):
+            if self._may_do_without_scale and self.samples == 0:
+                self._scale = None
             if self._scale is not None:
-                raise ValueError("scale='running' needs dense rows: it would fill sparse ones")
+                raise ValueError("`scale='running'` needs dense rows: it would fill sparse ones")
             if runs_sparse(self.optimizer, self.loss):
                 if self._sparse is None:
                     self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
@@ -227,6 +245,8 @@ class Learner:
         if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
             raise ValueError("state is not that of a learner with steps")
         scale, sparse = copy.deepcopy(self._scale), None
+        if self._may_do_without_scale and state["scale"] is None:
+            scale = None
         if (scale is None) != (state["scale"] is None):
             raise ValueError("state and learner differ in scale: only one of them standardises")
         if scale is not None:
@@ -241,22 +261,9 @@ class Learner:
         self._scale, self._sparse = scale, sparse
 
 
-def learner_for(
-    loss: Loss, columns: int, dtype: npt.DTypeLike = np.float64, **parameters: Any
-) -> Learner:
-    """The learner for parameters as the estimators and ``mixfree fit`` name them.
-
-    Examples
-    --------
-    >>> from mixfree.linear.losses import Squared
-    >>> learner_for(Squared(), 3, method="mag", step_scale=2.0).optimizer.step
-    AdaGradNorm(alpha=2.0)
-    """
-    return Learner(loss, columns, dtype=dtype, **parameters)
-
-
 def _dense(rows: Any) -> Array:
     """Rows as a plain array of which compiled code needs one version only."""
     if not isinstance(rows, np.ndarray):
-        return rows.toarray()
+        dense: Array = rows.toarray()
+        return dense
     return rows if rows.flags.writeable else rows.copy()

@@ -2,50 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of
-from mixfree.core.methods import find_method
+from mixfree.linear.choice import LinearLearner, learner_for
 from mixfree.linear.classes import loss_of
-from mixfree.linear.learner import learner_for
 from mixfree.linear.losses import REGRESSIONS, Squared
-from mixfree.steps import Profile
 from mixfree.streams.encoder import POLICIES
 
-__all__ = ["FitPlan", "LinearLearner"]
-
-
-class LinearLearner(Protocol):
-    """What learns a linear model from rows in their order, whatever its method."""
-
-    @property
-    def weights(self) -> Array:
-        """One row per output, the intercept last, in the units of the data."""
-
-    @property
-    def samples(self) -> int:
-        """Rows learnt from."""
-
-    def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from the next rows."""
-
-    def predict(self, rows: Any) -> Array:
-        """One prediction per row, or one column per output if there are several."""
-
-    def losses(self, rows: Any, targets: Array) -> Array:
-        """Loss of each row, without regularisation."""
-
-    def profile(self) -> Profile | None:
-        """How correlated the gradients are at each scale; None if the method does not tell."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that changes."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where the learner that gave ``state`` was."""
+__all__ = ["FitPlan"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +33,7 @@ class FitPlan:
     missing
         What to do with missing values: ``"error"``, ``"skip"`` or ``"mean"``.
     parameters
-        Those of :func:`mixfree.linear.learner.learner_for`: ``method``, ``scale``, ``l2``, ….
+        Those of :func:`mixfree.linear.choice.learner_for`: ``method``, ``scale``, ``l2``, ….
     compare
         Whether plain SGD learns from the same rows, for comparison.
 
@@ -105,24 +72,21 @@ class FitPlan:
                 raise ValueError(f"classes must not be given with the {self.loss} loss")
         learner_for(Squared(), 1, **self.parameters)  # raises for a wrong parameter
 
-    @property
-    def method(self) -> str:
-        """Name of the method."""
-        return find_method(self.parameters.get("method", "ladder")).name
-
     def learner(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
         """A learner that has learnt nothing yet."""
         return self._learner(features, classes, self.parameters)
 
     def rival(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
         """Plain SGD to compare with."""
-        parameters = {**self.parameters, "method": "sgd", "options": None}
+        given = {**self.parameters, "method": "sgd"}
+        for_others = ("options", "memory", "half_life", "output")
+        parameters = {name: value for name, value in given.items() if name not in for_others}
         parameters["step_scale"] = self.rival_step_scale(features)
         return self._learner(features, classes, parameters)
 
     def rival_step_scale(self, features: int) -> float | None:
         """1 over the mean squared length of a standardised row, which has an intercept, too."""
-        return None if self.parameters.get("scale") is None else 1.0 / (features + 1)
+        return None if self.parameters.get("scale", "auto") is None else 1.0 / (features + 1)
 
     def check_same(self, asked: "FitPlan") -> None:
         """ValueError if a fit with this plan cannot go on as ``asked``."""

@@ -115,12 +115,15 @@ def _constant_losses(fit: StreamFit) -> Array:
         _, which, counts = np.unique(targets, return_inverse=True, return_counts=True)
         return -np.log(counts[which] / targets.size)
     constant = targets.mean() if fit.plan.loss == "squared" else np.median(targets)
-    return REGRESSIONS[str(fit.plan.loss)].value(np.full(targets.size, constant), targets)
+    losses: Array = REGRESSIONS[str(fit.plan.loss)].value(np.full(targets.size, constant), targets)
+    return losses
 
 
 def _remedy(fit: StreamFit) -> str:
     """What to try when the model is worse than a constant."""
-    method = find_method(fit.plan.method)
+    if fit.learner.method == "exact":
+        return "the rows used may be too few for so many features; `l2` helps"
+    method = find_method(fit.learner.method)
     if method.searches:
         return "more rows may help, or another `step_scale`"
     _, step = method.parts()

@@ -9,11 +9,12 @@ import numpy as np
 
 import mixfree
 from mixfree.base.arithmetic import Array
+from mixfree.linear.choice import LinearLearner
 from mixfree.linear.scaling import TooFar
 from mixfree.streams import model_file
 from mixfree.streams.columns import FIRST_ROWS, choose, kind_of, values_in, with_categories
 from mixfree.streams.encoder import Encoder
-from mixfree.streams.plan import FitPlan, LinearLearner
+from mixfree.streams.plan import FitPlan
 from mixfree.streams.read_record import ReadRecord
 from mixfree.streams.reservoir import Reservoir
 from mixfree.streams.source import Piece, Source
@@ -93,7 +94,7 @@ class StreamFit:
 
     def __repr__(self) -> str:
         return (
-            f"<stream fit: {self.plan.target} by {self.plan.method} with {self.plan.loss} loss, "
+            f"<stream fit: {self.plan.target} by {self.learner.method} with {self.plan.loss} loss, "
             f"{len(self.encoder.features):,} features, {self.used:,} rows>"
         )
 

@@ -215,13 +215,13 @@ class BatchMeans(ABC):
         """Effective sample size: independent rows that would determine the fit as well.
 
         Rows over the variance inflation of blocks as long as the batches behind the intervals;
-        NaN while there are fewer than 8 of them.
+        NaN while there are fewer than 8 of them, and where their scores do not vary.
         """
         profile = self.profile
-        here = profile.lengths == self._length
-        if not self.enough or not here.any():
+        ratios = profile.ratios[profile.lengths == self._length]
+        if not self.enough or not ratios.any():
             return float("nan")
-        return float(self._rows / profile.ratios[here][0])
+        return float(self._rows / ratios[0])
 
     @cached_property
     def correlation(self) -> float:

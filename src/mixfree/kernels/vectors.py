@@ -71,6 +71,28 @@ def size_of(v, square):
     return math.sqrt(square) if LEAST < square < MOST else scaled_size(v)
 
 
+@inline
+def size_along(row, factor, square):
+    """Norm of factor · row, whose plain sum of squares is ``square``."""
+    return math.sqrt(square) if LEAST < square < MOST else abs(factor) * scaled_size(row)
+
+
+@inline
+def longer(root, row, factor, square):
+    """hypot(root, ‖factor · row‖), which is slow, or a plain root where nothing is lost."""
+    total = root * root + square
+    if square > LEAST and total < MOST:
+        return math.sqrt(total)
+    return math.hypot(root, size_along(row, factor, square))
+
+
+@apart
+def divide(row, factor, divisor, out):
+    """Leave factor · row/divisor in ``out``, which may be ``row``."""
+    for k in range(row.size):
+        out[k] = factor * row[k] / divisor
+
+
 @apart
 def add_scaled(total, factor, v):
     """Σ + factor · v."""

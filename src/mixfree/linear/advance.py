@@ -57,17 +57,17 @@ def advance_linear(
     >>> opt.samples
     100
     """
-    from mixfree.linear.losses import loss_code
+    from mixfree.linear.losses import loss_twin
 
     x, y, indices, factors = _checked(opt, loss, rows, targets, order, weights)
     if isinstance(l2, bool | str) or not 0.0 <= l2 < np.inf:
         raise ValueError(f"l2 must be finite and not negative, not {l2!r}")
-    code, margins = loss_code(loss), np.zeros(loss.outputs)
+    twin, margins = loss_twin(loss), np.zeros(loss.outputs)
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
         from mixfree.kernels.linear import linear
 
-        return int(linear(plan, run, code, l2, margins, *parts, order))
+        return int(linear(plan, run, twin, l2, margins, *parts, order))
 
     opt.advance(kernel, (x, y, factors), indices)
 

@@ -4,17 +4,17 @@ import ast
 import importlib
 from pathlib import Path
 
-from numba.core.caching import IndexDataCacheFile
-
 import mixfree
-from mixfree.kernels import jit
+from mixfree.kernels import cache
+from mixfree.kernels.cache import SafeFiles
 
 PACKAGE = Path(mixfree.__file__).parent
 
 
 def where_constants_are_from():
     """Files from which a module of kernels imports a number."""
-    for source in (PACKAGE / "compiled").glob("*.py"):
+    twins = [*(PACKAGE / "kernels").glob("*.py"), *(PACKAGE / "reproduce").glob("*_kernel.py")]
+    for source in twins:
         for node in ast.walk(ast.parse(source.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module.startswith("mixfree"):
                 module = importlib.import_module(node.module)
@@ -26,28 +26,26 @@ def where_constants_are_from():
 def test_the_fingerprint_covers_every_constant_that_is_compiled_in():
     found = set(where_constants_are_from())
     assert PACKAGE / "steps" / "distance.py" in found
-    assert found <= set(jit.sources())
+    assert found <= set(cache.sources())
 
 
 def test_the_fingerprint_follows_the_text_of_a_source(tmp_path, monkeypatch):
     copies = []
-    for source in jit.sources():
+    for source in cache.sources():
         copies.append(tmp_path / f"{source.parent.name}-{source.name}")
         copies[-1].write_bytes(source.read_bytes())
-    monkeypatch.setattr(jit, "sources", lambda: copies)
-    before = jit._fingerprint.__wrapped__()
-    assert before == jit._fingerprint()
+    monkeypatch.setattr(cache, "sources", lambda: copies)
+    before = cache.fingerprint.__wrapped__()
+    assert before == cache.fingerprint()
     for copy in copies:
         text = copy.read_bytes()
         copy.write_bytes(text + b"#")
-        assert jit._fingerprint.__wrapped__() != before, copy.name
+        assert cache.fingerprint.__wrapped__() != before, copy.name
         copy.write_bytes(text)
 
 
 def test_two_processes_that_compile_at_once_do_not_mix_up_their_results(tmp_path, monkeypatch):
-    first, second, reader = (IndexDataCacheFile(tmp_path, "kernel", "") for _ in range(3))
-    for files in (first, second, reader):
-        jit.make_safe(files)
+    first, second, reader = (SafeFiles(tmp_path, "kernel") for _ in range(3))
     save_data = first._save_data
 
     def late(name, data):
@@ -62,9 +60,7 @@ def test_two_processes_that_compile_at_once_do_not_mix_up_their_results(tmp_path
 
 
 def test_a_result_that_is_not_written_yet_is_compiled_anew(tmp_path, monkeypatch):
-    before, after, reader = (IndexDataCacheFile(tmp_path, "kernel", "") for _ in range(3))
-    for files in (before, after, reader):
-        jit.make_safe(files)
+    before, after, reader = (SafeFiles(tmp_path, "kernel") for _ in range(3))
     before._source_stamp = "an older source"
     before.save("for float64", "the code of the older source")
     monkeypatch.setattr(after, "_save_data", lambda name, data: None)
@@ -76,8 +72,7 @@ def test_what_an_older_source_left_behind_is_removed(tmp_path):
     """Results and indices of the same function, at this line and at another; nothing else."""
 
     def saved(stem, signature, stamp=None):
-        files = IndexDataCacheFile(tmp_path, stem, "")
-        jit.make_safe(files)
+        files = SafeFiles(tmp_path, stem)
         files._source_stamp = stamp or files._source_stamp
         files.save(signature, f"the code of {stem} for {signature}")
         return files

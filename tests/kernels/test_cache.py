@@ -2,11 +2,17 @@
 
 import ast
 import importlib
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import numba
+import pytest
 
 import mixfree
 from mixfree.kernels import cache
-from mixfree.kernels.cache import SafeFiles
+from mixfree.kernels.cache import SafeFiles, keep_on_disk, warn_once
 
 PACKAGE = Path(mixfree.__file__).parent
 
@@ -93,3 +99,53 @@ def test_what_an_older_source_left_behind_is_removed(tmp_path):
     assert left == 2 * ["linear.lin-93."] + 2 * ["linear.linear-93."] + 3 * [
         "linear.linear-97."
     ] + (2 * ["sparse.sparse-300."])
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("length", [0, 1, 20])
+def test_a_truncated_file_is_compiled_anew(tmp_path, suffix, length):
+    """As a full disk leaves it; Numba itself ends in a traceback."""
+    files = SafeFiles(tmp_path, "linear.linear-97.py311")
+    files.save("float64", "the code")
+    for path in tmp_path.glob(f"*{suffix}"):
+        path.write_bytes(path.read_bytes()[:length])
+    assert files.load("float64") is None
+    files.save("float64", "the code once more")
+    assert files.load("float64") == "the code once more"
+
+
+def test_what_cannot_be_saved_is_said_once_and_does_no_harm(tmp_path):
+    compiled = numba.njit(lambda x: x + 1)
+    keep_on_disk(compiled)
+    compiled._cache._cache_file = SafeFiles(tmp_path / "missing", "a-1.py311")
+    warn_once.cache_clear()
+    with pytest.warns(RuntimeWarning, match="compiled code cannot be kept on disk") as told:
+        assert compiled(1) == 2 and compiled(0.5) == 1.5
+    assert len(told) == 1
+
+
+WITHOUT_A_FOLDER = """
+import warnings
+from numba.core import caching
+for locator in caching.CacheImpl._locator_classes:
+    locator.ensure_cache_path = lambda self: (_ for _ in ()).throw(OSError("read-only"))
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    import numpy as np, mixfree as mf
+    from mixfree.linear.advance import advance_linear
+    from mixfree.linear.losses import Squared
+    opt = mf.SGD(np.zeros(1))
+    advance_linear(opt, Squared(), np.ones((3, 1)), np.ones(3))
+print(opt.samples, [str(w.message)[:40] for w in found])
+"""
+
+
+def test_without_a_writable_folder_kernels_are_compiled_and_it_is_said_once():
+    """Numba raises RuntimeError there as soon as a module of kernels is imported."""
+    told = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_FOLDER],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert told.stdout == "3 ['no folder for compiled code is writable;']\n", told.stderr

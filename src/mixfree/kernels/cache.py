@@ -4,36 +4,30 @@ import contextlib
 import hashlib
 import uuid
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+_ANEW = "every process compiles anew unless NUMBA_CACHE_DIR is a folder with room"
 _SOURCES = ("kernels/*.py", "steps/*.py", "base/arithmetic.py", "reproduce/*_kernel.py")
 
 
 class SafeFiles(IndexDataCacheFile):
-    """Numba's files of one function, with four defects of theirs mended.
+    """Numba's files of one function, with three defects of theirs mended.
 
     - A result is stale when any file of :func:`sources` has changed, not only the function's own.
     - Numba counts its files from 1, so that of two processes which compile at once each may write
       what the other's entry in the index stands for. Here a name belongs to one result only, and
       what no index names any more is removed.
     - An index or a result that is truncated or empty leads to a compilation, not to a traceback.
-    - So does a disk on which nothing can be written.
     """
 
     def __init__(self, folder: str | Path, stem: str) -> None:
         super().__init__(folder, stem, fingerprint())
         self._stem = stem
-
-    def save(self, key: Any, data: Any) -> None:
-        """Save a result; without room for it, the next process compiles once more."""
-        try:
-            super().save(key, data)
-        except OSError as error:
-            warn_once(f"compiled code cannot be kept on disk ({error}): it is compiled anew next time")
 
     def _load_index(self) -> Any:
         try:
@@ -69,19 +63,28 @@ class SafeFiles(IndexDataCacheFile):
                     path.unlink()
 
 
+class _Cache(FunctionCache):
+    """Numba's cache of a function, on such files; a disk that fails only costs time."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        stem = self._cache_file._index_name.removesuffix(".nbi")
+        self._cache_file = SafeFiles(self._cache_path, stem)
+
+    @contextlib.contextmanager
+    def _guard_against_spurious_io_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            warn_once(f"compiled code cannot be kept on disk: {error.strerror}; {_ANEW}")
+
+
 def keep_on_disk(dispatcher: Any) -> None:
     """Let a compiled function be loaded from disk by the next process, where that is possible."""
     try:
-        found = FunctionCache(dispatcher.py_func)
-    except RuntimeError:  # there is no folder to write to
-        warn_once(
-            "no folder for compiled code is writable: every process compiles anew; "
-            "set NUMBA_CACHE_DIR to one that is"
-        )
-        return
-    stem = found._cache_file._index_name.removesuffix(".nbi")
-    found._cache_file = SafeFiles(found._cache_path, stem)
-    dispatcher._cache = found
+        dispatcher._cache = _Cache(dispatcher.py_func)
+    except RuntimeError:  # there is no folder that can be written to
+        warn_once(f"no folder for compiled code is writable; {_ANEW}")
 
 
 @cache

@@ -23,7 +23,7 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "nogil": True,
 }
-_PATIENCE = 1.0  # seconds of compiling before a user is told
+PATIENCE = 1.0  # seconds of compiling before a user is told
 
 
 class _PartLibrary(JITCodeLibrary):
@@ -146,7 +146,7 @@ class _Compiling(event.Listener):
         if self.tell is not None:
             self.tell(text)
         elif sys.stderr.isatty():
-            self._timer = threading.Timer(_PATIENCE, print, [text], {"file": sys.stderr})
+            self._timer = threading.Timer(PATIENCE, print, [text], {"file": sys.stderr})
             self._timer.daemon = True
             self._timer.start()
 

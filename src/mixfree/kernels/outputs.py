@@ -3,75 +3,50 @@
 from typing import NamedTuple
 
 from mixfree.kernels.draws import one_in
-from mixfree.kernels.jit import apart, chosen
+from mixfree.kernels.jit import apart, inline
 from mixfree.kernels.run import COUNT
 from mixfree.kernels.vectors import copy
 from mixfree.outputs import Average, Last, RandomIterate, TailAverage, WeightedAverage
 
 
-class AveragePlan(NamedTuple):
-    """See :class:`Average`."""
-
-
-class WeightedPlan(NamedTuple):
-    """See :class:`WeightedAverage`."""
-
-
-class TailPlan(NamedTuple):
-    """See :class:`TailAverage`."""
-
-
-class LastPlan(NamedTuple):
-    """See :class:`Last`."""
-
-
-class RandomPlan(NamedTuple):
-    """See :class:`RandomIterate`."""
-
-    key: tuple[int, int]
-
-
-PLANS = {
-    Average: lambda output, x: AveragePlan(),
-    WeightedAverage: lambda output, x: WeightedPlan(),
-    TailAverage: lambda output, x: TailPlan(),
-    Last: lambda output, x: LastPlan(),
-    RandomIterate: lambda output, x: RandomPlan(tuple(output.key)),
+AVERAGE, WEIGHTED, TAIL, LAST, RANDOM = range(5)
+_KINDS = {
+    Average: AVERAGE,
+    WeightedAverage: WEIGHTED,
+    TailAverage: TAIL,
+    Last: LAST,
+    RandomIterate: RANDOM,
 }
 
 
-@chosen
+class OutputPlan(NamedTuple):
+    """Any output: the code is short, and a kernel that has all of it serves all of them."""
+
+    kind: int
+    key: tuple[int, int]  # of the random iterate
+
+
+def _plan(output, x):
+    return OutputPlan(_KINDS[type(output)], tuple(getattr(output, "key", (0, 0))))
+
+
+PLANS = dict.fromkeys(_KINDS, _plan)
+
+
+@inline
 def recording_weight(output, run):
     """Count an iterate and prepare the output for it; its weight in the sums."""
     run.counts[COUNT] += 1
-    return 1.0
-
-
-@recording_weight.register(WeightedPlan)
-def _(output, run):
-    run.counts[COUNT] += 1
-    return float(run.counts[COUNT])
-
-
-@recording_weight.register(TailPlan)
-def _(output, run):
-    run.counts[COUNT] += 1
     count = run.counts[COUNT]
-    if count & (count - 1) == 0:
-        turn_tail(run.sums)
-    return 1.0
-
-
-@recording_weight.register(LastPlan)
-def _(output, run):
-    run.counts[COUNT] += 1
-    return 0.0
-
-
-@recording_weight.register(RandomPlan)
-def _(output, run):
-    run.counts[COUNT] += 1
-    if one_in(output.key[0], output.key[1], run.counts[COUNT]):
+    if output.kind == AVERAGE:
+        return 1.0
+    if output.kind == WEIGHTED:
+        return float(count)
+    if output.kind == TAIL:
+        if count & (count - 1) == 0:
+            turn_tail(run.sums)
+        return 1.0
+    if output.kind == RANDOM and one_in(output.key[0], output.key[1], count):
         copy(run.x, run.kept)
     return 0.0
 

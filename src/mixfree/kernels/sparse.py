@@ -20,7 +20,7 @@ from mixfree.kernels.engine import acceptable
 from mixfree.kernels.jit import apart, chosen, inline, kernel
 from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
 from mixfree.kernels.memory import SECOND, borrowed, prefetch
-from mixfree.kernels.outputs import LastPlan, RandomPlan, TailPlan, WeightedPlan
+from mixfree.kernels.outputs import LAST, RANDOM, TAIL, WEIGHTED
 from mixfree.kernels.run import COUNT, LENGTH, SAMPLES, SEEN, STEPS
 from mixfree.kernels.steps import as_ratio, step_size
 from mixfree.kernels.vectors import divide, scaled_size, size_of
@@ -131,37 +131,21 @@ def _(domain):
     return domain.radius
 
 
-@chosen
+@inline
 def record(output, run):
-    """Hand the point to the output; here, the average."""
+    """Hand the point to the output."""
     run.counts[COUNT] += 1
-    run.numbers[MASS] += run.numbers[A]
-
-
-@record.register(WeightedPlan)
-def _(output, run):
-    run.counts[COUNT] += 1
-    run.numbers[MASS] += float(run.counts[COUNT]) * run.numbers[A]
-
-
-@record.register(TailPlan)
-def _(output, run):
-    run.counts[COUNT] += 1
-    if run.counts[COUNT] & (run.counts[COUNT] - 1) == 0:
+    count = run.counts[COUNT]
+    if output.kind == LAST:
+        return
+    if output.kind == RANDOM:
+        if one_in(output.key[0], output.key[1], count):
+            keep(run)
+        return
+    if output.kind == TAIL and count & (count - 1) == 0:
         turn_tail(run)
-    run.numbers[MASS] += run.numbers[A]
-
-
-@record.register(LastPlan)
-def _(output, run):
-    run.counts[COUNT] += 1
-
-
-@record.register(RandomPlan)
-def _(output, run):
-    run.counts[COUNT] += 1
-    if one_in(output.key[0], output.key[1], run.counts[COUNT]):
-        keep(run)
+    weight = float(count) if output.kind == WEIGHTED else 1.0
+    run.numbers[MASS] += weight * run.numbers[A]
 
 
 @inline

@@ -4,31 +4,22 @@ import math
 from typing import NamedTuple
 
 from mixfree.base.arithmetic import largest_of
-from mixfree.kernels.jit import apart, chosen, inline
+from mixfree.kernels.jit import apart, chosen
 from mixfree.kernels.run import ROOT, STEPS
 from mixfree.kernels.vectors import longer, size_along
 from mixfree.steps import AdaGradNorm, Constant, Inverse, InverseSqrt
 
 
-class ConstantPlan(NamedTuple):
-    """See :class:`Constant`."""
+CONSTANT, INVERSE_SQRT, INVERSE = range(3)
+_SCHEDULES = {Constant: CONSTANT, InverseSqrt: INVERSE_SQRT, Inverse: INVERSE}
 
+
+class SchedulePlan(NamedTuple):
+    """See :class:`Constant`, :class:`InverseSqrt` and :class:`Inverse`."""
+
+    kind: int
     alpha: float
-    largest: float
-
-
-class InverseSqrtPlan(NamedTuple):
-    """See :class:`InverseSqrt`."""
-
-    alpha: float
-    largest: float
-
-
-class InversePlan(NamedTuple):
-    """See :class:`Inverse`."""
-
-    alpha: float
-    largest: float
+    largest: float  # displacement
 
 
 class AdaGradPlan(NamedTuple):
@@ -37,14 +28,12 @@ class AdaGradPlan(NamedTuple):
     alpha: float
 
 
-def _scheduled(kind):
-    return lambda step, x: kind(float(step.alpha), largest_of(x.dtype))
+def _schedule(step, x):
+    return SchedulePlan(_SCHEDULES[type(step)], float(step.alpha), largest_of(x.dtype))
 
 
 PLANS = {
-    Constant: _scheduled(ConstantPlan),
-    InverseSqrt: _scheduled(InverseSqrtPlan),
-    Inverse: _scheduled(InversePlan),
+    **dict.fromkeys(_SCHEDULES, _schedule),
     AdaGradNorm: lambda step, x: AdaGradPlan(float(step.alpha)),
 }
 
@@ -52,18 +41,12 @@ PLANS = {
 @chosen
 def step_size(step, run, row, factor, square):
     """η_t along the direction factor · row, with the step's own state brought up to date."""
-    return bounded(step.alpha, step.largest, row, factor, square)
-
-
-@step_size.register(InverseSqrtPlan)
-def _(step, run, row, factor, square):
-    size = step.alpha / math.sqrt(run.counts[STEPS])
-    return bounded(size, step.largest, row, factor, square)
-
-
-@step_size.register(InversePlan)
-def _(step, run, row, factor, square):
-    return bounded(step.alpha / run.counts[STEPS], step.largest, row, factor, square)
+    size = step.alpha
+    if step.kind == INVERSE:
+        size /= run.counts[STEPS]
+    elif step.kind == INVERSE_SQRT:
+        size /= math.sqrt(run.counts[STEPS])
+    return size if size <= 1.0 else finite_size(size, step.largest, row, factor, square)
 
 
 @step_size.register(AdaGradPlan)
@@ -82,12 +65,6 @@ def as_ratio(step, run, size):
 @as_ratio.register(AdaGradPlan)
 def _(step, run, size):
     return step.alpha, run.numbers[ROOT]
-
-
-@inline
-def bounded(size, largest, row, factor, square):
-    """The size itself, or the largest that can be taken along factor · row."""
-    return size if size <= 1.0 else finite_size(size, largest, row, factor, square)
 
 
 @apart

@@ -20,39 +20,21 @@ class ReplayPlan(NamedTuple):
     buffer: int
 
 
-class BatchPlan(NamedTuple):
-    """See :class:`MiniBatch`."""
+class FixedPlan(NamedTuple):
+    """See :class:`MiniBatch` and :class:`DataDrop`."""
 
     length: int
     scale: float
+    others: float  # weight of every sample but the last
 
 
-class DropPlan(NamedTuple):
-    """See :class:`DataDrop`."""
+class MLMCPlan(NamedTuple):
+    """See :class:`MLMC`."""
 
-    length: int
-    scale: float
-
-
-class TruncatedPlan(NamedTuple):
-    """See :class:`MLMC`, with levels."""
-
-    levels: int
+    levels: int  # 0: those of the geometric law
+    horizon: int  # of the geometric law; 0: the samples seen so far
     scale: float
     key: tuple[int, int]
-
-
-class GeometricPlan(NamedTuple):
-    """See :class:`MLMC`, without levels; a horizon of 0 is the samples seen so far."""
-
-    horizon: int
-    scale: float
-    key: tuple[int, int]
-
-
-def _mlmc(rule, x):
-    kind, most = (TruncatedPlan, rule.levels) if rule.levels else (GeometricPlan, rule.horizon)
-    return kind(most or 0, rule.scale(2), tuple(rule.key))
 
 
 def _replay(rule, x):
@@ -61,9 +43,11 @@ def _replay(rule, x):
 
 PLANS = {
     Plain: lambda rule, x: PlainPlan(),
-    MiniBatch: lambda rule, x: BatchPlan(rule.batch, rule.scale(rule.batch)),
-    DataDrop: lambda rule, x: DropPlan(rule.mixing_time, 1.0),
-    MLMC: _mlmc,
+    MiniBatch: lambda rule, x: FixedPlan(rule.batch, rule.scale(rule.batch), 1.0),
+    DataDrop: lambda rule, x: FixedPlan(rule.mixing_time, 1.0, 0.0),
+    MLMC: lambda rule, x: MLMCPlan(
+        rule.levels or 0, rule.horizon or 0, rule.scale(2), tuple(rule.key)
+    ),
     ForwardReplay: _replay,
     ReverseReplay: _replay,
 }
@@ -75,34 +59,26 @@ def window_length(rule, steps, samples):
     return rule.length
 
 
-@window_length.register(TruncatedPlan)
-def _(rule, steps, samples):
-    return 1 << (1 + trailing_zeros(rule.key[0], rule.key[1], steps + 1) % rule.levels)
-
-
-@window_length.register(GeometricPlan)
+@window_length.register(MLMCPlan)
 def _(rule, steps, samples):
     zeros = trailing_zeros(rule.key[0], rule.key[1], steps + 1)
+    if rule.levels > 0:
+        return 1 << (1 + zeros % rule.levels)
     horizon = rule.horizon if rule.horizon > 0 else samples
     return 1 << (1 + zeros) if zeros < 61 and (1 << (1 + zeros)) <= horizon else 1
 
 
 @chosen
 def window_weight(rule, position, length):
-    """Weight of a sample in the window's sum; here, of the MLMC gradient."""
+    """Weight of a sample in the window's sum."""
+    return 1.0 if position + 1 == length else rule.others
+
+
+@window_weight.register(MLMCPlan)
+def _(rule, position, length):
     if 2 * position >= length:
         return 1.0
     return -1.0 if position > 0 else 1.0 / rule.scale - 1.0
-
-
-@window_weight.register(BatchPlan)
-def _(rule, position, length):
-    return 1.0
-
-
-@window_weight.register(DropPlan)
-def _(rule, position, length):
-    return 1.0 if position + 1 == length else 0.0
 
 
 @chosen

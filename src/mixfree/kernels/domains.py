@@ -9,7 +9,7 @@ from mixfree.base.arithmetic import LEAST, MOST
 from mixfree.domains import AllSpace, Ball, Box, Entropic, Simplex
 from mixfree.kernels.jit import apart, chosen, inline
 from mixfree.kernels.run import REACH
-from mixfree.kernels.vectors import add_scaled, size_of, sum_of_squares
+from mixfree.kernels.vectors import add_scaled, size_along, sum_of_squares
 
 
 class SpacePlan(NamedTuple):
@@ -144,7 +144,7 @@ def surely_inside(domain, run, length):
 @apart
 def shorten(x, square, radius):
     """Project onto the ball around the origin: see :class:`mixfree.domains.Ball`."""
-    distance = size_of(x, square)
+    distance = size_along(x, 1.0, square)
     shrink = radius / distance if distance > radius else 1.0
     for k in range(x.size):
         x[k] *= shrink

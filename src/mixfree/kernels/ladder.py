@@ -7,7 +7,7 @@ import numpy as np
 
 from mixfree.kernels.jit import apart, chosen, inline
 from mixfree.kernels.run import STEPS
-from mixfree.kernels.vectors import add_scaled, clear, scaled_size
+from mixfree.kernels.vectors import add_scaled, clear
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT, Ladder, LadderState
 
@@ -160,16 +160,11 @@ def climb_along(plan, run, row, scale, length):
 @apart
 def choose_unit(table, numbers, row, factor):
     """See :meth:`mixfree.steps.Ladder._change_unit`; returns ‖g‖² in the unit."""
-    largest, total, seen = 0.0, 0.0, 0.0
-    for k in range(row.size):
-        largest = max(largest, abs(float(row[k])))
-        seen = max(seen, table[SQUARES, k], table[TOTAL, k])
-    if largest == 0.0 or factor == 0.0:
+    seen, size = 0.0, abs(factor) * scaled_size(row)
+    if size == 0.0:
         return 0.0
     for k in range(row.size):
-        part = row[k] / largest
-        total += part * part
-    size = abs(factor) * (largest * math.sqrt(total))
+        seen = max(seen, table[SQUARES, k], table[TOTAL, k])
     unit = 1 - math.frexp(numbers[SHRINK])[1]
     change = max(math.frexp(size)[1], LEAST_UNIT) - unit
     if change > LARGEST_EXPONENT or (change < -LARGEST_EXPONENT and seen == 0.0):

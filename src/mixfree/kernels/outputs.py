@@ -8,7 +8,6 @@ from mixfree.kernels.run import COUNT
 from mixfree.kernels.vectors import copy
 from mixfree.outputs import Average, Last, RandomIterate, TailAverage, WeightedAverage
 
-
 AVERAGE, WEIGHTED, TAIL, LAST, RANDOM = range(5)
 _KINDS = {
     Average: AVERAGE,

@@ -23,7 +23,7 @@ from mixfree.kernels.memory import SECOND, borrowed, prefetch
 from mixfree.kernels.outputs import LAST, RANDOM, TAIL, WEIGHTED
 from mixfree.kernels.run import COUNT, LENGTH, SAMPLES, SEEN, STEPS
 from mixfree.kernels.steps import as_ratio, step_size
-from mixfree.kernels.vectors import divide, scaled_size, size_of
+from mixfree.kernels.vectors import divide, scaled_size, size_along
 from mixfree.kernels.windows import PlainPlan, window_length, window_weight
 
 LISTED = 6  # a further place in counts: how many coordinates the window's sum has
@@ -295,7 +295,7 @@ def step_along_window(plan, run, l2, exact):
             along += sums[i] * cells[certain(places[i]), V]
     along *= share * run.numbers[A]
     ridge = l2 * share * run.numbers[WEIGHTS]
-    length = share * size_of(sums, square)
+    length = share * size_along(sums, 1.0, square)
     size = begin_step(plan, run, length, square * share * share, ridge, along, exact)
     step, mass = size * share / run.numbers[A], run.numbers[MASS]
     if movable(step, mass):

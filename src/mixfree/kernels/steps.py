@@ -9,7 +9,6 @@ from mixfree.kernels.run import ROOT, STEPS
 from mixfree.kernels.vectors import longer, size_along
 from mixfree.steps import AdaGradNorm, Constant, Inverse, InverseSqrt
 
-
 CONSTANT, INVERSE_SQRT, INVERSE = range(3)
 _SCHEDULES = {Constant: CONSTANT, InverseSqrt: INVERSE_SQRT, Inverse: INVERSE}
 

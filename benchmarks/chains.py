@@ -1,4 +1,4 @@
-"""Markov chains: paths beside QuantEcon's, exact mixing times, bounds of large walks.
+"""Markov chains: paths beside QuantEcon's, exact mixing times, bounds for large walks.
 
 python benchmarks/run.py chains
 """
@@ -18,13 +18,13 @@ REPEATS = 7
 
 
 def seconds(*works):
-    """Best time of each, taken in turns so that a busy machine is busy for all of them."""
+    """Best CPU time of each, taken in turns so that other load affects all of them alike."""
     times = [[] for _ in works]
     for repeat in range(REPEATS + 1):
         for work, taken in zip(works, times, strict=True):
             begin = time.process_time()
             work()
-            # The first time also compiles.
+            # The first call also compiles.
             if repeat > 0:
                 taken.append(time.process_time() - begin)
     return [min(taken) for taken in times]
@@ -50,7 +50,7 @@ def simulated():
             ),
         )
         lines.append((name, STEPS / 1e6 / ours, STEPS / 1e6 / theirs, theirs / ours))
-    show("Paths, million steps a second", ["chain", "mixfree", "QuantEcon", "ratio"], lines)
+    show("Paths, million steps per second", ["chain", "mixfree", "QuantEcon", "ratio"], lines)
 
 
 def mixed():
@@ -65,7 +65,7 @@ def mixed():
 
 
 def shuffled(states):
-    """Lazy walk that steps along one of three random permutations, forward or back."""
+    """Lazy walk along one of three random permutations or their inverses."""
     rng, here = np.random.default_rng(0), np.arange(states)
     P = 0.5 * sparse.eye_array(states, format="csr")
     for _ in range(3):

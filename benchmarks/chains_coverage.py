@@ -1,4 +1,4 @@
-"""How often the 95 % intervals for the mixing time hold the truth, and how wide they are."""
+"""Coverage and width of the 95 % intervals for the mixing time."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ HEAD = ["chain", "mixing time", "samples", "method", "coverage", "median interva
 
 
 def intervals(chain, length, paths):
-    """Ends of the intervals of each method that applies, over paths."""
+    """Lower and upper ends of the intervals of each method that applies, over paths."""
     methods = [method for method in METHODS if method != "reversible" or chain.is_reversible]
     ends = {method: np.empty((2, paths)) for method in methods}
     for run in range(paths):

@@ -43,7 +43,7 @@ def problem(samples, size, dtype=np.float64):
 
 def kernel_rate(name, rows, targets, repetitions=5):
     method = mf.methods()[name]
-    options = {"mixing_time": 10} if method.needs_mixing_time else {}
+    options = {"mixing_time": 10} if method.needs_mixing_time() else {}
     start = np.zeros(rows.shape[1], rows.dtype)
 
     def work():

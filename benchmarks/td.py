@@ -1,4 +1,4 @@
-"""TD learning: transitions a second of the compiled kernel, and the time of one update."""
+"""TD learning: transitions per second of the compiled kernel, and the time of one update."""
 
 import math
 
@@ -58,7 +58,7 @@ def update_microseconds(name, features, path, count=20_000):
 
 
 def bare_adagrad(rows, transitions):
-    """AdaGrad's updates as one function for this case alone: the NumPy calls are all there is."""
+    """AdaGrad's updates written as one loop for this case: the cost of the NumPy calls alone."""
     theta, total, root = np.zeros(FEATURES), np.zeros(FEATURES), 0.0
     for s, r, s_next, terminated in transitions:
         row = rows[s]
@@ -97,7 +97,7 @@ def main():
         for name in NAMES
     ]
     bare = bare_microseconds(features, path)
-    lines.append(["adagrad's NumPy calls and nothing else", None, None, bare])
+    lines.append(["adagrad, NumPy calls alone", None, None, bare])
     show(
         f"TD learning, {FEATURES} features, one core",
         ["method", "kernel, states, M/s", "kernel, vectors, M/s", "update, µs"],

@@ -8,7 +8,7 @@ import mixfree as mf
 def make(name, start, domain=None, **options):
     """A method of the table, with a mixing time where it needs one."""
     method = mf.methods()[name]
-    if method.needs_mixing_time:
+    if method.needs_mixing_time():
         options.setdefault("mixing_time", 6)
     return method(start, domain=domain, **options)
 

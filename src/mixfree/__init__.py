@@ -1,27 +1,28 @@
 """Optimisers for ordered, correlated data that never need the mixing time."""
 
-import importlib
-from types import ModuleType
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from mixfree.core.methods import (
-    EMD,
-    MAG,
-    SGD,
-    SGDDD,
-    SGDER,
-    SGDMLMC,
-    SGDRER,
-    AdaGrad,
-    Ladder,
-    Method,
-    MiniBatch,
-    methods,
-)
-from mixfree.core.minimize import Result, minimize
-from mixfree.core.optimizer import Optimizer
-from mixfree.domains import AllSpace, Ball, Box, Simplex
-from mixfree.gradients import MLMC
-from mixfree.steps import Distance
+if TYPE_CHECKING:
+    from mixfree.core.methods import (
+        EMD,
+        MAG,
+        SGD,
+        SGDDD,
+        SGDER,
+        SGDMLMC,
+        SGDRER,
+        AdaGrad,
+        Ladder,
+        Method,
+        MiniBatch,
+        methods,
+    )
+    from mixfree.core.minimize import Result, minimize
+    from mixfree.core.optimizer import Optimizer
+    from mixfree.domains import AllSpace, Ball, Box, Simplex
+    from mixfree.gradients import MLMC
+    from mixfree.steps import Distance
 
 __version__ = "0.1.0"
 
@@ -49,21 +50,24 @@ __all__ = [
     "minimize",
 ]
 
-_MODULES = (
-    "chains",
-    "linear",
-    "optax",
-    "reproduce",
-    "sklearn",
-    "td",
-    "torch",
-)
+_MODULES = ("chains", "linear", "optax", "reproduce", "sklearn", "streams", "td", "torch")
+_HOME = {
+    **dict.fromkeys(("AllSpace", "Ball", "Box", "Simplex"), "mixfree.domains"),
+    **dict.fromkeys(("Result", "minimize"), "mixfree.core.minimize"),
+    "Distance": "mixfree.steps",
+    "MLMC": "mixfree.gradients",
+    "Optimizer": "mixfree.core.optimizer",
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import a module of the package when it is first used, so that importing mixfree is quick."""
+def __getattr__(name: str) -> Any:
+    """Import what is first used then, so that ``import mixfree`` and the command line are quick."""
     if name in _MODULES:
-        return importlib.import_module(f"mixfree.{name}")
+        return import_module(f"mixfree.{name}")
+    if name in __all__:
+        found = getattr(import_module(_HOME.get(name, "mixfree.core.methods")), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module 'mixfree' has no attribute {name!r}")
 
 

@@ -9,7 +9,6 @@ from mixfree.chains import (
     cycle,
     large,
     random_walk,
-    stationary,
     winning_streak,
 )
 
@@ -50,18 +49,10 @@ def test_bounds_of_a_one_way_chain_hold_the_exact_time(monkeypatch):
     assert bounds.lower <= exact <= bounds.upper < np.inf
 
 
-def test_the_walks_can_be_too_short_to_reach_the_mixing_time():
-    ring = cycle(6001)
-    bounds = large.large_bounds(ring, 0.25, walk=50)
+def test_the_walks_can_be_too_short_to_reach_the_mixing_time(monkeypatch):
+    monkeypatch.setattr(large, "WALK", 50)
+    bounds = cycle(6001).mixing_bounds()
     assert bounds.upper > bounds.lower > 50
-
-
-def test_detailed_balance_is_looked_for_once(monkeypatch):
-    calls = []
-    plain = stationary.by_detailed_balance
-    monkeypatch.setattr(stationary, "by_detailed_balance", lambda P: calls.append(P) or plain(P))
-    cycle(6001).mixing_bounds()
-    assert len(calls) == 1
 
 
 def test_a_long_streak_is_not_held_as_all_pairs():

@@ -1,25 +1,100 @@
-"""What all commands share: the version, and mistakes in one line."""
+"""What all commands share: the version, help that is quick, and mistakes in one line."""
+
+import subprocess
+import sys
 
 import pytest
 
 import mixfree
 from mixfree.cli import main
+from mixfree.cli.app import COMMANDS, load
+from mixfree.cli.fit import fit
+from mixfree.cli.flags import in_flags
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    return stopped.value.code
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["--version"]])
 def test_version(arguments, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    assert stopped.value.code == 0
+    assert run(*arguments) == 0
     assert capsys.readouterr().out.strip() == mixfree.__version__
 
 
 def test_a_wrong_option_of_a_method_is_one_line(tmp_path, capsys):
     table = tmp_path / "rows.csv"
     table.write_text("x,y\n" + "1,2\n3,4\n" * 20)
-    with pytest.raises(SystemExit) as stopped:
-        main(["fit", str(table), "--target", "y", "--method", "emd", "-q"])
-    assert stopped.value.code == 2
+    assert run("fit", str(table), "--target", "y", "--method", "emd", "-q") == 2
     error = capsys.readouterr().err
     assert "needs to know the mixing time" in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_their_own_help_says(name, capsys):
+    """A command changed in its own file only would be described wrongly by ``mixfree --help``."""
+    assert run(name, "--help") == 0
+    assert COMMANDS[name] in " ".join(capsys.readouterr().out.split())
+    assert load(name).__doc__.startswith(COMMANDS[name])
+
+
+def test_help_needs_none_of_the_rooms():
+    """One import of NumPy at the top of a command's file would cost every command its time."""
+    helps = "; ".join(f"run({name!r}, '--help')" for name in COMMANDS)
+    script = f"""
+import sys
+from mixfree.cli import main
+def run(*arguments):
+    try: main(arguments)
+    except SystemExit as ended: assert ended.code == 0
+run('--help')
+assert 'mixfree.cli.fit' not in sys.modules
+{helps}
+assert not {{'numpy', 'numba', 'pyarrow', 'rich.markdown'}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+def test_help_is_quick():
+    """The least CPU time of five starts, which other processes disturb least."""
+    script = (
+        "import atexit, sys, time; from mixfree.cli import main; "
+        "atexit.register(lambda: print(time.process_time(), file=sys.stderr)); main(['--help'])"
+    )
+    command = [sys.executable, "-c", script]
+    runs = [subprocess.run(command, check=True, capture_output=True) for _ in range(5)]
+    assert min(float(run.stderr) for run in runs) < 0.3
+
+
+def test_methods_lists_every_method(capsys):
+    assert run("methods") == 0
+    out = capsys.readouterr().out
+    for method in mixfree.methods().values():
+        assert method.name in out
+        assert method.summary() in out
+        assert all(option in out for option in method.options())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("radius must be positive", "--radius must be positive"),
+        ("block must be at least 1", "block must be at least 1"),
+        ("column 'missing' is missing", "column 'missing' is missing"),
+        ("give `classes`", "give --classes"),
+        ("`exclude=['a', 'b']`", "--exclude a,b"),
+        ("`categories={'sky': ('rain', 'sun')}`", "--categories sky=rain,sun"),
+        ("`fit_intercept=False`, `compare=False`", "--no-intercept, no --compare"),
+        ("`step_scale=None`", "no --step-scale"),
+        ("sgd does not take `levels`", "sgd does not take --option levels"),
+        ('give `options={"mixing_time": …}`', "give --mixing-time"),
+        ("`options={'per_coordinate': False}`", "--option per_coordinate=false"),
+        ("`not Python`", "not Python"),
+    ],
+)
+def test_arguments_become_flags(text, said):
+    """Words that are no arguments stay, and so do names that the command does not have."""
+    assert in_flags(text, fit) == said

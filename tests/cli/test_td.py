@@ -23,6 +23,7 @@ def test_exact_answer_stands_beside_the_estimate(capsys):
     assert "0.3915" in out  # the exact value of state 14
     assert "3,000 transitions" in out
     assert "mixing time 4" in out
+    assert "mag-dog" in out  # the method that ran, as no radius was given
 
 
 def test_policy_from_a_file_and_json(capsys, tmp_path):
@@ -37,15 +38,15 @@ def test_policy_from_a_file_and_json(capsys, tmp_path):
     assert line["exact"] == pytest.approx(-200.0)
 
 
-def test_states_that_were_never_seen_are_named(capsys):
+def test_states_without_an_interval_say_why(capsys):
     arguments = ("FrozenLake-v1", "--samples", "200", "--seed", "3", "--level", "0.999")
     code, out, _ = run(capsys, *arguments)
     assert code == 0
-    assert out.count("never seen") == 2
+    assert out.count("never visited") == 2
     assert "99.9 % interval" in out
-    assert out.count("seen too seldom") == 3
-    assert out.count("none: nothing varied") == 6  # no reward was seen
-    assert "11 intervals have no ends" in out
+    assert out.count("too few visits") == 3
+    assert out.count("n/a (zero variance)") == 6  # no reward was seen
+    assert "11 unbounded intervals" in out
     assert "autocorrelation time unknown" in out
 
 
@@ -65,12 +66,13 @@ def test_json_has_null_for_what_is_not_known(capsys):
     ("arguments", "message"),
     [
         (["NoSuch-v0"], "environment 'NoSuch-v0' cannot be made"),
-        (["CartPole-v1"], "not of a finite number"),
+        (["CartPole-v1"], "which is not finite"),
         (["FrozenLake-v1", "--policy", "best"], "policy must be uniform or a CSV file"),
         (["FrozenLake-v1", "--gamma", "1"], "gamma must be in [0, 1)"),
         (["FrozenLake-v1", "--samples", "5"], "samples must be a whole number of at least 200"),
         (["FrozenLake-v1", "--method", "magic"], "method must be one of"),
         (["FrozenLake-v1", "--radius", "-1"], "radius must be positive"),
+        (["FrozenLake-v1", "--method", "mag"], "mag takes its step size from"),
     ],
 )
 def test_mistakes_are_one_line(capsys, arguments, message):

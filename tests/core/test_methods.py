@@ -43,8 +43,9 @@ def test_the_parts_of_a_method(name):
     gradient, step, needs = PARTS[name]
     method = mf.methods()[name]
     assert method is NAMES[name]
-    assert method.needs_mixing_time == needs
+    assert method.needs_mixing_time() == needs
     opt = method(np.zeros(2), **({"mixing_time": 5} if needs else {}))
+    assert isinstance(opt, method) and isinstance(opt, mf.Optimizer)
     assert type(opt.gradient) is gradient
     assert type(opt.step) is step
     assert name in str(mf.methods()) and name in repr(opt)
@@ -52,8 +53,10 @@ def test_the_parts_of_a_method(name):
 
 @pytest.mark.parametrize("name", [n for n, (_, _, needs) in PARTS.items() if needs])
 def test_methods_that_need_the_mixing_time_say_so(name):
-    with pytest.raises(TypeError, match=f"{name} needs to know the mixing time"):
+    with pytest.raises(TypeError, match="'mixing_time'"):
         NAMES[name]([0.0])
+    with pytest.raises(TypeError, match=f"{name} needs to know the mixing time"):
+        mf.minimize(lambda x, z: x - z, np.zeros(3), [0.0], method=name)
     with pytest.raises(ValueError, match="mixing_time must be a whole number"):
         NAMES[name]([0.0], mixing_time=0)
 
@@ -73,10 +76,12 @@ def test_wrong_scale(alpha):
 
 
 def test_unknown_options_and_words():
-    with pytest.raises(TypeError, match=r"mag has no option 'level'.*levels, weights, horizon"):
+    with pytest.raises(TypeError, match=r"mag does not take `level`.*levels, weights, horizon"):
+        mf.minimize(lambda x, z: x - z, np.zeros(3), [0.0], method="mag", level=3)
+    with pytest.raises(TypeError, match="it has no options"):
+        mf.minimize(lambda x, z: x - z, np.zeros(3), [0.0], method="sgd", levels=3)
+    with pytest.raises(TypeError, match="'level'"):
         mf.MAG([0.0], level=3)
-    with pytest.raises(TypeError, match="it takes none"):
-        mf.SGD([0.0], levels=3)
     with pytest.raises(ValueError, match="output must be one of 'average'"):
         mf.MAG([0.0], output="best")
     with pytest.raises(ValueError, match="mirror must be one of"):

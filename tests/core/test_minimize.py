@@ -23,7 +23,7 @@ COMPILED = numba.njit(gradient)
 
 
 def arguments(name):
-    return {"mixing_time": 5} if mf.methods()[name].needs_mixing_time else {}
+    return {"mixing_time": 5} if mf.methods()[name].needs_mixing_time() else {}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -148,9 +148,17 @@ def test_bad_arguments():
         mf.minimize(gradient, STREAM, np.zeros(3), lr=0.1)
 
 
+class Own(mf.Method):
+    """AdaGrad-Norm steps on the means of batches."""
+
+    name = "own"
+
+    def __init__(self, x0, *, batch=4, **common):
+        super().__init__(x0, mf.gradients.MiniBatch(batch), mf.steps.AdaGradNorm, **common)
+
+
 def test_a_method_of_ones_own():
-    own = mf.Method("own", mf.gradients.MiniBatch, mf.steps.AdaGradNorm)
-    result = mf.minimize(gradient, STREAM, np.zeros(3), own, batch=7)
+    result = mf.minimize(gradient, STREAM, np.zeros(3), Own, batch=7)
     assert result.steps == 2000 // 7 and result.pending == 2000 % 7
 
 

@@ -262,7 +262,7 @@ def test_a_bad_row_stops_the_run_with_everything_before_it_used(name, bad):
 @pytest.mark.parametrize("name", METHODS)
 def test_the_sample_that_is_refused_is_named(name):
     """In the reference and in the kernel, wherever in a block or window it is."""
-    options = {"mixing_time": 2} if mf.methods()[name].needs_mixing_time else {}
+    options = {"mixing_time": 2} if mf.methods()[name].needs_mixing_time() else {}
     used = {tell_all: set(), advance_linear: set()}
     for tell, refused in used.items():
         for bad in (1, 8, 20, 21, 33, 60):
@@ -324,12 +324,3 @@ def test_wrong_shapes(rows, targets, extra, message):
 def test_logistic_targets_of_another_convention_are_refused():
     with pytest.raises(ValueError, match=r"−1 or \+1"):
         advance_linear(mf.SGD(np.zeros(2)), Logistic(), np.ones((2, 2)), [0.0, 1.0])
-
-
-def test_a_loss_without_a_twin_is_refused():
-    with pytest.raises(TypeError, match="no compiled twin"):
-        advance_linear(mf.SGD(np.zeros(2)), _Strange(), np.zeros((3, 2)), np.zeros(3))
-
-
-class _Strange:
-    outputs = 1

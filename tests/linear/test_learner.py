@@ -1,10 +1,13 @@
-"""A learner restored to an earlier state has nothing left of the later one."""
+"""The learner: where it begins, and what is left of it when it goes back."""
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_array, random_array
 
-from mixfree.linear.learner import Learner
+import mixfree as mf
+from mixfree.linear.learner import SHARE, Learner
 from mixfree.linear.losses import Squared
+from tests.helpers import assert_same_bits
 
 ROWS, COLUMNS, LATER = 100, 40, 60
 
@@ -47,3 +50,32 @@ def test_a_dense_state_over_a_sparse_run():
     state = run.state_dict()
     run.advance(rows[:7], targets[:7])
     assert goes_on_from(state, run)
+
+
+def test_the_first_distance_is_the_parts_own():
+    """Caught: a learner that sets the first distance r̄ and leaves the weight λ behind."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((40, 3))
+    targets = rows @ [1.0, -2.0, 0.5] + 3.0
+    first = SHARE * abs(targets[0]) / np.sqrt(1.0 + rows[0] @ rows[0])
+    given = mf.Ladder(np.zeros(4), distance=mf.Distance(first=float(first)))
+    guessed = Learner(Squared(), 3)
+    for row, target in zip(rows, targets, strict=True):
+        guessed.advance(row[None], np.array([target]))
+        given.tell((row @ given.x[:3] + given.x[3] - target) * np.append(row, 1.0))
+        np.testing.assert_allclose(guessed.optimizer.x, given.x, rtol=1e-9)
+
+
+def test_a_refused_chunk_leaves_everything_as_it_was():
+    """Caught: a learner that keeps the rows before the one that is refused."""
+    rng = np.random.default_rng(2)
+    rows, targets = rng.standard_normal((60, 4)), np.ones(60)
+    for options in ({}, {"scale": "running"}, {"method": "mag"}):
+        run = Learner(Squared(), 4, **options)
+        run.advance(rows[:30], targets[:30])
+        state = run.state_dict()
+        bad = rows[30:].copy()
+        bad[20, 2] = np.inf
+        with pytest.raises(ValueError):
+            run.advance(bad, targets[30:])
+        assert_same_bits(run.state_dict(), state)

@@ -176,7 +176,7 @@ def test_columns_of_any_size(method, power):
     rows = rng.standard_normal((300, COLUMNS)) + np.array([0.0, 5.0, 0.0, 0.0])
     targets = rows @ [1.0, 2.0, 3.0, 4.0] + rng.standard_normal(300)
     sizes = np.array([1.0, 2.0, 1.0, 2.0]) * 2.0 ** np.array([0, power, 0, power])
-    plain, sized = (Learner(Squared(), COLUMNS, method, running_scale=True) for _ in range(2))
+    plain, sized = (Learner(Squared(), COLUMNS, method, scale="running") for _ in range(2))
     plain.advance(rows, targets)
     sized.advance(rows * sizes, targets)
     np.testing.assert_array_equal(sized.weights[:, :-1] * sizes, plain.weights[:, :-1])
@@ -198,11 +198,11 @@ def test_a_column_whose_size_changes(sizes, counted):
 
 def test_replaying_methods_are_refused():
     with pytest.raises(ValueError, match="does not go with sgd-er, which replays old rows"):
-        Learner(Squared(), COLUMNS, "sgd-er", running_scale=True, mixing_time=2)
+        Learner(Squared(), COLUMNS, "sgd-er", scale="running", options={"mixing_time": 2})
 
 
 def test_a_value_too_far_from_the_mean_is_named():
-    learner = Learner(Squared(), 2, "adagrad", running_scale=True)
+    learner = Learner(Squared(), 2, "adagrad", scale="running")
     rows = np.column_stack([np.arange(4.0), np.array([1.7e308, 1.7e308, 1.7e308, -1.7e308])])
     with pytest.raises(
         ValueError, match=r"feature 2 is -1\.7e\+308 in row 4, too far from its mean"
@@ -211,7 +211,7 @@ def test_a_value_too_far_from_the_mean_is_named():
 
 
 def test_a_value_too_small_to_divide_by_counts_as_constant():
-    varied, constant = (Learner(Squared(), 2, "adagrad", running_scale=True) for _ in range(2))
+    varied, constant = (Learner(Squared(), 2, "adagrad", scale="running") for _ in range(2))
     rows = np.random.default_rng(0).standard_normal((64, 2)) * [1.0, 1e-320]
     varied.advance(rows, rows[:, 0])
     constant.advance(rows * [1.0, 0.0], rows[:, 0])

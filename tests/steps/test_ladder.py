@@ -9,7 +9,7 @@ import mixfree as mf
 from mixfree.gradients import Plain
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
-from mixfree.reproduce.suite import between_two
+from mixfree.reproduce.ladder.suite import between_two
 from mixfree.steps import Ladder, Profile
 from tests.helpers import assert_same_bits
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mixfree.base import files
 from mixfree.cli import main
-from mixfree.streams import model_file as models
 from tests.streams.data import table, write
 
 GOOD = "a,b,y\n1,2,3\n4,5,7\n2,0,1\n"
@@ -78,14 +78,14 @@ def test_columns_that_change_between_files(tmp_path, capsys):
         (["nowhere.csv"], "there is no file nowhere.csv"),
         (["no*.csv"], "no file matches no*.csv"),
         (["-", "--format", "parquet"], "Parquet cannot be read from standard input"),
-        (["d.csv", "--format", "xml"], "format must be one of csv, parquet, arrow, jsonl"),
-        (["d.csv", "--missing", "drop"], "missing must be one of 'error', 'skip', 'mean'"),
-        (["d.csv", "--loss", "cubic"], "loss must be one of"),
-        (["d.csv", "--method", "magic"], "method must be one of"),
-        (["d.csv", "--categories", "colour"], "categories must be like colour=red,green"),
-        (["d.csv", "--checkpoint-every", "0"], "checkpoint-every must be a whole number"),
+        (["d.csv", "--format", "xml"], "--format must be one of csv, parquet, arrow, jsonl"),
+        (["d.csv", "--missing", "drop"], "--missing must be one of 'error', 'skip', 'mean'"),
+        (["d.csv", "--loss", "cubic"], "--loss must be one of"),
+        (["d.csv", "--method", "magic"], "--method must be one of"),
+        (["d.csv", "--categories", "colour"], "--categories must be like colour=red,green"),
+        (["d.csv", "--checkpoint-every", "0"], "--checkpoint-every must be a whole number"),
         (["d.csv", "--features", "load"], "the target 'load' cannot be a feature"),
-        (["odd.dat"], "its name does not say its format"),
+        (["odd.dat"], "its name does not tell its format; give --format, one of"),
         (["d.csv", "--method", "sgd-dd"], "needs to know the mixing time: give --mixing-time"),
         (["d.csv", "--model", "nowhere/m"], "there is no folder"),
         (["changes.jsonl"], "changes.jsonl: column 'a' changes from number to string"),
@@ -94,13 +94,16 @@ def test_columns_that_change_between_files(tmp_path, capsys):
         (["name.csv"], "name.csv: a column's name is not in UTF-8"),
         (["late.csv"], "late.csv: line 300002, column 'c': not in UTF-8"),
         (["latin.jsonl"], "latin.jsonl: column 'c' is not in UTF-8"),
-        (["d.csv", "--classes", "a"], "classes must be two or more different ones, not a"),
+        (["d.csv", "--classes", "a"], "--classes must be at least two and all different, not a"),
         (
             ["d.csv", "--classes", "a,b,a"],
-            "classes must be two or more different ones, not a, b, a",
+            "--classes must be at least two and all different, not a, b, a",
         ),
-        (["d.csv", "--classes", "a,b"], "; the classes are a, b: give all of them with --classes"),
-        (["d.csv", "--classes", "a,b", "--loss", "huber"], "classes do not go with the huber loss"),
+        (["d.csv", "--classes", "a,b"], "; the classes are a, b: give all of them as --classes"),
+        (
+            ["d.csv", "--classes", "a,b", "--loss", "huber"],
+            "--classes must not be given with the huber loss",
+        ),
         (["empty.parquet"], "empty.parquet: the file is empty"),
         (["empty.arrow"], "empty.arrow: the file is empty"),
     ],
@@ -127,7 +130,7 @@ def test_a_new_class_is_refused_where_it_appears(tmp_path, capsys):
     data = pa.table({"x": np.arange(12001.0), "y": labels})
     path = write(data, tmp_path / "d.parquet")
     assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 2
-    assert "row 12001, column 'y' is of the new class 'c'" in capsys.readouterr().err
+    assert "row 12001, column 'y' has the unknown class 'c'" in capsys.readouterr().err
     options = ["--classes", "a,b,c", "--model", tmp_path / "m", "-q"]
     assert run("fit", path, "--target", "y", *options) == 0
 
@@ -141,7 +144,7 @@ def test_a_full_disk_leaves_the_model_before(tmp_path, capsys, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(models.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     assert run(*arguments, "--method", "adagrad") == 2
     assert "No space left on device; what was there is unchanged" in capsys.readouterr().err
     assert (tmp_path / "m").read_bytes() == before
@@ -160,18 +163,24 @@ def test_a_model_for_other_features(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--mixing-time", 5], "ladder has no --mixing-time: it takes per_coordinate, block"),
-        (["--option", "levels=9"], "ladder has no --option levels: it takes per_coordinate"),
+        (
+            ["--mixing-time", 5],
+            "ladder does not take --mixing-time: its options are per_coordinate, block",
+        ),
+        (
+            ["--option", "levels=9"],
+            "ladder does not take --option levels: its options are per_coordinate",
+        ),
         (["--method", "emd"], "emd needs to know the mixing time: give --mixing-time"),
         (["--option", "per_coordinate=False"], "per_coordinate=false, not 'per_coordinate=False'"),
         (
             ["--option", "block"],
-            "option must be name=value in JSON, like per_coordinate=false, not 'block'",
+            "--option must be NAME=VALUE with a value in JSON",
         ),
         (["--option", "block=0"], "block must be"),
-        (["--option", "block=3", "--option", "block=4"], "option has 'block' twice"),
-        (["--mixing-time", 5, "--option", "mixing_time=6"], "option has 'mixing_time' twice"),
-        (["--categories", "a=x,y", "--categories", "a=z"], "categories has 'a' twice"),
+        (["--option", "block=3", "--option", "block=4"], "--option block is given twice"),
+        (["--mixing-time", 5, "--option", "mixing_time=6"], "--option mixing_time is given twice"),
+        (["--categories", "a=x,y", "--categories", "a=z"], "--categories a is given twice"),
     ],
 )
 def test_options_of_the_method(tmp_path, capsys, arguments, message):

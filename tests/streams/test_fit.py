@@ -10,9 +10,8 @@ import pytest
 
 from mixfree.cli import main
 from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.streams import fitting, readers
-from mixfree.streams.fitting import StreamFit
-from mixfree.streams.sample import UniformSample
+from mixfree.streams import FitPlan, StreamFit, formats
+from mixfree.streams.reservoir import Reservoir
 from mixfree.streams.source import Piece
 from tests.streams.data import table, write
 
@@ -27,7 +26,11 @@ def fit(*arguments, target="load", quiet=True):
 
 def bits(path):
     fit = StreamFit.load(path)
-    return fit.model.coef_.tobytes(), fit.model.intercept_.tobytes(), fit.used
+    return fit.learner.weights.tobytes(), fit.used
+
+
+def bits_of(estimator):
+    return estimator.learner_.weights.tobytes(), estimator.n_samples_seen_
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def test_the_command_line_gives_the_bits_of_the_estimator(csv_model):
     colour = np.array(data["colour"])[:, None] == ["blue", "green", "red"]
     X = np.column_stack([data["u"], data["v"], colour, data["on"]])
     model = StreamRegressor(scale="running").fit(X, np.array(data["load"]))
-    assert bits(csv_model) == (model.coef_.tobytes(), model.intercept_.tobytes(), len(X))
+    assert bits(csv_model) == bits_of(model)
 
 
 def test_folders_and_globs_are_read_by_name(tmp_path, csv_model):
@@ -74,7 +77,7 @@ def test_standard_input(tmp_path, csv_model, monkeypatch, form):
     else:
         with pa.ipc.new_stream(sink, table().schema) as writer:
             writer.write_table(table())
-    monkeypatch.setattr(readers, "BLOCK", 20_000)  # several blocks: the first is looked at
+    monkeypatch.setattr(formats, "BLOCK", 20_000)  # several blocks; the first gives the schema
     stdin = io.TextIOWrapper(io.BytesIO(sink.getvalue().to_pybytes()))
     monkeypatch.setattr(sys, "stdin", stdin)
     assert fit("-", "--format", form, "--model", tmp_path / "m") == 0
@@ -83,7 +86,7 @@ def test_standard_input(tmp_path, csv_model, monkeypatch, form):
 
 def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, csv_model, monkeypatch):
     path = write(table(), tmp_path / "all.parquet")
-    monkeypatch.setattr(readers, "ROWS", 170)
+    monkeypatch.setattr(formats, "ROWS", 170)
     saves, save = [], StreamFit.save
 
     def save_twice_then_die(self, where):
@@ -93,12 +96,12 @@ def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, csv_model, m
             raise KeyboardInterrupt
 
     arguments = [path, "--model", tmp_path / "m", "--checkpoint-every", 300, "--resume"]
-    monkeypatch.setattr(fitting.StreamFit, "save", save_twice_then_die)
+    monkeypatch.setattr(StreamFit, "save", save_twice_then_die)
     while not (saves and saves[-1] == len(table())):
         try:
             fit(*arguments)
         except KeyboardInterrupt:
-            monkeypatch.setattr(readers, "ROWS", readers.ROWS + 60)  # cut elsewhere next time
+            monkeypatch.setattr(formats, "ROWS", formats.ROWS + 60)  # cut elsewhere next time
     assert len(saves) > 5
     assert bits(tmp_path / "m") == bits(csv_model)
 
@@ -115,11 +118,12 @@ def test_resume_goes_on_when_the_file_has_grown(tmp_path, csv_model):
 
 def test_a_rival_is_there_from_the_beginning_or_not_at_all(tmp_path, capsys):
     path, model = write(table(), tmp_path / "log.csv"), tmp_path / "m"
+    without = "no --compare"
     for begun, then in (([], ["--compare"]), (["--compare"], [])):
         assert fit(path, "--model", model, *begun) == 0
         before = model.read_bytes()
         assert fit(path, "--model", model, "--resume", *then) == 2
-        said = f"begun with compare {bool(begun)}, not {bool(then)}"
+        said = f"begun with {[*begun, without][0]}, but now {[*then, without][0]} is asked for"
         assert said in capsys.readouterr().err
         assert model.read_bytes() == before
 
@@ -132,7 +136,7 @@ def test_classes(tmp_path, capsys):
     found = StreamFit.load(tmp_path / "m")
     X = np.column_stack([data["u"], data["v"], data["load"]])
     model = StreamClassifier(scale="running").fit(X, np.array(data["colour"]))
-    assert found.model.coef_.tobytes() == model.coef_.tobytes()
+    assert (found.learner.weights.tobytes(), found.used) == bits_of(model)
     report = capsys.readouterr().out
     assert "3,000 read, 3,000 used, 0 left out" in report
     assert "for the best constant prediction" in report
@@ -147,8 +151,8 @@ def test_missing_values_are_counted(tmp_path, capsys, policy, used):
     assert fit(path, "--missing", policy, "--model", tmp_path / "m") == 0
     assert StreamFit.load(tmp_path / "m").used == used
     out = capsys.readouterr().out
-    assert "1 left out: no value of 'load'" in out
-    assert ("2 left out: no value of 'u'" in out) == (policy == "skip")
+    assert "1 left out: 'load' is missing" in out
+    assert ("2 left out: 'u' is missing" in out) == (policy == "skip")
     assert fit(path, "--model", tmp_path / "m") == 2
     assert "row 6, column 'load' is missing; --missing skip" in capsys.readouterr().err
 
@@ -157,17 +161,16 @@ def test_columns_that_are_no_features_are_named(tmp_path, capsys):
     days = np.datetime64("2024-01-01") + np.arange(len(table()))
     path = write(table().append_column("day", pa.array(days)), tmp_path / "d.parquet")
     assert fit(path, "--model", tmp_path / "m") == 0
-    assert "left out, being neither numbers, texts nor booleans: day" in capsys.readouterr().out
+    assert "not used, being neither numbers, text nor booleans: day" in capsys.readouterr().out
 
 
 def test_mean_is_that_of_the_values_before(tmp_path):
     data = pa.table({"a": [1.0, 3.0, None, 8.0, None], "y": [1.0, 2.0, 3.0, 4.0, 5.0]})
     path = write(data, tmp_path / "d.csv")
     assert fit(path, "--missing", "mean", "--model", tmp_path / "m", target="y") == 0
-    order = np.argsort(StreamFit.load(tmp_path / "m").sample.targets)
-    np.testing.assert_array_equal(
-        StreamFit.load(tmp_path / "m").sample.rows[order, 0], [1.0, 3.0, 2.0, 8.0, 4.0]
-    )
+    kept = StreamFit.load(tmp_path / "m").reservoir
+    order = np.argsort(kept.targets)
+    np.testing.assert_array_equal(kept.rows[order, 0], [1.0, 3.0, 2.0, 8.0, 4.0])
 
 
 def test_a_missing_text_is_as_likely_as_before(tmp_path):
@@ -176,7 +179,7 @@ def test_a_missing_text_is_as_likely_as_before(tmp_path):
     path = write(data, tmp_path / "d.parquet")
     assert fit(path, "--missing", "mean", "--model", tmp_path / "m", target="y") == 0
     found = StreamFit.load(tmp_path / "m")
-    rows = found.sample.rows[np.argsort(found.sample.targets)]
+    rows = found.reservoir.rows[np.argsort(found.reservoir.targets)]
     blue, red = [0.0, 0.0, 1.0, 1 / 3, 1.0, 0.5], [1.0, 1.0, 0.0, 2 / 3, 0.0, 0.5]
     np.testing.assert_array_equal(rows, np.column_stack([blue, red]))
     piece = Piece("d", 0, pa.record_batch({"a": pa.array([None, "red"], pa.string())}))
@@ -192,7 +195,7 @@ def test_options_reach_the_method(tmp_path):
     X = np.column_stack([table()["u"], table()["v"]])
     model = StreamRegressor(method="mag", step_scale=20.0, scale="running", options={"levels": 3})
     model.fit(X, np.array(table()["load"]))
-    assert bits(tmp_path / "m") == (model.coef_.tobytes(), model.intercept_.tobytes(), len(X))
+    assert bits(tmp_path / "m") == bits_of(model)
 
 
 def test_worse_than_a_constant_is_said(tmp_path, capsys):
@@ -201,7 +204,7 @@ def test_worse_than_a_constant_is_said(tmp_path, capsys):
     path = write(data.set_column(4, "load", far), tmp_path / "d.parquet")
     assert fit(path, "--model", tmp_path / "m", "--method", "mag") == 0
     size = np.sqrt(np.mean(np.square(far)))
-    assert f"mag needs a --step-scale of about {size:.3g}" in capsys.readouterr().out
+    assert f"mag needs --step-scale to be about {size:.3g}" in capsys.readouterr().out
     for method, scale in (("sgd", 0.001), ("sgd", 1.0), ("mag", 10.0)):
         options = ["--method", method, "--step-scale", scale]
         assert fit(path, "--model", tmp_path / "m", *options) == 0
@@ -218,12 +221,11 @@ def test_plain_sgd_does_not_get_the_step_of_the_method(tmp_path, capsys):
     path = write(table(), tmp_path / "d.parquet")
     options = ["--model", tmp_path / "m", "--compare", "--method", "mag", "--step-scale", 145]
     assert fit(path, *options) == 0
-    lines = capsys.readouterr().out.splitlines()
-    constant, rival = (
-        float(next(line for line in lines if text in line).split()[0])
-        for text in ("best constant", "plain SGD")
-    )
-    assert rival < 0.5 * constant
+    assert "for plain SGD on the same rows" in capsys.readouterr().out
+    found = StreamFit.load(tmp_path / "m")
+    rows, targets = found.reservoir.rows, found.reservoir.targets
+    constant = 0.5 * targets.var()
+    assert found.rival.losses(rows, targets).mean() < 0.5 * constant
 
 
 def test_plain_sgd_that_diverges_ends_nothing(tmp_path, capsys):
@@ -236,7 +238,7 @@ def test_plain_sgd_that_diverges_ends_nothing(tmp_path, capsys):
 @pytest.mark.parametrize("target", ["count", "kind"])
 def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
     """None of them is among the 2,048 rows that the report looks at."""
-    rows, drawn = 60_000, UniformSample()
+    rows, drawn = 60_000, Reservoir()
     drawn.add(np.arange(rows)[:, None], np.zeros(rows))
     rare = np.setdiff1d(np.arange(rows), drawn.rows)[11_111::11_111]
     count = np.zeros(rows)
@@ -248,9 +250,60 @@ def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
     options += ["--classes", "fair,fraud"] if target == "kind" else []
     assert fit(path, *options, target=target) == 0
     found = StreamFit.load(tmp_path / "m")
-    assert len(set(found.sample.targets)) == 1
+    assert len(set(found.reservoir.targets)) == 1
     assert found.varied
     assert "too rare to be among these rows" in capsys.readouterr().out
+
+
+def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, monkeypatch):
+    """A bar that only the first batch brings leaves the user without a word while it compiles."""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    shown, learn = [], StreamFit.learn
+
+    def learn_and_see(self, piece):
+        shown.append(capsys.readouterr().err)
+        learn(self, piece)
+
+    monkeypatch.setattr(StreamFit, "learn", learn_and_see)
+    assert fit(write(table(), tmp_path / "d.parquet"), "--model", tmp_path / "m", quiet=False) == 0
+    assert "compiles, once" in shown[0]
+    assert "0/3000" in shown[0]
+
+
+def test_any_learner_with_the_interface_can_be_fitted(tmp_path, monkeypatch):
+    """A fit that asks for a method's name, its optimiser or its profile would fail here."""
+
+    class Zero:
+        samples, weights = 0, np.zeros((1, 7))
+
+        def advance(self, rows, targets, weights=None):
+            self.samples += len(rows)
+
+        def predict(self, rows):
+            return np.zeros(len(rows))
+
+        def losses(self, rows, targets):
+            return 0.5 * targets**2
+
+        def profile(self):
+            return None
+
+        def state_dict(self):
+            return {"samples": self.samples}
+
+        def load_state_dict(self, state):
+            self.samples = state["samples"]
+
+    monkeypatch.setattr(FitPlan, "learner", lambda self, features, classes: Zero())
+    path = write(table(), tmp_path / "d.parquet")
+    assert fit(path, "--model", tmp_path / "m") == 0
+    assert StreamFit.load(tmp_path / "m").learner.samples == 3000
+
+
+def test_a_fit_prints_in_one_line(csv_model):
+    """The default repr of its parts would be pages long or an address."""
+    shown = repr(StreamFit.load(csv_model))
+    assert shown == "<stream fit: load by ladder with squared loss, 6 features, 3,000 rows>"
 
 
 def test_the_command_does_not_wait_for_scikit_learn(tmp_path):
@@ -258,3 +311,4 @@ def test_the_command_does_not_wait_for_scikit_learn(tmp_path):
     script = "import sys; sys.modules['sklearn'] = None; from mixfree.cli import main; main()"
     command = [sys.executable, "-c", script, "fit", path, "--target", "load", "-q"]
     subprocess.run([*command, "--model", tmp_path / "m"], check=True, capture_output=True)
+    assert StreamFit.load(tmp_path / "m").learner.samples == 300

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mixfree.streams.fitting import StreamFit
+from mixfree.streams import StreamFit
 from tests.streams.data import table, write
 
 
@@ -24,6 +24,5 @@ def test_killed_twenty_times(tmp_path):
     whole, resumed = (StreamFit.load(tmp_path / name) for name in ("m.whole", "m"))
     assert resumed.complete
     assert resumed.read == whole.read == resumed.used == 40_000
-    assert resumed.model.coef_.tobytes() == whole.model.coef_.tobytes()
-    assert resumed.model.intercept_.tobytes() == whole.model.intercept_.tobytes()
-    assert resumed.sample.rows.tobytes() == whole.sample.rows.tobytes()
+    assert resumed.learner.weights.tobytes() == whole.learner.weights.tobytes()
+    assert resumed.reservoir.rows.tobytes() == whole.reservoir.rows.tobytes()

@@ -42,10 +42,10 @@ def test_resuming_with_more_data_goes_on(files, capsys):
     options = ["--target", "y", "--model", files / "m.mixfree", "--resume", "-q"]
     (files / "empty.csv").write_text(HEAD)
     assert run("fit", files / "first.csv", files / "empty.csv", files / "second.csv", *options) == 0
-    assert "800" in capsys.readouterr().out
+    assert "800 read, 800 used" in capsys.readouterr().out
     (files / "second.csv").write_text(rows(550, 2))
     assert run("fit", files / "first.csv", files / "empty.csv", files / "second.csv", *options) == 0
-    assert "850" in capsys.readouterr().out
+    assert "850 read, 850 used" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

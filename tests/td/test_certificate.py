@@ -24,7 +24,7 @@ def certified(mrp, features, samples, seed):
     for k in range(BATCHES):
         found.begin_batch()
         part = slice(samples * k // BATCHES, samples * (k + 1) // BATCHES)
-        found.add(*learner.looked_up(*(each[part] for each in path)))
+        found.add(*learner.look_up(*(each[part] for each in path)))
     found.solve()
     return found
 

@@ -6,7 +6,7 @@ import gymnasium
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from mixfree.td.episodes import made, transitions
+from mixfree.td.episodes import make_env, transitions
 
 
 class Corridor(gymnasium.Env):
@@ -89,6 +89,6 @@ def test_a_vector_environment_must_say_its_mode():
 def test_unknown_environments_are_one_clear_error():
     with (
         pytest.raises(ValueError, match="environment 'NoSuch-v0' cannot be made"),
-        made("NoSuch-v0"),
+        make_env("NoSuch-v0"),
     ):
         pass

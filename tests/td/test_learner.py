@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import mixfree as mf
+from mixfree.steps import AdaGradNorm, Distance, Ladder
 from mixfree.td import RewardProcess, TDLearner, rescaled, td_methods
 
 GAMMA, RADIUS = 0.8, 3.0
-METHODS = [name for name, method in td_methods().items() if not method.needs_mixing_time]
+DOG = Ladder(per_coordinate=False, max_levels=0, distance=Distance(first=1.0, of="iterate"))
+METHODS = [name for name, method in td_methods().items() if not method.needs_mixing_time()]
 
 
 def process(states=6, size=3, ends=True):
@@ -25,8 +27,8 @@ def learner(features, method="mag", **options):
     return TDLearner(features, GAMMA, RADIUS, method, seed=1, **options)
 
 
-def by_hand(features, path, levels):
-    """The update from whole batches, with J drawn as the library draws it."""
+def by_hand(features, path, levels, radius):
+    """The update from whole batches, with J drawn as the library draws it; without radius DoG."""
     law = mf.MLMC(levels=levels, seed=1)
     theta, squares, thetas, t = np.zeros(features.shape[1]), 0.0, [], 0
     while t < len(path.states):
@@ -43,17 +45,20 @@ def by_hand(features, path, levels):
         estimate = g[0] + law.coefficients[level - 1] * (fine - coarse)
         squares += estimate @ estimate
         thetas.append(theta)
-        theta = theta + np.sqrt(2.0) * RADIUS / np.sqrt(squares) * estimate
-        theta = theta / max(1.0, np.linalg.norm(theta) / RADIUS)
+        rbar = max(1.0, *map(np.linalg.norm, thetas), 0.0)
+        scale = rbar if radius is None else np.sqrt(2.0) * radius
+        theta = theta + scale / np.sqrt(squares) * estimate
+        theta = theta / max(1.0, np.linalg.norm(theta) / (radius or np.inf))
         t = batch.stop
     return theta, np.mean(thetas, axis=0)
 
 
-def test_mag_is_the_equation():
+@pytest.mark.parametrize(("method", "radius"), [("mag", RADIUS), ("mag-dog", None)])
+def test_mag_is_the_equation(method, radius):
     mrp = process()
     path = mrp.simulate(400, seed=2)
-    theta, average = by_hand(mrp.features, path, levels=3)
-    found = learner(mrp.features, levels=3)
+    theta, average = by_hand(mrp.features, path, 3, radius)
+    found = TDLearner(mrp.features, GAMMA, radius, method, seed=1, levels=3)
     for transition in zip(*path, strict=True):
         found.update(*transition)
     np.testing.assert_allclose(found.theta, theta, rtol=1e-10)
@@ -114,8 +119,14 @@ def test_projected_td_has_the_three_step_sizes():
         TDLearner(np.eye(3), GAMMA, None, "projected-td", horizon=5)
 
 
-@pytest.mark.parametrize("radius", [RADIUS, None])
-@pytest.mark.parametrize("name", ["mag", "adagrad", "ladder"])
+@pytest.mark.parametrize(
+    ("name", "radius"),
+    [
+        ("mag", RADIUS),
+        ("adagrad", RADIUS),
+        *((name, radius) for name in ("mag-dog", "dog", "ladder") for radius in (RADIUS, None)),
+    ],
+)
 def test_learns_the_fixed_point(name, radius):
     mrp = process()
     path = mrp.simulate(200_000, seed=5)
@@ -123,6 +134,31 @@ def test_learns_the_fixed_point(name, radius):
     found.update_many(*path)
     start = mrp.error(np.zeros(3))
     assert mrp.error(found.average) < 1e-3 * start
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "step"),
+    [
+        ({"radius": RADIUS}, "mag", AdaGradNorm(2.0 * RADIUS / np.sqrt(2.0))),
+        (
+            {"radius": RADIUS, "method": "adagrad"},
+            "adagrad",
+            AdaGradNorm(2.0 * RADIUS / np.sqrt(2.0)),
+        ),
+        ({"alpha": 0.5}, "mag", AdaGradNorm(0.5)),
+        ({"alpha": 0.5, "method": "adagrad"}, "adagrad", AdaGradNorm(0.5)),
+        ({}, "mag-dog", DOG),
+        ({"radius": RADIUS, "method": "mag-dog"}, "mag-dog", DOG),
+        ({"method": "dog"}, "dog", DOG),
+    ],
+)
+def test_a_learner_is_called_what_its_step_is(options, name, step):
+    """No learner called mag has another step than AdaGrad-Norm with α from the radius."""
+    found = TDLearner(np.eye(2), GAMMA, **options)
+    assert found.method == name
+    assert found.optimizer.step == step
+    assert isinstance(found.optimizer.gradient, mf.MLMC) == name.startswith("mag")
+    assert repr(found).startswith(f"TDLearner(<{name}:")
 
 
 def test_without_a_radius_the_scale_is_the_distance_come():
@@ -182,6 +218,12 @@ def test_bad_transitions_change_nothing(transition, message, many):
         (lambda: TDLearner(np.eye(2), "high"), r"gamma must be in \[0, 1\), not 'high'"),
         (lambda: TDLearner(np.eye(2), 0.9, radius=0.0), "radius must be positive"),
         (lambda: TDLearner(np.eye(2), 0.9, method="sgd-er"), "method must be one of"),
+        (
+            lambda: TDLearner(np.eye(2), 0.9, method="mag"),
+            "mag takes .*: give radius=…, .*'mag-dog'",
+        ),
+        (lambda: TDLearner(np.eye(2), 0.9, method="adagrad"), "adagrad takes .* radius, .*'dog'"),
+        (lambda: TDLearner(np.eye(2), 0.9, method="dog", alpha=1.0), "alpha must not be given"),
         (lambda: TDLearner(2.0 * np.eye(2), 0.9), "norm 2, above 1"),
         (lambda: TDLearner(lambda s: [1.0], 0.9), "give size"),
         (lambda: learner(np.eye(2)).update_many([0], [1.0, 2.0], [1], [False]), "one length"),

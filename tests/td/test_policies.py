@@ -4,14 +4,14 @@ import gymnasium
 import numpy as np
 import pytest
 
-from mixfree.td.policies import acting, policy_matrix
+from mixfree.td.policies import as_function, policy_matrix
 
 STATES, ACTIONS = gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(4, start=2)
 
 
 def test_a_table_is_drawn_from_as_it_says():
     table = [[0.1, 0.0, 0.6, 0.3], [0.0, 1.0, 0.0, 0.0], [0.25] * 4]
-    act, generator = acting(table, STATES, ACTIONS), np.random.default_rng(0)
+    act, generator = as_function(table, STATES, ACTIONS), np.random.default_rng(0)
     draws = 20_000
     for state, law in enumerate(table):
         found = np.bincount([act(state, generator) - 2 for _ in range(draws)], minlength=4) / draws
@@ -20,7 +20,7 @@ def test_a_table_is_drawn_from_as_it_says():
 
 
 def test_uniform_uses_every_action():
-    act, generator = acting("uniform", STATES, ACTIONS), np.random.default_rng(0)
+    act, generator = as_function("uniform", STATES, ACTIONS), np.random.default_rng(0)
     assert {act(0, generator) for _ in range(200)} == {2, 3, 4, 5}
 
 
@@ -42,6 +42,6 @@ def test_wrong_policies_are_named(policy, message):
 def test_spaces_must_be_finite_for_tables_and_words():
     box = gymnasium.spaces.Box(0.0, 1.0)
     with pytest.raises(ValueError, match="uniform policy needs a finite number of actions"):
-        acting("uniform", STATES, box)
+        as_function("uniform", STATES, box)
     with pytest.raises(ValueError, match="needs a finite observation space"):
-        acting([0], box, ACTIONS)
+        as_function([0], box, ACTIONS)

@@ -7,13 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-State = dict[str, Any]
 
 # A BLAS dot may split longer vectors among threads, and the bits would follow their number.
 _DOT_BLOCK = 8192
 # Unlike dot it does not warn of an overflow. Asking for overrides costs half as much again.
 inner = getattr(np.vdot, "_implementation", np.vdot)
-LEAST, MOST = 1e-280, 1e280  # between these a sum of squares has lost nothing
+LEAST, MOST = 1e-280, 1e280  # a sum of squares between these lost no digits to over- or underflow
 
 
 def dot(a: Array, b: Array) -> float:

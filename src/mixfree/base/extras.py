@@ -3,6 +3,8 @@
 import importlib
 from types import ModuleType
 
+__all__ = ["require"]
+
 EXTRA_OF = {
     "typer": "cli",
     "rich": "cli",
@@ -15,7 +17,6 @@ EXTRA_OF = {
     "gymnasium": "rl",
     "dask": "dask",
     "distributed": "dask",
-    "ray": "ray",
 }
 
 

@@ -1,4 +1,4 @@
-"""The house style of every figure: readable by colour-blind eyes and on a grey printer.
+"""The style of every figure: readable for colour-blind readers and in greyscale.
 
 Figures are plain ``matplotlib.figure.Figure`` objects: no window, no display, no global state.
 """
@@ -16,8 +16,19 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, the most legible on white first, its yellow darkened until a thin line of
-# it can be seen, and a grey; each colour has its own dashes.
+__all__ = [
+    "DASHES",
+    "PALETTE",
+    "line_style",
+    "log_log",
+    "new_figure",
+    "plain_ticks",
+    "save",
+    "save_paths",
+]
+
+# Okabe and Ito's palette, the most legible on white first, with a darker yellow that shows in thin
+# lines, and a grey; each colour has its own dashes.
 PALETTE = (
     "#0072B2",
     "#D55E00",
@@ -58,12 +69,12 @@ def line_style(index: int) -> dict[str, Any]:
 def new_figure(
     rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 4.0, **subplots: Any
 ) -> tuple[Figure, Any]:
-    """Make a figure in the house style, with one set of axes or an array of them.
+    """Make a figure in this style, with one set of axes or an array of them.
 
     Parameters
     ----------
     rows, columns
-        The grid of axes; a single cell gives the axes themselves, not an array.
+        The grid of axes; for a single one the axes themselves are returned, not an array.
     width, height
         The size of the whole figure in inches.
     **subplots
@@ -77,12 +88,12 @@ def new_figure(
     figure = require("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(rows, columns, **subplots)
     for each in figure.axes:
-        _dress(each)
+        _style(each)
     return figure, axes
 
 
 def log_log(axes: Axes, xlabel: str = "", ylabel: str = "") -> None:
-    """Put both axes on a logarithmic scale, with faint lines at the decades."""
+    """Make both axes logarithmic and label them."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(xlabel)
@@ -90,7 +101,7 @@ def log_log(axes: Axes, xlabel: str = "", ylabel: str = "") -> None:
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis of a decade or two 1, 2, 3, 5, 10, without powers of ten.
+    """Label a short logarithmic axis with plain numbers (1, 2, 3, 5, 10) instead of powers of ten.
 
     Examples
     --------
@@ -107,7 +118,7 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def save_paths(path: str | PathLike[str]) -> list[Path]:
-    """Where :func:`save` will write, or ValueError for an ending that is neither's.
+    """The paths that :func:`save` writes; ValueError for an extension other than .png and .svg.
 
     Examples
     --------
@@ -117,18 +128,19 @@ def save_paths(path: str | PathLike[str]) -> list[Path]:
     path = Path(path)
     if path.suffix not in ("", *FORMATS):
         raise ValueError(
-            f"path = {str(path)!r} ends in {path.suffix!r}; a figure is saved as .png and .svg"
+            f"path = {str(path)!r} has the extension {path.suffix!r}; figures are saved as .png "
+            "and .svg"
         )
     return [path.with_suffix(ending) for ending in FORMATS]
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
-    """Write the figure as PNG and as SVG beside each other, and return the two paths.
+    """Write the figure as PNG and as SVG, and return the two paths.
 
     Parameters
     ----------
     path
-        Where to; an ending of ``.png`` or ``.svg`` is replaced, folders are made.
+        Path without extension, or with ``.png`` or ``.svg``; missing folders are made.
 
     Examples
     --------
@@ -139,14 +151,14 @@ def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
     """
     written = save_paths(path)
     written[0].parent.mkdir(parents=True, exist_ok=True)
-    # The same figure must give the same bytes: SVG ids and dates would otherwise differ.
+    # Random SVG ids and dates would make the bytes of equal figures differ.
     with require("matplotlib").rc_context({"svg.hashsalt": "mixfree", "svg.fonttype": "none"}):
         figure.savefig(written[0], dpi=160)
         figure.savefig(written[1], metadata={"Date": None})
     return written
 
 
-def _dress(axes: Axes) -> None:
+def _style(axes: Axes) -> None:
     axes.set_prop_cycle(color=PALETTE, linestyle=DASHES)
     axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -6,9 +6,11 @@ from typing import Protocol
 
 from mixfree.base.extras import require
 
+__all__ = ["Show", "progress_bar"]
+
 
 class Show(Protocol):
-    """Brings the bar to a count; a ``label`` replaces the words before it."""
+    """Sets the count of a bar; a ``label`` replaces the text before it."""
 
     def __call__(self, done: int, label: str | None = None) -> None:
         """Show the count."""
@@ -16,7 +18,7 @@ class Show(Protocol):
 
 @contextmanager
 def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
-    """A bar with the time spent and left; what it gives is called with the count so far.
+    """Show a bar with the time spent and left, at once; call what it yields with the count so far.
 
     Examples
     --------
@@ -34,4 +36,5 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
     )
     with rich.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(label, total=total)
+        bar.refresh()
         yield lambda done, label=None: bar.update(task, completed=done, description=label)

@@ -1,4 +1,4 @@
-"""The autocorrelation time of a series of numbers: how many samples count as one."""
+"""The integrated autocorrelation time of a series: samples per effectively independent one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive
 
+__all__ = ["AutocorrelationTime", "ShortSeries", "autocorrelation", "autocorrelation_time"]
+
 # The window is the first M of at least WINDOW correlation times up to M: wide enough for an
-# exponential decay to have died out, narrow enough to keep the noise of far lags out (Sokal 1996).
+# exponential decay to vanish, narrow enough to exclude the noise of large lags (Sokal 1996).
 WINDOW = 5.0
-# Below this many autocorrelation times in the series, the estimate is mostly noise.
-ENOUGH = 50
+ENOUGH = 50  # autocorrelation times in a series below which the estimate is mostly noise
 
 
 @dataclass(frozen=True)
 class ShortSeries:
-    """Why an autocorrelation time should not be leaned on: a warning to read, not an error."""
+    """Why an autocorrelation time is unreliable: a warning, not an error."""
 
     samples: int
     message: str
@@ -37,15 +39,15 @@ class AutocorrelationTime:
     ----------
     value
         1 + 2 Σ ρ(t): the mean of n samples varies like the mean of n/value independent ones.
-        It may be NaN, when the series does not vary.
+        NaN when the series is constant.
     standard_error
-        Statistical error of ``value``.
+        Standard error of ``value``.
     window
-        How many lags were summed.
+        Number of lags summed.
     samples
         Length of the series.
     warning
-        None, or what makes the value unreliable.
+        None, or why the value is unreliable.
     """
 
     value: float
@@ -59,11 +61,11 @@ class AutocorrelationTime:
 
     @property
     def effective_samples(self) -> float:
-        """Number of independent samples that the series is worth."""
+        """Effective sample size: samples divided by the autocorrelation time."""
         return self.samples / self.value
 
 
-def autocorrelation(series: Any) -> np.ndarray:
+def autocorrelation(series: Any) -> Array:
     """Autocorrelation of a series at lags 0, 1, 2, …, by fast Fourier transform.
 
     Examples
@@ -82,21 +84,22 @@ def autocorrelation(series: Any) -> np.ndarray:
     # A constant leaves nothing but the rounding of its mean.
     if products[0] <= len(centred) * (4 * np.finfo(float).eps) ** 2:
         return np.full(len(centred), np.nan)
-    return products / products[0]
+    correlation: Array = products / products[0]
+    return correlation
 
 
 def autocorrelation_time(series: Any, window: float = WINDOW) -> AutocorrelationTime:
     """Integrated autocorrelation time of a real series, for instance of gradient norms.
 
     τ = 1 + 2 Σ_{t≤M} ρ(t), with M the first lag of at least ``window`` · (1 + 2 Σ_{t≤M} |ρ(t)|).
-    A short series is answered too, with a ``warning`` that says how far to trust it.
+    For a short series the result has a ``warning`` that says how unreliable it is.
 
     Parameters
     ----------
     series
-        One number a sample, in time order.
+        One number per sample, in time order.
     window
-        How many autocorrelation times the window holds.
+        Length of the window in autocorrelation times.
 
     Examples
     --------
@@ -110,18 +113,18 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
     correlation = autocorrelation(series)
     samples = len(correlation)
     if np.isnan(correlation[0]):
-        message = f"all {samples} samples are the same: no correlation can be measured"
+        message = f"all {samples} samples are the same: no correlation can be estimated"
         return AutocorrelationTime(math.nan, math.nan, 0, samples, ShortSeries(samples, message))
-    # In modulus, so that a series that swings from side to side does not close the window at once.
+    # In modulus, so that an alternating series does not close the window at once.
     scales = 2 * np.cumsum(np.abs(correlation)) - 1
     closed = np.arange(samples) >= window * scales
     times = 2 * np.cumsum(correlation) - 1
     if not closed.any():
-        # As with a trend: the largest sum is the least misleading. It is the mean of two
-        # neighbours, so that a series which swings from side to side cancels.
+        # As with a trend: the largest sum is the least misleading. Neighbouring sums are
+        # averaged, so that an alternating series cancels.
         times = (times[:-1] + times[1:]) / 2
     lag = int(np.argmax(closed if closed.any() else times))
-    # A sum that alternates may come out below nothing by chance.
+    # The sum of an alternating series may be negative by chance.
     value = max(float(times[lag]), 1 / samples)
     error = max(value, 1.0) * math.sqrt(2 * (2 * lag + 1) / samples)
     return AutocorrelationTime(
@@ -134,21 +137,21 @@ def _warning(samples: int, scale: float) -> ShortSeries | None:
         return None
     return ShortSeries(
         samples,
-        f"{samples} samples hold about {samples / scale:.0f} correlation times; {ENOUGH} are "
-        "needed for an answer to trust, and a slower correlation than the one found may be hidden",
+        f"{samples} samples are about {samples / scale:.0f} correlation times; {ENOUGH} are "
+        "needed for a reliable estimate, and slower correlations may be hidden",
     )
 
 
-def _series(series: Any) -> np.ndarray:
+def _series(series: Any) -> Array:
     try:
         if np.iscomplexobj(series):
             raise TypeError
         values = np.asarray(series, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError("series must hold real numbers, one a sample") from None
+        raise ValueError("series must hold real numbers, one per sample") from None
     if values.ndim != 1:
         raise ValueError(
-            f"series has shape {values.shape}; one number a sample is needed, such as a norm"
+            f"series has shape {values.shape}; one number per sample is needed, such as a norm"
         )
     if len(values) < 2:
         raise ValueError(f"series has {len(values)} samples; at least 2 are needed")

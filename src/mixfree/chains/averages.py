@@ -1,64 +1,62 @@
-"""Expectations along a chain: hitting times, stationary means and the variance of a path's mean."""
+"""Expectations along a chain: hitting times, and the asymptotic variance of a path's mean."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse import linalg as sparse_linalg
 
+from mixfree.base.arithmetic import Array
 from mixfree.chains.powers import Power
 
-if TYPE_CHECKING:
-    from mixfree.chains.chain import MarkovChain
+__all__ = ["Function", "asymptotic_variance", "check_function", "hitting_times"]
 
-Function = Sequence[float] | np.ndarray | Callable[[Any], float]
+Function = Sequence[float] | Array | Callable[[Any], float]
 
 
-def values(chain: MarkovChain, f: Function) -> np.ndarray:
-    """``f`` as one finite number a state."""
-    given = [f(state) for state in chain.states] if callable(f) else f
+def check_function(f: Function, states: Sequence[Hashable]) -> Array:
+    """``f`` as one finite number per state, or an error naming it."""
+    given = [f(state) for state in states] if callable(f) else f
     array = np.asarray(given, dtype=float)
-    if array.shape != (len(chain),):
-        raise ValueError(f"f has shape {array.shape}; {len(chain)} values are needed, one a state")
+    if array.shape != (len(states),):
+        raise ValueError(
+            f"f has shape {array.shape}; {len(states)} values are needed, one per state"
+        )
     if not np.isfinite(array).all():
-        raise ValueError(f"f is {array[~np.isfinite(array)][0]} at state {_culprit(chain, array)}")
+        place = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise ValueError(f"f is {array[place]} at state {states[place]}")
     return array
 
 
-def hitting_times(chain: MarkovChain, target: int | Iterable[int]) -> np.ndarray:
-    """Expected steps until ``target`` is first met, from each state."""
-    targets = np.unique(target if np.isscalar(target) else list(target))  # type: ignore[arg-type]
-    if targets.dtype.kind not in "iu" or not 0 <= targets[0] <= targets[-1] < len(chain):
-        raise ValueError(f"target = {target!r} must name states from 0 to {len(chain) - 1}")
-    times = np.zeros(len(chain))
-    others = np.setdiff1d(np.arange(len(chain)), targets)
+def hitting_times(P: Any, target: int | Iterable[int]) -> Array:
+    """Expected steps until ``target`` is first reached, from each state."""
+    states, given = P.shape[0], np.array(target if np.isscalar(target) else list(target))  # type: ignore[arg-type]
+    targets = np.unique(given)
+    if targets.dtype.kind not in "iu" or not 0 <= targets[0] <= targets[-1] < states:
+        raise ValueError(f"target = {target!r} must name states from 0 to {states - 1}")
+    times = np.zeros(states)
+    others = np.setdiff1d(np.arange(states), targets)
     if len(others):
-        times[others] = _solve(chain.P, others, np.ones(len(others)))
+        times[others] = _solve(P, others, np.ones(len(others)))
     return times
 
 
-def asymptotic_variance(chain: MarkovChain, f: Function) -> float:
+def asymptotic_variance(P: Any, law: Array, values: Array) -> float:
     """2⟨f̄, g⟩ − ⟨f̄, f̄⟩ in L²(μ), where g solves Poisson's equation (I − P) g = f̄."""
-    law = chain.stationary
-    centred = values(chain, f) - chain.expected(f)
-    solution = np.zeros(len(chain))
-    if len(chain) > 1:
-        # Any solution will do, as they differ by a constant: take the one that vanishes at 0.
-        others = np.arange(1, len(chain))
-        solution[1:] = _solve(chain.P, others, centred[1:])
+    centred = values - law @ values
+    solution = np.zeros(len(law))
+    if len(law) > 1:
+        # Solutions differ by a constant, so any will do: take the one that vanishes at 0.
+        solution[1:] = _solve(P, np.arange(1, len(law)), centred[1:])
     return float(law @ (centred * (2 * solution - centred)))
 
 
-def _solve(P: Any, among: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _solve(P: Any, among: Array, right: Array) -> Array:
     """Solve (I − P) x = right on a proper subset of the states, killed outside it."""
     if sparse.issparse(P):
         inside = sparse.csc_array(P[among][:, among])
-        return sparse_linalg.spsolve(sparse.eye_array(len(among), format="csc") - inside, right)
+        return np.asarray(
+            sparse_linalg.spsolve(sparse.eye_array(len(among), format="csc") - inside, right)
+        )
     return np.linalg.solve(-Power.first(P).change[np.ix_(among, among)], right)
-
-
-def _culprit(chain: MarkovChain, array: np.ndarray) -> Any:
-    return chain.states[int(np.flatnonzero(~np.isfinite(array))[0])]

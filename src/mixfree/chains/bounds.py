@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mixfree.base.arithmetic import Array
 from mixfree.chains.powers import TIE, contraction, doublings
-from mixfree.chains.spectral import second_singular_value
+from mixfree.chains.spectral import second_singular_value, spectral_gap
 
-if TYPE_CHECKING:
-    from mixfree.chains.chain import MarkovChain
+__all__ = ["Bound", "MixingBounds"]
 
-# A factor this near to one has lost the digits of its logarithm; a longer time has them.
-TOO_SLOW = 1e-6
+TOO_SLOW = 1e-6  # distance of a factor from one below which its logarithm has lost its digits
 
 
 @dataclass(frozen=True)
@@ -29,33 +27,35 @@ class Bound:
 
 @dataclass(frozen=True)
 class MixingBounds:
-    """Bounds on the mixing time to distance ``eps``; the best of each side are properties."""
+    """Bounds on the mixing time to distance ``eps``; ``lower`` and ``upper`` are the best."""
 
     eps: float
     bounds: tuple[Bound, ...]
 
     @property
     def lower(self) -> int:
-        """Largest lower bound, as a whole number of steps."""
-        # Rounding that pushes a bound past a whole number must not cost a step, here or below.
+        """The largest lower bound, rounded up to whole steps."""
+        # A rounding error across a whole number must not change the bound by a step.
         return math.ceil(max(bound.lower for bound in self.bounds) * (1 - TIE))
 
     @property
     def upper(self) -> float:
-        """Smallest upper bound, as a whole number of steps; infinite when there is none."""
+        """The smallest upper bound, rounded down to whole steps; infinite when there is none."""
         best = min(bound.upper for bound in self.bounds)
         return math.floor(best * (1 + TIE)) if best < math.inf else best
 
 
-def small_bounds(chain: MarkovChain, eps: float) -> MixingBounds:
-    """Every bound that applies to a chain whose powers can be held in full."""
-    law = chain.positive_law("mixing_bounds")
+def small_bounds(P: Array, law: Array, changes: Array | None, eps: float) -> MixingBounds:
+    """Every bound that applies to a chain whose powers can be held in full.
+
+    ``changes`` are the eigenvalues of I − P if the chain is reversible.
+    """
     if 1 - law.min() <= eps:
         return MixingBounds(eps, (Bound("one state carries the law", 0, 0),))
-    listed = list(by_doubling(chain.dense("mixing_bounds"), law, eps))
-    if chain.is_reversible:
-        error = float(len(chain) * np.finfo(float).eps * np.abs(1 - chain.eigenvalues).max())
-        listed.insert(0, by_relaxation(chain.spectral_gap, error, float(law.min()), eps))
+    listed = list(by_doubling(P, law, eps))
+    if changes is not None:
+        error = float(len(law) * np.finfo(float).eps * np.abs(changes).max())
+        listed.insert(0, by_relaxation(spectral_gap(changes), error, float(law.min()), eps))
     return MixingBounds(eps, tuple(listed))
 
 
@@ -74,7 +74,7 @@ def by_relaxation(gap: float, error: float, least: float, eps: float) -> Bound:
     )
 
 
-def by_doubling(P: np.ndarray, law: np.ndarray, eps: float) -> tuple[Bound, Bound]:
+def by_doubling(P: Array, law: Array, eps: float) -> tuple[Bound, Bound]:
     """Pseudo-spectral and contraction bounds from the powers P, P², P⁴, …; any chain.
 
     With d̄(s) = κ(P^s) and σ_s the second singular value of P^s in L²(μ):
@@ -82,7 +82,7 @@ def by_doubling(P: np.ndarray, law: np.ndarray, eps: float) -> tuple[Bound, Boun
     σ_s² ≤ d̄(s) ≤ (2ε)^⌊s/τ(ε)⌋ from below.
     """
     spread = math.sqrt(1 / law.min() - 1) / 2
-    # Not mixed at the start, so never in less than a step.
+    # The chain is not mixed at the start, so at least one step is needed.
     sides = [[1.0, math.inf], [1.0, math.inf]]
     for power in doublings(P):
         apart = min(1.0, contraction(power.matrix))
@@ -95,21 +95,23 @@ def by_doubling(P: np.ndarray, law: np.ndarray, eps: float) -> tuple[Bound, Boun
             side[1] = min(side[1], at_most(power.time, shrink, ratio))
         if apart <= 2 * eps * (1 - TIE) and power.time >= min(side[1] for side in sides):
             break
-    names = ("pseudo-spectral (Paulin, Proposition 3.4)", "contraction (Dobrushin, Wolfer)")
-    return tuple(Bound(name, *side) for name, side in zip(names, sides, strict=True))  # type: ignore[return-value]
+    return (
+        Bound("pseudo-spectral (Paulin, Proposition 3.4)", *sides[0]),
+        Bound("contraction (Dobrushin, Wolfer)", *sides[1]),
+    )
 
 
 def at_least(time: int, floor: float, eps: float) -> float:
     """Lower bound on τ(ε) from d̄(time) ≥ floor: as floor > (2ε)^m, fewer than m mixings fit."""
     if floor <= 0 or eps >= 0.5:
         return 0.0
-    # Rounding must not turn a floor of exactly (2ε)^m into a larger one.
+    # A floor of exactly (2ε)^m must not be rounded to a larger one.
     mixings = math.log(floor * (1 - TIE)) / math.log(2 * eps)
     return time / (math.floor(mixings) + 1)
 
 
 def at_most(time: int, shrink: float, ratio: float) -> float:
-    """Upper bound on τ when every ``time`` steps shrink a distance to be cut by ``ratio``."""
+    """Upper bound on τ if ``time`` steps shrink a distance that must shrink by ``ratio``."""
     if shrink <= 0:
         return float(time)
     if shrink > 1 - TOO_SLOW:

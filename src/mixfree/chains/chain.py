@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.chains import powers, spectral
+from mixfree.chains import averages, powers, spectral
 from mixfree.chains import stationary as laws
+from mixfree.chains.bounds import MixingBounds, small_bounds
+from mixfree.chains.large import large_bounds
+from mixfree.chains.simulate import Walk, prepare_walk, simulate
 from mixfree.chains.structure import communicating_classes, cyclic_classes, name_classes
-from mixfree.chains.validate import states_named, transition_matrix
+from mixfree.chains.validate import check_states, check_transition_matrix
 
-if TYPE_CHECKING:
-    from mixfree.chains.bounds import MixingBounds
-    from mixfree.chains.simulate import Walk
+__all__ = ["MarkovChain"]
 
-# Up to this many states a matrix of all pairs is affordable (130 MB).
-DENSE_STATES = 4096
+DENSE_STATES = 4096  # most states for which a matrix of all pairs is held (130 MB)
 
 
 class MarkovChain:
@@ -44,8 +45,8 @@ class MarkovChain:
     """
 
     def __init__(self, P: Any, states: Sequence[Hashable] | None = None) -> None:
-        self.P = transition_matrix(P)
-        self.states = states_named(states, self.P.shape[0])
+        self.P = check_transition_matrix(P)
+        self.states = check_states(states, self.P.shape[0])
 
     def __len__(self) -> int:
         return int(self.P.shape[0])
@@ -63,17 +64,17 @@ class MarkovChain:
         """Whether the chain has too many states to hold a matrix of all pairs of them."""
         return len(self) > DENSE_STATES
 
-    def dense(self, purpose: str) -> np.ndarray:
-        """Transition matrix as an array, or an error that says what it was wanted for."""
+    def dense(self, purpose: str) -> Array:
+        """Transition matrix as an array, or an error that names the purpose."""
         if self.is_large:
             raise ValueError(
                 f"{purpose} needs a matrix of all pairs of states: {len(self)} states are more "
                 f"than {DENSE_STATES}; mixing_bounds() works on chains of any size"
             )
-        return self.P.toarray() if self.is_sparse else self.P
+        return np.asarray(self.P.toarray() if self.is_sparse else self.P)
 
     @cached_property
-    def communicating_classes(self) -> list[np.ndarray]:
+    def communicating_classes(self) -> list[Array]:
         """Sets of states that reach one another."""
         return communicating_classes(self.P)
 
@@ -83,7 +84,7 @@ class MarkovChain:
         return len(self.communicating_classes) == 1
 
     @cached_property
-    def cyclic_classes(self) -> list[np.ndarray]:
+    def cyclic_classes(self) -> list[Array]:
         """Sets visited in turn: as many as the period, one when the chain is aperiodic."""
         self._need_irreducible("the period")
         return cyclic_classes(self.P)
@@ -94,12 +95,12 @@ class MarkovChain:
         return len(self.cyclic_classes)
 
     @cached_property
-    def stationary(self) -> np.ndarray:
+    def stationary(self) -> Array:
         """Stationary law μ, with μP = μ.
 
-        By elimination without subtraction (GTH), which keeps every digit on ill-conditioned
-        chains, up to 4,096 states; beyond, by detailed balance where it holds and by ARPACK
-        with a checked residual where it does not.
+        Up to 4,096 states by elimination without subtraction (GTH), which is accurate to all
+        digits on ill-conditioned chains; beyond, by detailed balance where it holds and by
+        ARPACK with a checked residual where it does not.
         """
         self._need_irreducible("the stationary law")
         if not self.is_large:
@@ -108,13 +109,13 @@ class MarkovChain:
         return laws.by_krylov(self.P) if law is None else law
 
     @cached_property
-    def _balanced_law(self) -> np.ndarray | None:
+    def _balanced_law(self) -> Array | None:
         return laws.by_detailed_balance(self.P)
 
-    def positive_law(self, purpose: str) -> np.ndarray:
+    def positive_law(self, purpose: str) -> Array:
         """Stationary law, or an error if a state's probability is too small to divide by."""
         law = self.stationary
-        # ARPACK's law has no digits of what is below its residual.
+        # Entries of ARPACK's law below its residual have no correct digit.
         least = laws.RESIDUAL if self.is_large and not self.is_reversible else 0.0
         if law.min() <= least:
             state = self.states[int(np.argmin(law))]
@@ -174,7 +175,7 @@ class MarkovChain:
         >>> two_state(1e-4).mixing_time()
         3466
         """
-        need_level(eps)
+        check_eps(eps)
         P = self.dense("the mixing time")
         self._need_aperiodic("the mixing time")
         law = self.stationary
@@ -190,19 +191,19 @@ class MarkovChain:
         return time
 
     @cached_property
-    def _changes(self) -> np.ndarray:
+    def _changes(self) -> Array:
         return spectral.eigenvalues_of_change(
             self.dense("eigenvalues"),
             self.positive_law("eigenvalues") if self.is_reversible else None,
         )
 
     @property
-    def eigenvalues(self) -> np.ndarray:
+    def eigenvalues(self) -> Array:
         """All eigenvalues, from 1 to the farthest from it; real when the chain is reversible.
 
-        Those of a chain far from reversible may be known to a digit only, as they are for any
-        program: the reversed winning streak has n − 1 eigenvalues zero, and rounding moves them.
-        No bound here rests on them.
+        For a chain far from reversible they are ill-conditioned, and may have one correct digit:
+        the reversed winning streak has n − 1 eigenvalues zero, and rounding moves them. No bound
+        here depends on them.
         """
         return 1 - self._changes[np.argsort(np.abs(self._changes))]
 
@@ -219,14 +220,14 @@ class MarkovChain:
 
     @cached_property
     def pseudo_spectral_gap(self) -> float:
-        """Largest γ((P*)^k P^k)/k over k, which plays the gap's part without reversibility.
+        """Largest γ((P*)^k P^k)/k over k: the spectral gap of a chain that need not be reversible.
 
-        Exact when it is reached at a k of up to 1,024, and otherwise a value that the true one
-        exceeds by less than 0.1 % (up to 25 % for a thousand states).
+        Exact when the maximum is at a k of up to 1,024, and otherwise below the true value by
+        less than 0.1 % (up to 25 % for a thousand states).
         """
         law = self.positive_law("pseudo_spectral_gap")
         if self.is_reversible:
-            # The second singular value of P^k is |λ|^k, and k = 1 is the best.
+            # The second singular value of P^k is |λ|^k, so the maximum is at k = 1.
             return self.spectral_gap * (2 - self.spectral_gap)
         return spectral.pseudo_spectral_gap(self.dense("pseudo_spectral_gap"), law).value
 
@@ -234,15 +235,15 @@ class MarkovChain:
     def contraction_rate(self) -> float:
         """Largest (1 − κ(P^s))/s over s, κ being Dobrushin's coefficient (Wolfer's κ_gen).
 
-        As exact as :attr:`pseudo_spectral_gap`.
+        Its accuracy is that of :attr:`pseudo_spectral_gap`.
         """
         return spectral.contraction_rate(self.dense("contraction_rate")).value
 
     def mixing_bounds(self, eps: float = 0.25) -> MixingBounds:
         """Lower and upper bounds on the mixing time, each with the theorem it comes from.
 
-        Chains of more than 4,096 states get bounds from their leading eigenvalues and from walks
-        off chosen starts; see :mod:`mixfree.chains.large`.
+        For chains of more than 4,096 states the bounds come from the leading eigenvalues and from
+        walks from chosen starts; see :mod:`mixfree.chains.large`.
 
         Examples
         --------
@@ -251,22 +252,21 @@ class MarkovChain:
         >>> bounds.lower <= cycle(20, lazy=True).mixing_time() <= bounds.upper
         True
         """
-        need_level(eps)
+        check_eps(eps)
         self._need_aperiodic("the mixing time")
         if self.is_large:
-            from mixfree.chains.large import large_bounds
-
-            return large_bounds(self, eps)
-        from mixfree.chains.bounds import small_bounds
-
-        return small_bounds(self, eps)
+            law = self.positive_law("mixing_bounds") if self.is_reversible else self.stationary
+            return large_bounds(self.P, law, self.is_reversible, eps)
+        law = self.positive_law("mixing_bounds")
+        changes = self._changes if self.is_reversible else None
+        return small_bounds(self.dense("mixing_bounds"), law, changes, eps)
 
     def simulate(
         self,
         steps: int,
         start: int | None = None,
         seed: int | np.random.Generator = 0,
-    ) -> np.ndarray:
+    ) -> Array:
         """Draw a path of ``steps`` states, the start included.
 
         Parameters
@@ -282,18 +282,19 @@ class MarkovChain:
         >>> two_state(0.5).simulate(8, start=0, seed=1).shape
         (8,)
         """
-        from mixfree.chains.simulate import simulate
-
-        return simulate(self, steps, start, seed)
+        check_whole(steps, "steps")
+        generator = np.random.default_rng(seed)
+        if start is None:
+            state = int(generator.choice(len(self), p=self.stationary))
+        else:
+            state = check_whole(start, "start", least=0, most=len(self) - 1)
+        return simulate(self._walk, steps, state, generator)
 
     @cached_property
-    def walk(self) -> Walk:
-        """Compiled walk that :meth:`simulate` takes: (uniforms, state, path) to the last state."""
-        from mixfree.chains.simulate import prepare_walk
-
+    def _walk(self) -> Walk:
         return prepare_walk(self.P)
 
-    def hitting_times(self, target: int | Iterable[int]) -> np.ndarray:
+    def hitting_times(self, target: int | Iterable[int]) -> Array:
         """Expected number of steps to reach ``target``, a state or several, from each state.
 
         Examples
@@ -302,20 +303,14 @@ class MarkovChain:
         >>> cycle(4).hitting_times(0)
         array([0., 3., 4., 3.])
         """
-        from mixfree.chains.averages import hitting_times
-
         self._need_irreducible("hitting times")
-        return hitting_times(self, target)
+        return averages.hitting_times(self.P, target)
 
-    def expected(self, f: Sequence[float] | np.ndarray | Callable[[Any], float]) -> float:
-        """Mean of ``f`` under the stationary law; ``f`` is one value a state or a function."""
-        from mixfree.chains.averages import values
+    def expected(self, f: averages.Function) -> float:
+        """Mean of ``f`` under the stationary law; ``f`` is one value per state or a function."""
+        return float(self.stationary @ averages.check_function(f, self.states))
 
-        return float(self.stationary @ values(self, f))
-
-    def asymptotic_variance(
-        self, f: Sequence[float] | np.ndarray | Callable[[Any], float]
-    ) -> float:
+    def asymptotic_variance(self, f: averages.Function) -> float:
         """Limit of n · Var of the mean of ``f`` along a path of n states.
 
         Examples
@@ -324,9 +319,8 @@ class MarkovChain:
         >>> round(two_state(0.1).asymptotic_variance([0.0, 1.0]), 12)  # ¼ · (1 + 0.8)/(1 − 0.8)
         2.25
         """
-        from mixfree.chains.averages import asymptotic_variance
-
-        return asymptotic_variance(self, f)
+        values = averages.check_function(f, self.states)
+        return averages.asymptotic_variance(self.P, self.stationary, values)
 
     def _need_irreducible(self, purpose: str) -> None:
         if not self.is_irreducible:
@@ -345,7 +339,7 @@ class MarkovChain:
             )
 
 
-def need_level(eps: float) -> None:
-    """Refuse a distance that no mixing time can be measured by."""
+def check_eps(eps: float) -> None:
+    """ValueError unless ``eps`` lies strictly between 0 and 1."""
     if not 0 < eps < 1:
         raise ValueError(f"eps = {eps} must lie between 0 and 1")

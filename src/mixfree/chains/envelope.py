@@ -1,12 +1,12 @@
-"""Powers of an estimated matrix with their errors: an interval that closes on the mixing time.
+"""Powers of an estimated matrix with their errors: an interval that converges to the mixing time.
 
 If each row i of P̂ is within ε_i of the truth (in L1), row i of P̂^{s+t} is within
 
     e_{s+t}(i) ≤ Σ_j P̂^s(i, j) e_t(j) + e_s(i) · κ(P^t),   e_1 = ε,   κ(P^t) ≤ κ(P̂^t) + max e_t,
 
 because P^{s+t} − P̂^{s+t} = P̂^s (P^t − P̂^t) + (P^s − P̂^s) P^t and a difference of rows, which sums
-to zero, is contracted by P^t. Errors are carried through squarings, so they stop growing once the
-chain has mixed. The distances d(t) and d̄(t) of the true chain are then known up to e_t.
+to zero, is contracted by P^t. Errors are propagated through squarings, so they stop growing once
+the chain has mixed. The distances d(t) and d̄(t) of the true chain are then known up to e_t.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from mixfree.base.arithmetic import Array
 from mixfree.chains.bounds import at_least, at_most
 from mixfree.chains.powers import LONGEST, Power, first_time
 from mixfree.chains.rows import RowEstimates
 
-QUARTER = 0.25
-MIXED = 1e-9
+__all__ = ["Envelope", "InexactPower", "Range", "doublings", "error_of_law"]
+
+QUARTER = 0.25  # the distance that defines the mixing time
+MIXED = 1e-9  # largest difference between rows of a power at which squaring ends
 
 
 class Range(NamedTuple):
-    """The least and the largest value that a number can have."""
+    """The least and the largest possible value of a number."""
 
     least: float
     largest: float
 
     @classmethod
-    def of_worst(cls, distance: np.ndarray, error: np.ndarray) -> Range:
+    def of_worst(cls, distance: Array, error: Array) -> Range:
         """Half the largest of L1 distances that are known up to ``error``."""
         return cls(float((distance - error).max() / 2), float((distance + error).max() / 2))
 
@@ -45,7 +48,7 @@ class InexactPower:
     """A power of the estimate, and how far each of its rows may be from the truth."""
 
     power: Power
-    error: np.ndarray
+    error: Array
 
     @property
     def time(self) -> int:
@@ -58,18 +61,18 @@ class InexactPower:
 
     @cached_property
     def apart(self) -> Range:
-        """What d̄(time) of the true chain can be."""
+        """The possible values of d̄(time) of the true chain."""
         rows = self.power.matrix
         return Range.of_worst(cdist(rows, rows, "cityblock"), self.error[:, None] + self.error)
 
-    def from_law(self, law: np.ndarray, law_error: float) -> Range:
-        """What d(time) of the true chain can be."""
+    def from_law(self, law: Array, law_error: float) -> Range:
+        """The possible values of d(time) of the true chain."""
         distance = np.abs(self.power.matrix - law).sum(axis=1)
         return Range.of_worst(distance, self.error + law_error)
 
 
 def doublings(rows: RowEstimates) -> Iterator[InexactPower]:
-    """Powers 1, 2, 4, 8 … until the estimate has mixed for all purposes."""
+    """Powers 1, 2, 4, 8 … until the estimate has mixed to machine precision."""
     current = InexactPower(Power.first(rows.P), rows.row_error)
     for _ in range(LONGEST):
         yield current
@@ -80,7 +83,7 @@ def doublings(rows: RowEstimates) -> Iterator[InexactPower]:
 
 @dataclass(frozen=True)
 class Envelope:
-    """The powers of an estimate, made once for all that is asked of them."""
+    """The powers of an estimate, computed once, and the bounds that follow from them."""
 
     rows: RowEstimates
 
@@ -111,11 +114,11 @@ class Envelope:
         return power.apart.least <= 2 * QUARTER and distance.least <= QUARTER
 
 
-def error_of_law(law: np.ndarray, powers: list[InexactPower]) -> float:
+def error_of_law(law: Array, powers: list[InexactPower]) -> float:
     """Bound on the L1 distance between the two stationary laws.
 
     π̂ − π = π̂ (P̂^t − P^t) + (π̂ − π) P^t, and the last term is contracted by κ(P^t).
     """
     largest = [(power, power.apart.largest) for power in powers]
-    bounds = [law @ power.error / (1 - apart) for power, apart in largest if apart < 1]
-    return float(min([2.0, *bounds]))
+    bounds = [float(law @ power.error) / (1 - apart) for power, apart in largest if apart < 1]
+    return min([2.0, *bounds])

@@ -1,4 +1,4 @@
-"""The mixing time of a chain seen only through one path: an estimate with a certificate."""
+"""The mixing time of an unknown chain from one path: an estimate with a confidence interval."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from mixfree.chains.observed import ObservedPath, observe
 from mixfree.chains.powers import TIE
 from mixfree.chains.rows import estimate_rows
 
+__all__ = ["Coefficient", "MixingTimeEstimate", "estimate_mixing_time"]
+
 
 @dataclass(frozen=True)
 class Coefficient:
@@ -28,9 +30,9 @@ class Coefficient:
     upper: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MixingTimeEstimate:
-    """What one path says about the mixing time.
+    """The mixing time estimated from one path.
 
     Attributes
     ----------
@@ -39,9 +41,9 @@ class MixingTimeEstimate:
     lower, upper
         The interval; ``upper`` is infinite when the path is too short to bound it.
     level
-        Probability with which the interval holds the truth, over paths.
+        Probability, over paths, that the interval contains the true mixing time.
     method
-        How the interval was made.
+        Method of the interval.
     coefficients
         The quantities behind it.
     chain
@@ -49,7 +51,7 @@ class MixingTimeEstimate:
     samples
         Length of the path.
     sentence
-        The result, or why there is none, in plain words.
+        The result, or why there is none, as a sentence.
     """
 
     mixing_time: int
@@ -65,6 +67,13 @@ class MixingTimeEstimate:
     def __str__(self) -> str:
         return self.sentence
 
+    def __repr__(self) -> str:
+        return (
+            f"MixingTimeEstimate(mixing_time={self.mixing_time}, lower={self.lower}, "
+            f"upper={self.upper}, level={self.level}, method={self.method!r}, "
+            f"samples={self.samples})"
+        )
+
 
 Interval = tuple[float, float, tuple[Coefficient, ...]]
 
@@ -78,23 +87,23 @@ def estimate_mixing_time(
 ) -> MixingTimeEstimate:
     """Estimate the mixing time from one observed path, with a confidence interval.
 
-    The interval holds for any ergodic chain on the states seen (or given), whatever its mixing
-    time; nothing about the chain needs to be known.
+    The interval is valid for any ergodic chain on the states observed (or given), whatever its
+    mixing time.
 
     Parameters
     ----------
     path
         The states in time order: integers, strings, any labels.
     level
-        Probability that the interval holds the truth.
+        Probability that the interval contains the true mixing time.
     method
         ``"contraction"``: through the generalised contraction coefficient (Wolfer 2020).
         ``"pseudo-spectral"``: through the pseudo-spectral gap (Wolfer and Kontorovich 2019).
         ``"reversible"``: through the spectral gap (Hsu et al. 2019); the chain must be reversible.
-        ``"envelope"``: from powers of the estimated matrix, with their errors; its interval alone
-        closes on the mixing time as the path grows.
-        ``"combined"``: the overlap of all but the reversible one. They rest on one and the same
-        event, so the overlap keeps the level.
+        ``"envelope"``: from powers of the estimated matrix, with their errors; the only interval
+        that converges to the mixing time as the path grows.
+        ``"combined"``: the intersection of all but the reversible one. They are valid on the same
+        event, so the intersection has the same level.
     states
         All the states there are, if the path may have missed some.
 
@@ -112,7 +121,7 @@ def estimate_mixing_time(
     seen = observe(path, states)
     rows = estimate_rows(seen.counts, level)
     low, high, coefficients = METHODS[method](Envelope(rows))
-    # Two states or more are never mixed at the start, and a chain moves in whole steps.
+    # A chain of two states or more is not mixed at the start, and moves in whole steps.
     lower = max(1, math.ceil(low * (1 - TIE)))
     upper = math.floor(high * (1 + TIE)) if high < math.inf else high
     chain = MarkovChain(rows.P, seen.states)
@@ -142,8 +151,8 @@ def _contraction(known: Envelope) -> Interval:
 def _pseudo_spectral(known: Envelope) -> Interval:
     """1/(2γ) ≤ τ ≤ (1 + log 4 + log(1/μ_min))/γ for the pseudo-spectral gap γ.
 
-    γ((P*)^k P^k) = 1 − σ², with σ the second singular value of L^k, and L^k is off by at most k
-    times what L is; hence γ is known up to twice the error of L.
+    γ((P*)^k P^k) = 1 − σ², with σ the second singular value of L^k, and the error of L^k is at
+    most k times that of L; hence γ is known up to twice the error of L.
     """
     gap = spectral.pseudo_spectral_gap(known.rows.P, known.rows.law)
     error, least = _symmetrised_error(known)
@@ -188,8 +197,8 @@ METHODS: dict[str, Callable[[Envelope], Interval]] = {
 def _symmetrised_error(known: Envelope) -> tuple[float, float]:
     """Bound on ‖L − L̂‖ for L = D^½ P D^−½, and on the least stationary probability from below.
 
-    The steps of Hsu et al. (Theorem 4.1), with the row sums of errors where the sensitivity
-    of the law needs them. The entries of the law are off by at most b_j, the lesser of
+    As in Hsu et al. (Theorem 4.1), with row sums of errors where the sensitivity of the law needs
+    them. The errors of the entries of the law are at most b_j, the lesser of
     ½ (A#_jj − min_i A#_ij) · max_i ε_i, A# being the group inverse of I − P̂, and half the L1
     error of the law.
     """
@@ -215,13 +224,14 @@ def _log(chance: float) -> float:
 
 
 def _sentence(seen: ObservedPath, fitted: int, lower: int, upper: float, level: float) -> str:
-    sure = f"With {100 * level:g} % confidence the mixing time is"
+    confident = f"With {100 * level:g} % confidence the mixing time is"
     if upper < math.inf:
-        return f"{sure} between {lower} and {upper:.0f} steps; the fitted chain's is {fitted}."
+        return f"{confident} between {lower} and {upper:.0f} steps; the fitted chain's is {fitted}."
     reason = _shortage(seen)
     if lower > 1:
-        return f"{sure} at least {lower} steps; the path is too short to bound it above: {reason}."
-    return f"The path of {seen.samples} samples is too short to say anything: {reason}."
+        bounded = f"{confident} at least {lower} steps"
+        return f"{bounded}; the path is too short for an upper bound: {reason}."
+    return f"The path of {seen.samples} samples is too short for any bound: {reason}."
 
 
 def _shortage(seen: ObservedPath) -> str:

@@ -1,19 +1,29 @@
-"""The chains of the paper and of its neighbours."""
+"""The chains of the paper, and other standard ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from mixfree.base.checks import check_one_of, check_whole
+from mixfree.base.extras import require
 from mixfree.chains.chain import DENSE_STATES, MarkovChain
+
+__all__ = [
+    "birth_death",
+    "cycle",
+    "random_chain",
+    "random_walk",
+    "two_state",
+    "winning_streak",
+]
 
 
 def two_state(p: float) -> MarkovChain:
-    """Chain of the paper's experiments: two states, left with probability ``p``.
+    """Chain of the paper's experiments: two states, each left with probability ``p``.
 
     Its mixing time is about log(2)/(2p) for a small ``p``.
 
@@ -49,7 +59,7 @@ def winning_streak(n: int) -> MarkovChain:
 
 
 def cycle(n: int, lazy: bool = False) -> MarkovChain:
-    """Symmetric walk on a ring of ``n`` states; ``lazy`` stays put half the time.
+    """Symmetric walk on a ring of ``n`` states; ``lazy`` stays with probability ½.
 
     A ring of an even number of states has period 2 unless the walk is lazy.
 
@@ -71,7 +81,7 @@ def birth_death(up: Sequence[float], down: Sequence[float]) -> MarkovChain:
     Parameters
     ----------
     up, down
-        One probability a state; ``up`` of the last state and ``down`` of the first must be zero.
+        One probability per state; ``up`` of the last state and ``down`` of the first must be zero.
 
     Examples
     --------
@@ -125,7 +135,7 @@ def random_walk(graph: Any, weights: str = "degree", lazy: bool = False) -> Mark
         1/(1 + max(degree i, degree j)) and otherwise stay, so that it is uniform (Ram et al. 2009,
         Johansson et al. 2010); edge weights are then not used.
     lazy
-        Stay put half the time, which makes any walk aperiodic.
+        Stay with probability ½, which makes any walk aperiodic.
 
     Examples
     --------
@@ -137,8 +147,6 @@ def random_walk(graph: Any, weights: str = "degree", lazy: bool = False) -> Mark
     array([0.25, 0.25, 0.25, 0.25])
     """
     check_one_of(weights, "weights", ("degree", "metropolis"))
-    from mixfree.base.extras import require
-
     if not hasattr(graph, "nodes"):
         raise ValueError(f"graph = {graph!r} must be a networkx graph")
     if weights == "metropolis" and graph.is_directed():
@@ -156,7 +164,7 @@ def random_walk(graph: Any, weights: str = "degree", lazy: bool = False) -> Mark
     return _stored(_lazy(walk) if lazy else walk, nodes)
 
 
-def _by_degree(edges: Any, nodes: list) -> Any:
+def _by_degree(edges: Any, nodes: list[Any]) -> Any:
     strength = np.asarray(edges.sum(axis=1)).ravel()
     if (strength <= 0).any():
         stuck = nodes[int(np.argmin(strength))]
@@ -178,6 +186,6 @@ def _lazy(walk: Any) -> Any:
     return sparse.csr_array((walk + sparse.eye_array(walk.shape[0])) / 2)
 
 
-def _stored(walk: Any, states: Sequence | None = None) -> MarkovChain:
-    """Keep a matrix dense as long as all pairs of states are affordable."""
+def _stored(walk: Any, states: Sequence[Hashable] | None = None) -> MarkovChain:
+    """A chain of the matrix, dense if all pairs of states can be held."""
     return MarkovChain(walk.toarray() if walk.shape[0] <= DENSE_STATES else walk, states)

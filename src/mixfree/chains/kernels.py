@@ -1,16 +1,18 @@
-"""Compiled loops: Numba is imported with this module, and this module only when a path is drawn."""
+"""Compiled loops. Numba is imported with this module, which is only imported to draw a path."""
 
 import numba
 import numpy as np
+
+__all__ = ["fill_alias", "walk_by_alias", "walk_by_counting", "walk_mostly_staying"]
 
 
 @numba.njit(cache=True, inline="always")
 def drawn(
     uniform: float, state: int, cumulated: np.ndarray, target: np.ndarray
 ) -> int:  # pragma: no cover
-    """State after ``state``: counts the cumulated probabilities that the number has passed.
+    """Next state: counts the cumulative probabilities that the uniform number has passed.
 
-    No branch depends on the draw, which makes it quick for rows of a few entries.
+    No branch depends on the draw, which makes it fast for rows of a few entries.
     """
     passed = 0
     for place in range(cumulated.shape[1]):
@@ -26,7 +28,7 @@ def walk_by_counting(
     state: int,
     path: np.ndarray,
 ) -> int:  # pragma: no cover
-    """Walk through rows of cumulated probabilities."""
+    """Walk by rows of cumulative probabilities."""
     for step in range(len(path)):
         state = drawn(uniforms[step], state, cumulated, target)
         path[step] = state
@@ -42,10 +44,10 @@ def walk_mostly_staying(
     state: int,
     path: np.ndarray,
 ) -> int:  # pragma: no cover
-    """Do the same for a chain that seldom moves.
+    """Walk by rows of cumulative probabilities, on a chain that seldom moves.
 
-    ``stay[state]`` is the stretch of numbers that keep it where it is: a branch that is nearly
-    always taken costs nothing.
+    ``stay[state]`` is the interval of uniform numbers for which it stays: a branch that is nearly
+    always taken costs next to nothing.
     """
     for step in range(len(path)):
         if not stay[state, 0] <= uniforms[step] < stay[state, 1]:
@@ -58,7 +60,7 @@ def walk_mostly_staying(
 def walk_by_alias(
     first: np.ndarray, table: np.ndarray, uniforms: np.ndarray, state: int, path: np.ndarray
 ) -> int:  # pragma: no cover
-    """One number picks the place in the row and the side of it; one look at memory a step."""
+    """Walk by alias tables: one number picks both the entry and its side, one read per step."""
     for step in range(len(path)):
         begin = first[state]
         choices = first[state + 1] - begin
@@ -76,8 +78,8 @@ def fill_alias(
 ) -> None:  # pragma: no cover
     """Fill Vose's alias tables of all rows of a CSR matrix.
 
-    Row i owns the places first[i] to first[i + 1]. Choosing one of them evenly, and then moving on
-    to place ``other`` unless a uniform number is below ``keep``, draws the row's law.
+    Row i has the places first[i] to first[i + 1]. Choosing one of them uniformly, and then moving
+    to place ``other`` unless a uniform number is below ``keep``, draws from the row.
     """
     for row in range(len(first) - 1):
         begin, end = first[row], first[row + 1]

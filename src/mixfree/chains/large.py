@@ -7,58 +7,56 @@ the mixing time, and each says whether it is certified or rests on ARPACK's conv
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
 
+from mixfree.base.arithmetic import Array
 from mixfree.chains.bounds import Bound, MixingBounds, at_most, by_relaxation
 from mixfree.chains.stationary import RESIDUAL
 from mixfree.chains.structure import edges
 
-if TYPE_CHECKING:
-    from mixfree.chains.chain import MarkovChain
+__all__ = ["large_bounds"]
 
-WALK = 2000
-TOLERANCE = 1e-8
-# An eigenvalue is good enough when its error is this small beside the gap; what cannot be had in
-# one of these tolerances is worth a factorisation, which a well-connected graph would not forgive.
+WALK = 2000  # most steps of a walk from a start
+TOLERANCE = 1e-8  # of the singular values
+# An eigenvalue is accepted when its error is below this fraction of the gap. If none of the
+# tolerances reaches that, L is factorised, which is very costly on a well-connected graph.
 PRECISION = 0.02
 TOLERANCES = (1e-3, 1e-6, 1e-9)
 SINGULAR_POWERS = (1, 2, 4, 8, 16)
 
 
-def large_bounds(chain: MarkovChain, eps: float, walk: int = WALK) -> MixingBounds:
-    """Bounds from the leading eigenvalue and from walks of at most ``walk`` steps."""
-    listed, direction = (_reversible if chain.is_reversible else _general)(chain, eps)
-    eigenvalue = listed[0]
-    if eigenvalue.lower < walk:
-        starts = _starts(chain, direction)
-        steps = int(min(walk, eigenvalue.upper))
-        walked = float(_unmixed_steps(chain.P, chain.stationary, starts, eps, steps) + 1)
-        name = f"walks from {len(starts)} starts, {steps} steps at most (certified)"
-        listed.append(Bound(name, walked))
-    return MixingBounds(eps, tuple(listed))
+def large_bounds(P: Any, law: Array, reversible: bool, eps: float) -> MixingBounds:
+    """Bounds from the leading eigenvalue, and from walks of at most ``WALK`` steps."""
+    bound, direction = (_reversible if reversible else _general)(P, law, eps)
+    if bound.lower >= WALK:
+        return MixingBounds(eps, (bound,))
+    starts = _starts(P, law, direction)
+    steps = int(min(WALK, bound.upper))
+    walked = float(_unmixed_steps(P, law, starts, eps, steps) + 1)
+    name = f"walks from {len(starts)} starts, {steps} steps at most (certified)"
+    return MixingBounds(eps, (bound, Bound(name, walked)))
 
 
-def _reversible(chain: MarkovChain, eps: float) -> tuple[list[Bound], np.ndarray]:
-    law = chain.positive_law("mixing_bounds")
+def _reversible(P: Any, law: Array, eps: float) -> tuple[Bound, Array]:
     root = np.sqrt(law)
     scale = sparse.diags_array
-    L = sparse.csr_array(scale(root) @ chain.P @ scale(1 / root))
+    L = sparse.csr_array(scale(root) @ P @ scale(1 / root))
     value, vector = _leading(L, root)
     # Some eigenvalue lies within the residual of the one found.
-    error = float(_residual(L, value, vector) + len(chain) * np.finfo(float).eps)
+    error = float(_residual(L, value, vector) + len(law) * np.finfo(float).eps)
     bound = by_relaxation(1 - abs(value), error, float(law.min()), eps)
-    # A Rayleigh quotient never exceeds the eigenvalue, so the lower side is certified.
+    # A Rayleigh quotient never exceeds the largest eigenvalue, so the lower side is certified.
     name = f"{bound.theorem}: lower side certified, upper side if ARPACK found the largest"
-    return [Bound(name, bound.lower, bound.upper)], vector / root
+    return Bound(name, bound.lower, bound.upper), vector / root
 
 
-def _leading(L: Any, root: np.ndarray) -> tuple[float, np.ndarray]:
-    """Eigenvalue of largest modulus of a symmetric L, its top eigenvector ``root`` set aside."""
+def _leading(L: Any, root: Array) -> tuple[float, Array]:
+    """Eigenvalue of largest modulus of a symmetric L, other than that of ``root``."""
     others = sparse_linalg.LinearOperator(
         L.shape, matvec=lambda x: L @ x - root * (root @ x), dtype=float
     )
@@ -69,7 +67,7 @@ def _leading(L: Any, root: np.ndarray) -> tuple[float, np.ndarray]:
             break
         if _residual(L, *found) <= PRECISION * (1 - abs(found[0])):
             return found
-    # Eigenvalues crowded at one: shift and invert, just outside it.
+    # Many eigenvalues near one: shift and invert, just outside it.
     found = _inverted(L, start, end=1.0, place=1)
     if _may_reach(L, start, -found[0]):
         bottom = _inverted(L, start, end=-1.0, place=0)
@@ -77,7 +75,7 @@ def _leading(L: Any, root: np.ndarray) -> tuple[float, np.ndarray]:
     return found
 
 
-def _may_reach(L: Any, start: np.ndarray, low: float) -> bool:
+def _may_reach(L: Any, start: Array, low: float) -> bool:
     """Whether the least eigenvalue may be as low as ``low``, up to a hundredth."""
     if 2 * L.diagonal().min() - 1 > low + 0.01:
         return False
@@ -88,8 +86,8 @@ def _may_reach(L: Any, start: np.ndarray, low: float) -> bool:
 
 
 def _lanczos(
-    operator: Any, start: np.ndarray, which: str, tolerance: float
-) -> tuple[float, np.ndarray] | None:
+    operator: Any, start: Array, which: str, tolerance: float
+) -> tuple[float, Array] | None:
     try:
         values, vectors = sparse_linalg.eigsh(
             operator, k=1, which=which, v0=start, ncv=40, maxiter=24, tol=tolerance
@@ -99,7 +97,7 @@ def _lanczos(
     return float(values[0]), vectors[:, 0]
 
 
-def _inverted(L: Any, start: np.ndarray, end: float, place: int) -> tuple[float, np.ndarray]:
+def _inverted(L: Any, start: Array, end: float, place: int) -> tuple[float, Array]:
     """Find the ``place``-th eigenvalue away from ``end``, 1 or −1."""
     values, vectors = sparse_linalg.eigsh(
         sparse.csc_array(L), k=place + 1, sigma=end * (1 + 1e-11), v0=start
@@ -108,29 +106,29 @@ def _inverted(L: Any, start: np.ndarray, end: float, place: int) -> tuple[float,
     return float(values[nearest]), vectors[:, nearest]
 
 
-def _residual(L: Any, value: float, vector: np.ndarray) -> float:
+def _residual(L: Any, value: float, vector: Array) -> float:
     return float(np.linalg.norm(L @ vector - value * vector))
 
 
-def _general(chain: MarkovChain, eps: float) -> tuple[list[Bound], np.ndarray]:
-    law = chain.stationary
+def _general(P: Any, law: Array, eps: float) -> tuple[Bound, Array]:
     if law.min() <= RESIDUAL:
         name = f"no upper side: a stationary probability is below {RESIDUAL:.0e}"
-        return [Bound(name)], law
+        return Bound(name), law
     root = np.sqrt(law)
     scale = sparse.diags_array
-    forth = sparse.csr_array(scale(root) @ chain.P @ scale(1 / root))
+    forth = sparse.csr_array(scale(root) @ P @ scale(1 / root))
     back = sparse.csr_array(forth.T)
     spread = math.sqrt(1 / law.min() - 1) / 2
     start = np.random.default_rng(0).standard_normal(len(root))
     best, vector = math.inf, start
     for power in SINGULAR_POWERS:
 
-        def squared(x: np.ndarray, power: int = power) -> np.ndarray:
+        def squared(x: Array, power: int = power) -> Array:
             x = x - root * (root @ x)
             for matrix in [forth] * power + [back] * power:
                 x = matrix @ x
-            return x - root * (root @ x)
+            orthogonal: Array = x - root * (root @ x)
+            return orthogonal
 
         found = _lanczos(
             sparse_linalg.LinearOperator(forth.shape, matvec=squared, dtype=float),
@@ -144,18 +142,18 @@ def _general(chain: MarkovChain, eps: float) -> tuple[list[Bound], np.ndarray]:
         if reached < best:
             best, vector = reached, found[1]
     name = f"singular values of P^k, k ≤ {SINGULAR_POWERS[-1]}, if ARPACK found the largest"
-    return [Bound(name, 0.0, best)], vector / root
+    return Bound(name, 0.0, best), vector / root
 
 
-def _starts(chain: MarkovChain, direction: np.ndarray) -> list[int]:
-    """States likely to mix last: extremes of the slowest direction, the rarest, the farthest."""
-    rarest = int(np.argmin(chain.stationary))
-    farthest = int(csgraph.breadth_first_order(edges(chain.P), rarest)[0][-1])
+def _starts(P: Any, law: Array, direction: Array) -> list[int]:
+    """States likely to mix last: extremes of the slowest mode, the rarest, the farthest from it."""
+    rarest = int(np.argmin(law))
+    farthest = int(csgraph.breadth_first_order(edges(P), rarest)[0][-1])
     ends = int(np.argmax(direction)), int(np.argmin(direction))
     return sorted({*ends, rarest, farthest})
 
 
-def _unmixed_steps(P: Any, law: np.ndarray, starts: list[int], eps: float, steps: int) -> int:
+def _unmixed_steps(P: Any, law: Array, starts: list[int], eps: float, steps: int) -> int:
     """Largest t ≤ ``steps`` at which some start is still farther than ``eps`` from the law."""
     laws = np.zeros((P.shape[0], len(starts)))
     laws[starts, range(len(starts))] = 1

@@ -1,4 +1,4 @@
-"""Paths as people have them: labels of any kind, turned into states and counts."""
+"""Observed paths of labels of any kind, turned into states and transition counts."""
 
 from __future__ import annotations
 
@@ -9,32 +9,36 @@ from typing import Any
 
 import numpy as np
 
+from mixfree.base.arithmetic import Array
 from mixfree.chains.chain import DENSE_STATES
+
+__all__ = ["ObservedPath", "observe"]
 
 
 @dataclass(frozen=True)
 class ObservedPath:
-    """A path over named states: how often each step was seen."""
+    """Transition counts of a path over named states."""
 
     states: Sequence[Hashable]
-    counts: np.ndarray
+    counts: Array
     samples: int
 
     @property
-    def departures(self) -> np.ndarray:
+    def departures(self) -> Array:
         """How often each state was left for another."""
-        return self.counts.sum(axis=1) - self.counts.diagonal()
+        departures: Array = self.counts.sum(axis=1) - self.counts.diagonal()
+        return departures
 
 
 def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath:
-    """Count the steps of a path of integers, strings or other labels.
+    """Count the transitions of a path of integers, strings or other labels.
 
     Parameters
     ----------
     path
         The states in time order. Labels need not be sorted, nor numbered from zero.
     states
-        All the states there are, when the path may have missed some; those seen by default.
+        All states, when the path may not have visited some; the visited ones by default.
 
     Examples
     --------
@@ -57,7 +61,7 @@ def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath
         codes, found = np.array([place[state] for state in found])[codes], known
     if len(named) == 1:
         raise ValueError(
-            f"path has one state only, {found[codes[0]]!r}: nothing can be said of its mixing"
+            f"path has one state only, {found[codes[0]]!r}: its mixing time cannot be estimated"
         )
     count = len(found)
     if count > DENSE_STATES:
@@ -66,12 +70,12 @@ def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath
     return ObservedPath(found, pairs.reshape(count, count), len(labels))
 
 
-def _labels(path: Any) -> np.ndarray:
+def _labels(path: Any) -> Array:
     if not isinstance(path, Iterable):
         raise ValueError(f"path = {path!r} must hold the states in time order")
     labels = path if isinstance(path, np.ndarray) and path.dtype != object else _alike(list(path))
     if labels.ndim != 1:
-        raise ValueError(f"path has shape {labels.shape}; one state a sample is needed")
+        raise ValueError(f"path has shape {labels.shape}; one state per sample is needed")
     if len(labels) < 2:
         raise ValueError(f"path has {len(labels)} samples; at least 2 are needed")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
@@ -80,8 +84,8 @@ def _labels(path: Any) -> np.ndarray:
     return labels
 
 
-def _alike(items: list) -> np.ndarray:
-    """Items as an array; NumPy alone would turn 1 and "1" into one state without a word."""
+def _alike(items: list[Any]) -> Array:
+    """Items as an array; NumPy alone would silently turn 1 and "1" into one state."""
     for place, item in enumerate(items):
         if not isinstance(item, str | numbers.Real | np.bool_):
             raise ValueError(f"path[{place}] = {item!r} is neither a number nor text")
@@ -90,10 +94,10 @@ def _alike(items: list) -> np.ndarray:
     return np.array(items)
 
 
-def _coded(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _coded(labels: Array) -> tuple[Array, Array]:
     """Sorted distinct labels, and the place of each sample's among them."""
     if labels.dtype.kind in "iu" and int(labels.max()) - int(labels.min()) < len(labels):
-        # Whole numbers close together need no sorting.
+        # Integers in a narrow range need no sorting.
         least = labels.min()
         offsets = (labels - least).astype(np.int64)
         present = np.bincount(offsets) > 0
@@ -103,7 +107,7 @@ def _coded(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.unique(labels, return_inverse=True)
 
 
-def _refuse_measurements(named: np.ndarray, samples: int) -> None:
+def _refuse_measurements(named: Array, samples: int) -> None:
     if named.dtype.kind == "f" and len(named) > 10 and 2 * len(named) > samples:
         raise ValueError(
             f"path has {len(named)} different values in {samples} samples: it looks like "

@@ -1,4 +1,4 @@
-"""The decay of d_mix(t), drawn with the bounds on it."""
+"""A figure of the decay of d_mix(t) with its bounds."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from mixfree.chains.chain import MarkovChain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-POINTS = 48
-SHORT = 100  # an axis that ends before it has room for plain numbers
+__all__ = ["plot_decay"]
+
+POINTS = 48  # times at which the curves are drawn
+SHORT = 100  # longest time axis labelled with plain numbers instead of powers of ten
 STYLES = [{"color": "#BBD5E8"}, *(figures.line_style(index) for index in (0, 1, 2))]
 
 
 def plot_decay(
     chain: MarkovChain, eps: float = 0.25, interval: tuple[float, float] | None = None
 ) -> Figure:
-    """Draw d_mix(t) against t up to a few mixing times, with bounds from both sides.
+    """Plot d_mix(t) against t up to a few mixing times, with lower and upper bounds.
 
     Parameters
     ----------
@@ -39,7 +41,7 @@ def plot_decay(
     times = sorted({round(time) for time in np.geomspace(1, max(4, 8 * tau), POINTS)})
     figure, axes = figures.new_figure()
     for index, (label, curve) in enumerate(_curves(chain, times).items()):
-        # The lower bound often lies on the curve: the curve is broad so that both are seen.
+        # The lower bound often lies on the curve, so the curve is broad to show both.
         axes.plot(times, curve, label=label, linewidth=1.6 if index else 4, **STYLES[index])
     axes.axhline(eps, color="#777777", linewidth=0.8)
     axes.axvline(max(tau, 1), color="#777777", linewidth=0.8)
@@ -57,7 +59,7 @@ def plot_decay(
 
 
 def _curves(chain: MarkovChain, times: list[int]) -> dict[str, list[float]]:
-    """d(t), and what Levin and Peres' Theorems 12.5 and 12.4 or contraction say of it."""
+    """d(t), with its bounds by Levin and Peres' Theorems 12.5 and 12.4 or by contraction."""
     law = chain.positive_law("the plot")
     held = [powers.power(chain.dense("the plot"), time).matrix for time in times]
     exact = {"$d_{mix}(t)$": [powers.distance_to(law, power) for power in held]}

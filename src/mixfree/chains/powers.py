@@ -1,8 +1,8 @@
 """Powers of a transition matrix and distances between their rows.
 
-P^t is kept as G = P^t − I. The entries of G are sums of products of probabilities, so a chain that
-leaves a state once in 10¹⁴ steps keeps its digits through any number of squarings, where the
-diagonal of P^t, a number like 1 − 10⁻¹⁴, would not.
+P^t is held as G = P^t − I. The entries of G are sums of products of probabilities, so they keep
+their digits through any number of squarings even for a chain that leaves a state once in 10¹⁴
+steps, where the diagonal of P^t, a number like 1 − 10⁻¹⁴, would not.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 from scipy.spatial.distance import cdist
 
-# An exact tie d(t) = eps counts as reached whichever way the last bit was rounded.
-TIE = 1e-12
-LONGEST = 62
+from mixfree.base.arithmetic import Array
+
+__all__ = ["Power", "contraction", "distance_to", "doublings", "first_time", "power"]
+
+TIE = 1e-12  # relative tolerance with which an exact tie d(t) = eps counts as reached
+LONGEST = 62  # most squarings
 
 
 @dataclass(frozen=True)
@@ -24,15 +27,15 @@ class Power:
     """P to the power ``time``, held as ``change`` = P^time − I."""
 
     time: int
-    change: np.ndarray
+    change: Array
 
     @classmethod
-    def first(cls, P: np.ndarray) -> Power:
+    def first(cls, P: Array) -> Power:
         """P itself."""
         return cls(1, _balanced(P.copy()))
 
     @property
-    def matrix(self) -> np.ndarray:
+    def matrix(self) -> Array:
         """P^time."""
         return self.change + np.eye(len(self.change))
 
@@ -43,7 +46,7 @@ class Power:
         return Power(self.time + other.time, _balanced(product))
 
 
-def doublings(P: np.ndarray) -> Iterator[Power]:
+def doublings(P: Array) -> Iterator[Power]:
     """P, P², P⁴, P⁸ …"""
     power = Power.first(P)
     yield power
@@ -52,7 +55,7 @@ def doublings(P: np.ndarray) -> Iterator[Power]:
         yield power
 
 
-def power(P: np.ndarray, time: int) -> Power:
+def power(P: Array, time: int) -> Power:
     """P^time for a time of at least one, by squaring."""
     result, doubled = None, Power.first(P)
     while True:
@@ -77,11 +80,10 @@ T = TypeVar("T", bound=Composable)
 
 
 def first_time(doubled: Iterable[T], reached: Callable[[T], bool]) -> int | None:
-    """Smallest t ≥ 1 whose power has ``reached`` something, for what stays reached once it is.
+    """Smallest t ≥ 1 whose power has ``reached`` a property that all later powers have too.
 
-    Squaring finds the power of two at which it holds; bisection between it and the one before
-    then settles one binary digit of the answer a product. None if it never holds. Whatever the
-    property, the answer has it and the time before the answer has not.
+    Squaring finds the first power of two with the property; bisection between it and the one
+    before then gives one binary digit of the answer per product. None if no power has it.
     """
     below: list[T] = []
     for current in doubled:
@@ -100,17 +102,17 @@ def first_time(doubled: Iterable[T], reached: Callable[[T], bool]) -> int | None
     return latest.time + 1
 
 
-def distance_to(law: np.ndarray, matrix: np.ndarray) -> float:
+def distance_to(law: Array, matrix: Array) -> float:
     """Largest total variation distance between a row of ``matrix`` and ``law``."""
     return float(np.abs(matrix - law).sum(axis=1).max() / 2)
 
 
-def contraction(matrix: np.ndarray) -> float:
+def contraction(matrix: Array) -> float:
     """Dobrushin's coefficient: the largest total variation distance between two rows."""
     return float(cdist(matrix, matrix, "cityblock").max() / 2)
 
 
-def _balanced(change: np.ndarray) -> np.ndarray:
+def _balanced(change: Array) -> Array:
     """Reset the diagonal so that every row of P^t − I sums to zero."""
     np.fill_diagonal(change, 0)
     np.fill_diagonal(change, -change.sum(axis=1))

@@ -1,7 +1,7 @@
-"""What a path tells of the transition matrix: an estimate, and how far off each row can be.
+"""An estimate of the transition matrix from a path, with bounds on the error of each row.
 
-The exits from a state are independent draws from its row, and how many of them the path holds is
-random. So the bounds hold for all numbers of exits at once. Under the true row p, the ratio
+The exits from a state are independent draws from its row, but their number in a path is random.
+So the bounds are valid for all numbers of exits at once. Under the true row p, the ratio
 
     (likelihood of the exits under a mixture of rows) / (their likelihood under p)
 
@@ -18,57 +18,58 @@ from functools import cached_property
 import numpy as np
 from scipy.special import betaln, gammaln, xlogy
 
+from mixfree.base.arithmetic import Array
 from mixfree.chains.stationary import gth
 
-BISECTIONS = 55
+__all__ = ["RowEstimates", "entry_intervals", "estimate_rows", "row_radius"]
+
+BISECTIONS = 55  # enough for all digits of a probability
 
 
 @dataclass(frozen=True)
 class RowEstimates:
-    """Estimated transition matrix and errors that hold together with the given confidence.
+    """Estimated transition matrix, with errors that hold simultaneously at a confidence level.
 
     Attributes
     ----------
     P
-        (N_ij + 1/d)/(N_i + 1), the estimate of Hsu et al.: every step is possible in it.
+        (N_ij + 1/d)/(N_i + 1), the estimate of Hsu et al., whose entries are all positive.
     entry_error
         Bounds on |P_ij − true P_ij|.
     row_error
         Bounds on Σ_j |P_ij − true P_ij|.
     """
 
-    P: np.ndarray
-    entry_error: np.ndarray
-    row_error: np.ndarray
+    P: Array
+    entry_error: Array
+    row_error: Array
 
     @cached_property
-    def law(self) -> np.ndarray:
+    def law(self) -> Array:
         """Stationary law of the estimate."""
         return gth(self.P)
 
 
-def estimate_rows(counts: np.ndarray, level: float) -> RowEstimates:
-    """Estimate all rows from transition counts, with errors that hold at once at ``level``."""
+def estimate_rows(counts: Array, level: float) -> RowEstimates:
+    """Estimate all rows from transition counts, with errors that hold jointly at ``level``."""
     states = len(counts)
     visits = counts.sum(axis=1, keepdims=True)
     frequency = counts / np.maximum(visits, 1)
-    # Half of what may go wrong is left to the entries, half to the rows as a whole.
+    # Half of the error probability is for the entries, half for the rows as a whole.
     wrong = (1 - level) / 2
     low, high = entry_intervals(counts, np.broadcast_to(visits, counts.shape), wrong / states**2)
-    # Deviations of a row sum to zero, so those above and those below weigh the same.
+    # The errors of a row sum to zero, so the positive and the negative ones have equal sums.
     above, below = (high - frequency).sum(axis=1), (frequency - low).sum(axis=1)
     around = np.minimum(2 * np.minimum(above, below), row_radius(counts, wrong / states))
     P = (counts + 1 / states) / (visits + 1)
     row_error = np.abs(P - frequency).sum(axis=1) + around
-    # A row of which nothing is known is nowhere farther than a corner is from the middle.
+    # An unvisited row is at most as far away as a corner of the simplex from its centre.
     row_error = np.where(visits.ravel() == 0, 2 * (1 - 1 / states), np.minimum(row_error, 2))
     return RowEstimates(P, np.maximum(high - P, P - low), row_error)
 
 
-def entry_intervals(
-    successes: np.ndarray, trials: np.ndarray, wrong: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals for probabilities, each wrong at any number of trials with chance ``wrong``.
+def entry_intervals(successes: Array, trials: Array, wrong: float) -> tuple[Array, Array]:
+    """Intervals for probabilities; each fails, over all numbers of trials, with chance ``wrong``.
 
     Examples
     --------
@@ -81,10 +82,11 @@ def entry_intervals(
     mixture = betaln(successes + 0.5, failures + 0.5) - betaln(0.5, 0.5)
     least = mixture + np.log(wrong)
 
-    def likelihood(p: np.ndarray) -> np.ndarray:
-        return xlogy(successes, p) + xlogy(failures, 1 - p)
+    def likelihood(p: Array) -> Array:
+        value: Array = xlogy(successes, p) + xlogy(failures, 1 - p)
+        return value
 
-    def edge(outside: np.ndarray) -> np.ndarray:
+    def edge(outside: Array) -> Array:
         inside = frequency.copy()
         for _ in range(BISECTIONS):
             middle = (inside + outside) / 2
@@ -97,21 +99,23 @@ def entry_intervals(
     return low, high
 
 
-def row_radius(counts: np.ndarray, wrong: float) -> np.ndarray:
+def row_radius(counts: Array, wrong: float) -> Array:
     """Bounds on the L1 distance from each row's frequencies to its law, by Pinsker's inequality.
 
-    The mixture is half Dirichlet(½), good for rows with many targets, half Dirichlet(1/d), good
-    for rows with few.
+    The mixture is half Dirichlet(½), suited to rows with many targets, and half Dirichlet(1/d),
+    suited to rows with few.
     """
     states = counts.shape[1]
     visits = counts.sum(axis=1)
     best = xlogy(counts, counts / np.maximum(visits, 1)[:, None]).sum(axis=1)
     mixture = np.logaddexp(*(_log_dirichlet(counts, prior) for prior in (0.5, 1 / states)))
     divergence = best - (mixture - np.log(2)) - np.log(wrong)
-    return np.sqrt(2 * divergence / np.maximum(visits, 1))
+    radius: Array = np.sqrt(2 * divergence / np.maximum(visits, 1))
+    return radius
 
 
-def _log_dirichlet(counts: np.ndarray, prior: float) -> np.ndarray:
+def _log_dirichlet(counts: Array, prior: float) -> Array:
     states, visits = counts.shape[1], counts.sum(axis=1)
     exits = (gammaln(counts + prior) - gammaln(prior)).sum(axis=1)
-    return exits + gammaln(states * prior) - gammaln(visits + states * prior)
+    logarithm: Array = exits + gammaln(states * prior) - gammaln(visits + states * prior)
+    return logarithm

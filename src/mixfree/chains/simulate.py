@@ -1,53 +1,45 @@
-"""Paths of a chain, drawn by compiled code in constant time a step."""
+"""Paths of a chain, drawn by compiled code in constant time per step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from mixfree.base.checks import check_whole
+from mixfree.base.arithmetic import Array
 
-if TYPE_CHECKING:
-    from mixfree.chains.chain import MarkovChain
+__all__ = ["Walk", "prepare_walk", "simulate"]
 
-# Counting through a row beats an alias table up to about this many entries a row,
+STICKY = 0.75  # mean probability of staying above which a chain is sticky
+# Counting through a row is faster than an alias table up to about this many entries per row.
 WIDE = 32
-# and up to this many when the chain stays where it is more often than this,
 WIDE_IF_STICKY = 512
-STICKY = 0.75
-# as long as rows of one width stay small beside the path.
-LARGEST = 1 << 24
-CHUNK = 1 << 15
+LARGEST = 1 << 24  # most entries of the table of rows padded to one width
+CHUNK = 1 << 15  # uniform numbers drawn at a time
 ENTRY = np.dtype([("keep", np.float64), ("target", np.int32), ("other", np.int32)], align=True)
 
-Walk = Callable[[np.ndarray, int, np.ndarray], int]
+Walk = Callable[[Array, int, Array], int]
 
 
-def simulate(
-    chain: MarkovChain, steps: int, start: int | None, seed: int | np.random.Generator
-) -> np.ndarray:
-    """Draw ``steps`` states, one uniform number a step."""
-    check_whole(steps, "steps")
-    generator = np.random.default_rng(seed)
-    if start is None:
-        state = int(generator.choice(len(chain), p=chain.stationary))
-    else:
-        state = check_whole(start, "start", least=0, most=len(chain) - 1)
+def simulate(walk: Walk, steps: int, state: int, generator: np.random.Generator) -> Array:
+    """Draw ``steps`` states from ``state`` on, with one uniform number per step."""
     path = np.empty(steps, dtype=np.int64)
     path[0] = state
     uniforms = np.empty(CHUNK)
     for begin in range(1, steps, CHUNK):
         part = path[begin : begin + CHUNK]
-        state = chain.walk(generator.random(out=uniforms), state, part)
+        state = walk(generator.random(out=uniforms), state, part)
     return path
 
 
 def prepare_walk(P: Any) -> Walk:
-    """Build the tables of a chain and return the compiled walk over them."""
+    """Build the tables of a chain, and return the compiled walk on them.
+
+    It is called with uniform numbers, a state, and the path to fill; it returns the last state.
+    """
     from mixfree.chains import kernels
 
     entries = sparse.csr_array(P)
@@ -61,8 +53,8 @@ def prepare_walk(P: Any) -> Walk:
     return partial(kernels.walk_by_counting, cumulated, target)
 
 
-def _cumulated_rows(entries: Any, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of cumulated probabilities, of targets, and the stretch of each that stays put."""
+def _cumulated_rows(entries: Any, width: int) -> tuple[Array, Array, Array]:
+    """Rows of cumulative probabilities, of targets, and the interval of each that stays."""
     states = entries.shape[0]
     lengths = np.diff(entries.indptr)
     row = np.repeat(np.arange(states), lengths)
@@ -70,7 +62,7 @@ def _cumulated_rows(entries: Any, width: int) -> tuple[np.ndarray, np.ndarray, n
     chance, target = np.zeros((states, width)), np.zeros((states, width), dtype=np.int64)
     chance[row, place], target[row, place] = entries.data, entries.indices
     ends = np.cumsum(chance, axis=1)
-    # The last entry of a row takes what rounding leaves, and what pads the row is never reached.
+    # The last entry of a row takes what rounding leaves; the padding is never reached.
     ends[np.arange(width) >= lengths[:, None] - 1] = 1.0
     begins = np.column_stack([np.zeros(states), ends[:, :-1]])
     home = entries.indices == row
@@ -79,7 +71,7 @@ def _cumulated_rows(entries: Any, width: int) -> tuple[np.ndarray, np.ndarray, n
     return np.ascontiguousarray(ends[:, :-1]), target, stay
 
 
-def _alias_table(entries: Any) -> tuple[np.ndarray, np.ndarray]:
+def _alias_table(entries: Any) -> tuple[Array, Array]:
     from mixfree.chains.kernels import fill_alias
 
     first = entries.indptr.astype(np.int64)

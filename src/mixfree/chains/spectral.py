@@ -5,24 +5,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mixfree.base.arithmetic import Array
 from mixfree.chains.powers import LONGEST, Power, contraction
 
-# Multiplications of numbers that a block of powers may cost, and how many strides that may be (as
-# powers of two).
-AFFORDABLE = 4e9
-FEWEST_AND_MOST = (2, 10)
+__all__ = [
+    "Rate",
+    "contraction_rate",
+    "eigenvalues_of_change",
+    "pseudo_spectral_gap",
+    "second_singular_value",
+    "spectral_gap",
+    "symmetrised",
+]
+
+AFFORDABLE = 4e9  # multiplications per block of powers
+FEWEST_AND_MOST = (2, 10)  # log₂ of the number of strides per block
 
 
-def symmetrised(matrix: np.ndarray, law: np.ndarray) -> np.ndarray:
+def symmetrised(matrix: Array, law: Array) -> Array:
     """D^½ M D^−½ with D the diagonal of the law; symmetric when the chain is reversible."""
     root = np.sqrt(law)
     return matrix * root[:, None] / root
 
 
-def eigenvalues_of_change(P: np.ndarray, reversible_law: np.ndarray | None) -> np.ndarray:
-    """Eigenvalues of I − P, which a slow chain keeps to more digits than those of P.
+def eigenvalues_of_change(P: Array, reversible_law: Array | None) -> Array:
+    """Eigenvalues of I − P, which are more accurate than those of P if the chain is slow.
 
-    Pass the law of a reversible chain to get real ones.
+    They are real if the law of a reversible chain is given.
     """
     change = -Power.first(P).change
     if reversible_law is None:
@@ -31,17 +40,17 @@ def eigenvalues_of_change(P: np.ndarray, reversible_law: np.ndarray | None) -> n
     return np.linalg.eigvalsh((L + L.T) / 2)
 
 
-def spectral_gap(changes: np.ndarray) -> float:
+def spectral_gap(changes: Array) -> float:
     """One minus the second largest modulus of an eigenvalue, from the eigenvalues of I − P."""
     others = np.delete(changes, np.argmin(np.abs(changes)))
     if len(others) == 0:
         return 1.0
-    # 1 − |1 − z| without the cancellation at a small z.
+    # 1 − |1 − z| without cancellation at a small z.
     gaps = (2 * others.real - np.abs(others) ** 2) / (1 + np.abs(1 - others))
     return max(0.0, float(gaps.min()))
 
 
-def second_singular_value(matrix: np.ndarray, law: np.ndarray) -> float:
+def second_singular_value(matrix: Array, law: Array) -> float:
     """Norm of ``matrix``, a power of P, on functions of mean zero in L²(μ)."""
     root = np.sqrt(law)
     L = symmetrised(matrix, law) - np.outer(root, root)
@@ -50,19 +59,19 @@ def second_singular_value(matrix: np.ndarray, law: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Rate:
-    """Largest gain a step that was found, and a ceiling on the true one."""
+    """The largest gain per step that was found, and an upper bound on the true one."""
 
     value: float
     ceiling: float
 
 
-def largest_rate(P: np.ndarray, gain: Callable[[np.ndarray], float]) -> Rate:
+def largest_rate(P: Array, gain: Callable[[Array], float]) -> Rate:
     """Largest gain(P^k)/k over k ≥ 1, for a gain that grows with k and is at most one.
 
-    The k-s are walked in blocks (b, 2b]: there gain(P^k)/k ≤ gain(P^2b)/k, so a block is left as
-    soon as k is past gain(P^2b)/best, and the walk ends at k = 1/best. A block is walked in at most
-    a thousand strides, fewer for large matrices: as the gain grows with k, what lies between two
-    multiples of a stride is above them by no more than the ratio of the two.
+    The search goes through blocks (b, 2b]: there gain(P^k)/k ≤ gain(P^2b)/k, so a block can be left
+    as soon as k is past gain(P^2b)/best, and the search ends at k = 1/best. A block is searched in
+    at most a thousand strides, fewer for large matrices: as the gain grows with k, a value between
+    two multiples of the stride exceeds the one found by at most the ratio of the two.
     """
     strides = 1 << int(np.clip(np.log2(AFFORDABLE / len(P) ** 3), *FEWEST_AND_MOST))
     held = [Power.first(P)]
@@ -82,11 +91,11 @@ def largest_rate(P: np.ndarray, gain: Callable[[np.ndarray], float]) -> Rate:
     return Rate(best, min(1.0, best * slack))
 
 
-def pseudo_spectral_gap(P: np.ndarray, law: np.ndarray) -> Rate:
+def pseudo_spectral_gap(P: Array, law: Array) -> Rate:
     """Largest γ((P*)^k P^k)/k over k (Paulin 2015); γ(·) is one minus a squared singular value."""
     return largest_rate(P, lambda matrix: 1 - second_singular_value(matrix, law) ** 2)
 
 
-def contraction_rate(P: np.ndarray) -> Rate:
+def contraction_rate(P: Array) -> Rate:
     """Largest (1 − κ(P^s))/s over s (Wolfer 2020)."""
     return largest_rate(P, lambda matrix: 1 - contraction(matrix))

@@ -7,18 +7,20 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
 
+from mixfree.base.arithmetic import Array
 from mixfree.chains.structure import edges
 
-# Detailed balance holds when the two flows across an edge differ by no more than this ratio.
-BALANCE = 1e-9
-RESIDUAL = 1e-10
+__all__ = ["by_detailed_balance", "by_krylov", "gth"]
+
+BALANCE = 1e-9  # relative difference of the two flows across an edge that counts as balance
+RESIDUAL = 1e-10  # largest |πP − π| of an accepted law
 
 
-def gth(P: np.ndarray) -> np.ndarray:
+def gth(P: Array) -> Array:
     """Stationary law of an irreducible chain, every entry to full relative accuracy.
 
-    Grassmann, Taksar and Heyman's elimination: states are removed from the last to the first and
-    the remaining chain is watched only while it stays among them. Nothing is ever subtracted, so
+    Grassmann, Taksar and Heyman's elimination: states are removed from the last to the first, and
+    the chain is observed only while it is among the remaining ones. Nothing is subtracted, so
     nothing cancels, however small the probabilities.
 
     Examples
@@ -26,26 +28,27 @@ def gth(P: np.ndarray) -> np.ndarray:
     >>> gth(np.array([[1 - 1e-14, 1e-14], [2e-14, 1 - 2e-14]])) * 3
     array([2., 1.])
     """
-    watched = np.array(P, dtype=float)
-    states = len(watched)
+    observed = np.array(P, dtype=float)
+    states = len(observed)
     leaving = np.ones(states)
     for last in range(states - 1, 0, -1):
-        leaving[last] = watched[last, :last].sum()
-        through = watched[last, :last] / leaving[last]
-        watched[:last, :last] += np.outer(watched[:last, last], through)
+        leaving[last] = observed[last, :last].sum()
+        through = observed[last, :last] / leaving[last]
+        observed[:last, :last] += np.outer(observed[:last, last], through)
     law = np.ones(states)
     for state in range(1, states):
-        law[state] = law[:state] @ watched[:state, state] / leaving[state]
+        law[state] = law[:state] @ observed[:state, state] / leaving[state]
         if law[state] > 1e200:
             law[: state + 1] /= law[state]
-    return law / law.sum()
+    law /= law.sum()
+    return law
 
 
-def by_detailed_balance(P: Any) -> np.ndarray | None:
+def by_detailed_balance(P: Any) -> Array | None:
     """Stationary law of a reversible sparse chain, or None when it is not reversible.
 
-    Along a spanning tree detailed balance gives π(j)/π(i) = P(i, j)/P(j, i); every other edge then
-    confirms or denies it. The cost is one pass over the entries, for any number of states.
+    Along a spanning tree detailed balance gives π(j)/π(i) = P(i, j)/P(j, i), which is then checked
+    on every other edge. The cost is one pass over the entries.
     """
     forth = sparse.csr_array(P)
     back = sparse.csr_array(forth.T)
@@ -66,11 +69,12 @@ def by_detailed_balance(P: Any) -> np.ndarray | None:
     imbalance = log_law[forth.indices] - log_law[source] - ratio.data
     if np.abs(imbalance).max() > BALANCE:
         return None
-    law = np.exp(log_law - log_law.max())
-    return law / law.sum()
+    law: Array = np.exp(log_law - log_law.max())
+    law /= law.sum()
+    return law
 
 
-def by_krylov(P: Any) -> np.ndarray:
+def by_krylov(P: Any) -> Array:
     """Stationary law of a large sparse chain that is not reversible, checked by its residual."""
     start = np.full(P.shape[0], 1 / P.shape[0])
     try:
@@ -83,21 +87,22 @@ def by_krylov(P: Any) -> np.ndarray:
     if _residual(P, law) > RESIDUAL:
         raise ValueError(
             f"the stationary law of this {P.shape[0]}-state chain could not be found: "
-            f"the best has |πP − π| = {_residual(P, law):.1e}, and {RESIDUAL:.0e} is asked"
+            f"the best has |πP − π| = {_residual(P, law):.1e}, above {RESIDUAL:.0e}"
         )
     return law
 
 
-def _by_factorisation(P: Any) -> np.ndarray:
+def _by_factorisation(P: Any) -> Array:
     balance = sparse.csc_array(sparse.eye_array(P.shape[0]) - P.T)
     rest = sparse_linalg.spsolve(balance[1:, 1:], -balance[1:, [0]].toarray().ravel())
     return _as_law(np.concatenate([[1.0], rest]))
 
 
-def _as_law(vector: np.ndarray) -> np.ndarray:
+def _as_law(vector: Array) -> Array:
     law = np.abs(vector)
-    return law / law.sum()
+    law /= law.sum()
+    return law
 
 
-def _residual(P: Any, law: np.ndarray) -> float:
+def _residual(P: Any, law: Array) -> float:
     return float(np.abs(P.T @ law - law).sum())

@@ -1,4 +1,4 @@
-"""The graph of a chain: who can reach whom, and in how many steps."""
+"""The graph of a chain: communicating classes and period."""
 
 from typing import Any
 
@@ -6,17 +6,21 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-NAMED = 6
+from mixfree.base.arithmetic import Array
+
+__all__ = ["communicating_classes", "cyclic_classes", "edges", "name_classes"]
+
+NAMED = 6  # most classes, and most states of each, in an error message
 
 
 def edges(P: Any) -> Any:
-    """Graph of the possible steps; no probability is too small to be an edge."""
+    """Graph of the possible transitions, however small their probability."""
     graph = sparse.csr_array(P, copy=True)
     graph.data = np.ones_like(graph.data)
     return graph
 
 
-def communicating_classes(P: Any) -> list[np.ndarray]:
+def communicating_classes(P: Any) -> list[Array]:
     """Sets of states that reach one another, ordered by their smallest state."""
     _, label = csgraph.connected_components(edges(P), directed=True, connection="strong")
     order = np.argsort(label, kind="stable")
@@ -24,8 +28,8 @@ def communicating_classes(P: Any) -> list[np.ndarray]:
     return sorted(groups, key=lambda group: group[0])
 
 
-def cyclic_classes(P: Any) -> list[np.ndarray]:
-    """Sets that an irreducible chain visits in turn; one set when it is aperiodic.
+def cyclic_classes(P: Any) -> list[Array]:
+    """Sets that an irreducible chain visits in turn; one if it is aperiodic.
 
     The period is the greatest common divisor of ``level[i] + 1 - level[j]`` over the edges,
     where ``level`` is the distance from state 0.
@@ -36,10 +40,10 @@ def cyclic_classes(P: Any) -> list[np.ndarray]:
     return [np.flatnonzero(level % period == phase) for phase in range(period)]
 
 
-def name_classes(classes: list[np.ndarray], states: Any) -> str:
-    """Write sets of states for an error message, long ones cut short."""
+def name_classes(classes: list[Array], states: Any) -> str:
+    """Format sets of states for an error message, abbreviated if long."""
 
-    def name(group: np.ndarray) -> str:
+    def name(group: Array) -> str:
         shown = ", ".join(str(states[state]) for state in group[:NAMED])
         return "{" + shown + (", …}" if len(group) > NAMED else "}")
 

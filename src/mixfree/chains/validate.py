@@ -1,4 +1,4 @@
-"""What counts as a transition matrix, and errors that name the entry that does not."""
+"""Checks of a transition matrix and of state names; errors name the wrong entry."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -6,11 +6,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from mixfree.base.arithmetic import Array
 
-def transition_matrix(P: Any) -> Any:
-    """Check ``P`` and return it as a float64 array or CSR array.
+__all__ = ["check_states", "check_transition_matrix"]
 
-    Rows that sum to one up to the rounding of their own precision are divided by their sum.
+
+def check_transition_matrix(P: Any) -> Any:
+    """``P`` as a float64 array or CSR array, or an error naming what is wrong.
+
+    Rows that sum to one up to rounding in their own precision are divided by their sum.
     """
     matrix: Any = sparse.csr_array(P) if sparse.issparse(P) else _as_array(P)
     if matrix.dtype.kind not in "biuf":
@@ -37,8 +41,8 @@ def transition_matrix(P: Any) -> Any:
     return matrix / sums[:, None]
 
 
-def states_named(states: Sequence[Hashable] | None, count: int) -> Sequence[Hashable]:
-    """Names of ``count`` states, all different."""
+def check_states(states: Sequence[Hashable] | None, count: int) -> Sequence[Hashable]:
+    """Names of ``count`` states, all different; their numbers unless given."""
     if states is None:
         return range(count)
     if len(states) != count:
@@ -50,14 +54,14 @@ def states_named(states: Sequence[Hashable] | None, count: int) -> Sequence[Hash
     return states
 
 
-def _as_array(P: Any) -> np.ndarray:
+def _as_array(P: Any) -> Array:
     try:
         return np.asarray(P)
     except ValueError as error:
         raise ValueError(f"P is not a matrix: {error}") from None
 
 
-def _check_entries(entries: np.ndarray, places: Any) -> None:
+def _check_entries(entries: Array, places: Any) -> None:
     for wrong, what in (
         (~np.isfinite(entries), "not a number"),
         (entries < 0, "negative"),

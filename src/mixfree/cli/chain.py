@@ -7,73 +7,83 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
-from mixfree.cli.options import print_json
+from mixfree.cli.options import Json, print_json
 
 if TYPE_CHECKING:
     from mixfree.chains import MarkovChain, MixingTimeEstimate
 
+__all__ = ["chain"]
+
 typer = require("typer")
 
-LARGEST = 1_000_000  # states of a named chain, whose bounds take a minute
+LARGEST = 1_000_000  # most states of a named chain; its bounds take a minute
 
 
 def chain(
     source: Annotated[
         str,
         typer.Argument(
-            help="A chain by name (two-state P, winning-streak N, winning-streak-reversal N, "
-            "cycle N, lazy-cycle N), a CSV file of its transition matrix, or, with --estimate, "
-            "of a path: one state a line.",
+            help="Name of a chain (two-state P, winning-streak N, winning-streak-reversal N, "
+            "cycle N, lazy-cycle N), a CSV file of a transition matrix, or, with --estimate, a "
+            "CSV file of a path, one state per line.",
         ),
     ],
     parameter: Annotated[
-        str | None, typer.Argument(help="The named chain's parameter: P or N.")
+        str | None, typer.Argument(help="Parameter of a named chain: P or N.")
     ] = None,
     eps: Annotated[
         float | None,
-        typer.Option(help="Distance at which a chain counts as mixed; 0.25 unless given."),
+        typer.Option(help="Total variation distance that defines the mixing time. Default: 0.25."),
     ] = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="The file is a path: estimate from it.")
+        bool, typer.Option("--estimate", help="Estimate the mixing time from a path.")
     ] = False,
     column: Annotated[
         str | None,
-        typer.Option(help="Column of the path in its file, by name or number (from 1)."),
+        typer.Option(help="Column of the file that holds the path, by name or by number from 1."),
     ] = None,
     level: Annotated[
         float | None,
-        typer.Option(help="Confidence of the estimate's interval; 0.95 unless given."),
+        typer.Option(help="Confidence level of the interval. Default: 0.95."),
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help="Of the estimate: combined (unless given), contraction, pseudo-spectral, "
-            "envelope, or reversible for a chain known to be."
+            help="How to estimate: combined (the default), contraction, pseudo-spectral, "
+            "envelope, or reversible if the chain is known to be."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: Json = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw the decay of d_mix(t) with its bounds; a .png and a .svg."),
+        typer.Option(
+            help="File to draw the decay of d_mix(t) and its bounds to, as .png and .svg."
+        ),
     ] = None,
 ) -> None:
     """Tell how fast a Markov chain mixes.
 
-    Examples: `mixfree chain two-state 1e-4`, `mixfree chain matrix.csv --plot decay.png`,
-    `mixfree chain path.csv --estimate`.
+    Prints the mixing time, or bounds of it, of a chain that is known by name or matrix; or a
+    confidence interval of it from a path.
+
+    \b
+    Examples:
+      mixfree chain two-state 1e-4
+      mixfree chain matrix.csv --plot decay.png
+      mixfree chain path.csv --estimate
     """
     of_paths = {"level": level, "method": method}
     if estimate:
         if parameter is not None:
-            raise ValueError(f"{parameter!r} is not needed: --estimate takes one file")
+            raise ValueError(f"{parameter!r} is too much: --estimate takes one file only")
         if eps is not None:
-            raise ValueError("--eps is for known chains: an estimate is of the mixing time at 0.25")
+            raise ValueError("--eps cannot go with --estimate, which is for the distance 0.25")
         options = {name: value for name, value in of_paths.items() if value is not None}
         answer, picture = _from_path(source, column, **options)
     else:
         for name, value in {"column": column, **of_paths}.items():
             if value is not None:
-                raise ValueError(f"--{name} is for paths: it needs --estimate")
+                raise ValueError(f"--{name} needs --estimate")
         answer, picture = _of_chain(_load(source, parameter), 0.25 if eps is None else eps)
     if plot is not None:
         from mixfree.base.figures import save
@@ -97,7 +107,7 @@ def _of_chain(known: "MarkovChain", eps: float) -> tuple[dict[str, Any], Callabl
     if not known.is_large:
         answer |= {"spectral gap": known.spectral_gap, "relaxation time": known.relaxation_time}
     answer["reversible"] = known.is_reversible
-    answer["least stationary probability"] = float(law.min())
+    answer["smallest stationary probability"] = float(law.min())
     answer["bounds"] = [
         {"theorem": bound.theorem, "lower": bound.lower, "upper": bound.upper}
         for bound in bounds.bounds
@@ -177,13 +187,15 @@ def _read_matrix(source: str) -> list[list[float]]:
         if len(line) != len(lines):
             raise ValueError(
                 f"{source}: row {place} has {len(line)} entries and there are {len(lines)} rows; "
-                "a transition matrix is square (a path of states needs --estimate)"
+                "a transition matrix is square (for a path of states give --estimate)"
             )
     matrix = []
     for place, line in enumerate(lines):
         for column, cell in enumerate(line):
             if _number(cell) is None:
-                raise ValueError(f"{source}: row {place}, column {column}: {cell!r} is no number")
+                raise ValueError(
+                    f"{source}: row {place}, column {column}: {cell!r} is not a number"
+                )
         matrix.append([float(cell) for cell in line])
     return matrix
 
@@ -194,16 +206,17 @@ def _read_path(source: str, column: str | None) -> list[str]:
     ragged = next((place for place, line in enumerate(lines) if len(line) != len(header)), None)
     if ragged is not None:
         raise ValueError(
-            f"{source}: row {ragged + 1} has {len(lines[ragged])} columns, the first {len(header)}"
+            f"{source}: row {ragged + 1} has {len(lines[ragged])} columns, "
+            f"the first has {len(header)}"
         )
     if column is not None and column in header:
         return _states(source, [line[header.index(column)] for line in lines[1:]])
     if column is None and len(header) > 1:
-        raise ValueError(f"{source} has {len(header)} columns; say which with --column")
+        raise ValueError(f"{source} has {len(header)} columns; choose one with --column")
     if column is not None and not (column.isdigit() and 1 <= int(column) <= len(header)):
         raise ValueError(f"{source} has no column {column!r}; it has {', '.join(header)}")
     place = 0 if column is None else int(column) - 1
-    return _states(source, [line[place] for line in (lines[1:] if _titled(lines) else lines)])
+    return _states(source, [line[place] for line in (lines[1:] if _has_header(lines) else lines)])
 
 
 def _states(source: str, path: list[str]) -> list[str]:
@@ -213,8 +226,8 @@ def _states(source: str, path: list[str]) -> list[str]:
     return path
 
 
-def _titled(lines: list[list[str]]) -> bool:
-    """Whether some column has text above nothing but numbers: then the first line is titles."""
+def _has_header(lines: list[list[str]]) -> bool:
+    """Whether the first line is a header: some column has text there and numbers below."""
     return len(lines) > 1 and any(
         _number(top) is None and all(_number(cell) is not None for cell in rest)
         for top, *rest in zip(*lines, strict=True)

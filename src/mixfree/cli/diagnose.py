@@ -4,50 +4,53 @@ from pathlib import Path
 from typing import Annotated
 
 from mixfree.base.extras import require
-from mixfree.cli.options import Data, Format, names
+from mixfree.cli.flags import in_flags
+from mixfree.cli.options import Data, Exclude, Features, Format, Loss, Missing, Target, names
+
+__all__ = ["diagnose"]
 
 typer = require("typer")
 
 
 def diagnose(
     data: Data,
-    target: Annotated[str, typer.Option(help="The column to predict.")],
-    loss: Annotated[
-        str | None, typer.Option(help="squared, huber, robust or logistic; by the target's type.")
+    target: Target,
+    loss: Loss = None,
+    features: Features = None,
+    exclude: Exclude = None,
+    missing: Missing = "error",
+    plot: Annotated[
+        Path | None, typer.Option(help="File to draw the profile to, as .png and .svg.")
     ] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Columns to learn from, with commas; all unless given.")
-    ] = None,
-    exclude: Annotated[str | None, typer.Option(help="Columns to leave out, with commas.")] = None,
-    missing: Annotated[
-        str, typer.Option(help="Rows with missing values: error, skip or mean (so far).")
-    ] = "error",
-    plot: Annotated[Path | None, typer.Option(help="Draw the profile; a .png and a .svg.")] = None,
     format: Format = None,
 ) -> None:
-    """Tell how correlated a stream is, at which scales, and what it is worth.
+    """Tell how correlated the rows of a stream are.
 
-    Fits the ladder to it in one pass and reads its profile: how much more the sums of gradients
-    over blocks of rows vary than those of independent rows would.
+    Fits a linear model with the method ladder in one pass and prints its profile: the variance
+    of sums of gradients over blocks of rows, relative to independent rows.
 
-    Example: `mixfree diagnose log.csv --target load --plot profile.png`.
+    \b
+    Example:
+      mixfree diagnose log.csv --target load --plot profile.png
     """
-    from mixfree.streams import starting
+    from mixfree.cli.fit import fit as fit_command
+    from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.correlation import Correlation
-    from mixfree.streams.files import find_files
     from mixfree.streams.report import target_size
-    from mixfree.streams.source import Source
 
     # Blocks of one row show the shortest scales, too.
     parameters = {"method": "ladder", "scale": "running", "options": {"block": 1}}
-    wish = starting.Wish(
-        target, loss, names(features), names(exclude), missing=missing, model=parameters
+    plan = FitPlan(
+        target, loss, names(features), names(exclude), missing=missing, parameters=parameters
     )
     source = Source(find_files(data, format))
-    fit = starting.start(source, wish)
+    fit = StreamFit.begin(source, plan)
     fit.run(source.pieces())
-    found = Correlation.of(fit.model.learner.optimizer.profile(), fit.used)
-    print("\n".join([*found.bars(), "", *found.lines(), *found.advice(target_size(fit))]))
+    profile = fit.learner.profile()
+    assert profile is not None, "the ladder keeps a profile"
+    found = Correlation.of(profile, fit.used)
+    advice = [in_flags(line, fit_command) for line in found.advice(target_size(fit))]
+    print("\n".join([*found.bars(), "", *found.lines(), *advice]))
     if plot is not None:
         from mixfree.base.figures import save
 

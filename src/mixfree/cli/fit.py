@@ -7,102 +7,144 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
-from mixfree.cli.options import Data, Format, names
+from mixfree.cli.flags import in_flags
+from mixfree.cli.options import Data, Exclude, Features, Format, Loss, Missing, Target, names
 
 if TYPE_CHECKING:
-    from mixfree.streams.fitting import StreamFit
-    from mixfree.streams.source import Source
+    from mixfree.streams import Source, StreamFit
+
+__all__ = ["fit", "report_lines"]
 
 typer = require("typer")
 
 
 def fit(
     data: Data,
-    target: Annotated[str, typer.Option(help="The column to predict.")],
-    model: Annotated[Path, typer.Option(help="Where to write the model.")] = Path("model.mixfree"),
-    loss: Annotated[
-        str | None,
-        typer.Option(help="squared, huber, robust or logistic; by the target's type."),
-    ] = None,
+    target: Target,
+    model: Annotated[Path, typer.Option(help="File to write the model to.")] = Path(
+        "model.mixfree"
+    ),
+    loss: Loss = None,
     method: Annotated[
-        str, typer.Option(help="ladder, mag, adagrad, sgd, … of the table.")
-    ] = "ladder",
-    features: Annotated[
-        str | None, typer.Option(help="Columns to learn from, with commas; all unless given.")
-    ] = None,
-    exclude: Annotated[str | None, typer.Option(help="Columns to leave out, with commas.")] = None,
+        str,
+        typer.Option(
+            help="auto, exact, or one that `mixfree methods` lists; auto is exact up to 1,000 "
+            "features and the ladder above."
+        ),
+    ] = "auto",
+    features: Features = None,
+    exclude: Exclude = None,
     categories: Annotated[
         list[str] | None,
-        typer.Option(help="Texts of a column: colour=red,green. As often as needed."),
+        typer.Option(
+            metavar="COLUMN=A,B,…",
+            help="Categories of a text column; may be given several times. Default: those of the "
+            "first 10,000 rows.",
+        ),
     ] = None,
     classes: Annotated[
-        str | None, typer.Option(help="All classes of the target, with commas.")
+        str | None,
+        typer.Option(
+            help="Classes of the target, separated by commas. Default: those of the first 10,000 "
+            "rows."
+        ),
     ] = None,
-    missing: Annotated[
-        str, typer.Option(help="Rows with missing values: error, skip or mean (so far).")
-    ] = "error",
+    missing: Missing = "error",
     scale: Annotated[
-        str, typer.Option(help="running: standardise the features as they come; none.")
-    ] = "running",
+        str,
+        typer.Option(
+            help="For methods with steps: running standardises the features by the rows seen so "
+            "far, none does not; auto is running where that is possible."
+        ),
+    ] = "auto",
     step_scale: Annotated[
         float | None,
-        typer.Option(help="Scale of the steps; 1 unless given, and the ladder finds its own."),
+        typer.Option(help="Scale of the steps. Default: 1; the ladder finds its own."),
     ] = None,
-    l2: Annotated[float, typer.Option(help="Adds ½·l2·‖weights‖² to the loss.")] = 0.0,
-    radius: Annotated[float | None, typer.Option(help="Keeps the weights in a ball.")] = None,
-    intercept: Annotated[bool, typer.Option(help="Whether there is an intercept.")] = True,
+    l2: Annotated[
+        float | None,
+        typer.Option(help="Regularisation: adds ½·l2·‖weights‖² to the loss of each row."),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="What the exact method may keep: a number of rows, or bytes such as 32MB, the "
+            "default."
+        ),
+    ] = None,
+    half_life: Annotated[
+        str | None,
+        typer.Option(
+            help="Forget: rows after which a row counts half, or auto. Default: never forget."
+        ),
+    ] = None,
+    radius: Annotated[
+        float | None, typer.Option(help="Keep the weights in a ball of this radius.")
+    ] = None,
+    fit_intercept: Annotated[
+        bool, typer.Option("--intercept/--no-intercept", help="Whether to fit an intercept.")
+    ] = True,
     mixing_time: Annotated[
-        int | None, typer.Option(help="For the methods that need to know it.")
+        int | None, typer.Option(help="Mixing time in rows, for the methods that need it.")
     ] = None,
-    option: Annotated[
+    options: Annotated[
         list[str] | None,
-        typer.Option(help="Of the method: levels=9, per_coordinate=false. As often as needed."),
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="Option of the method, such as levels=9 or per_coordinate=false; may be given "
+            "several times. `mixfree methods` lists them.",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of every random draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="Save the model after so many rows, too.")
+        int | None, typer.Option(help="Also write the model file each time so many rows are read.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the model file if it is there.")
+        bool, typer.Option("--resume", help="Continue from the model file if it exists.")
     ] = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Run plain SGD on the same rows beside it.")
+        bool, typer.Option("--compare", help="Also fit plain SGD to the same rows, and report it.")
     ] = False,
     format: Format = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
 ) -> None:
-    """Fit a linear model to data in time order, in one pass and constant memory.
+    """Fit a linear model to rows in time order.
 
-    Examples: `mixfree fit log.csv --target load`,
-    `zcat old.csv.gz | mixfree fit - --target load --model load.mixfree`,
-    `mixfree fit days/ --target load --checkpoint-every 1000000 --resume`.
+    The rows are read once and in constant memory. The model file can be given to `mixfree
+    predict` and `mixfree inspect`.
+
+    \b
+    Examples:
+      mixfree fit log.csv --target load
+      mixfree fit days/ --target load --checkpoint-every 1000000 --resume
+      zcat old.csv.gz | mixfree fit - --target load --model load.mixfree
     """
     from mixfree.base.checks import check_one_of, check_whole
-    from mixfree.streams import report, starting
-    from mixfree.streams.files import find_files
-    from mixfree.streams.fitting import StreamFit
-    from mixfree.streams.source import Source
+    from mixfree.streams import FitPlan, Source, StreamFit, find_files
+    from mixfree.streams.report import check_something_learnt
 
     if checkpoint_every is not None:
-        check_whole(checkpoint_every, "checkpoint-every")
+        check_whole(checkpoint_every, "checkpoint_every")
     time = [] if mixing_time is None else [("mixing_time", mixing_time)]
-    options = _by_name("option", [*map(_option, option or ()), *time])
     parameters = {
         "method": method,
-        "scale": None if check_one_of(scale, "scale", ("running", "none")) == "none" else scale,
+        "scale": _or_none(check_one_of(scale, "scale", ("auto", "running", "none"))),
         "step_scale": step_scale,
         "l2": l2,
+        "memory": int(memory) if memory is not None and memory.isdecimal() else memory,
+        "half_life": _number_or(half_life, "half_life", "auto"),
         "radius": radius,
-        "fit_intercept": intercept,
+        "fit_intercept": fit_intercept,
         "seed": seed,
-        "options": options or None,
+        "options": _by_name("--option", [*map(_option, options or ()), *time]) or None,
     }
-    wish = starting.Wish(
+    plan = FitPlan(
         target,
         loss,
         names(features),
         names(exclude),
-        _by_name("categories", map(_category, categories or ())),
+        _by_name("--categories", map(_category, categories or ())),
         names(classes),
         missing,
         parameters,
@@ -112,38 +154,60 @@ def fit(
         raise ValueError(f"there is no folder {model.absolute().parent} to write the model to")
     source = Source(find_files(data, format))
     if resume and model.exists():
-        found = StreamFit.load(model)
-        starting.resume(source, found, wish)
+        fitted = StreamFit.load(model)
+        fitted.resume(source, plan)
     else:
-        found = starting.start(source, wish)
+        fitted = StreamFit.begin(source, plan)
     with nullcontext() if quiet else _progress(source) as show:
-        found.run(source.pieces(), model, checkpoint_every, show)
-    report.refuse_nothing_learnt(found)
-    found.save(model)
-    print("\n".join(report.lines(found)))
+        fitted.run(source.pieces(), model, checkpoint_every, show)
+    check_something_learnt(fitted)
+    fitted.save(model)
+    print("\n".join(report_lines(fitted)))
     print(f"model      {model}")
+
+
+def report_lines(fitted: "StreamFit") -> Iterator[str]:
+    """The report of a fit, in the words of the command line."""
+    from mixfree.streams import report
+
+    return (in_flags(line, fit) for line in report.lines(fitted))
 
 
 @contextmanager
 def _progress(source: "Source") -> "Iterator[Callable[[StreamFit], None]]":
+    """A bar that appears before the first batch, which may have to wait for a compiler."""
     from mixfree.base.progress import progress_bar
 
-    with progress_bar("rows", source.about_rows()) as show:
+    with progress_bar("starting (the first fit compiles, once)", source.row_count()) as show:
 
-        def each(found: "StreamFit") -> None:
-            rate = found.read / found.seconds if found.seconds > 0 else 0.0
-            show(found.read, f"{rate:,.0f} rows/s, loss {found.running_loss:.4g}")
+        def update(fitted: "StreamFit") -> None:
+            rate = fitted.read / fitted.seconds if fitted.seconds > 0 else 0.0
+            show(fitted.read, f"{rate:,.0f} rows/s, loss {fitted.running_loss:.4g}")
 
-        yield each
+        yield update
 
 
-def _by_name(what: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _by_name(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
-            raise ValueError(f"{what} has {name!r} twice")
-        found[name] = value
-    return found
+        if name in given:
+            raise ValueError(f"{flag} {name} is given twice")
+        given[name] = value
+    return given
+
+
+def _or_none(word: str) -> str | None:
+    return None if word == "none" else word
+
+
+def _number_or(text: str | None, name: str, word: str) -> float | str | None:
+    """A number, a word or nothing; ValueError for anything else."""
+    if text is None or text == word:
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name} must be a number of rows or {word!r}, not {text!r}") from None
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -152,12 +216,13 @@ def _option(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"option must be name=value in JSON, like per_coordinate=false, not {text!r}"
+            "--option must be NAME=VALUE with a value in JSON, such as per_coordinate=false, "
+            f"not {text!r}"
         ) from error
 
 
 def _category(text: str) -> tuple[str, list[str]]:
-    column, equals, texts = text.partition("=")
-    if not (column and equals and texts):
-        raise ValueError(f"categories must be like colour=red,green, not {text!r}")
+    column, _, texts = text.partition("=")
+    if not (column and texts):
+        raise ValueError(f"--categories must be like colour=red,green, not {text!r}")
     return column, names(texts)

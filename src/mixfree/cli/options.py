@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 import json
 import math
@@ -6,23 +6,57 @@ from typing import Annotated, Any
 
 from mixfree.base.extras import require
 
+__all__ = [
+    "Data",
+    "Exclude",
+    "Features",
+    "Format",
+    "Json",
+    "Loss",
+    "Missing",
+    "Target",
+    "names",
+    "print_json",
+]
+
 typer = require("typer")
 
 Data = Annotated[
     list[str],
     typer.Argument(
-        help="Files (CSV, Parquet, Arrow, JSON lines, also compressed), folders, globs, "
-        "or - for standard input; read once, in this order, and by name within a folder.",
+        help="Files (CSV, Parquet, Arrow or JSON lines, also compressed), folders, globs, or - for "
+        "standard input. They are read once, in this order; files of a folder or glob by name.",
     ),
 ]
 Format = Annotated[
     str | None,
-    typer.Option(help="csv, parquet, arrow or jsonl, where the name does not say it."),
+    typer.Option(help="csv, parquet, arrow or jsonl, if the file names do not tell."),
 ]
+Target = Annotated[str, typer.Option(help="Column to predict.")]
+Loss = Annotated[
+    str | None,
+    typer.Option(
+        help="squared, huber, robust or logistic. Default: squared for numbers, logistic for "
+        "text and booleans."
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(help="Columns to learn from, separated by commas. Default: all."),
+]
+Exclude = Annotated[str | None, typer.Option(help="Columns to leave out, separated by commas.")]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="What to do with missing values: error; skip leaves out the row; mean fills in the "
+        "mean of the column's earlier values."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def names(text: str | None) -> list[str]:
-    """The words of a list with commas.
+    """The words of a list separated by commas.
 
     Examples
     --------
@@ -33,7 +67,7 @@ def names(text: str | None) -> list[str]:
 
 
 def print_json(answer: dict[str, Any]) -> None:
-    """Print an answer as JSON, which knows neither infinity nor blanks in names worth typing.
+    """Print an answer as JSON: infinity and NaN are null, and names have no blanks.
 
     Examples
     --------
@@ -42,14 +76,14 @@ def print_json(answer: dict[str, Any]) -> None:
       "upper_bound": null
     }
     """
-    print(json.dumps(_plain(answer), indent=2))
+    print(json.dumps(_as_json(answer), indent=2))
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_as_json(item) for item in value]
     if isinstance(value, dict):
-        return {name.replace(" ", "_"): _plain(item) for name, item in value.items()}
+        return {name.replace(" ", "_"): _as_json(item) for name, item in value.items()}
     return value

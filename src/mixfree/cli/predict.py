@@ -6,37 +6,43 @@ from typing import Annotated
 from mixfree.base.extras import require
 from mixfree.cli.options import Data, Format, names
 
+__all__ = ["predict"]
+
 typer = require("typer")
 
 
 def predict(
     data: Data,
-    model: Annotated[Path, typer.Option(help="The model file.")],
+    model: Annotated[Path, typer.Option(help="Model file that `mixfree fit` wrote.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to: .parquet, .csv or .arrow.")
+        Path,
+        typer.Option("--output", "-o", help="File to write, ending in .parquet, .csv or .arrow."),
     ],
     keep: Annotated[
-        str | None, typer.Option(help="Columns of the data to copy, with commas.")
+        str | None,
+        typer.Option(help="Columns of the data to copy to the output, separated by commas."),
     ] = None,
     missing: Annotated[
         str | None,
         typer.Option(
-            help="Rows with missing values: error, skip (an empty prediction) or mean (of the "
-            "data that was learnt from); as in the fit unless given."
+            help="What to do with missing values: error; skip leaves the prediction empty; mean "
+            "fills in the mean of the rows learnt from. Default: as in the fit."
         ),
     ] = None,
     format: Format = None,
 ) -> None:
-    """Write the model's prediction for every row, in the rows' order.
+    """Write a model's prediction for every row.
 
-    Example: `mixfree predict --model load.mixfree new.csv -o forecast.parquet`.
+    The output has one row per row of the data, in the same order; for a classification it also
+    has the probability of each class.
+
+    \b
+    Example:
+      mixfree predict new.csv --model load.mixfree -o forecast.parquet
     """
     from mixfree.base.checks import check_one_of
-    from mixfree.streams import predicting, starting
+    from mixfree.streams import Source, StreamFit, find_files, write_predictions
     from mixfree.streams.encoder import POLICIES
-    from mixfree.streams.files import find_files
-    from mixfree.streams.fitting import StreamFit
-    from mixfree.streams.source import Source
 
     files = find_files(data, format)
     for read in (model, *(Path(file.path) for file in files)):
@@ -44,13 +50,11 @@ def predict(
             raise ValueError(f"output must not be {read}, which is read from")
     fit = StreamFit.load(model)
     if missing is not None:
-        fit.encoder.follow(check_one_of(missing, "missing", POLICIES), fit.sample.rows)
-    source = Source(files)
-    starting.open_for_prediction(source, fit, names(keep))
-    written = predicting.predict(fit, source.pieces(), output, names(keep))
+        fit.encoder.set_missing(check_one_of(missing, "missing", POLICIES), fit.reservoir.rows)
+    written = write_predictions(fit, Source(files), output, names(keep))
     print(
         f"{written.rows:,} rows, {written.empty:,} of them without a prediction, "
         f"written to {output}"
     )
-    for column, count in written.unseen.most_common():
-        print(f"{count:,} rows with a text in {column!r} that the model does not know")
+    for column, count in written.unknown.most_common():
+        print(f"{count:,} rows with an unknown category in {column!r}")

@@ -1,4 +1,4 @@
-"""``mixfree reproduce``."""
+"""``mixfree reproduce``: the experiments."""
 
 import sys
 from pathlib import Path
@@ -8,34 +8,45 @@ from mixfree.base.extras import require
 from mixfree.cli.options import names
 from mixfree.reproduce import EXPERIMENTS, experiment
 
-typer = require("typer")
+__all__ = ["reproduce"]
 
-QUICK = "A small version, in seconds; too small to judge the claims."
-LIST = "\n\n".join(f"* **{name}**: {summary}" for name, summary in EXPERIMENTS.items())
+typer = require("typer")
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Which experiment; see the list above.")],
-    quick: Annotated[bool, typer.Option("--quick", help=QUICK)] = False,
-    samples: Annotated[int | None, typer.Option(help="Samples a run.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs of everything.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Such as mag,adagrad.")] = None,
-    p: Annotated[
-        str | None, typer.Option(help="Switching probabilities, such as 0.5,1e-4.")
+    name: Annotated[str, typer.Argument(help="One of the experiments above.")],
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Run a small version in seconds, too small to judge the claims."
+        ),
+    ] = False,
+    samples: Annotated[int | None, typer.Option(help="Samples per run.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds that everything is run with.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes; one a core unless given.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods to run, separated by commas, such as mag,adagrad.")
+    ] = None,
+    p: Annotated[
+        str | None, typer.Option(help="Switching probabilities of the chain, such as 0.5,1e-4.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Number of processes. Default: one per core.")
+    ] = None,
     backend: Annotated[
-        str, typer.Option(help="loky (this machine), dask or ray (a cluster).")
+        str, typer.Option(help="loky (processes on this machine) or dask (a cluster).")
     ] = "loky",
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the results; results/NAME unless given.")
+        Path | None, typer.Option(help="Folder to write the results to. Default: results/NAME.")
     ] = None,
 ) -> None:
-    """Run an experiment and write its rows, settings, tables and figures.
+    """Run an experiment of the paper or of this project.
 
-    A run that was interrupted goes on where it stopped when the same command is given again.
+    Writes its rows, settings, tables and figures to a folder. After an interruption, the same
+    command continues where the run stopped.
     """
-    from mixfree.reproduce.command import run
+    from mixfree.reproduce.engine.run import run_experiment
 
     chosen = experiment(name)
     settings = (chosen.QUICK if quick else chosen.FULL).changed(
@@ -46,21 +57,24 @@ def reproduce(
     )
     folder = out or Path("results") / (f"{name}-quick" if quick else name)
     try:
-        written = run(name, settings, folder, jobs, backend)
+        written = run_experiment(name, settings, folder, jobs, backend)
     except KeyboardInterrupt:
         print(
-            "mixfree: stopped; what is finished is kept, and the same command goes on from there",
+            "mixfree: interrupted; finished runs are kept, the same command continues from them",
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
     print("Written:", *map(str, written), sep="\n  ")
 
 
-reproduce.__doc__ = f"{reproduce.__doc__}\n\n{LIST}"
+_LIST = "\n".join(f"      {name:10} {summary}" for name, summary in EXPERIMENTS.items())
+reproduce.__doc__ = f"{reproduce.__doc__}\n    \b\n    Experiments:\n{_LIST}"
 
 
 def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"p must be numbers between 0 and 1 with commas, not {text!r}") from None
+        raise ValueError(
+            f"p must be numbers between 0 and 1 separated by commas, not {text!r}"
+        ) from None

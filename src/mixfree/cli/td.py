@@ -5,49 +5,60 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
-from mixfree.cli.options import print_json
+from mixfree.cli.options import Json, print_json
 
 if TYPE_CHECKING:
     from mixfree.td import Evaluation, RewardProcess
 
+__all__ = ["td"]
+
 typer = require("typer")
 
-SHOWN = 64  # states of the table; all of them with --json
+SHOWN = 64  # states in the printed table; JSON has all of them
 
 
 def td(
-    env: Annotated[str, typer.Argument(help="A Gymnasium environment, such as FrozenLake-v1.")],
+    env: Annotated[str, typer.Argument(help="Gymnasium environment, such as FrozenLake-v1.")],
     policy: Annotated[
         str,
         typer.Option(
-            help="uniform, or a CSV file: a line a state, with its action or the probabilities "
-            "of its actions."
+            help="uniform, or a CSV file with one line per state: its action, or the probability "
+            "of each action."
         ),
     ] = "uniform",
-    gamma: Annotated[float, typer.Option(help="Discount, at least 0 and below 1.")] = 0.9,
-    samples: Annotated[int, typer.Option(help="Transitions to see.")] = 200_000,
+    gamma: Annotated[float, typer.Option(help="Discount factor, at least 0 and below 1.")] = 0.9,
+    samples: Annotated[int, typer.Option(help="Number of transitions to learn from.")] = 200_000,
     radius: Annotated[
-        float | None, typer.Option(help="Bound on the norm of the values; none unless given.")
+        float | None, typer.Option(help="Keep the weights in a ball of this radius.")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="mag, adagrad, …; ladder is better where the chain mixes quickly.")
-    ] = "mag",
-    level: Annotated[float, typer.Option(help="Confidence of all intervals together.")] = 0.99,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+        str | None,
+        typer.Option(
+            help="mag (needs --radius), mag-dog, ladder, …; ladder is more accurate if the chain "
+            "mixes quickly. Default: mag with a radius, mag-dog without."
+        ),
+    ] = None,
+    level: Annotated[
+        float, typer.Option(help="Simultaneous confidence level of all intervals.")
+    ] = 0.99,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
+    as_json: Json = False,
 ) -> None:
-    """Evaluate a policy on an environment with a finite number of states.
+    """Evaluate a policy in an environment with finitely many states.
 
-    Where the environment publishes its transitions, the exact answer stands beside the estimate.
+    Prints the value of each state with a confidence interval, and the exact value if the
+    environment publishes its transition probabilities.
 
-    Example: `mixfree td FrozenLake-v1 --policy uniform --method ladder`.
+    \b
+    Example:
+      mixfree td FrozenLake-v1 --policy uniform --method ladder
     """
     from mixfree.td import RewardProcess, evaluate_policy
-    from mixfree.td.episodes import made
+    from mixfree.td.episodes import make_env
     from mixfree.td.tables import transition_table
 
     table = _read_policy(policy)
-    with made(env) as opened:
+    with make_env(env) as opened:
         exact = None
         if transition_table(opened) is not None:
             exact = RewardProcess.from_gymnasium(opened, table, gamma)
@@ -65,7 +76,7 @@ def td(
     if as_json:
         print_json(answer)
     else:
-        _print(f"{env}, policy {policy}, γ = {gamma:g}", answer, level)
+        _print(f"{env}, policy {policy}, γ = {gamma:g}, {answer['method']}", answer, level)
 
 
 def _read_policy(policy: str) -> Any:
@@ -78,9 +89,9 @@ def _read_policy(policy: str) -> Any:
     try:
         table = np.loadtxt(policy, delimiter=",")
     except ValueError as error:
-        raise ValueError(f"{policy} must hold numbers with commas between: {error}") from error
-    whole = table.ndim == 1 and bool((table == table.astype(int)).all())
-    return table.astype(int) if whole else table
+        raise ValueError(f"{policy} must hold numbers separated by commas: {error}") from error
+    actions = table.ndim == 1 and bool((table == table.astype(int)).all())
+    return table.astype(int) if actions else table
 
 
 def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) -> dict[str, Any]:
@@ -93,6 +104,7 @@ def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) ->
         )
     ]
     answer: dict[str, Any] = {
+        "method": found.learner.method,
         "samples": found.samples,
         "episodes": found.episodes,
         "autocorrelation_time": found.autocorrelation.value,
@@ -107,7 +119,7 @@ def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) ->
 
 
 def _print(title: str, answer: dict[str, Any], level: float) -> None:
-    from mixfree.reproduce.report import Table
+    from mixfree.reproduce.engine.report import Table
 
     lines = answer["states"]
     known = "exact" in lines[0]
@@ -125,17 +137,17 @@ def _print(title: str, answer: dict[str, Any], level: float) -> None:
         ],
     ).show()
     if len(lines) > SHOWN:
-        print(f"and {len(lines) - SHOWN} more states: --json prints all of them")
+        print(f"{len(lines) - SHOWN} more states; --json prints all of them")
     correlated = answer["autocorrelation_time"]
     print(
-        f"{answer['samples']:,} transitions, {answer['episodes']:,} episodes ended, "
+        f"{answer['samples']:,} transitions, {answer['episodes']:,} complete episodes, "
         f"autocorrelation time {'unknown' if math.isnan(correlated) else f'{correlated:.3g}'}"
     )
     if known:
-        time, open_ended = answer["mixing_time"], sum(math.isinf(x["high"]) for x in lines)
+        time, unbounded = answer["mixing_time"], sum(math.isinf(x["high"]) for x in lines)
         mixing = "periodic chain" if time is None else f"mixing time {time:,}"
         verdict = "all" if answer["all_within"] else "not all"
-        without = f"; {open_ended} intervals have no ends" if open_ended else ""
+        without = f"; {unbounded} unbounded intervals" if unbounded else ""
         print(f"{mixing}; {verdict} exact values are within their intervals{without}")
 
 
@@ -143,7 +155,7 @@ def _interval(line: dict[str, Any]) -> str:
     from mixfree.td.certificate import FEWEST
 
     if line["batches_met"] == 0:
-        return "never seen"
+        return "never visited"
     if math.isinf(line["high"]):
-        return "seen too seldom" if line["batches_met"] < FEWEST else "none: nothing varied"
+        return "too few visits" if line["batches_met"] < FEWEST else "n/a (zero variance)"
     return f"{line['low']:.4f} … {line['high']:.4f}"

@@ -5,6 +5,8 @@ from typing import Annotated
 import mixfree
 from mixfree.base.extras import require
 
+__all__ = ["options", "version"]
+
 typer = require("typer")
 
 

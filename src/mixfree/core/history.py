@@ -11,9 +11,9 @@ from mixfree.core.optimizer import Optimizer
 PER_DECADE = 20
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
-    """Sample counts, step counts and output points, one row a mark of the grid.
+    """Sample counts, step counts and output points, one row per mark of the grid.
 
     Examples
     --------
@@ -34,6 +34,10 @@ class History:
             self._steps.append(opt.steps)
             self._points.append(opt.average)
 
+    def __repr__(self) -> str:
+        last = f", the last after {self._samples[-1]:,} samples" if self._samples else ""
+        return f"<History: {len(self._samples)} marks{last}>"
+
     @property
     def samples(self) -> Array:
         """Samples observed."""
@@ -51,7 +55,7 @@ class History:
 
 
 def marks(after: int = 0) -> Iterator[int]:
-    """Sample counts of the grid above ``after``: twenty a decade, whole and distinct.
+    """Sample counts of the grid above ``after``: twenty per decade, whole and distinct.
 
     Examples
     --------

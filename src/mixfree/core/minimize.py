@@ -13,7 +13,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.progress import progress_bar
 from mixfree.core.history import History, follow, marks
-from mixfree.core.methods import Method, find_method
+from mixfree.core.methods import Method, start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Domain
 
@@ -22,7 +22,7 @@ Callback = Callable[[Optimizer], bool | None]
 Each = Callable[[Optimizer, bool], bool | None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What a run came to.
 
@@ -50,12 +50,19 @@ class Result:
     history: History
     optimizer: Optimizer
 
+    def __repr__(self) -> str:
+        kept = f", {self.pending} pending" if self.pending else ""
+        return (
+            f"<Result of {self.optimizer.name}: {self.samples:,} samples, {self.steps:,} steps"
+            f"{kept}>\n  average {_shown(self.average)}\n  x       {_shown(self.x)}"
+        )
+
 
 def minimize(
     grad: GradientFunction,
     stream: Iterable[Any] | Array,
     x0: npt.ArrayLike,
-    method: str | Method = "mag",
+    method: str | type[Method] = "mag",
     *,
     domain: Domain | None = None,
     alpha: float | None = None,
@@ -79,7 +86,7 @@ def minimize(
     x0
         Where to start.
     method
-        A name of the table (:func:`mixfree.methods`) or a :class:`Method`.
+        A name of the table (:func:`mixfree.methods`) or a class derived from :class:`Method`.
     domain, alpha, output, mirror, seed, **options
         As for the method itself, for instance ``levels`` or ``mixing_time``.
     max_samples
@@ -98,9 +105,8 @@ def minimize(
     >>> bool(abs(result.average[0] - 3.0) < 0.2)
     True
     """
-    opt = find_method(method)(
-        x0, domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed, **options
-    )
+    common = {"domain": domain, "alpha": alpha, "output": output, "mirror": mirror, "seed": seed}
+    opt = start_method(method, x0, options, **common)
     if max_samples is not None:
         check_whole(max_samples, "max_samples")
     if isinstance(stream, np.ndarray) and stream.ndim == 0:
@@ -166,6 +172,11 @@ def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Each)
         opt.advance(kernel, (stream,), range(start, stop))
 
     return follow(opt, advance, len(stream), each)
+
+
+def _shown(point: Array) -> str:
+    """A point in one line, whatever its length."""
+    return np.array2string(point, threshold=6, precision=4, max_line_width=10_000)
 
 
 def _not_compiled(error: Exception, x: Array, sample: Any) -> TypeError:

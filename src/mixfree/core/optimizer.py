@@ -17,7 +17,7 @@ from mixfree.gradients import Gradient
 from mixfree.outputs import Average, Output
 from mixfree.steps import CorrelationScale, Profile, Step
 
-FORMAT = 3  # of state_dict
+FORMAT = 3  # version of what state_dict gives
 PARTS = ("gradient", "step", "output", "domain", "mirror")
 Kernel = Callable[[Any, Any, tuple[Array, ...], Array], int]
 
@@ -53,6 +53,8 @@ class Optimizer:
     array([0.6, 0.8])
     """
 
+    name: str = "custom"
+
     def __init__(
         self,
         x0: npt.ArrayLike,
@@ -61,10 +63,10 @@ class Optimizer:
         domain: Domain | None = None,
         output: Output | None = None,
         mirror: Mirror | None = None,
-        name: str = "custom",
+        name: str | None = None,
     ) -> None:
         x = check_point(x0, "x0")
-        self.name = name
+        self.name = name or self.name
         self.gradient = gradient
         self.step = step
         self.domain = (domain or AllSpace()).bind(x.size)

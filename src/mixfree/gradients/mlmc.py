@@ -97,7 +97,7 @@ class MLMC(Window):
 
     @property
     def expected_samples(self) -> float:
-        """Expected number of samples a step: 1 + Σ P(J=j)(2^j - 1), which is O(log T)."""
+        """Expected number of samples per step: 1 + Σ P(J=j)(2^j - 1), which is O(log T)."""
         return float(1.0 + np.sum(self.probabilities * (2.0**self.support - 1.0)))
 
     def level(self, step: int, samples: int = 0) -> int:

@@ -13,7 +13,7 @@ from mixfree.base.state import State
 
 
 def buffer_size(mixing_time: int, buffer: int | None = None) -> int:
-    """Samples replayed a block: ``buffer``, or 10 mixing times where it is not given.
+    """Samples replayed per block: ``buffer``, or 10 mixing times where it is not given.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Replay(ABC):
     mixing_time
         Sets the sizes below where they are not given.
     buffer
-        Samples replayed a block; 10 mixing times by default.
+        Samples replayed per block; 10 mixing times by default.
     gap
         Samples at the start of a block that are not replayed.
     seed
@@ -133,7 +133,7 @@ class Replay(ABC):
 
     @property
     def block_size(self) -> int:
-        """Samples a block."""
+        """Samples per block."""
         return int(self.buffer or 0) + int(self.gap or 0)
 
 

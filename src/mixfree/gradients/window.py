@@ -45,8 +45,8 @@ class WindowState(State):
 
     sum: Array
     samples: int = 0
-    seen: int = 0  # samples of the window
-    length: int = 1  # of the window
+    seen: int = 0  # samples in the window so far
+    length: int = 1  # samples that fill the window
 
     def check(self, what: str) -> None:
         """A window is never more than full."""

@@ -7,7 +7,14 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.core.optimizer import Optimizer
-from mixfree.linear.losses import Logistic, Loss, Softmax
+from mixfree.linear.losses import (
+    Logistic,
+    Loss,
+    Softmax,
+    has_twin,
+    linear_gradient,
+    loss_twin,
+)
 
 
 def advance_linear(
@@ -28,8 +35,8 @@ def advance_linear(
     Parameters
     ----------
     opt
-        The optimiser; its point has one weight a column for each of the loss's outputs, and one
-        more each if there is to be an intercept.
+        The optimiser; its point has one weight per column for each of the loss's outputs, and
+        one more each if there is to be an intercept.
     loss
         One of :mod:`mixfree.linear.losses`.
     rows, targets
@@ -57,11 +64,12 @@ def advance_linear(
     >>> opt.samples
     100
     """
-    from mixfree.linear.losses import loss_twin
-
     x, y, indices, factors = _checked(opt, loss, rows, targets, order, weights)
     if isinstance(l2, bool | str) or not 0.0 <= l2 < np.inf:
         raise ValueError(f"l2 must be finite and not negative, not {l2!r}")
+    if not (opt.has_twin and has_twin(loss)):
+        _advance_by_reference(opt, loss, (x, y, factors), indices, float(l2))
+        return
     twin, margins = loss_twin(loss), np.zeros(loss.outputs)
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
@@ -70,6 +78,23 @@ def advance_linear(
         return int(linear(plan, run, twin, l2, margins, *parts, order))
 
     opt.advance(kernel, (x, y, factors), indices)
+
+
+def _advance_by_reference(
+    opt: Optimizer,
+    loss: Loss,
+    arrays: tuple[Array, Array, Array],
+    order: Array | range,
+    l2: float,
+) -> None:
+    """The loop itself, for a part or a loss that has no compiled twin."""
+    rows, targets, weights = arrays
+    for r in order:
+        sample = (rows[r], targets[r], weights[r] if weights.size else 1.0)
+        for row, target, weight in opt.offer(sample):
+            with np.errstate(over="ignore", invalid="ignore"):  # tell refuses what is not finite
+                gradient = linear_gradient(loss, opt.x, row, target, l2, float(weight))
+            opt.tell(gradient)
 
 
 def _checked(

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of
 from mixfree.linear.classes import (
     condensed,
@@ -42,8 +42,10 @@ class StreamClassifier(ClassifierMixin, StreamModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Forget everything and learn from the rows in their order, ``epochs`` times."""
         X, y = self._checked(X, y, reset=True)
-        self._start_with(np.unique(condensed(y)), "y", X.dtype)
-        self._learn(X, self._targets(y), sample_weight, self.epochs)
+        classes = _at_least_two(np.unique(condensed(y)), "y")
+        learner = self._new_learner(self._loss(classes), X.dtype)
+        self._learn(learner, X, targets_of(y, classes), sample_weight, self.epochs)
+        self.classes_ = classes
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -60,12 +62,14 @@ class StreamClassifier(ClassifierMixin, StreamModel):
             raise ValueError(f"classes={classes!r} is not as before: {self.classes_.tolist()}")
         targets = targets_of(y, known)
         if first:
-            self._start_with(known, "classes", X.dtype)
-        self._learn(X, targets, sample_weight)
+            _at_least_two(known, "classes")
+        learner = self._new_learner(self._loss(known), X.dtype) if first else self._learner
+        self._learn(learner, X, targets, sample_weight)
+        self.classes_ = known
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Margins: one a row for two classes (positive: the second), else one a class."""
+        """Margins: one per row for two classes (positive: the second), else one per class."""
         return self._predictions(X)
 
     def predict(self, X: Any) -> Array:
@@ -81,41 +85,57 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         return log_probabilities(self._predictions(X))
 
     @property
+    def bse_(self) -> Array:
+        """Standard errors of :attr:`coef_`, the intercept last (exact method only)."""
+        return self._exact("bse_").bse
+
+    def conf_int(self, alpha: float = 0.05) -> Array:
+        """Intervals of the weights at level 1 − alpha, by batch means: exact method only.
+
+        One row per feature, then the intercept, for each row of :attr:`coef_`; a single table
+        for two classes.
+        """
+        found = self._exact("conf_int").conf_int(alpha)
+        return found[0] if len(found) == 1 else found
+
+    @property
     def coef_(self) -> Array:
-        """A row of weights a class; one row for two classes."""
+        """One row of weights per class; a single row for two classes."""
         return self._coefficients()[0]
 
     @property
     def intercept_(self) -> Array:
-        """An intercept a row of :attr:`coef_`."""
+        """One intercept per row of :attr:`coef_`."""
         return self._coefficients()[1]
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """What the fit has come to, as plain values and arrays."""
         kind = self.classes_.dtype
         plain = self.classes_.astype(np.int64) if kind.kind in "mM" else self.classes_
         return {**super().state_dict(), "classes": plain.tolist(), "kind": kind.str}
 
-    def load_state_dict(self, state: State) -> Self:
+    def load_state_dict(self, state: dict[str, Any]) -> Self:
         """Be as the estimator with the same parameters that gave ``state``."""
-        self.classes_ = np.array(state["classes"], dtype=state["kind"])
-        return self._load(state, self._loss())
+        classes = np.array(state["classes"], dtype=state["kind"])
+        self._load(state, self._loss(classes))
+        self.classes_ = classes
+        return self
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
         X, y = super()._checked(X, y, reset)
         check_classification_targets(condensed(y))
         return X, y
 
-    def _start_with(self, classes: Array, origin: str, dtype: Any) -> None:
-        if len(classes) < 2:
-            raise ValueError(f"{origin} has only one class, {classes.tolist()}: there must be two")
-        self.classes_ = classes
-        self._start(self._loss(), dtype)
-
-    def _loss(self) -> Loss:
+    def _loss(self, classes: Array) -> Loss:
         if self.loss is not None:
             check_one_of(self.loss, "loss", ("logistic",))
-        return loss_of(self.classes_)
+        return loss_of(classes)
 
     def _targets(self, y: Array) -> Array:
         return targets_of(y, self.classes_)
+
+
+def _at_least_two(classes: Array, origin: str) -> Array:
+    if len(classes) < 2:
+        raise ValueError(f"{origin} has only one class, {classes.tolist()}: there must be two")
+    return classes

@@ -1,5 +1,6 @@
 """A linear model that learns from rows as they come: one optimiser, its units and its loss."""
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -9,13 +10,14 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_one_of
-from mixfree.core.methods import Method, find_method
+from mixfree.core.methods import Method, start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
 from mixfree.linear.scaling import Rescaling, RunningScale, original, points_in
 from mixfree.linear.sparse import SparseLinear, runs_sparse
+from mixfree.steps import Profile
 
 # First distance, as a fraction of a Kaczmarz step: too long a one costs more than too short.
 SHARE = 0.1
@@ -32,20 +34,24 @@ class Learner:
     columns
         Number of features.
     method
-        A name of the table of methods, or a :class:`mixfree.Method`.
+        A name of the table of methods, or a class derived from :class:`mixfree.Method`.
     dtype
         Of the weights and of all arithmetic: float64 or float32.
-    intercept
+    fit_intercept
         Whether each output has an intercept, which is then the last of its weights.
     l2
         Adds ½·l2·‖weights‖² to every row's loss, intercepts included.
     radius
         Keeps the weights in a ball around the origin.
-    running_scale
-        Standardise the columns by what has been seen so far. Steps, ``l2`` and ``radius`` then
-        refer to the standardised columns; :attr:`weights` are in the rows' own units.
-    **options
-        Those of the method: ``alpha``, ``output``, ``seed``, ``levels``, ….
+    scale
+        ``"running"`` standardises the columns by what has been seen so far. Steps, ``l2`` and
+        ``radius`` then refer to the standardised columns; :attr:`weights` are in the rows' own
+        units. ``None`` takes the columns as they are. ``"auto"`` standardises, except for sparse
+        rows, which it would fill, and for methods that replay old rows.
+    step_scale, output, seed
+        As ``alpha``, ``output`` and ``seed`` of the method.
+    options
+        Further options of the method by name, for instance ``{"levels": 6}``.
 
     Examples
     --------
@@ -61,32 +67,42 @@ class Learner:
         self,
         loss: Loss,
         columns: int,
-        method: str | Method = "ladder",
+        method: str | type[Method] = "ladder",
         *,
         dtype: npt.DTypeLike = np.float64,
-        intercept: bool = True,
+        fit_intercept: bool = True,
         l2: float = 0.0,
         radius: float | None = None,
-        running_scale: bool = False,
-        **options: Any,
+        scale: str | None = "auto",
+        step_scale: float | None = None,
+        output: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
     ) -> None:
         if not (l2 >= 0.0 and np.isfinite(l2)):
             raise ValueError(f"l2 must be at least 0 and finite, not {l2!r}")
+        if scale is not None:
+            check_one_of(scale, "scale", ("auto", "running"))
         self.loss, self.columns, self.l2 = loss, columns, float(l2)
-        self._intercept = int(intercept)
-        start = np.zeros(loss.outputs * (columns + intercept), dtype)
+        self._intercept = int(fit_intercept)
+        start = np.zeros(loss.outputs * (columns + self._intercept), dtype)
         domain = None if radius is None else Ball(radius)
-        self.optimizer: Optimizer = find_method(method)(start, domain=domain, **options)
-        self._scale = RunningScale(columns, centred=intercept) if running_scale else None
-        if running_scale and self.optimizer.gradient.keeps_samples:
+        common = {"domain": domain, "alpha": step_scale, "output": output, "seed": seed}
+        self.optimizer: Optimizer = start_method(method, start, options or {}, **common)
+        replays = self.optimizer.gradient.keeps_samples
+        if scale == "running" and replays:
             raise ValueError(
-                f"scale='running' does not go with {self.optimizer.name}, which replays old rows"
+                f"`scale='running'` does not go with {self.optimizer.name}, which replays old rows"
             )
+        self._may_do_without_scale = scale == "auto"
+        self._scale: RunningScale | None = None
+        if scale is not None and not replays:
+            self._scale = RunningScale(columns, centred=bool(fit_intercept))
         self._sparse: SparseLinear | None = None
 
     @property
     def weights(self) -> Array:
-        """The output point in the rows' own units: a row an output, the intercept last."""
+        """The output point in the rows' own units: one row per output, the intercept last."""
         point = self._running.average
         if self._scale is not None:
             own = original(self.columns)
@@ -94,43 +110,51 @@ class Learner:
         return point.reshape(self.loss.outputs, -1)
 
     @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.optimizer.name
+
+    @property
     def samples(self) -> int:
         """Rows learnt from."""
         return self._running.samples
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the weights and of all arithmetic."""
+        return self.optimizer.x.dtype
+
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from rows in their order.
+        """Learn from rows in their order, from all of them or from none.
 
         Raises
         ------
         ValueError
-            When a row's gradient is not finite; the rows before it have been used.
+            When a row's gradient is not finite; the learner is as it was before the call.
         """
-        if hasattr(rows, "indptr"):
-            if self._scale is not None:
-                raise ValueError("scale='running' needs dense rows: it would fill sparse ones")
-            if runs_sparse(self.optimizer):
-                self._advance_sparse(rows, targets, weights)
-                return
-        if self._sparse is not None:
-            self._sparse.settle()
-            self._sparse = None
-        chunk = max(1, VALUES // self.columns if self._copies(rows) else rows.shape[0])
-        for start in range(0, rows.shape[0], chunk):
-            piece = slice(start, start + chunk)
-            factors = None if weights is None else weights[piece]
-            if self._scale is None:
-                self._tell(_dense(rows[piece]), targets[piece], factors)
-            else:
-                self._tell_scaled(self._scale, _dense(rows[piece]), targets[piece], factors)
+        run, scale, sparse = self.optimizer.export_run(), copy.deepcopy(self._scale), self._sparse
+        listed = None if sparse is None else sparse.export()
+        try:
+            self._advance(rows, targets, weights)
+        except BaseException:
+            self.optimizer.import_run(run)
+            self._scale, self._sparse = scale, sparse
+            if sparse is not None and listed is not None:
+                sparse.restore(listed)
+            raise
 
     def predict(self, rows: Any) -> Array:
-        """Predictions for rows: a column an output, or a vector if there is one output only."""
+        """Predictions for rows: one column per output, or a vector if there is one output only."""
         return predictions(self.weights.ravel(), rows, self.loss.outputs)
 
     def losses(self, rows: Any, targets: Array) -> Array:
         """Loss of each row, regularisation left out."""
-        return self.loss.value(self.predict(rows), targets)
+        losses: Array = self.loss.value(self.predict(rows), targets)
+        return losses
+
+    def profile(self) -> Profile | None:
+        """How correlated the gradients are at each scale; None if the step does not tell."""
+        return self.optimizer.profile() if hasattr(self.optimizer.step, "profile") else None
 
     def settle(self) -> Optimizer:
         """The optimiser, brought up to date."""
@@ -145,10 +169,28 @@ class Learner:
     def _running(self) -> Optimizer | SparseLinear:
         return self.optimizer if self._sparse is None else self._sparse
 
-    def _advance_sparse(self, rows: Any, targets: Array, weights: Array | None) -> None:
-        if self._sparse is None:
-            self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
-        self._sparse.advance(rows, targets, weights)
+    def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
+        if hasattr(rows, "indptr"):
+            if self._may_do_without_scale and self.samples == 0:
+                self._scale = None
+            if self._scale is not None:
+                raise ValueError("`scale='running'` needs dense rows: it would fill sparse ones")
+            if runs_sparse(self.optimizer, self.loss):
+                if self._sparse is None:
+                    self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
+                self._sparse.advance(rows, targets, weights)
+                return
+        if self._sparse is not None:
+            self._sparse.settle()
+            self._sparse = None
+        chunk = max(1, VALUES // self.columns if self._copies(rows) else rows.shape[0])
+        for start in range(0, rows.shape[0], chunk):
+            piece = slice(start, start + chunk)
+            factors = None if weights is None else weights[piece]
+            if self._scale is None:
+                self._tell(_dense(rows[piece]), targets[piece], factors)
+            else:
+                self._tell_scaled(self._scale, _dense(rows[piece]), targets[piece], factors)
 
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
         if self.optimizer.samples == 0 and len(rows):
@@ -192,57 +234,36 @@ class Learner:
             "scale": self._scale.state_dict() if self._scale is not None else None,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly where the learner that gave ``state`` was, made with the same arguments."""
-        self._sparse = None
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the learner that gave ``state`` was, made with the same arguments.
+
+        Raises
+        ------
+        ValueError
+            When the state is of another kind of learner, or damaged; nothing has changed then.
+        """
+        if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
+            raise ValueError("state is not that of a learner with steps")
+        scale, sparse = copy.deepcopy(self._scale), None
+        if self._may_do_without_scale and state["scale"] is None:
+            scale = None
+        if (scale is None) != (state["scale"] is None):
+            raise ValueError("state and learner differ in scale: only one of them standardises")
+        if scale is not None:
+            scale.load_state_dict(state["scale"])
         if state["sparse"] is not None:
-            self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
-            self._sparse.load_state_dict(state["sparse"])
+            if not runs_sparse(self.optimizer, self.loss):
+                raise ValueError(f"state is of sparse rows, for which {self.optimizer.name} is not")
+            sparse = SparseLinear(self.optimizer, self.loss, self.l2)
+            sparse.load_state_dict(state["sparse"])
         else:
             self.optimizer.load_state_dict(state["optimizer"])
-        if self._scale is not None:
-            self._scale.load_state_dict(state["scale"])
-
-
-def learner_for(
-    loss: Loss,
-    columns: int,
-    dtype: npt.DTypeLike = np.float64,
-    *,
-    method: str | Method = "ladder",
-    step_scale: float | None = None,
-    fit_intercept: bool = True,
-    scale: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    **others: Any,
-) -> Learner:
-    """A learner from parameters as the estimators and ``mixfree fit`` name them.
-
-    Examples
-    --------
-    >>> from mixfree.linear.losses import Squared
-    >>> learner_for(Squared(), 3, method="mag", step_scale=2.0).optimizer.step
-    AdaGradNorm(alpha=2.0)
-    """
-    if scale is not None:
-        check_one_of(scale, "scale", ("running",))
-    method, options = find_method(method), options or {}
-    method.check_options(options, give='options={"mixing_time": …}')
-    return Learner(
-        loss,
-        columns,
-        method,
-        dtype=dtype,
-        intercept=bool(fit_intercept),
-        running_scale=scale is not None,
-        alpha=step_scale,
-        **others,
-        **options,
-    )
+        self._scale, self._sparse = scale, sparse
 
 
 def _dense(rows: Any) -> Array:
     """Rows as a plain array of which compiled code needs one version only."""
     if not isinstance(rows, np.ndarray):
-        return rows.toarray()
+        dense: Array = rows.toarray()
+        return dense
     return rows if rows.flags.writeable else rows.copy()

@@ -12,11 +12,11 @@ from mixfree.base.checks import check_positive, check_whole
 
 
 class Loss(Protocol):
-    """A loss ℓ(prediction, target). ``outputs`` predictions a sample; one, but for softmax."""
+    """A loss ℓ(prediction, target) of ``outputs`` predictions per sample: one, but for softmax."""
 
     @property
     def outputs(self) -> int:
-        """Predictions a sample."""
+        """Predictions per sample."""
 
     def value(self, prediction: Any, target: Any) -> Any:
         """ℓ, elementwise over samples."""
@@ -160,7 +160,7 @@ class Softmax:
 
     @property
     def outputs(self) -> int:
-        """One prediction a class."""
+        """One prediction per class."""
         return self.classes
 
     def value(self, prediction: Any, target: Any) -> Any:
@@ -182,7 +182,7 @@ class Softmax:
 def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:
     """Predictions of the linear model with weights ``x`` for one row or many.
 
-    ``x`` holds one block of weights an output; a block one longer than the rows ends with the
+    ``x`` holds one block of weights per output; a block one longer than the rows ends with the
     intercept.
     """
     blocks = x.reshape(outputs, -1)
@@ -196,18 +196,25 @@ def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:
 REGRESSIONS: Mapping[str, Loss] = {"squared": Squared(), "huber": Huber(), "robust": Robust()}
 
 
-def linear_gradient(loss: Loss, x: Array, row: Array, target: Any, l2: float = 0.0) -> Array:
-    """Gradient at ``x`` of one sample's loss plus ½·l2·‖x‖²: the reference of the kernels.
+def linear_gradient(
+    loss: Loss, x: Array, row: Array, target: Any, l2: float = 0.0, weight: float = 1.0
+) -> Array:
+    """Gradient at ``x`` of weight · loss + ½·l2·‖x‖² of one sample: the reference of the kernels.
 
     Examples
     --------
     >>> linear_gradient(Squared(), np.zeros(2), np.array([1.0, 2.0]), 3.0)
     array([-3., -6.])
     """
-    slope = np.atleast_1d(loss.derivative(predictions(x, row, loss.outputs), target))
+    slope = weight * np.atleast_1d(loss.derivative(predictions(x, row, loss.outputs), target))
     intercept = x.size // loss.outputs - row.size
     gradient = np.outer(slope, np.append(row, np.ones(intercept, row.dtype))).ravel()
     return gradient + l2 * x if l2 else gradient
+
+
+def has_twin(loss: Loss) -> bool:
+    """Whether the kernels know the loss; one that they do not know works, only more slowly."""
+    return isinstance(loss, Squared | Logistic | Huber | Robust | Softmax)
 
 
 def loss_twin(loss: Loss) -> tuple[float, ...]:

@@ -4,8 +4,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
 
-from mixfree.base.arithmetic import Array, State
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of
 from mixfree.linear.estimator import StreamModel
 from mixfree.linear.losses import REGRESSIONS, Loss, Squared
@@ -34,34 +35,56 @@ class StreamRegressor(RegressorMixin, StreamModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Forget everything and learn from the rows in their order, ``epochs`` times."""
         X, y = self._checked(X, y, reset=True)
-        self._start(self._loss(), X.dtype)
-        self._learn(X, self._targets(y), sample_weight, self.epochs)
-        return self
+        learner = self._new_learner(self._loss(), X.dtype)
+        return self._learn(learner, X, self._targets(y), sample_weight, self.epochs)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Go on with the rows that follow, as if they had been in the rows before."""
         first = not self.__sklearn_is_fitted__()
         X, y = self._checked(X, y, reset=first)
-        if first:
-            self._start(self._loss(), X.dtype)
-        self._learn(X, self._targets(y), sample_weight)
-        return self
+        learner = self._new_learner(self._loss(), X.dtype) if first else self._learner
+        return self._learn(learner, X, self._targets(y), sample_weight)
 
-    def predict(self, X: Any) -> Array:
-        """Predictions for the rows."""
-        return self._predictions(X)
+    def predict(self, X: Any, interval: float | None = None) -> Array | tuple[Array, Array, Array]:
+        """Predictions for the rows.
+
+        With ``interval``, say 0.95, also the lower and upper ends of intervals of the predicted
+        means at that level, which know about the correlation of the rows (exact method only).
+        """
+        found = self._predictions(X)
+        if interval is None:
+            return found
+        if not 0.0 < interval < 1.0:
+            raise ValueError(f"interval must be between 0 and 1, not {interval!r}")
+        rows = validate_data(self, X, accept_sparse="csr", reset=False)
+        return found, *self._exact("interval").mean_interval(rows, interval)
+
+    @property
+    def bse_(self) -> Array:
+        """Standard errors of the weights, the intercept last (exact method only)."""
+        errors: Array = self._exact("bse_").bse[0]
+        return errors
+
+    def conf_int(self, alpha: float = 0.05) -> Array:
+        """Intervals of the weights at level 1 − alpha, by batch means: exact method only.
+
+        One row per feature, then the intercept; they know about the correlation of the rows.
+        """
+        intervals: Array = self._exact("conf_int").conf_int(alpha)[0]
+        return intervals
 
     @property
     def coef_(self) -> Array:
-        """One weight a feature."""
-        return self._coefficients()[0][0]
+        """One weight per feature."""
+        weights: Array = self._coefficients()[0][0]
+        return weights
 
     @property
     def intercept_(self) -> Array:
         """The intercept, as an array of one."""
         return self._coefficients()[1]
 
-    def load_state_dict(self, state: State) -> Self:
+    def load_state_dict(self, state: dict[str, Any]) -> Self:
         """Be as the estimator with the same parameters that gave ``state``."""
         return self._load(state, self._loss())
 

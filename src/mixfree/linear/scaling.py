@@ -115,7 +115,7 @@ class RunningScale:
             return
         state = self._state
         mean = state.mean / state.unit
-        with np.errstate(over="ignore"):  # beyond the largest number: seen below
+        with np.errstate(over="ignore", invalid="ignore"):  # not finite: seen below
             state.farthest = np.maximum(state.farthest, np.abs(self._next - mean))
         deviation = np.sqrt(state.spread / state.count[0]) / state.unit
         scale = np.maximum(deviation, state.farthest / LIMIT)
@@ -183,7 +183,7 @@ def points_kept(x: Array, outputs: int, old: Units, new: Units) -> Array:
     columns = old.shift.size
     growth = np.maximum(new.scale / old.scale, 1.0)
     shrunk = x.reshape(outputs, -1).astype(np.float64)
-    shrunk[:, :columns] /= growth  # and once more: its square may overflow
+    shrunk[:, :columns] /= growth  # twice, since the square of growth may overflow
     shrunk[:, :columns] /= growth
     return points_in(shrunk.ravel(), outputs, old, new).astype(x.dtype)
 

@@ -14,22 +14,26 @@ from mixfree.kernels.plan import plan_of
 from mixfree.kernels.run import LENGTH, ROOT, SAMPLES, SEEN
 from mixfree.kernels.runner import CHUNK
 from mixfree.kernels.sparse import LISTED, MASS, WEIGHTS, A, Q, SparseRun, V, mark, sparse
-from mixfree.linear.losses import Loss, loss_twin
+from mixfree.linear.losses import Loss, has_twin, loss_twin
 from mixfree.steps import AdaGradNorm, Constant
 
 
-def runs_sparse(opt: Optimizer) -> bool:
+def runs_sparse(opt: Optimizer, loss: Loss) -> bool:
     """Whether a step of the method can cost as little as the row has non-zeros.
 
     Examples
     --------
     >>> import mixfree as mf
-    >>> runs_sparse(mf.MAG([0.0])), runs_sparse(mf.MAG([0.0], domain=mf.Box(-1.0, 1.0)))
+    >>> from mixfree.linear import Squared
+    >>> boxed = mf.MAG([0.0], domain=mf.Box(-1.0, 1.0))
+    >>> runs_sparse(mf.MAG([0.0]), Squared()), runs_sparse(boxed, Squared())
     (True, False)
     """
     around_origin = isinstance(opt.domain, Ball) and opt.domain.center is None
     return (
-        isinstance(opt.gradient, Window)
+        opt.has_twin
+        and has_twin(loss)
+        and isinstance(opt.gradient, Window)
         and isinstance(opt.step, Constant | AdaGradNorm)
         and (isinstance(opt.domain, AllSpace) or around_origin)
     )
@@ -198,11 +202,19 @@ class SparseLinear:
     """
 
     def __init__(self, opt: Optimizer, loss: Loss, l2: float = 0.0) -> None:
-        if not runs_sparse(opt):
+        if not runs_sparse(opt, loss):
             raise ValueError(f"{opt.name} has no sparse twin")
         self._opt, self._plan = opt, plan_of(opt)
         self._loss, self._l2 = loss, float(l2)
         self._state = SparseState.of(opt.export_run())
+
+    def export(self) -> SparseState:
+        """The run's state as one of its own, to come back to."""
+        return self._state.copy()
+
+    def restore(self, state: SparseState) -> None:
+        """Come back to an exported state."""
+        self._state = state
 
     @property
     def samples(self) -> int:

@@ -1,22 +1,22 @@
-"""The paper's experiments and this project's own, each from one command.
+"""The paper's experiments and this project's own, each run by ``mixfree reproduce NAME``.
 
-``mixfree reproduce NAME`` runs the experiment NAME. An experiment is one file here,
-``NAME.py``, and one line in :data:`EXPERIMENTS`. The file has
+``engine/`` runs any experiment, ``paper/`` has the paper's problem with its figures and table,
+and each further folder is one experiment. An experiment is a module with the four names below,
+and one line of the table here.
 
 ``FULL``, ``QUICK``
-    Two :class:`~mixfree.reproduce.settings.Settings`: the real size, and one of a few seconds.
-    An empty ``methods`` or ``p`` says that the experiment has no such choice.
+    Two :class:`~mixfree.reproduce.engine.settings.Settings`: the real size, and one that takes
+    a few seconds. Empty ``methods`` or ``p`` mean that the experiment has no such choice.
 ``cells(settings)``
-    The work, as a list of dicts of plain values (what JSON can hold). Each is done on its own,
-    in any process and order.
+    The work, as a list of dicts of plain values (what JSON can hold). Each cell is measured on
+    its own, in any process and in any order.
 ``measure(cell)``
-    The rows of one cell, as a list of dicts of plain values. They depend on the cell alone;
-    the rows of all cells have the same keys, which become the columns of the results.
+    The rows of one cell, as a list of dicts of plain values. They depend on the cell alone.
 ``report(rows, settings)``
-    A :class:`~mixfree.reproduce.report.Report`: tables, claims with their verdicts, figures.
+    A :class:`~mixfree.reproduce.engine.report.Report`: tables, claims with verdicts, figures.
 
-The frame does the rest: options of the command, processes and clusters, progress, resuming
-after an interruption, and the files of results.
+The engine does the rest: processes and clusters, progress, resuming after an interruption, and
+the files of results.
 """
 
 from __future__ import annotations
@@ -25,45 +25,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from mixfree.reproduce.report import Report, Row
-    from mixfree.reproduce.settings import Settings
+    from mixfree.reproduce.engine.report import Report, Row
+    from mixfree.reproduce.engine.settings import Settings
 
-EXPERIMENTS = {
-    "fig1": "Figure 1: suboptimality against samples observed, at p = 1e-4",
-    "fig2": "Figure 2: final suboptimality against the mixing time",
-    "table1": "Table 1, measured: exponents in the samples and in the mixing time",
-    "theory": "Every lemma and Theorem 3.3, measured beside its bound",
-    "ablation": "Beyond the paper: less bias or smaller steps?",
-    "nonconvex": "Non-convex problems: the gradient at the iterates of MAG",
-    "td": "TD learning on chains with known fixed points, beside projected TD",
-    "ladder": "The ladder against the best step in hindsight, on many streams",
+__all__ = ["EXPERIMENTS", "Experiment", "experiment"]
+
+_TABLE = {  # name: module, summary
+    "fig1": ("paper.fig1", "Figure 1: suboptimality against samples observed, at p = 1e-4"),
+    "fig2": ("paper.fig2", "Figure 2: final suboptimality against the mixing time"),
+    "table1": ("paper.table1", "Table 1: measured exponents in the samples and the mixing time"),
+    "theory": ("theory.experiment", "Every lemma and Theorem 3.3, measured beside its bound"),
+    "ablation": ("paper.ablation", "Not in the paper: is MAG's gain less bias or smaller steps?"),
+    "nonconvex": ("nonconvex.experiment", "Non-convex problems: gradient norms along runs of MAG"),
+    "td": ("td.experiment", "TD learning on chains with known fixed points, beside projected TD"),
+    "ladder": ("ladder.experiment", "The ladder against the best step in hindsight, 22 streams"),
 }
+EXPERIMENTS = {name: summary for name, (_, summary) in _TABLE.items()}
 
 
 class Experiment(Protocol):
-    """What a file of this folder that is listed above has."""
+    """What a module of the table has."""
 
     FULL: Settings
     QUICK: Settings
 
     def cells(self, settings: Settings) -> list[dict[str, Any]]:
-        """The work."""
+        """Divide the work into independent cells."""
 
     def measure(self, cell: dict[str, Any]) -> list[Row]:
-        """The rows of one cell."""
+        """Measure one cell."""
 
     def report(self, rows: list[Row], settings: Settings) -> Report:
-        """What the rows say."""
+        """Summarise the rows of all cells."""
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of that name.
+    """Import the experiment of that name.
 
     Examples
     --------
     >>> experiment("fig1").FULL.seeds
     5
     """
-    if name not in EXPERIMENTS:
-        raise ValueError(f"experiment must be one of {', '.join(EXPERIMENTS)}, not {name!r}")
-    return cast(Experiment, import_module(f"mixfree.reproduce.{name}"))
+    if name not in _TABLE:
+        raise ValueError(f"experiment must be one of {', '.join(_TABLE)}, not {name!r}")
+    return cast(Experiment, import_module(f"mixfree.reproduce.{_TABLE[name][0]}"))

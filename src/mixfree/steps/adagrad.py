@@ -7,7 +7,7 @@ from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_positive
 from mixfree.base.state import State
 
-_MOST = 3e38  # of a factor: single precision knows no larger one
+_MOST = 3e38  # largest factor that single precision can hold
 
 
 @dataclass(slots=True)

@@ -23,11 +23,11 @@ class DistanceState(State):
     rbar: Array  # one entry per coordinate, or a single one
     lam: float  # weight of the next gradients: the largest rbar so far, or 1
     origin: Array  # the point o that distances are measured from
-    mean: Array  # of the points of this epoch
+    mean: Array  # mean of the points of this epoch
     before: Array  # the mean of the epoch before
     weighted_sum: Array  # sum of lam_i g_i
     numerator: float = 0.0  # sum of lam_i g_i·(o − x_i)
-    weight: float = 0.0  # of the points in the mean
+    weight: float = 0.0  # total weight of the points in the mean
     epoch: int = FIRST_EPOCH  # step at which this epoch ends
     margin: float = MARGIN
 

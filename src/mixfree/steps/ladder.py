@@ -1,4 +1,4 @@
-"""The ladder: AdaGrad's step, made smaller by what the gradients' correlation adds."""
+"""The ladder: AdaGrad whose accumulator includes the variance inflation of dyadic blocks."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from mixfree.steps.distance import Distance, DistanceState, fixed_distance
 from mixfree.steps.profile import Profile
 
 BLOCK = 64
-EARLY = 8  # blocks at the beginning, in which the rates are renewed at every step
-LARGEST_EXPONENT = 256  # of a gradient in the state's unit: squares of sums stay finite
+EARLY = 8  # number of first blocks in which the rates are renewed at every step
+LARGEST_EXPONENT = 256  # a gradient is at most 2^256 in the state's unit: no square overflows
 LEAST_UNIT = -1000  # below it 2^-unit would overflow
 
 
@@ -24,8 +24,8 @@ class LadderState(State):
 
     unit: int
     rate: Array
-    sum: Array  # of the gradients since the rates were last renewed
-    squares: Array  # of the same gradients
+    sum: Array  # sum of the gradients since the rates were last renewed
+    squares: Array  # sum of their squares
     carry: Array  # sum of the weighted gradients since a block was last full
     total: Array  # Q
     halves: Array  # first halves of the blocks that are not complete, one row per level

@@ -1,1 +1,21 @@
-"""Files in time order, read in batches and learnt from in one pass."""
+"""Files in time order, read in batches and learnt from in one pass.
+
+>>> from mixfree.streams import FitPlan, Source, StreamFit, find_files
+>>> import tempfile
+>>> from pathlib import Path
+>>> path = Path(tempfile.mkdtemp()) / "log.csv"
+>>> _ = path.write_text("x,load\\n" + "1,2\\n2,4\\n3,6\\n" * 500)
+>>> source = Source(find_files([str(path)]))
+>>> fit = StreamFit.begin(source, FitPlan("load"))
+>>> fit.run(source.pieces())
+>>> fit
+<stream fit: load by ladder with squared loss, 1 features, 1,500 rows>
+"""
+
+from mixfree.streams.files import StreamFile, find_files
+from mixfree.streams.plan import FitPlan
+from mixfree.streams.predictions import write_predictions
+from mixfree.streams.source import Source
+from mixfree.streams.stream_fit import StreamFit
+
+__all__ = ["FitPlan", "Source", "StreamFile", "StreamFit", "find_files", "write_predictions"]

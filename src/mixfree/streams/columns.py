@@ -7,8 +7,10 @@ from typing import Any
 from mixfree.base.extras import require
 from mixfree.streams.source import Piece, Source
 
-LOOK = 10_000  # rows of the first look at categories and classes
-MOST_CATEGORIES = 1000
+__all__ = ["FIRST_ROWS", "Column", "choose", "kind_of", "values_in", "with_categories"]
+
+FIRST_ROWS = 10_000  # rows in which categories and classes are looked for
+MOST_CATEGORIES = 1000  # a text column with more is taken for a name or a time
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Column:
 
 
 def kind_of(arrow_type: Any) -> str | None:
-    """``"number"``, ``"boolean"``, ``"category"``, or None for a type that is no feature.
+    """``"number"``, ``"boolean"``, ``"category"``, or None for a type that cannot be a feature.
 
     Examples
     --------
@@ -65,49 +67,50 @@ def choose(
     exclude: Sequence[str],
     categories: Mapping[str, Sequence[str]],
 ) -> tuple[list[Column], list[str]]:
-    """Columns to learn from, their categories still open, and those that are no features."""
+    """Columns to learn from, and the names of those whose type cannot be a feature."""
     source.require_columns([target], "target column")
     source.require_columns([*features, *exclude, *categories], "column")
     if target in features:
         raise ValueError(f"the target {target!r} cannot be a feature")
     names = [name for name in features or source.schema.names if name not in {target, *exclude}]
-    chosen, left = [], []
+    chosen, unused = [], []
     for name in names:
         kind = "category" if name in categories else kind_of(source.schema.field(name).type)
         if kind is not None:
             chosen.append(Column(name, kind, tuple(categories.get(name, ()))))
         elif features:
             raise ValueError(
-                f"column {name!r} is of type {source.schema.field(name).type}, which is no feature"
+                f"column {name!r} cannot be a feature: it has the type "
+                f"{source.schema.field(name).type}"
             )
         else:
-            left.append(name)
+            unused.append(name)
     if not chosen:
         raise ValueError(f"there is no column to learn from besides the target {target!r}")
-    return chosen, left
+    return chosen, unused
 
 
-def with_categories(columns: Sequence[Column], look: Sequence[Piece]) -> list[Column]:
-    """The columns with the categories that the first look has, where none were given."""
-    found = []
+def with_categories(columns: Sequence[Column], first: Sequence[Piece]) -> list[Column]:
+    """The columns with the categories of the first rows, where none were given."""
+    completed = []
     for column in columns:
         if column.kind == "category" and not column.categories:
-            seen = values_in(look, column.name)
+            seen = values_in(first, column.name)
             if len(seen) > MOST_CATEGORIES:
                 raise ValueError(
-                    f"column {column.name!r} has more than {MOST_CATEGORIES} different texts in "
-                    f"its first {LOOK} rows, such as {seen[0]!r}: is it a name or a time? Leave it "
-                    f"out with --exclude {column.name}, or give --categories"
+                    f"column {column.name!r} has more than {MOST_CATEGORIES:,} categories in the "
+                    f"first {FIRST_ROWS:,} rows, such as {seen[0]!r}: if it is a name or a time, "
+                    f"leave it out by `exclude={[column.name]!r}`; if not, give `categories`"
                 )
             column = Column(column.name, column.kind, tuple(seen))
-        found.append(column)
-    return found
+        completed.append(column)
+    return completed
 
 
-def values_in(look: Sequence[Piece], name: str) -> list[str]:
+def values_in(pieces: Sequence[Piece], name: str) -> list[str]:
     """The different values of a text column, sorted."""
     found: set[str | None] = set()
-    for piece in look:
+    for piece in pieces:
         try:
             found.update(piece.batch.column(name).unique().to_pylist())
         except UnicodeDecodeError as error:

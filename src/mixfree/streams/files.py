@@ -1,4 +1,4 @@
-"""Which files a stream is made of, and of which format each is."""
+"""The files of a stream, and the format of each."""
 
 import glob
 from collections.abc import Sequence
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mixfree.base.extras import require
+
+__all__ = ["COMPRESSIONS", "FORMATS", "STDIN", "SUFFIXES", "StreamFile", "find_files"]
 
 STDIN = "-"
 SUFFIXES = {
@@ -37,8 +39,8 @@ class StreamFile:
     def __str__(self) -> str:
         return "standard input" if self.path == STDIN else self.path
 
-    def about_rows(self) -> int | None:
-        """Exact for Parquet; for plain text, from the length of the first lines; or None."""
+    def row_count(self) -> int | None:
+        """Number of rows: exact for Parquet, estimated for plain text, None for the rest."""
         if self.format == "parquet":
             return int(require("pyarrow.parquet").read_metadata(self.path).num_rows)
         if self.path == STDIN or self.compression or self.format == "arrow":
@@ -49,16 +51,16 @@ class StreamFile:
         return Path(self.path).stat().st_size * lines // len(head) if head else 0
 
 
-def find_files(data: Sequence[str], given_format: str | None = None) -> list[StreamFile]:
-    """Files of a stream in their order: as given, and by name within a folder or a glob.
+def find_files(data: Sequence[str], format: str | None = None) -> list[StreamFile]:
+    """The files of a stream in order: as given, and sorted by name within a folder or glob.
 
     Parameters
     ----------
     data
         Files, folders, globs, or ``"-"`` for standard input.
-    given_format
-        ``"csv"``, ``"parquet"``, ``"arrow"`` or ``"jsonl"`` where the names do not say it;
-        standard input is CSV unless given.
+    format
+        ``"csv"``, ``"parquet"``, ``"arrow"`` or ``"jsonl"``; by default what each name ends in
+        says it, and standard input is CSV.
 
     Examples
     --------
@@ -69,23 +71,23 @@ def find_files(data: Sequence[str], given_format: str | None = None) -> list[Str
     >>> [(Path(file.path).name, file.compression) for file in find_files([str(folder)])]
     [('a.csv', None), ('b.csv.gz', 'gzip')]
     """
-    if given_format is not None and given_format not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {given_format!r}")
-    found = [file for entry in data for file in _expand(entry, given_format)]
+    if format is not None and format not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
+    found = [file for entry in data for file in _expand(entry, format)]
     if not found:
         raise ValueError("no data given")
     return found
 
 
-def _expand(entry: str, given_format: str | None) -> list[StreamFile]:
+def _expand(entry: str, format: str | None) -> list[StreamFile]:
     if entry == STDIN:
-        if given_format == "parquet":
-            raise ValueError("Parquet cannot be read from standard input: it is read from its end")
-        return [StreamFile(STDIN, given_format or "csv")]
+        if format == "parquet":
+            raise ValueError("Parquet cannot be read from standard input: its index is at its end")
+        return [StreamFile(STDIN, format or "csv")]
     path = Path(entry)
     if path.is_dir():
         inside = sorted(str(each) for each in path.iterdir() if each.is_file())
-        names = [name for name in inside if not _hidden(name) and (given_format or _known(name))]
+        names = [name for name in inside if not _hidden(name) and (format or _known(name))]
         if not names:
             raise ValueError(f"the folder {entry} has no data files ({', '.join(SUFFIXES)})")
     elif path.exists():
@@ -96,21 +98,23 @@ def _expand(entry: str, given_format: str | None) -> list[StreamFile]:
             raise ValueError(f"no file matches {entry}")
     else:
         raise ValueError(f"there is no file {entry}")
-    return [_file(name, given_format) for name in names]
+    return [_file(name, format) for name in names]
 
 
-def _file(name: str, given_format: str | None) -> StreamFile:
+def _file(name: str, format: str | None) -> StreamFile:
     path = Path(name)
     compression = COMPRESSIONS.get(path.suffix)
     if compression is not None:
         path = path.with_suffix("")
-    kind = given_format or SUFFIXES.get(path.suffix)
+    kind = format or SUFFIXES.get(path.suffix)
     if kind is None:
         raise ValueError(
-            f"{name}: its name does not say its format; give one of {', '.join(FORMATS)}"
+            f"{name}: its name does not tell its format; give `format`, one of {', '.join(FORMATS)}"
         )
     if compression is not None and kind == "parquet":
-        raise ValueError(f"{name}: Parquet is compressed inside; {path.suffix} cannot be packed")
+        raise ValueError(
+            f"{name}: a compressed Parquet file cannot be read; Parquet compresses its own columns"
+        )
     return StreamFile(name, kind, compression, tabs=path.suffix == ".tsv")
 
 
@@ -122,5 +126,5 @@ def _known(name: str) -> bool:
 
 
 def _hidden(name: str) -> bool:
-    """Whether a file in a folder is about the data, like ``_SUCCESS``, and not of it."""
+    """Whether a file in a folder is no data, like ``_SUCCESS`` or ``.crc`` files."""
     return Path(name).name.startswith((".", "_"))

@@ -1,4 +1,4 @@
-"""The model file: arrays and plain values with a checksum, written whole or not at all.
+"""The model file: arrays and plain values with a checksum, replaced in one piece.
 
 Layout, all numbers little-endian::
 
@@ -13,40 +13,41 @@ In the content, ``{"$array": i}`` stands for the i-th array and ``{"$tuple": [â€
 Reading makes numbers, strings, lists, dicts and arrays, nothing else: it never runs code.
 """
 
-import contextlib
 import hashlib
 import json
 import math
 import os
 import struct
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.files import replacing
+
+__all__ = ["load", "save"]
 
 MAGIC = b"mixfree\0"
-VERSION = 2
+VERSION = 3
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
 
 
 def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write plain values and arrays to a file, whole or not at all.
+    """Write plain values and arrays to a file that is replaced in one piece.
 
     Parameters
     ----------
     path
-        Where to; what is there already stays until the new file is safely on the disk.
+        The file; an old one stays until the new one is complete and on the disk.
     content
         Nested dicts, lists and tuples of numbers, strings, ``None`` and arrays of numbers.
 
     Examples
     --------
+    >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/small.mixfree"
     >>> save(path, {"weights": np.arange(3.0), "rows": 7})
     >>> load(path)
@@ -94,30 +95,8 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
         found = np.frombuffer(body, dtype, count, at).reshape(shape)
         arrays.append(found.astype(np.dtype(name)))
         at += dtype.itemsize * count
-    return _restore(header["content"], arrays)
-
-
-@contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file that takes the place of ``path`` when it is whole and on the disk, or never."""
-    place = Path(path).absolute()
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, place)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
-    folder = os.open(place.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name, too, must survive a power cut
-    finally:
-        os.close(folder)
+    content: dict[str, Any] = _restore(header["content"], arrays)
+    return content
 
 
 def _describe(value: Any, arrays: list[Array]) -> Any:
@@ -163,9 +142,3 @@ def _restore(value: Any, arrays: list[Array]) -> Any:
 
 def _bytes(array: Array) -> bytes:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -7,11 +7,13 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from mixfree.streams.files import StreamFile
-from mixfree.streams.readers import Reader
+from mixfree.streams.formats import Reader
+
+__all__ = ["Piece", "Source"]
 
 
 class Piece(NamedTuple):
-    """A batch, and where its first row stands: the row's number in the file, from 0."""
+    """A batch of rows, its file, and the number of its first row in that file, from 0."""
 
     file: str
     start: int
@@ -34,45 +36,45 @@ class Source:
         for name, count in Counter(self.schema.names).items():
             if count > 1:
                 raise ValueError(f"{self.files[0]}: {count} columns are called {name!r}")
-        self._looked: list[Piece] = []
+        self._ahead: list[Piece] = []
         self._pieces: Iterator[Piece] = iter(())
 
     def open(self, types: dict[str, Any]) -> None:
-        """Begin to read the columns named in ``types``, as these types."""
+        """Begin to read the columns named in ``types``, converted to these types."""
         self._pieces = self._read(types)
 
     def look(self, rows: int) -> list[Piece]:
-        """The first ``rows`` rows, which will come again."""
-        while sum(piece.batch.num_rows for piece in self._looked) < rows:
+        """The first ``rows`` rows; :meth:`pieces` gives them again."""
+        while sum(piece.batch.num_rows for piece in self._ahead) < rows:
             piece = next(self._pieces, None)
             if piece is None:
                 break
-            self._looked.append(piece)
-        seen, found = 0, []
-        for piece in self._looked:
-            found.append(piece._replace(batch=piece.batch.slice(0, rows - seen)))
-            seen += found[-1].batch.num_rows
-        return found
+            self._ahead.append(piece)
+        seen, first = 0, []
+        for piece in self._ahead:
+            first.append(piece._replace(batch=piece.batch.slice(0, rows - seen)))
+            seen += first[-1].batch.num_rows
+        return first
 
     def pieces(self) -> Iterator[Piece]:
         """All batches in order."""
-        looked, self._looked = self._looked, []
-        return chain(looked, self._pieces)
+        ahead, self._ahead = self._ahead, []
+        return chain(ahead, self._pieces)
 
-    def about_rows(self) -> int | None:
-        """How many rows there are, as far as the files say: exact for Parquet, else a guess."""
-        counts = [file.about_rows() for file in self.files]
+    def row_count(self) -> int | None:
+        """Number of rows: exact for Parquet, estimated for plain text, otherwise None."""
+        counts = [file.row_count() for file in self.files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def require_columns(self, names: Sequence[str], what: str) -> None:
-        """ValueError, with names that are nearly the same, if a column is not there."""
+        """ValueError, with similar names, if a column does not exist."""
         for name in names:
             if name not in self.schema.names:
                 near = get_close_matches(name, self.schema.names, n=3, cutoff=0.5)
                 hint = (
                     f"did you mean {', '.join(map(repr, near))}?"
                     if near
-                    else "there are " + (", ".join(map(repr, self.schema.names[:20])))
+                    else f"the columns are {', '.join(map(repr, self.schema.names[:20]))}"
                 )
                 raise ValueError(f"{self.files[0]}: there is no {what} {name!r}; {hint}")
 

@@ -1,4 +1,4 @@
-"""How far an estimate is from the fixed point, judged by the trajectory that it came from."""
+"""How far an estimate is from the fixed point, by LSTD and batch means on its trajectory."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,13 +8,15 @@ from scipy import linalg, sparse, stats
 
 from mixfree.base.arithmetic import Array
 
+__all__ = ["BATCHES", "FEWEST", "Certificate"]
+
 BATCHES = 20
-FEWEST = 5  # batches that give a spread to be trusted
-LARGEST = 4096  # features whose matrix of pairs is affordable (130 MB)
-ENTRIES = LARGEST**2  # what the batches' matrices may hold together
-RIDGE = 1e-12  # a transition, for features that never occur or depend on each other
-UNDETERMINED = 1e-4  # share of a row above which the ridge and not the data gives its value
-DENSE = 0.1  # share of entries above which products of dense rows are quicker
+FEWEST = 5  # batches needed for a reliable spread
+LARGEST = 4096  # most features whose matrix of pairs is held (130 MB)
+ENTRIES = LARGEST**2  # most entries of the batches' matrices together
+RIDGE = 1e-12  # ridge per transition, for features that never occur or are dependent
+UNDETERMINED = 1e-4  # fraction of a row above which the ridge, not the data, gives its value
+DENSE = 0.1  # fraction of nonzero entries above which products of dense rows are faster
 
 
 @dataclass
@@ -24,49 +26,48 @@ class Certificate:
     .. math:: A = \sum_t \phi(s_t)\,(\phi(s_t) - \gamma\phi(s_t'))^\top, \qquad
               b = \sum_t r_t\,\phi(s_t), \qquad A\hat\theta = b
 
-    :math:`\hat\theta` is the fixed point of the transitions seen. It costs d² a transition where
-    TD costs d, but it knows how far any θ is from it, and how far it is itself from θ*: the
-    batches' residuals :math:`b_k - A_k\hat\theta` are nearly independent once a batch is much
-    longer than the mixing time, and their spread gives its covariance
-    :math:`A^{-1} S A^{-\top}` (Student's t). Of what the trajectory never met it knows nothing,
-    and nothing of how far off a value is in which no batch differs from another, as when no
-    reward was seen; and it says so: the interval has no ends.
+    :math:`\hat\theta` is the fixed point of the transitions observed (LSTD). It costs d² per
+    transition where TD costs d. Its distance to θ* is estimated by batch means: the batches'
+    residuals :math:`b_k - A_k\hat\theta` are nearly independent once a batch is much longer than
+    the mixing time, and their spread gives the covariance :math:`A^{-1} S A^{-\top}` of
+    :math:`\hat\theta` (Student's t). The interval is unbounded for what the trajectory did not
+    visit, and where all batches agree exactly, as when no reward was observed.
     """
 
     gamma: float
     size: int
-    matrices: list[Any] = field(default_factory=list)
-    vectors: list[Array] = field(default_factory=list)
-    met: list[Array] = field(default_factory=list)
+    matrices: list[Any] = field(default_factory=list, repr=False)
+    vectors: list[Array] = field(default_factory=list, repr=False)
+    seen: list[Array] = field(default_factory=list, repr=False)
     transitions: int = 0
 
     @property
     def entries(self) -> int:
-        """Entries that the matrices of all batches will hold, if the largest so far is typical."""
+        """Entries of the matrices of all batches, if the largest so far is typical."""
         held = (each.nnz if sparse.issparse(each) else np.size(each) for each in self.matrices)
         return BATCHES * max(held, default=0)
 
     def begin_batch(self) -> None:
-        """What comes now belongs to another batch."""
+        """Begin the next batch."""
         self.matrices.append(0.0)
         self.vectors.append(np.zeros(self.size))
-        self.met.append(np.zeros(self.size, dtype=bool))
+        self.seen.append(np.zeros(self.size, dtype=bool))
 
     def add(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
-        """Take transitions, as the learner looked them up."""
+        """Add transitions, as :meth:`TDLearner.look_up` returns them."""
         before, change = rows[here], rows[here]
-        going_on = there >= 0
-        change[going_on] -= self.gamma * rows[there[going_on]]
+        continuing = there >= 0
+        change[continuing] -= self.gamma * rows[there[continuing]]
         left: Any = before
         if np.count_nonzero(before) < DENSE * before.size:
             left, change = sparse.csr_array(before), sparse.csr_array(change)
         self.matrices[-1] = self.matrices[-1] + left.T @ change
         self.vectors[-1] += before.T @ rewards
-        self.met[-1] |= before.any(axis=0)
+        self.seen[-1] |= before.any(axis=0)
         self.transitions += len(here)
 
     def solve(self) -> None:
-        """Find the fixed point of all transitions seen."""
+        """Find the fixed point of all transitions."""
         total = sum(self.matrices)
         matrix = total.toarray() if sparse.issparse(total) else np.asarray(total)
         self._ridge = RIDGE * self.transitions
@@ -76,16 +77,17 @@ class Certificate:
         self._residuals = np.array([b - a @ self.theta for a, b in pairs])
 
     def batches_met(self, rows: Array) -> Array:
-        """Number of batches in which every feature of a row occurs, the rarest one's."""
-        counts = np.sum(self.met, axis=0)
-        return np.where(rows != 0.0, counts, len(self.met)).min(axis=1)
+        """Number of batches in which the rarest feature of each row occurs."""
+        counts = np.sum(self.seen, axis=0)
+        fewest: Array = np.where(rows != 0.0, counts, len(self.seen)).min(axis=1)
+        return fewest
 
     def errors(self, rows: Array, level: float) -> Array:
-        """Half-widths of intervals of φᵀθ̂ around φᵀθ* that hold for all rows together.
+        """Half-widths of simultaneous intervals for φᵀθ*, around φᵀθ̂, one per row.
 
-        A row's spread comes from the batches that met its features, so that its degrees of
-        freedom are theirs. With w = A⁻ᵀφ from the matrix with its ridge, ridge·w is the part
-        of φ of which the data say nothing.
+        The degrees of freedom of a row are those of the batches in which its features occur.
+        With w = A⁻ᵀφ from the matrix with its ridge, ridge·w is the part of φ that the data do
+        not determine.
         """
         batches = self.batches_met(rows)
         inverse = linalg.lu_solve(self._factors, rows.T, trans=1).T

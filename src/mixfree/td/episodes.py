@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixfree.base.extras import require
-from mixfree.td.policies import Act, acting
+from mixfree.td.policies import Act, as_function
+
+__all__ = ["Transition", "make_env", "transitions"]
 
 
 class Transition(NamedTuple):
-    """One step; ``terminated`` only where the episode really ended."""
+    """One step of an environment; ``terminated`` is False where the episode was cut off."""
 
     state: Any
     reward: float
@@ -20,8 +22,8 @@ class Transition(NamedTuple):
 
 
 @contextmanager
-def made(name: str, **arguments: Any) -> Iterator[Any]:
-    """An environment by its name, closed in the end."""
+def make_env(name: str, **arguments: Any) -> Iterator[Any]:
+    """Make an environment by its name, and close it at the end."""
     gymnasium = require("gymnasium")
     try:
         env = gymnasium.make(name, **arguments)
@@ -42,10 +44,10 @@ def spaces(env: Any) -> tuple[Any, Any]:
 
 
 def transitions(env: Any, policy: Any = "uniform", seed: int = 0) -> Iterator[Transition]:
-    """Run a policy without end and give every transition.
+    """Run a policy without end and yield every transition.
 
     A vector environment's transitions come in the order of its environments, step by step. What
-    its automatic reset returns instead of a transition is left out, in each of Gymnasium's three
+    an automatic reset returns is not a transition and is left out, in each of Gymnasium's three
     modes.
 
     Parameters
@@ -56,7 +58,7 @@ def transitions(env: Any, policy: Any = "uniform", seed: int = 0) -> Iterator[Tr
         ``"uniform"``, a table (see :func:`policy_matrix`), or a function of the observation of
         one environment and a NumPy generator.
     seed
-        Of the environment and of the policy.
+        Seed of the environment and of the policy.
 
     Examples
     --------
@@ -65,7 +67,7 @@ def transitions(env: Any, policy: Any = "uniform", seed: int = 0) -> Iterator[Tr
     >>> next(steps)
     Transition(state=36, reward=-1.0, next_state=24, terminated=False)
     """
-    act = acting(policy, *spaces(env))
+    act = as_function(policy, *spaces(env))
     generator = np.random.default_rng(seed)
     if hasattr(env, "num_envs"):
         return _vector_transitions(env, act, generator, seed)
@@ -76,14 +78,14 @@ def _single_transitions(
     env: Any, act: Act, generator: np.random.Generator, seed: int
 ) -> Iterator[Transition]:
     state, _ = env.reset(seed=seed)
-    state = _own(state)
+    state = _copied(state)
     while True:
         next_state, reward, terminated, truncated, _ = env.step(act(state, generator))
-        next_state = _own(next_state)
+        next_state = _copied(next_state)
         yield Transition(state, float(reward), next_state, bool(terminated))
         if terminated or truncated:
             state, _ = env.reset()
-            state = _own(state)
+            state = _copied(state)
         else:
             state = next_state
 
@@ -93,23 +95,23 @@ def _vector_transitions(
 ) -> Iterator[Transition]:
     mode = _autoreset_mode(env)
     states, _ = env.reset(seed=seed)
-    states = list(_own(states))
-    over = np.zeros(env.num_envs, dtype=bool)  # whose next step is only a reset
+    states = list(_copied(states))
+    resetting = np.zeros(env.num_envs, dtype=bool)  # whose next step is only a reset
     while True:
         actions = np.array([act(state, generator) for state in states])
         after, rewards, terminated, truncated, info = env.step(actions)
         ended = np.asarray(terminated) | np.asarray(truncated)
-        after = list(_own(after))
+        after = list(_copied(after))
         last = list(after)
         if mode == "SameStep":
             for i in np.flatnonzero(ended):
-                last[i] = _own(info["final_obs"][i])
-        for i in np.flatnonzero(~over):
+                last[i] = _copied(info["final_obs"][i])
+        for i in np.flatnonzero(~resetting):
             yield Transition(states[i], float(rewards[i]), last[i], bool(terminated[i]))
         if mode == "Disabled" and ended.any():
             fresh, _ = env.reset(options={"reset_mask": ended})
-            after = list(_own(fresh))
-        over = ended & ~over if mode == "NextStep" else np.zeros_like(over)
+            after = list(_copied(fresh))
+        resetting = ended & ~resetting if mode == "NextStep" else np.zeros_like(resetting)
         states = after
 
 
@@ -123,6 +125,6 @@ def _autoreset_mode(env: Any) -> str:
     return str(require("gymnasium.vector").AutoresetMode(mode).value)
 
 
-def _own(observation: Any) -> Any:
-    """An observation that the environment can no longer change."""
+def _copied(observation: Any) -> Any:
+    """An observation that the environment cannot change later."""
     return observation.copy() if isinstance(observation, np.ndarray) else observation

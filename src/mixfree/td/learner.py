@@ -1,4 +1,4 @@
-"""The learner: TD with linear values, by any method of the table."""
+"""TD learning with linear value functions, by any method of the table."""
 
 import math
 from typing import Any
@@ -10,9 +10,11 @@ from mixfree.base.arithmetic import Array
 from mixfree.td.features.lookup import Rows, as_features
 from mixfree.td.methods import start_method
 
+__all__ = ["TDLearner"]
 
-def checked_gamma(gamma: Any) -> float:
-    """A discount in [0, 1), or an error naming it."""
+
+def check_gamma(gamma: Any) -> float:
+    """``gamma`` as a discount in [0, 1), or an error naming it."""
     if isinstance(gamma, bool | str) or not 0.0 <= gamma < 1.0:
         raise ValueError(f"gamma must be in [0, 1), not {gamma!r}")
     return float(gamma)
@@ -32,21 +34,23 @@ class TDLearner:
     Parameters
     ----------
     features
-        A matrix of one row a state, or a function from an observation to a vector; every norm
+        A matrix with one row per state, or a function from an observation to a vector; all norms
         at most 1.
     gamma
         Discount in [0, 1).
     radius
-        R, with ‖θ*‖ ≤ R. ``None``: no projection, and the steps of mag, adagrad and ladder take
-        their scale from the distance come so far, r̄ = max(1, max_i ‖θ_i‖). A bound on ‖θ*‖ that
-        is safe needs the largest reward and ω, which nobody knows beforehand, and one that is
-        too small gives a wrong answer without a word.
+        R, with ‖θ*‖ ≤ R: θ is projected on the ball of that radius. ``None``: no projection. A
+        safe R needs the largest reward and ω, which are rarely known, and with an R that is too
+        small the values are wrong.
     method
-        A name of :func:`mixfree.td.td_methods`.
+        A name of :func:`mixfree.td.td_methods`. ``mag`` and ``adagrad`` take their step size from
+        the radius; ``mag-dog``, ``dog`` and ``ladder`` take theirs from the distance from the
+        start, r̄ = max(1, max_i ‖θ_i‖) (DoG), and need none. Unless given, ``mag`` with a radius
+        and ``mag-dog`` without.
     seed, alpha, output, **options
-        As for the method itself, for instance ``levels``.
+        As for :func:`mixfree.minimize`, for instance ``levels``.
     size
-        Number of features, for a function that has no attribute ``size``.
+        Number of features, for a function without an attribute ``size``.
 
     Examples
     --------
@@ -62,7 +66,7 @@ class TDLearner:
         features: Any,
         gamma: float,
         radius: float | None = None,
-        method: str = "mag",
+        method: str | None = None,
         *,
         seed: int = 0,
         alpha: float | None = None,
@@ -70,7 +74,7 @@ class TDLearner:
         size: int | None = None,
         **options: Any,
     ) -> None:
-        self.gamma = checked_gamma(gamma)
+        self.gamma = check_gamma(gamma)
         self.features = as_features(features, size)
         self.optimizer = start_method(
             method,
@@ -83,8 +87,13 @@ class TDLearner:
             **options,
         )
         self._row = self.features.row
-        # V(s') of one transition is V(s) of the next, as long as θ stands still.
+        # V(s') of one transition is V(s) of the next, as long as θ does not move.
         self._ahead: tuple[Array | None, Array | None, float] = (None, None, 0.0)
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.optimizer.name
 
     @property
     def theta(self) -> Array:
@@ -93,7 +102,7 @@ class TDLearner:
 
     @property
     def average(self) -> Array:
-        """θ̄_t, the average that Theorem 5.2 is about (or what ``output`` says)."""
+        """θ̄_t, the average of Theorem 5.2 (or the output that ``output`` names)."""
         return self.optimizer.average
 
     @property
@@ -108,15 +117,15 @@ class TDLearner:
     def update(self, s: Any, r: float, s_next: Any, terminated: bool) -> bool:
         """Take one transition; True when θ moved.
 
-        ``terminated`` is True only where the episode really ends: then nothing comes after, and
-        ``s_next`` is not looked at. An episode that is merely cut off (Gymnasium's ``truncated``)
-        goes on in principle and bootstraps from ``s_next``.
+        ``terminated`` is True only where the episode ends in a terminal state: then ``s_next`` is
+        ignored. An episode that is cut off (Gymnasium's ``truncated``) bootstraps from
+        ``s_next``.
 
         Raises
         ------
         ValueError
-            For a reward that is not finite or a state without features; the learner is as it
-            was before the call.
+            For a reward that is not finite or a state without features; the learner is
+            unchanged.
         """
         row, theta = self._row(s), self.optimizer.x
         known_row, known_theta, value = self._ahead
@@ -131,7 +140,7 @@ class TDLearner:
         # No norm of features is above 1, so the error bounds the gradient.
         if not abs(error) < self.optimizer.largest:
             self._refuse(r, error)
-        return self.optimizer.take(row.dot(error))  # the bits of error * row, in less time
+        return self.optimizer.take(row.dot(error))  # equals error * row bit by bit, and is faster
 
     def update_many(
         self,
@@ -142,12 +151,12 @@ class TDLearner:
     ) -> None:
         """Take transitions given as parallel arrays: :meth:`update` for each, compiled.
 
-        A row that is refused raises before any of them is used.
+        If one is refused, none is used.
         """
-        self.advance(*self.looked_up(states, rewards, next_states, terminated))
+        self.advance(*self.look_up(states, rewards, next_states, terminated))
 
     def advance(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
-        """Take transitions as :meth:`looked_up` gives them."""
+        """Take transitions as :meth:`look_up` gives them."""
 
         def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
             from mixfree.kernels.td import td
@@ -156,14 +165,14 @@ class TDLearner:
 
         self.optimizer.advance(kernel, (rewards, here, there), np.arange(here.size))
 
-    def looked_up(
+    def look_up(
         self,
         states: Any,
         rewards: npt.ArrayLike,
         next_states: Any,
         terminated: npt.ArrayLike,
     ) -> tuple[Array, Array, Array, Array]:
-        """Rows of features; each transition's row of s, and of s' (−1 at an end); its reward."""
+        """Feature rows; for each transition the row of s, the row of s' (−1 if terminal), and r."""
         ended, given = np.asarray(terminated, dtype=bool), np.asarray(rewards, dtype=np.float64)
         lengths = len(states), *given.shape, len(next_states), *ended.shape
         if len(set(lengths)) > 1:
@@ -184,11 +193,11 @@ class TDLearner:
         return rows, np.arange(len(states)), there, given
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes while learning."""
+        """Everything that changes during learning."""
         return self.optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly where the learner that gave ``state`` was."""
+        """Continue exactly where the learner that gave ``state`` was."""
         self.optimizer.load_state_dict(state)
 
     def __repr__(self) -> str:

@@ -1,66 +1,179 @@
-"""The methods for TD learning: those of the table that step on every gradient, and the baseline."""
+"""The methods for TD learning: those that step on every gradient, DoG variants, projected TD."""
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_positive, check_whole
-from mixfree.core.methods import Method, Methods, methods
+from mixfree.core import methods as table
+from mixfree.core.methods import Common, Method, Methods
 from mixfree.core.optimizer import Optimizer
-from mixfree.domains import Ball
-from mixfree.gradients import Plain
-from mixfree.steps import AdaGradNorm, Constant, Distance, Inverse, Ladder, Step
+from mixfree.domains import Ball, Domain
+from mixfree.gradients import MLMC, Plain
+from mixfree.steps import Constant, Distance, Inverse, Ladder, Step
+
+__all__ = ["td_methods"]
+
+FROM_ONE = Distance(first=1.0, of="iterate")  # r̄ = max(1, max_i ‖θ_i‖)
 
 
-def projected_step(
-    alpha: float,
-    gamma: float,
-    horizon: int | None = None,
-    step_size: float | None = None,
-    omega: float | None = None,
-) -> Step:
-    """The three step sizes of Bhandari et al. (2018), Theorem 3.
+class ProjectedTD(Method):
+    """Projected TD with the step sizes of Bhandari et al. (2018), Theorem 3.
 
-    1/√T for a known horizon T; a constant; or 1/(ω(1−γ)t), which needs the least eigenvalue ω of
-    ΦᵀMΦ. An α other than 1 multiplies them.
+    Parameters
+    ----------
+    gamma
+        The discount.
+    horizon
+        T, for the step 1/√T.
+    step_size
+        A constant step.
+    omega
+        The least eigenvalue ω of ΦᵀMΦ, for the step 1/(ω(1−γ)t).
+    x0, domain, alpha, output, mirror, seed
+        As for every :class:`mixfree.Method`; an α other than 1 multiplies the step.
     """
-    given = {
-        name: value
-        for name, value in (("horizon", horizon), ("step_size", step_size), ("omega", omega))
-        if value is not None
-    }
-    if len(given) != 1:
-        raise ValueError(
-            "projected-td takes one of horizon (step 1/√T), step_size (constant) and "
-            f"omega (step 1/(ω(1−γ)t)), not {', '.join(given) or 'none of them'}"
-        )
-    if horizon is not None:
-        return Constant(alpha * check_whole(horizon, "horizon") ** -0.5)
-    if step_size is not None:
-        return Constant(alpha * check_positive(step_size, "step_size"))
-    return Inverse(alpha / (check_positive(omega, "omega") * (1.0 - gamma)))
+
+    name = "projected-td"
+    required: ClassVar[Mapping[str, Any]] = {"gamma": 0.5, "step_size": 1.0}
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        gamma: float,
+        horizon: int | None = None,
+        step_size: float | None = None,
+        omega: float | None = None,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        given = {"horizon": horizon, "step_size": step_size, "omega": omega}
+        given = {name: value for name, value in given.items() if value is not None}
+        if len(given) != 1:
+            raise ValueError(
+                "projected-td takes one of horizon (step 1/√T), step_size (constant) and "
+                f"omega (step 1/(ω(1−γ)t)), not {', '.join(given) or 'none of them'}"
+            )
+
+        def rule(scale: float) -> Step:
+            if horizon is not None:
+                return Constant(scale * check_whole(horizon, "horizon") ** -0.5)
+            if step_size is not None:
+                return Constant(scale * check_positive(step_size, "step_size"))
+            return Inverse(scale / (check_positive(omega, "omega") * (1.0 - gamma)))
+
+        common["alpha"] = 1.0 if alpha is None else alpha
+        super().__init__(x0, Plain(), rule, **common)
 
 
-def distance_step(alpha: float | None = None, max_levels: int | None = 0) -> Ladder:
-    """α/√S with α or, without one, the distance come so far: r̄ = max(1, max_i ‖θ_i‖).
+class LadderTD(Method):
+    """The ladder with one rate for all coordinates, and DoG's distance as its scale.
 
-    Norms of features are at most 1, so θ has the units of values, and 1 is where its search
-    begins. With no levels, S is AdaGrad's Σ‖g‖²; with all of them, the ladder's.
+    Parameters
+    ----------
+    max_levels
+        As in :class:`mixfree.steps.Ladder`.
+    x0, domain, alpha, output, mirror, seed
+        As for every :class:`mixfree.Method`.
     """
-    distance = Distance(first=1.0, of="iterate")
-    return Ladder(alpha, per_coordinate=False, max_levels=max_levels, distance=distance)
+
+    name = "ladder"
+    searches = True
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        max_levels: int | None = None,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+
+        def rule(scale: float | None) -> Step:
+            return Ladder(scale, per_coordinate=False, max_levels=max_levels, distance=FROM_ONE)
+
+        super().__init__(x0, Plain(), rule, **common)
 
 
-def ladder_step(alpha: float | None = None, max_levels: int | None = None) -> Ladder:
-    """:func:`distance_step` with all levels."""
-    return distance_step(alpha, max_levels)
+class DoG(Method):
+    """Plain gradients with steps of distance over gradients (Ivgi et al. 2023); needs no radius.
+
+    The step is r̄/√Σ‖g‖² with r̄ = max(1, max_i ‖θ_i‖). Norms of features are at most 1, so θ has
+    the units of values, and 1 is where r̄ begins.
+
+    Parameters
+    ----------
+    x0, domain, alpha, output, mirror, seed
+        As for every :class:`mixfree.Method`; α must not be given.
+    """
+
+    name = "dog"
+    searches = True
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        super().__init__(x0, Plain(), _dog_step, **common)
 
 
-ProjectedTD = Method(
-    "projected-td", Plain, projected_step, summary="Projected TD of Bhandari et al. (2018)."
-)
-LadderTD = replace(methods()["ladder"], step=ladder_step, output="average")
-_REPLAYING = ("sgd-er", "sgd-rer")  # they answer a sample later, with others
+class MAGDoG(Method):
+    """Multi-level Monte Carlo gradients with steps of distance over gradients; needs no radius.
+
+    Parameters
+    ----------
+    levels, weights, horizon
+        Level law of the gradient: see :class:`mixfree.MLMC`.
+    x0, domain, alpha, output, mirror, seed
+        As for :class:`DoG`.
+    """
+
+    name = "mag-dog"
+    searches = True
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        levels: int | None = 5,
+        weights: str = "exact",
+        horizon: int | None = None,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        super().__init__(x0, MLMC(levels, weights, horizon, seed), _dog_step, **common)
+
+
+def _dog_step(alpha: float | None) -> Step:
+    if alpha is not None:
+        raise ValueError(f"alpha must not be given for a DoG step, which finds it, not {alpha!r}")
+    return Ladder(per_coordinate=False, max_levels=0, distance=FROM_ONE)
+
+
+_REPLAY = ("sgd-er", "sgd-rer")  # they ask for gradients of earlier samples, which TD cannot give
+_WITHOUT_RADIUS = {"mag": MAGDoG.name, "adagrad": DoG.name}
 
 
 def td_methods() -> Methods:
@@ -68,26 +181,40 @@ def td_methods() -> Methods:
 
     Examples
     --------
-    >>> sorted({"mag", "adagrad", "projected-td"} & td_methods().keys())
-    ['adagrad', 'mag', 'projected-td']
+    >>> sorted({"mag", "mag-dog", "projected-td"} & td_methods().keys())
+    ['mag', 'mag-dog', 'projected-td']
     """
-    table = {name: m for name, m in methods().items() if name not in _REPLAYING}
-    return Methods({**table, LadderTD.name: LadderTD, ProjectedTD.name: ProjectedTD})
+    own: tuple[type[Method], ...] = (LadderTD, MAGDoG, DoG, ProjectedTD)
+    general = {name: m for name, m in table.methods().items() if name not in _REPLAY}
+    return Methods(general | {m.name: m for m in own})
 
 
 def start_method(
-    name: str, theta0: Array, gamma: float, radius: float | None, **settings: Any
+    name: str | None,
+    theta0: Array,
+    gamma: float,
+    radius: float | None,
+    alpha: float | None = None,
+    **settings: Any,
 ) -> Optimizer:
-    """Start a method of the table at ``theta0``, inside the ball of that radius."""
+    """Start a method of the table at ``theta0``, on the ball of that radius if one is given.
+
+    Without a name: ``mag``, or ``mag-dog`` where neither radius nor α gives ``mag`` a step size.
+    """
+    unscaled = radius is None and alpha is None
+    if name is None:
+        name = "mag-dog" if unscaled else "mag"
     method = td_methods()[check_one_of(name, "method", tuple(td_methods()))]
+    if unscaled and name in _WITHOUT_RADIUS:
+        raise ValueError(
+            f"{name} takes its step size from radius, a bound on ‖θ*‖: give radius=…, or use "
+            f"method={_WITHOUT_RADIUS[name]!r}, which needs none"
+        )
     if method is ProjectedTD:
         if radius is None:
             raise ValueError("projected-td needs radius, that of a ball which holds θ*")
         settings["gamma"] = gamma
-        if settings["alpha"] is None:
-            settings["alpha"] = 1.0
-    if radius is not None:
-        return method(theta0, domain=Ball(radius), **settings)
-    if method.step is AdaGradNorm and settings["alpha"] is None:
-        method = replace(method, step=distance_step)
-    return method(theta0, **settings)
+        alpha = 1.0 if alpha is None else alpha
+    common = {name: settings.pop(name) for name in ("output", "seed") if name in settings}
+    domain = None if radius is None else Ball(radius)
+    return table.start_method(method, theta0, settings, domain=domain, alpha=alpha, **common)

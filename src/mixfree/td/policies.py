@@ -7,11 +7,13 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 
+__all__ = ["policy_matrix"]
+
 Act = Callable[[Any, np.random.Generator], Any]
 
 
 def policy_matrix(policy: Any, states: int, actions: int) -> Array:
-    """Action probabilities, one row a state, from any way to write a policy down.
+    """Action probabilities, one row per state, from any form of a policy.
 
     Examples
     --------
@@ -26,13 +28,14 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
         return np.full((states, actions), 1.0 / actions)
     if callable(policy):
         raise ValueError(
-            "policy must be a table here, not a function: its probabilities are needed"
+            "policy must be a table here, not a function: its action probabilities are needed"
         )
     table = np.asarray(policy)
     if table.shape == (states,) and table.dtype.kind in "iu":
         if not ((table >= 0) & (table < actions)).all():
             raise ValueError(f"policy must hold actions from 0 to {actions - 1}, not {policy!r}")
-        return np.eye(actions)[table]
+        probabilities: Array = np.eye(actions)[table]
+        return probabilities
     if table.shape != (states, actions) or not (
         (table >= 0.0).all() and np.allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-9)
     ):
@@ -43,10 +46,11 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
     return table.astype(np.float64)
 
 
-def acting(policy: Any, observations: Any, actions: Any) -> Act:
-    """A function ``act(observation, generator)`` for a policy in spaces of Gymnasium."""
+def as_function(policy: Any, observations: Any, actions: Any) -> Act:
+    """The policy as a function ``act(observation, generator)``, for spaces of Gymnasium."""
     if callable(policy):
-        return policy
+        given: Act = policy
+        return given
     if isinstance(policy, str):
         _check_word(policy)
         if not hasattr(actions, "n"):

@@ -11,9 +11,12 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.chains import MarkovChain
 from mixfree.td.features.table import feature_matrix
-from mixfree.td.learner import checked_gamma
+from mixfree.td.learner import check_gamma
+from mixfree.td.tables import gymnasium_process, mdp_process
 
-_ROUNDING = 1e-9
+__all__ = ["RewardProcess", "Trajectory"]
+
+_ROUNDING = 1e-9  # by which a sum of probabilities may differ from 1
 
 
 class Trajectory(NamedTuple):
@@ -26,22 +29,22 @@ class Trajectory(NamedTuple):
 
 
 class RewardProcess:
-    """A finite chain with rewards, a discount and features: everything of Section 5, exactly.
+    """A finite chain with rewards, a discount and features: the quantities of Section 5, exactly.
 
     Parameters
     ----------
     P
-        Probabilities of going on from state to state. What a row lacks of 1 ends the episode,
-        and the next one begins from ``start``.
+        Transition probabilities. If a row sums to less than 1, the rest is the probability that
+        the episode ends there; the next one begins from ``start``.
     r
-        Reward of leaving each state, or, if no episode ends, a matrix R(s, s').
+        Expected reward of leaving each state, or, if no episode ends, a matrix R(s, s').
     gamma
         Discount in [0, 1).
     features
-        One row φ(s) a state, of norm at most 1.
+        One row φ(s) per state, of norm at most 1.
     start
-        Law of the first state of an episode: needed where episodes end. States that it cannot
-        reach are never visited and have weight zero.
+        Distribution of the first state of an episode; needed where episodes end. States that
+        cannot be reached from it have weight zero.
 
     Examples
     --------
@@ -59,9 +62,9 @@ class RewardProcess:
         *,
         start: npt.ArrayLike | None = None,
     ) -> None:
-        self.P = _going_on(P)
+        self.P = _continuing(P)
         n = len(self.P)
-        self.gamma = checked_gamma(gamma)
+        self.gamma = check_gamma(gamma)
         self.features = feature_matrix(features, n)
         ending = 1.0 - self.P.sum(axis=1)
         self.ending = np.where(np.abs(ending) <= _ROUNDING, 0.0, ending)
@@ -70,10 +73,14 @@ class RewardProcess:
             state = int(np.argmax(self.ending))
             raise ValueError(
                 f"row {state} of P sums to {self.P[state].sum():.6g}, so episodes end there: "
-                "give start, the law of their first state"
+                "give start, the distribution of their first state"
             )
         self.rewards = _rewards(r, n, bool(self.ending.any()))
         self.r = self.rewards if self.rewards.ndim == 1 else (self.P * self.rewards).sum(axis=1)
+
+    def __repr__(self) -> str:
+        states, features = self.features.shape
+        return f"RewardProcess({states} states, {features} features, gamma={self.gamma})"
 
     @classmethod
     def from_gymnasium(
@@ -83,9 +90,9 @@ class RewardProcess:
         gamma: float = 0.99,
         features: npt.ArrayLike | None = None,
     ) -> "RewardProcess":
-        """The process that a policy makes of an environment which publishes its transitions.
+        """The process of a policy in an environment that publishes its transitions.
 
-        A time limit changes how often states are visited, not their values, and is left out: with
+        A time limit is ignored: it changes how often states are visited, not their values. With
         tabular features, the default, the fixed point is the same.
 
         Parameters
@@ -103,8 +110,6 @@ class RewardProcess:
         >>> float(lake.values[14].round(4))
         0.3915
         """
-        from mixfree.td.tables import gymnasium_process
-
         return cls(**gymnasium_process(env, policy, gamma, features))
 
     @classmethod
@@ -119,7 +124,7 @@ class RewardProcess:
         terminal: npt.ArrayLike = (),
         start: npt.ArrayLike | None = None,
     ) -> "RewardProcess":
-        """The process that a policy makes of an MDP.
+        """The process of a policy in an MDP.
 
         Parameters
         ----------
@@ -128,17 +133,15 @@ class RewardProcess:
         policy
             ``"uniform"``, an action for each state, or a row of action probabilities for each.
         terminal
-            States that end the episode when entered; no reward may come out of them.
+            States that end the episode when entered; their outgoing rewards must be zero.
         gamma, features, start
             As above.
         """
-        from mixfree.td.tables import mdp_process
-
         return cls(**mdp_process(P, R, policy, gamma, features, terminal, start))
 
     @cached_property
     def visited(self) -> Array:
-        """Numbers of the states that are ever seen."""
+        """Numbers of the states that can be visited."""
         if self.start is None:
             return np.arange(len(self.P))
         reached = self.start > 0.0
@@ -167,10 +170,10 @@ class RewardProcess:
 
     @cached_property
     def theta_star(self) -> Array:
-        """The TD fixed point, ḡ(θ*) = 0; the shortest one if the features are dependent.
+        """The TD fixed point, ḡ(θ*) = 0; that of least norm if the features are dependent.
 
-        It is found in the coordinates of M^½Φ, where the equation is well conditioned however
-        rare some states are.
+        It is computed in the coordinates of M^½Φ, where the equation is well conditioned even if
+        some states are rare.
         """
         seen, gamma = self.visited, self.gamma
         root = np.sqrt(self.stationary[seen])
@@ -181,7 +184,9 @@ class RewardProcess:
         left, singular, right = left[:, kept], singular[kept], right[kept]
         weighted = root[:, None] * self.P[np.ix_(seen, seen)] / root
         system = np.eye(kept.sum()) - gamma * left.T @ weighted @ left
-        return right.T @ (np.linalg.solve(system, left.T @ (root * self.r[seen])) / singular)
+        rotated = np.linalg.solve(system, left.T @ (root * self.r[seen]))
+        theta: Array = right.T @ (rotated / singular)
+        return theta
 
     @cached_property
     def omega(self) -> float:
@@ -195,24 +200,26 @@ class RewardProcess:
         """g(θ; z) = (r + γφ(s')ᵀθ − φ(s)ᵀθ) φ(s); no bootstrap from the end of an episode."""
         row = self.features[state]
         ahead = 0.0 if terminated else self.gamma * self.features[next_state] @ theta
-        return (reward + ahead - row @ theta) * row
+        update: Array = (reward + ahead - row @ theta) * row
+        return update
 
     def mean_semi_gradient(self, theta: Array) -> Array:
-        """ḡ(θ), the semi-gradient's mean in the steady state."""
+        """ḡ(θ), the mean semi-gradient under the stationary law."""
         values = self.features @ theta
         errors = self.r + self.gamma * self.P @ values - values
-        return self.features.T @ (self.stationary * errors)
+        drift: Array = self.features.T @ (self.stationary * errors)
+        return drift
 
     def error(self, theta: Array) -> float:
         """‖V_θ* − V_θ‖²_M, what Theorem 5.2 bounds."""
         return float(self.stationary @ (self.features @ (self.theta_star - theta)) ** 2)
 
     def value_error(self, theta: Array) -> float:
-        """‖V^π − V_θ‖²_M, which the features may keep above zero."""
+        """‖V^π − V_θ‖²_M, which is above zero where the features cannot represent V^π."""
         return float(self.stationary @ (self.values - self.features @ theta) ** 2)
 
     def simulate(self, samples: int, seed: int | np.random.Generator = 0) -> Trajectory:
-        """Draw a trajectory of ``samples`` transitions, from the stationary law on.
+        """Draw a trajectory of ``samples`` transitions, started from the stationary law.
 
         Examples
         --------
@@ -227,7 +234,7 @@ class RewardProcess:
     def pieces(
         self, lengths: Iterable[int], seed: int | np.random.Generator = 0
     ) -> Iterator[Trajectory]:
-        """Draw one trajectory in consecutive pieces: as long as you like, a piece in memory.
+        """Draw one trajectory in consecutive pieces, with one piece in memory at a time.
 
         Examples
         --------
@@ -236,7 +243,7 @@ class RewardProcess:
         [array([1, 0, 1]), array([0, 1])]
         """
         generator = np.random.default_rng(seed)
-        end = len(self.visited)  # of an episode: a place between its last state and the next first
+        end = len(self.visited)  # a place of its own between two episodes
         place = int(generator.choice(end, p=self.chain.stationary))
         for length in lengths:
             path = self._path(check_whole(length, "samples"), place, generator)
@@ -262,7 +269,7 @@ class RewardProcess:
         return MarkovChain(P)
 
     def _path(self, samples: int, place: int, generator: np.random.Generator) -> Array:
-        """Places of the walk from ``place`` on that hold so many transitions, or more."""
+        """Places of the walk after ``place``, with at least ``samples`` transitions among them."""
         end, pieces, lacking = len(self.visited), [np.array([place])], samples + 1
         while lacking > 0:
             piece = self._walk.simulate(lacking + 1, start=int(pieces[-1][-1]), seed=generator)[1:]
@@ -271,7 +278,7 @@ class RewardProcess:
         return np.concatenate(pieces)
 
 
-def _going_on(P: npt.ArrayLike) -> Array:
+def _continuing(P: npt.ArrayLike) -> Array:
     matrix = np.array(P, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
         raise ValueError(f"P must be a square matrix, not shape {matrix.shape}")

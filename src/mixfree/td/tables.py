@@ -1,4 +1,4 @@
-"""Reward processes from tables of transitions: an MDP's arrays, or a Gymnasium environment."""
+"""Arguments of a reward process from an MDP's arrays or a Gymnasium environment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.td.episodes import make_env
 from mixfree.td.features.table import tabular
 from mixfree.td.policies import policy_matrix
 
@@ -37,11 +38,11 @@ def mdp_process(
             raise ValueError(f"terminal state {state} has an outgoing reward: {rewards[state]}")
     acts = policy_matrix(policy, n, actions)
     expected = rewards if rewards.ndim == 2 else (steps * rewards).sum(axis=2)
-    going_on = np.einsum("sa,sat->st", acts, steps)
-    going_on[:, ends] = 0.0
-    going_on[ends] = 0.0
+    continuing = np.einsum("sa,sat->st", acts, steps)
+    continuing[:, ends] = 0.0
+    continuing[ends] = 0.0
     return {
-        "P": going_on,
+        "P": continuing,
         "r": (acts * expected).sum(axis=1),
         "gamma": gamma,
         "features": features,
@@ -54,9 +55,7 @@ def gymnasium_process(
 ) -> dict[str, Any]:
     """Arguments of :class:`RewardProcess` for an environment that publishes its table ``P``."""
     if isinstance(env, str):
-        from mixfree.td.episodes import made
-
-        with made(env) as opened:
+        with make_env(env) as opened:
             return gymnasium_process(opened, policy, gamma, features)
     table = transition_table(env)
     if table is None:
@@ -66,23 +65,23 @@ def gymnasium_process(
         )
     states, actions = len(table), len(table[0])
     acts = policy_matrix(policy, states, actions)
-    going_on, rewards = np.zeros((states, states)), np.zeros(states)
-    entered_to_end = np.zeros(states, dtype=bool)
+    continuing, rewards = np.zeros((states, states)), np.zeros(states)
+    entered_at_end = np.zeros(states, dtype=bool)
     for state, choices in table.items():
         for action, outcomes in choices.items():
             for probability, after, reward, terminated in outcomes:
                 weight = acts[state, action] * probability
                 rewards[state] += weight * reward
                 if not terminated:
-                    going_on[state, after] += weight
+                    continuing[state, after] += weight
                 elif after != state:
-                    entered_to_end[after] = True
-    for state in map(int, np.flatnonzero(entered_to_end)):
+                    entered_at_end[after] = True
+    for state in map(int, np.flatnonzero(entered_at_end)):
         stays = all(o[1] == state for outcomes in table[state].values() for o in outcomes)
         if stays and rewards[state] != 0.0:
             raise ValueError(f"terminal state {state} has an outgoing reward: {rewards[state]}")
     return {
-        "P": going_on,
+        "P": continuing,
         "r": rewards,
         "gamma": gamma,
         "features": tabular(states) if features is None else features,
@@ -91,14 +90,16 @@ def gymnasium_process(
 
 
 def transition_table(env: Any) -> Mapping[int, Mapping[int, list[Any]]] | None:
-    """The table that the environment publishes, if it does."""
+    """The transition table that the environment publishes; None if it does not."""
     table = getattr(env.unwrapped, "P", None)
     return table if isinstance(table, Mapping) and table else None
 
 
 def start_law(env: Any, states: int) -> Array:
-    """The law of the first state that the environment publishes."""
+    """The distribution of the first state that the environment publishes."""
     law = getattr(env.unwrapped, "initial_state_distrib", None)
     if law is None:
-        raise ValueError(f"{env} does not publish initial_state_distrib, the law of its starts")
+        raise ValueError(
+            f"{env} does not publish initial_state_distrib, the distribution of its first state"
+        )
     return np.asarray(law, dtype=np.float64).reshape(states)

@@ -91,7 +91,7 @@ def test_a_matrix_is_read_by_state_and_refuses_others():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda s: [1.0, 0.0, 0.0], "features must be 2 numbers an observation"),
+        (lambda s: [1.0, 0.0, 0.0], "features must be 2 numbers per observation"),
         (lambda s: [1.0, 1.0], "have norm 1.41421, above 1"),
         (lambda s: [np.nan, 0.0], "no finite norm"),
     ],

@@ -10,12 +10,14 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.td.features.space import Bounds
 
+__all__ = ["FourierBasis"]
+
 
 @dataclass(frozen=True, eq=False)
 class FourierBasis(Bounds):
-    """cos(π c·x) for every c in {0, …, order}^k, divided by the root of their number.
+    """cos(π c·x) for every c in {0, …, order}^k, divided by the square root of their number.
 
-    x is the observation in units of the box. Outside the box the cosines simply go on.
+    x is the observation in units of the box. Outside the box the cosines continue.
 
     Examples
     --------
@@ -40,4 +42,6 @@ class FourierBasis(Bounds):
 
     def rows(self, observations: Any) -> Array:
         """φ of many observations, one row each."""
-        return np.cos(np.pi * self.unit(observations) @ self.frequencies.T) / np.sqrt(self.size)
+        waves: Array = np.cos(np.pi * self.unit(observations) @ self.frequencies.T)
+        waves /= np.sqrt(self.size)
+        return waves

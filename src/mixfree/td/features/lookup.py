@@ -1,4 +1,4 @@
-"""How a learner reads features: rows of a matrix, or a function of the observation."""
+"""Features as a learner reads them: rows of a matrix, or a function of the observation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -9,9 +9,11 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.td.features.table import ROUNDING, feature_matrix
 
+__all__ = ["Features", "as_features"]
+
 
 class Features(Protocol):
-    """What the learner needs of features."""
+    """Features with a size, by state."""
 
     size: int
 
@@ -29,8 +31,8 @@ def as_features(features: Any, size: int | None = None) -> Features:
     found = getattr(features, "size", None) if size is None else size
     if found is None:
         raise ValueError(
-            f"features {features!r} do not say how many they are: give size=…, "
-            "or a function with the attribute size"
+            f"the number of features of {features!r} is not known: give size=…, or a function "
+            "with the attribute size"
         )
     return Mapped(features, check_whole(found, "size"))
 
@@ -41,7 +43,7 @@ class Rows:
     def __init__(self, matrix: Any) -> None:
         self.matrix = feature_matrix(matrix)
         self.states, self.size = self.matrix.shape
-        self._row = dict(enumerate(self.matrix))
+        self._row: dict[Any, Array] = dict(enumerate(self.matrix))
 
     def row(self, state: Any) -> Array:
         """The state's row; a negative number does not count from the end."""
@@ -70,7 +72,7 @@ class Rows:
 
 
 class Mapped:
-    """A function from an observation to its features; ``rows`` of it, if any, takes many."""
+    """A function from an observation to its features; its ``rows``, if any, takes many at once."""
 
     def __init__(self, function: Callable[[Any], Any], size: int) -> None:
         self.function = function
@@ -79,7 +81,8 @@ class Mapped:
 
     def row(self, state: Any) -> Array:
         """The features of one observation."""
-        return self._checked(np.asarray(self.function(state), dtype=np.float64)[None])[0]
+        row: Array = self._checked(np.asarray(self.function(state), dtype=np.float64)[None])[0]
+        return row
 
     def rows(self, states: Sequence[Any]) -> Array:
         """The features of many observations."""
@@ -91,7 +94,7 @@ class Mapped:
     def _checked(self, rows: Array) -> Array:
         if rows.shape[1:] != (self.size,):
             raise ValueError(
-                f"features must be {self.size} numbers an observation, not shape {rows.shape[1:]}"
+                f"features must be {self.size} numbers per observation, not shape {rows.shape[1:]}"
             )
         square = float(np.einsum("ij,ij->i", rows, rows).max())
         if not square <= (1.0 + ROUNDING) ** 2:

@@ -10,6 +10,8 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.td.features.space import Bounds
 
+__all__ = ["RadialBasis"]
+
 
 @dataclass(frozen=True, eq=False)
 class RadialBasis(Bounds):
@@ -51,6 +53,7 @@ class RadialBasis(Bounds):
         """φ of many observations, one row each."""
         away = (self.unit(observations)[:, None, :] - self.grid) * ((self.centers - 1) / self.width)
         exponents = -0.5 * np.einsum("ijk,ijk->ij", away, away)
-        # Far from every centre all exponentials would underflow; the ratio does not.
-        grown = np.exp(exponents - exponents.max(axis=1, keepdims=True))
-        return grown / grown.sum(axis=1, keepdims=True)
+        # Far from every centre all exponentials underflow, but their ratios do not.
+        grown: Array = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+        grown /= grown.sum(axis=1, keepdims=True)
+        return grown

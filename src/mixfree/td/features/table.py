@@ -1,4 +1,4 @@
-"""Features given as a matrix: one row a state."""
+"""Features given as a matrix: one row per state."""
 
 from typing import Any
 
@@ -8,11 +8,13 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 
+__all__ = ["feature_matrix", "rescaled", "tabular"]
+
 ROUNDING = 1e-9  # by which a norm may exceed 1
 
 
 def tabular(states: int) -> Array:
-    """One feature a state: the identity, so that θ is the table of values itself.
+    """One feature per state: the identity, so that θ is the table of values itself.
 
     Examples
     --------
@@ -38,7 +40,7 @@ def rescaled(features: npt.ArrayLike) -> Array:
 
 
 def feature_matrix(features: npt.ArrayLike, states: int | None = None) -> Array:
-    """A fresh matrix of feature rows, checked: real, finite, no norm above 1."""
+    """A copy of the features as a checked matrix: real, finite, no norm above 1."""
     matrix = _finite_matrix(features)
     if states is not None and matrix.shape[0] != states:
         raise ValueError(
@@ -58,7 +60,7 @@ def _finite_matrix(features: Any) -> Array:
     matrix = np.asarray(features)
     if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "biuf":
         raise ValueError(
-            "features must be a matrix of real numbers with one row a state, "
+            "features must be a matrix of real numbers with one row per state, "
             f"not shape {matrix.shape} of {matrix.dtype}"
         )
     matrix = np.array(matrix, dtype=np.float64)

@@ -11,13 +11,15 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.td.features.space import Bounds
 
+__all__ = ["TileCoding"]
+
 
 @dataclass(frozen=True, eq=False)
 class TileCoding(Bounds):
     """1/√tilings at the active tile of each grid and 0 elsewhere, so that ‖φ‖ = 1.
 
-    Each grid has ``tiles`` tiles a coordinate over the box and one more for the shift; the
-    outermost reach to infinity, so that every observation has a tile. Grid i is shifted by
+    Each grid has ``tiles`` tiles per coordinate over the box and one more for the shift; the
+    outermost extend to infinity, so that every observation has a tile. Grid i is shifted by
     i/tilings of a tile times 1, 3, 5, … in successive coordinates, which spreads the corners.
 
     Parameters
@@ -57,14 +59,15 @@ class TileCoding(Bounds):
         return np.where(self.grid > 1, self.grid + 1, 1)
 
     def active(self, observations: Any) -> Array:
-        """The active tile of each grid, one row an observation."""
+        """The active tile of each grid, one row per observation."""
         points, width = self.unit(observations), self._width
         turns = np.arange(self.tilings)[:, None] * (1 + 2 * np.arange(self.dimension))
         shifts = turns % self.tilings / self.tilings
         cells = np.floor(points[:, None, :] * self.grid + shifts)
         cells = np.clip(cells, 0, width - 1).astype(np.int64)
         strides = np.append(np.cumprod(width[::-1])[::-1][1:], 1)
-        return cells @ strides + np.arange(self.tilings) * math.prod(int(n) for n in width)
+        tiles: Array = cells @ strides + np.arange(self.tilings) * math.prod(int(n) for n in width)
+        return tiles
 
     def rows(self, observations: Any) -> Array:
         """φ of many observations, one row each."""

@@ -1,0 +1,81 @@
+"""Texts of the library in the words of the command line.
+
+The library writes arguments as in Python: in backquotes, or as the first word of "… must be …".
+Here they become the flags of a command.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mixfree.base.extras import require
+
+__all__ = ["in_flags"]
+
+typer = require("typer")
+
+
+def in_flags(text: str, command: Callable[..., Any]) -> str:
+    """``text`` with the arguments that it names as the flags of ``command``.
+
+    Examples
+    --------
+    >>> from mixfree.cli.fit import fit
+    >>> in_flags("`missing='skip'` leaves out such rows", fit)
+    '--missing skip leaves out such rows'
+    >>> in_flags("try `method='mag', options={'levels': 9, 'mixing_time': 5}`", fit)
+    'try --method mag --option levels=9 --mixing-time 5'
+    >>> in_flags("l2 must be at least 0", fit)
+    '--l2 must be at least 0'
+    """
+    flags = _flags_of(command)
+    text = re.sub(r"^(\w+)(?= must )", lambda name: flags.get(name[1], name[1]), text)
+    return re.sub(r"`([^`]+)`", lambda code: _typed(code[1], flags), text)
+
+
+def _flags_of(command: Callable[..., Any]) -> dict[str, str]:
+    """The flag of each option of a command, as ``--this`` or ``--this/--no-this``."""
+    alone = typer.Typer(add_completion=False)
+    alone.command()(command)
+    return {
+        option.name: "/".join([max(option.opts, key=len), *option.secondary_opts])
+        for option in typer.main.get_command(alone).params
+        if option.param_type_name == "option"
+    }
+
+
+def _typed(code: str, flags: Mapping[str, str]) -> str:
+    """Arguments of a Python call as one would type them after the command."""
+    if code.isidentifier():
+        return _flag(code, ..., flags)
+    try:
+        call: Any = ast.parse(f"call({code.replace('…', '...')})", mode="eval").body
+        given = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+    except (SyntaxError, ValueError):
+        return code
+    return " ".join(_flag(name, value, flags) for name, value in given.items()) or code
+
+
+def _flag(name: str, value: Any, flags: Mapping[str, str]) -> str:
+    """One argument; one that the command does not have is an option of the method."""
+    if name not in flags:
+        given = name if value is ... else f"{name}={_text(value)}"
+        return f"{flags['options']} {given}" if "options" in flags else given
+    yes, _, no = flags[name].partition("/")
+    if value is None or value is False:
+        return no or f"no {yes}"
+    if value is ... or value is True:
+        return yes
+    if name == "options":
+        return " ".join(_flag(each, its, flags) for each, its in value.items())
+    if isinstance(value, dict):
+        return " ".join(f"{yes} {each}={_text(its)}" for each, its in value.items())
+    return f"{yes} {_text(value)}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)

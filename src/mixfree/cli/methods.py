@@ -1,0 +1,16 @@
+"""``mixfree methods``: the table of methods."""
+
+__all__ = ["methods"]
+
+
+def methods() -> None:
+    """List the methods with their options.
+
+    Options are given to `mixfree fit` by --option NAME=VALUE, the mixing time by --mixing-time.
+    """
+    from mixfree import methods as table
+
+    for method in table().values():
+        print(f"{method.name:10} {method.summary()}")
+        if options := method.options():
+            print(f"{'':10} options: {', '.join(options)}")

@@ -1,0 +1,186 @@
+"""The learner that loses nothing to the order of the rows."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.glm import GlmFit
+from mixfree.linear.exact.squared import Gap, SquaredFit
+from mixfree.linear.losses import Loss, Squared, predictions
+from mixfree.steps import Profile
+
+
+class ExactLearner:
+    """Learns the weights of a linear model from chunks of rows; how they are cut does not matter.
+
+    Parameters
+    ----------
+    loss
+        One of :mod:`mixfree.linear.losses`.
+    columns
+        Number of features.
+    dtype
+        Of the weights; all arithmetic is in double precision.
+    intercept
+        Whether each output has an intercept, which is then the last of its weights.
+    l2
+        Adds ½·l2·‖weights‖² to every row's loss; the intercept is free.
+    radius
+        Keeps the weights, without intercepts, in a ball around the origin.
+    half_life
+        Rows after which one counts half, or ``"auto"``: the half-life that has predicted best.
+        For the squared loss only.
+    memory
+        What may be kept: rows, such as ``2048``, or bytes, such as ``"32MB"``. The squared loss
+        keeps no rows for its weights; bytes limit what its intervals are found from.
+    seed
+        Chooses rows to keep, where not all can be.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(2000, 1))
+    >>> learner = ExactLearner(Squared(), 1)
+    >>> learner.advance(rows, 3.0 * rows[:, 0] + 1.0)
+    >>> learner.weights.round(6)
+    array([[3., 1.]])
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        columns: int,
+        *,
+        dtype: npt.DTypeLike = np.float64,
+        intercept: bool = True,
+        l2: float | None = 0.0,
+        radius: float | None = None,
+        half_life: float | str | None = None,
+        memory: int | str = "32MB",
+        seed: int = 0,
+    ) -> None:
+        self.loss, self.columns, self.dtype = loss, columns, np.dtype(dtype)
+        self._fit: Any
+        if isinstance(loss, Squared):
+            self._fit = SquaredFit(
+                columns,
+                intercept=intercept,
+                l2=l2 or 0.0,
+                radius=radius,
+                half_life=half_life,
+                memory=memory if isinstance(memory, str) else "32MB",
+            )
+        elif half_life is not None:
+            raise ValueError(f"half_life needs the squared loss, not {loss!r}")
+        else:
+            self._fit = GlmFit(
+                loss,
+                columns,
+                intercept=intercept,
+                l2=l2,
+                radius=radius,
+                memory=memory,
+                seed=seed,
+            )
+
+    @property
+    def weights(self) -> Array:
+        """Weights in the rows' own units: one row per output, the intercept last."""
+        weights = np.asarray(self._fit.weights())
+        with np.errstate(over="ignore"):
+            rounded = weights.astype(self.dtype)
+        # A column too small for single precision has a weight too large for it.
+        return rounded if np.isfinite(rounded).all() else weights
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return "exact"
+
+    @property
+    def samples(self) -> int:
+        """Rows learnt from."""
+        return int(self._fit.samples)
+
+    @property
+    def half_life(self) -> float | None:
+        """The half-life in force; None where nothing is forgotten."""
+        forgetting = getattr(self._fit, "forgetting", None)
+        return None if forgetting is None else float(forgetting.half_life)
+
+    def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
+        """Learn from rows in their order, dense or sparse.
+
+        Raises
+        ------
+        ValueError
+            For wrong shapes and for what is not finite; nothing has been learnt then.
+        """
+        self._fit.add(rows, targets, weights)
+
+    def predict(self, rows: Any) -> Array:
+        """Predictions for rows: one column per output, or a vector if there is one output only."""
+        return predictions(self.weights.ravel(), rows, self.loss.outputs)
+
+    def losses(self, rows: Any, targets: Array) -> Array:
+        """Loss of each row, regularisation left out."""
+        return np.asarray(self.loss.value(self.predict(rows), targets))
+
+    def merge(self, other: Self) -> None:
+        """Take all that another one has learnt, which stays as it is."""
+        if self.loss != other.loss:
+            raise ValueError(f"cannot merge a fit with {other.loss!r} into one with {self.loss!r}")
+        self._fit.merge(other._fit)
+
+    @property
+    def gap(self) -> Gap:
+        """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
+        gap: Gap = self._fit.gap()
+        return gap
+
+    @property
+    def bse(self) -> Array:
+        """Standard errors of the weights, which know about the correlation of the rows."""
+        return np.asarray(self._fit.inference.bse)
+
+    def conf_int(self, alpha: float = 0.05) -> Array:
+        """Intervals of level 1 − alpha: per output, one row per weight, the intercept last."""
+        return np.asarray(self._fit.inference.conf_int(alpha))
+
+    def mean_interval(self, rows: Any, level: float = 0.95) -> tuple[Array, Array]:
+        """Ends of intervals of the predicted means, of the shape of :meth:`predict`."""
+        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        inference = self._fit.inference
+        half = inference.quantile(1.0 - level) * inference.mean_error(dense)
+        middle = self.predict(dense)
+        half = half.reshape(middle.shape)
+        return middle - half, middle + half
+
+    @property
+    def effective_rows(self) -> float:
+        """Effective sample size; NaN for too few rows."""
+        return float(self._fit.inference.effective_rows)
+
+    def profile(self) -> Profile | None:
+        """Variance inflation by block length, at weights that do not follow the stream."""
+        if self.half_life is not None:
+            return None
+        profile: Profile = self._fit.inference.profile
+        return profile
+
+    @property
+    def remark(self) -> str:
+        """Why intervals cannot be trusted, in one sentence; empty if nothing speaks against it."""
+        return str(self._fit.inference.remark)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes, as numbers and arrays of their own."""
+        state: dict[str, Any] = self._fit.plain()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the learner that gave ``state`` was, made with the same arguments."""
+        self._fit.restore(state)

@@ -1,0 +1,161 @@
+"""Least squares in one pass: the sums of a stream, the fit to them, and how sure it is."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_positive, check_whole
+from mixfree.linear.exact.batches import MEMORY, Batches
+from mixfree.linear.exact.drift import Forgetting
+from mixfree.linear.exact.inference import Inference
+from mixfree.linear.exact.solve import Solution, solve
+
+UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+
+
+class Gap(NamedTuple):
+    """By how much a fit's loss exceeds that of the fit to all rows: estimate and 95 % bound."""
+
+    estimate: float
+    upper: float
+
+
+class SquaredFit:
+    """Fits a linear model with the squared loss to a stream: exactly, whatever its order.
+
+    Parameters
+    ----------
+    columns
+        Number of features. Their sizes may lie anywhere between 1e-150 and 1e150, and their
+        offsets cost no digits.
+    intercept, l2, radius
+        As in :func:`mixfree.linear.exact.solve.solve`.
+    half_life
+        Rows after which one counts half, or ``"auto"``; None never forgets.
+    memory
+        Bytes, as a number or such as ``"32MB"``, for what intervals need beyond the sums.
+
+    Examples
+    --------
+    >>> fit = SquaredFit(1)
+    >>> fit.add(np.arange(100.0)[:, None], 3.0 * np.arange(100.0) + 1.0)
+    >>> fit.weights()
+    array([[3., 1.]])
+    """
+
+    def __init__(
+        self,
+        columns: int,
+        *,
+        intercept: bool = True,
+        l2: float = 0.0,
+        radius: float | None = None,
+        half_life: float | str | None = None,
+        memory: int | str = MEMORY,
+    ) -> None:
+        if isinstance(l2, bool | str) or not 0.0 <= l2 < np.inf:
+            raise ValueError(f"l2 must be at least 0 and finite, not {l2!r}")
+        self.l2, self.intercept = float(l2), bool(intercept)
+        self.radius = None if radius is None else check_positive(radius, "radius")
+        self.columns, self.samples = check_whole(columns, "columns", least=0), 0
+        self._sums: Batches | Forgetting
+        if half_life is None:
+            self._sums = Batches(self.columns, memory=check_memory(memory))
+        else:
+            self._sums = Forgetting(
+                self.columns,
+                half_life=half_life,
+                intercept=self.intercept,
+                l2=self.l2,
+                radius=self.radius,
+            )
+        self._solution: Solution | None = None
+        self._inference: Inference | None = None
+
+    @property
+    def forgetting(self) -> Forgetting | None:
+        """The sums of several half-lives; None where nothing is forgotten."""
+        return self._sums if isinstance(self._sums, Forgetting) else None
+
+    @property
+    def solution(self) -> Solution:
+        """The fit to all rows so far."""
+        if self._solution is None:
+            if isinstance(self._sums, Forgetting):
+                self._solution = self._sums.solution
+            else:
+                self._solution = solve(
+                    self._sums.total, l2=self.l2, radius=self.radius, intercept=self.intercept
+                )
+        return self._solution
+
+    @property
+    def inference(self) -> Inference:
+        """Intervals and the correlation profile of the fit."""
+        if isinstance(self._sums, Forgetting):
+            raise ValueError("intervals need half_life=None: batches are not forgotten")
+        if self._inference is None:
+            total = self._sums.total
+            self._inference = Inference(self._sums, total, self.solution, intercept=self.intercept)
+        return self._inference
+
+    def weights(self) -> Array:
+        """One row, in the rows' own units; the intercept, if there is one, is last."""
+        return self.solution.weights
+
+    def gap(self) -> Gap:
+        """Nothing: the fit is that of all rows."""
+        return Gap(0.0, 0.0)
+
+    def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
+        """Take rows in their order, of any real type, dense or sparse.
+
+        Raises
+        ------
+        ValueError
+            For a wrong shape and for what is not finite; nothing has changed then.
+        """
+        self._sums.add(rows, targets, weights)
+        self.samples += np.shape(targets)[0]
+        self._forget_fit()
+
+    def merge(self, other: Self) -> None:
+        """Take all rows of another one, as if they came after those here; it stays as it is."""
+        if isinstance(self._sums, Forgetting) or isinstance(other._sums, Forgetting):
+            raise ValueError("merge needs half_life=None: it is not known which rows are older")
+        self._sums.merge(other._sums)
+        self.samples += other.samples
+        self._forget_fit()
+
+    def plain(self) -> dict[str, Any]:
+        """Everything that changes, as arrays and numbers of their own."""
+        return {"samples": self.samples, "sums": self._sums.plain()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        samples = check_whole(state["samples"], "samples of the state", least=0)
+        self._sums.restore(state["sums"])
+        self.samples = samples
+        self._forget_fit()
+
+    def _forget_fit(self) -> None:
+        self._solution = self._inference = None
+
+
+def check_memory(memory: int | str) -> int:
+    """Bytes from a number, or from text such as ``"32MB"``.
+
+    Examples
+    --------
+    >>> check_memory("2MB")
+    2097152
+    """
+    if not isinstance(memory, str):
+        return check_whole(memory, "memory")
+    number, unit = memory[:-2].strip(), memory[-2:].upper()
+    if unit not in UNITS or not number.isdecimal():
+        raise ValueError(f"memory must be a number of bytes or such as '32MB', not {memory!r}")
+    return check_whole(int(number), "memory") * UNITS[unit]

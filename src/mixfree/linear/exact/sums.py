@@ -1,0 +1,342 @@
+"""Weighted sums of rows about their own mean: all that least squares needs to know of them."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+
+LARGEST = 2.0**1000  # values beyond it are refused: differences and products could overflow
+BIG, SMALL = 2.0**250, 2.0**-250  # sizes whose squares and products lose nothing
+EMPTY = -(1 << 14)  # exponent of a column that has not varied yet
+NEAR = 4.0  # (mean/deviation)² up to which sums about 0 lose less than three bits
+FAR = 64.0  # the same for sums about a block's first row, where six bits may be lost
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    r"""Weight, mean and centred products of rows x with targets y; a value, never changed.
+
+    .. math:: S = \sum_i w_i (x_i - \bar x)(x_i - \bar x)^\top, \qquad
+              c = \sum_i w_i (x_i - \bar x)(y_i - \bar y)^\top
+
+    All arrays but ``exponent`` may have a leading axis: the sums of several blocks of rows.
+
+    Attributes
+    ----------
+    rows
+        Number of rows, of each block.
+    weight
+        Sum of their weights.
+    mean
+        Weighted means of all columns, then of all targets.
+    scatter, cross, squares
+        S, c and Σ w (y − ȳ)² of each target, in units of 2^exponent per column and target.
+    exponent
+        Of the columns' units, then of the targets'; None where all are 0, as is usual. Units are
+        powers of two, so that they cost no digit.
+    """
+
+    rows: int
+    weight: Array
+    mean: Array
+    scatter: Array
+    cross: Array
+    squares: Array
+    exponent: Array | None = None
+
+    @classmethod
+    def nothing(cls, columns: int, targets: int) -> Self:
+        """The sums of no rows."""
+        return cls(
+            0,
+            np.zeros(()),
+            np.zeros(columns + targets),
+            np.zeros((columns, columns)),
+            np.zeros((columns, targets)),
+            np.zeros(targets),
+        )
+
+    @property
+    def exponents(self) -> Array:
+        """Exponents of the units of all columns and targets."""
+        if self.exponent is None:
+            return np.zeros(self.mean.shape[-1], dtype=np.int64)
+        return self.exponent
+
+    @property
+    def diagonal(self) -> Array:
+        """Centred squares of all columns, then of all targets, in their units."""
+        return np.concatenate([_diagonal(self.scatter), self.squares], axis=-1)
+
+    @property
+    def near(self) -> bool:
+        """Whether sums about 0 would have lost next to nothing."""
+        if self.exponent is not None:
+            return False
+        return bool((self.mean**2 * self.weight[..., None] <= NEAR * self.diagonal).all())
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def __getitem__(self, place: int | slice) -> Self:
+        """The sums of one block, or of some of them."""
+        return self._with(*(array[place] for array in self._arrays))
+
+    @property
+    def _arrays(self) -> tuple[Array, Array, Array, Array, Array]:
+        return self.weight, self.mean, self.scatter, self.cross, self.squares
+
+    def _with(
+        self, weight: Array, mean: Array, scatter: Array, cross: Array, squares: Array
+    ) -> Self:
+        return type(self)(self.rows, weight, mean, scatter, cross, squares, self.exponent)
+
+    def joined(self, other: Self) -> Self:
+        """The sums of both lots of rows, block by block (Chan, Golub and LeVeque 1979)."""
+        if not self.rows or not other.rows:
+            return other if not self.rows else self
+        weight = self.weight + other.weight
+        share = other.weight / weight
+        move = other.mean - self.mean
+        mean = self.mean + move * share[..., None]
+        apart = move * np.sqrt(self.weight * share)[..., None]
+        rows = self.rows + other.rows
+        if self.exponent is None and other.exponent is None and _easy(apart):
+            return type(self)(rows, weight, mean, *_added(apart, self, other))
+        exponent = _common_units(self, other, apart)
+        a, b = self.in_units(exponent), other.in_units(exponent)
+        sums = _added(_scaled(apart, -exponent), a, b)
+        return type(self)(rows, weight, mean, *sums, a.exponent)
+
+    def combined(self) -> Self:
+        """The sums of all blocks together."""
+        weight = self.weight.sum()
+        mean = self.mean[0] + (self.weight / weight) @ (self.mean - self.mean[0])
+        apart = (self.mean - mean) * np.sqrt(self.weight)[:, None]
+        if not _easy(apart) or self.exponent is not None:
+            total = self[0]
+            for place in range(1, len(self)):
+                total = total.joined(self[place])
+            return total
+        columns = self.scatter.shape[-1]
+        x, y = apart[:, :columns], apart[:, columns:]
+        return type(self)(
+            self.rows * len(self),
+            weight,
+            mean,
+            self.scatter.sum(axis=0) + x.T @ x,
+            self.cross.sum(axis=0) + x.T @ y,
+            self.squares.sum(axis=0) + np.einsum("ij,ij->j", y, y),
+        )
+
+    def about_zero(self) -> Self:
+        """Products about 0 instead of the mean, which is then 0: for models without intercept."""
+        apart = self.mean * np.sqrt(self.weight)[..., None]
+        exponent = _common_units(self, self, apart)
+        sums = self.in_units(exponent)
+        added = _added(_scaled(apart, -exponent), sums)
+        return type(self)(self.rows, self.weight, np.zeros_like(self.mean), *added, sums.exponent)
+
+    def discounted(self, factor: float | Array) -> Self:
+        """The same rows with all weights multiplied by ``factor``, or one per block."""
+        each = np.asarray(factor)
+        return self._with(
+            self.weight * each,
+            self.mean,
+            self.scatter * each[..., None, None],
+            self.cross * each[..., None, None],
+            self.squares * each[..., None],
+        )
+
+    def in_units(self, exponent: Array) -> Self:
+        """The same sums in units of 2^exponent."""
+        if self.exponent is None and not exponent.any():
+            return self
+        change = self.exponents - exponent
+        columns = self.scatter.shape[-1]
+        x, y = change[:columns, None], change[columns:]
+        return replace(
+            self,
+            scatter=_scaled(self.scatter, x + x.T),
+            cross=_scaled(self.cross, x + y),
+            squares=_scaled(self.squares, 2 * y),
+            exponent=exponent if exponent.any() else None,
+        )
+
+
+def stacked(parts: list[Sums]) -> Sums:
+    """Blocks of equally many rows one after another, in common units, with a leading axis."""
+    exponent = np.zeros(parts[0].mean.shape[-1], dtype=np.int64)
+    if any(part.exponent is not None for part in parts):
+        known = [np.where(_any(part.diagonal > 0.0), part.exponents, EMPTY) for part in parts]
+        exponent = _set(np.max(known, axis=0))
+    alike = [part.in_units(exponent) for part in parts]
+    alike = [part if part.weight.ndim else _lifted(part) for part in alike]
+    arrays = zip(*(part._arrays for part in alike), strict=True)
+    return alike[0]._with(*map(np.concatenate, arrays))
+
+
+def sums_of(
+    rows: Array, targets: Array, weights: Array | None = None, *, quick: bool = False
+) -> Sums | None:
+    """The sums of finite rows of any size and offset, with positive weights.
+
+    Parameters
+    ----------
+    rows, targets, weights
+        A matrix, a matrix and a vector; or several of each along a leading axis.
+    quick
+        Take products about 0 and move them to the mean afterwards. That loses no digits as long
+        as no mean is much larger than its column's deviation; None where it could, and where
+        something is not finite.
+
+    Examples
+    --------
+    >>> sums = sums_of(np.array([[1e9], [1e9 + 2]]), np.array([[1.0], [3.0]]))
+    >>> sums.scatter, sums.cross
+    (array([[2.]]), array([[2.]]))
+    """
+    columns = rows.shape[-1]
+    if quick and rows.shape[-2] > columns:  # few rows are quicker moved than their products
+        return _products(rows, targets, weights, None, quick=True)
+    origin = np.concatenate([rows[..., 0, :], targets[..., 0, :]], axis=-1)
+    sums = None
+    for _ in range(2):
+        x = rows - origin[..., None, :columns]
+        y = targets - origin[..., None, columns:]
+        sums = _products(x, y, weights, origin)
+        if sums is None:
+            root = 1.0 if weights is None else float(np.sqrt(weights.max()))
+            size = np.concatenate([np.abs(x).max(axis=-2), np.abs(y).max(axis=-2)], axis=-1)
+            exponent = _set(_unit_of(size.reshape(-1, size.shape[-1]).max(axis=0) * root))
+            x, y = _scaled(x, -exponent[:columns]), _scaled(y, -exponent[columns:])
+            sums = _products(x, y, weights, origin, exponent)
+            assert sums is not None
+        moved = _scaled(sums.mean - origin, -sums.exponents)
+        if (
+            rows.shape[-2] <= columns
+            or (moved**2 * sums.weight[..., None] <= FAR * sums.diagonal).all()
+        ):
+            break
+        origin = sums.mean  # the first row was far from all others
+    return sums
+
+
+def _products(
+    x: Array,
+    y: Array,
+    weights: Array | None,
+    origin: Array | None,
+    exponent: Array | None = None,
+    quick: bool = False,
+) -> Sums | None:
+    """Sums of deviations from ``origin``; None where they need other units or another origin."""
+    n, columns = x.shape[-2:]
+    if weights is None:
+        weight = np.array(float(n)) if x.ndim == 2 else np.full(len(x), float(n))
+        total = np.concatenate([np.ones(n) @ x, y.sum(axis=-2)], axis=-1)
+    else:
+        weight = weights.sum(axis=-1)
+        line = weights[..., None, :]
+        total = np.concatenate([(line @ x)[..., 0, :], (line @ y)[..., 0, :]], axis=-1)
+    mean = total / weight[..., None]
+    few = n <= columns  # rows are moved to their mean, not their products
+    if few:
+        x, y = x - mean[..., None, :columns], y - mean[..., None, columns:]
+    if weights is not None:
+        root = np.sqrt(weights)[..., None]
+        x, y = x * root, y * root
+    scatter = x.swapaxes(-1, -2) @ x
+    # One target is multiplied from the left, which reads x as it lies in memory.
+    cross = x.swapaxes(-1, -2) @ y if y.shape[-1] > 1 else (y.swapaxes(-1, -2) @ x).swapaxes(-1, -2)
+    squares = np.einsum("...ij,...ij->...j", y, y)
+    if exponent is None:
+        diagonal = np.concatenate([_diagonal(scatter), squares], axis=-1)
+        far = total * mean
+        if weight.ndim:
+            # Rows of a small block may be all alike: blocks are judged together.
+            diagonal, whole = diagonal.sum(axis=0), total.sum(axis=0)
+            far = whole / weight.sum() * whole
+        if not _usual(x, y, diagonal):
+            return None
+        if quick and not (far * (1.0 + 1.0 / NEAR) <= diagonal).all():
+            return None
+    if not few:
+        scatter -= total[..., :columns, None] * mean[..., None, :columns]
+        cross -= total[..., :columns, None] * mean[..., None, columns:]
+        squares = np.maximum(squares - (total * mean)[..., columns:], 0.0)
+    if origin is not None:
+        mean = origin + (mean if exponent is None else _scaled(mean, exponent))
+    units = exponent if exponent is not None and exponent.any() else None
+    return Sums(n, weight, mean, scatter, cross, squares, units)
+
+
+def _usual(x: Array, y: Array, diagonal: Array) -> bool:
+    """Whether the columns' squares are in a range that loses nothing; not so for NaN."""
+    if not diagonal.max(initial=0.0) < BIG**2:
+        return False
+    if diagonal.min(initial=1.0) > SMALL**2:
+        return True
+    zero = diagonal == 0.0
+    columns = x.shape[-1]
+    vanished = x[..., zero[:columns]].any() or y[..., zero[columns:]].any()
+    return not vanished and bool((zero | (diagonal > SMALL**2)).all())
+
+
+def _added(apart: Array, *parts: Sums) -> tuple[Array, Array, Array]:
+    """Scatter, cross and squares of sums in the same units, whose means are ``apart``."""
+    columns = parts[0].scatter.shape[-1]
+    x, y = apart[..., :columns], apart[..., columns:]
+    scatter = x[..., :, None] * x[..., None, :]
+    cross = x[..., :, None] * y[..., None, :]
+    squares = y * y
+    for part in parts:
+        scatter += part.scatter
+        cross += part.cross
+        squares += part.squares
+    return scatter, cross, squares
+
+
+def _easy(apart: Array) -> bool:
+    """Whether squares of such sizes neither overflow nor vanish."""
+    size = np.abs(apart)
+    if size.max(initial=0.0) >= BIG:
+        return False
+    return size.min(initial=1.0) > SMALL or not ((size < SMALL) & (size > 0.0)).any()
+
+
+def _common_units(one: Sums, other: Sums, apart: Array) -> Array:
+    """Exponents in which both and what is between their means can be added."""
+    size = np.abs(apart).reshape(-1, apart.shape[-1]).max(axis=0)
+    known = [np.where(_any(each.diagonal > 0.0), each.exponents, EMPTY) for each in (one, other)]
+    return _set(np.max([_unit_of(size), *known], axis=0))
+
+
+def _unit_of(size: Array) -> Array:
+    """Exponents of units in which ``size`` is easily squared; EMPTY for 0."""
+    exponent = np.where((size > SMALL) & (size < BIG), 0, np.frexp(size)[1])
+    return np.where(size == 0.0, EMPTY, exponent).astype(np.int64)
+
+
+def _set(exponent: Array) -> Array:
+    return np.where(exponent == EMPTY, 0, exponent)
+
+
+def _any(array: Array) -> Array:
+    return np.asarray(array.reshape(-1, array.shape[-1]).any(axis=0))
+
+
+def _scaled(array: Array, exponent: Array) -> Array:
+    """``array`` times a power of two; what is too small for its new unit becomes 0."""
+    scaled: Array = np.ldexp(array, np.clip(exponent, -2200, 2200))
+    return scaled
+
+
+def _diagonal(scatter: Array) -> Array:
+    return np.diagonal(scatter, axis1=-2, axis2=-1)
+
+
+def _lifted(sums: Sums) -> Sums:
+    return sums._with(*(array[None] for array in sums._arrays))

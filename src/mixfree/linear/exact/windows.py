@@ -1,0 +1,126 @@
+"""Stretches of consecutive rows, kept as they were, evenly over a stream of any length."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
+from mixfree.linear.exact.moments import check_array
+
+MOST = 16  # windows at which every second one is dropped
+LONGEST, SHORTEST = 4096, 16  # rows per window
+
+
+class Window(NamedTuple):
+    """Consecutive rows with their targets and weights."""
+
+    rows: Array
+    targets: Array
+    weights: Array
+
+
+class Windows:
+    """Keeps 8 to 16 windows, of as many rows as fit into the memory; all rows of short streams.
+
+    Parameters
+    ----------
+    columns, targets
+        Numbers of features and of targets per row.
+    memory
+        Bytes for all windows.
+    """
+
+    def __init__(self, columns: int, targets: int, *, memory: int) -> None:
+        self._shape = columns, targets
+        fit = memory // (8 * MOST * (columns + targets + 1))
+        self.length = min(max(1 << fit.bit_length() >> 1, SHORTEST), LONGEST)
+        self.closed: tuple[Window, ...] = ()
+        self._pieces: tuple[Window, ...] = ()  # of the window that is being filled
+        self._filled = 0
+        self._start, self._stride = 0, self.length
+
+    @property
+    def all(self) -> tuple[Window, ...]:
+        """Every window, the one that is being filled included."""
+        return (*self.closed, self._open) if self._filled else self.closed
+
+    @property
+    def _open(self) -> Window:
+        if len(self._pieces) == 1:
+            return self._pieces[0]
+        columns, targets = self._shape
+        nothing = Window(np.empty((0, columns)), np.empty((0, targets)), np.empty(0))
+        parts = zip(nothing, *self._pieces, strict=True)
+        return Window(*(np.concatenate(part) for part in parts))
+
+    def take(self, first: int, rows: Array, targets: Array, weights: Array | None) -> None:
+        """Take rows, of which the first is number ``first`` of the stream, as far as wanted."""
+        end = first + len(rows)
+        while self._start + self._filled < end:
+            begin = self._start + self._filled - first
+            piece = slice(begin, begin + self.length - self._filled)
+            kept = rows[piece].copy()
+            factors = np.ones(len(kept)) if weights is None else weights[piece].copy()
+            self._pieces = (*self._pieces, Window(kept, targets[piece].copy(), factors))
+            self._filled += len(kept)
+            if self._filled < self.length:
+                break
+            self.closed = (*self.closed, self._open)
+            self._pieces, self._filled = (), 0
+            if len(self.closed) == MOST:
+                self._thin()
+            self._start += self._stride
+
+    def _thin(self) -> None:
+        # The last one goes too, so that windows stay as far from each other as the stride says.
+        self.closed = self.closed[::2]
+        self._start -= self._stride
+        self._stride *= 2
+
+    def merge(self, other: Self, rows: int) -> None:
+        """Take the windows of another one; the next begins after ``rows`` rows of both."""
+        self.closed = self.closed + other.closed
+        self._stride = max(self._stride, other._stride)
+        while len(self.closed) >= MOST:
+            self.closed = self.closed[::2]
+            self._stride *= 2
+        self._pieces, self._filled, self._start = (), 0, rows
+
+    def copy(self) -> Self:
+        """Another one that goes on by itself; windows are never changed and shared."""
+        twin = type(self)(*self._shape, memory=0)
+        for name, value in vars(self).items():
+            setattr(twin, name, value)
+        return twin
+
+    def plain(self) -> dict[str, Any]:
+        """Everything that changes, as arrays and numbers of their own."""
+        return {
+            "windows": [{k: v.copy() for k, v in w._asdict().items()} for w in self.closed],
+            "open": {k: v.copy() for k, v in self._open._asdict().items()},
+            "start": self._start,
+            "stride": self._stride,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        closed = tuple(self._restored(window) for window in state["windows"])
+        pending = self._restored(state["open"])
+        if len(closed) >= MOST or any(len(each.rows) > self.length for each in (*closed, pending)):
+            raise ValueError(f"the state's windows are more than {MOST} or {self.length} rows long")
+        start = check_whole(state["start"], "start of the state", least=0)
+        stride = check_whole(state["stride"], "stride of the state")
+        self.closed, self._start, self._stride = closed, start, stride
+        self._filled = len(pending.rows)
+        self._pieces = (pending,) if self._filled else ()
+
+    def _restored(self, state: Mapping[str, Any]) -> Window:
+        columns, targets = self._shape
+        n = len(state["weights"])
+        return Window(
+            check_array(state["rows"], "rows", (n, columns)),
+            check_array(state["targets"], "targets", (n, targets)),
+            check_array(state["weights"], "weights", (n,)),
+        )

@@ -1,0 +1,159 @@
+"""Reports of results: tables, claims with their verdicts, and curves with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mixfree.base.extras import require
+from mixfree.base.figures import PALETTE, line_style
+from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.statistics import estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Claim", "Report", "Row", "Table", "curves", "every", "gather"]
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first column is aligned left, the others right."""
+
+    title: str
+    head: Sequence[str]
+    lines: Sequence[Sequence[object]]
+
+    def markdown(self) -> str:
+        """Format as Markdown.
+
+        Examples
+        --------
+        >>> print(Table("Squares", ["n", "n²"], [(3, 9)]).markdown())
+        Squares
+        <BLANKLINE>
+        | n | n² |
+        |:--|--:|
+        | 3 | 9 |
+        """
+        rule = "|:--" + "|--:" * (len(self.head) - 1) + "|"
+        rows = ["| " + " | ".join(map(str, line)) + " |" for line in self.lines]
+        return "\n".join([self.title, "", "| " + " | ".join(self.head) + " |", rule, *rows])
+
+    def show(self) -> None:
+        """Print to the terminal."""
+        table = require("rich.table").Table(title=self.title, title_justify="left")
+        for index, name in enumerate(self.head):
+            table.add_column(name, justify="right" if index else "left")
+        for line in self.lines:
+            table.add_row(*map(str, line))
+        require("rich").print(table)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement made before the measurement, and what was measured."""
+
+    text: str
+    measured: str
+    holds: bool | None  # None: the measurement does not decide
+
+    @property
+    def verdict(self) -> str:
+        """``holds`` in words."""
+        if self.holds is None:
+            return "not decided"
+        return "holds" if self.holds else "does not hold"
+
+
+def every(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether all hold: False if one does not, else None if one is undecided.
+
+    Examples
+    --------
+    >>> every([True, None]), every([None, False])
+    (None, False)
+    """
+    found = list(verdicts)
+    return False if False in found else None if None in found else True
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of an experiment."""
+
+    tables: Sequence[Table]
+    figures: dict[str, Figure]
+    claims: Sequence[Claim] = ()
+    notes: Sequence[str] = field(default=())
+
+    def too_small(self, full: Settings) -> Report:
+        """The same without verdicts, which need runs of the full size."""
+        if not self.claims:
+            return self
+        note = f"Too small to judge the claims: the full size is {full.options()}."
+        undecided = [replace(claim, holds=None) for claim in self.claims]
+        return replace(self, claims=undecided, notes=[note, *self.notes])
+
+    def all_tables(self) -> list[Table]:
+        """The tables, followed by one of the claims if there are any."""
+        verdicts = [(claim.text, claim.measured, claim.verdict) for claim in self.claims]
+        claims = [Table("Claims", ["claim", "measured", "verdict"], verdicts)] if verdicts else []
+        return [*self.tables, *claims]
+
+    def markdown(self) -> str:
+        """Format tables and notes as Markdown."""
+        return "\n\n".join([*(t.markdown() for t in self.all_tables()), *self.notes]) + "\n"
+
+    def show(self) -> None:
+        """Print tables and notes to the terminal."""
+        for table in self.all_tables():
+            table.show()
+        for note in self.notes:
+            print(note)
+
+
+def gather(rows: Iterable[Row], series: str, x: str, y: str) -> dict[Any, dict[Any, list[Any]]]:
+    """Values of ``y`` by series and by ``x``, each in the order of the rows.
+
+    Examples
+    --------
+    >>> rows = [{"m": "a", "x": 1, "y": 5.0}, {"m": "a", "x": 1, "y": 6.0}]
+    >>> gather(rows, "m", "x", "y")
+    {'a': {1: [5.0, 6.0]}}
+    """
+    found: dict[Any, dict[Any, list[Any]]] = {}
+    for row in rows:
+        found.setdefault(row[series], {}).setdefault(row[x], []).append(row[y])
+    return found
+
+
+def curves(
+    axes: Axes,
+    rows: Iterable[Row],
+    series: str,
+    x: str,
+    y: str,
+    shade: bool = True,
+    **style: Any,
+) -> None:
+    """Plot the mean of ``y`` against ``x``, one line per series, with its 95 % interval shaded."""
+    for index, (name, points) in enumerate(gather(rows, series, x, y).items()):
+        at = sorted(points)
+        found = [estimate(points[place]) for place in at]
+        means = np.array([each.mean for each in found])
+        drawn = {"linewidth": 1.8, **line_style(index), **style}
+        if index >= len(PALETTE):
+            drawn |= {"marker": "s", "markersize": 4, "markevery": 0.1}
+        axes.plot(at, means, label=str(name), **drawn)
+        if shade and any(np.isfinite(each.half) for each in found):
+            # An interval may reach below zero, which a logarithmic axis cannot show.
+            low = np.maximum([each.low for each in found], means / 50.0)
+            high = [each.high for each in found]
+            axes.fill_between(at, low, high, color=line_style(index)["color"], alpha=0.18, lw=0)

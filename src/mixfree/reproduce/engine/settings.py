@@ -1,0 +1,96 @@
+"""The size of an experiment."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from mixfree.base.checks import check_whole
+from mixfree.core.methods import find_method
+
+__all__ = ["Settings", "check_switching_probability"]
+
+LONGEST_WINDOW = 32  # samples per MLMC gradient at the highest of the paper's 5 levels
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The size of an experiment: together with the versions, all that its results depend on.
+
+    Parameters
+    ----------
+    samples
+        Samples per run.
+    seeds
+        Number of seeds; they are 0, 1, ….
+    methods
+        Names of methods; empty if the experiment does not compare methods.
+    p
+        Switching probabilities of the two-state chain; empty if there is no such chain.
+
+    Examples
+    --------
+    >>> Settings(samples=1000, seeds=3, p=(1e-4,)).changed(seeds=5)
+    Settings(samples=1000, seeds=5, methods=(), p=(0.0001,))
+    """
+
+    samples: int
+    seeds: int
+    methods: tuple[str, ...] = ()
+    p: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_whole(self.samples, "samples", least=LONGEST_WINDOW)
+        check_whole(self.seeds, "seeds")
+        for method in self.methods:
+            find_method(method)
+        for p in self.p:
+            check_switching_probability(p)
+        for name in ("methods", "p"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} has the same value twice: {values}")
+
+    def changed(self, **given: Any) -> "Settings":
+        """Replace what is given and not None; an error where the experiment has no such choice."""
+        chosen = {name: value for name, value in given.items() if value is not None}
+        for name in chosen:
+            if getattr(self, name) == ():
+                raise ValueError(f"this experiment has no choice of {name}")
+        return replace(self, **chosen)
+
+    def covers(self, other: "Settings") -> bool:
+        """Whether everything in ``other`` is measured, with at least as many samples and seeds.
+
+        Examples
+        --------
+        >>> full = Settings(samples=1000, seeds=3, p=(0.5, 0.1))
+        >>> full.changed(seeds=5).covers(full), full.changed(p=(0.5,)).covers(full)
+        (True, False)
+        """
+        return (
+            self.samples >= other.samples
+            and self.seeds >= other.seeds
+            and set(self.p) >= set(other.p)
+        )
+
+    def options(self) -> str:
+        """Write the settings as options of ``mixfree reproduce``.
+
+        Examples
+        --------
+        >>> Settings(samples=1000, seeds=3, methods=("mag", "sgd")).options()
+        '--samples 1000 --seeds 3 --methods mag,sgd'
+        """
+        words = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != ():
+                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                words.append(f"--{field.name} {text}")
+        return " ".join(words)
+
+
+def check_switching_probability(p: float) -> float:
+    """``p`` if it is a probability strictly between 0 and 1, or an error naming it."""
+    if not 0.0 < p < 1.0:
+        raise ValueError(f"p must be a probability between 0 and 1, both excluded, not {p!r}")
+    return p

@@ -1,0 +1,1 @@
+"""The ladder and other methods against the best constant step in hindsight."""

@@ -1,0 +1,205 @@
+"""The non-convex report: decay of the gradient, and its growth with the mixing time."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import TYPE_CHECKING
+
+from mixfree.base.figures import log_log, new_figure, plain_ticks
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every
+from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.statistics import Estimate, estimate, exponent_over_seeds
+from mixfree.reproduce.nonconvex.problems import PROBLEMS
+from mixfree.reproduce.paper.problem import mixing_time
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["nonconvex_report"]
+
+THEOREM = 0.25  # exponent of τ/T in Corollary 4.4
+
+Fits = dict[str, dict[float, Estimate]]  # by problem and p
+
+
+def nonconvex_report(rows: list[Row], settings: Settings) -> Report:
+    """Make tables, figures and claims."""
+    rows = [
+        {
+            **row,
+            "root": row["mean_square"] ** 0.5,
+            "mixing_time": mixing_time(row["p"]),
+            "ratio": row["mean_square"] * row["steps"] / row["gradients"],
+        }
+        for row in rows
+    ]
+    last = {name: max(r["samples"] for r in rows if r["problem"] == name) for name in PROBLEMS}
+    final = [row for row in rows if row["samples"] == last[row["problem"]]]
+    # Over the last decade: before it, some runs are still on a plateau.
+    decay = {
+        name: {p: _exponent(rows, name, p, end // 10, end) for p in settings.p}
+        for name, end in last.items()
+    }
+    growth = {
+        name: exponent_over_seeds((r for r in final if r["problem"] == name), "mixing_time", "root")
+        for name in PROBLEMS
+    }
+    return Report(
+        [
+            _table(final, decay, last, settings),
+            _decades(rows, last, settings),
+            _bound(rows, last),
+            _growth(growth),
+        ],
+        {"nonconvex": _against_samples(rows), "nonconvex-mixing-time": _against_time(final)},
+        [*_decay_claims(decay), *_growth_claims(growth)],
+        [
+            "MAG with α = 1, five levels and no domain, without knowledge of p.",
+            "The exponent is that of root mean square ‖∇F‖ in the samples, over the last decade.",
+        ],
+    )
+
+
+def _exponent(rows: list[Row], name: str, p: float, first: int, end: int) -> Estimate:
+    """Exponent in the samples of the root mean square gradient, between two sample counts."""
+    kept = (r for r in rows if r["problem"] == name and r["p"] == p)
+    return exponent_over_seeds([r for r in kept if first <= r["samples"] <= end], "samples", "root")
+
+
+def _table(final: list[Row], decay: Fits, last: dict[str, int], settings: Settings) -> Table:
+    lines = []
+    for name, fits in decay.items():
+        for p, fit in fits.items():
+            found = [r for r in final if r["problem"] == name and r["p"] == p]
+            lines.append(
+                (
+                    name,
+                    f"{last[name]:,}",
+                    f"{p:g}",
+                    f"{mixing_time(p):,}",
+                    estimate([r["root"] for r in found]),
+                    estimate([r["random"] for r in found]),
+                    fit.short(),
+                )
+            )
+    return Table(
+        f"The gradient at the end, {settings.seeds} seeds, 95 %",
+        [
+            "problem",
+            "samples",
+            "p",
+            "mixing time",
+            "root mean square ‖∇F‖",
+            "‖∇F‖ at w̃",
+            "exponent",
+        ],
+        lines,
+    )
+
+
+def _ends(rows: list[Row], last: dict[str, int]) -> list[int]:
+    """Sample counts at which decades end."""
+    ends = sorted({end // 10**k for end in last.values() for k in range(12)} - {0})
+    return [end for end in ends if end // 10 >= min(r["samples"] for r in rows)]
+
+
+def _decades(rows: list[Row], last: dict[str, int], settings: Settings) -> Table:
+    ends = _ends(rows, last)
+    return Table(
+        "Exponent decade by decade",
+        ["problem", "p", *(f"to {end:,}" for end in ends)],
+        [
+            (
+                name,
+                f"{p:g}",
+                *(
+                    _exponent(rows, name, p, end // 10, end).short() if end <= last[name] else ""
+                    for end in ends
+                ),
+            )
+            for name in PROBLEMS
+            for p in settings.p
+        ],
+    )
+
+
+def _bound(rows: list[Row], last: dict[str, int]) -> Table:
+    """What Theorem 4.3 takes as constants: Σ‖∇F‖² ≤ (Δ + L)√Σ‖g‖², apart from the bias."""
+    ends = _ends(rows, last)
+    lines = []
+    for name in PROBLEMS:
+        for what, key in (
+            ("largest curvature at w_T", "curvature"),
+            ("Σ‖∇F‖² / √Σ‖g‖²", "ratio"),
+        ):
+            found: dict[int, list[float]] = {end: [] for end in ends}
+            for row in rows:
+                if row["problem"] == name and row["samples"] in found:
+                    found[row["samples"]].append(row[key])
+            means = (estimate(values).mean for values in found.values())
+            lines.append((name, what, *("" if isnan(mean) else f"{mean:.2g}" for mean in means)))
+    return Table(
+        "Constants of the bound along the run, means over p and seeds",
+        ["problem", "", *(f"{end:,}" for end in ends)],
+        lines,
+    )
+
+
+def _growth(growth: dict[str, Estimate]) -> Table:
+    return Table(
+        "Exponent of the final root mean square ‖∇F‖ in the mixing time",
+        ["problem", "exponent"],
+        [(name, fit.short()) for name, fit in growth.items()],
+    )
+
+
+def _decay_claims(decay: Fits) -> list[Claim]:
+    claims = []
+    for name, fits in decay.items():
+        worst = max(fits, key=lambda p: fits[p].mean)
+        claims.append(
+            Claim(
+                f"{name}: decays with exponent −1/4 or below at every p",
+                f"at most {fits[worst].short()} (p = {worst:g})",
+                every(fit.below(-THEOREM) for fit in fits.values()),
+            )
+        )
+    return claims
+
+
+def _growth_claims(growth: dict[str, Estimate]) -> list[Claim]:
+    return [
+        Claim(
+            f"{name}: without knowing p, grows with exponent 1/4 at most in the mixing time",
+            fit.short(),
+            fit.below(THEOREM),
+        )
+        for name, fit in growth.items()
+    ]
+
+
+def _against_samples(rows: list[Row]) -> Figure:
+    figure, axes = new_figure(1, len(PROBLEMS), width=14.0, height=3.4, sharey=True)
+    for place, name in zip(axes, PROBLEMS, strict=True):
+        shown = [{**row, "series": f"p = {row['p']:g}"} for row in rows if row["problem"] == name]
+        curves(place, shown, "series", "samples", "root")
+        log_log(place, "samples", "root mean square of ‖∇F‖" if place is axes[0] else "")
+        place.set_title(name, fontsize="medium")
+    axes[0].legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _against_time(final: list[Row]) -> Figure:
+    """Plot the final value against the mixing time, relative to the fastest mixing chain."""
+    figure, axes = new_figure(width=6.0, height=3.8)
+    fastest = min(row["mixing_time"] for row in final)
+    base = {(r["problem"], r["seed"]): r["root"] for r in final if r["mixing_time"] == fastest}
+    shown = [{**r, "times": r["root"] / base[r["problem"], r["seed"]]} for r in final]
+    curves(axes, shown, "problem", "mixing_time", "times", marker="o", markersize=4)
+    times = sorted({row["mixing_time"] for row in final})
+    bound = [(time / fastest) ** THEOREM for time in times]
+    axes.plot(times, bound, color="0.5", lw=1.0, label="τ to the power 1/4")
+    log_log(axes, "exact mixing time", "root mean square of ‖∇F‖, relative")
+    plain_ticks(axes.yaxis)
+    axes.legend(frameon=False, fontsize="small")
+    return figure

@@ -1,0 +1,137 @@
+"""How much of MAG's gain on the paper's problem is less bias, and how much is smaller steps?
+
+Six studies, each changing one thing:
+
+``levels``, ``weights``
+    MAG with 1 to 22 levels, with exact and with the paper's weights.
+``law``
+    The level distribution of Algorithm 1, with horizon T and anytime, against 5 levels.
+``alpha``
+    The scale of the steps over four decades, for MAG and AdaGrad.
+``pace``
+    AdaGrad at MAG's pace: its α is set so that both have the same step size per sample at the
+    end of the same stream, within 1 %. What is left of MAG's gain is not the step size.
+``observation``
+    The two readings of "we observe data of the current state": one row of it, or all rows.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from mixfree.core.optimizer import Optimizer
+from mixfree.reproduce.engine.report import Row
+from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.paper.ablation_report import ablation_report
+from mixfree.reproduce.paper.problem import problem_of, stream_of
+from mixfree.reproduce.paper.runs import PAPER_METHODS, gradient_norm, start, trace
+
+__all__ = ["FULL", "QUICK", "cells", "measure", "pace", "report"]
+
+FULL = Settings(samples=5_000_000, seeds=5, p=(1e-2, 1e-4))
+QUICK = Settings(samples=50_000, seeds=2, p=(1e-2,))
+
+LEVELS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 19, 22)
+ALPHAS = tuple(float(f"{10.0 ** (k / 2):.3g}") for k in range(-4, 5))
+LAWS = {
+    "5 levels": {"levels": 5},
+    "anytime": {"levels": None},
+    "horizon T": {"levels": None, "horizon": "samples"},
+}
+# Fraction of the samples in runs that observe all rows of a state: a gradient then costs d².
+OBSERVATION_FRACTION = 1 / 25
+
+report = ablation_report
+
+
+def cells(settings: Settings) -> list[dict[str, Any]]:
+    """One cell per study, setting, p and seed."""
+    studies = [
+        *(("levels", "mag", k, {"levels": k}) for k in LEVELS),
+        *(("weights", "mag", k, {"levels": k, "weights": "paper"}) for k in LEVELS),
+        *(("law", "mag", name, options) for name, options in LAWS.items()),
+        *(("alpha", method, a, {"alpha": a}) for a in ALPHAS for method in ("adagrad", "mag")),
+        *(("pace", method, "", {}) for method in ("mag", "adagrad", "adagrad at MAG's pace")),
+        *(
+            ("observation", method, reading, {})
+            for reading in ("row", "state")
+            for method in PAPER_METHODS
+        ),
+    ]
+    return [
+        {
+            "study": study,
+            "method": method,
+            "setting": setting,
+            "options": options,
+            "p": p,
+            "seed": seed,
+            "samples": _length(study, settings.samples),
+        }
+        for p in settings.p
+        for seed in range(settings.seeds)
+        for study, method, setting, options in studies
+    ]
+
+
+def measure(cell: dict[str, Any]) -> list[Row]:
+    """One row: the suboptimality and the step size per sample at the end."""
+    if cell["method"] == "adagrad at MAG's pace":
+        opt, gap = _at_pace(cell)
+    elif cell["study"] == "observation" and cell["setting"] == "state":
+        opt, gap = _all_rows(cell)
+    else:
+        opt, gap = _run(cell, cell["method"], **_options(cell))
+    names = ("study", "method", "setting", "p", "seed", "samples")
+    return [
+        {
+            **{name: cell[name] for name in names},
+            "setting": str(cell["setting"]),
+            "suboptimality": gap,
+            "pace": pace(opt),
+        }
+    ]
+
+
+def pace(opt: Optimizer) -> float:
+    """Step size per sample: η of the last step, divided by the samples per step."""
+    norm = gradient_norm(opt)
+    step = opt.step.alpha / (np.sqrt(opt.steps) if norm is None else norm)  # type: ignore[attr-defined]
+    return float(step * opt.steps / opt.samples)
+
+
+def _length(study: str, samples: int) -> int:
+    return max(32, round(samples * OBSERVATION_FRACTION)) if study == "observation" else samples
+
+
+def _options(cell: dict[str, Any]) -> dict[str, Any]:
+    """The cell's options; ``"samples"`` stands for its number of samples."""
+    return {k: cell["samples"] if v == "samples" else v for k, v in cell["options"].items()}
+
+
+def _run(cell: dict[str, Any], method: str, **options: Any) -> tuple[Optimizer, float]:
+    problem = problem_of(cell["seed"])
+    opt = start(problem, method, cell["p"], seed=cell["seed"], **options)
+    order = stream_of(cell["seed"], cell["p"], cell["samples"])
+    return opt, float(trace(opt, problem, order).suboptimality[-1])
+
+
+def _at_pace(cell: dict[str, Any]) -> tuple[Optimizer, float]:
+    wanted = pace(_run(cell, "mag")[0])
+    # The gradients, and with them the pace, depend on α: hence a few rounds.
+    alpha = 1.0
+    for _ in range(3):
+        alpha *= wanted / pace(_run(cell, "adagrad", alpha=alpha)[0])
+    return _run(cell, "adagrad", alpha=alpha)
+
+
+def _all_rows(cell: dict[str, Any]) -> tuple[Optimizer, float]:
+    """Run with the gradient of all rows of the state as each sample."""
+    problem, n = problem_of(cell["seed"]), problem_of(cell["seed"]).per_state
+    halves = [slice(0, n), slice(n, 2 * n)]
+    curvature = [problem.rows[h].T @ problem.rows[h] / n for h in halves]
+    linear = [problem.rows[h].T @ problem.targets[h] / n for h in halves]
+    opt = start(problem, cell["method"], cell["p"], seed=cell["seed"])
+    for state in stream_of(cell["seed"], cell["p"], cell["samples"]) // n:
+        opt.tell(curvature[state] @ opt.x - linear[state])
+    return opt, float(problem.suboptimality(opt.average[None])[0])

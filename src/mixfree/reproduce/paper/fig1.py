@@ -1,0 +1,89 @@
+"""Figure 1: suboptimality of the average iterate against samples observed, on a slow chain."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from mixfree.base.figures import log_log, new_figure
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
+from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.statistics import Estimate, estimate, paired_ratio
+from mixfree.reproduce.paper.problem import mixing_time
+from mixfree.reproduce.paper.runs import CAVEAT, PAPER_METHODS, measure_run, regression_cells
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FULL", "QUICK", "at_end", "cells", "draw", "final", "measure", "report"]
+
+FULL = Settings(samples=5_000_000, seeds=5, methods=PAPER_METHODS, p=(1e-4,))
+QUICK = FULL.changed(samples=500_000, seeds=3)
+
+cells = regression_cells
+measure = measure_run
+
+
+def report(rows: list[Row], settings: Settings) -> Report:
+    """Make a figure and a table for each p."""
+    figures, tables, claims = {}, [], []
+    for p in settings.p:
+        at_p = [row for row in rows if row["p"] == p]
+        title = f"p = {p:g}, mixing time {mixing_time(p):,}"
+        name = "fig1" if len(settings.p) == 1 else f"fig1-{mixing_time(p)}"
+        figures[name] = draw(at_p, title)
+        last = final(at_p)
+        best = min(found.mean for found in last.values())
+        tables.append(
+            Table(
+                f"After {settings.samples:,} samples, {title}, {settings.seeds} seeds",
+                ["method", "suboptimality, 95 %", "ratio to the best"],
+                [(name, found, f"{found.mean / best:.2f}") for name, found in last.items()],
+            )
+        )
+        if p == FULL.p[0] and set(PAPER_METHODS) <= last.keys():
+            claims += _claims(at_end(at_p))
+    return Report(tables, figures, claims, [CAVEAT])
+
+
+def draw(rows: list[Row], title: str) -> Figure:
+    """Plot suboptimality against samples observed."""
+    figure, axes = new_figure()
+    curves(axes, rows, "method", "samples", "suboptimality")
+    log_log(axes, "samples observed", "suboptimality of the average iterate")
+    axes.set_title(title, fontsize="medium")
+    axes.legend(frameon=False)
+    return figure
+
+
+def final(rows: list[Row]) -> dict[str, Estimate]:
+    """Suboptimality of each method after the last sample."""
+    return {method: estimate(values) for method, values in at_end(rows).items()}
+
+
+def at_end(rows: list[Row]) -> dict[str, list[float]]:
+    """Suboptimality of each method after the last sample, one value per seed."""
+    return {
+        method: values[max(values)]
+        for method, values in gather(rows, "method", "samples", "suboptimality").items()
+    }
+
+
+def _claims(ends: dict[str, list[float]]) -> list[Claim]:
+    """What the paper claims about its Figure 1."""
+    last = {name: estimate(ends[name]) for name in PAPER_METHODS}
+    mag = last.pop("mag")
+    nearest = min(last, key=lambda name: last[name].mean)
+    below = all(mag.high < found.low for found in last.values())
+    return [
+        Claim(
+            "MAG outperforms the other methods: its interval is below all of theirs",
+            f"mag {mag}; {nearest} {last[nearest]}",
+            below if mag.half < math.inf else None,
+        ),
+        *(
+            Claim(f"{name} is better than {other}", f"ratio {ratio}", ratio.below_one)
+            for name, other in (("mag", "adagrad"), ("sgd-mlmc", "sgd"), ("adagrad", "sgd"))
+            for ratio in [paired_ratio(ends[name], ends[other])]
+        ),
+    ]

@@ -1,0 +1,93 @@
+"""Figure 2: suboptimality of the last average iterate against the mixing time."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.figures import log_log, new_figure
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every
+from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.statistics import Ratio, estimate, paired_ratio
+from mixfree.reproduce.paper.fig1 import at_end
+from mixfree.reproduce.paper.problem import mixing_time
+from mixfree.reproduce.paper.runs import CAVEAT, PAPER_METHODS, measure_run, regression_cells
+
+__all__ = ["FULL", "QUICK", "cells", "measure", "report"]
+
+FULL = Settings(
+    samples=5_000_000, seeds=5, methods=PAPER_METHODS, p=(0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)
+)
+QUICK = FULL.changed(samples=500_000, seeds=3)
+
+cells = regression_cells
+
+
+def measure(cell: dict[str, Any]) -> list[Row]:
+    """Do a cell's run; one row, of its end."""
+    return measure_run(cell)[-1:]
+
+
+def report(rows: list[Row], settings: Settings) -> Report:
+    """Make one figure, and a table with one line per mixing time."""
+    rows = [{**row, "mixing_time": mixing_time(row["p"])} for row in rows]
+    figure, axes = new_figure()
+    curves(axes, rows, "method", "mixing_time", "suboptimality", marker="o", markersize=4)
+    log_log(axes, "exact mixing time", f"suboptimality after {settings.samples:,} samples")
+    axes.legend(frameon=False)
+    ends = {p: at_end([row for row in rows if row["p"] == p]) for p in settings.p}
+    table = Table(
+        f"Suboptimality after {settings.samples:,} samples, {settings.seeds} seeds, 95 %",
+        ["p", "mixing time", *settings.methods],
+        [
+            (f"{p:g}", f"{mixing_time(p):,}", *(estimate(ends[p][m]) for m in settings.methods))
+            for p in settings.p
+        ],
+    )
+    complete = set(PAPER_METHODS) <= set(settings.methods)
+    return Report([table], {"fig2": figure}, _claims(ends) if complete else [], [CAVEAT])
+
+
+def _claims(ends: dict[float, dict[str, list[float]]]) -> list[Claim]:
+    """What the paper claims about its Figure 2."""
+    slow = [p for p in ends if p <= 1e-3]
+    fast = [p for p in ends if p >= 1e-2]
+
+    def ratios(name: str, *others: str, at: Iterable[float]) -> dict[float, list[Ratio]]:
+        return {p: [paired_ratio(ends[p][name], ends[p][other]) for other in others] for p in at}
+
+    claims = [
+        _below_one(
+            "MAG outperforms the others at large mixing times (p ≤ 1e-3)",
+            ratios("mag", *PAPER_METHODS[:-1], at=slow),
+        ),
+        _below_one(
+            "AdaGrad is better than MAG at small mixing times (p ≥ 0.01)",
+            ratios("adagrad", "mag", at=fast),
+        ),
+        _below_one("MAG is better than SGD-MLMC at every p", ratios("mag", "sgd-mlmc", at=ends)),
+    ]
+    if {0.5, 1e-4} <= ends.keys():
+        growth = {name: np.divide(ends[1e-4][name], ends[0.5][name]) for name in PAPER_METHODS}
+        others = ("adagrad", "sgd")
+        claims.append(
+            Claim(
+                "MAG degrades more gracefully (growth from p = 0.5 to 1e-4)",
+                ", ".join(
+                    f"{name} ×{paired_ratio(growth[name], 1.0).mean:,.0f}"
+                    for name in ("mag", *others)
+                ),
+                every(paired_ratio(growth["mag"], growth[name]).below_one for name in others),
+            )
+        )
+    return [claim for claim in claims if claim.measured]
+
+
+def _below_one(text: str, ratios: dict[float, list[Ratio]]) -> Claim:
+    """A claim that all ratios are below one; the largest at each p is shown."""
+    largest = {p: max(found, key=lambda ratio: ratio.mean) for p, found in ratios.items()}
+    return Claim(
+        text,
+        ", ".join(f"{ratio} at {p:g}" for p, ratio in largest.items()),
+        every(ratio.below_one for found in ratios.values() for ratio in found),
+    )

@@ -1,0 +1,172 @@
+"""The paper's experiment: linear regression whose rows come from a two-state Markov chain."""
+
+import math
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_positive, check_whole
+from mixfree.chains import two_state
+from mixfree.reproduce.engine.settings import check_switching_probability
+
+__all__ = ["Regression", "Stream", "ball_minimizer", "mixing_time", "problem_of", "stream_of"]
+
+
+@cache
+def mixing_time(p: float) -> int:
+    """Exact mixing time of the chain that leaves its state with probability ``p``.
+
+    Examples
+    --------
+    >>> mixing_time(0.5), mixing_time(1e-4)
+    (1, 3466)
+    """
+    return two_state(check_switching_probability(p)).mixing_time()
+
+
+def ball_minimizer(hessian: Array, linear: Array, radius: float) -> Array:
+    """Minimise ½wᵀHw − bᵀw over ‖w‖ ≤ r, for a positive semi-definite H with b in its range.
+
+    Where the ball binds, the minimiser is w(λ) = (H + λI)⁻¹b with λ the root of the secular
+    equation 1/‖w(λ)‖ = 1/r. Its left side is concave and increasing in λ, so Newton's method from
+    λ = 0 increases to the root and never passes it.
+
+    Examples
+    --------
+    >>> ball_minimizer(np.diag([1.0, 2.0]), np.array([0.0, 6.0]), 1.0)
+    array([0., 1.])
+    >>> ball_minimizer(np.diag([1.0, 2.0]), np.array([0.0, 1.0]), 1.0)
+    array([0. , 0.5])
+    """
+    values, vectors = np.linalg.eigh(hessian)
+    kept = values > values[-1] * values.size * np.finfo(float).eps
+    values, vectors = values[kept], vectors[:, kept]
+    along = vectors.T @ linear
+    shift = 0.0
+    for _ in range(100):
+        point = along / (values + shift)
+        size = float(np.linalg.norm(point))
+        if size <= radius * (1.0 + 1e-15):
+            break
+        slope = float(point @ (point / (values + shift)))
+        longer = shift + size**2 / slope * (size / radius - 1.0)
+        if longer <= shift:
+            break
+        shift = longer
+    turned: Array = vectors @ point
+    return turned
+
+
+class Stream:
+    """Row numbers along a path of the chain, any number at a time.
+
+    The path starts in the stationary law, and each visit of a state shows one of its rows, drawn
+    uniformly. A seed gives the same random numbers for every p.
+
+    Examples
+    --------
+    >>> stream = Stream(per_state=5, seed=0, p=0.1)
+    >>> bool((stream.take(1000) < 10).all())
+    True
+    """
+
+    def __init__(self, per_state: int, seed: int, p: float) -> None:
+        self._per_state = per_state
+        self._row = np.random.default_rng([seed, 1])
+        self._uniform = np.random.default_rng([seed, 2])
+        self._p = check_switching_probability(p)
+        self._taken = 0
+        self._switches = 0
+
+    def take(self, samples: int) -> Array:
+        """The next row numbers."""
+        row = self._row.integers(self._per_state, size=samples)
+        uniform = self._uniform.random(samples)
+        switches = uniform < self._p
+        if self._taken == 0:
+            switches[:1] = uniform[:1] < 0.5
+        row += self._per_state * ((self._switches + np.cumsum(switches, dtype=np.int64)) & 1)
+        self._taken += samples
+        self._switches += int(np.count_nonzero(switches))
+        return row
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Rows and targets of both states, ``per_state`` each, and the radius of the ball of w.
+
+    The objective F(w) = (1/4n)‖Xw − y‖² is the mean of the squared losses of all 2n rows.
+
+    Examples
+    --------
+    >>> problem = Regression.draw(seed=0, per_state=20, dimension=3)
+    >>> problem.suboptimality(problem.minimizer[None])
+    array([0.])
+    """
+
+    rows: Array = field(repr=False)
+    targets: Array = field(repr=False)
+    per_state: int
+    radius: float = 1.0
+
+    @classmethod
+    def draw(
+        cls, seed: int, per_state: int = 250, dimension: int = 100, noise: float = 1e-3
+    ) -> "Regression":
+        """X ~ N(0, I), w† ~ N(0, I/d) for each state, y = Xw† + ε with variance ``noise``."""
+        check_whole(per_state, "per_state")
+        check_whole(dimension, "dimension")
+        rng = np.random.default_rng([seed, 0])
+        truth = rng.standard_normal((2, dimension)) / math.sqrt(dimension)
+        rows = rng.standard_normal((2, per_state, dimension))
+        targets = np.einsum("snd,sd->sn", rows, truth)
+        targets += math.sqrt(check_positive(noise, "noise")) * rng.standard_normal((2, per_state))
+        return cls(rows.reshape(-1, dimension), targets.ravel(), per_state)
+
+    def order(self, seed: int, p: float, samples: int) -> Array:
+        """The first row numbers of the stream of a seed."""
+        return self.stream(seed, p).take(samples)
+
+    def stream(self, seed: int, p: float) -> Stream:
+        """Row numbers along a path of the chain that leaves its state with probability ``p``."""
+        return Stream(self.per_state, seed, p)
+
+    @cached_property
+    def hessian(self) -> Array:
+        """∇²F."""
+        return self.rows.T @ self.rows / len(self.rows)
+
+    @cached_property
+    def minimizer(self) -> Array:
+        """w*, the minimiser of F on the ball."""
+        return ball_minimizer(
+            self.hessian, self.rows.T @ self.targets / len(self.rows), self.radius
+        )
+
+    @cached_property
+    def largest_gradient(self) -> float:
+        """G: the largest norm of a row's gradient on the ball, ‖x‖(r‖x‖ + |y|)."""
+        sizes = np.linalg.norm(self.rows, axis=1)
+        return float(np.max(sizes * (self.radius * sizes + np.abs(self.targets))))
+
+    def suboptimality(self, points: Array) -> Array:
+        """F(w) − F(w*) for each row of ``points``, to full relative precision."""
+        best = self.minimizer
+        slope = self.rows.T @ (self.rows @ best - self.targets) / len(self.rows)
+        away = points - best
+        gaps: Array = away @ slope + 0.5 * np.einsum("ij,ij->i", away @ self.hessian, away)
+        return gaps
+
+
+@lru_cache(maxsize=2)
+def problem_of(seed: int) -> Regression:
+    """The problem of a seed at the paper's size, cached for the next run on it."""
+    return Regression.draw(seed)
+
+
+@lru_cache(maxsize=1)
+def stream_of(seed: int, p: float, samples: int) -> Array:
+    """The stream of a seed, cached for the next method that runs on it."""
+    return problem_of(seed).order(seed, p, samples)

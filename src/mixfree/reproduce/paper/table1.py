@@ -1,0 +1,165 @@
+"""Table 1, measured: exponents of suboptimality in the samples and in the mixing time."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from mixfree.base.figures import log_log, new_figure
+from mixfree.core.methods import find_method
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather
+from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.statistics import Estimate, exponent_over_seeds
+from mixfree.reproduce.paper.problem import mixing_time
+from mixfree.reproduce.paper.runs import measure_run, regression_cells
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FULL", "QUICK", "cells", "measure", "report"]
+
+# Exponents of T and of the mixing time in the paper's Table 1.
+STATED = {
+    "sgd": (-0.5, 1.0),
+    "emd": (-0.5, 0.5),
+    "sgd-dd": (-0.5, 0.5),
+    "mag": (-0.5, 0.5),
+}
+METHODS = (
+    "sgd",
+    "adagrad",
+    "sgd-mlmc",
+    "mag",
+    "emd",
+    "sgd-dd",
+    "sgd-er",
+    "sgd-rer",
+    "minibatch",
+)
+FULL = Settings(samples=5_000_000, seeds=5, methods=METHODS, p=(1e-1, 1e-2, 1e-3, 1e-4))
+QUICK = FULL.changed(samples=200_000, seeds=2, p=(1e-1, 1e-2, 1e-3))
+MIXED = 100  # mixing times from which on the exponent in T is fitted
+
+cells = regression_cells
+measure = measure_run
+
+
+def report(rows: list[Row], settings: Settings) -> Report:
+    """One line per method: what it was given, and its exponents beside the stated ones."""
+    in_samples = {name: _in_samples(name, rows, settings) for name in settings.methods}
+    in_mixing = {name: _in_mixing_time(name, rows, settings) for name in settings.methods}
+    given = Table(
+        f"{settings.samples:,} samples, {settings.seeds} seeds; τ: mixing time",
+        [
+            "method",
+            "given τ",
+            f"samples per step, p={max(settings.p):g}",
+            "stated in T",
+            "stated in τ",
+        ],
+        [
+            (
+                name,
+                "yes" if find_method(name).needs_mixing_time() else "no",
+                f"{_samples_per_step(name, rows):.2f}",
+                *([f"{stated:+.1f}" for stated in STATED.get(name, [])] or ["", ""]),
+            )
+            for name in settings.methods
+        ],
+    )
+    fitted = Table(
+        "Fitted exponents of suboptimality, 95 %",
+        ["method", *(f"T, p={p:g}" for p in settings.p), "in τ"],
+        [
+            (name, *(found.short() for found in (*in_samples[name].values(), in_mixing[name])))
+            for name in settings.methods
+        ],
+    )
+    return Report(
+        [given, fitted],
+        {"table1": _figure(rows, settings)},
+        _claims(in_samples, in_mixing),
+        [
+            f"In T: fitted from {MIXED} mixing times on. In τ: at the last sample, over the "
+            "mixing times above 10.",
+            "The stated rates are upper bounds up to a constant, over all convex problems. An "
+            "exponent fitted over a range of T on one quadratic can be better, and it can be "
+            "worse where the bound is still far above the measurement.",
+        ],
+    )
+
+
+def _in_samples(method: str, rows: list[Row], settings: Settings) -> dict[float, Estimate]:
+    """Exponent in T for each p, over the seeds."""
+    mixed = [row for row in rows if row["samples"] >= MIXED * mixing_time(row["p"])]
+    return {
+        p: exponent_over_seeds(
+            (row for row in mixed if row["method"] == method and row["p"] == p),
+            "samples",
+            "suboptimality",
+        )
+        for p in settings.p
+    }
+
+
+def _in_mixing_time(method: str, rows: list[Row], settings: Settings) -> Estimate:
+    """Exponent in the mixing time at the end of the runs, over the seeds."""
+    slow = [p for p in settings.p if mixing_time(p) >= 10]
+    last = [
+        max(
+            (r for r in rows if r["method"] == method and r["p"] == p and r["seed"] == seed),
+            key=lambda r: r["samples"],
+        )
+        for p in slow
+        for seed in range(settings.seeds)
+    ]
+    timed = ({**row, "mixing_time": mixing_time(row["p"])} for row in last)
+    return exponent_over_seeds(timed, "mixing_time", "suboptimality")
+
+
+def _samples_per_step(method: str, rows: list[Row]) -> float:
+    """Samples per step at the largest p, where methods that are given τ wait least."""
+    own = [row for row in rows if row["method"] == method]
+    last = max(own, key=lambda row: (row["p"], row["samples"]))
+    return float(last["samples"] / last["steps"])
+
+
+def _claims(
+    in_samples: dict[str, dict[float, Estimate]], in_mixing: dict[str, Estimate]
+) -> list[Claim]:
+    claims = []
+    for name in (name for name in STATED if name in in_samples):
+        for text, found, stated in (
+            ("in T, at every p,", list(in_samples[name].values()), STATED[name][0]),
+            ("in τ", [in_mixing[name]], STATED[name][1]),
+        ):
+            text = f"{name}: fitted exponent {text} at most {stated:+g}"
+            holds = every(each.below(stated) for each in found)
+            claims.append(Claim(text, _slowest(found).short(), holds))
+    return claims
+
+
+def _slowest(found: list[Estimate]) -> Estimate:
+    measured = [each for each in found if not math.isnan(each.mean)]
+    return max(measured, key=lambda each: each.mean) if measured else found[0]
+
+
+def _figure(rows: list[Row], settings: Settings) -> Figure:
+    figure, axes = new_figure(1, 2, width=10.0, sharey=True)
+    slowest = min(settings.p)
+    slow = [row for row in rows if row["p"] == slowest and row["samples"] >= 1000]
+    curves(axes[0], slow, "method", "samples", "suboptimality", shade=False)
+    log_log(axes[0], f"samples observed, p = {slowest:g}", "suboptimality")
+    last: list[Row] = []
+    for p in settings.p:
+        at_p = [row for row in rows if row["p"] == p]
+        for method, values in gather(at_p, "method", "samples", "suboptimality").items():
+            last += [
+                {"method": method, "mixing time": mixing_time(p), "suboptimality": value}
+                for value in values[max(values)]
+            ]
+    dots = {"marker": "o", "markersize": 4}
+    curves(axes[1], last, "method", "mixing time", "suboptimality", shade=False, **dots)
+    log_log(axes[1], "exact mixing time")
+    axes[1].legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure

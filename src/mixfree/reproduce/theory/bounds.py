@@ -1,0 +1,161 @@
+"""The paper's bounds as plain functions, with its constants where it gives them.
+
+G bounds the norm of every sample's gradient, D is the diameter of the domain, and K is the
+paper's τ⌈2 log₂ T⌉, after which the chain is within T⁻² of its stationary law. The
+logarithms inside the square roots are natural, as they come from exponentials.
+"""
+
+import math
+
+from mixfree.base.checks import check_positive, check_whole
+from mixfree.gradients import MLMC
+
+__all__ = [
+    "convex_rate",
+    "decorrelation_time",
+    "deviation",
+    "distance_bound",
+    "expected_cost",
+    "mean_error",
+    "mean_square_error",
+    "regret",
+    "second_moment",
+]
+
+
+def distance_bound(time: int, mixing_time: int) -> float:
+    """Distance from the stationary law after ``time`` steps: d(ℓτ) ≤ 2^−ℓ (Eq. 4).
+
+    Examples
+    --------
+    >>> distance_bound(30, 10)
+    0.125
+    """
+    return 0.5 ** (check_whole(time, "time", least=0) // check_whole(mixing_time, "mixing_time"))
+
+
+def decorrelation_time(mixing_time: int, horizon: int) -> int:
+    """K = τ⌈2 log₂ T⌉ (Lemma A.6).
+
+    Examples
+    --------
+    >>> decorrelation_time(10, 1024)
+    200
+    """
+    return check_whole(mixing_time, "mixing_time") * math.ceil(
+        2 * math.log2(check_whole(horizon, "horizon"))
+    )
+
+
+def deviation(samples: int, bound: float, delta: float, mixing_time: int, delay: int) -> float:
+    """Deviation of a mean of N gradients along the chain, with probability 1 − δ (Lemma A.5).
+
+    12G√(K/N)(1 + √log(K/δ̃)) + 6GK/N with δ̃ = δ − N d(K), for any delay K ≤ N/2; d(K) is taken
+    from Eq. 4. Where the lemma does not apply, the trivial bound 2G is returned.
+
+    Examples
+    --------
+    >>> deviation(10**9, 1.0, 0.05, mixing_time=10, delay=600) < 0.1
+    True
+    >>> deviation(100, 1.0, 0.05, mixing_time=10, delay=600)
+    2.0
+    """
+    left = delta - samples * distance_bound(delay, mixing_time)
+    if not 0 < 2 * delay <= samples or left <= 0.0:
+        return 2.0 * bound
+    ratio = delay / samples
+    root = 12.0 * math.sqrt(ratio) * (1.0 + math.sqrt(math.log(delay / left)))
+    return bound * min(2.0, root + 6.0 * ratio)
+
+
+def mean_error(samples: int, bound: float, mixing_time: int, horizon: int) -> float:
+    """Bound on E‖g^N − ∇F‖ for N ≤ T (Lemma A.6).
+
+    12G√(K/N)(1 + √log(KN)) + 6GK/N + 4G/N where N ≥ 2K > 0, and never more than 2G.
+
+    Examples
+    --------
+    >>> mean_error(64, 1.0, 10, 10**6)
+    2.0
+    """
+    delay = decorrelation_time(mixing_time, horizon)
+    if not 0 < 2 * delay <= samples:
+        return 2.0 * bound
+    ratio = delay / samples
+    root = 12.0 * math.sqrt(ratio) * (1.0 + math.sqrt(math.log(delay * samples)))
+    return bound * min(2.0, root + 6.0 * ratio + 4.0 / samples)
+
+
+def mean_square_error(samples: int, bound: float, mixing_time: int, horizon: int) -> float:
+    """Bound on E‖g^N − ∇F‖² for N ≤ T (Lemma A.6).
+
+    576G²K(1 + log(KN))/N + 72G²K²/N² + 8G²/N where N ≥ 2K > 0, and never more than 4G².
+
+    Examples
+    --------
+    >>> mean_square_error(64, 1.0, 10, 10**6)
+    4.0
+    """
+    delay = decorrelation_time(mixing_time, horizon)
+    if not 0 < 2 * delay <= samples:
+        return 4.0 * bound**2
+    ratio = delay / samples
+    first = 576.0 * ratio * (1.0 + math.log(delay * samples))
+    return bound**2 * min(4.0, first + 72.0 * ratio**2 + 8.0 / samples)
+
+
+def second_moment(bound: float, mixing_time: int, horizon: int) -> float:
+    """Bound on E‖g^MLMC‖² (Lemma 3.1), with the constants of Lemma A.6.
+
+    2G² + 2 Σ_j 2^j · 2(e_j + e_{j−1}), where e_j bounds the mean square error of 2^j samples.
+
+    Examples
+    --------
+    >>> second_moment(1.0, 1, 2**24) < second_moment(1.0, 100, 2**24)
+    True
+    """
+    errors = [
+        mean_square_error(1 << j, bound, mixing_time, horizon) for j in range(horizon.bit_length())
+    ]
+    steps = zip(errors[1:], errors[:-1], strict=True)
+    levels = sum(2.0**j * 2.0 * (here + before) for j, (here, before) in enumerate(steps, 1))
+    return 2.0 * bound**2 + 2.0 * levels
+
+
+def expected_cost(horizon: int) -> float:
+    """Expected samples per step of Algorithm 1: 1 + Σ_j 2^−j(2^j − 1), about log₂ T (Lemma 3.1).
+
+    Examples
+    --------
+    >>> expected_cost(1024)
+    10.0009765625
+    """
+    return MLMC(levels=None, horizon=horizon).expected_samples
+
+
+def regret(diameter: float, squares: float) -> float:
+    """AdaGrad-Norm's regret with α = D/√2: D√(2 Σ‖g‖²) (Lemma 3.2).
+
+    Examples
+    --------
+    >>> regret(2.0, 8.0)
+    8.0
+    """
+    return check_positive(diameter, "diameter") * math.sqrt(2.0 * squares)
+
+
+def convex_rate(bound: float, diameter: float, mixing_time: int, horizon: int) -> float:
+    """Bound on E[F(w̄_T) − F(w*)] of Algorithm 1 with α = D/√2 (Theorem 3.3).
+
+    The two terms of its proof with the constants above: regret over T, and D times the error of
+    a mean of 2^⌊log₂ T⌋ ≥ T/2 samples. Of order GD√(τ/T) up to logarithms.
+
+    Examples
+    --------
+    >>> convex_rate(1.0, 1.0, 10, 10**6) > convex_rate(1.0, 1.0, 10, 10**8)
+    True
+    """
+    squares = horizon * second_moment(bound, mixing_time, horizon)
+    largest = 1 << (horizon.bit_length() - 1)
+    error = mean_error(largest, bound, mixing_time, horizon)
+    return regret(diameter, squares) / horizon + diameter * error

@@ -1,0 +1,115 @@
+"""What a fit is asked to do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.checks import check_one_of
+from mixfree.linear.choice import LinearLearner, learner_for
+from mixfree.linear.classes import loss_of
+from mixfree.linear.losses import REGRESSIONS, Squared
+from mixfree.streams.encoder import POLICIES
+
+__all__ = ["FitPlan"]
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """What to predict, from which columns, and how; checked when made.
+
+    Attributes
+    ----------
+    target
+        The column to predict.
+    loss
+        ``"squared"``, ``"huber"``, ``"robust"`` or ``"logistic"``; None: by the target's type.
+    features, exclude
+        Columns to learn from (all but the target if empty), and columns to leave out.
+    categories, classes
+        All categories of text columns, and all classes of the target, where the first rows would
+        not show them.
+    missing
+        What to do with missing values: ``"error"``, ``"skip"`` or ``"mean"``.
+    parameters
+        Those of :func:`mixfree.linear.choice.learner_for`: ``method``, ``scale``, ``l2``, ….
+    compare
+        Whether plain SGD learns from the same rows, for comparison.
+
+    Examples
+    --------
+    >>> FitPlan("load", missing="drop")
+    Traceback (most recent call last):
+    ValueError: missing must be one of 'error', 'skip', 'mean', not 'drop'
+    """
+
+    target: str
+    loss: str | None = None
+    features: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    classes: Sequence[str] = ()
+    missing: str = "error"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    compare: bool = False
+
+    def __post_init__(self) -> None:
+        # Tuples, so that a plan equals the one that a model file gives back.
+        for name in ("features", "exclude", "classes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        known = {column: tuple(texts) for column, texts in self.categories.items()}
+        object.__setattr__(self, "categories", known)
+        check_one_of(self.missing, "missing", POLICIES)
+        if self.loss is not None:
+            check_one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
+        if self.classes:
+            if len(set(self.classes)) < max(2, len(self.classes)):
+                raise ValueError(
+                    f"classes must be at least two and all different, not {', '.join(self.classes)}"
+                )
+            if self.loss not in (None, "logistic"):
+                raise ValueError(f"classes must not be given with the {self.loss} loss")
+        learner_for(Squared(), 1, **self.parameters)  # raises for a wrong parameter
+
+    def learner(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
+        """A learner that has learnt nothing yet."""
+        return self._learner(features, classes, self.parameters)
+
+    def rival(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
+        """Plain SGD to compare with."""
+        given = {**self.parameters, "method": "sgd"}
+        for_others = ("options", "memory", "half_life", "output")
+        parameters = {name: value for name, value in given.items() if name not in for_others}
+        parameters["step_scale"] = self.rival_step_scale(features)
+        return self._learner(features, classes, parameters)
+
+    def rival_step_scale(self, features: int) -> float | None:
+        """1 over the mean squared length of a standardised row, which has an intercept, too."""
+        return None if self.parameters.get("scale", "auto") is None else 1.0 / (features + 1)
+
+    def check_same(self, asked: "FitPlan") -> None:
+        """ValueError if a fit with this plan cannot go on as ``asked``."""
+        before, now = self._flat(), asked._flat()
+        if asked.loss is None:
+            now["loss"] = before["loss"]
+        for name in before | now:
+            if before.get(name) != now.get(name):
+                raise ValueError(
+                    f"the model was begun with `{name}={before.get(name)!r}`, "
+                    f"but now `{name}={now.get(name)!r}` is asked for"
+                )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def _flat(self) -> dict[str, Any]:
+        state = self.state_dict()
+        return {**state, **state.pop("parameters")}
+
+    def _learner(
+        self, features: int, classes: Sequence[str] | None, parameters: Mapping[str, Any]
+    ) -> LinearLearner:
+        loss = REGRESSIONS[str(self.loss)] if classes is None else loss_of(np.array(classes))
+        return learner_for(loss, features, **parameters)

@@ -1,0 +1,111 @@
+"""Predictions for every row of a stream, written batch by batch and in one piece."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.extras import require
+from mixfree.base.files import replacing
+from mixfree.linear.classes import most_probable, probabilities
+from mixfree.streams.encoder import located
+from mixfree.streams.source import Piece, Source
+from mixfree.streams.stream_fit import StreamFit
+
+__all__ = ["ENDINGS", "Written", "write_predictions"]
+
+ENDINGS = (".parquet", ".csv", ".arrow")
+
+
+class Written(NamedTuple):
+    """Rows written, rows without a prediction, and unknown categories counted by column."""
+
+    rows: int
+    empty: int
+    unknown: Counter[str]
+
+
+def write_predictions(
+    fit: StreamFit, source: Source, output: str | os.PathLike[str], keep: Sequence[str] = ()
+) -> Written:
+    """Write one row of predictions per row of the stream.
+
+    Rows that the encoder's policy leaves out have empty predictions. A classification also has
+    the probability of each class. ``keep`` names columns of the data to copy.
+    """
+    ending = Path(output).suffix
+    if ending not in ENDINGS:
+        raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(output)!r}")
+    for name in keep:
+        if name in _names(fit):
+            raise ValueError(f"keep must not have {name!r}, the name of a column of predictions")
+    source.require_columns([column.name for column in fit.encoder.columns], "column")
+    source.require_columns(keep, "column")
+    copied = {name: source.schema.field(name).type for name in keep}
+    source.open({**copied, **fit.encoder.feature_types})
+    rows, empty, before = 0, 0, fit.encoder.unknown.copy()
+    with replacing(output) as file, _writer(file, ending) as write:
+        for piece in source.pieces():
+            batch, usable = _predictions(fit, piece, keep)
+            write(batch)
+            rows, empty = rows + len(usable), empty + int((~usable).sum())
+        if rows == 0:
+            raise ValueError(f"{source.files[0]}: there are no rows")
+    return Written(rows, empty, fit.encoder.unknown - before)
+
+
+def _predictions(fit: StreamFit, piece: Piece, keep: Sequence[str]) -> tuple[Any, Array]:
+    pyarrow = require("pyarrow")
+    rows, usable = fit.encoder.encode_for_prediction(piece)
+    with np.errstate(over="ignore", invalid="ignore"):
+        outputs = fit.learner.predict(rows)
+        numbers = outputs[:, None] if fit.encoder.classes is None else probabilities(outputs)
+    finite = np.isfinite(numbers).all(axis=1)
+    if not finite.all():
+        row = int(finite.argmin())
+        raise ValueError(located(piece, row, "has values that are too large for a prediction"))
+    predicted = list(numbers.T)
+    if fit.encoder.classes is not None:
+        predicted.insert(0, most_probable(outputs, np.array(fit.encoder.classes)))
+    columns = {name: piece.batch.column(name) for name in keep}
+    for name, values in zip(_names(fit), predicted, strict=True):
+        columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
+    return pyarrow.RecordBatch.from_pydict(columns), usable
+
+
+def _names(fit: StreamFit) -> list[str]:
+    """Names of the columns of predictions."""
+    return ["prediction", *(f"probability of {label}" for label in fit.encoder.classes or ())]
+
+
+@contextmanager
+def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any], None]]:
+    """A function that writes batches in the format of the ending."""
+    opened: list[Any] = []
+
+    def write(batch: Any) -> None:
+        if not opened:
+            opened.append(_open(file, ending, batch.schema))
+        if ending == ".csv" and batch.num_columns == 1:
+            # Programs that read CSV skip an empty line, but not one with NaN.
+            batch = batch.set_column(0, batch.schema.names[0], batch.column(0).fill_null(np.nan))
+        opened[0].write_batch(batch)
+
+    try:
+        yield write
+    finally:
+        for writer in opened:
+            writer.close()
+
+
+def _open(file: IO[bytes], ending: str, schema: Any) -> Any:
+    if ending == ".csv":
+        return require("pyarrow.csv").CSVWriter(file, schema)
+    if ending == ".arrow":
+        return require("pyarrow").ipc.new_file(file, schema)
+    return require("pyarrow.parquet").ParquetWriter(file, schema)

@@ -1,0 +1,114 @@
+"""Which rows of a stream have been read, so that resuming with other data is noticed."""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixfree.streams.source import Piece
+
+__all__ = ["FileRead", "ReadRecord"]
+
+EVERY = 1 << 16  # one row of so many is in the checksum, and the rows 1, 2, 3, 5, 9, 17, …
+_REMEDY = (
+    "give the same data again from its beginning, with new rows or files after it, "
+    "or another `model` file"
+)
+
+
+@dataclass
+class FileRead:
+    """The name of a file, how many of its rows were read, and a checksum of a few of them."""
+
+    name: str
+    rows: int = 0
+    checksum: int = 0
+
+
+class ReadRecord:
+    """The files of a stream as far as they have been read.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> record = ReadRecord()
+    >>> record.add(Piece("days/1.csv", 0, pyarrow.record_batch({"a": [1.0, 2.0]})))
+    >>> [(file.name, file.rows) for file in record.files]
+    [('1.csv', 2)]
+    """
+
+    def __init__(self) -> None:
+        self.files: list[FileRead] = []
+
+    @property
+    def rows(self) -> int:
+        """Rows read from all files."""
+        return sum(file.rows for file in self.files)
+
+    def add(self, piece: Piece) -> None:
+        """Record a batch; how a file is cut into batches does not matter."""
+        if piece.start == 0:
+            self.files.append(FileRead(Path(piece.file).name))
+        file, count = self.files[-1], piece.batch.num_rows
+        numbers = np.arange(piece.start, piece.start + count)
+        checked = np.flatnonzero((numbers & (numbers - 1) == 0) | (numbers % EVERY == 0))
+        for row in checked.tolist():
+            values = repr(piece.batch.slice(row, 1).to_pylist())
+            file.checksum = zlib.crc32(values.encode(), file.checksum)
+        file.rows += count
+
+    def rest(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """The batches that follow what has been read, which must come first and be the same.
+
+        Raises
+        ------
+        ValueError
+            When the data does not begin with what has been read.
+        """
+        again, before = ReadRecord(), self.rows
+        left = before
+        for piece in pieces:
+            if left:
+                old = piece._replace(batch=piece.batch.slice(0, left))
+                again.add(old)
+                count = old.batch.num_rows
+                left -= count
+                _compare(self.files, again.files, finished=left == 0)
+                piece = Piece(piece.file, piece.start + count, piece.batch.slice(count))
+            if piece.batch.num_rows:
+                yield piece
+        if left:
+            raise ValueError(
+                f"the data has {before - left:,} rows, but {before:,} were learnt from before: "
+                + _REMEDY
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        return {"files": [asdict(file) for file in self.files]}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "ReadRecord":
+        """The record that gave ``state``."""
+        record = cls()
+        record.files = [FileRead(**file) for file in state["files"]]
+        return record
+
+
+def _compare(known: list[FileRead], again: list[FileRead], finished: bool) -> None:
+    """ValueError if files read again differ; unless ``finished``, the last is still being read."""
+    for number, (before, now) in enumerate(zip(known, again, strict=False), start=1):
+        if now.name != before.name:
+            raise ValueError(f"the model was begun with {before.name}, not {now.name}: {_REMEDY}")
+        if number == len(again) and not finished:
+            return
+        if now.rows != before.rows:
+            raise ValueError(
+                f"{now.name} has {now.rows:,} rows now and had {before.rows:,} when the model "
+                f"learnt from it: {_REMEDY}"
+            )
+        if now.checksum != before.checksum:
+            raise ValueError(f"{now.name} has other rows than the model learnt from: {_REMEDY}")

@@ -1,0 +1,127 @@
+"""Batches of a stream: equal lengths, totals, chunking, merging and saving."""
+
+import numpy as np
+import pytest
+
+from mixfree.linear.exact.batches import Batches, most_batches
+from mixfree.linear.exact.moments import Moments, block_rows
+from mixfree.linear.exact.sums import sums_of
+
+
+def stream(rows, columns=3, seed=0, offset=0.0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, columns)) + offset, rng.normal(size=rows)
+
+
+def added(x, y, pieces=1, **options):
+    batches = Batches(x.shape[1], **options)
+    for rows, targets in zip(np.array_split(x, pieces), np.array_split(y, pieces), strict=True):
+        batches.add(rows, targets)
+    return batches
+
+
+def flat(state):
+    if isinstance(state, dict):
+        return [leaf for key in sorted(state) for leaf in flat(state[key])]
+    if isinstance(state, list | tuple):
+        return [leaf for each in state for leaf in flat(each)]
+    return [state]
+
+
+def same_bits(one, other):
+    a, b = flat(one.plain()), flat(other.plain())
+    assert len(a) == len(b)
+    for left, right in zip(a, b, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("rows", [31, 100, 1000, 8192, 20_000, 70_000])
+def test_there_are_32_to_63_batches_of_equal_length_and_each_is_right(rows):
+    x, y = stream(rows)
+    split = added(x, y).split
+    length, count = split.rows, len(split)
+    assert 31 <= count < 64 or length == 1
+    assert rows - count * length < max(length, 2)
+    for place in (0, count // 2, count - 1):
+        own = slice(place * length, (place + 1) * length)
+        wanted = sums_of(x[own], y[own, None])
+        np.testing.assert_allclose(split[place].mean, wanted.mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(split[place].scatter, wanted.scatter, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("columns, most", [(100, 64), (300, 32), (600, 16)])
+def test_wide_rows_have_fewer_batches(columns, most):
+    assert most_batches(columns) == most
+    x, y = stream(5000, columns)
+    assert most // 2 <= len(added(x, y).split) < most
+
+
+@pytest.mark.parametrize("offset", [0.0, 50.0])
+def test_the_total_is_that_of_moments_without_batches(offset):
+    x, y = stream(30_000, offset=offset)
+    moments = Moments(3)
+    moments.add(x, y)
+    total, wanted = added(x, y).total, moments.total
+    assert total.rows == wanted.rows == 30_000
+    np.testing.assert_allclose(total.scatter, wanted.scatter, rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(total.cross, wanted.cross, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e5])
+def test_any_chunking_gives_the_same_bits(offset):
+    x, y = stream(3 * block_rows(3) + 100, offset=offset)
+    whole = added(x, y)
+    for pieces in (2, 11, 1000):
+        same_bits(added(x, y, pieces), whole)
+
+
+@pytest.mark.parametrize("cut", [0, 5, 5000, 8192, 20_001])
+def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits(cut):
+    x, y = stream(25_000)
+    batches = Batches(3)
+    batches.restore(added(x[:cut], y[:cut]).plain())
+    batches.add(x[cut:], y[cut:])
+    same_bits(batches, added(x, y))
+
+
+def test_a_refused_chunk_leaves_batches_and_windows_as_they_were():
+    x, y = stream(40_000)
+    batches = added(x[:9000], y[:9000])
+    before = batches.copy()
+    x[-1, 0] = np.nan
+    with pytest.raises(ValueError, match="rows must be finite"):
+        batches.add(x[9000:], y[9000:])
+    same_bits(batches, before)
+
+
+def test_merging_keeps_batches_of_one_length_and_the_total_in_any_order():
+    x, y = stream(60_000, offset=2.0)
+    cuts = [700, 9000, 30_000, 30_100]
+    parts = [added(a, b) for a, b in zip(np.split(x, cuts), np.split(y, cuts), strict=True)]
+    whole = added(x, y).total
+    for order in ([0, 1, 2, 3, 4], [3, 0, 4, 2, 1]):
+        merged = Batches(3)
+        for place in order:
+            merged.merge(parts[place])
+        np.testing.assert_allclose(merged.total.scatter, whole.scatter, rtol=1e-12, atol=1e-9)
+        np.testing.assert_allclose(merged.total.mean, whole.mean, rtol=1e-12)
+        split = merged.split
+        assert 16 <= len(split) < 64
+        assert merged.rows == 60_000
+        assert split.weight.sum() > 0.8 * 60_000
+    merged.add(x[:5000], y[:5000])
+    assert merged.total.rows == 65_000
+
+
+def test_windows_are_spread_evenly_over_the_stream():
+    n = 300_000
+    batches = Batches(1, memory=1 << 20)
+    batches.add(np.arange(float(n))[:, None], np.zeros(n))
+    windows = batches.windows.all
+    starts = np.array([window.rows[0, 0] for window in windows])
+    assert 8 <= len(windows) <= 16
+    assert len(set(np.diff(starts))) == 1
+    assert starts[0] == 0 and starts[-1] > 0.85 * n
+    for window in windows[:-1]:
+        np.testing.assert_array_equal(np.diff(window.rows[:, 0]), 1.0)
+        assert len(window.rows) == batches.windows.length

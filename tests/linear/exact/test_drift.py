@@ -1,0 +1,154 @@
+"""Forgetting: the weighted fit it stands for, the half-life it picks, and its bits."""
+
+import numpy as np
+import pytest
+
+from mixfree.linear.exact.drift import BLOCK, PRIOR, Forgetting
+
+
+def stream(rows, seed=0, columns=3, offset=0.0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, columns)) + offset
+    walk = np.cumsum(rng.normal(size=(rows, columns)), axis=0) / 50.0
+    return x, (x * walk).sum(axis=1) + rng.normal(size=rows)
+
+
+def added(x, y, pieces=1, half_life="auto", weights=None, **options):
+    forgetting = Forgetting(x.shape[1], half_life=half_life, **options)
+    w = np.ones(len(y)) if weights is None else weights
+    for part in zip(*(np.array_split(each, pieces) for each in (x, y, w)), strict=True):
+        forgetting.add(*part)
+    return forgetting
+
+
+def same_bits(one, other):
+    a, b = one.plain(), other.plain()
+    blocks = a.pop("blocks"), b.pop("blocks")
+    for left, right in ((a, b), blocks):
+        for name in left:
+            np.testing.assert_array_equal(left[name], right[name])
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("rows", [BLOCK, 1000, 10_007])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_half_life_is_the_weighted_fit_with_a_ridge_of_one_row(rows, intercept, offset):
+    x, y = stream(rows, offset=offset)
+    seen = -(np.arange(rows) // BLOCK)
+    block = 0.5 ** (BLOCK / 100.0)
+    blocks = float(rows // BLOCK)
+    weights = block ** (blocks - 1 + seen)
+    if rest := rows % BLOCK:
+        weights *= 0.5 ** (rest / 100.0)
+        weights[-rest:] = 1.0
+    found = added(x, y, half_life=100.0, intercept=intercept).solution.weights[0]
+    z = x - np.average(x, axis=0, weights=weights) if intercept else x
+    t = y - np.average(y, weights=weights) if intercept else y
+    ridge = PRIOR * np.diag(x.var(axis=0))
+    wanted = np.linalg.solve(z.T @ (z * weights[:, None]) + ridge, z.T @ (weights * t))
+    np.testing.assert_allclose(found[:3], wanted, rtol=1e-6)
+
+
+def test_the_half_life_in_force_follows_the_stream():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(12_000, 2))
+    steady = x @ [1.0, 2.0] + rng.normal(size=12_000)
+    forgetting = added(x, steady)
+    assert forgetting.half_life >= 800.0  # beyond, what is left to gain is less than the noise
+    turning = x[:, 0] * np.sin(np.arange(12_000) / 60.0)
+    forgetting.add(x, turning)
+    assert forgetting.half_life == 50.0
+    rows, lives = zip(*forgetting.history, strict=True)
+    assert list(rows) == sorted(rows) and lives[-1] == 50.0
+    judged = forgetting.judged
+    assert min(judged, key=judged.get) == 50.0
+
+
+def test_picked_half_life_is_nearly_the_best_in_hindsight():
+    for seed in range(2):
+        x, y = stream(6000, seed)
+        total = {}
+        for life in (50.0, 200.0, 800.0, 3200.0, "auto"):
+            forgetting = Forgetting(3, half_life=life)
+            lost = 0.0
+            for start in range(0, 6000, BLOCK):
+                now = slice(start, start + BLOCK)
+                w = forgetting.solution.weights[0]
+                lost += np.sum((y[now] - x[now] @ w[:3] - w[3]) ** 2)
+                forgetting.add(x[now], y[now])
+            total[life] = lost
+        auto = total.pop("auto")
+        assert auto <= 1.05 * min(total.values())
+        assert auto < 0.8 * max(total.values())  # there was something to choose
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("half_life", ["auto", 7.0, 300.0])
+def test_any_chunking_gives_the_same_bits(half_life, offset):
+    x, y = stream(7000, offset=offset)
+    weights = np.random.default_rng(2).integers(0, 3, 7000)
+    whole = added(x, y, half_life=half_life, weights=weights)
+    for pieces in (2, 701):
+        same_bits(added(x, y, pieces, half_life, weights), whole)
+
+
+@pytest.mark.parametrize("cut", [0, 31, 4096, 5000])
+def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits(cut):
+    x, y = stream(9000)
+    forgetting = Forgetting(3)
+    forgetting.restore(added(x[:cut], y[:cut]).plain())
+    forgetting.add(x[cut:], y[cut:])
+    same_bits(forgetting, added(x, y))
+
+
+def test_sizes_that_explode_or_begin_late_stay_finite():
+    x, y = stream(9000)
+    x[:100, 0] = 0.0
+    x[5000:, 1] *= 1e150
+    x[:, 2] *= 1e-150
+    forgetting = added(x, 1e100 * y)
+    assert np.isfinite(forgetting.solution.weights).all()
+    assert np.isfinite(list(forgetting.judged.values())).all()
+    usual = added(*stream(9000))
+    late = stream(9000)[0][-10:]
+    w = usual.solution.weights[0]
+    assert np.abs(late @ w[:3] + w[3]).max() < 100.0
+
+
+def test_a_radius_holds_for_the_weights_in_force():
+    x, y = stream(2000)
+    found = added(x, 100.0 * y, radius=0.5).solution.weights[0, :3]
+    assert np.linalg.norm(found) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("place", [3, 4000, 8999])
+def test_what_is_not_finite_is_refused_and_nothing_has_changed(place):
+    x, y = stream(9000)
+    forgetting = added(x[:1000], y[:1000])
+    before = forgetting.copy()
+    x[place, 1] = np.nan
+    with pytest.raises(ValueError, match="rows must be finite"):
+        forgetting.add(x, y)
+    same_bits(forgetting, before)
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.inf, "long", True])
+def test_half_life_is_checked(wrong):
+    with pytest.raises(ValueError, match="half_life must be"):
+        Forgetting(2, half_life=wrong)
+
+
+def test_a_wrong_state_is_refused_and_nothing_has_changed():
+    x, y = stream(3000)
+    forgetting = added(x, y)
+    before = forgetting.copy()
+    for name, spoil in (
+        ("products", lambda a: a[:-1]),
+        ("judged", lambda a: a * np.nan),
+        ("changes", lambda a: a + 99),
+    ):
+        state = forgetting.plain()
+        state[name] = spoil(state[name])
+        with pytest.raises(ValueError, match=f"{name} of the state"):
+            forgetting.restore(state)
+        same_bits(forgetting, before)

@@ -1,0 +1,170 @@
+"""Intervals from batch means: coverage, profile, and when they are not to be trusted."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from mixfree.linear.exact.batches import Batches
+from mixfree.linear.exact.inference import Inference
+from mixfree.linear.exact.solve import solve
+
+COLUMNS = 3
+
+
+def autoregressive(rng, rows, rho, columns=None):
+    """A stationary AR(1) process of variance 1."""
+    shape = (rows + 2000,) if columns is None else (rows + 2000, columns)
+    noise = rng.normal(size=shape) * math.sqrt(1.0 - rho * rho)
+    return lfilter([1.0], [1.0, -rho], noise, axis=0)[2000:]
+
+
+def stream(rng, rows, rho):
+    x = autoregressive(rng, rows, rho, COLUMNS)
+    weights = np.array([1.0, -0.5, 0.0, 0.5])
+    return x, x @ weights[:-1] + weights[-1] + autoregressive(rng, rows, rho), weights
+
+
+def inferred(x, y, weights=None, intercept=True, **options):
+    batches = Batches(x.shape[1])
+    batches.add(x, y, weights)
+    total = batches.total
+    solution = solve(total, intercept=intercept, **options)
+    return Inference(batches, total, solution, intercept=intercept), solution
+
+
+def coverage(rho, streams=60, rows=20_000):
+    """Shares of intervals that hold the truth: of weights, of means, and with independent rows."""
+    rng = np.random.default_rng(1)
+    hits = np.zeros(3)
+    for _ in range(streams):
+        x, y, truth = stream(rng, rows, rho)
+        inference, solution = inferred(x, y)
+        low, high = inference.conf_int()[0].T
+        found = solution.weights[0]
+        z = np.c_[x, np.ones(rows)]
+        variance = np.mean((y - z @ found) ** 2)
+        naive = 1.96 * np.sqrt(np.diag(np.linalg.inv(z.T @ z)) * variance)
+        at = rng.normal(size=(4, COLUMNS))
+        error = np.abs(at @ (found - truth)[:-1] + (found - truth)[-1])
+        mean = error <= inference.quantile(0.05) * inference.mean_error(at)[:, 0]
+        hits += [
+            np.mean((low <= truth) & (truth <= high)),
+            np.mean(mean),
+            np.mean(np.abs(found - truth) <= naive),
+        ]
+    return hits / streams
+
+
+@pytest.mark.parametrize("rho, least", [(0.5, 0.95), (0.9, 0.93), (0.98, 0.91)])
+def test_coverage_where_intervals_that_take_rows_for_independent_fail(rho, least):
+    weights, means, naive = coverage(rho)
+    error = math.sqrt(0.95 * 0.05 / (60 * (COLUMNS + 1)))
+    assert weights >= least - 3.0 * error, (weights, error)
+    assert weights <= 0.95 + 3.0 * error, (weights, error)
+    assert means >= least - 6.0 * error, (means, error)  # four rows of one fit are not independent
+    assert naive < 0.95 - 5.0 * error, (naive, error)
+
+
+def test_intervals_of_independent_rows_agree_with_the_usual_sandwich():
+    rng = np.random.default_rng(2)
+    x, weights = rng.normal(size=(60_000, 2)) + 3.0, rng.uniform(0.5, 2.0, 60_000)
+    y = x[:, 0] + rng.normal(size=60_000) * np.abs(x[:, 0])
+    inference, solution = inferred(x, y, weights)
+    z = np.c_[x, np.ones(len(x))]
+    score = z * ((y - z @ solution.weights[0]) * weights)[:, None]
+    inverse = np.linalg.inv(z.T @ (z * weights[:, None]))
+    wanted = np.sqrt(np.diag(inverse @ (score.T @ score) @ inverse))
+    # The spread of 58 batches has a relative error of 1/√(2·57).
+    np.testing.assert_allclose(inference.bse[0], wanted, rtol=4.0 / math.sqrt(2 * 57))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("options", [{}, {"l2": 0.3}, {"radius": 0.4}])
+def test_scores_are_those_of_the_rows_at_the_weights_of_the_end(intercept, options):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(3000, 2)) + np.array([0.0, 5.0])
+    y = x @ [1.0, 2.0] + rng.normal(size=3000) + 1.0
+    inference, solution = inferred(x, y, intercept=intercept, **options)
+    w, b = solution.weights[0, :2], solution.weights[0, 2] if intercept else 0.0
+    batches = inference._split
+    n, length = len(batches), batches.rows
+    z = x - x.mean(axis=0) if intercept else x
+    score = z * (y - x @ w - b)[:, None] - solution.penalty * w
+    score = score[: n * length].reshape(n, length, 2).sum(axis=1)
+    hessian = z.T @ z + 3000 * solution.penalty * np.eye(2)
+    changes = np.linalg.solve(hessian, score.T)
+    freedom = n / (n - 1) * 3000 / (n * length) * 2999 / (3000 - 2 - intercept)
+    wanted = np.sqrt((changes**2).sum(axis=1) * freedom)
+    np.testing.assert_allclose(inference.bse[0, :2], wanted, rtol=1e-6)
+
+
+def test_units_and_offsets_do_not_change_what_is_known():
+    rng = np.random.default_rng(4)
+    x, y, _ = stream(rng, 5000, 0.9)
+    size = np.array([1e-120, 1e120, 7.0])
+    one, _ = inferred(x, y)
+    other, _ = inferred(x * size, 1e100 * y)
+    np.testing.assert_allclose(other.bse[0, :3] * size / 1e100, one.bse[0, :3], rtol=1e-9)
+    assert other.effective_rows == pytest.approx(one.effective_rows, rel=1e-9)
+
+
+def test_the_profile_is_that_of_the_scores_and_agrees_with_the_intervals():
+    rng = np.random.default_rng(5)
+    x, y, _ = stream(rng, 100_000, 0.9)
+    inference, _ = inferred(x, y)
+    profile = inference.profile
+    found = dict(zip(profile.lengths.tolist(), profile.ratios.tolist(), strict=True))
+    rho = 0.81  # of the scores; that of the intercept has 0.9 and is one of four
+    for length in (2, 8, 64):
+        k = np.arange(1, length)
+        wanted = [1.0 + 2.0 * np.sum((1.0 - k / length) * r**k) for r in (rho, rho, rho, 0.9)]
+        assert found[length] == pytest.approx(np.mean(wanted), rel=0.15)
+    assert found[1] == pytest.approx(1.0, rel=1e-3)
+    at_batches = found[inference._split.rows]
+    assert inference.effective_rows == pytest.approx(100_000 / at_batches)
+    assert at_batches == pytest.approx(np.mean([9.5, 9.5, 9.5, 19.0]), rel=0.3)
+
+
+def test_independent_rows_are_all_effective():
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(50_000, 5))
+    inference, _ = inferred(x, rng.normal(size=50_000))
+    assert inference.effective_rows == pytest.approx(50_000, rel=4.0 / math.sqrt(0.5 * 48 * 6))
+    assert not inference.correlated and inference.remark == ""
+
+
+def test_a_stream_too_short_beside_its_correlation_says_so():
+    rng = np.random.default_rng(7)
+    flagged = [inferred(*stream(rng, 2000, 0.98)[:2])[0].correlated for _ in range(40)]
+    assert np.mean(flagged) > 0.8
+    calm = [inferred(*stream(rng, 20_000, 0.9)[:2])[0].correlated for _ in range(40)]
+    assert np.mean(calm) < 0.1
+    inference, _ = inferred(*stream(rng, 2000, 0.99)[:2])
+    assert "still correlated" in inference.remark
+
+
+def test_too_few_rows_have_unbounded_intervals_and_a_remark():
+    rng = np.random.default_rng(8)
+    inference, _ = inferred(*stream(rng, 5, 0.0)[:2])
+    assert np.isinf(inference.bse).all()
+    assert math.isnan(inference.effective_rows)
+    assert "8 are needed" in inference.remark
+
+
+def test_a_constant_column_has_no_interval_but_predictions_do():
+    rng = np.random.default_rng(9)
+    x, y, _ = stream(rng, 3000, 0.5)
+    x[:, 1] = 7.0
+    inference, _ = inferred(x, y)
+    assert np.isinf(inference.bse[0, 1])
+    assert np.isfinite(inference.bse[0, [0, 2, 3]]).all()
+    assert np.isfinite(inference.mean_error(x[:3])).all()
+
+
+def test_alpha_is_checked():
+    rng = np.random.default_rng(10)
+    inference, _ = inferred(*stream(rng, 500, 0.0)[:2])
+    with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
+        inference.conf_int(1.0)

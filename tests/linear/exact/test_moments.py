@@ -1,0 +1,194 @@
+"""The sums of a stream: against exact arithmetic, however cut, merged or saved."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from mixfree.linear.exact.moments import Moments, block_rows
+
+COLUMNS = 3
+
+
+def stream(rows, seed=0, offset=0.0, size=1.0):
+    rng = np.random.default_rng(seed)
+    x = size * (rng.normal(size=(rows, COLUMNS)) + offset)
+    return x, rng.normal(size=(rows, 2)), rng.integers(0, 3, rows).astype(float)
+
+
+def same_bits(one, other):
+    a, b = one.plain(), other.plain()
+    assert a["sums"].keys() == b["sums"].keys()
+    for name in a["sums"]:
+        np.testing.assert_array_equal(a["sums"][name], b["sums"][name])
+    for name in a["blocks"]:
+        np.testing.assert_array_equal(a["blocks"][name], b["blocks"][name])
+
+
+def added(*chunks, targets=2):
+    moments = Moments(COLUMNS, targets)
+    for chunk in chunks:
+        moments.add(*chunk)
+    return moments
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
+def test_any_chunking_gives_the_same_bits_unlike_sums_by_chunk(offset):
+    x, y, w = stream(2 * block_rows(COLUMNS) + 100, offset=offset)
+    whole = added((x, y, w))
+    rng = np.random.default_rng(1)
+    for pieces in (1, 7, 400):
+        cuts = np.sort(rng.integers(0, len(x) + 1, pieces))
+        parts = zip(*(np.split(each, cuts) for each in (x, y, w)), strict=True)
+        same_bits(added(*parts), whole)
+
+
+def test_the_bits_do_not_depend_on_where_or_how_rows_lie_in_memory():
+    x, y, _ = stream(block_rows(COLUMNS) + 5)
+    room = np.empty(x.size + 1)
+    shifted = room[1:].reshape(x.shape)
+    shifted[:] = x
+    wide = np.zeros((len(x), 7))
+    wide[:, 2:5] = x
+    whole = added((x, y))
+    for same in (shifted, np.asfortranarray(x), wide[:, 2:5], sparse.csr_array(x)):
+        same_bits(added((same, y)), whole)
+    same_bits(added((x, y, np.ones(len(x)))), whole)
+
+
+@pytest.mark.parametrize("offset, tolerance", [(0.0, 1e-15), (1e8, 2e-14)])
+def test_sums_against_exact_fractions_offsets_costing_no_digits(offset, tolerance):
+    x, y, w = stream(300, offset=offset)
+    total = added((x, y, w)).total
+    exact = [[Fraction(v) for v in row] for row in np.c_[x, y]]
+    weight = [Fraction(v) for v in w]
+    means = [sum(q * row[j] for q, row in zip(weight, exact, strict=True)) / sum(weight)
+             for j in range(COLUMNS + 2)]  # fmt: skip
+
+    def product(i, j):
+        return sum(
+            q * (row[i] - means[i]) * (row[j] - means[j])
+            for q, row in zip(weight, exact, strict=True)
+        )
+
+    squares = [float(product(j, j)) for j in range(COLUMNS + 2)]
+    for i in range(COLUMNS):
+        for j in range(COLUMNS + 2):
+            found = total.scatter[i, j] if j < COLUMNS else total.cross[i, j - COLUMNS]
+            error = abs(found - float(product(i, j))) / math.sqrt(squares[i] * squares[j])
+            assert error < tolerance, (i, j, error)
+    np.testing.assert_allclose(total.mean, [float(m) for m in means], rtol=1e-15, atol=1e-15)
+
+
+def test_columns_of_extreme_size_lose_nothing():
+    x, y, w = stream(5000)
+    sizes = 2.0 ** np.array([-498, 498, 0])
+    usual, extreme = added((x, y, w)).total, added((x * sizes, y * 2.0**-490, w)).total
+    assert extreme.exponent is not None
+    own = np.ldexp(extreme.scatter, np.add.outer(*2 * [extreme.exponents[:3] - [-498, 498, 0]]))
+    np.testing.assert_allclose(own, usual.scatter, rtol=1e-12)
+    np.testing.assert_allclose(extreme.mean[:3] / sizes, usual.mean[:3], rtol=1e-9)
+
+
+def test_a_column_that_becomes_large_or_varies_only_between_blocks():
+    block = block_rows(1)
+    small, large = np.full((block, 1), 1e-140), np.full((block, 1), 3e-140)
+    moments = Moments(1)
+    moments.add(np.vstack([small, large]), np.arange(2.0 * block))
+    total = moments.total
+    deviation = math.sqrt(total.scatter[0, 0] / total.weight) * 2.0 ** total.exponents[0]
+    assert deviation == pytest.approx(1e-140, rel=1e-12)
+    moments.add(1e140 * np.arange(block)[:, None], np.zeros(block))
+    deviation = math.sqrt(moments.total.scatter[0, 0] / (3 * block)) * 2.0 ** int(
+        moments.total.exponents[0]
+    )
+    every = np.concatenate([np.zeros(2 * block), np.arange(block)])
+    assert deviation == pytest.approx(1e140 * every.std(), rel=1e-12)
+
+
+def test_constant_columns_have_no_spread_at_all():
+    x = np.tile([0.1, 1e9 / 3.0, 0.0], (3 * block_rows(COLUMNS) + 7, 1))
+    assert not added((x, x[:, :2])).total.scatter.any()
+
+
+def test_zero_weights_are_rows_left_out():
+    x, y, w = stream(1000)
+    same_bits(added((x, y, w)), added((x[w > 0], y[w > 0], w[w > 0])))
+
+
+def test_merging_in_any_order():
+    x, y, w = stream(9000, offset=3.0)
+    whole = added((x, y, w)).total
+    parts = [added((x[i::3], y[i::3], w[i::3])) for i in range(3)]
+    for order in ([0, 1, 2], [2, 0, 1]):
+        merged = Moments(COLUMNS, 2)
+        for i in order:
+            before = parts[i].plain()["sums"]["weight"]
+            merged.merge(parts[i])
+            assert parts[i].plain()["sums"]["weight"] == before
+        np.testing.assert_allclose(merged.total.scatter, whole.scatter, rtol=1e-12, atol=1e-10)
+        np.testing.assert_allclose(merged.total.mean, whole.mean, rtol=1e-13, atol=1e-13)
+    with pytest.raises(ValueError, match="cannot merge 2 columns"):
+        merged.merge(Moments(2, 2))
+
+
+def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits():
+    x, y, w = stream(2 * block_rows(COLUMNS))
+    whole = added((x, y, w))
+    for cut in (0, 1, 777, block_rows(COLUMNS) + 3):
+        moments = Moments(COLUMNS, 2)
+        moments.restore(added((x[:cut], y[:cut], w[:cut])).plain())
+        moments.add(x[cut:], y[cut:], w[cut:])
+        same_bits(moments, whole)
+
+
+@pytest.mark.parametrize("place", [0, 5000, 8999])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1e305])
+@pytest.mark.parametrize("where", ["rows", "targets"])
+def test_what_is_not_finite_is_refused_and_nothing_has_changed(place, wrong, where):
+    x, y, _ = stream(9000)
+    moments = added((x[:100], y[:100]))
+    before = moments.copy()
+    bad_x, bad_y = x.copy(), y.copy()
+    (bad_x if where == "rows" else bad_y)[place, 1] = wrong
+    with pytest.raises(ValueError, match=f"{where} must be finite"):
+        moments.add(bad_x, bad_y)
+    same_bits(moments, before)
+    moments.add(x, y)
+    before.add(x, y)
+    same_bits(moments, before)
+
+
+@pytest.mark.parametrize(
+    "rows, targets, weights, message",
+    [
+        (np.zeros((4, 2)), np.zeros((4, 2)), None, r"rows must have shape \(n, 3\)"),
+        (np.zeros(3), np.zeros((1, 2)), None, "rows must have shape"),
+        (np.zeros((4, 3)), np.zeros(4), None, "targets must have shape"),
+        (np.zeros((4, 3)), np.zeros((4, 2)), np.ones(3), "weights must be 4 real"),
+        (np.zeros((4, 3)), np.zeros((4, 2)), [1, 1, -1, 1], r"weights\[2\] is -1"),
+        (np.zeros((4, 3)), np.zeros((4, 2)), [1, np.nan, 1, 1], r"weights\[1\] is nan"),
+        (np.zeros((4, 3), dtype=complex), np.zeros((4, 2)), None, "real numbers"),
+        (np.array([["a"] * 3] * 4), np.zeros((4, 2)), None, "real numbers"),
+    ],
+)
+def test_wrong_arguments_are_named(rows, targets, weights, message):
+    moments = added(stream(10)[:2])
+    before = moments.copy()
+    with pytest.raises(ValueError, match=message):
+        moments.add(rows, targets, weights)
+    same_bits(moments, before)
+
+
+@pytest.mark.parametrize("part, name", [("sums", "scatter"), ("sums", "mean"), ("blocks", "rows")])
+def test_a_wrong_state_is_refused_and_nothing_has_changed(part, name):
+    moments = added(stream(block_rows(COLUMNS) + 10)[:2])
+    before = moments.copy()
+    for spoil in (lambda a: a[:-1], lambda a: a * np.nan, lambda a: a.astype(str)):
+        state = moments.plain()
+        state[part][name] = spoil(state[part][name])
+        with pytest.raises(ValueError, match=f"{name} of the state"):
+            moments.restore(state)
+        same_bits(moments, before)

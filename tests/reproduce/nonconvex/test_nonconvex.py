@@ -1,0 +1,176 @@
+"""The non-convex problems: gradients against finite differences, bounds, and what is measured."""
+
+import numpy as np
+import pytest
+
+import mixfree as mf
+from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.nonconvex import experiment as nonconvex
+from mixfree.reproduce.nonconvex.problems import (
+    DIMENSION,
+    HIDDEN,
+    NOISE,
+    PROBLEMS,
+    SHARPNESS,
+    one_network,
+)
+from mixfree.reproduce.paper.problem import mixing_time
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_gradient_against_finite_differences(name):
+    problem = PROBLEMS[name]
+    data = problem.rows(problem.draw(0))
+    rng = np.random.default_rng(1)
+    step = 1e-5
+    for _ in range(5):
+        w = rng.standard_normal(problem.size)
+        for rows in (data, data[:1]):
+            found = problem.gradient(w, rows)
+            for k, axis in enumerate(step * np.eye(problem.size)):
+                ahead, behind = problem.value(w + axis, rows), problem.value(w - axis, rows)
+                assert found[k] == pytest.approx((ahead - behind) / (2 * step), abs=1e-8)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_compiled_steps_are_those_of_the_gradient(name):
+    problem = PROBLEMS[name]
+    regression = problem.draw(1)
+    data, order = problem.rows(regression), regression.order(1, 0.1, 600)
+    slow, quick = (mf.MAG(problem.start(1), alpha=1.0, seed=1, output="random") for _ in range(2))
+    for row in order:
+        slow.tell(problem.gradient(slow.x, data[row : row + 1]))
+    for cut in (order[:250], order[250:]):
+        problem.advance(quick, data, cut)
+    np.testing.assert_allclose(quick.x, slow.x, rtol=1e-11)
+    np.testing.assert_allclose(quick.average, slow.average, rtol=1e-11)
+    assert (quick.samples, quick.steps) == (slow.samples, slow.steps)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_losses_are_bounded_and_not_convex(name):
+    problem = PROBLEMS[name]
+    data = problem.rows(problem.draw(0))
+    rng = np.random.default_rng(2)
+    bound = 0.5 if name.startswith("network") else 2.0
+    curved = False
+    for _ in range(200):
+        w, v = (10.0 * rng.standard_normal(problem.size) for _ in range(2))
+        ends = problem.value(w, data), problem.value(v, data)
+        assert max(ends) <= bound
+        curved |= problem.value((w + v) / 2.0, data) > sum(ends) / 2.0 + 1e-6
+    assert curved
+
+
+def test_mean_square_is_the_mean_over_the_iterates():
+    """Against all iterates, of which the grid looks at some."""
+    name, samples = "robust regression", 3162
+    problem = PROBLEMS[name]
+    regression = problem.draw(0)
+    data = problem.rows(regression)
+    opt = mf.MAG(problem.start(0), alpha=1.0, seed=0)
+    squares = []
+    for row in data[regression.order(0, 0.1, samples)]:
+        before = opt.x
+        if opt.tell(problem.gradient(before, row[None])):
+            squares.append(np.sum(problem.gradient(before, data) ** 2))
+    (last,) = nonconvex.measure({"problem": name, "p": 0.1, "seed": 0, "samples": samples})[-1:]
+    assert last["samples"] == samples
+    assert last["steps"] == len(squares)
+    assert last["mean_square"] == pytest.approx(np.mean(squares), rel=0.1)
+
+
+def by_column(table):
+    return [dict(zip(table.head, line, strict=True)) for line in table.lines]
+
+
+def made_up(exponents):
+    return [
+        {
+            "problem": name,
+            "p": p,
+            "seed": seed,
+            "samples": samples,
+            "steps": samples // 5,
+            "random": 0.1,
+            "mean_square": (1 + seed / 10) * max(samples, 10**4) ** (2 * exponent),
+            "gradients": samples**0.5,
+            "curvature": samples**0.5,
+        }
+        for name, exponent in exponents.items()
+        for p in (0.5, 0.1)
+        for seed in range(3)
+        for samples in (10**3, 10**4, 10**5)
+    ]
+
+
+def test_report_recovers_exponents_and_judges_them():
+    exponents = dict(zip(PROBLEMS, (-0.3, -0.2, -0.5, -0.26, -0.1), strict=True))
+    found = nonconvex.report(made_up(exponents), Settings(10**5, 3, p=(0.5, 0.1)))
+    assert [claim.holds for claim in found.claims] == [True, False, True, True, False] + [True] * 5
+    ends, decades, constants, _ = (by_column(table) for table in found.tables)
+    assert ends[0]["problem"] == decades[0]["problem"] == next(iter(PROBLEMS))
+    assert ends[0]["exponent"] == decades[0]["to 100,000"] == "-0.30 ± 0.00"
+    assert decades[0]["to 10,000"].lstrip("+-") == "0.00 ± 0.00"
+    # 10^4 samples are 2,000 steps and √Σ‖g‖² = 100 here; the seeds' mean is 1.1.
+    curvature, ratio = (line["10,000"] for line in constants[:2])
+    assert (curvature, ratio) == ("1e+02", f"{1.1 * 10**-2.4 * 20:.2g}")
+    assert set(found.figures) == {"nonconvex", "nonconvex-mixing-time"}
+
+
+def test_growth_with_the_mixing_time_is_judged_by_the_theorem():
+    rows = made_up(dict.fromkeys(PROBLEMS, -0.3))
+    for row in rows:
+        grows = 0.4 if row["problem"] == "network" else 0.2
+        row["mean_square"] *= mixing_time(row["p"]) ** grows
+    settings = Settings(10**5, 3, p=(0.5, 0.1))
+    claims = nonconvex.report(rows, settings).claims[len(PROBLEMS) :]
+    assert claims[0].measured == "+0.10 ± 0.00"
+    assert [claim.holds for claim in claims] == [True] * 5
+    for row in rows:
+        if row["problem"] == "network":
+            row["mean_square"] *= mixing_time(row["p"]) ** 0.2
+    claims = nonconvex.report(rows, settings).claims[len(PROBLEMS) :]
+    assert [claim.holds for claim in claims] == [True, True, False, True, True]
+
+
+def test_one_truth_suits_both_states_and_two_do_not():
+    for name, small in (("robust regression", True), ("robust, two truths", False)):
+        problem = PROBLEMS[name]
+        data = problem.draw(3)
+        w = np.linalg.lstsq(data.rows, data.targets, rcond=None)[0]
+        assert (problem.value(w, problem.rows(data)) < 1e-3) == small
+
+
+def test_a_network_fits_a_network_and_a_line_only_at_infinity():
+    """The noise is all that is left at the truth; a line needs W → 0 and v → ∞."""
+    fitted, unending = PROBLEMS["network"], PROBLEMS["network, linear truth"]
+    truth = np.random.default_rng([3, 8]).standard_normal(fitted.size)
+    data = fitted.rows(one_network(3))
+    floor = 0.5 * (0.25 * SHARPNESS * NOISE) ** 2  # σ' is at most 1/4
+    assert 0.0 < fitted.value(truth, data) < 2.0 * floor
+    regression = unending.draw(3)
+    line = np.linalg.lstsq(regression.rows, regression.targets, rcond=None)[0]
+    values = []
+    for small in (4.0, 1.0, 0.25, 0.0625):
+        w = np.zeros(unending.size)
+        w[:DIMENSION], w[HIDDEN * DIMENSION] = small * line, SHARPNESS / small
+        values.append(unending.value(w, unending.rows(regression)))
+    assert (np.diff(values) < 0.0).all()
+    assert values[-1] < 2.0 * floor < values[0]
+
+
+def test_curvature_is_the_largest_eigenvalue_of_the_hessian():
+    problem = PROBLEMS["robust regression"]
+    data = problem.rows(problem.draw(0))
+    w = np.random.default_rng(4).standard_normal(problem.size)
+    x, square = data[:, :-1], (data[:, :-1] @ w - data[:, -1]) ** 2
+    # The derivative r(1 + r²/4)^−2 of Barron's loss, once more.
+    second = (1.0 + square / 4.0) ** -2 - square * (1.0 + square / 4.0) ** -3
+    expected = np.linalg.eigvalsh(x.T @ (second[:, None] * x) / len(x))[-1]
+    assert problem.curvature(w, data) == pytest.approx(expected, rel=1e-7)
+
+
+def test_a_decade_is_needed_for_an_exponent():
+    with pytest.raises(ValueError, match="samples must be a whole number of at least 1000"):
+        nonconvex.cells(Settings(500, 1, p=(0.5,)))

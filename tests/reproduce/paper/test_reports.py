@@ -1,0 +1,157 @@
+"""Reports against rows made up to have a known answer."""
+
+import numpy as np
+import pytest
+
+from mixfree.linear.losses import Squared, linear_gradient
+from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.paper import ablation, fig1, fig2, table1
+from mixfree.reproduce.paper.problem import mixing_time, problem_of, stream_of
+
+
+def power_law(method, p, seed, in_samples, in_mixing):
+    noise = np.random.default_rng([seed, len(method)]).normal(0, 0.02)
+    return [
+        {
+            "method": method,
+            "seed": seed,
+            "p": p,
+            "samples": samples,
+            "steps": samples // 4,
+            "suboptimality": samples**in_samples * mixing_time(p) ** in_mixing * np.exp(noise),
+        }
+        for samples in (10**5, 10**6, 10**7)
+    ]
+
+
+def test_table1_recovers_exponents_and_judges_them():
+    truth = {"sgd": (-0.5, 1.4), "mag": (-0.8, 0.3), "adagrad": (-1.0, 1.0)}
+    settings = Settings(10**7, 5, tuple(truth), (1e-1, 1e-2, 1e-3))
+    rows = [
+        row
+        for method, exponents in truth.items()
+        for p in settings.p
+        for seed in range(5)
+        for row in power_law(method, p, seed, *exponents)
+    ]
+    found = table1.report(rows, settings)
+    given, fitted = (
+        {line[0]: dict(zip(table.head, line, strict=True)) for line in table.lines}
+        for table in found.tables
+    )
+    for method, stated in (("mag", ("-0.5", "+0.5")), ("adagrad", ("", ""))):
+        assert (given[method]["stated in T"], given[method]["stated in τ"]) == stated
+        assert given[method]["given τ"] == "no"
+        assert given[method]["samples per step, p=0.1"] == "4.00"
+    assert {fitted["mag"][f"T, p={p:g}"] for p in settings.p} == {"-0.80 ± 0.00"}
+    assert fitted["mag"]["in τ"].startswith("+0.3")
+    verdicts = {claim.text: claim.holds for claim in found.claims}
+    assert verdicts["mag: fitted exponent in T, at every p, at most -0.5"] is True
+    assert verdicts["mag: fitted exponent in τ at most +0.5"] is True
+    assert verdicts["sgd: fitted exponent in τ at most +1"] is False
+
+
+@pytest.mark.parametrize(
+    ("p", "seeds", "samples"),
+    [((1e-2,), 3, 10**7), ((1e-2, 1e-3), 1, 10**7), ((1e-2, 1e-3), 3, 10**5)],
+)
+def test_table1_does_not_judge_what_it_has_not_measured(p, seeds, samples):
+    """One p has no exponent in τ, one seed no interval, and a short run none in T at every p."""
+    settings = Settings(samples, seeds, ("mag",), p)
+    rows = [
+        row
+        for each in p
+        for seed in range(seeds)
+        for row in power_law("mag", each, seed, -0.8, 0.3)
+        if row["samples"] <= samples
+    ]
+    found = table1.report(rows, settings)
+    in_samples, in_mixing = found.claims
+    assert in_samples.holds is (True if len(p) == 1 else None)
+    assert in_mixing.holds is (None if len(p) == 1 or seeds == 1 else True)
+    if len(p) == 1:
+        assert in_mixing.measured == "not measured"
+    assert "nan" not in found.markdown() and "inf" not in found.markdown()
+
+
+def final_rows(gaps, p=1e-4, factors=(0.9, 1.0, 1.1)):
+    return [
+        {"method": method, "seed": seed, "p": p, "samples": 100, "suboptimality": gap * factor}
+        for method, gap in gaps.items()
+        for seed, factor in enumerate(factors)
+    ]
+
+
+@pytest.mark.parametrize(("mag", "holds"), [(1e-3, [True] * 4), (8e-3, [False, True, True, True])])
+def test_fig1_judges_the_papers_claims(mag, holds):
+    gaps = {"sgd": 3e-2, "adagrad": 1e-2, "sgd-mlmc": 2e-2, "mag": mag}
+    settings = Settings(100, 3, tuple(gaps), (1e-4,))
+    found = fig1.report(final_rows(gaps), settings)
+    assert [claim.holds for claim in found.claims] == holds
+    assert list(found.figures) == ["fig1"]
+
+
+def test_fig1_does_not_judge_by_one_seed_or_by_noise():
+    gaps = {"sgd": 3e-2, "adagrad": 1e-2, "sgd-mlmc": 2e-2, "mag": 1e-3}
+    one = fig1.report(final_rows(gaps, factors=(1.0,)), Settings(100, 1, tuple(gaps), (1e-4,)))
+    assert [claim.holds for claim in one.claims] == [None] * 4
+    assert "inf" not in one.markdown()
+    rows = final_rows({**gaps, "mag": 9e-3})
+    for row in rows:
+        if row["method"] == "mag":
+            row["suboptimality"] *= (0.5, 1.0, 1.5)[row["seed"]]
+    noisy = fig1.report(rows, Settings(100, 3, tuple(gaps), (1e-4,)))
+    assert [claim.holds for claim in noisy.claims] == [False, None, True, True]
+
+
+def test_fig2_judges_the_papers_claims():
+    quick = {"sgd": 1e-5, "adagrad": 1e-5, "sgd-mlmc": 1e-3, "mag": 1e-4}
+    slow = {"sgd": 3e-2, "adagrad": 1e-2, "sgd-mlmc": 2e-2, "mag": 1e-3}
+    settings = Settings(100, 3, tuple(quick), (0.5, 1e-4))
+    rows = final_rows(quick, 0.5) + final_rows(slow)
+    assert all(claim.holds for claim in fig2.report(rows, settings).claims)
+    worse = final_rows(quick, 0.5) + final_rows({**slow, "mag": 5e-2})
+    failed = [claim.text for claim in fig2.report(worse, settings).claims if not claim.holds]
+    assert len(failed) == 2  # the first, and against SGD-MLMC
+
+
+def test_fig2_is_about_the_papers_methods_and_not_about_one_seed():
+    quick = {"sgd": 1e-5, "adagrad": 1e-5, "sgd-mlmc": 1e-3, "mag": 1e-4, "ladder": 1e-6}
+    slow = {"sgd": 3e-2, "adagrad": 1e-2, "sgd-mlmc": 2e-2, "mag": 1e-3, "ladder": 1e-4}
+    for factors, holds in (((0.9, 1.0, 1.1), True), ((1.0,), None)):
+        settings = Settings(100, len(factors), tuple(quick), (0.5, 1e-4))
+        rows = final_rows(quick, 0.5, factors) + final_rows(slow, 1e-4, factors)
+        assert [claim.holds for claim in fig2.report(rows, settings).claims] == [holds] * 4
+
+
+def test_adagrad_is_brought_to_mags_pace():
+    cell = {"seed": 0, "p": 0.01, "samples": 20_000, "options": {}, "study": "pace", "setting": ""}
+    mag, slowed = (
+        ablation.measure({**cell, "method": method})[0]
+        for method in ("mag", "adagrad at MAG's pace")
+    )
+    assert slowed["pace"] == pytest.approx(mag["pace"], rel=0.01)
+
+
+def test_whole_state_gradients_are_means_over_the_rows():
+    cell = {
+        "seed": 0, "p": 0.2, "samples": 40, "options": {}, "study": "observation",
+        "setting": "state", "method": "adagrad",
+    }  # fmt: skip
+    problem = problem_of(0)
+    opt = ablation.start(problem, "adagrad", 0.2, seed=0)
+    for state in stream_of(0, 0.2, 40) // 250:
+        rows = range(250 * state, 250 * state + 250)
+        each = [
+            linear_gradient(Squared(), opt.x, problem.rows[r], problem.targets[r]) for r in rows
+        ]
+        opt.tell(np.mean(each, axis=0))
+    expected = problem.suboptimality(opt.average[None])[0]
+    assert ablation.measure(cell)[0]["suboptimality"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_horizon_of_the_law_is_the_runs():
+    cells = ablation.cells(Settings(5000, 1, p=(0.1,)))
+    laws = [cell for cell in cells if cell["setting"] == "horizon T"]
+    assert [ablation._options(cell) for cell in laws] == [{"levels": None, "horizon": 5000}]
+    assert len({str(cell) for cell in cells}) == len(cells)

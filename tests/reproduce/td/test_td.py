@@ -1,0 +1,119 @@
+"""The TD experiment: its processes, and a report from rows made up to have a known answer."""
+
+import numpy as np
+import pytest
+
+from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.td import experiment as td
+from mixfree.reproduce.td.processes import boyan, reversed_streak, sticky
+from mixfree.reproduce.td.report import BASELINE, OURS
+
+
+def test_reversed_streak_mixes_in_its_length():
+    for n in (4, 16, 64):
+        process = reversed_streak(n)
+        assert process.chain.mixing_time() == n - 1
+        np.testing.assert_allclose(process.stationary[:3], [0.5, 0.25, 0.125])
+
+
+def test_sticky_has_one_answer_for_every_p():
+    for p in (0.5, 1e-3):
+        process = sticky(p)
+        np.testing.assert_allclose(process.theta_star, [0.8, -0.6], rtol=1e-9)
+        assert process.value_error(process.theta_star) == pytest.approx(0.0, abs=1e-18)
+
+
+def test_boyan_undiscounted_values_are_minus_twice_the_state():
+    process = boyan()
+    V = np.linalg.solve(np.eye(12) - process.P, process.r)
+    np.testing.assert_allclose(V, -2.0 * np.arange(12, 0, -1))
+    np.testing.assert_allclose(process.features @ [-24.0, -16.0, -8.0, 0.0], V)
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_measured_rows_are_those_of_learners_on_one_trajectory(compared, monkeypatch):
+    """However the trajectory is cut: here into pieces much shorter than the horizons."""
+    monkeypatch.setattr(td, "PIECE", 700)
+    cell = {"chain": "Boyan", "parameter": 0, "seed": 4, "samples": 10_000, "compared": compared}
+    rows = td.measure(cell)
+    process = boyan()
+    assert {row["samples"] for row in rows} == {1000, 3162, 10_000}
+    monkeypatch.undo()
+    stops = sorted({1000, 3162, 10_000, *range(700, 10_000, 700)})
+    pieces = [*process.pieces(np.diff([0, *stops]).tolist(), seed=4)]
+    path = [np.concatenate(parts)[:3162] for parts in zip(*pieces, strict=True)]
+    scale = process.error(np.zeros(4))
+    radius = 2.0 * float(np.linalg.norm(process.theta_star))
+    for method, settings in td.methods(process).items():
+        mine = [r["error"] for r in rows if (r["method"], r["samples"]) == (method, 3162)]
+        assert bool(mine) == ((method in (OURS, BASELINE)) == compared)
+        if mine:
+            given = {**settings, "horizon": 3162} if "horizon" in settings else settings
+            learner = td.TDLearner(process.features, 0.9, radius, seed=4, **given)
+            learner.update_many(*path)
+            assert mine == [pytest.approx(process.error(learner.average) / scale)]
+
+
+def made_up(in_samples, in_mixing):
+    return [
+        {
+            "chain": chain,
+            "parameter": parameter,
+            "mixing_time": time,
+            "method": method,
+            "seed": seed,
+            "samples": samples,
+            "error": (1 + seed / 10) * samples**in_samples * time ** in_mixing[method],
+        }
+        for chain, parameter, time in (
+            ("reversed streak", 16, 15),
+            ("reversed streak", 64, 63),
+            ("sticky", 0.05, 7),
+            ("sticky", 5e-4, 693),
+            ("Boyan", 0, 30),
+        )
+        for method in in_mixing
+        for seed in range(3)
+        for samples in (10**4, 10**5, 10**6)
+        if samples < 10**6 or method in (OURS, BASELINE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("in_samples", "mag", "holds"),
+    [(-0.5, 0.2, [True, True, True, True]), (-0.3, 0.6, [False, False, False, False])],
+)
+def test_report_recovers_exponents_and_judges_them(in_samples, mag, holds):
+    rows = made_up(in_samples, {OURS: mag, BASELINE: 0.4, "other": 0.1})
+    found = td.report(rows, Settings(10**6, 3, p=(0.05, 5e-4)))
+    assert [claim.holds for claim in found.claims] == holds
+    errors, last, slopes, growth = found.tables
+    assert "after 100,000 transitions" in errors.title
+    assert "after 1,000,000 transitions" in last.title
+    first = dict(zip(slopes.head, slopes.lines[0], strict=True))
+    assert first[OURS] == first["other"] == f"{in_samples:+.2f} ± 0.00"
+    rows = [dict(zip(growth.head, line, strict=True)) for line in growth.lines]
+    for samples, other in (("100,000", "+0.10 ± 0.00"), ("1,000,000", "")):
+        (row,) = (r for r in rows if (r["family"], r["transitions"]) == ("sticky", samples))
+        assert row[OURS] == f"{mag:+.2f} ± 0.00"
+        assert (row[BASELINE], row["other"]) == ("+0.40 ± 0.00", other)
+    assert set(found.figures) == {"td-samples", "td-mixing-time"}
+
+
+def test_the_growth_is_judged_at_the_longest_horizon():
+    """An exponent that is above the baseline's only there fails."""
+    rows = made_up(-0.5, {OURS: 0.2, BASELINE: 0.4})
+    for row in rows:
+        if row["method"] == OURS and row["samples"] == 10**6:
+            row["error"] *= row["mixing_time"] ** 0.4
+    claims = td.report(rows, Settings(10**6, 3, p=(0.05, 5e-4))).claims
+    assert [claim.holds for claim in claims[1:3]] == [False, False]
+
+
+def test_one_p_and_few_samples_will_do():
+    settings = Settings(400, 2, p=(0.1,))
+    rows = [row for cell in td.cells(settings) for row in td.measure(cell)]
+    found = td.report(rows, settings)
+    assert {line[0] for line in found.tables[3].lines} == {"reversed streak"}
+    horizons = {c: {r["samples"] for r in rows if (r["method"] == OURS) == c} for c in (0, 1)}
+    assert horizons == {1: {40, 126, 400}, 0: {4, 13, 40, 126, 400}}

@@ -7,7 +7,7 @@ import numpy as np
 
 from mixfree.kernels.jit import apart, chosen, inline
 from mixfree.kernels.run import STEPS
-from mixfree.kernels.vectors import add_scaled, clear
+from mixfree.kernels.vectors import add_scaled, clear, scaled_size
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT, Ladder, LadderState
 

@@ -104,7 +104,7 @@ def fit(
         bool, typer.Option("--resume", help="Continue from the model file if it exists.")
     ] = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Also fit plain SGD to the same rows, and report it.")
+        bool, typer.Option("--compare", help="Also fit plain SGD, and least squares that forgets, to the same rows.")
     ] = False,
     format: Format = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
@@ -122,7 +122,7 @@ def fit(
     """
     from mixfree.base.checks import check_one_of, check_whole
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.report import check_something_learnt
+    from mixfree.streams.report import check_something_learnt, compiles
 
     if checkpoint_every is not None:
         check_whole(checkpoint_every, "checkpoint_every")
@@ -158,7 +158,8 @@ def fit(
         fitted.resume(source, plan)
     else:
         fitted = StreamFit.begin(source, plan)
-    with nullcontext() if quiet else _progress(source) as show:
+    starting = "starting (the first fit compiles, once)" if compiles(fitted) else "fitting"
+    with nullcontext() if quiet else _progress(source, starting) as show:
         fitted.run(source.pieces(), model, checkpoint_every, show)
     check_something_learnt(fitted)
     fitted.save(model)
@@ -174,11 +175,11 @@ def report_lines(fitted: "StreamFit") -> Iterator[str]:
 
 
 @contextmanager
-def _progress(source: "Source") -> "Iterator[Callable[[StreamFit], None]]":
+def _progress(source: "Source", label: str) -> "Iterator[Callable[[StreamFit], None]]":
     """A bar that appears before the first batch, which may have to wait for a compiler."""
     from mixfree.base.progress import progress_bar
 
-    with progress_bar("starting (the first fit compiles, once)", source.row_count()) as show:
+    with progress_bar(label, source.row_count()) as show:
 
         def update(fitted: "StreamFit") -> None:
             rate = fitted.read / fitted.seconds if fitted.seconds > 0 else 0.0

@@ -15,7 +15,7 @@ PACKAGE = Path(mixfree.__file__).parent
 def where_constants_are_from():
     """Files from which a module of kernels imports a number."""
     for source in (PACKAGE / "compiled").glob("*.py"):
-        for node in ast.walk(ast.parse(source.read_text())):
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module.startswith("mixfree"):
                 module = importlib.import_module(node.module)
                 values = (getattr(module, alias.name) for alias in node.names)

@@ -1,12 +1,12 @@
 """Run ``mixfree fit --resume`` again and again and kill it at random moments.
 
-Arguments: data, model, number of kills. Processes are forked from this one, in which all is
-compiled, so that a moment is a moment of the fit and not of its start.
+Arguments: data, model, number of kills. Where it can be, processes are forked from this one, in
+which all is compiled, so that a moment is a moment of the fit and not of its start.
 """
 
+import multiprocessing
 import os
 import random
-import signal
 import sys
 import time
 
@@ -14,6 +14,8 @@ from mixfree.cli import main
 from mixfree.streams import formats
 
 formats.ROWS = 100
+FORK = "fork" in multiprocessing.get_all_start_methods()
+PROCESSES = multiprocessing.get_context("fork" if FORK else "spawn")
 
 
 def run(data, model, *options):
@@ -26,13 +28,13 @@ def run(data, model, *options):
 
 def killed(data, model, after):
     """Whether a fit was still running ``after`` seconds later, when it was killed."""
-    child = os.fork()
-    if child == 0:
-        os._exit(run(data, model, "--checkpoint-every", "200", "--resume"))
+    options = ("--checkpoint-every", "200", "--resume")
+    process = PROCESSES.Process(target=run, args=(data, model, *options))
+    process.start()
     time.sleep(after)
-    os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    return os.WIFSIGNALED(status)
+    process.kill()
+    process.join()
+    return process.exitcode < 0
 
 
 def checkpoint(model):

@@ -311,3 +311,4 @@ def test_the_command_does_not_wait_for_scikit_learn(tmp_path):
     script = "import sys; sys.modules['sklearn'] = None; from mixfree.cli import main; main()"
     command = [sys.executable, "-c", script, "fit", path, "--target", "load", "-q"]
     subprocess.run([*command, "--model", tmp_path / "m"], check=True, capture_output=True)
+    assert StreamFit.load(tmp_path / "m").learner.samples == 300

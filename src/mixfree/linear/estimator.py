@@ -133,7 +133,7 @@ class StreamModel(BaseEstimator, ABC):
         return tags
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        return validate_data(
+        checked: tuple[Any, Array] = validate_data(
             self,
             X,
             y,
@@ -142,6 +142,7 @@ class StreamModel(BaseEstimator, ABC):
             reset=reset,
             ensure_all_finite=not self._learner_looks(X),
         )
+        return checked
 
     def _learner_looks(self, X: Any) -> bool:
         """Whether the learner itself sees what is not finite, which saves a pass over the rows."""

@@ -156,7 +156,8 @@ class Encoder:
         """All features; a missing value is NaN."""
         batch = piece.batch.select([column.name for column in self.columns])
         if all(column.kind == "number" for column in self.columns):
-            return batch.to_tensor(null_to_nan=True, row_major=True).to_numpy()
+            rows: Array = batch.to_tensor(null_to_nan=True, row_major=True).to_numpy()
+            return rows
         rows, at = np.zeros((batch.num_rows, len(self.features))), 0
         for column, values in zip(self.columns, batch.columns, strict=True):
             width = len(column.features)

@@ -95,7 +95,8 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
         found = np.frombuffer(body, dtype, count, at).reshape(shape)
         arrays.append(found.astype(np.dtype(name)))
         at += dtype.itemsize * count
-    return _restore(header["content"], arrays)
+    content: dict[str, Any] = _restore(header["content"], arrays)
+    return content
 
 
 def _describe(value: Any, arrays: list[Array]) -> Any:

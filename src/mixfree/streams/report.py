@@ -197,7 +197,8 @@ def _constant_losses(fit: StreamFit) -> Array:
         _, which, counts = np.unique(targets, return_inverse=True, return_counts=True)
         return -np.log(counts[which] / targets.size)
     constant = targets.mean() if fit.plan.loss == "squared" else np.median(targets)
-    return REGRESSIONS[str(fit.plan.loss)].value(np.full(targets.size, constant), targets)
+    losses: Array = REGRESSIONS[str(fit.plan.loss)].value(np.full(targets.size, constant), targets)
+    return losses
 
 
 def _remedy(fit: StreamFit) -> str:

@@ -95,7 +95,8 @@ class Inference:
     def _ridge(self) -> Array:
         """What the penalty adds to the score of a row of weight 1."""
         with np.errstate(over="ignore"):
-            return self._solution.penalty * self._slopes / self._size / self._size
+            ridge: Array = self._solution.penalty * self._slopes / self._size / self._size
+            return ridge
 
     def _whitened(self, scores: Array) -> Array:
         """Changes of level and standardised weights that scores make, times the weight."""
@@ -116,7 +117,8 @@ class Inference:
         factor = np.sqrt(
             self._sums.weight / covered * n / (n - 1) * (rows - 1) / max(rows - lost, 1)
         )
-        return factor * self._whitened(self._scores) / self._sums.weight
+        changes: Array = factor * self._whitened(self._scores) / self._sums.weight
+        return changes
 
     @property
     def enough(self) -> bool:
@@ -130,7 +132,7 @@ class Inference:
             return np.full(self._solution.weights.shape, np.inf)
         slopes = self._changes[:, :, 1:]
         with np.errstate(over="ignore"):
-            errors = np.sqrt(np.einsum("btk,btk->tk", slopes, slopes)) / self._size
+            errors: Array = np.sqrt(np.einsum("btk,btk->tk", slopes, slopes)) / self._size
             errors *= self._target_size[:, None]
         errors[:, self._solution.deviation[: self._columns] == 0.0] = np.inf
         if not self._intercept:
@@ -146,7 +148,8 @@ class Inference:
         aside[:, self._solution.deviation[: self._columns] == 0.0] = 0.0
         full = np.column_stack([np.full(len(rows), float(self._intercept)), aside])
         moved = np.einsum("rk,btk->rtb", full, self._changes, optimize=True)
-        return np.sqrt(np.sum(moved * moved, axis=2)) * self._target_size
+        errors: Array = np.sqrt(np.sum(moved * moved, axis=2)) * self._target_size
+        return errors
 
     def quantile(self, alpha: float) -> float:
         """Student's t that leaves ``alpha`` outside, on both sides together."""
@@ -275,4 +278,5 @@ class Inference:
 def _block_sums(scores: Array, length: int) -> Array:
     """Sums over consecutive blocks; what is left over at the end is dropped."""
     n = len(scores) // length
-    return scores[: n * length].reshape(n, length, *scores.shape[1:]).sum(axis=1)
+    summed: Array = scores[: n * length].reshape(n, length, *scores.shape[1:]).sum(axis=1)
+    return summed

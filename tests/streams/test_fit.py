@@ -303,7 +303,7 @@ def test_any_learner_with_the_interface_can_be_fitted(tmp_path, monkeypatch):
 def test_a_fit_prints_in_one_line(csv_model):
     """The default repr of its parts would be pages long or an address."""
     shown = repr(StreamFit.load(csv_model))
-    assert shown == "<stream fit: load by ladder with squared loss, 6 features, 3,000 rows>"
+    assert shown == "<stream fit: load by exact with squared loss, 6 features, 3,000 rows>"
 
 
 def test_the_command_does_not_wait_for_scikit_learn(tmp_path):

@@ -97,10 +97,12 @@ def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
             yield f"  {names[k]:{width}}  {_row(values)}{mark}"
     if marked:
         yield "           0: the interval contains 0"
-    yield (
-        f"           intervals know about the correlation of the rows: the effective sample size "
-        f"is {learner.effective_rows:,.0f}"
-    )
+    effective = learner.effective_rows
+    if effective == effective:  # not NaN: there were enough rows to tell
+        yield (
+            "           intervals know about the correlation of the rows: the effective sample "
+            f"size is {min(effective, learner.samples):,.0f}"
+        )
 
 
 def _row(values: Iterable[float]) -> str:

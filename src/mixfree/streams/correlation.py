@@ -81,8 +81,8 @@ class Correlation:
         profile = learner.profile()
         if profile is None:
             return None
-        exact = isinstance(learner, ExactLearner)
-        return cls.of(profile, learner.samples, learner.effective_rows if exact else None)
+        effective = learner.effective_rows if isinstance(learner, ExactLearner) else None
+        return cls.of(profile, learner.samples, effective)
 
     def __repr__(self) -> str:
         more = " or more" if self.rising else ""

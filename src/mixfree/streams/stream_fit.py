@@ -77,6 +77,7 @@ class StreamFit:
         self.seconds = 0.0
         self.varied = False  # whether two rows had different targets
         self.loss = np.zeros(2)  # sum over rows before they were learnt, and their number
+        self.tests_first = True  # whether the loss of rows is taken before they are learnt
         # Solving for the weights of an exact fit at every batch would cost more than learning:
         # those that tell the loss ahead are taken anew when the stream has doubled.
         self.ahead: Array | None = None
@@ -250,7 +251,7 @@ class StreamFit:
         return max(FEW, 4 * len(self.encoder.features)) if forgets else rows
 
     def _learn(self, piece: Piece, rows: Array, targets: Array) -> None:
-        if self.learner.samples:
+        if self.tests_first and self.learner.samples:
             self.loss += self._losses_ahead(rows, targets).sum(), len(rows)
         try:
             self.learner.advance(rows, targets)

@@ -28,7 +28,7 @@ def run(data, model, *options):
 
 def killed(data, model, after, options):
     """Whether a fit was still running ``after`` seconds later, when it was killed."""
-    options = ("--checkpoint-every", "200", "--resume")
+    options = (*options, "--checkpoint-every", "200", "--resume")
     process = PROCESSES.Process(target=run, args=(data, model, *options))
     process.start()
     time.sleep(after)

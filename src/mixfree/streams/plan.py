@@ -120,7 +120,8 @@ class FitPlan:
 
     def _flat(self) -> dict[str, Any]:
         state = self.state_dict()
-        return {**state, **state.pop("parameters")}
+        parameters = state.pop("parameters")
+        return {**state, **parameters}
 
     def _learner(
         self, features: int, classes: Sequence[str] | None, parameters: Mapping[str, Any]

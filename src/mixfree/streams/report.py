@@ -11,6 +11,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.core.methods import find_method
 from mixfree.linear.exact.drift import JUDGED, Forgetting
 from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.learner import Learner
 from mixfree.linear.losses import REGRESSIONS
 from mixfree.steps import AdaGradNorm
 from mixfree.streams.correlation import Correlation
@@ -203,7 +204,7 @@ def _constant_losses(fit: StreamFit) -> Array:
 
 def _remedy(fit: StreamFit) -> str:
     """What to try when the model is worse than a constant."""
-    if fit.learner.method == "exact":
+    if not isinstance(fit.learner, Learner):
         return "the rows used may be too few for so many features; `l2` helps"
     method = find_method(fit.learner.method)
     if method.searches:

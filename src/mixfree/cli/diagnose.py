@@ -38,13 +38,13 @@ def diagnose(
     """
     from mixfree.cli.fit import fit as fit_command
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.correlation import Correlation
+    from mixfree.streams.correlation import Correlation, knows_intervals
     from mixfree.streams.report import target_size
 
     plan = FitPlan(target, loss, names(features), names(exclude), missing=missing)
     source = Source(find_files(data, format))
     fit = StreamFit.begin(source, plan)
-    if fit.learner.method == "ladder":
+    if not knows_intervals(fit.learner):
         # Blocks of one row show the shortest scales, too.
         plan = replace(fit.plan, parameters={"method": "ladder", "options": {"block": 1}})
         fit = StreamFit(plan, fit.encoder)

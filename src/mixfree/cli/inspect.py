@@ -56,11 +56,13 @@ def _what(fit: "StreamFit") -> Iterator[str]:
 def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
     import numpy as np
 
+    from mixfree.streams.correlation import knows_intervals
+
     names = fit.encoder.features
     weights, intercepts = np.split(fit.learner.weights, [len(names)], axis=1)
     order = np.argsort(-np.abs(weights).max(axis=0), kind="stable")[:top]
     yield f"weights    the {len(order)} largest of {len(names):,}, in the units of the data"
-    if _has_intervals(fit):
+    if knows_intervals(fit.learner):
         yield from _intervals(fit, order)
         return
     width = max(len(names[k]) for k in order)
@@ -68,12 +70,6 @@ def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
         yield f"  {names[k]:{width}}  {_row(weights[:, k])}"
     if intercepts.size:
         yield f"intercept  {_row(intercepts[:, 0]).lstrip()}"
-
-
-def _has_intervals(fit: "StreamFit") -> bool:
-    from mixfree.linear.exact.learner import ExactLearner
-
-    return isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is None
 
 
 def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:

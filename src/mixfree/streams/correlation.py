@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
@@ -15,7 +15,16 @@ from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING, SUM_AT_HALF
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Correlation"]
+__all__ = ["Correlation", "knows_intervals"]
+
+
+def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
+    """Whether a learner has intervals, and with them a profile that does not follow the stream."""
+    return (
+        isinstance(learner, ExactLearner)
+        and learner.forgetting is None
+        and hasattr(type(learner._fit), "inference")
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,11 +87,13 @@ class Correlation:
     @classmethod
     def of_learner(cls, learner: LinearLearner) -> "Correlation | None":
         """What a learner knows about the rows it has seen; None if it does not tell."""
+        known = knows_intervals(learner)
+        if isinstance(learner, ExactLearner) and not known:
+            return None
         profile = learner.profile()
         if profile is None:
             return None
-        effective = learner.effective_rows if isinstance(learner, ExactLearner) else None
-        return cls.of(profile, learner.samples, effective)
+        return cls.of(profile, learner.samples, learner.effective_rows if known else None)
 
     def __repr__(self) -> str:
         more = " or more" if self.rising else ""

@@ -14,7 +14,7 @@ from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.learner import Learner
 from mixfree.linear.losses import REGRESSIONS
 from mixfree.steps import AdaGradNorm
-from mixfree.streams.correlation import Correlation
+from mixfree.streams.correlation import Correlation, knows_intervals
 from mixfree.streams.stream_fit import StreamFit, losses
 
 __all__ = ["SampleMean", "check_something_learnt", "lines", "sample_mean", "target_size"]
@@ -91,7 +91,7 @@ def lines(fit: StreamFit) -> Iterator[str]:
                 f"           the shortest blocks have {correlation.lengths[0]:,} rows; "
                 "`options={'block': 1}` looks at shorter ones"
             )
-    if isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is None:
+    if knows_intervals(fit.learner):
         yield from _under("note", filter(None, [fit.learner.remark]))
 
 

@@ -87,6 +87,7 @@ def test_standard_input(tmp_path, csv_model, monkeypatch, form):
 OPTIONS = {
     "exact": [],
     "ladder": ["--method", "ladder", "--scale", "running"],
+    "huber": ["--loss", "huber", "--memory", 500],
     "forgetting": ["--half-life", "auto"],
     "compared": ["--compare"],
 }
@@ -333,6 +334,18 @@ def test_a_fit_prints_in_one_line(csv_model):
     """The default repr of its parts would be pages long or an address."""
     shown = repr(StreamFit.load(csv_model))
     assert shown == "<stream fit: load by exact with squared loss, 6 features, 3,000 rows>"
+
+
+def test_the_gap_of_a_fit_with_little_memory_is_reported(tmp_path, capsys):
+    path = write(table(), tmp_path / "d.parquet")
+    for memory, gap in (("500", True), ("32MB", False)):
+        options = ["--loss", "huber", "--memory", memory, "--model", tmp_path / "m"]
+        assert fit(path, *options) == 0
+        out = capsys.readouterr().out
+        found = StreamFit.load(tmp_path / "m").learner.gap
+        said = f"optimality gap: about {found.estimate:.2g}, below {found.upper:.2g}"
+        assert (said in out) == gap == (found.upper > 0.0)
+        assert "of all rows, whatever their order" in out
 
 
 def test_forgetting_is_reported(tmp_path, capsys):

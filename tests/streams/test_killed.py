@@ -12,7 +12,9 @@ from tests.streams.data import table, write
 
 
 @pytest.mark.parametrize(
-    "options", [[], ["--method", "ladder", "--scale", "running"]], ids=["exact", "ladder"]
+    "options",
+    [[], ["--loss", "huber", "--memory", "2000"], ["--method", "ladder", "--scale", "running"]],
+    ids=["exact", "huber", "ladder"],
 )
 def test_killed_twenty_times(tmp_path, options):
     data = write(table(40_000), tmp_path / "data.parquet")

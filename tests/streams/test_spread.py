@@ -69,6 +69,16 @@ def test_two_workers_find_what_one_process_finds(data, alone, tmp_path, capsys):
     assert run("fit", data, "--missing", "skip", "--model", model, "--resume") == 0
 
 
+def test_parts_that_fit_into_the_memory_make_the_fit_of_all_rows(data, tmp_path):
+    """Seeds and rows that wait must not matter as long as every row is kept."""
+    fits = []
+    for name, workers in (("one", []), ("two", ["--workers", 2])):
+        options = ["--loss", "huber", "--missing", "skip", "--model", tmp_path / name]
+        assert run("fit", data, *options, *workers) == 0
+        fits.append(StreamFit.load(tmp_path / name))
+    np.testing.assert_allclose(fits[1].learner.weights, fits[0].learner.weights, rtol=1e-8)
+
+
 def begun(data):
     source = Source(find_files([str(data)]))
     return StreamFit.begin(source, FitPlan("load", missing="skip")), source

@@ -87,13 +87,13 @@ class Correlation:
     @classmethod
     def of_learner(cls, learner: LinearLearner) -> "Correlation | None":
         """What a learner knows about the rows it has seen; None if it does not tell."""
-        known = knows_intervals(learner)
-        if isinstance(learner, ExactLearner) and not known:
+        if isinstance(learner, ExactLearner) and not knows_intervals(learner):
             return None
         profile = learner.profile()
         if profile is None:
             return None
-        return cls.of(profile, learner.samples, learner.effective_rows if known else None)
+        effective = learner.effective_rows if isinstance(learner, ExactLearner) else None
+        return cls.of(profile, learner.samples, effective)
 
     def __repr__(self) -> str:
         more = " or more" if self.rising else ""

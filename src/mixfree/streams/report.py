@@ -116,7 +116,7 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
     if gap.upper == 0.0:
         yield "of all rows, whatever their order"
     else:
-        yield "of all rows, whatever their order, some of them by what was kept of them"
+        yield "of all rows, whatever their order, which are more than the memory holds"
         yield (
             f"optimality gap: about {gap.estimate:.2g}, below {gap.upper:.2g} with 95 % "
             "confidence (mean loss above that of the best weights)"

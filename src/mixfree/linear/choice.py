@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_one_of
 from mixfree.core.methods import Method, methods
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.learner import Learner
@@ -104,6 +105,8 @@ def learner_for(
     AdaGradNorm(alpha=2.0)
     """
     found = chosen_method(method, loss, columns + bool(fit_intercept))
+    if scale is not None:
+        check_one_of(scale, "scale", ("auto", "running"))
     if found == "exact":
         _refuse(
             "is for methods with steps: name one as `method`, such as 'ladder'",

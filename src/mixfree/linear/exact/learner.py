@@ -1,13 +1,13 @@
 """The learner that loses nothing to the order of the rows."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.glm import GlmFit
 from mixfree.linear.exact.squared import Gap, SquaredFit
 from mixfree.linear.losses import Loss, Squared, predictions
 from mixfree.steps import Profile
@@ -34,7 +34,8 @@ class ExactLearner:
         Rows after which one counts half, or ``"auto"``: the half-life that has predicted best.
         For the squared loss only.
     memory
-        Such as ``"32MB"``: for rows that are kept, and for what intervals need.
+        What may be kept: rows, such as ``2048``, or bytes, such as ``"32MB"``. The squared loss
+        keeps no rows for its weights; bytes limit what its intervals are found from.
     seed
         Chooses rows to keep, where not all can be.
 
@@ -70,12 +71,12 @@ class ExactLearner:
                 l2=l2 or 0.0,
                 radius=radius,
                 half_life=half_life,
-                memory=memory,
+                memory=memory if isinstance(memory, str) else "32MB",
             )
         elif half_life is not None:
             raise ValueError(f"half_life needs the squared loss, not {loss!r}")
         else:
-            self._fit = import_module("mixfree.linear.exact.glm").GlmFit(
+            self._fit = GlmFit(
                 loss,
                 columns,
                 intercept=intercept,
@@ -88,8 +89,11 @@ class ExactLearner:
     @property
     def weights(self) -> Array:
         """Weights in the rows' own units: one row per output, the intercept last."""
+        weights = np.asarray(self._fit.weights())
         with np.errstate(over="ignore"):
-            return np.asarray(self._fit.weights()).astype(self.dtype)
+            rounded = weights.astype(self.dtype)
+        # A column too small for single precision has a weight too large for it.
+        return rounded if np.isfinite(rounded).all() else weights
 
     @property
     def method(self) -> str:

@@ -251,7 +251,8 @@ class LSTD:
         """Number of closed batches in which the rarest feature of each row occurs."""
         x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
         batches = self._folded()._batches
-        return np.where(x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches)).min(axis=1)
+        fewest: Array = np.where(x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches)).min(axis=1)
+        return fewest
 
     @property
     def _batches(self) -> Array:
@@ -283,7 +284,8 @@ class LSTD:
     def _residuals(self, theta: Array) -> Array:
         """What is left of each batch's equations at θ, the ridge included: they sum to 0."""
         left = self._batches[:, :, -2] - self._batches[:, :, :-2] @ theta
-        return left - self.l2 * self._length * theta
+        residual: Array = left - self.l2 * self._length * theta
+        return residual
 
     @property
     def remark(self) -> str:
@@ -391,7 +393,8 @@ def correlation_remark(residuals: Array, length: int) -> str:
 def _product(left: Array, right: Array) -> Array:
     """leftᵀ·right, by their nonzero entries where few are."""
     if np.count_nonzero(left) < DENSE * left.size:
-        return (sparse.csr_array(left).T @ sparse.csr_array(right)).toarray()
+        product: Array = (sparse.csr_array(left).T @ sparse.csr_array(right)).toarray()
+        return product
     return left.T @ right
 
 

@@ -412,10 +412,9 @@ def test_standard_errors_of_independent_rows_are_the_usual_ones(loss, memory):
     """Scores of the last batch only, or at weights of their time, would be far off."""
     x, y = logistic(6_000, 3) if loss.outputs == 1 else classes(6_000, 3)
     fit = fitted(loss, x, y, memory=memory)
-    changes = fit.changes()
-    assert changes.shape[1:] == fit.weights().shape
-    assert 32 <= len(changes) < 64
-    errors = np.sqrt(np.sum(changes**2, axis=0))
+    errors = fit.inference.bse
+    assert errors.shape == fit.weights().shape
+    assert 32 <= fit.inference.degrees + 1 < 64
     z = predictions(fit.weights().ravel(), x, loss.outputs)
     full = np.column_stack([x, np.ones(len(x))])
     if loss.outputs == 1:
@@ -435,7 +434,7 @@ def test_standard_errors_of_independent_rows_are_the_usual_ones(loss, memory):
 def test_standard_errors_know_about_correlation():
     """Each row 20 times over: errors that take rows for independent would be √20 too small."""
     x, y = logistic(3_000, 3)
-    once = np.sqrt(np.sum(fitted(Logistic(), x, y, memory=800).changes() ** 2, axis=0))
+    once = fitted(Logistic(), x, y, memory=800).inference.bse
     x, y = np.repeat(x, 20, axis=0), np.repeat(y, 20)
-    often = np.sqrt(np.sum(fitted(Logistic(), x, y, memory=800).changes() ** 2, axis=0))
+    often = fitted(Logistic(), x, y, memory=800).inference.bse
     assert np.mean(often / once) == pytest.approx(1.0, abs=0.2)

@@ -16,7 +16,7 @@ the kept rows, corrected by what the sums say about all others
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,13 @@ from scipy import special
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
+from mixfree.linear.exact.glm_inference import GlmInference
 from mixfree.linear.exact.known import pieces
 from mixfree.linear.exact.moments import Blocks, block_rows, check_array, check_finite, check_rows
 from mixfree.linear.exact.newton import CLOSE, Part
 from mixfree.linear.exact.problem import ROUGH, Fitted, Problem, Settings
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of
+from mixfree.linear.exact.squared import Gap
 from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.exact.sums import BIG, NEAR
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
@@ -39,14 +41,6 @@ FEW = 1024  # rows of the sample that are enough to choose them
 MORE = 4096  # rows of the sample from whose fit the last one starts
 LARGE = 1 << 23  # bytes of rows from which undoing is quicker than looking at all of them first
 LEVEL = 0.97  # of the law behind the bound of 95 %: tails are a little heavier than it knows
-BATCHES = 64  # number of batches at which two neighbours become one
-
-
-class Gap(NamedTuple):
-    """By how much a fit's loss exceeds that of the fit to all rows: estimate and 95 % bound."""
-
-    estimate: float
-    upper: float
 
 
 class GlmFit:
@@ -132,6 +126,7 @@ class GlmFit:
         self._due = 0  # rows at which they are chosen anew
         self._streams: tuple[int, ...] = ()  # seeds of all streams that were merged
         self._problem: tuple[Problem, Fitted] | None = None
+        self._inference: GlmInference | None = None
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -173,7 +168,7 @@ class GlmFit:
                 self._set(before)
             raise
         self.samples += count
-        self._problem = None
+        self._problem = self._inference = None
 
     def _add(self, x: Any, y: Array, w: Array | None) -> None:
         room = self._sample.size - self._sample.seen if self._sums is None else 0
@@ -310,62 +305,17 @@ class GlmFit:
             return Gap(0.0, 0.0)
         problem, fitted = self._solved()
         assert fitted.known is not None
-        cumulants = fitted.known.error(
-            fitted.objective, fitted.point, fitted.beta, self._sample.seen
-        )
+        cumulants = fitted.known.error(fitted.objective, fitted.point, fitted.beta)
         scale = problem.units.scale**2 * self._family.weight
         return Gap(float(cumulants[0]) * scale, _quantile(*cumulants) * scale)
 
-    def changes(self) -> Array:
-        """What each of 32 to 64 batches of the stream has moved the weights by.
-
-        Batches are of equal length and in time order; the shape is batches × outputs × weights,
-        in the rows' own units. The root of the sum of squares over batches is a standard error
-        that holds for rows correlated over any time much shorter than a batch, and for models
-        that are only an approximation; its degrees of freedom are one less than batches.
-        """
-        problem, fitted = self._solved()
-        objective, point = fitted.objective, fitted.point
-        if fitted.known is None:
-            scores, covered = self._exact_scores(fitted)
-        else:
-            assert self._sums is not None
-            closed = self._sums.closed
-            found = [fitted.known.scores(each, fitted.beta, point.theta) for each in closed]
-            scores = np.array(found).reshape(-1, *self._shape) / problem.weight
-            covered = np.array([float(each.weight) for each in closed]) / problem.weight
-        if len(scores) < 2:
-            return np.zeros((0, *self._shape))
-        share = covered / covered.sum()
-        scores -= share[:, None, None] * scores.sum(axis=0)
-        if self._shape[0] > 1:
-            scores -= scores.mean(axis=1, keepdims=True)
-        count = len(scores)
-        scores *= np.sqrt(count / (count - 1) / covered.sum())
-        moved = -objective.solve(objective.factored(point), point, scores)
-        slopes = problem.slopes(moved)
-        if not self.settings.intercept:
-            return slopes
-        level = moved[..., -1] * problem.units.scale - slopes @ problem.units.mean
-        return np.concatenate([slopes, level[..., None]], axis=2)
-
-    def _exact_scores(self, fitted: Fitted) -> tuple[Array, Array]:
-        """Gradients and weights per batch, from the rows themselves, which are all there."""
-        objective = fitted.objective
-        total = sum(len(part.rows) for part in self._parts())
-        length = 1 << (total // BATCHES).bit_length()
-        count = total // length
-        scores, covered = np.zeros((count, *self._shape)), np.zeros(count)
-        first = 0
-        for (x, targets, weights), z in zip(objective.slabs, fitted.point.predictions, strict=True):
-            slope = objective.family.at(z, targets).slope * weights[:, None]
-            batch = (first + np.arange(len(x))) // length
-            for place in range(batch[0], min(batch[-1], count - 1) + 1):
-                here = batch == place
-                scores[place] += slope[here].T @ x[here]
-                covered[place] += weights[here].sum()
-            first += len(x)
-        return scores, covered
+    @property
+    def inference(self) -> GlmInference:
+        """Intervals and the correlation profile of the fit."""
+        if self._inference is None:
+            rows = self._sample.seen + self._blocks.filled
+            self._inference = GlmInference(*self._solved(), rows, self._sums)
+        return self._inference
 
     def merge(self, other: Self) -> None:
         """Take all rows of another fit, as if they came after those here; it stays as it is.
@@ -404,7 +354,7 @@ class GlmFit:
             self._sample.merge(theirs._sample)
             self._streams = tuple(sorted((*self._streams, *theirs._streams)))
             self._choose()
-        self.samples, self._problem = samples, None
+        self.samples, self._problem, self._inference = samples, None, None
 
     def _add_all(self, other: Self) -> None:
         """Add the rows of a fit that has kept all of them."""
@@ -435,7 +385,7 @@ class GlmFit:
     def _set(self, state: tuple[Any, ...]) -> None:
         self.samples, self._sample, self._blocks, self._sums, *rest = state
         self._now, self._due, self._streams = rest
-        self._problem = None
+        self._problem = self._inference = None
 
     def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""

@@ -1,5 +1,6 @@
 """What the sums of a stream say about rows that are no longer there."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -157,50 +158,69 @@ class Known:
         slope = objective.family.at(z, targets).slope
         return np.concatenate([self._functions(kept), z[:, None, :]], axis=1), slope
 
-    def error(self, objective: Objective, point: Point, beta: Array, seen: int) -> Array:
+    def error(self, objective: Objective, point: Point, beta: Array) -> Array:
         """Three cumulants of the excess loss that comes from the choice of the sample.
 
         It is half a sum of squares of normal variables, whose variances are the eigenvalues of
         the gradient's error in the metric of the Hessian.
         """
-        rows, (outputs, size) = self._sample.rows, point.theta.shape
-        kept = len(rows)
-        free = max(kept - beta.shape[1], 1)  # β has been fitted to the rows
-        scale = seen / self._weight * np.sqrt((1.0 - kept / seen) / free / kept)
-        factor = objective.factored(point)
-        spread = np.zeros((size, size)) if outputs == 1 else np.zeros((DRAWS, outputs, size))
-        mean, turned, done = np.zeros((outputs, size)), np.zeros(DRAWS), 0
-        for piece in pieces(rows, size):
-            x = standardised(piece.rows, self._units, self._intercept)
-            basis, slope = self._slopes(objective, piece, x, point.theta)
-            rest = (slope - np.einsum("njk,kj->nk", basis, beta)) * piece.weights[:, None]
-            if outputs > 1:
-                rest -= rest.mean(axis=1, keepdims=True)
+        theta, factor = point.theta, objective.factored(point)
+        left_out = 1.0 - 1.0 / self._sample.factor
+        if len(theta) > 1:
+            spread = np.sqrt(DRAWS * left_out) * self.chance(objective, theta, beta)
+            solved = objective.solve(factor, point, spread)
+            found = 0.5 * np.einsum("bkq,bkq->b", spread, solved)
+            middle, variance = float(found.mean()), float(found.var(ddof=1))
+            # As of a gamma law: many eigenvalues make the third cumulant a small matter.
+            return np.array([middle, variance, 2.0 * variance**2 / max(middle, 1e-300)])
+        spread, mean = np.zeros((theta.shape[1], theta.shape[1])), np.zeros(theta.shape)
+        for x, rest in self._rests(objective, theta, beta):
             mean += rest.T @ x
-            if outputs == 1:
-                x *= rest
-                spread += x.T @ x
-                continue
+            x *= rest
+            spread += x.T @ x
+        spread -= mean.T @ mean / len(self._sample.rows)
+        spread *= left_out * self._scale(beta) ** 2
+        solved = objective.solve(factor, point, spread[:, None, :])[:, 0]
+        square = solved @ solved
+        third = float(np.sum(square * solved.T))
+        return np.array([0.5 * np.trace(solved), 0.5 * np.trace(square), third])
+
+    def chance(self, objective: Objective, theta: Array, beta: Array) -> Array:
+        """Random gradients whose squares sum to the variance that the choice of the sample has.
+
+        As if drawn from a stream without end. Shape: draws × outputs × weights.
+        """
+        rows = self._sample.rows
+        drawn, mean = np.zeros((DRAWS, *theta.shape)), np.zeros(theta.shape)
+        turned, done = np.zeros(DRAWS), 0
+        for x, rest in self._rests(objective, theta, beta):
             signs = _signs(done, len(x))
             signed = (signs[:, :, None] * rest[:, None, :]).reshape(len(x), -1)
-            spread += (signed.T @ x).reshape(spread.shape)
+            drawn += (signed.T @ x).reshape(drawn.shape)
+            mean += rest.T @ x
             turned += signs.sum(axis=0)
             done += len(x)
-        spread *= scale
-        if outputs == 1:
-            spread *= scale
-            mean *= scale
-            spread -= mean.T @ mean / kept
-            solved = objective.solve(factor, point, spread[:, None, :])[:, 0]
-            square = solved @ solved
-            third = float(np.sum(square * solved.T))
-            return np.array([0.5 * np.trace(solved), 0.5 * np.trace(square), third])
-        spread -= turned[:, None, None] * (mean * (scale / kept))
-        solved = objective.solve(factor, point, spread)
-        found = 0.5 * np.einsum("bkq,bkq->b", spread, solved)
-        middle, variance = float(found.mean()), float(found.var(ddof=1))
-        # As of a gamma law: many eigenvalues make the third cumulant a small matter.
-        return np.array([middle, variance, 2.0 * variance**2 / max(middle, 1e-300)])
+        drawn -= turned[:, None, None] * (mean / len(rows))
+        drawn *= self._scale(beta) / np.sqrt(DRAWS)
+        return drawn
+
+    def _scale(self, beta: Array) -> float:
+        """From sums over the kept rows to the error of the stream's mean; β was fitted to them."""
+        rows, factor = self._sample
+        free = max(len(rows) - beta.shape[1], 1)
+        return float(factor / self._weight * np.sqrt(len(rows) / free))
+
+    def _rests(
+        self, objective: Objective, theta: Array, beta: Array
+    ) -> Iterator[tuple[Array, Array]]:
+        """Standardised kept rows, and what functions leave unexplained of their slopes."""
+        for piece in pieces(self._sample.rows, theta.shape[1]):
+            x = standardised(piece.rows, self._units, self._intercept)
+            basis, slope = self._slopes(objective, piece, x, theta)
+            rest = (slope - np.einsum("njk,kj->nk", basis, beta)) * piece.weights[:, None]
+            if theta.shape[0] > 1:
+                rest -= rest.mean(axis=1, keepdims=True)
+            yield x, rest
 
 
 def pieces(rows: Kept, width: int) -> list[Kept]:

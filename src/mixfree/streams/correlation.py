@@ -20,11 +20,7 @@ __all__ = ["Correlation", "knows_intervals"]
 
 def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
     """Whether a learner has intervals, and with them a profile that does not follow the stream."""
-    return (
-        isinstance(learner, ExactLearner)
-        and learner.forgetting is None
-        and hasattr(type(learner._fit), "inference")
-    )
+    return isinstance(learner, ExactLearner) and learner.forgetting is None
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,8 +83,6 @@ class Correlation:
     @classmethod
     def of_learner(cls, learner: LinearLearner) -> "Correlation | None":
         """What a learner knows about the rows it has seen; None if it does not tell."""
-        if isinstance(learner, ExactLearner) and not knows_intervals(learner):
-            return None
         profile = learner.profile()
         if profile is None:
             return None

@@ -9,9 +9,9 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.core.methods import find_method
+from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact.drift import JUDGED, Forgetting
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.learner import Learner
 from mixfree.linear.losses import REGRESSIONS
 from mixfree.steps import AdaGradNorm
 from mixfree.streams.correlation import Correlation, knows_intervals
@@ -204,7 +204,7 @@ def _constant_losses(fit: StreamFit) -> Array:
 
 def _remedy(fit: StreamFit) -> str:
     """What to try when the model is worse than a constant."""
-    if not isinstance(fit.learner, Learner):
+    if not isinstance(getattr(fit.learner, "optimizer", None), Optimizer):
         return "the rows used may be too few for so many features; `l2` helps"
     method = find_method(fit.learner.method)
     if method.searches:

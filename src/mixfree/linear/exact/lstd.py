@@ -251,7 +251,9 @@ class LSTD:
         """Number of closed batches in which the rarest feature of each row occurs."""
         x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
         batches = self._folded()._batches
-        fewest: Array = np.where(x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches)).min(axis=1)
+        fewest: Array = np.where(
+            x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches)
+        ).min(axis=1)
         return fewest
 
     @property

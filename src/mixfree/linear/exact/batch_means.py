@@ -2,9 +2,9 @@
 
 The sum of a batch's scores, the gradients of its rows' losses at the weights of the end, is what
 the batch has pulled the weights by. The spread of the sums gives standard errors that hold for
-rows correlated over any time much shorter than a batch; their size beside that of single rows'
-scores is the variance inflation; and the correlation of neighbours tells whether batches are long
-enough.
+rows correlated over any time shorter than a batch; their size beside that of single rows' scores
+is the variance inflation; and the correlation of neighbours, which is part of both, tells whether
+batches are long enough.
 """
 
 from abc import ABC, abstractmethod
@@ -134,7 +134,12 @@ class BatchMeans(ABC):
         degrees of freedom as weights are ``lost`` to the fit.
         """
         n, rows = len(self._scores), self._rows
-        return n / (n - 1) / covered * (rows - 1) / max(rows - lost, 1)
+        return self._shared * n / (n - 1) / covered * (rows - 1) / max(rows - lost, 1)
+
+    @property
+    def _shared(self) -> float:
+        """Variance of a sum of batches over that of independent ones, as neighbours tell."""
+        return 1.0 + 2.0 * max(self.correlation, 0.0)
 
     @property
     def degrees(self) -> int:
@@ -214,14 +219,15 @@ class BatchMeans(ABC):
     def effective_rows(self) -> float:
         """Effective sample size: independent rows that would determine the fit as well.
 
-        Rows over the variance inflation of blocks as long as the batches behind the intervals;
-        NaN while there are fewer than 8 of them, and where their scores do not vary.
+        Rows over the variance inflation behind the intervals: that of blocks as long as the
+        batches, times what neighbouring batches share. NaN while there are fewer than 8 of them,
+        and where their scores do not vary.
         """
         profile = self.profile
         ratios = profile.ratios[profile.lengths == self._length]
         if not self.enough or not ratios.any():
             return float("nan")
-        return float(self._rows / ratios[0])
+        return float(self._rows / ratios[0] / self._shared)
 
     @cached_property
     def correlation(self) -> float:

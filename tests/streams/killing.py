@@ -26,9 +26,9 @@ def run(data, model, *options):
         return ended.code
 
 
-def killed(data, model, after):
+def killed(data, model, after, options):
     """Whether a fit was still running ``after`` seconds later, when it was killed."""
-    options = ("--checkpoint-every", "200", "--resume")
+    options = (*options, "--checkpoint-every", "200", "--resume")
     process = PROCESSES.Process(target=run, args=(data, model, *options))
     process.start()
     time.sleep(after)
@@ -43,14 +43,14 @@ def checkpoint(model):
 
 
 if __name__ == "__main__":
-    data, model, kills = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    data, model, kills, *options = sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:]
     draw, span = random.Random(0), 0.2
-    assert run(data, model + ".whole") == 0
+    assert run(data, model + ".whole", *options) == 0
     hits, advances = 0, 0
     while hits < kills or advances < kills // 2:
         before = checkpoint(model)
-        hits += killed(data, model, draw.uniform(0.0, span))
+        hits += killed(data, model, draw.uniform(0.0, span), options)
         advanced = checkpoint(model) != before
         advances += advanced
         span *= 0.8 if advanced else 1.3  # about half of the runs get to a checkpoint
-    sys.exit(run(data, model, "--resume"))
+    sys.exit(run(data, model, "--resume", *options))

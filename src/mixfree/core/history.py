@@ -2,13 +2,32 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.core.optimizer import Optimizer
 
 PER_DECADE = 20
+
+
+class Run(Protocol):
+    """What can be followed: an optimiser, or anything that counts and has an output."""
+
+    @property
+    def samples(self) -> int:
+        """Samples observed so far."""
+
+    @property
+    def steps(self) -> int:
+        """Steps taken so far."""
+
+    @property
+    def average(self) -> Array:
+        """The output point."""
+
+
+AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 @dataclass(repr=False)
@@ -27,7 +46,7 @@ class History:
     _steps: list[int] = field(default_factory=list)
     _points: list[Array] = field(default_factory=list)
 
-    def record(self, opt: Optimizer) -> None:
+    def record(self, opt: Run) -> None:
         """Add a row, unless this count of samples has one."""
         if not self._samples or self._samples[-1] != opt.samples:
             self._samples.append(opt.samples)
@@ -73,26 +92,26 @@ def marks(after: int = 0) -> Iterator[int]:
 
 
 def follow(
-    opt: Optimizer,
+    opt: AnyRun,
     advance: Callable[[int, int], None],
     total: int,
-    each: Callable[[Optimizer, bool], bool | None] | None = None,
+    each: Callable[[AnyRun, bool], bool | None] | None = None,
     chunk: int = 1 << 17,
+    first: int = 0,
 ) -> History:
-    """Run ``advance(start, stop)`` over ``total`` samples, recording at every mark.
+    """Run ``advance(start, stop)`` over ``total`` samples, recording at every mark from ``first``.
 
     ``each`` is called at every mark and after every ``chunk``, with whether it is a mark; when
     it returns True, the run ends there.
     """
-    history, grid = History(), marks(opt.samples)
-    first = opt.samples
+    before, done = opt.samples, 0
+    history, grid = History(), marks(max(before, first - 1))
     mark = next(grid)
-    done = 0
     while done < total:
-        stop = min(total, mark - first, done + chunk)
+        stop = min(total, mark - before, done + chunk)
         advance(done, stop)
         done = stop
-        at_mark = first + done == mark
+        at_mark = before + done == mark
         if at_mark:
             history.record(opt)
             mark = next(grid)

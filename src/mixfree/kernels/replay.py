@@ -5,7 +5,8 @@ import numpy as np
 from mixfree.gradients import ForwardReplay
 from mixfree.kernels.draws import below
 from mixfree.kernels.jit import kernel as compiled
-from mixfree.kernels.plan import SAMPLES, plan_of, return_run, run_of
+from mixfree.kernels.plan import plan_of, return_run, run_of
+from mixfree.kernels.run import SAMPLES
 
 PIECE = 1 << 16
 

@@ -10,7 +10,6 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of
 from mixfree.core.methods import Method, methods
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.learner import Learner
 from mixfree.linear.losses import Loss, has_twin
 from mixfree.steps import Profile
 
@@ -126,6 +125,9 @@ def learner_for(
             seed=seed,
         )
     _refuse("needs `method='exact'`", memory=memory, half_life=half_life)
+    # Importing what compiles takes longer than most exact fits.
+    from mixfree.linear.learner import Learner
+
     return Learner(
         loss,
         columns,

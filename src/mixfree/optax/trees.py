@@ -37,7 +37,7 @@ def times_power_of_two(x: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def norm(tree: Any) -> jax.Array:
-    """Euclidean norm that neither overflows nor underflows; not finite if an entry is not.
+    """Twin of :func:`mixfree.base.arithmetic.norm`: it neither overflows nor underflows.
 
     Examples
     --------

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import linalg, sparse, stats
 
 from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.lstd import correlation_remark
 
 __all__ = ["BATCHES", "FEWEST", "Certificate"]
 
@@ -75,6 +76,11 @@ class Certificate:
         self.theta = linalg.lu_solve(self._factors, sum(self.vectors))
         pairs = zip(self.matrices, self.vectors, strict=True)
         self._residuals = np.array([b - a @ self.theta for a, b in pairs])
+
+    @property
+    def remark(self) -> str:
+        """Why the errors are too small; empty if nothing is known against them."""
+        return correlation_remark(self._residuals, self.transitions // len(self.matrices))
 
     def batches_met(self, rows: Array) -> Array:
         """Number of batches in which the rarest feature of each row occurs."""

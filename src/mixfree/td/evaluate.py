@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,8 @@ from mixfree.base.checks import check_whole
 from mixfree.base.progress import progress_bar
 from mixfree.chains import AutocorrelationTime, autocorrelation_time
 from mixfree.core.history import History, follow
-from mixfree.core.optimizer import Optimizer
-from mixfree.outputs import Average
-from mixfree.td.certificate import BATCHES, ENTRIES, LARGEST, Certificate
+from mixfree.td.certificate import BATCHES
+from mixfree.td.engine import FixedPoint
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
 from mixfree.td.learner import TDLearner
@@ -34,11 +33,13 @@ class Evaluation:
     Attributes
     ----------
     theta
-        The estimate: the mean of the iterates in the second half of the run.
+        The estimate: the fixed point of the trajectory (``lstd``), or the mean of the iterates in
+        the second half of the run.
     learner
         The learner, to continue with or to save.
     history
-        θ̄ on a logarithmic grid of transition counts.
+        θ̄ on a logarithmic grid of transition counts; with ``lstd`` from as many transitions on
+        as there are features.
     recent
         V(s_t) along the end of the trajectory.
     samples, episodes
@@ -53,7 +54,7 @@ class Evaluation:
     recent: Array
     samples: int
     episodes: int
-    certificate: Certificate | None
+    certificate: FixedPoint | None
 
     def __repr__(self) -> str:
         return (
@@ -69,10 +70,12 @@ class Evaluation:
         """Intervals around :meth:`values` that contain V_θ* of all these states simultaneously.
 
         The half-width is the distance to the trajectory's own fixed point, which is how far the
-        learner is from convergence, plus the sampling error of that fixed point, with the level
-        divided among the states (Bonferroni). It assumes that each of the trajectory's twenty
-        batches is much longer than the mixing time. The interval is unbounded for a state that
-        fewer than five batches visited, and for one on whose value all batches agree exactly.
+        learner is from convergence (with ``lstd`` only a ridge makes one), plus the sampling error
+        of that fixed point, with the level divided among the states (Bonferroni). It assumes that
+        each of the trajectory's batches, of which there are 20, or 16 to 64 with ``lstd``, is much
+        longer than the mixing time: see :attr:`remark`. The interval is unbounded for a state that
+        fewer than five batches visited, for one whose value the transitions do not determine, and
+        for one on whose value all batches agree exactly.
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, not {level!r}")
@@ -82,10 +85,15 @@ class Evaluation:
         return found - half, found + half
 
     def batches_met(self, states: Sequence[Any] | Array) -> Array:
-        """Number of the trajectory's twenty batches in which all of a state's features occur."""
+        """Number of the trajectory's batches in which all of a state's features occur."""
         return self._certified().batches_met(self.learner.features.rows(states))
 
-    def _certified(self) -> Certificate:
+    @property
+    def remark(self) -> str:
+        """A sentence about why the intervals are too narrow; empty if nothing is known of it."""
+        return self._certified().remark
+
+    def _certified(self) -> FixedPoint:
         if self.certificate is None:
             raise ValueError(
                 "an interval needs the products of all pairs of features, which do not fit in "
@@ -103,8 +111,8 @@ def evaluate_policy(
     env: Any,
     policy: Any = "uniform",
     features: Any = None,
-    gamma: float = 0.99,
-    samples: int = 100_000,
+    gamma: float = 0.9,
+    samples: int = 200_000,
     *,
     radius: float | None = None,
     method: str | None = None,
@@ -138,95 +146,37 @@ def evaluate_policy(
     >>> lake = gymnasium.make("FrozenLake-v1")
     >>> found = evaluate_policy(lake, "uniform", gamma=0.9, samples=2000)
     >>> found
-    <Evaluation by mag-dog: 16 features, 2000 transitions, 259 episodes>
+    <Evaluation by lstd: 16 features, 2000 transitions, 259 episodes>
     """
     check_whole(samples, "samples", least=10 * BATCHES)
-    options.setdefault("output", "average")
+    if method not in (None, "lstd"):
+        options.setdefault("output", "average")
+    if options.get("lam") and hasattr(env, "num_envs"):
+        raise ValueError(
+            "lam must be 0 with a vector environment, whose transitions are not one trajectory, "
+            f"not {options['lam']!r}"
+        )
     learner = TDLearner(_features_for(env, features), gamma, radius, method, seed=seed, **options)
-    if not isinstance(learner.optimizer.output, Average):
-        raise ValueError("output must be 'average' here: the estimate is a mean of iterates")
-    record = _Record(learner, samples)
-    path = transitions(env, policy, seed)
+    record, path = learner.engine.record(samples), transitions(env, policy, seed)
+    recent: deque[Any] = deque(maxlen=RECENT)
+    episodes = 0
     bar = progress_bar("transitions", samples) if progress else nullcontext(lambda count: None)
     with bar as show:
 
-        def each(at: Optimizer, at_mark: bool) -> None:
-            show(at.samples)
-
         def advance(start: int, stop: int) -> None:
-            for first, last in pairwise(record.cut(start, stop)):
-                record.take(first, *zip(*islice(path, last - first), strict=True))
+            nonlocal episodes
+            states, rewards, after, terminated = zip(*islice(path, stop - start), strict=True)
+            record.take(*learner.look_up(states, rewards, after, terminated))
+            recent.extend(states)
+            episodes += sum(terminated)
+            show(stop)
 
-        history = follow(learner.optimizer, advance, samples, each, chunk=CHUNK)
-    return record.evaluation(history)
-
-
-class _Record:
-    """What is kept of a trajectory while the learner runs along it."""
-
-    def __init__(self, learner: TDLearner, samples: int) -> None:
-        self.learner = learner
-        self.batches = {samples * k // BATCHES for k in range(BATCHES)}  # where they begin
-        self.half = samples // 2
-        self.certificate: Certificate | None = None
-        if learner.features.size <= LARGEST:
-            self.certificate = Certificate(learner.gamma, learner.features.size)
-        self.recent: deque[Any] = deque(maxlen=RECENT)
-        self.episodes = 0
-        self._before = _total(learner)  # up to half of the run
-
-    def cut(self, start: int, stop: int) -> list[int]:
-        """``start`` and ``stop``, with the beginnings of batches and of the second half between."""
-        between = (place for place in (*self.batches, self.half) if start < place < stop)
-        return sorted({start, *between, stop})
-
-    def take(
-        self,
-        first: int,
-        states: Sequence[Any],
-        rewards: Sequence[float],
-        next_states: Sequence[Any],
-        terminated: Sequence[bool],
-    ) -> None:
-        """Learn from transitions, of which ``first`` have come before."""
-        if first == self.half:
-            self._before = _total(self.learner)
-        transitions = self.learner.look_up(states, rewards, next_states, terminated)
-        self.learner.advance(*transitions)
-        if self.certificate is not None:
-            if first in self.batches:
-                self.certificate.begin_batch()
-            self.certificate.add(*transitions)
-            if self.certificate.entries > ENTRIES:
-                self.certificate = None
-        self.recent.extend(states)
-        self.episodes += sum(terminated)
-
-    def evaluation(self, history: History) -> Evaluation:
-        """The evaluation, with the mean of the iterates in the second half of the run."""
-        (steps_before, before), (steps, after) = self._before, _total(self.learner)
-        if steps == steps_before:
-            raise ValueError("samples are too few: no step was taken in the second half of the run")
-        theta = (after - before) / (steps - steps_before)
-        if self.certificate is not None:
-            self.certificate.solve()
-        held, rows = list(self.recent), self.learner.features.rows
-        pieces = (held[i : i + CHUNK] for i in range(0, len(held), CHUNK))
-        return Evaluation(
-            theta,
-            self.learner,
-            history,
-            np.concatenate([rows(piece) @ theta for piece in pieces]),
-            self.learner.samples,
-            self.episodes,
-            self.certificate,
-        )
-
-
-def _total(learner: TDLearner) -> tuple[int, Array]:
-    """Number and sum of the iterates so far."""
-    steps = learner.optimizer.steps
-    return steps, steps * learner.average
+        history = follow(learner.engine, advance, samples, chunk=CHUNK, first=record.first)
+    theta, certificate = record.result()
+    held, rows = list(recent), learner.features.rows
+    pieces = (held[i : i + CHUNK] for i in range(0, len(held), CHUNK))
+    values = np.concatenate([rows(piece) @ theta for piece in pieces])
+    return Evaluation(theta, learner, history, values, samples, episodes, certificate)
 
 
 def _features_for(env: Any, features: Any) -> Any:

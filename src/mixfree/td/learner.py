@@ -1,14 +1,15 @@
-"""TD learning with linear value functions, by any method of the table."""
+"""TD learning with linear value functions, by least squares or any method of the table."""
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.core.optimizer import Optimizer
+from mixfree.td.engine import start_engine
 from mixfree.td.features.lookup import Rows, as_features
-from mixfree.td.methods import start_method
+from mixfree.td.stepping import StepTD
 
 __all__ = ["TDLearner"]
 
@@ -23,7 +24,9 @@ def check_gamma(gamma: Any) -> float:
 class TDLearner:
     r"""Learns V(s) = φ(s)ᵀθ from the transitions of one trajectory, in their order.
 
-    With ``method="mag"`` and a radius this is the update of Section 5.2:
+    With ``method="lstd"``, the default up to 1,000 features, θ is the fixed point of all
+    transitions so far (least squares), with nothing to choose. All other methods take steps. With
+    ``method="mag"`` and a radius this is the update of Section 5.2:
 
     .. math:: \theta_{t+1} = \Pi_R\big(\theta_t + \eta_t g_t\big), \qquad
               \eta_t = \frac{\sqrt2 R}{\sqrt{\sum_{k \le t} \|g_k\|^2}},
@@ -39,26 +42,38 @@ class TDLearner:
     gamma
         Discount in [0, 1).
     radius
-        R, with ‖θ*‖ ≤ R: θ is projected on the ball of that radius. ``None``: no projection. A
-        safe R needs the largest reward and ω, which are rarely known, and with an R that is too
-        small the values are wrong.
+        For methods with steps: R, with ‖θ*‖ ≤ R; θ is projected on the ball of that radius.
+        ``None``: no projection. A safe R needs the largest reward and ω, which are rarely known,
+        and with an R that is too small the values are wrong.
     method
-        A name of :func:`mixfree.td.td_methods`. ``mag`` and ``adagrad`` take their step size from
-        the radius; ``mag-dog``, ``dog`` and ``ladder`` take theirs from the distance from the
-        start, r̄ = max(1, max_i ‖θ_i‖) (DoG), and need none. Unless given, ``mag`` with a radius
-        and ``mag-dog`` without.
+        ``"lstd"``, or a name of :func:`mixfree.td.td_methods`. ``mag`` and ``adagrad`` take their
+        step size from the radius; ``mag-dog``, ``dog`` and ``ladder`` take theirs from the
+        distance from the start, r̄ = max(1, max_i ‖θ_i‖) (DoG), and need none. Unless given,
+        ``lstd`` up to 1,000 features; above, and with any option of methods with steps, ``mag``
+        with a radius and ``mag-dog`` without.
     seed, alpha, output, **options
-        As for :func:`mixfree.minimize`, for instance ``levels``.
+        As for :func:`mixfree.minimize`, for instance ``levels``; not for ``lstd``, which draws
+        nothing.
     size
         Number of features, for a function without an attribute ``size``.
+    lam
+        For ``lstd``: decay λ of eligibility traces in [0, 1], 0 unless given. A trace ends with
+        its episode: where ``terminated``, and where the features of ``s`` are not those of the
+        ``s_next`` before.
+    l2
+        For ``lstd``: ridge per transition, 0 unless given.
+    half_life
+        For ``lstd``: transitions after which one counts half; unless given, all count alike.
 
     Examples
     --------
-    >>> learner = TDLearner(np.eye(2), gamma=0.5, radius=4.0, method="adagrad")
+    >>> learner = TDLearner(np.eye(2), gamma=0.5)
     >>> for t in range(400):
     ...     _ = learner.update(t % 2, 1.0, (t + 1) % 2, terminated=False)
-    >>> round(learner.value(0), 1)
+    >>> round(learner.value(0), 6)
     2.0
+    >>> learner
+    TDLearner(<lstd: 2 features, 400 transitions>, gamma=0.5)
     """
 
     def __init__(
@@ -72,50 +87,60 @@ class TDLearner:
         alpha: float | None = None,
         output: str | None = None,
         size: int | None = None,
+        lam: float | None = None,
+        l2: float | None = None,
+        half_life: float | None = None,
         **options: Any,
     ) -> None:
         self.gamma = check_gamma(gamma)
         self.features = as_features(features, size)
-        self.optimizer = start_method(
+        self.engine = start_engine(
             method,
-            np.zeros(self.features.size),
+            self.features.size,
             self.gamma,
-            radius,
-            alpha=alpha,
-            output=output,
-            seed=seed,
-            **options,
+            _given(lam=lam, l2=l2, half_life=half_life),
+            _given(radius=radius, alpha=alpha, output=output) | options,
+            seed,
         )
         self._row = self.features.row
-        # V(s') of one transition is V(s) of the next, as long as θ does not move.
-        self._ahead: tuple[Array | None, Array | None, float] = (None, None, 0.0)
 
     @property
     def method(self) -> str:
         """Name of the method."""
-        return self.optimizer.name
+        return self.engine.name
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimiser of a method with steps."""
+        if not isinstance(self.engine, StepTD):
+            raise AttributeError(f"{self.method} has no optimiser: it solves for θ")
+        return self.engine.optimizer
 
     @property
     def theta(self) -> Array:
-        """θ_t, where the next semi-gradient is taken."""
-        return self.optimizer.x
+        """θ_t: where the next semi-gradient is taken, or the fixed point of ``lstd``.
+
+        The fixed point is solved for when it is asked for, at a cost of d³ for d features, and
+        kept until the next transition.
+        """
+        return self.engine.theta
 
     @property
     def average(self) -> Array:
-        """θ̄_t, the average of Theorem 5.2 (or the output that ``output`` names)."""
-        return self.optimizer.average
+        """θ̄_t, the average of Theorem 5.2 (or the output that ``output`` names); θ for ``lstd``."""
+        return self.engine.average
 
     @property
     def samples(self) -> int:
         """Transitions seen."""
-        return self.optimizer.samples
+        return self.engine.samples
 
     def value(self, state: Any) -> float:
         """V(s) = φ(s)ᵀθ̄."""
         return float(self._row(state).dot(self.average))
 
     def update(self, s: Any, r: float, s_next: Any, terminated: bool) -> bool:
-        """Take one transition; True when θ moved.
+        """Take one transition; True when θ changed, which with ``lstd`` is always.
 
         ``terminated`` is True only where the episode ends in a terminal state: then ``s_next`` is
         ignored. An episode that is cut off (Gymnasium's ``truncated``) bootstraps from
@@ -127,20 +152,8 @@ class TDLearner:
             For a reward that is not finite or a state without features; the learner is
             unchanged.
         """
-        row, theta = self._row(s), self.optimizer.x
-        known_row, known_theta, value = self._ahead
-        if row is not known_row or theta is not known_theta:
-            value = float(row.dot(theta))
-        error = value - r
-        if not terminated:
-            row_ahead = self._row(s_next)
-            value_ahead = float(row_ahead.dot(theta))
-            error -= self.gamma * value_ahead
-            self._ahead = row_ahead, theta, value_ahead
-        # No norm of features is above 1, so the error bounds the gradient.
-        if not abs(error) < self.optimizer.largest:
-            self._refuse(r, error)
-        return self.optimizer.take(row.dot(error))  # equals error * row bit by bit, and is faster
+        row = self._row(s)
+        return self.engine.take(row, r, None if terminated else self._row(s_next))
 
     def update_many(
         self,
@@ -157,13 +170,7 @@ class TDLearner:
 
     def advance(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
         """Take transitions as :meth:`look_up` gives them."""
-
-        def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
-            from mixfree.kernels.td import td
-
-            return int(td(plan, run, self.gamma, rows, *parts, order))
-
-        self.optimizer.advance(kernel, (rewards, here, there), np.arange(here.size))
+        self.engine.advance(rows, here, there, rewards)
 
     def look_up(
         self,
@@ -182,7 +189,10 @@ class TDLearner:
             )
         if not np.isfinite(given).all():
             wrong = int(np.flatnonzero(~np.isfinite(given))[0])
-            self._refuse(given[wrong], np.nan, wrong)
+            raise ValueError(
+                f"reward of transition {self.samples + wrong + 1} must be finite, "
+                f"not {given[wrong]}"
+            )
         there = np.full(ended.shape, -1)
         if isinstance(self.features, Rows):
             there[~ended] = self.features.indices(np.asarray(next_states)[~ended])
@@ -194,17 +204,15 @@ class TDLearner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes during learning."""
-        return self.optimizer.state_dict()
+        return self.engine.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where the learner that gave ``state`` was."""
-        self.optimizer.load_state_dict(state)
+        self.engine.load_state_dict(state)
 
     def __repr__(self) -> str:
-        return f"TDLearner({self.optimizer!r}, gamma={self.gamma})"
+        return f"TDLearner({self.engine!r}, gamma={self.gamma})"
 
-    def _refuse(self, reward: float, error: float, ahead: int = 0) -> None:
-        number = self.samples + ahead + 1
-        if not math.isfinite(reward):
-            raise ValueError(f"reward of transition {number} must be finite, not {reward}")
-        raise ValueError(f"TD error of transition {number} is {error:.3g}, too large to be summed")
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

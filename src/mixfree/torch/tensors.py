@@ -22,7 +22,8 @@ def largest(tensors: Tensors) -> float:
 def norm(tensors: Tensors) -> float:
     """Euclidean norm over all tensors, in one transfer to the host.
 
-    Neither overflows nor underflows; not finite if an entry is not.
+    Twin of :func:`mixfree.base.arithmetic.norm`: it neither overflows nor underflows, and is not
+    finite if an entry is not.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from mixfree.base.arithmetic import Array
 from mixfree.steps import Profile
@@ -178,7 +178,7 @@ class BatchMeans(ABC):
         """Student's t that leaves ``alpha`` outside, on both sides together."""
         if not 0.0 < alpha < 1.0:
             raise ValueError(f"alpha must be between 0 and 1, not {alpha!r}")
-        return float(stats.t.ppf(1.0 - 0.5 * alpha, max(self.degrees, 1)))
+        return float(special.stdtrit(max(self.degrees, 1), 1.0 - 0.5 * alpha))
 
     def conf_int(self, alpha: float = 0.05) -> Array:
         """Intervals of level 1 − alpha: per output, one row per column, then the intercept."""

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.glm import GlmFit
 from mixfree.linear.exact.squared import Gap, SquaredFit
 from mixfree.linear.losses import Loss, Squared, predictions
@@ -106,10 +107,14 @@ class ExactLearner:
         return int(self._fit.samples)
 
     @property
+    def forgetting(self) -> Forgetting | None:
+        """Half-lives, when each was in force and how well it predicts; None: never forgets."""
+        return getattr(self._fit, "forgetting", None)
+
+    @property
     def half_life(self) -> float | None:
         """The half-life in force; None where nothing is forgotten."""
-        forgetting = getattr(self._fit, "forgetting", None)
-        return None if forgetting is None else float(forgetting.half_life)
+        return None if self.forgetting is None else self.forgetting.half_life
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
         """Learn from rows in their order, dense or sparse.

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import sparse, stats
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
@@ -28,8 +28,12 @@ from mixfree.linear.exact.moments import (
 )
 
 TOLERANCE = 1e-13  # singular values below it, relative to the largest, count as 0
+SAFE = 1e10  # condition number up to which the inverse is as good as singular values
 ENOUGH = 5  # batches in which a row's features must occur for an error to be trusted
+UNDETERMINED = 1e-4  # fraction of a row outside what the transitions determine
+CORRELATED = 0.2  # correlation of neighbouring batches above which errors are too small
 FIRST = 16  # transitions per batch at first
+DENSE = 0.1  # fraction of nonzero entries above which products of dense rows are faster
 
 
 class LSTD:
@@ -146,6 +150,15 @@ class LSTD:
             vars(self).update(before)
             raise
 
+    def break_off(self) -> None:
+        """Say that the trajectory broke off after the last transition: traces begin anew."""
+        if self._blocks.filled:
+            waiting = self._blocks.plain()
+            waiting["targets"][-1, 1] = 1.0
+            self._blocks.restore(waiting)
+        else:
+            self._trace = np.zeros(self.size)
+
     @property
     def _wanted(self) -> int:
         return min(self._block, self._length - self._filled)
@@ -178,7 +191,7 @@ class LSTD:
         if weights is not None:
             left = left * weights[:, None]
         squares = np.einsum("ij,ij->j", x if weights is None else x * weights[:, None], x)
-        sums = np.column_stack([left.T @ change, squares])
+        sums = np.column_stack([_product(left, change), squares])
         if not np.isfinite(sums).all():
             check_finite(rows, targets)
             raise ValueError("rows and rewards are too large for their products to be summed")
@@ -219,44 +232,73 @@ class LSTD:
 
     def _solved(self) -> tuple[Array, Array]:
         """θ, and the (pseudo-)inverse that multiplies vectors of features."""
-        matrix, vector = self._total[:, :-2], self._total[:, -2]
         # In units of each feature's own size rare features are as well determined as others.
-        squares = self._total[:, -1] + self.l2 * self._weight
-        scale = np.where(squares > 0.0, 1.0 / np.sqrt(np.where(squares > 0.0, squares, 1.0)), 0.0)
-        system = scale[:, None] * matrix * scale
-        system[np.diag_indices(self.size)] += self.l2 * self._weight * scale**2
-        left, singular, right = np.linalg.svd(system)
-        kept = singular > TOLERANCE * max(float(singular[0]), 1e-300)
-        inverse = (right[kept].T / singular[kept]) @ left[:, kept].T
-        inverse = scale[:, None] * inverse * scale
-        if not kept.all():
-            free, _ = np.linalg.qr(np.where(scale > 0.0, scale, 1.0)[:, None] * right[~kept].T)
-            inverse = inverse - free @ (free.T @ inverse)
-        return inverse @ vector, inverse
+        met = self._total[:, -1] > 0.0
+        if not met.any():
+            return np.zeros(self.size), np.zeros((self.size, self.size))
+        scale = 1.0 / np.sqrt(self._total[met, -1] + self.l2 * self._weight)
+        system = scale[:, None] * self._system[np.ix_(met, met)] * scale
+        inverse = np.zeros((self.size, self.size))
+        inverse[np.ix_(met, met)] = scale[:, None] * _inverse(system, scale) * scale
+        return inverse @ self._total[:, -2], inverse
+
+    @property
+    def _system(self) -> Array:
+        """The matrix of the fixed point, with its ridge."""
+        return self._total[:, :-2] + self.l2 * self._weight * np.eye(self.size)
+
+    def batches_met(self, rows: npt.ArrayLike) -> Array:
+        """Number of closed batches in which the rarest feature of each row occurs."""
+        x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
+        batches = self._folded()._batches
+        fewest: Array = np.where(
+            x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches)
+        ).min(axis=1)
+        return fewest
+
+    @property
+    def _batches(self) -> Array:
+        return np.array(self._closed).reshape(-1, self.size, self.size + 2)
 
     def errors(self, rows: npt.ArrayLike, level: float = 0.95) -> Array:
         """Half-widths of intervals of values φᵀθ, each of its own level.
 
         From the batches' residuals in a sandwich, with Student's t; infinite for a row whose
-        features did not occur in at least five batches.
+        features did not occur in at least five batches, or that the transitions do not determine.
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, not {level!r}")
+        self._check_batches()
+        whole, met = self._folded(), self.batches_met(rows)
+        x = np.asarray(rows, dtype=np.float64)
+        theta, inverse = whole._solved()
+        change = x @ inverse
+        aside = np.linalg.norm(x - change @ whole._system, axis=1)
+        known = (met >= ENOUGH) & (aside <= UNDETERMINED * np.linalg.norm(x, axis=1))
+        covered = len(whole._closed) * whole._length / max(whole._rows, 1)
+        freedom = np.maximum(met - 1, 1)
+        with np.errstate(over="ignore"):
+            squares = np.sum((change @ whole._residuals(theta).T) ** 2, axis=1)
+            spread = np.sqrt(squares / max(covered, 1e-300) * (freedom + 1) / freedom)
+        quantile = stats.t.ppf(0.5 + 0.5 * level, freedom)
+        return np.where(known & (spread > 0.0), quantile * spread, np.inf)
+
+    def _residuals(self, theta: Array) -> Array:
+        """What is left of each batch's equations at θ, the ridge included: they sum to 0."""
+        left = self._batches[:, :, -2] - self._batches[:, :, :-2] @ theta
+        residual: Array = left - self.l2 * self._length * theta
+        return residual
+
+    @property
+    def remark(self) -> str:
+        """A sentence about why errors are too small; empty if nothing is known against them."""
+        self._check_batches()
+        whole = self._folded()
+        return correlation_remark(whole._residuals(whole._solved()[0]), whole._length)
+
+    def _check_batches(self) -> None:
         if self.half_life is not None:
             raise ValueError("errors need half_life=None: batches are not forgotten")
-        whole = self._folded()
-        x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
-        theta, inverse = whole._solved()
-        batches = np.array(whole._closed).reshape(-1, self.size, self.size + 2)
-        count = np.sum(batches[:, :, -1] > 0.0, axis=0)
-        met = np.where(x != 0.0, count, len(batches)).min(axis=1)
-        residuals = batches[:, :, -2] - batches[:, :, :-2] @ theta
-        squares = np.sum((x @ inverse @ residuals.T) ** 2, axis=1)
-        covered = len(batches) * whole._length / max(whole._rows, 1)
-        freedom = np.maximum(met - 1, 1)
-        spread = np.sqrt(squares / max(covered, 1e-300) * (freedom + 1) / freedom)
-        quantile = stats.t.ppf(0.5 + 0.5 * level, freedom)
-        return np.where((met >= ENOUGH) & (spread > 0.0), quantile * spread, np.inf)
 
     def merge(self, other: Self) -> None:
         """Take all transitions of another one, which stays as it is; its traces began anew."""
@@ -319,6 +361,60 @@ class LSTD:
         self._trace, self._total, self._current, self._weight = trace, total, current, weight
         self._closed = tuple(closed)
         self._rows, self._length, self._filled = numbers
+
+
+def correlation_remark(residuals: Array, length: int) -> str:
+    """A sentence if batches of that length are more correlated with the next than by chance.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> correlation_remark(rng.normal(size=(40, 3)), 500)
+    ''
+    >>> correlation_remark(rng.normal(size=(40, 3)).cumsum(axis=0), 500)[:27]
+    'intervals are too narrow: b'
+    """
+    n, size = len(residuals), np.abs(residuals).max(axis=0, initial=0.0)
+    varied = residuals[:, size > 0.0] / size[size > 0.0]
+    scores = varied / np.sqrt(np.mean(varied**2, axis=0))
+    if n < ENOUGH or not scores.size:
+        return ""
+    gram = scores @ scores.T
+    total = float(np.trace(gram))
+    found = float(np.trace(gram, 1)) / total * n / (n - 1) + 1.0 / n
+    # Scores that vary in several directions alike give as many correlations to average.
+    directions = total**2 / float(np.sum(gram * gram))
+    if found <= max(CORRELATED, 2.0 / np.sqrt(max(directions, n))):
+        return ""
+    return (
+        f"intervals are too narrow: batches of {length:,} transitions are still correlated "
+        f"({found:.2f} between neighbours); the trajectory is too short beside its mixing time"
+    )
+
+
+def _product(left: Array, right: Array) -> Array:
+    """leftᵀ·right, by their nonzero entries where few are."""
+    if np.count_nonzero(left) < DENSE * left.size:
+        product: Array = (sparse.csr_array(left).T @ sparse.csr_array(right)).toarray()
+        return product
+    return left.T @ right
+
+
+def _inverse(system: Array, scale: Array) -> Array:
+    """The inverse; for a singular system one that gives the shortest ``scale * solution``."""
+    try:
+        inverse = np.linalg.inv(system)
+        if np.linalg.norm(inverse, 1) * np.linalg.norm(system, 1) < SAFE:
+            return inverse
+    except np.linalg.LinAlgError:
+        pass
+    left, singular, right = np.linalg.svd(system)
+    kept = singular > TOLERANCE * max(float(singular[0]), 1e-300)
+    inverse = (right[kept].T / singular[kept]) @ left[:, kept].T
+    if not kept.all():
+        free, _ = np.linalg.qr(scale[:, None] * right[~kept].T)
+        inverse -= free @ (free.T @ (scale[:, None] * inverse)) / scale[:, None]
+    return inverse
 
 
 def _weight(rows: Array, weights: Array | None) -> float:

@@ -1,0 +1,161 @@
+"""TD by steps: an optimiser of the table, told semi-gradients."""
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.core.optimizer import Optimizer
+from mixfree.outputs import Average
+from mixfree.td.certificate import BATCHES, ENTRIES, LARGEST, Certificate
+
+__all__ = ["StepRecord", "StepTD"]
+
+
+class StepTD:
+    """Moves θ along −g(θ; z) = (φ(s)ᵀθ − r − γφ(s')ᵀθ) φ(s), as its optimiser does.
+
+    Parameters
+    ----------
+    optimizer
+        The optimiser, at the θ to begin with.
+    gamma
+        The discount.
+    """
+
+    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+        self.optimizer, self.gamma = optimizer, gamma
+        # V(s') of one transition is V(s) of the next, as long as θ does not move.
+        self._ahead: tuple[Array | None, Array | None, float] = (None, None, 0.0)
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return self.optimizer.name
+
+    @property
+    def theta(self) -> Array:
+        """θ_t, where the next semi-gradient is taken."""
+        return self.optimizer.x
+
+    @property
+    def average(self) -> Array:
+        """θ̄_t, the average of Theorem 5.2, or another output of the optimiser."""
+        return self.optimizer.average
+
+    @property
+    def samples(self) -> int:
+        """Transitions seen."""
+        return self.optimizer.samples
+
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return self.optimizer.steps
+
+    def take(self, row: Array, reward: float, ahead: Array | None) -> bool:
+        """Take φ(s), r and φ(s'), which is None after the end; True when θ moved."""
+        theta = self.optimizer.x
+        known_row, known_theta, value = self._ahead
+        if row is not known_row or theta is not known_theta:
+            value = float(row.dot(theta))
+        error = value - reward
+        if ahead is not None:
+            value_ahead = float(ahead.dot(theta))
+            error -= self.gamma * value_ahead
+            self._ahead = ahead, theta, value_ahead
+        # No norm of features is above 1, so the error bounds the gradient.
+        if not abs(error) < self.optimizer.largest:
+            number = self.samples + 1
+            if not math.isfinite(reward):
+                raise ValueError(f"reward of transition {number} must be finite, not {reward}")
+            raise ValueError(
+                f"TD error of transition {number} is {error:.3g}, too large to be summed"
+            )
+        return self.optimizer.take(row.dot(error))  # equals error * row bit by bit, and is faster
+
+    def advance(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
+        """Take transitions as :meth:`TDLearner.look_up` gives them: :meth:`take`, compiled."""
+
+        def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
+            from mixfree.kernels.td import td
+
+            return int(td(plan, run, self.gamma, rows, *parts, order))
+
+        self.optimizer.advance(kernel, (rewards, here, there), np.arange(here.size))
+
+    def record(self, samples: int) -> "StepRecord":
+        """Begin a trajectory of so many transitions."""
+        return StepRecord(self, samples)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where the engine that gave ``state`` was."""
+        self.optimizer.load_state_dict(state)
+
+    def __repr__(self) -> str:
+        return repr(self.optimizer)
+
+
+class StepRecord:
+    """Keeps the mean of the iterates in the second half of a run, and sums for its certificate.
+
+    Parameters
+    ----------
+    engine
+        What learns.
+    samples
+        Transitions of the trajectory.
+    """
+
+    first = 1
+
+    def __init__(self, engine: StepTD, samples: int) -> None:
+        if not isinstance(engine.optimizer.output, Average):
+            raise ValueError("output must be 'average' here: the estimate is a mean of iterates")
+        self.engine = engine
+        self._batches = {samples * k // BATCHES for k in range(BATCHES)}  # where they begin
+        self._half = samples // 2
+        size = engine.theta.size
+        self._certificate = Certificate(engine.gamma, size) if size <= LARGEST else None
+        self._seen = 0
+        self._before = self._total()  # up to half of the run
+
+    def take(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
+        """Learn from the next transitions, as :meth:`TDLearner.look_up` gives them."""
+        start, stop = self._seen, self._seen + len(here)
+        between = (place for place in (*self._batches, self._half) if start < place < stop)
+        for first, last in pairwise(sorted({start, *between, stop})):
+            part = slice(first - start, last - start)
+            self._take(rows, here[part], there[part], rewards[part])
+
+    def _take(self, *transitions: Array) -> None:
+        if self._seen == self._half:
+            self._before = self._total()
+        self.engine.advance(*transitions)
+        if self._certificate is not None:
+            if self._seen in self._batches:
+                self._certificate.begin_batch()
+            self._certificate.add(*transitions)
+            if self._certificate.entries > ENTRIES:
+                self._certificate = None
+        self._seen += len(transitions[1])
+
+    def result(self) -> tuple[Array, Certificate | None]:
+        """The mean of the iterates in the second half, and the certificate, if it has room."""
+        (steps_before, before), (steps, after) = self._before, self._total()
+        if steps == steps_before:
+            raise ValueError("samples are too few: no step was taken in the second half of the run")
+        if self._certificate is not None:
+            self._certificate.solve()
+        return (after - before) / (steps - steps_before), self._certificate
+
+    def _total(self) -> tuple[int, Array]:
+        """Number and sum of the iterates so far."""
+        return self.engine.steps, self.engine.steps * self.engine.average

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixfree.base.arithmetic import Array
 from mixfree.kernels.jit import apart, chosen, inline
-from mixfree.kernels.run import STEPS
+from mixfree.kernels.run import STEPS, Run
 from mixfree.kernels.vectors import add_scaled, clear, copy, scaled_size
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT, Ladder, LadderState
@@ -59,7 +60,7 @@ def _plan(step, x):
 PLANS = {Ladder: _plan}
 
 
-def table_of(step, state, steps):
+def table_of(step: Any, state: Any, steps: int) -> tuple[Array, Array]:
     """The ladder's state as a table and numbers, with room for the levels of ``steps`` steps."""
     if not isinstance(state, LadderState):
         return np.zeros((0, 0)), np.zeros(7)
@@ -76,7 +77,7 @@ def table_of(step, state, steps):
     return table, np.array([shrink, *numbers, fastest])
 
 
-def return_table(step, state, run, steps):
+def return_table(step: Any, state: LadderState, run: Run, steps: int) -> None:
     """Hand what a kernel changed to the reference's state."""
     distance, table, numbers = state.distance, run.table, run.rates.tolist()
     tables = {

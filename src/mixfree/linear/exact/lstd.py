@@ -251,9 +251,8 @@ class LSTD:
         """Number of closed batches in which the rarest feature of each row occurs."""
         x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
         batches = self._folded()._batches
-        fewest: Array = np.where(
-            x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches)
-        ).min(axis=1)
+        met: Array = np.where(x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches))
+        fewest: Array = met.min(axis=1)
         return fewest
 
     @property
@@ -402,6 +401,7 @@ def _product(left: Array, right: Array) -> Array:
 
 def _inverse(system: Array, scale: Array) -> Array:
     """The inverse; for a singular system one that gives the shortest ``scale * solution``."""
+    inverse: Array
     try:
         inverse = np.linalg.inv(system)
         if np.linalg.norm(inverse, 1) * np.linalg.norm(system, 1) < SAFE:

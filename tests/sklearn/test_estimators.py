@@ -259,3 +259,44 @@ def test_a_column_too_small_for_its_precision_counts_as_constant():
     model = StreamRegressor(method="ladder", scale="running").fit(X.astype(np.float32), y)
     assert np.isfinite(model.coef_).all() and np.isfinite(model.predict(X)).all()
     assert abs(model.coef_[1]) > 0.1
+
+
+def test_intervals_of_every_loss_have_a_row_per_weight():
+    """Fits whose loss is not squared once had no intervals at all."""
+    X, y = stream()
+    two = StreamClassifier().fit(X, y > np.median(y) + np.random.default_rng(4).normal(size=ROWS))
+    assert two.conf_int().shape == (COLUMNS + 1, 2)
+    assert two.bse_.shape == (1, COLUMNS + 1)
+    noisy = three_classes(y + 3.0 * np.random.default_rng(5).normal(size=ROWS))
+    three = StreamClassifier().fit(X, noisy)
+    low, high = np.moveaxis(three.conf_int(), -1, 0)
+    assert low.shape == three.bse_.shape == (3, COLUMNS + 1)
+    assert (low[:, :-1] < three.coef_).all() and (three.coef_ < high[:, :-1]).all()
+    assert 0.0 < three.effective_rows_ < ROWS
+    huber = StreamRegressor("huber").fit(X, y)
+    low, high = huber.conf_int().T
+    assert low.shape == huber.bse_.shape == (COLUMNS + 1,)
+    assert (low[:-1] < huber.coef_).all() and (huber.coef_ < high[:-1]).all()
+    found, low, high = huber.predict(X[:5], interval=0.9)
+    assert found.shape == low.shape == high.shape == (5,)
+    assert (low < found).all() and (found < high).all()
+    without = StreamRegressor("huber", fit_intercept=False).fit(X, y)
+    assert without.conf_int().shape == (COLUMNS, 2)
+
+
+def test_the_optimality_gap_bounds_the_loss_above_that_of_all_rows():
+    """The estimate instead of the bound would be exceeded by about four fits of ten."""
+    excess, bounds = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((3000, 3))
+        y = X @ [2.0, -1.0, 0.0] + rng.logistic(size=3000) > 0.0
+        kept = StreamClassifier().fit(X, y)
+        model = StreamClassifier(memory=256, seed=seed).fit(X, y)
+        excess.append(np.mean(model.losses(X, y) - kept.losses(X, y)))
+        bounds.append(model.optimality_gap_)
+        assert kept.optimality_gap_ == 0.0
+    assert min(excess) > 0.0
+    # Of 20 bounds of 95 %, three or more fail with a probability of 0.08, four with 0.016.
+    assert np.sum(np.array(excess) > bounds) <= 3
+    assert np.mean(excess) > 0.05 * np.mean(bounds)

@@ -194,9 +194,9 @@ class StreamModel(BaseEstimator, ABC):
 
     @property
     def optimality_gap_(self) -> float:
-        """Loss above that of the fit to all rows, with a probability of 95 % at most; 0 if exact.
+        """95 % upper bound of the mean loss above that of the fit to all rows. Exact method only.
 
-        Only of the exact method.
+        0 for the squared loss, and for others while all rows fit into the memory.
         """
         return self._exact("optimality_gap_").gap.upper
 

@@ -76,8 +76,8 @@ def _intervals(model: str, x: Array, y: Array) -> list[tuple[str, Array, Array, 
     def fit(**options: Any) -> tuple[Array, Array, bool]:
         learner = ExactLearner(loss, x.shape[1], l2=None, **options)
         learner.advance(x, y)
-        low, high = learner.conf_int()[0].T
-        return 0.5 * (low + high), 0.5 * (high - low), bool(learner.remark)
+        weights = learner.weights[0]
+        return weights, learner.conf_int()[0, :, 1] - weights, bool(learner.remark)
 
     ours = fit()
     usual = int(4.0 * (len(y) / 100.0) ** (2.0 / 9.0))
@@ -105,12 +105,8 @@ def sandwich_errors(
     """
     z = np.column_stack([x, np.ones(len(x))])
     line = z @ weights
-    if isinstance(loss, Squared):
-        slope, bend = line - y, np.ones(len(y))
-    else:
-        chance = 0.5 * (1.0 + np.tanh(0.5 * line))
-        slope, bend = chance - 0.5 * (1.0 + y), chance * (1.0 - chance)
-    score = slope[:, None] * z
+    bend = np.ones(len(y)) if isinstance(loss, Squared) else 0.25 / np.cosh(0.5 * line) ** 2
+    score = loss.derivative(line, y)[:, None] * z
     middle = score.T @ score
     for lag in range(1, lags + 1):
         product = score[lag:].T @ score[:-lag]

@@ -403,7 +403,7 @@ def _product(left: Array, right: Array) -> Array:
 def _inverse(system: Array, scale: Array) -> Array:
     """The inverse; for a singular system one that gives the shortest ``scale * solution``."""
     try:
-        inverse = np.linalg.inv(system)
+        inverse: Array = np.linalg.inv(system)
         if np.linalg.norm(inverse, 1) * np.linalg.norm(system, 1) < SAFE:
             return inverse
     except np.linalg.LinAlgError:

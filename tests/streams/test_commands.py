@@ -51,6 +51,25 @@ def test_predictions_are_those_of_the_estimator(tmp_path, fitted, ending):
     np.testing.assert_array_equal(found["u"], table()["u"])
 
 
+def test_predictions_with_intervals(tmp_path, fitted, capsys):
+    """Intervals of the rows themselves, or of weights alone, would be of another width."""
+    data, model = fitted
+    out = ["--model", model, "-o", tmp_path / "p.parquet", "--interval"]
+    assert run("predict", data, *out, 0.9) == 0
+    found = pa.parquet.read_table(tmp_path / "p.parquet")
+    fit = StreamFit.load(model)
+    colour = np.array(table()["colour"])[:, None] == fit.encoder.columns[2].categories
+    X = np.column_stack([table()["u"], table()["v"], colour, table()["on"]])
+    lower, upper = fit.learner.mean_interval(X, 0.9)
+    np.testing.assert_allclose(found["lower"], lower, rtol=1e-9)
+    np.testing.assert_allclose(found["upper"], upper, rtol=1e-9)
+    assert run("predict", data, *out, 1.5) == 2
+    assert "--interval must be between 0 and 1, not 1.5" in capsys.readouterr().err
+    assert run("fit", data, "--target", "load", "--model", model, "-q", "--half-life", 99) == 0
+    assert run("predict", data, *out, 0.9) == 2
+    assert "--interval needs a model of the method 'exact'" in capsys.readouterr().err
+
+
 def test_rows_left_out_are_empty_and_classes_have_probabilities(tmp_path, capsys):
     data = table().to_pydict()
     data["v"][7] = None

@@ -37,10 +37,11 @@ def inspect(
 
 
 def _what(fit: "StreamFit") -> Iterator[str]:
+    said_already = ("method", "scale") if fit.learner.method == "exact" else ("method",)
     chosen = {
         name: value
         for name, value in fit.plan.parameters.items()
-        if value not in (None, False) and name != "method"
+        if value not in (None, False) and name not in said_already
     }
     state = "complete" if fit.complete else "not complete: mixfree fit --resume continues it"
     yield f"model      {fit.plan.loss} loss, {fit.learner.method}, {state}"

@@ -1,4 +1,4 @@
-"""TD learning: transitions per second of the compiled kernel, and the time of one update."""
+"""TD learning: transitions per second in arrays, and the time of one update."""
 
 import math
 
@@ -10,7 +10,7 @@ from mixfree.base.arithmetic import inner
 from mixfree.td import TDLearner, rescaled
 
 STATES, FEATURES, GAMMA, RADIUS = 64, 16, 0.9, 5.0
-NAMES = ("mag", "adagrad", "sgd-mlmc", "ladder", "projected-td")
+NAMES = ("lstd", "mag", "adagrad", "sgd-mlmc", "ladder", "projected-td")
 
 
 def trajectory(samples):
@@ -24,12 +24,14 @@ def trajectory(samples):
 def learner(name, features, **options):
     if name == "projected-td":
         options["horizon"] = 10_000
-    return TDLearner(features, GAMMA, RADIUS, name, **options)
+    return TDLearner(features, GAMMA, None if name == "lstd" else RADIUS, name, **options)
 
 
 def kernel_rate(name, features, path):
     def work():
-        learner(name, features).update_many(*path)
+        found = learner(name, features)
+        found.update_many(*path)
+        _ = found.average
 
     return len(path[0]) / cpu_seconds(work)
 
@@ -100,6 +102,6 @@ def main():
     lines.append(["adagrad, NumPy calls alone", None, None, bare])
     show(
         f"TD learning, {FEATURES} features, one core",
-        ["method", "kernel, states, M/s", "kernel, vectors, M/s", "update, µs"],
+        ["method", "arrays, states, M/s", "arrays, vectors, M/s", "update, µs"],
         lines,
     )

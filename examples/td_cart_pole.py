@@ -36,7 +36,7 @@ def start_states(count=2000, seed=5):
     return np.random.default_rng(seed).uniform(-0.05, 0.05, size=(count, 4))
 
 
-def main(samples=100_000, episodes=2000, method="ladder"):
+def main(samples=100_000, episodes=2000, method="lstd"):
     """The learned value of the start, Monte Carlo's, and the half-width of its interval."""
     env = gymnasium.make("CartPole-v1")
     tiles = TileCoding(LOW, HIGH, tiles=(1, 2, 4, 4), tilings=8)

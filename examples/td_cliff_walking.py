@@ -21,7 +21,7 @@ def careful_policy(mistakes=0.1):
 def main(samples=200_000):
     env = gymnasium.make("CliffWalking-v1")
     policy = careful_policy()
-    found = evaluate_policy(env, policy, gamma=0.9, samples=samples, method="ladder")
+    found = evaluate_policy(env, policy, gamma=0.9, samples=samples)
     exact = RewardProcess.from_gymnasium(env, policy, gamma=0.9)
     low, high = found.interval(exact.visited)
     truth = exact.values[exact.visited]

@@ -7,7 +7,7 @@ from mixfree.td import RewardProcess, evaluate_policy
 
 def main(samples=200_000):
     env = gymnasium.make("FrozenLake-v1", is_slippery=True)
-    found = evaluate_policy(env, "uniform", gamma=0.9, samples=samples, method="ladder")
+    found = evaluate_policy(env, "uniform", gamma=0.9, samples=samples)
     exact = RewardProcess.from_gymnasium(env, "uniform", gamma=0.9)
     low, high = found.interval(exact.visited)
     print("state   value          interval    exact")

@@ -1,10 +1,13 @@
 """``mixfree td``."""
 
+import inspect
 import json
 
 import pytest
 
 from mixfree.cli import main
+from mixfree.cli.td import td
+from mixfree.td import evaluate_policy
 
 
 def run(capsys, *arguments):
@@ -23,7 +26,28 @@ def test_exact_answer_stands_beside_the_estimate(capsys):
     assert "0.3915" in out  # the exact value of state 14
     assert "3,000 transitions" in out
     assert "mixing time 4" in out
-    assert "mag-dog" in out  # the method that ran, as no radius was given
+    assert "lstd" in out  # the method that ran, as none was given
+
+
+def test_defaults_are_those_of_python():
+    flags, arguments = (
+        inspect.signature(td).parameters,
+        inspect.signature(evaluate_policy).parameters,
+    )
+    for name in ("gamma", "samples", "policy", "radius", "method", "seed"):
+        assert flags[name].default == arguments[name].default, name
+
+
+def test_a_half_life_prints_values_without_intervals(capsys):
+    arguments = ("FrozenLake-v1", "--samples", "500", "--half-life", "100", "--lam", "0.5")
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert "no intervals with a half-life" in out
+    assert "% interval" not in out
+    assert "0.3915" in out
+    answer = json.loads(run(capsys, *arguments, "--json")[1])
+    assert answer["level"] is None
+    assert "low" not in answer["states"][0]
 
 
 def test_policy_from_a_file_and_json(capsys, tmp_path):
@@ -38,14 +62,16 @@ def test_policy_from_a_file_and_json(capsys, tmp_path):
     assert line["exact"] == pytest.approx(-200.0)
 
 
-def test_states_without_an_interval_say_why(capsys):
+@pytest.mark.parametrize(("method", "few", "same"), [("lstd", 2, 7), ("mag-dog", 3, 6)])
+def test_states_without_an_interval_say_why(capsys, method, few, same):
+    """Batches of lstd are longer here, 16 transitions instead of 10, and meet more states."""
     arguments = ("FrozenLake-v1", "--samples", "200", "--seed", "3", "--level", "0.999")
-    code, out, _ = run(capsys, *arguments)
+    code, out, _ = run(capsys, *arguments, "--method", method)
     assert code == 0
     assert out.count("never visited") == 2
     assert "99.9 % interval" in out
-    assert out.count("too few visits") == 3
-    assert out.count("n/a (zero variance)") == 6  # no reward was seen
+    assert out.count("too few visits") == few
+    assert out.count("n/a (zero variance)") == same  # no reward was seen
     assert "11 unbounded intervals" in out
     assert "autocorrelation time unknown" in out
 
@@ -73,6 +99,10 @@ def test_json_has_null_for_what_is_not_known(capsys):
         (["FrozenLake-v1", "--method", "magic"], "method must be one of"),
         (["FrozenLake-v1", "--radius", "-1"], "radius must be positive"),
         (["FrozenLake-v1", "--method", "mag"], "mag takes its step size from"),
+        (["FrozenLake-v1", "--lam", "1.5"], "--lam must be in [0, 1]"),
+        (["FrozenLake-v1", "--l2", "-1"], "--l2 must be at least 0"),
+        (["FrozenLake-v1", "--radius", "1", "--lam", "0.5"], "--lam needs --method lstd"),
+        (["FrozenLake-v1", "--radius", "1", "--method", "lstd"], "--radius is not an option of"),
     ],
 )
 def test_mistakes_are_one_line(capsys, arguments, message):

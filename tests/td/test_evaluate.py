@@ -42,13 +42,19 @@ def test_evaluation_says_what_it_saw(lake):
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
-def test_the_same_seed_gives_the_same_bits():
-    runs = [
-        evaluate_policy(gymnasium.make("CliffWalking-v1"), "uniform", samples=3000, seed=8)
-        for _ in range(2)
-    ]
+@pytest.mark.parametrize("method", ["lstd", "mag-dog"])
+def test_the_same_seed_gives_the_same_bits(method):
+    cliff = gymnasium.make("CliffWalking-v1")
+    runs = [evaluate_policy(cliff, samples=3000, seed=8, method=method) for _ in range(2)]
     np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
-    assert runs[0].learner.method == "mag-dog"
+    assert runs[0].learner.method == method
+
+
+def test_traces_do_not_follow_interleaved_trajectories():
+    env = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    with pytest.raises(ValueError, match="lam must be 0 with a vector environment"):
+        evaluate_policy(env, "uniform", TileCoding([0.0] * 4, [1.0] * 4), lam=0.5)
+    env.close()
 
 
 def test_feature_vectors_and_vector_environments():
@@ -73,7 +79,8 @@ def test_feature_vectors_and_vector_environments():
         ("FrozenLake-v1", {"samples": 5}, "samples must be"),
         ("FrozenLake-v1", {"output": "last"}, "output must be 'average'"),
         ("FrozenLake-v1", {"policy": "best"}, "policy must be"),
-        ("FrozenLake-v1", {"method": "magic"}, "method must be one of"),
+        ("FrozenLake-v1", {"method": "magic"}, "method must be one of 'lstd', "),
+        ("FrozenLake-v1", {"method": "lstd", "output": "average"}, "`output` is not an option"),
     ],
 )
 def test_wrong_arguments_are_named(env, options, message):
@@ -84,21 +91,59 @@ def test_wrong_arguments_are_named(env, options, message):
 def test_too_many_pairs_of_features_are_not_held():
     """A thousand dense features: twenty matrices of them would take 160 MB."""
     features = rescaled(np.random.default_rng(0).standard_normal((16, 1000)))
-    found = evaluate_policy(gymnasium.make("FrozenLake-v1"), features=features, samples=300)
+    lake = gymnasium.make("FrozenLake-v1")
+    found = evaluate_policy(lake, features=features, samples=300, method="mag-dog")
     assert found.certificate is None
     with pytest.raises(ValueError, match="do not fit in memory for 1000 features"):
         found.interval([0])
 
 
+@pytest.mark.parametrize(("method", "batches"), [("lstd", 62), ("mag-dog", 20)])
 @pytest.mark.parametrize("reward", [0.0, 1.0])
-def test_a_state_that_was_never_seen_is_unknown(reward):
+def test_a_state_that_was_never_seen_is_unknown(reward, method, batches):
     """Always left on the lake: the column of the goal is out of reach, and only it.
 
     Nor is a value known of which nothing was seen to vary: the goal's is the lake's only reward.
     """
     lake = TransformReward(gymnasium.make("FrozenLake-v1"), lambda found: found + reward)
-    found = evaluate_policy(lake, np.zeros(16, int), samples=2000)
+    found = evaluate_policy(lake, np.zeros(16, int), samples=2000, method=method)
     low, high = found.interval([0, 4, 15])
     assert np.isfinite([*low[:2], *high[:2]]).all() == (reward > 0.0)
     assert (low[2], high[2]) == (-np.inf, np.inf)
-    assert found.batches_met([0, 15]).tolist() == [20, 0]
+    assert found.batches_met([0, 15]).tolist() == [batches, 0]
+
+
+@pytest.mark.parametrize("options", [{}, {"lam": 0.7}])
+def test_least_squares_is_the_default_and_ten_times_as_near_as_averaged_steps(options):
+    """Largest error over the largest value, which steps that are averaged leave above 0.1."""
+    env = gymnasium.make("FrozenLake-v1")
+    found = evaluate_policy(env, samples=40_000, seed=3, **options)
+    exact = RewardProcess.from_gymnasium(env, "uniform", gamma=0.9)
+    seen, truth = exact.visited, exact.values[exact.visited]
+    low, high = found.interval(seen)
+    assert found.learner.method == "lstd"
+    np.testing.assert_array_equal(found.theta, found.learner.theta)
+    np.testing.assert_array_equal(found.history.points[-1], found.theta)
+    # States vary in how often they are met; of the largest value 3 standard errors are 0.1.
+    assert np.abs(found.values(seen) - truth).max() < 0.1 * truth.max()
+    assert ((low <= truth) & (truth <= high)).all()
+    assert (high - low).max() < 0.3
+    assert found.remark == ""
+
+
+def test_the_interval_counts_what_a_ridge_has_moved():
+    env = gymnasium.make("FrozenLake-v1")
+    plain = evaluate_policy(env, samples=20_000)
+    ridge = evaluate_policy(env, samples=20_000, l2=1.0)
+    states = [10, 13, 14]
+    assert (ridge.values(states) < 0.5 * plain.values(states)).all()
+    (_, high), (low, top) = ridge.interval(states), plain.interval(states)
+    moved = plain.values(states) - ridge.values(states)
+    np.testing.assert_allclose(high - ridge.values(states), moved + (top - low) / 2.0)
+
+
+def test_no_interval_where_batches_would_be_forgotten():
+    found = evaluate_policy(gymnasium.make("FrozenLake-v1"), samples=2000, half_life=500.0)
+    assert np.isfinite(found.values([0])).all()
+    with pytest.raises(ValueError, match="half_life=None"):
+        found.interval([0])

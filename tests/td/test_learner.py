@@ -147,7 +147,7 @@ def test_learns_the_fixed_point(name, radius):
         ),
         ({"alpha": 0.5}, "mag", AdaGradNorm(0.5)),
         ({"alpha": 0.5, "method": "adagrad"}, "adagrad", AdaGradNorm(0.5)),
-        ({}, "mag-dog", DOG),
+        ({"method": "mag-dog"}, "mag-dog", DOG),
         ({"radius": RADIUS, "method": "mag-dog"}, "mag-dog", DOG),
         ({"method": "dog"}, "dog", DOG),
     ],
@@ -166,7 +166,8 @@ def test_without_a_radius_the_scale_is_the_distance_come():
     mrp = process()
     path = mrp.simulate(20_000, seed=5)
     far = path._replace(rewards=1000.0 * path.rewards)
-    found, fixed = TDLearner(mrp.features, GAMMA), TDLearner(mrp.features, GAMMA, alpha=1.0)
+    found = TDLearner(mrp.features, GAMMA, method="mag-dog")
+    fixed = TDLearner(mrp.features, GAMMA, alpha=1.0)
     for each in (found, fixed):
         each.update_many(*far)
     start = mrp.error(np.zeros(3))

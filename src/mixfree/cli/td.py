@@ -34,8 +34,23 @@ def td(
     method: Annotated[
         str | None,
         typer.Option(
-            help="mag (needs --radius), mag-dog, ladder, …; ladder is more accurate if the chain "
-            "mixes quickly. Default: mag with a radius, mag-dog without."
+            help="lstd (least squares, the most accurate), or one with steps: ladder, mag-dog, mag "
+            "(needs --radius), … Default: lstd up to 1,000 states; above, or with a radius, mag "
+            "with a radius and mag-dog without."
+        ),
+    ] = None,
+    lam: Annotated[
+        float | None,
+        typer.Option(help="lstd: decay of eligibility traces, 0 to 1. Default: 0."),
+    ] = None,
+    l2: Annotated[
+        float | None, typer.Option(help="lstd: ridge per transition. Default: 0.")
+    ] = None,
+    half_life: Annotated[
+        float | None,
+        typer.Option(
+            help="lstd: forget; transitions after which one counts half. No intervals then. "
+            "Default: never forget."
         ),
     ] = None,
     level: Annotated[
@@ -51,7 +66,7 @@ def td(
 
     \b
     Example:
-      mixfree td FrozenLake-v1 --policy uniform --method ladder
+      mixfree td FrozenLake-v1 --policy uniform
     """
     from mixfree.td import RewardProcess, evaluate_policy
     from mixfree.td.episodes import make_env
@@ -69,14 +84,17 @@ def td(
             samples=samples,
             radius=radius,
             method=method,
+            lam=lam,
+            l2=l2,
+            half_life=half_life,
             seed=seed,
             progress=True,
         )
-    answer = _answer(found, exact, level)
+    answer = _answer(found, exact, None if half_life else level)
     if as_json:
         print_json(answer)
     else:
-        _print(f"{env}, policy {policy}, γ = {gamma:g}, {answer['method']}", answer, level)
+        _print(f"{env}, policy {policy}, γ = {gamma:g}, {answer['method']}", answer)
 
 
 def _read_policy(policy: str) -> Any:
@@ -94,48 +112,47 @@ def _read_policy(policy: str) -> Any:
     return table.astype(int) if actions else table
 
 
-def _answer(found: "Evaluation", exact: "RewardProcess | None", level: float) -> dict[str, Any]:
+def _answer(
+    found: "Evaluation", exact: "RewardProcess | None", level: float | None
+) -> dict[str, Any]:
+    """Values, with intervals if there is a level."""
     states = list(range(found.learner.features.size)) if exact is None else exact.visited.tolist()
-    columns = (found.values(states), *found.interval(states, level), found.batches_met(states))
+    columns = {"state": states, "value": found.values(states).tolist()}
+    if level is not None:
+        columns["low"], columns["high"] = (end.tolist() for end in found.interval(states, level))
+        columns["batches_met"] = found.batches_met(states).tolist()
     lines: list[dict[str, Any]] = [
-        {"state": state, "value": value, "low": low, "high": high, "batches_met": batches}
-        for state, value, low, high, batches in zip(
-            states, *(column.tolist() for column in columns), strict=True
-        )
+        dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)
     ]
     answer: dict[str, Any] = {
         "method": found.learner.method,
         "samples": found.samples,
         "episodes": found.episodes,
         "autocorrelation_time": found.autocorrelation.value,
+        "level": level,
+        "remark": "no intervals with a half-life" if level is None else found.remark,
         "states": lines,
     }
     if exact is not None:
         for line in lines:
             line["exact"] = float(exact.values[line["state"]])
         answer["mixing_time"] = exact.chain.mixing_time() if exact.chain.period == 1 else None
-        answer["all_within"] = all(x["low"] <= x["exact"] <= x["high"] for x in lines)
+        if level is not None:
+            answer["all_within"] = all(x["low"] <= x["exact"] <= x["high"] for x in lines)
     return answer
 
 
-def _print(title: str, answer: dict[str, Any], level: float) -> None:
+def _print(title: str, answer: dict[str, Any]) -> None:
     from mixfree.reproduce.engine.report import Table
 
-    lines = answer["states"]
-    known = "exact" in lines[0]
-    Table(
-        title,
-        ["state", "value", f"{100 * level:g} % interval", *(["exact"] if known else [])],
-        [
-            (
-                line["state"],
-                f"{line['value']:.4f}",
-                _interval(line),
-                *([f"{line['exact']:.4f}"] if known else []),
-            )
-            for line in lines[:SHOWN]
-        ],
-    ).show()
+    lines, level = answer["states"], answer["level"]
+    columns = {"state": [line["state"] for line in lines[:SHOWN]]}
+    columns["value"] = [f"{line['value']:.4f}" for line in lines[:SHOWN]]
+    if level is not None:
+        columns[f"{100 * level:g} % interval"] = [_interval(line) for line in lines[:SHOWN]]
+    if "exact" in lines[0]:
+        columns["exact"] = [f"{line['exact']:.4f}" for line in lines[:SHOWN]]
+    Table(title, list(columns), list(zip(*columns.values(), strict=True))).show()
     if len(lines) > SHOWN:
         print(f"{len(lines) - SHOWN} more states; --json prints all of them")
     correlated = answer["autocorrelation_time"]
@@ -143,7 +160,9 @@ def _print(title: str, answer: dict[str, Any], level: float) -> None:
         f"{answer['samples']:,} transitions, {answer['episodes']:,} complete episodes, "
         f"autocorrelation time {'unknown' if math.isnan(correlated) else f'{correlated:.3g}'}"
     )
-    if known:
+    if answer["remark"]:
+        print(answer["remark"])
+    if "all_within" in answer:
         time, unbounded = answer["mixing_time"], sum(math.isinf(x["high"]) for x in lines)
         mixing = "periodic chain" if time is None else f"mixing time {time:,}"
         verdict = "all" if answer["all_within"] else "not all"

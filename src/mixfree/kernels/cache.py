@@ -66,6 +66,8 @@ class SafeFiles(IndexDataCacheFile):
 class _Cache(FunctionCache):
     """Numba's cache of a function, on such files; a disk that fails only costs time."""
 
+    _cache_file: Any
+
     def __init__(self, function: Any) -> None:
         super().__init__(function)
         stem = self._cache_file._index_name.removesuffix(".nbi")

@@ -65,7 +65,7 @@ _PART = {**_OPTIONS, "pipeline_class": _PartCompiler, "no_cfunc_wrapper": True}
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first use for each type of arguments, and keep the result on disk."""
-    dispatcher = numba.njit(**_OPTIONS)(function)
+    dispatcher = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)
     keep_on_disk(dispatcher)
     _KERNELS.add(dispatcher)
     return dispatcher

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixfree.base.arithmetic import Array
 from mixfree.kernels.jit import apart, chosen, inline
-from mixfree.kernels.run import STEPS
-from mixfree.kernels.vectors import add_scaled, clear, scaled_size
+from mixfree.kernels.run import STEPS, Run
+from mixfree.kernels.vectors import add_scaled, clear, copy, scaled_size
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT, Ladder, LadderState
 
@@ -18,6 +19,8 @@ HALF, LEVEL, EXCESS = range(3)
 SHRINK, PEAK, WEIGHT, EPOCH, GAIN, MARGIN, FASTEST = range(7)
 _LEAST, _MOST = 4.0**-LARGEST_EXPONENT, 4.0 ** (LARGEST_EXPONENT - 1)
 _LARGEST = np.finfo(np.float64).max
+# Each row's unit is that of a gradient to this power; the last three are those of every level.
+_POWERS = np.array([-1, 1, 2, 1, 2, 0, 0, 0, 0, 1, 1, 2, 2])
 _OWN = ("rate", "sum", "squares", "carry", "total")  # rows of the ladder's own, from RATE on
 _ITS = ("rbar", "origin", "mean", "before", "weighted_sum")  # its distance's, from REACH on
 _TABLES = ("halves", "levels", "excess")
@@ -57,7 +60,7 @@ def _plan(step, x):
 PLANS = {Ladder: _plan}
 
 
-def table_of(step, state, steps):
+def table_of(step: Any, state: Any, steps: int) -> tuple[Array, Array]:
     """The ladder's state as a table and numbers, with room for the levels of ``steps`` steps."""
     if not isinstance(state, LadderState):
         return np.zeros((0, 0)), np.zeros(7)
@@ -74,7 +77,7 @@ def table_of(step, state, steps):
     return table, np.array([shrink, *numbers, fastest])
 
 
-def return_table(step, state, run, steps):
+def return_table(step: Any, state: LadderState, run: Run, steps: int) -> None:
     """Hand what a kernel changed to the reference's state."""
     distance, table, numbers = state.distance, run.table, run.rates.tolist()
     tables = {
@@ -172,14 +175,9 @@ def choose_unit(table, numbers, row, factor):
         numbers[GAIN] = math.ldexp(numbers[GAIN], -change)
         numbers[FASTEST] = min(math.ldexp(numbers[FASTEST], change), _LARGEST)
         for r in range(table.shape[0]):
-            place = (r - LEVELS) % 3
+            vector, power = table[r], _POWERS[r if r < LEVELS else LEVELS + (r - LEVELS) % 3]
             for k in range(row.size):
-                if r in (SUM, CARRY, PULL) or (r >= LEVELS and place == HALF):
-                    table[r, k] = math.ldexp(table[r, k], -change)
-                elif r in (SQUARES, TOTAL) or r >= LEVELS:
-                    table[r, k] = math.ldexp(table[r, k], -2 * change)
-                elif r == RATE:
-                    table[r, k] = min(math.ldexp(table[r, k], change), _LARGEST)
+                vector[k] = min(math.ldexp(vector[k], -power * change), _LARGEST)
     length = size * numbers[SHRINK]
     return length * length
 
@@ -280,10 +278,9 @@ def update_mean(mean, numbers, x, step, steps):
 @apart
 def bound_distance(width, table, numbers, step):
     """See :meth:`mixfree.steps.Distance._bound`."""
-    reach, dimension = table[REACH, 0], table.shape[1]
-    pull, mean, before = table[PULL], table[MEAN], table[BEFORE]
-    total, square = 0.0, 0.0
-    for k in range(dimension):
+    rbar, pull, mean, before = table[REACH], table[PULL], table[MEAN], table[BEFORE]
+    reach, total, square = rbar[0], 0.0, 0.0
+    for k in range(pull.size):
         total += abs(pull[k])
         square += pull[k] * pull[k]
     size = total if width > 1 else math.sqrt(square)
@@ -293,22 +290,19 @@ def bound_distance(width, table, numbers, step):
         numbers[EPOCH] *= 2.0
         numbers[WEIGHT] = 0.0
         far, moved = 0.0, 0.0
-        for k in range(dimension):
+        for k in range(mean.size):
             far = max(far, abs(mean[k] - before[k]))
             moved += (mean[k] - before[k]) ** 2
         moved = MOVED * (far if width > 1 else math.sqrt(moved))
-        arrived = moved < reach
-        if arrived:
+        if moved < reach:
             reach = max(moved, KEPT * reach)
             numbers[MARGIN] = 1.0
             numbers[GAIN] = 0.0
-        for k in range(dimension):
-            table[BEFORE, k] = table[MEAN, k]
-            if arrived:
-                table[ORIGIN, k] = table[MEAN, k]
-                table[PULL, k] = 0.0
+            copy(mean, table[ORIGIN])
+            clear(pull)
+        copy(mean, before)
     for k in range(width):
-        table[REACH, k] = reach
+        rbar[k] = reach
     numbers[PEAK] = max(numbers[PEAK], reach)
 
 
@@ -322,20 +316,19 @@ def climb(table, blocks, max_levels, width):
         complete += 1
     levels = min(levels, max_levels)
     complete = min(complete, levels)
-    size = table.shape[1]
+    carry, squares = table[CARRY], table[TOTAL]
     for j in range(complete):
-        level = LEVELS + 3 * j
-        for k in range(size):
-            half = table[level + HALF, k]
-            difference = table[CARRY, k] - half
-            table[level + LEVEL, k if width > 1 else 0] += difference * difference
-            table[CARRY, k] += half
-    for k in range(size):
-        if complete < levels:
-            table[LEVELS + 3 * complete + HALF, k] = table[CARRY, k]
-        table[CARRY, k] = 0.0
+        half, total = table[LEVELS + 3 * j + HALF], table[LEVELS + 3 * j + LEVEL]
+        for k in range(carry.size):
+            difference = carry[k] - half[k]
+            total[k if width > 1 else 0] += difference * difference
+            carry[k] += half[k]
+    if complete < levels:
+        copy(carry, table[LEVELS + 3 * complete + HALF])
+    clear(carry)
     for j in range(complete - 1, -1, -1):
-        level = LEVELS + 3 * j
+        total, excess = table[LEVELS + 3 * j + LEVEL], table[LEVELS + 3 * j + EXCESS]
+        # Above the last level there is nothing, as in the row that was just cleared.
+        above = table[LEVELS + 3 * j + 3 + EXCESS] if j + 1 < levels else carry
         for k in range(width):
-            above = table[level + 3 + EXCESS, k] if j + 1 < levels else 0.0
-            table[level + EXCESS, k] = above + max(table[level + LEVEL, k] - table[TOTAL, k], 0.0)
+            excess[k] = above[k] + max(total[k] - squares[k], 0.0)

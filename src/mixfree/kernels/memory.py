@@ -7,11 +7,13 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from mixfree.base.arithmetic import Array
+
 LINE = 64  # bytes of a cache line
 FIRST, SECOND = 3, 2  # the caches as LLVM counts them
 
 
-def aligned(values):
+def aligned(values: Array) -> Array:
     """A copy whose rows begin at cache lines and end in zeros up to the next one.
 
     A vector register that is stored across two lines costs twice.
@@ -57,7 +59,7 @@ def _of_each_array(context: Any, builder: Any, kind: Any, value: Any, change: An
     """The value with every array in it changed."""
     if isinstance(kind, types.Array):
         return change(context, builder, context.make_array(kind)(context, builder, value))
-    if isinstance(kind, types.BaseTuple):
+    if isinstance(kind, types.BaseTuple):  # type: ignore[attr-defined]
         members = cgutils.unpack_tuple(builder, value)
         pairs = zip(kind, members, strict=True)
         found = [_of_each_array(context, builder, *pair, change) for pair in pairs]

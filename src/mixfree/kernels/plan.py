@@ -30,7 +30,8 @@ def compilable(opt: Any) -> bool:
 
 def plan_of(opt: Any) -> Plan:
     """The plan of an optimiser whose parts are all compilable."""
-    return Plan(*(plans[type(part)](part, opt.x) for part, plans in _parts(opt)), opt.largest)
+    twins = (plans[type(part)](part, opt.x) for part, plans in _parts(opt))
+    return Plan._make((*twins, opt.largest))
 
 
 def _parts(opt: Any) -> Any:

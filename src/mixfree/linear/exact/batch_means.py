@@ -2,11 +2,12 @@
 
 The sum of a batch's scores, the gradients of its rows' losses at the weights of the end, is what
 the batch has pulled the weights by. The spread of the sums gives standard errors that hold for
-rows correlated over any time much shorter than a batch; their size beside that of single rows'
-scores is the variance inflation; and the correlation of neighbours tells whether batches are long
-enough.
+rows correlated over any time shorter than a batch; their size beside that of single rows' scores
+is the variance inflation; and the correlation of neighbours, which is part of both, tells whether
+batches are long enough.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -134,7 +135,12 @@ class BatchMeans(ABC):
         degrees of freedom as weights are ``lost`` to the fit.
         """
         n, rows = len(self._scores), self._rows
-        return n / (n - 1) / covered * (rows - 1) / max(rows - lost, 1)
+        return self._shared * n / (n - 1) / covered * (rows - 1) / max(rows - lost, 1)
+
+    @property
+    def _shared(self) -> float:
+        """Variance of a sum of batches over that of independent ones, as neighbours tell."""
+        return 1.0 + 2.0 * max(self.correlation, 0.0)
 
     @property
     def degrees(self) -> int:
@@ -214,38 +220,30 @@ class BatchMeans(ABC):
     def effective_rows(self) -> float:
         """Effective sample size: independent rows that would determine the fit as well.
 
-        Rows over the variance inflation of blocks as long as the batches behind the intervals;
-        NaN while there are fewer than 8 of them, and where their scores do not vary.
+        Rows over the variance inflation behind the intervals: that of blocks as long as the
+        batches, times what neighbouring batches share. NaN while there are fewer than 8 of them,
+        and where their scores do not vary.
         """
         profile = self.profile
         ratios = profile.ratios[profile.lengths == self._length]
         if not self.enough or not ratios.any():
             return float("nan")
-        return float(self._rows / ratios[0])
+        return float(self._rows / ratios[0] / self._shared)
 
-    @cached_property
+    @property
     def correlation(self) -> float:
         """Correlation of neighbouring batches' sums of scores; 0 for fewer than 8 batches."""
-        if not self.enough:
-            return 0.0
-        gram = self._gram
-        total = float(np.trace(gram))
-        n = len(gram)
-        return float(np.trace(gram, 1)) / total * n / (n - 1) + 1.0 / n if total > 0.0 else 0.0
+        return self._neighbours[0]
 
     @property
     def correlated(self) -> bool:
         """Whether the batches are still correlated, so that intervals are too narrow."""
-        if not self.enough:
-            return False
-        gram = self._gram
-        squares = float(np.sum(gram * gram))
-        if squares == 0.0:
-            return False
-        # Directions in which the scores vary alike: as many give the noise of the correlation.
-        directions = max(float(np.trace(gram)) ** 2 / squares, 1.0)
-        noise = 1.0 / np.sqrt(max(directions, len(gram)))
-        return bool(self.correlation > max(CORRELATED, 2.0 * noise))
+        return self._neighbours[1]
+
+    @cached_property
+    def _neighbours(self) -> tuple[float, bool]:
+        scores = self._scores.reshape(len(self._scores), -1)
+        return neighbours(scores @ self._whitened(self._scores).reshape(scores.shape).T)
 
     @property
     def remark(self) -> str:
@@ -263,16 +261,29 @@ class BatchMeans(ABC):
             )
         return ""
 
-    @cached_property
-    def _gram(self) -> Array:
-        """Inner products of the batches' sums of scores, in the metric of the fit."""
-        scores = self._scores.reshape(len(self._scores), -1)
-        gram: Array = scores @ self._whitened(self._scores).reshape(scores.shape).T
-        return gram
-
     def _size_of(self, scores: Array) -> float:
         """Sum of squares in the metric of the fit."""
         return float(np.vdot(scores, self._whitened(scores)))
+
+
+def neighbours(gram: Array) -> tuple[float, bool]:
+    """Correlation of neighbouring batches, and whether it is more than chance would make it.
+
+    ``gram`` has the inner products of the batches' sums; fewer than 8 batches do not tell.
+
+    Examples
+    --------
+    >>> walk = np.random.default_rng(0).normal(size=(40, 3)).cumsum(axis=0)
+    >>> neighbours(walk @ walk.T)
+    (0.9..., True)
+    """
+    n, total = len(gram), float(np.trace(gram))
+    if n < ENOUGH or total <= 0.0:
+        return 0.0, False
+    found = float(np.trace(gram, 1)) / total * n / (n - 1) + 1.0 / n
+    # Over d directions in which sums vary alike, a correlation has a noise of 1/√(n·d).
+    one_in_d = max(float(np.sum(gram * gram)) / total**2 - 1.0 / n, 0.0)
+    return found, found > max(CORRELATED, 2.0 * math.sqrt(one_in_d / n))
 
 
 def pair_sums(scores: Array) -> Array:

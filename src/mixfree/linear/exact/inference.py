@@ -4,10 +4,11 @@ With :math:`\hat w` the fit of all rows and :math:`g_b` the sum of the scores
 :math:`x_i (y_i - \hat w^\top x_i)` of batch b, the sandwich
 
 .. math:: \operatorname{Var} \hat w \approx S^{-1}
-          \Big( \frac{n}{n-1} \sum_{b=1}^n g_b g_b^\top \Big) S^{-1}
+          \Big( (1 + 2r) \frac{n}{n-1} \sum_{b=1}^n g_b g_b^\top \Big) S^{-1}
 
-holds for rows correlated over any time much shorter than a batch, and for models that are only
-an approximation; Student's t with n − 1 degrees of freedom gives its intervals.
+holds for rows correlated over any time shorter than a batch, and for models that are only an
+approximation; Student's t with n − 1 degrees of freedom gives its intervals. The correlation r of
+neighbouring batches, if it is positive, makes up for what crosses their borders.
 """
 
 from functools import cached_property

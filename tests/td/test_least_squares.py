@@ -1,0 +1,234 @@
+"""Least-squares TD behind the learner: exact fixed points, episodes, cuts, states, errors."""
+
+import numpy as np
+import pytest
+
+from mixfree.td import RewardProcess, TDLearner, rescaled
+
+GAMMA = 0.8
+
+
+def random_path(count=700, states=5, seed=0):
+    """Episodes that end, and episodes that are cut off and begin elsewhere."""
+    rng = np.random.default_rng(seed)
+    path = rng.integers(states, size=count + 1)
+    after, cut = path[1:].copy(), rng.random(count) < 0.05
+    after[cut] = (after[cut] + 1) % states  # not where the next one begins
+    return path[:-1], rng.normal(size=count), after, rng.random(count) < 0.05
+
+
+def features(states=5, size=3, seed=1):
+    return rescaled(np.random.default_rng(seed).standard_normal((states, size)))
+
+
+def by_hand(phi, path, lam, l2=0.0):
+    """The sums of the fixed point, one transition at a time, with the cuts known."""
+    size = phi.shape[1]
+    matrix, vector, trace = l2 * len(path[0]) * np.eye(size), np.zeros(size), np.zeros(size)
+    before = None
+    for s, r, after, terminated in zip(*path, strict=True):
+        trace = GAMMA * lam * (trace if before == s else 0.0) + phi[s]
+        matrix += np.outer(trace, phi[s] - (0.0 if terminated else GAMMA) * phi[after])
+        vector += trace * r
+        before = None if terminated else after
+    return np.linalg.solve(matrix, vector)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("way", ["one", "pieces", "whole"])
+def test_no_trace_goes_over_the_end_of_an_episode_or_a_cut(lam, way):
+    """Nor does a terminal transition bootstrap; going on over cuts moves θ by over a hundredth."""
+    phi, path = features(), random_path()
+    learner = TDLearner(phi, GAMMA, lam=lam, l2=0.01)
+    if way == "one":
+        for transition in zip(*(part.tolist() for part in path), strict=True):
+            assert learner.update(*transition)
+    else:
+        for piece in np.array_split(np.arange(700), 1 if way == "whole" else 130):
+            learner.update_many(*(part[piece] for part in path))
+    wanted = by_hand(phi, path, lam, 0.01)
+    np.testing.assert_allclose(learner.theta, wanted, rtol=1e-9)
+    assert learner.samples == 700
+    if lam == 0.6:
+        goes_on = path[0], path[1], np.append(path[0][1:], 0), path[3]
+        assert np.abs(by_hand(phi, goes_on, lam, 0.01) - wanted).max() > 0.01
+
+
+def test_nothing_comes_after_the_end():
+    """The state after the end need not exist; with γV of it, V(1) would be 8.2."""
+    learner = TDLearner(np.eye(2), 0.9)
+    for _ in range(20):
+        learner.update(0, 0.0, 1, False)
+        learner.update(1, 1.0, 99, True)
+    np.testing.assert_allclose(learner.theta, [0.9, 1.0], rtol=1e-12)
+
+
+def test_solved_not_averaged():
+    """Ten transitions of a cycle are enough; an average of iterates is still on its way."""
+    learner = TDLearner(np.eye(2), 0.9)
+    learner.update_many([0, 1] * 5, [1.0, 0.0] * 5, [1, 0] * 5, [False] * 10)
+    np.testing.assert_allclose(learner.theta, np.array([1.0, 0.9]) / 0.19, rtol=1e-12)
+    np.testing.assert_array_equal(learner.average, learner.theta)
+    with pytest.raises(ValueError, match="read-only"):
+        learner.theta[0] = 0.0
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.9, 0.999])
+def test_expected_transitions_have_the_fixed_point_of_the_reward_process(gamma):
+    """Each state leads to k tenths of the others k times, so that counts are expectations."""
+    rng = np.random.default_rng(3)
+    counts = sum(np.eye(6, dtype=int)[rng.permutation(6)] for _ in range(10))
+    known = RewardProcess(counts / 10.0, rng.normal(size=6), gamma, features(6, 4))
+    here, there = (np.repeat(each, counts[np.nonzero(counts)]) for each in np.nonzero(counts))
+    learner = TDLearner(known.features, gamma, method="lstd")
+    learner.update_many(here, known.r[here], there, np.zeros(60, dtype=bool))
+    np.testing.assert_allclose(learner.theta, known.theta_star, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("options", [{}, {"lam": 0.7}, {"lam": 0.7, "half_life": 50.0}])
+def test_one_by_one_in_pieces_and_saved_at_any_transition_give_the_same_bits(options):
+    phi, path = features(), random_path()
+    whole = TDLearner(phi, GAMMA, **options)
+    whole.update_many(*path)
+    single, pieces = (TDLearner(phi, GAMMA, **options) for _ in range(2))
+    for t, transition in enumerate(zip(*path, strict=True)):
+        single.update(*transition)
+        pieces.update_many(*(part[t : t + 1] for part in path))
+        if t % 50 == 0:
+            assert pieces.value(0) == single.value(0)
+    for way in (single, pieces):
+        np.testing.assert_array_equal(way.theta, whole.theta)
+    for cut in [0, 1, 300, *(np.flatnonzero(path[3])[:3] + 1)]:
+        head, tail = (TDLearner(phi, GAMMA, **options) for _ in range(2))
+        for transition in zip(*(part[:cut] for part in path), strict=True):
+            head.update(*transition)
+        tail.load_state_dict(head.state_dict())
+        tail.update_many(*(part[cut:] for part in path))
+        np.testing.assert_array_equal(tail.theta, whole.theta)
+        assert tail.samples == 700
+
+
+def test_states_of_others_are_refused():
+    mine = TDLearner(np.eye(2), GAMMA, lam=0.5)
+    mine.update(0, 1.0, 1, False)
+    theta = mine.theta
+    for other, message in (
+        (TDLearner(np.eye(2), GAMMA, method="mag-dog"), "state has method 'mag-dog', not 'lstd'"),
+        (TDLearner(np.eye(2), GAMMA, lam=0.4), "state has settings"),
+        (TDLearner(np.eye(3), GAMMA, lam=0.5), "state has settings"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mine.load_state_dict(other.state_dict())
+    np.testing.assert_array_equal(mine.theta, theta)
+
+
+@pytest.mark.parametrize(
+    ("transition", "message"),
+    [
+        ((0, np.nan, 1, False), "reward of transition 2 must be finite, not nan"),
+        ((0, -np.inf, 1, True), "reward of transition 2 must be finite, not -inf"),
+        ((7, 1.0, 1, False), "state 7 must be a row number"),
+        ((0, 1.0, -1, False), "state -1 must be a row number"),
+        ((0, -1e200, 1, False), r"reward of transition 2 is -1e\+200, too large"),
+    ],
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_bad_transitions_change_nothing(transition, message, many):
+    found = TDLearner(np.eye(2), GAMMA, lam=0.5)
+    found.update(0, 1.0, 1, False)
+    theta = found.theta
+    with pytest.raises(ValueError, match=message):
+        if many:
+            found.update_many(*([entry] for entry in transition))
+        else:
+            found.update(*transition)
+    assert found.samples == 1
+    np.testing.assert_array_equal(found.theta, theta)
+    # The trace goes on as if nothing had been offered.
+    found.update(1, 1.0, 0, True)
+    np.testing.assert_allclose(found.theta, [1.0 + GAMMA, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "method"),
+    [
+        (1000, {}, "lstd"),
+        (1001, {}, "mag-dog"),
+        (1001, {"radius": 2.0}, "mag"),
+        (2, {"radius": 2.0}, "mag"),
+        (2, {"levels": None}, "mag-dog"),
+        (2, {"lam": 0.0}, "lstd"),
+    ],
+)
+def test_least_squares_is_the_default_where_it_fits(size, options, method):
+    assert TDLearner(lambda s: np.zeros(size), GAMMA, size=size, **options).method == method
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 1001, "method": "lstd"}, "up to 1,000 features, not 1,001, .*'ladder'"),
+        ({"size": 1001, "lam": 0.5}, "`lam` needs `method='lstd'`, which takes up to 1,000"),
+        ({"method": "lstd", "radius": 1.0}, "`radius` is not an option of lstd"),
+        ({"method": "lstd", "levels": None}, "`levels` is not an option of lstd"),
+        ({"method": "ladder", "l2": 0.1}, "`l2` needs `method='lstd'`"),
+        ({"radius": 1.0, "half_life": 5.0}, "`half_life` needs `method='lstd'`"),
+        ({"lam": 1.5}, r"lam must be in \[0, 1\], not 1.5"),
+        ({"lam": "high"}, r"lam must be in \[0, 1\], not 'high'"),
+        ({"l2": -1.0}, "l2 must be at least 0"),
+        ({"half_life": 0.0}, "half_life must be positive"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        TDLearner(lambda s: np.zeros(2), GAMMA, **{"size": 2, **options})
+
+
+def test_a_half_life_follows_a_change():
+    learner = TDLearner(np.eye(2), 0.5, half_life=20.0)
+    learner.update_many([0, 1] * 300, [1.0] * 600, [1, 0] * 300, [False] * 600)
+    learner.update_many([0, 1] * 300, [3.0] * 600, [1, 0] * 300, [False] * 600)
+    np.testing.assert_allclose(learner.theta, [6.0, 6.0], rtol=1e-5)
+    with pytest.raises(AttributeError, match="lstd has no optimiser"):
+        _ = learner.optimizer
+
+
+@pytest.mark.parametrize("width", [8, 3])
+def test_a_direction_that_was_not_met_has_no_interval(width):
+    """Whatever the basis: no feature is zero, and the trajectory never enters state 7."""
+    mrp = RewardProcess(np.full((7, 7), 1.0 / 7.0), np.arange(7.0), GAMMA, np.eye(7))
+    phi = rescaled(np.random.default_rng(11).standard_normal((8, width)))
+    learner = TDLearner(phi, GAMMA)
+    learner.update_many(*mrp.simulate(2000, seed=0))
+    half = learner.engine.fixed_point().errors(phi, 0.9)
+    assert np.isfinite(half[:7]).all()
+    # Three features are known from any three states.
+    assert np.isinf(half[7]) == (width == 8)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.8])
+def test_intervals_hold_for_all_states_together(lam):
+    """Of a table, whose fixed point is the same for every λ; at the level of one state 70 would."""
+    rng = np.random.default_rng(9)
+    P = rng.exponential(size=(8, 8))
+    mrp = RewardProcess(P / P.sum(axis=1, keepdims=True), rng.normal(size=8), GAMMA, np.eye(8))
+    held = 0
+    for seed in range(100):
+        learner = TDLearner(np.eye(8), GAMMA, lam=lam)
+        learner.update_many(*mrp.simulate(3000, seed=seed))
+        half = learner.engine.fixed_point().errors(np.eye(8), 0.9)
+        held += bool((np.abs(learner.theta - mrp.theta_star) <= half).all())
+    # At least nine in ten should hold: three standard errors below is 0.81.
+    assert held >= 81
+    assert (half < 0.3).all()
+
+
+def test_a_trajectory_too_short_beside_its_mixing_time_says_so():
+    """Two groups of states that share a feature: the batches know which group they were in."""
+    rewards, phi = [1.0, 0.0], np.ones((2, 1))
+    for leave, remark in ((0.001, True), (0.5, False)):
+        P = [[1.0 - leave, leave], [leave, 1.0 - leave]]
+        mrp = RewardProcess(P, rewards, GAMMA, phi)
+        learner = TDLearner(phi, GAMMA)
+        learner.update_many(*mrp.simulate(6000, seed=1))
+        assert ("too narrow" in learner.engine.fixed_point().remark) == remark

@@ -144,7 +144,7 @@ def test_bad_arguments():
         mf.minimize(gradient, STREAM, np.zeros(3), method="adam")
     with pytest.raises(ValueError, match="max_samples"):
         mf.minimize(gradient, STREAM, np.zeros(3), max_samples=0)
-    with pytest.raises(TypeError, match="no option"):
+    with pytest.raises(TypeError, match="mag does not take `lr`"):
         mf.minimize(gradient, STREAM, np.zeros(3), lr=0.1)
 
 

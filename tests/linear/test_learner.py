@@ -19,7 +19,7 @@ def data():
 
 
 def learner():
-    return Learner(Squared(), COLUMNS, "mag")
+    return Learner(Squared(), COLUMNS, "mag", scale=None)
 
 
 def goes_on_from(state, spoilt):
@@ -59,7 +59,7 @@ def test_the_first_distance_is_the_parts_own():
     targets = rows @ [1.0, -2.0, 0.5] + 3.0
     first = SHARE * abs(targets[0]) / np.sqrt(1.0 + rows[0] @ rows[0])
     given = mf.Ladder(np.zeros(4), distance=mf.Distance(first=float(first)))
-    guessed = Learner(Squared(), 3)
+    guessed = Learner(Squared(), 3, scale=None)
     for row, target in zip(rows, targets, strict=True):
         guessed.advance(row[None], np.array([target]))
         given.tell((row @ given.x[:3] + given.x[3] - target) * np.append(row, 1.0))
@@ -70,7 +70,7 @@ def test_a_refused_chunk_leaves_everything_as_it_was():
     """Caught: a learner that keeps the rows before the one that is refused."""
     rng = np.random.default_rng(2)
     rows, targets = rng.standard_normal((60, 4)), np.ones(60)
-    for options in ({}, {"scale": "running"}, {"method": "mag"}):
+    for options in ({"scale": None}, {"scale": "running"}, {"method": "mag"}):
         run = Learner(Squared(), 4, **options)
         run.advance(rows[:30], targets[:30])
         state = run.state_dict()

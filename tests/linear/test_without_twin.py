@@ -59,7 +59,7 @@ def test_a_step_of_ones_own(batch):
     expected = by_hand(Squared(), Own(np.zeros(4), batch=batch, alpha=0.5)).state_dict()
     advance_linear(opt, Squared(), ROWS, TARGETS)
     assert_same_bits(opt.state_dict(), expected)
-    model = StreamRegressor(method=Own, step_scale=0.5, options={"batch": batch})
+    model = StreamRegressor(method=Own, step_scale=0.5, scale=None, options={"batch": batch})
     for start in range(0, 300, 70):
         model.partial_fit(ROWS[start : start + 70], TARGETS[start : start + 70])
     assert_same_bits(model.learner_.optimizer.state_dict(), expected)

@@ -48,7 +48,9 @@ def test_errors_of_newey_and_west_by_their_definition(loss):
     z = np.c_[x, np.ones(300)]
     score = loss.derivative(z @ weights, y)[:, None] * z
     step = 1e-5
-    bend = (loss.derivative(z @ weights + step, y) - loss.derivative(z @ weights - step, y)) / (2 * step)
+    bend = (loss.derivative(z @ weights + step, y) - loss.derivative(z @ weights - step, y)) / (
+        2 * step
+    )
     apart = np.abs(np.subtract.outer(np.arange(300), np.arange(300)))
     inverse = np.linalg.inv(z.T @ (z * bend[:, None]))
     for lags in (0, 5):

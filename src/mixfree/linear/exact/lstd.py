@@ -397,7 +397,7 @@ def _inverse(system: Array, scale: Array) -> Array:
     """The inverse; for a singular system one that gives the shortest ``scale * solution``."""
     inverse: Array
     try:
-        inverse: Array = np.linalg.inv(system)
+        inverse = np.linalg.inv(system)
         if np.linalg.norm(inverse, 1) * np.linalg.norm(system, 1) < SAFE:
             return inverse
     except np.linalg.LinAlgError:

@@ -2,12 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-# One test process a core, one thread each, so that 2 cores are 2 cores.
+# One test process per core, one thread each, so that 2 cores are 2 cores.
 export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 export NUMBA_NUM_THREADS = 1
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench public-names coverage lowest wheel clean
 
 demo: .venv/demo
 	$(BIN)/mixfree demo
@@ -27,6 +27,35 @@ format: .venv/test
 bench: .venv/bench
 	$(BIN)/python benchmarks/run.py
 
+# After a deliberate change of public names or signatures.
+public-names: .venv/test
+	$(BIN)/python -m tests.public_names --write
+
+# Lines that the tests run, and the modules where they are fewer than 90 %.
+coverage: .venv/dev
+	mkdir -p build
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q --cov --cov-report=json:build/coverage.json
+	$(BIN)/python tools/coverage_gaps.py build/coverage.json
+
+# The lowest versions that pyproject allows; they warn of newer packages than their own. PyTorch
+# and JAX have a job of their own in the workflow.
+LOWEST := .venv-lowest/bin/python
+LOWEST_ROOMS := $(filter-out tests/__pycache__/ tests/dropins/ tests/torch/ tests/optax/,$(wildcard tests/*/))
+lowest:
+	$(PYTHON) -m venv .venv-lowest
+	$(LOWEST) tools/lowest.py > .venv-lowest/constraints.txt
+	$(LOWEST) -m pip install --quiet --constraint .venv-lowest/constraints.txt \
+		--editable '.[cli,graphs,rl,dask]' pytest pytest-xdist hypothesis quantecon
+	$(LOWEST) -m pytest -n 2 --dist worksteal -q -W default $(LOWEST_ROOMS)
+
+# A wheel, and the demo run from it where nothing else of the project is.
+wheel: .venv/dev
+	rm -rf dist build/wheel
+	$(BIN)/python -m build
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet --constraint constraints.txt "$$(echo dist/*.whl)[cli]"
+	cd build/wheel && bin/mixfree demo --samples 20000 --seeds 1
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
@@ -35,13 +64,17 @@ bench: .venv/bench
 	touch $@
 
 .venv/test: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) --editable '.[cli,test]'
+	$(PIP) --editable '.[test]'
 	touch $@ .venv/demo
 
+.venv/dev: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) --editable '.[dev]'
+	touch $@ .venv/test .venv/demo
+
 .venv/bench: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) --editable '.[cli,test,bench]'
+	$(PIP) --editable '.[test,bench]'
 	touch $@ .venv/test .venv/demo
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""The drop-ins' overhead beyond the gradient, one million parameters, as ratios.
+"""Overhead of the drop-ins beyond the gradient, on one million parameters, as ratios.
 
 CPU time of one thread, the best of several repetitions. Every run is past the ladder's first
 blocks, in which it renews its rates at every step.
@@ -17,12 +17,12 @@ from benchmarks.table import show
 from mixfree.steps.ladder import BLOCK, EARLY
 
 SHAPES = [(512, 784), (512,), (512, 512), (512,), (512, 512), (512,), (128, 512), (128,), (10, 128)]
-SAMPLES = 2 * BLOCK  # and enough levels for their mean length
+SAMPLES = 2 * BLOCK  # per repetition: enough levels that their mean length is the usual one
 SIGNS = (1.0, -1.0)  # gradients that always agreed would drive a ladder away
 
 
 def least(works, repetitions=7):
-    """The least CPU time of each of several works, taken in turns so that noise is shared."""
+    """The least CPU time of each work, measured in turns so that all meet the same noise."""
     times = [[] for _ in works]
     for work in works:
         for _ in range(EARLY * BLOCK // SAMPLES):
@@ -52,7 +52,7 @@ def torch_work(make):
 
 
 def buffers(params, opt):
-    """Entries kept for the parameters, by an optimiser inside too, in copies of them."""
+    """Copies of the parameters that are kept, also by an optimiser inside."""
     states = [
         each.state[p] for each in (opt, getattr(opt, "optimizer", None)) if each for p in params
     ]
@@ -99,8 +99,8 @@ def torch_table():
     made = [torch_work(make) for make in makers.values()]
     times = least([work for work, _, _ in made])
     show(
-        "PyTorch: a call of step(), one million parameters",
-        ["optimiser", "μs a sample", "ratio to SGD", "extra copies"],
+        "PyTorch: one call of step(), one million parameters",
+        ["optimiser", "μs per sample", "ratio to SGD", "extra copies"],
         [
             (name, 1e6 * t, t / times[0], buffers(params, opt))
             for name, t, (_, params, opt) in zip(makers, times, made, strict=True)
@@ -118,8 +118,8 @@ def optax_table():
     }
     times = least([optax_work(opt) for opt in makers.values()])
     show(
-        "Optax: a sample in a jitted scan, one million parameters",
-        ["transformation", "μs a sample", "ratio to adagrad"],
+        "Optax: one sample in a jitted scan, one million parameters",
+        ["transformation", "μs per sample", "ratio to adagrad"],
         [(name, 1e6 * t, t / times[0]) for name, t in zip(makers, times, strict=True)],
     )
 

@@ -1,4 +1,4 @@
-"""What the examples with figures share: curves over the samples seen, and how they end."""
+"""What the examples with figures share: curves over the samples seen, and their summaries."""
 
 import time
 
@@ -8,7 +8,7 @@ from mixfree.base.figures import line_style, save
 
 
 def marks_of(samples, count=30):
-    """Numbers of samples at which to look, evenly over the run."""
+    """Numbers of samples at which to evaluate, evenly over the run."""
     return sorted({int(mark) for mark in np.linspace(samples // count, samples, count)})
 
 
@@ -18,13 +18,13 @@ def last_fifth(curve):
 
 
 def with_average(axes, index, name, marks, plain, averaged):
-    """Draw two curves of one method: broad for its average, thin for the network as it is."""
+    """Draw two curves of one method: broad for the average, thin for the last iterate."""
     axes.plot(marks, averaged, label=name, linewidth=2.2, **line_style(index))
     axes.plot(marks, plain, alpha=0.7, linewidth=0.8, **line_style(index))
 
 
 def finish(drawing, path, begun, xlabel, ylabel):
-    """Name the axes, save the figure if it is wanted, and say how long everything took."""
+    """Label the axes, save the figure if there is a path, and print the CPU time taken."""
     for axes in drawing.axes:
         axes.set_xlabel(xlabel)
     drawing.axes[0].set_ylabel(ylabel)

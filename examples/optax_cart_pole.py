@@ -1,7 +1,7 @@
-"""A value network on one CartPole trajectory, learned by TD while the transitions come in order.
+"""A value network on one CartPole trajectory, learned by TD from the transitions in order.
 
 Pushes are random but sticky: the last one is repeated with probability 0.9, so episodes differ
-and neighbouring transitions are alike.
+and neighbouring transitions are similar.
 """
 
 import time
@@ -17,11 +17,13 @@ import mixfree.optax as mo
 from mixfree.base.figures import line_style, new_figure
 
 GAMMA, STICKY = 0.95, 0.9
-SCALE = np.array([2.4, 2.5, 0.21, 2.5, 1.0], dtype=np.float32)  # of a state and the last push
+SCALE = np.array(
+    [2.4, 2.5, 0.21, 2.5, 1.0], dtype=np.float32
+)  # units of the state's entries and of the last push
 
 
 def trajectory(samples, seed):
-    """States, next states and whether the pole fell, of one trajectory with restarts."""
+    """States, next states and whether the pole fell, along one trajectory with restarts."""
     env, rng = gymnasium.make("CartPole-v1"), np.random.default_rng(seed)
     now, push = env.reset(seed=seed)[0], 1
     states, nexts, ends = [], [], []
@@ -57,7 +59,7 @@ def network(seed):
 
 
 def value(params, state):
-    """Between 0 and the largest there is, 1/(1 − γ)."""
+    """A value between 0 and 1/(1 − γ), the largest possible."""
     hidden = jnp.tanh(state @ params["in"] + params["shift"])
     return jax.nn.sigmoid(hidden @ params["out"] + params["level"]) / (1.0 - GAMMA)
 

@@ -1,4 +1,4 @@
-"""A small network on digits that arrive class after class, by a chain that walks in a circle."""
+"""A small network on digits that arrive class by class, from a chain that cycles through them."""
 
 import time
 
@@ -10,11 +10,11 @@ from torch_methods import follow, methods
 
 from mixfree.base.figures import new_figure
 
-RUNS_OF = (10, 200)  # digits of the same class in a row, on average
+RUNS_OF = (10, 200)  # mean number of consecutive digits of the same class
 
 
 def data(seed=0):
-    """Digits to learn from and digits to be asked, with pixels between 0 and 1."""
+    """Training and test digits, with pixels between 0 and 1."""
     digits = load_digits()
     order = np.random.default_rng(seed).permutation(len(digits.target))
     x = torch.tensor(digits.data[order] / 16.0, dtype=torch.float32)
@@ -23,7 +23,7 @@ def data(seed=0):
 
 
 def class_after_class(y, samples, length, seed):
-    """Rows in the order of the stream: a random digit of the class where the chain is."""
+    """Rows in the order of the stream: random digits of the class at which the chain is."""
     rng = np.random.default_rng(seed)
     classes = np.cumsum(rng.random(samples) < 1.0 / length) % 10
     rows = [np.flatnonzero(y.numpy() == c) for c in range(10)]
@@ -44,7 +44,7 @@ def accuracy(model, test):
 
 
 def run(name, samples, length, seed, marks):
-    """Accuracies at the marks: of the network as it is, and of its average."""
+    """Test accuracies at the marks: of the last iterate, and of the average."""
     (x, y), test = data()
     rows = class_after_class(y, samples, length, seed)
     if "shuffled" in name:
@@ -65,11 +65,11 @@ def main(samples=8_000, seeds=2, figure="docs/figures/digits"):
             last[name, length] = last_fifth(plain), last_fifth(averaged)
             with_average(axes, i, name, marks, plain, averaged)
             print(
-                f"{length:3d} in a row, {name:15s} accuracy over the last fifth: "
+                f"runs of {length:3d}, {name:15s} accuracy over the last fifth: "
                 f"{last[name, length][0]:.3f}, of the average {last[name, length][1]:.3f}"
             )
-        axes.set_title(f"about {length} of a class in a row")
-    label = "accuracy on digits not seen\n(broad: averaged, thin: as it is)"
+        axes.set_title(f"runs of about {length} digits per class")
+    label = "test accuracy\n(broad: averaged, thin: last iterate)"
     finish(drawing, figure, start, "digits seen", label)
     return last
 

@@ -1,4 +1,4 @@
-"""Methods that the PyTorch examples compare, each with an average of the network beside it."""
+"""Methods that the PyTorch examples compare, each with an average of the network."""
 
 import numpy as np
 import torch
@@ -7,12 +7,12 @@ import mixfree.torch as mt
 
 
 def every_sample(optimizer):
-    """The optimiser itself: windows of one sample."""
+    """The optimiser itself, one step per sample, with an average beside it."""
     return mt.MLMC(optimizer, levels=None, horizon=1, output="weighted")
 
 
 def methods(lr):
-    """Adam at a learning rate, with MLMC gradients too, and the ladder, which needs none."""
+    """Adam at a learning rate, also with MLMC gradients, and the ladder, which needs none."""
 
     def adam(model):
         return every_sample(torch.optim.Adam(model.parameters(), lr=lr))
@@ -27,9 +27,9 @@ def methods(lr):
 
 
 def follow(opt, losses, marks, look):
-    """Take a step along every loss; what ``look`` finds at the marks.
+    """Train on the losses in turn, and return what ``look`` gives at the marks.
 
-    The first row is of the parameters as they are, the second of their average.
+    The first row is of the last iterates, the second of their average.
     """
     found = []
     for i, loss in enumerate(losses, 1):

@@ -1,4 +1,4 @@
-"""A linear model on a stream whose truth jumps every 200 rows: who finds the mean of the truths?"""
+"""A linear model on a stream whose true weights jump: which method finds their mean?"""
 
 import time
 
@@ -9,11 +9,11 @@ from torch_methods import every_sample, follow
 import mixfree.torch as mt
 
 SIZE = 5
-LASTING = 200  # rows of a regime
+LASTING = 200  # rows per regime
 
 
 def stream(rows, seed):
-    """Rows, targets, and the weights that are best over all regimes there can be."""
+    """Rows, targets, and the weights that are best in expectation over all regimes."""
     generator = torch.Generator().manual_seed(seed)
     best = torch.full((SIZE,), 3.0)
     shifts = torch.randn(-(-rows // LASTING), SIZE, generator=generator)
@@ -33,7 +33,7 @@ METHODS = {
 
 
 def run(name, rows, seed):
-    """Distances from the best weights: of the last ones, and of their average."""
+    """Distances from the best weights: of the last iterate, and of the average."""
     x, y, best = stream(rows, seed)
     weights = torch.nn.Parameter(torch.zeros(SIZE))
     losses = (0.5 * (weights @ row - target).square() for row, target in zip(x, y, strict=True))

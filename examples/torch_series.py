@@ -1,7 +1,7 @@
-"""A recurrent network reads one long series in order, which changes its ways now and then.
+"""A recurrent network on one long series, read in order, whose regime changes now and then.
 
 The series is an autoregression whose coefficients switch between three regimes. The network must
-tell the regime from the recent past; what it is asked in the end has all three.
+recognise the regime from the recent past; the test series has all three.
 """
 
 import time
@@ -13,13 +13,15 @@ from torch_methods import follow, methods
 
 from mixfree.base.figures import new_figure, plain_ticks
 
-REGIMES = np.array([[1.6, -0.8], [-0.6, 0.2], [0.2, 0.7]])  # of the last value and the one before
+REGIMES = np.array(
+    [[1.6, -0.8], [-0.6, 0.2], [0.2, 0.7]]
+)  # coefficients of the last value and the one before
 NOISE = 0.3
 WINDOW = 16  # values the network sees before each prediction
 
 
 def series(length, lasting, seed):
-    """One path: a regime lasts ``lasting`` values on average, then comes the next one."""
+    """One path, whose regimes last ``lasting`` values on average."""
     rng = np.random.default_rng(seed)
     regimes = np.cumsum(rng.random(length) < 1.0 / lasting) % 3
     values = np.zeros(length)
@@ -45,7 +47,7 @@ METHODS = methods(lr=3e-3)
 
 
 def run(name, windows, test, marks, seed):
-    """Errors at the marks: of the network as it is, and of its average."""
+    """Test errors at the marks: of the last iterate, and of the average."""
     order = np.arange(len(windows))
     if "shuffled" in name:
         np.random.default_rng(seed).shuffle(order)
@@ -72,7 +74,7 @@ def main(samples=5_000, lasting=500, seeds=2, figure="docs/figures/series"):
             f"{last[name][0]:.3f}, of the average {last[name][1]:.3f}"
         )
     axes.axhline(NOISE**2, color="#999999", linewidth=0.8)
-    axes.annotate("the noise itself", (marks[0], NOISE**2), va="bottom", color="#555555")
+    axes.annotate("variance of the noise", (marks[0], NOISE**2), va="bottom", color="#555555")
     axes.set_yscale("log")
     plain_ticks(axes.yaxis)
     finish(
@@ -80,7 +82,7 @@ def main(samples=5_000, lasting=500, seeds=2, figure="docs/figures/series"):
         figure,
         start,
         "values seen",
-        "squared error on another series\n(broad: averaged, thin: as it is)",
+        "squared error on another series\n(broad: averaged, thin: last iterate)",
     )
     return last
 

@@ -1,10 +1,17 @@
 """Draws: pure functions, the same in both twins, fair."""
 
+from types import SimpleNamespace
+
+import numba
 import numpy as np
 from scipy import stats
 
 from mixfree.base import draws
-from mixfree.kernels import draws as twin
+from mixfree.kernels import draws as kernel_draws
+
+# The twins are plain functions until a kernel is compiled with them.
+NAMES = ("word", "trailing_zeros", "below", "one_in")
+twin = SimpleNamespace(**{name: numba.njit(getattr(kernel_draws, name)) for name in NAMES})
 
 COUNTERS = [0, 1, 2, 63, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**53, 2**62]
 

@@ -15,7 +15,8 @@ LAWS = {
 }
 LADDERS = {
     "plain": {},
-    "one rate": {"per_coordinate": False, "block": 8},
+    "one rate": {"per_coordinate": False},
+    "short blocks": {"per_coordinate": False, "block": 8},
     "every step": {"block": 1, "max_levels": 3},
     "no levels": {"block": 2, "max_levels": 0},
     "fixed scale": {"alpha": 0.3, "block": 16},
@@ -34,6 +35,13 @@ def stream(samples=300, seed=5, size=SIZE):
     rng = np.random.default_rng(seed)
     lean = np.repeat(rng.standard_normal((samples // 20, size)), 20, axis=0)
     return lean + 0.3 * rng.standard_normal((samples, size))
+
+
+def long_stream():
+    """Past a ladder's first 8 blocks of 64, in which every step renews its rates; then far away."""
+    targets = stream(780, seed=6)
+    targets[540:] += 10.0
+    return targets
 
 
 @pytest.fixture(params=BACKENDS)
@@ -71,11 +79,41 @@ def test_levels_are_those_of_the_seed(backend, seed):
 def test_same_points_as_the_reference(backend, method, options):
     start = np.linspace(-1.0, 1.0, SIZE)
     opt, reference = (make(method, start, **options) for make in (backend, Reference))
-    for target in stream(seed=6):
+    for target in long_stream():
         # Gradients that do not depend on the point would drive a ladder away exponentially.
         assert opt.tell(opt.x - target) == reference.tell(reference.x - target)
         np.testing.assert_allclose(opt.x, reference.x, rtol=0, atol=1e-10)
     np.testing.assert_allclose(opt.average, reference.average, rtol=0, atol=1e-10)
+
+
+def add_without_back(self, state, total, x, back, add=Distance.add):
+    """As if all gradients since the rates were last renewed had been taken at x."""
+    add(self, state, total, x, 0.0)
+
+
+WRONG = {
+    "renews its rates at every step for ever": ("mixfree.steps.ladder.EARLY", 10**9),
+    "renews them once per block from the start": ("mixfree.steps.ladder.EARLY", 0),
+    "forgets where the gradients were taken": (
+        "mixfree.steps.distance.Distance.add",
+        add_without_back,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["plain", "one rate", "short blocks"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_the_long_stream_tells_a_wrong_ladder_from_the_reference(wrong, form, monkeypatch):
+    ends = []
+    for change in (False, True):
+        if change:
+            monkeypatch.setattr(*WRONG[wrong])
+        opt = Reference("ladder", np.linspace(-1.0, 1.0, SIZE), **LADDERS[form])
+        for target in long_stream():
+            opt.tell(opt.x - target)
+        ends.append(opt.x)
+    # The twins are compared to within 1e-10.
+    assert np.abs(ends[1] - ends[0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("seed", [0, 2**40 + 5])
@@ -91,7 +129,7 @@ def test_sketched_ladders_are_the_same(seed):
         other.tell(other.x - target)
         np.testing.assert_allclose(one.x, other.x, rtol=0, atol=1e-10)
     np.testing.assert_allclose(one.average, other.average, rtol=0, atol=1e-10)
-    assert one.opt.state["run"]["sketched"] == size
+    assert one.opt.state_dict()["run"]["sketched"] == size
 
 
 @pytest.mark.parametrize("method", METHODS)

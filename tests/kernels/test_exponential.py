@@ -1,4 +1,7 @@
-"""The kernels' exponential, against one with eleven more binary digits."""
+"""The kernels' exponential, against one with at least eleven more binary digits."""
+
+import math
+from decimal import Decimal
 
 import numba
 import numpy as np
@@ -24,18 +27,29 @@ def each(values):
     return out
 
 
+def units_in_the_last_place(values):
+    """The largest error."""
+    if np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant:
+        truth = np.exp(values.astype(np.longdouble))
+        return np.max(np.abs(each(values) - truth) / np.spacing(truth.astype(np.float64)))
+    few = values[::25]  # where a long double is a double: decimal numbers take long
+    truths = [Decimal(value).exp() for value in few.tolist()]
+    return max(
+        abs(Decimal(found) - truth) / Decimal(math.ulp(float(truth)))
+        for found, truth in zip(each(few).tolist(), truths, strict=True)
+    )
+
+
 @pytest.mark.parametrize("name", RANGES)
 def test_within_one_unit_in_the_last_place(name):
     values = np.random.default_rng(0).uniform(*RANGES[name], 500_000)
-    truth = np.exp(values.astype(np.longdouble))
-    assert np.max(np.abs(each(values) - truth) / np.spacing(truth.astype(np.float64))) < 1.0
+    assert units_in_the_last_place(values) < 1.0
 
 
 def test_where_the_table_changes():
     borders = (np.arange(-100_000, 100_000) + 0.5) * np.log(2.0) / 128
     for values in (borders, np.nextafter(borders, np.inf), np.nextafter(borders, -np.inf)):
-        truth = np.exp(values.astype(np.longdouble))
-        assert np.max(np.abs(each(values) - truth) / np.spacing(truth.astype(np.float64))) < 1.0
+        assert units_in_the_last_place(values) < 1.0
 
 
 def test_beyond_all_numbers():

@@ -1,100 +1,73 @@
-"""The compile cache is stale when anything that was compiled in has changed."""
+"""Functions chosen by type, and what is said while they are compiled."""
 
-import ast
-import importlib
-from pathlib import Path
+from typing import NamedTuple
 
-from numba.core.caching import IndexDataCacheFile
+import numpy as np
+import pytest
 
-import mixfree
+import mixfree as mf
 from mixfree.kernels import jit
-
-PACKAGE = Path(mixfree.__file__).parent
-
-
-def where_constants_are_from():
-    """Files from which a module of kernels imports a number."""
-    for source in (PACKAGE / "compiled").glob("*.py"):
-        for node in ast.walk(ast.parse(source.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module.startswith("mixfree"):
-                module = importlib.import_module(node.module)
-                values = (getattr(module, alias.name) for alias in node.names)
-                if any(isinstance(value, int | float) for value in values):
-                    yield Path(module.__file__)
+from mixfree.kernels.jit import chosen, inline, on_compile, uncached
+from mixfree.kernels.plan import plan_of
 
 
-def test_the_fingerprint_covers_every_constant_that_is_compiled_in():
-    found = set(where_constants_are_from())
-    assert PACKAGE / "steps" / "distance.py" in found
-    assert found <= set(jit.sources())
+class First(NamedTuple):
+    pass
 
 
-def test_the_fingerprint_follows_the_text_of_a_source(tmp_path, monkeypatch):
-    copies = []
-    for source in jit.sources():
-        copies.append(tmp_path / f"{source.parent.name}-{source.name}")
-        copies[-1].write_bytes(source.read_bytes())
-    monkeypatch.setattr(jit, "sources", lambda: copies)
-    before = jit._fingerprint.__wrapped__()
-    assert before == jit._fingerprint()
-    for copy in copies:
-        text = copy.read_bytes()
-        copy.write_bytes(text + b"#")
-        assert jit._fingerprint.__wrapped__() != before, copy.name
-        copy.write_bytes(text)
+class Second(NamedTuple):
+    factor: float
 
 
-def test_two_processes_that_compile_at_once_do_not_mix_up_their_results(tmp_path, monkeypatch):
-    first, second, reader = (IndexDataCacheFile(tmp_path, "kernel", "") for _ in range(3))
-    for files in (first, second, reader):
-        jit.make_safe(files)
-    save_data = first._save_data
-
-    def late(name, data):
-        second.save("for float32", "the code for float32")
-        save_data(name, data)
-
-    monkeypatch.setattr(second, "_load_index", dict)  # looked before the first had written
-    monkeypatch.setattr(first, "_save_data", late)
-    first.save("for float64", "the code for float64")
-    assert reader.load("for float64") is None  # its entry was overwritten: compiled once more
-    assert reader.load("for float32") == "the code for float32"
+@inline
+def not_to_be_compiled(x):
+    return x.there_is_no_such_attribute
 
 
-def test_a_result_that_is_not_written_yet_is_compiled_anew(tmp_path, monkeypatch):
-    before, after, reader = (IndexDataCacheFile(tmp_path, "kernel", "") for _ in range(3))
-    for files in (before, after, reader):
-        jit.make_safe(files)
-    before._source_stamp = "an older source"
-    before.save("for float64", "the code of the older source")
-    monkeypatch.setattr(after, "_save_data", lambda name, data: None)
-    after.save("for float64", "the code that is still on its way")
-    assert reader.load("for float64") is None
+@chosen
+def grown(part, x):
+    return not_to_be_compiled(x)
 
 
-def test_what_an_older_source_left_behind_is_removed(tmp_path):
-    """Results and indices of the same function, at this line and at another; nothing else."""
+@grown.register(Second)
+def _(part, x):
+    return part.factor * x
 
-    def saved(stem, signature, stamp=None):
-        files = IndexDataCacheFile(tmp_path, stem, "")
-        jit.make_safe(files)
-        files._source_stamp = stamp or files._source_stamp
-        files.save(signature, f"the code of {stem} for {signature}")
-        return files
 
-    saved("sparse.sparse-300.py311", "float64", "an older source")
-    saved("linear.linear-93.py311", "float64", "an older source")
-    others = [saved(stem, "float64") for stem in ("linear.lin-93.py311", "linear.linear-93.py312")]
-    writing = tmp_path / "linear.linear-93.py311.nbi.tmp.0123"
-    writing.touch()
-    saved("linear.linear-97.py311", "float64")
-    now = saved("linear.linear-97.py311", "float32")
-    for signature in ("float64", "float32"):
-        assert now.load(signature) == f"the code of linear.linear-97.py311 for {signature}"
-    for files in others:
-        assert files.load("float64") is not None
-    assert writing.exists()
-    left = sorted(path.name.partition("py31")[0] for path in tmp_path.iterdir() if path != writing)
-    assert left == 2 * ["linear.lin-93."] + 2 * ["linear.linear-93."] + 3 * [
-        "linear.linear-97."
-    ] + (2 * ["sparse.sparse-300."])
+def test_only_what_is_chosen_is_compiled():
+    """A branch at run time would compile the other one, too, and fail."""
+    compiled = uncached(lambda part, x: grown(part, x))
+    assert compiled(Second(3.0), 2.0) == 6.0
+    with pytest.raises(Exception, match="there_is_no_such_attribute"):
+        compiled(First(), 2.0)
+
+
+def test_parts_that_differ_in_numbers_only_share_a_kernel():
+    """A kernel per setting would be compiled for every value that a user tries."""
+    start = np.zeros(3)
+    same = [
+        mf.MAG(start, levels=3, domain=mf.Ball(1.0)),
+        mf.MAG(start, levels=None, alpha=2.0, output="tail", domain=mf.Ball(2.0)),
+    ]
+    types = {tuple(type(part) for part in plan_of(opt)) for opt in same}
+    assert len(types) == 1
+    other = tuple(type(part) for part in plan_of(mf.Ladder(start)))
+    assert other not in types
+
+
+def test_a_listener_hears_of_a_compilation_and_not_of_a_second_call():
+    heard = []
+    double = uncached(lambda x: 2 * x)
+    with on_compile(heard.append):
+        assert double(1) == 2 and double(2) == 4
+        assert double(0.5) == 1.0
+    assert len(heard) == 2 and all("compiling the kernel" in text for text in heard)
+    assert double(1j) == 2j and len(heard) == 2
+
+
+@pytest.mark.parametrize(("seconds", "terminal"), [(0.0, True), (30.0, True), (0.0, False)])
+def test_a_terminal_is_told_only_when_compiling_lasts(capsys, monkeypatch, seconds, terminal):
+    monkeypatch.setattr(jit, "PATIENCE", seconds)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    uncached(lambda x: np.sort(x).sum())(np.ones(3))
+    assert ("compiling" in capsys.readouterr().err) == (seconds == 0.0 and terminal)

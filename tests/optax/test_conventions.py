@@ -97,7 +97,17 @@ def test_scan_is_the_loop_which_is_compiled_once(make):
     assert_close(carry, jax.jit(lambda m: scan(opt, START, m))(many))
 
 
-def test_vmap_over_seeds_is_one_run_a_seed(window):
+def test_state_can_be_donated_since_no_two_leaves_share_a_buffer(make):
+    opt, many = make(), gradients(8)
+    step = jax.jit(lambda carry, gradient: advance(opt, carry, gradient), donate_argnums=0)
+    params = jax.tree.map(jnp.array, START)
+    carry = params, opt.init(params)
+    for i in range(8):
+        carry = step(carry, jax.tree.map(lambda x, i=i: x[i], many))
+    assert_close(carry, loop(opt, START, many))
+
+
+def test_vmap_over_seeds_is_one_run_per_seed(window):
     many, seeds = gradients(), jnp.array([0, 3, 2**31 - 1])
     params, states = jax.jit(jax.vmap(lambda s: scan(window(seed=s), START, many)))(seeds)
     for i, seed in enumerate(seeds.tolist()):

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of an estimator."""
+"""scikit-learn's own checks of an estimator, for exact fits and for a method with steps."""
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -14,8 +14,15 @@ EXPECTED_FAILURES = {
 
 
 @parametrize_with_checks(
-    [StreamRegressor(), StreamClassifier()],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+    [
+        StreamRegressor(),
+        StreamClassifier(),
+        StreamRegressor(method="ladder", scale=None),
+        StreamClassifier(method="ladder", scale=None),
+    ],
+    expected_failed_checks=lambda estimator: (
+        EXPECTED_FAILURES if estimator.method == "ladder" else {}
+    ),
 )
 def test_estimator(estimator, check):
     check(estimator)

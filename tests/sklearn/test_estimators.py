@@ -58,10 +58,14 @@ SETTINGS = [
     {"method": "adagrad", "output": "tail"},
     {"method": "sgd", "step_scale": 0.01, "l2": 0.1},
     {"method": "sgd-rer", "step_scale": 0.01, "options": {"mixing_time": 5}},
-    {"scale": "running"},
+    {"method": "ladder", "scale": "running"},
     {"scale": "running", "method": "mag", "output": "tail"},
     {"scale": "running", "radius": 1.0, "method": "mag", "options": {"levels": None}},
-    {"radius": 2.0, "fit_intercept": False},
+    {"method": "ladder", "radius": 2.0, "fit_intercept": False},
+    {"method": "exact"},
+    {"method": "exact", "radius": 2.0, "fit_intercept": False},
+    {"method": "exact", "half_life": 50},
+    {"loss": "huber", "memory": 100},
 ]
 
 
@@ -96,8 +100,8 @@ def test_chunks_of_a_classifier_give_the_same_bits(labels, make):
 
 def test_epochs_are_passes_in_the_same_order():
     X, y = stream()
-    twice = StreamRegressor(epochs=2).fit(X, y)
-    by_hand = StreamRegressor().partial_fit(X, y).partial_fit(X, y)
+    twice = StreamRegressor(method="ladder", epochs=2).fit(X, y)
+    by_hand = StreamRegressor(method="ladder").partial_fit(X, y).partial_fit(X, y)
     assert bits(twice) == bits(by_hand)
     assert twice.n_samples_seen_ == 2 * ROWS
 
@@ -115,7 +119,7 @@ def test_any_memory_order_and_read_only_maps(tmp_path):
 def test_sparse_rows_are_the_same_model(method):
     X, y = stream()
     X[np.random.default_rng(5).random(X.shape) < 0.7] = 0.0
-    settings = {"method": method, "step_scale": 0.05}
+    settings = {"method": method, "step_scale": 0.05, "scale": None}
     if method == "sgd-rer":
         settings["options"] = {"mixing_time": 4}
     dense = StreamRegressor(**settings).fit(X, y)
@@ -139,13 +143,15 @@ def test_running_scale_is_blind_to_units():
     np.testing.assert_allclose(other.coef_ * factor, plain.coef_, rtol=1e-6)
     np.testing.assert_allclose(other.predict(X * factor + offset), plain.predict(X), atol=1e-6)
     assert plain.score(X, y) > 0.9
-    unscaled = StreamRegressor(method="mag", step_scale=5.0).fit(X * factor + offset, y)
+    unscaled = StreamRegressor(method="mag", step_scale=5.0, scale=None).fit(X * factor + offset, y)
     assert unscaled.score(X * factor + offset, y) < 0.5
 
 
 def test_the_optimiser_is_the_table_s_own():
     X, y = stream()
-    model = StreamRegressor(Huber(0.5), method=mf.AdaGrad, radius=2.0, fit_intercept=False)
+    model = StreamRegressor(
+        Huber(0.5), method=mf.AdaGrad, radius=2.0, fit_intercept=False, scale=None
+    )
     model.fit(X, y)
     opt = mf.AdaGrad(np.zeros(COLUMNS), domain=mf.Ball(2.0))
     for row, target in zip(X, y, strict=True):
@@ -169,7 +175,7 @@ def test_a_bad_row_changes_nothing():
     [
         ({"method": "magic"}, "method must be one of"),
         ({"loss": "cubic"}, "loss must be one of 'squared', 'huber', 'robust', not 'cubic'"),
-        ({"scale": "max"}, "scale must be one of 'running', not 'max'"),
+        ({"scale": "max"}, "scale must be one of 'auto', 'running', not 'max'"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1, not 0"),
         ({"l2": -1.0}, "l2 must be at least 0 and finite, not -1.0"),
         ({"radius": 0.0}, "radius must be positive and finite, not 0.0"),
@@ -216,7 +222,7 @@ def test_a_classifier_has_one_loss():
 
 def test_a_value_that_cannot_be_standardised_is_named_by_its_feature():
     far = {"wind": np.arange(4.0), "load": 1.7e308 * np.array([1.0, 1.0, 1.0, -1.0])}
-    model = StreamRegressor(scale="running")
+    model = StreamRegressor(method="ladder", scale="running")
     for X, name in ((pa.table(far), "'load'"), (np.column_stack([*far.values()]), "2")):
         with pytest.raises(ValueError, match=rf"feature {name} is -1\.7e\+308 in row 4, too far"):
             clone(model).fit(X, np.arange(4.0))
@@ -250,6 +256,47 @@ def test_a_column_too_small_for_its_precision_counts_as_constant():
     """In the rows' own units its weight would be larger than any number."""
     X, y = stream()
     X[:, 0] *= 1e-40
-    model = StreamRegressor(scale="running").fit(X.astype(np.float32), y)
+    model = StreamRegressor(method="ladder", scale="running").fit(X.astype(np.float32), y)
     assert np.isfinite(model.coef_).all() and np.isfinite(model.predict(X)).all()
     assert abs(model.coef_[1]) > 0.1
+
+
+def test_intervals_of_every_loss_have_a_row_per_weight():
+    """Fits whose loss is not squared once had no intervals at all."""
+    X, y = stream()
+    two = StreamClassifier().fit(X, y > np.median(y) + np.random.default_rng(4).normal(size=ROWS))
+    assert two.conf_int().shape == (COLUMNS + 1, 2)
+    assert two.bse_.shape == (1, COLUMNS + 1)
+    noisy = three_classes(y + 3.0 * np.random.default_rng(5).normal(size=ROWS))
+    three = StreamClassifier().fit(X, noisy)
+    low, high = np.moveaxis(three.conf_int(), -1, 0)
+    assert low.shape == three.bse_.shape == (3, COLUMNS + 1)
+    assert (low[:, :-1] < three.coef_).all() and (three.coef_ < high[:, :-1]).all()
+    assert 0.0 < three.effective_rows_ < ROWS
+    huber = StreamRegressor("huber").fit(X, y)
+    low, high = huber.conf_int().T
+    assert low.shape == huber.bse_.shape == (COLUMNS + 1,)
+    assert (low[:-1] < huber.coef_).all() and (huber.coef_ < high[:-1]).all()
+    found, low, high = huber.predict(X[:5], interval=0.9)
+    assert found.shape == low.shape == high.shape == (5,)
+    assert (low < found).all() and (found < high).all()
+    without = StreamRegressor("huber", fit_intercept=False).fit(X, y)
+    assert without.conf_int().shape == (COLUMNS, 2)
+
+
+def test_the_optimality_gap_bounds_the_loss_above_that_of_all_rows():
+    """The estimate instead of the bound would be exceeded by about four fits of ten."""
+    excess, bounds = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((3000, 3))
+        y = X @ [2.0, -1.0, 0.0] + rng.logistic(size=3000) > 0.0
+        kept = StreamClassifier().fit(X, y)
+        model = StreamClassifier(memory=256, seed=seed).fit(X, y)
+        excess.append(np.mean(model.losses(X, y) - kept.losses(X, y)))
+        bounds.append(model.optimality_gap_)
+        assert kept.optimality_gap_ == 0.0
+    assert min(excess) > 0.0
+    # Of 20 bounds of 95 %, three or more fail with a probability of 0.08, four with 0.016.
+    assert np.sum(np.array(excess) > bounds) <= 3
+    assert np.mean(excess) > 0.05 * np.mean(bounds)

@@ -1,12 +1,12 @@
 """Run ``mixfree fit --resume`` again and again and kill it at random moments.
 
-Arguments: data, model, number of kills. Processes are forked from this one, in which all is
-compiled, so that a moment is a moment of the fit and not of its start.
+Arguments: data, model, number of kills. Where it can be, processes are forked from this one, in
+which all is compiled, so that a moment is a moment of the fit and not of its start.
 """
 
+import multiprocessing
 import os
 import random
-import signal
 import sys
 import time
 
@@ -14,6 +14,8 @@ from mixfree.cli import main
 from mixfree.streams import formats
 
 formats.ROWS = 100
+FORK = "fork" in multiprocessing.get_all_start_methods()
+PROCESSES = multiprocessing.get_context("fork" if FORK else "spawn")
 
 
 def run(data, model, *options):
@@ -24,15 +26,15 @@ def run(data, model, *options):
         return ended.code
 
 
-def killed(data, model, after):
+def killed(data, model, after, options):
     """Whether a fit was still running ``after`` seconds later, when it was killed."""
-    child = os.fork()
-    if child == 0:
-        os._exit(run(data, model, "--checkpoint-every", "200", "--resume"))
+    options = (*options, "--checkpoint-every", "200", "--resume")
+    process = PROCESSES.Process(target=run, args=(data, model, *options))
+    process.start()
     time.sleep(after)
-    os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    return os.WIFSIGNALED(status)
+    process.kill()
+    process.join()
+    return process.exitcode < 0
 
 
 def checkpoint(model):
@@ -41,14 +43,14 @@ def checkpoint(model):
 
 
 if __name__ == "__main__":
-    data, model, kills = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    data, model, kills, *options = sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:]
     draw, span = random.Random(0), 0.2
-    assert run(data, model + ".whole") == 0
+    assert run(data, model + ".whole", *options) == 0
     hits, advances = 0, 0
     while hits < kills or advances < kills // 2:
         before = checkpoint(model)
-        hits += killed(data, model, draw.uniform(0.0, span))
+        hits += killed(data, model, draw.uniform(0.0, span), options)
         advanced = checkpoint(model) != before
         advances += advanced
         span *= 0.8 if advanced else 1.3  # about half of the runs get to a checkpoint
-    sys.exit(run(data, model, "--resume"))
+    sys.exit(run(data, model, "--resume", *options))

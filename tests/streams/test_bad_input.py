@@ -25,9 +25,13 @@ CASES = {
     "infinite target": ("a,b,y\n1,2,3\n4,5,-inf\n", "row 2, column 'y' is infinite"),
     "constant": ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3.0"),
     "one class": ("a,b,y\n1,2,no\n4,5,no\n", "only one class"),
-    "too far": (
-        "a,b,y\n1,1.7e308,3\n2,1.7e308,5\n3,1.7e308,7\n4,-1.7e308,9\n",
-        "feature 'b' is -1.7e+308 in row 4, too far from its mean",
+    "too large": (
+        "a,b,y\n1,2,3\n2,4,5\n3,1.7e308,7\n4,-1.7e308,9\n",
+        "row 3, column 'b' is 1.7e+308: values must be at most 1.07e+301 in size",
+    ),
+    "too large a target": (
+        "a,b,y\n1,2,3\n2,4,-1.7e308\n",
+        "row 2, column 'y' is -1.7e+308: values must be at most 1.07e+301 in size",
     ),
     "two of a name": ("a,a,y\n1,2,3\n4,5,6\n", "2 columns are called 'a'"),
     "no features": ("y\n1\n2\n", "no column to learn from besides the target 'y'"),
@@ -52,7 +56,18 @@ def test_bad_file(tmp_path, capsys, case):
     assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 2
     error = capsys.readouterr().err
     assert message in error
-    assert "data.csv" in error or case in ("constant", "one class", "no features", "too far")
+    assert "data.csv" in error or case in ("constant", "one class", "no features")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_too_far_for_a_running_scale(tmp_path, capsys):
+    path = tmp_path / "data.csv"
+    path.write_text("a,b,y\n1,1.7e308,3\n2,1.7e308,5\n3,1.7e308,7\n4,-1.7e308,9\n")
+    steps = ["--method", "ladder", "--scale", "running"]
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q", *steps) == 2
+    error = capsys.readouterr().err
+    assert "feature 'b' is -1.7e+308 in row 4, too far from its mean" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "m").exists()
 
@@ -184,6 +199,27 @@ def test_a_model_for_other_features(tmp_path, capsys):
     ],
 )
 def test_options_of_the_method(tmp_path, capsys, arguments, message):
+    path = tmp_path / "d.csv"
+    path.write_text(GOOD)
+    options = ["--model", tmp_path / "m", "-q", "--method", "ladder", *arguments]
+    assert run("fit", path, "--target", "y", *options) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--option", "block=3"], "is for methods with steps: name one as --method"),
+        (["--step-scale", 2], "--step-scale is for methods with steps"),
+        (["--memory", "lots"], "--memory must be a number of bytes or such as '32MB', not 'lots'"),
+        (["--half-life", "long"], "--half-life must be a number of rows or 'auto', not 'long'"),
+        (["--half-life", "0"], "--half-life must be"),
+        (["--method", "mag", "--half-life", "50"], "--half-life needs --method exact"),
+    ],
+)
+def test_options_of_the_exact_method(tmp_path, capsys, arguments, message):
     path = tmp_path / "d.csv"
     path.write_text(GOOD)
     assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q", *arguments) == 2

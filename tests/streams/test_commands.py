@@ -23,6 +23,9 @@ def run(*arguments):
     return ended.value.code
 
 
+LADDER = ["--method", "ladder", "--scale", "running"]
+
+
 @pytest.fixture
 def fitted(tmp_path):
     path = write(table(), tmp_path / "d.parquet")
@@ -46,6 +49,25 @@ def test_predictions_are_those_of_the_estimator(tmp_path, fitted, ending):
     X = np.column_stack([table()["u"], table()["v"], colour, table()["on"]])
     np.testing.assert_allclose(found["prediction"], fit.learner.predict(X), rtol=1e-12)
     np.testing.assert_array_equal(found["u"], table()["u"])
+
+
+def test_predictions_with_intervals(tmp_path, fitted, capsys):
+    """Intervals of the rows themselves, or of weights alone, would be of another width."""
+    data, model = fitted
+    out = ["--model", model, "-o", tmp_path / "p.parquet", "--interval"]
+    assert run("predict", data, *out, 0.9) == 0
+    found = pa.parquet.read_table(tmp_path / "p.parquet")
+    fit = StreamFit.load(model)
+    colour = np.array(table()["colour"])[:, None] == fit.encoder.columns[2].categories
+    X = np.column_stack([table()["u"], table()["v"], colour, table()["on"]])
+    lower, upper = fit.learner.mean_interval(X, 0.9)
+    np.testing.assert_allclose(found["lower"], lower, rtol=1e-9)
+    np.testing.assert_allclose(found["upper"], upper, rtol=1e-9)
+    assert run("predict", data, *out, 1.5) == 2
+    assert "--interval must be between 0 and 1, not 1.5" in capsys.readouterr().err
+    assert run("fit", data, "--target", "load", "--model", model, "-q", "--half-life", 99) == 0
+    assert run("predict", data, *out, 0.9) == 2
+    assert "--interval needs a model of the method 'exact'" in capsys.readouterr().err
 
 
 def test_rows_left_out_are_empty_and_classes_have_probabilities(tmp_path, capsys):
@@ -133,19 +155,66 @@ def test_predict_refuses(tmp_path, fitted, capsys):
     assert sorted(os.listdir(tmp_path)) == ["d.parquet", "m", "named.parquet", "other"]
 
 
-def test_inspect(fitted, capsys):
+def test_inspect_a_fit_with_steps(tmp_path, fitted, capsys):
+    options = ["--target", "load", "--model", fitted[1], "-q", *LADDER]
+    assert run("fit", fitted[0], *options) == 0
+    assert "including compilation" in capsys.readouterr().out
     assert run("inspect", fitted[1], "--top", 2) == 0
     out = capsys.readouterr().out
     assert "squared loss, ladder, complete" in out
     assert "3,000 read, 3,000 used, 0 left out" in out
     assert "the 2 largest of 6, in the units of the data" in out
     assert "mean of ½ error² over 2,048 rows" in out
+    assert "interval" not in out
     numbers = dict(re.findall(r"^ *([\w=]+) +(-?[\d.]+(?:e-?\d+)?)$", out, re.MULTILINE))
     fit = StreamFit.load(fitted[1])
     *weights, constant = fit.learner.weights[0]
     expected = {fit.encoder.features[k]: weights[k] for k in np.argsort(np.abs(weights))[-2:]}
     expected["intercept"] = constant
     assert {name: float(text) for name, text in numbers.items()} == pytest.approx(expected, 1e-4)
+
+
+NUMBER = r"(-?[\d.]+(?:e[-+]?\d+)?)"
+
+
+def test_inspect_an_exact_fit(tmp_path, capsys):
+    """Intervals of another weight, or marks by the weight's size, would be seen here."""
+    rng = np.random.default_rng(0)
+    columns = {name: rng.standard_normal(4000) for name in ("a", "none")}
+    data = pa.table({**columns, "y": 3.0 * columns["a"] + 0.5 + rng.standard_normal(4000)})
+    path = write(data, tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    report = capsys.readouterr().out
+    assert "of all rows, whatever their order" in report
+    assert "compilation" not in report
+    assert run("inspect", tmp_path / "m") == 0
+    out = capsys.readouterr().out
+    assert "squared loss, exact, complete" in out
+    learner = StreamFit.load(tmp_path / "m").learner
+    expected = zip(
+        ["a", "none", "intercept"],
+        learner.weights[0],
+        learner.bse[0],
+        *learner.conf_int(0.05)[0].T,
+        strict=True,
+    )
+    for name, *values in expected:
+        found = re.search(rf"^ *{name} +{' +'.join([NUMBER] * 4)}( +0)?$", out, re.MULTILINE)
+        assert [float(text) for text in found.groups()[:4]] == pytest.approx(values, rel=1e-4)
+        assert (found[5] is not None) == (name == "none")
+    assert "0: the interval contains 0" in out
+    effective = min(learner.effective_rows, 4000)
+    assert f"the effective sample size is {effective:,.0f}" in out
+
+
+def test_inspect_says_when_intervals_cannot_be_trusted(tmp_path, capsys):
+    rows = np.cumsum(np.random.default_rng(0).standard_normal((2000, 2)), axis=0)
+    path = write(pa.table({"x": rows[:, 0], "y": rows[:, 1]}), tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    assert run("inspect", tmp_path / "m") == 0
+    out = capsys.readouterr().out
+    assert out.count("note       intervals are too narrow: batches of") == 2
+    assert "effective sample size: at most" in out
 
 
 def regimes(stay, rows=60_000):
@@ -160,15 +229,16 @@ def test_diagnose_finds_the_scale(tmp_path, capsys):
 
     Its autocorrelation time is (1 + ρ)/(1 − ρ) = 99; half of a gradient is of the intercept,
     which shows it, and half of x, which does not: the inflation is 50. The plateau's levels have
-    117 blocks at most: a standard error of 13 %, and the ladder's point follows the regimes a
-    little, which takes some away. The scale at half of the plateau has the same relative error.
+    60 blocks or less: a standard error of 18 % and more. The scale at half of the plateau has the
+    same relative error.
     """
     for stay, inflation, scale in ((0.5, 1.0, 1.0), (0.99, 50.0, -1.0 / np.log(0.98))):
         path = write(regimes(stay), tmp_path / "d.parquet")
         options = ["--target", "y", "--plot", tmp_path / "profile.png"]
         assert run("diagnose", path, *options) == 0
         out = capsys.readouterr().out
-        assert ("as good as independent" in out) == (stay == 0.5)
+        assert ("correlation: none found in blocks of up to 2,048 rows" in out) == (stay == 0.5)
+        assert "independent" not in out
         found = re.search(r"correlated over about (\d+) rows", out)
         advised = re.search(r"--mixing-time (\d+)", out)
         assert (found is None) == (advised is None) == (stay == 0.5), out
@@ -180,8 +250,38 @@ def test_diagnose_finds_the_scale(tmp_path, capsys):
         assert (tmp_path / "profile.svg").exists()
 
 
-def test_diagnose_and_the_profile_say_the_same():
-    model = StreamRegressor(scale="running", options={"block": 1})
+def test_diagnose_and_the_intervals_say_the_same(tmp_path, capsys):
+    """A number of its own, such as rows over the highest bar, would differ by its noise."""
+    path = write(regimes(0.99), tmp_path / "d.parquet")
+    assert run("diagnose", path, "--target", "y") == 0
+    out = capsys.readouterr().out
+    data = regimes(0.99)
+    model = StreamRegressor().fit(np.array(data["x"])[:, None], np.array(data["y"]))
+    assert f"effective sample size: about {model.effective_rows_:,.0f} of 60,000 rows" in out
+
+
+def test_diagnose_does_not_follow_the_stream(tmp_path, capsys):
+    """The ladder's iterates follow this walk so closely that their gradients hide it."""
+    rng = np.random.default_rng(0)
+    walk = np.zeros(20_000)
+    for row in range(1, len(walk)):
+        walk[row] = 0.999 * walk[row - 1] + rng.standard_normal()
+    x = rng.standard_normal(len(walk))
+    path = write(pa.table({"x": x, "y": x + walk}), tmp_path / "d.parquet")
+    assert run("diagnose", path, "--target", "y") == 0
+    inflated = re.search(r"variance inflation ([\d.,]+)", capsys.readouterr().out)
+    assert float(inflated[1].replace(",", "")) > 100.0
+
+
+def test_a_profile_along_the_path_says_so(tmp_path, capsys):
+    path = write(regimes(0.99), tmp_path / "d.parquet")
+    for options, along in (([], False), (LADDER, True)):
+        assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q", *options) == 0
+        assert ("along the path of the weights" in capsys.readouterr().out) == along
+
+
+def test_diagnose_and_the_profile_of_a_run_say_the_same():
+    model = StreamRegressor(method="ladder", scale="running", options={"block": 1})
     data = regimes(0.99)
     model.fit(np.array(data["x"])[:, None], np.array(data["y"]))
     profile = model.learner_.optimizer.profile()
@@ -206,7 +306,7 @@ def test_what_a_profile_says():
     flat = Correlation.of(Profile(lengths, np.array([1.0, 1.1, 0.9, 1.0]), blocks), 2048)
     assert (flat.correlated, flat.scale) == (False, 1)
     short = Correlation.of(Profile(lengths, np.array([0.5, 0.6, 1.2, 1.0]), blocks), 2048)
-    assert "no correlation in blocks of up to 128 rows" in next(short.lines())
+    assert "none found in blocks of up to 128 rows" in next(short.lines())
     assert "independent" not in "".join(short.lines())
     assert "may be longer than the longest blocks" in "".join(short.lines())
     none = Correlation.of(Profile(lengths[:0], lengths[:0] / 1.0, blocks[:0]), 3)

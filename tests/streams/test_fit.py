@@ -84,8 +84,20 @@ def test_standard_input(tmp_path, csv_model, monkeypatch, form):
     assert bits(tmp_path / "m") == bits(csv_model)
 
 
-def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, csv_model, monkeypatch):
+OPTIONS = {
+    "exact": [],
+    "ladder": ["--method", "ladder", "--scale", "running"],
+    "huber": ["--loss", "huber", "--memory", 500],
+    "forgetting": ["--half-life", "auto"],
+    "compared": ["--compare"],
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, monkeypatch, options):
     path = write(table(), tmp_path / "all.parquet")
+    assert fit(path, "--model", tmp_path / "whole", *options) == 0
+    whole = StreamFit.load(tmp_path / "whole")
     monkeypatch.setattr(formats, "ROWS", 170)
     saves, save = [], StreamFit.save
 
@@ -95,7 +107,7 @@ def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, csv_model, m
         if len(saves) % 2 == 0:
             raise KeyboardInterrupt
 
-    arguments = [path, "--model", tmp_path / "m", "--checkpoint-every", 300, "--resume"]
+    arguments = [path, "--model", tmp_path / "m", "--checkpoint-every", 300, "--resume", *options]
     monkeypatch.setattr(StreamFit, "save", save_twice_then_die)
     while not (saves and saves[-1] == len(table())):
         try:
@@ -103,7 +115,15 @@ def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, csv_model, m
         except KeyboardInterrupt:
             monkeypatch.setattr(formats, "ROWS", formats.ROWS + 60)  # cut elsewhere next time
     assert len(saves) > 5
-    assert bits(tmp_path / "m") == bits(csv_model)
+    assert bits(tmp_path / "m") == bits(tmp_path / "whole")
+    found = StreamFit.load(tmp_path / "m")
+    for name in ("learner", "rival", "forgetting"):
+        one, other = getattr(found, name), getattr(whole, name)
+        assert one is other is None or one.weights.tobytes() == other.weights.tobytes()
+    if options == OPTIONS["exact"]:
+        assert found.learner.conf_int().tobytes() == whole.learner.conf_int().tobytes()
+    if options == OPTIONS["forgetting"]:
+        assert found.learner.forgetting.history == whole.learner.forgetting.history
 
 
 def test_resume_goes_on_when_the_file_has_grown(tmp_path, csv_model):
@@ -209,12 +229,18 @@ def test_worse_than_a_constant_is_said(tmp_path, capsys):
         options = ["--method", method, "--step-scale", scale]
         assert fit(path, "--model", tmp_path / "m", *options) == 0
         assert "worse than the best constant: try another" in capsys.readouterr().out
-    assert fit(path, "--model", tmp_path / "m") == 0
-    assert "warning" not in capsys.readouterr().out
+    ladder = ["--method", "ladder", "--scale", "running"]
+    for options in (ladder, []):
+        assert fit(path, "--model", tmp_path / "m", *options) == 0
+        assert "warning" not in capsys.readouterr().out
     few = tmp_path / "few.csv"
     few.write_text("a,b,load\n1,2,3\n4,5,7\n2,0,1\n")
-    assert fit(few, "--model", tmp_path / "m") == 0
+    assert fit(few, "--model", tmp_path / "m", *ladder) == 0
     assert "worse than the best constant: more rows may help" in capsys.readouterr().out
+    assert fit(few, "--model", tmp_path / "m") == 0
+    out = capsys.readouterr().out
+    assert "warning" not in out
+    assert "no intervals: 3 rows make 3 batches, and 8 are needed" in out
 
 
 def test_plain_sgd_does_not_get_the_step_of_the_method(tmp_path, capsys):
@@ -230,7 +256,8 @@ def test_plain_sgd_does_not_get_the_step_of_the_method(tmp_path, capsys):
 
 def test_plain_sgd_that_diverges_ends_nothing(tmp_path, capsys):
     path = write(table(), tmp_path / "d.parquet")
-    assert fit(path, "--model", tmp_path / "m", "--compare", "--scale", "none") == 0
+    steps = ["--method", "ladder", "--scale", "none"]
+    assert fit(path, "--model", tmp_path / "m", "--compare", *steps) == 0
     assert "plain SGD on the same rows diverged" in capsys.readouterr().out
     assert StreamFit.load(tmp_path / "m").rival is None
 
@@ -265,9 +292,12 @@ def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, mon
         learn(self, piece)
 
     monkeypatch.setattr(StreamFit, "learn", learn_and_see)
-    assert fit(write(table(), tmp_path / "d.parquet"), "--model", tmp_path / "m", quiet=False) == 0
-    assert "compiles, once" in shown[0]
-    assert "0/3000" in shown[0]
+    path = write(table(), tmp_path / "d.parquet")
+    for method, compiles in (("ladder", True), ("exact", False)):
+        shown.clear()
+        assert fit(path, "--model", tmp_path / "m", "--method", method, quiet=False) == 0
+        assert ("compiles, once" in shown[0]) == compiles
+        assert "0/3000" in shown[0]
 
 
 def test_any_learner_with_the_interface_can_be_fitted(tmp_path, monkeypatch):
@@ -303,11 +333,66 @@ def test_any_learner_with_the_interface_can_be_fitted(tmp_path, monkeypatch):
 def test_a_fit_prints_in_one_line(csv_model):
     """The default repr of its parts would be pages long or an address."""
     shown = repr(StreamFit.load(csv_model))
-    assert shown == "<stream fit: load by ladder with squared loss, 6 features, 3,000 rows>"
+    assert shown == "<stream fit: load by exact with squared loss, 6 features, 3,000 rows>"
 
 
-def test_the_command_does_not_wait_for_scikit_learn(tmp_path):
+def test_the_gap_of_a_fit_with_little_memory_is_reported(tmp_path, capsys):
+    path = write(table(), tmp_path / "d.parquet")
+    for memory, gap in (("500", True), ("32MB", False)):
+        options = ["--loss", "huber", "--memory", memory, "--model", tmp_path / "m"]
+        assert fit(path, *options) == 0
+        out = capsys.readouterr().out
+        found = StreamFit.load(tmp_path / "m").learner.gap
+        said = f"optimality gap: about {found.estimate:.2g}, below {found.upper:.2g}"
+        assert (said in out) == gap == (found.upper > 0.0)
+        assert "of all rows, whatever their order" in out
+
+
+def test_forgetting_is_reported(tmp_path, capsys):
+    """The half-life of the last rows only, or one compared over the whole stream, differs."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(12_000)
+    slope = np.where(np.arange(len(x)) < 9000, 1.0, -1.0)
+    data = pa.table({"x": x, "load": slope * x + 0.1 * rng.standard_normal(len(x))})
+    path = write(data, tmp_path / "d.parquet")
+    assert fit(path, "--model", tmp_path / "m", "--half-life", "auto") == 0
+    out = capsys.readouterr().out
+    forgetting = StreamFit.load(tmp_path / "m").learner.forgetting
+    assert f"the half-life that predicts best is {forgetting.half_life:.0f} rows" in out
+    row, life = forgetting.history[-1]
+    assert 9000 < row < 9200
+    assert f"{life:.0f} rows from row {row:,}" in out
+    assert "test-then-train" in out
+    assert fit(path, "--model", tmp_path / "m", "--half-life", "300") == 0
+    assert "a row counts half after 300 rows" in capsys.readouterr().out
+    assert fit(path, "--model", tmp_path / "m", "--compare") == 0
+    compared = StreamFit.load(tmp_path / "m").forgetting.forgetting.judged
+    best = min(compared, key=compared.get)
+    said = f"{compared[best]:.4g} test-then-train with --half-life {best:.0f}, "
+    assert said + f"{compared[np.inf]:.4g} with none" in capsys.readouterr().out
+    same = write(data[:9000], tmp_path / "same.parquet")
+    assert fit(same, "--model", tmp_path / "m", "--compare") == 0
+    assert "forgetting would not have predicted the last rows better" in capsys.readouterr().out
+
+
+def test_the_loss_ahead_is_that_of_a_fit_to_rows_before(tmp_path, monkeypatch):
+    """Weights that had seen the batch would have a loss of 0 here."""
+    monkeypatch.setattr(formats, "ROWS", 4)
+    x = np.arange(12.0)
+    data = pa.table({"x": x, "y": np.where(x < 8, x, 100.0 + 2.0 * x)})
+    path = write(data, tmp_path / "d.parquet")
+    assert fit(path, "--model", tmp_path / "m", target="y") == 0
+    expected = 0.5 * np.mean(np.concatenate([np.zeros(4), (100.0 + x[8:]) ** 2]))
+    assert StreamFit.load(tmp_path / "m").running_loss == pytest.approx(expected)
+
+
+def test_the_command_does_not_wait_for_what_it_does_not_need(tmp_path):
+    """Numba and SciPy's distributions take longer to import than an exact fit of many rows."""
     path = write(table(rows=300), tmp_path / "d.parquet")
-    script = "import sys; sys.modules['sklearn'] = None; from mixfree.cli import main; main()"
+    script = (
+        "import sys; sys.modules.update(dict.fromkeys(['sklearn', 'numba', 'scipy.stats'])); "
+        "from mixfree.cli import main; main()"
+    )
     command = [sys.executable, "-c", script, "fit", path, "--target", "load", "-q"]
     subprocess.run([*command, "--model", tmp_path / "m"], check=True, capture_output=True)
+    assert StreamFit.load(tmp_path / "m").learner.samples == 300

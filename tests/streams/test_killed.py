@@ -5,15 +5,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mixfree.streams import StreamFit
 from tests.streams.data import table, write
 
 
-def test_killed_twenty_times(tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--loss", "huber", "--memory", "2000"], ["--method", "ladder", "--scale", "running"]],
+    ids=["exact", "huber", "ladder"],
+)
+def test_killed_twenty_times(tmp_path, options):
     data = write(table(40_000), tmp_path / "data.parquet")
     script = Path(__file__).with_name("killing.py")
     done = subprocess.run(
-        [sys.executable, script, data, tmp_path / "m", "20"],
+        [sys.executable, script, data, tmp_path / "m", "20", *options],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         timeout=300,
         check=False,
@@ -25,4 +32,7 @@ def test_killed_twenty_times(tmp_path):
     assert resumed.complete
     assert resumed.read == whole.read == resumed.used == 40_000
     assert resumed.learner.weights.tobytes() == whole.learner.weights.tobytes()
+    if not options:
+        assert resumed.learner.conf_int().tobytes() == whole.learner.conf_int().tobytes()
+        assert resumed.running_loss == whole.running_loss
     assert resumed.reservoir.rows.tobytes() == whole.reservoir.rows.tobytes()

@@ -70,5 +70,5 @@ def sketched(model, **options):
 
 
 WINDOWS = {"mag": mag, "mlmc": mlmc}  # parameters stand still for a whole level
-LADDERS = {"ladder": ladder, "sketched": sketched}  # a step every sample
+LADDERS = {"ladder": ladder, "sketched": sketched}  # one step per sample
 MAKERS = {**WINDOWS, **LADDERS}

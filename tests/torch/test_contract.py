@@ -317,7 +317,7 @@ def test_clipping_a_sample_before_the_step():
         loss_of(model, sample).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         opt.step()
-        norms.append(opt.state["run"]["root"])
+        norms.append(opt.state_dict()["run"]["root"])
     # |g^MLMC| is at most the sum of 2^J clipped norms, each with a weight of at most 1.
     longest = 2**3
     assert norms[-1] <= 0.1 * longest * opt.steps**0.5

@@ -12,7 +12,7 @@ SAMPLES = 80
 
 def rank_main(rank, directory):
     dist.init_process_group(
-        "gloo", init_method=f"file://{directory}/rendezvous", rank=rank, world_size=2
+        "gloo", init_method=(directory / "rendezvous").as_uri(), rank=rank, world_size=2
     )
     torch.set_num_threads(1)
     found = {}
@@ -27,14 +27,14 @@ def rank_main(rank, directory):
             lambda opt=opt, moved=moved: moved.append(opt.stepped),
         )
         found[name] = (flat(model), moved)
-    torch.save(found, f"{directory}/{rank}.pt")
+    torch.save(found, directory / f"{rank}.pt")
     dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     directory = tmp_path_factory.mktemp("ranks")
-    torch.multiprocessing.spawn(rank_main, (str(directory),), nprocs=2)
+    torch.multiprocessing.spawn(rank_main, (directory,), nprocs=2)
     return [torch.load(directory / f"{rank}.pt") for rank in (0, 1)]
 
 

@@ -1,10 +1,12 @@
 """Wrong input: refused with the reason, and nothing has changed."""
 
+import copy
+
 import pytest
 import torch
 
 import mixfree.torch as mt
-from tests.torch.helpers import MAKERS, flat, network, stream, train
+from tests.torch.helpers import LADDERS, MAKERS, WINDOWS, flat, network, stream, train
 
 
 @pytest.fixture(params=MAKERS)
@@ -135,6 +137,95 @@ def test_state_of_another_optimiser_on_load():
     with pytest.raises(ValueError, match="with method='MLMC', this optimiser has method='MAG'"):
         opt.load_state_dict(mt.MLMC(adam, output="average").state_dict())
     opt.step()
+
+
+def set_in(*path, value):
+    """A change of a saved state: one value, found by its names, becomes another."""
+
+    def change(saved):
+        for name in path[:-1]:
+            saved = saved[name]
+        saved[path[-1]] = value
+
+    return change
+
+
+def remove(*path):
+    def change(saved):
+        for name in path[:-1]:
+            saved = saved[name]
+        del saved[path[-1]]
+
+    return change
+
+
+BROKEN = {  # by the optimisers that it is for: what has gone wrong, and a word of the message
+    tuple(MAKERS): [
+        (remove("settings", "format"), "saved with format=None, this optimiser has format=2"),
+        (remove("run"), "no entry 'run'"),
+        (remove("run", "steps"), "has entries"),
+        (set_in("run", "samples", value="many"), "samples is 'many'"),
+        (set_in("run", "samples", value=-1), "steps from -1 samples"),
+        (set_in("run", "steps", value=10**6), "1000000 steps from"),
+        (set_in("state", 1, "average", value=torch.zeros(7)), "'average' of parameter 1 is not"),
+        (set_in("state", 1, "average", value=torch.full((6,), torch.nan)), "is not a finite"),
+        (set_in("state", 1, "momentum", value=torch.zeros(6)), "'momentum' of parameter 1"),
+        (set_in("state", 4, value={}), "buffers of a parameter 4, there are 4"),
+    ],
+    tuple(WINDOWS): [
+        (set_in("run", "seen", value=64), "64 of . samples in the level"),
+        (set_in("state", 0, "sum", value=torch.zeros(6)), "'sum' of parameter 0 is not"),
+    ],
+    ("mag",): [
+        (set_in("run", "root", value=-1.0), r"root is -1\.0"),
+        (set_in("param_groups", 0, "alpha", value=-1.0), "alpha must be positive"),
+        (remove("param_groups", 0, "maximize"), "group without 'maximize'"),
+    ],
+    ("mlmc",): [
+        (remove("optimizer"), "no entry 'optimizer'"),
+        (set_in("optimizer", "param_groups", value=[]), "parameter groups"),
+    ],
+    tuple(LADDERS): [
+        (remove("param_groups", 0, "lr"), "group without 'lr'"),
+        (set_in("run", "ladder", value=None), "7 steps with 4 tensors"),
+        (set_in("run", "tensors", value=5), "7 steps with 5 tensors"),
+        (set_in("run", "sketched", value=-1), "a count is negative"),
+        (set_in("run", "ladder", "rate", value=torch.ones(99)), "state of the ladder .* rate is"),
+        (set_in("run", "ladder", "distance", "lam", value=0.0), "scale is not positive"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        pytest.param(name, *case, id=f"{name}-{case[1]}")
+        for names, cases in BROKEN.items()
+        for name in names
+        for case in cases
+    ],
+)
+def test_refused_state_changes_nothing_by_halves(name, change, message):
+    """Groups, buffers, counts and an optimiser inside: a load that sets one before it fails."""
+    first, model = network(), network(seed=1)
+    saving, opt = (MAKERS[name](m, output="average") for m in (first, model))
+    train(first, saving, stream(7))
+    train(model, opt, stream(11, seed=2))
+    saved = copy.deepcopy(saving.state_dict())
+    saving.load_state_dict(saved)
+    change(saved)
+    before, groups, twin = copy.deepcopy(opt.state_dict()), opt.param_groups, copy.deepcopy(model)
+    with pytest.raises(ValueError, match=message):
+        opt.load_state_dict(saved)
+    assert opt.param_groups is groups
+    again = MAKERS[name](twin, output="average")
+    again.load_state_dict(before)
+    assert opt.samples == again.samples == 11
+    for each, optimiser in ((model, opt), (twin, again)):
+        train(each, optimiser, stream(20, seed=3))
+    assert torch.equal(flat(model), flat(twin))
+    with opt.averaged(), again.averaged():
+        assert torch.equal(flat(model), flat(twin))
 
 
 def test_step_inside_averaged(make):

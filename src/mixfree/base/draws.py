@@ -1,8 +1,9 @@
 """Random draws as pure functions of (seed, purpose, counter).
 
 A draw depends on nothing that happened before it, so a run can be cut, saved and resumed
-anywhere, and every backend draws the same. Only 32-bit unsigned arithmetic is used: JAX has
-no other by default.
+anywhere, and every backend draws the same: :mod:`mixfree.kernels.draws` (Numba) and
+:mod:`mixfree.optax.draws` (JAX) are twins of this module. Only 32-bit unsigned arithmetic is
+used: JAX has no other by default.
 """
 
 from typing import NamedTuple, TypeVar

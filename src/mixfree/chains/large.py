@@ -127,7 +127,8 @@ def _general(P: Any, law: Array, eps: float) -> tuple[Bound, Array]:
             x = x - root * (root @ x)
             for matrix in [forth] * power + [back] * power:
                 x = matrix @ x
-            return x - root * (root @ x)
+            orthogonal: Array = x - root * (root @ x)
+            return orthogonal
 
         found = _lanczos(
             sparse_linalg.LinearOperator(forth.shape, matvec=squared, dtype=float),

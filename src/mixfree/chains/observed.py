@@ -26,7 +26,8 @@ class ObservedPath:
     @property
     def departures(self) -> Array:
         """How often each state was left for another."""
-        return self.counts.sum(axis=1) - self.counts.diagonal()
+        departures: Array = self.counts.sum(axis=1) - self.counts.diagonal()
+        return departures
 
 
 def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath:

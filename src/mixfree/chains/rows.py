@@ -83,7 +83,8 @@ def entry_intervals(successes: Array, trials: Array, wrong: float) -> tuple[Arra
     least = mixture + np.log(wrong)
 
     def likelihood(p: Array) -> Array:
-        return xlogy(successes, p) + xlogy(failures, 1 - p)
+        value: Array = xlogy(successes, p) + xlogy(failures, 1 - p)
+        return value
 
     def edge(outside: Array) -> Array:
         inside = frequency.copy()
@@ -109,10 +110,12 @@ def row_radius(counts: Array, wrong: float) -> Array:
     best = xlogy(counts, counts / np.maximum(visits, 1)[:, None]).sum(axis=1)
     mixture = np.logaddexp(*(_log_dirichlet(counts, prior) for prior in (0.5, 1 / states)))
     divergence = best - (mixture - np.log(2)) - np.log(wrong)
-    return np.sqrt(2 * divergence / np.maximum(visits, 1))
+    radius: Array = np.sqrt(2 * divergence / np.maximum(visits, 1))
+    return radius
 
 
 def _log_dirichlet(counts: Array, prior: float) -> Array:
     states, visits = counts.shape[1], counts.sum(axis=1)
     exits = (gammaln(counts + prior) - gammaln(prior)).sum(axis=1)
-    return exits + gammaln(states * prior) - gammaln(visits + states * prior)
+    logarithm: Array = exits + gammaln(states * prior) - gammaln(visits + states * prior)
+    return logarithm

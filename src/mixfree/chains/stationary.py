@@ -40,7 +40,8 @@ def gth(P: Array) -> Array:
         law[state] = law[:state] @ observed[:state, state] / leaving[state]
         if law[state] > 1e200:
             law[: state + 1] /= law[state]
-    return law / law.sum()
+    law /= law.sum()
+    return law
 
 
 def by_detailed_balance(P: Any) -> Array | None:
@@ -68,8 +69,9 @@ def by_detailed_balance(P: Any) -> Array | None:
     imbalance = log_law[forth.indices] - log_law[source] - ratio.data
     if np.abs(imbalance).max() > BALANCE:
         return None
-    law = np.exp(log_law - log_law.max())
-    return law / law.sum()
+    law: Array = np.exp(log_law - log_law.max())
+    law /= law.sum()
+    return law
 
 
 def by_krylov(P: Any) -> Array:
@@ -98,7 +100,8 @@ def _by_factorisation(P: Any) -> Array:
 
 def _as_law(vector: Array) -> Array:
     law = np.abs(vector)
-    return law / law.sum()
+    law /= law.sum()
+    return law
 
 
 def _residual(P: Any, law: Array) -> float:

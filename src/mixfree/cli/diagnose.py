@@ -1,5 +1,6 @@
 """``mixfree diagnose``: how correlated is this stream?"""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -26,8 +27,10 @@ def diagnose(
 ) -> None:
     """Tell how correlated the rows of a stream are.
 
-    Fits a linear model with the method ladder in one pass and prints its profile: the variance
-    of sums of gradients over blocks of rows, relative to independent rows.
+    Fits a linear model in one pass and prints the profile of its gradients: the variance of
+    their sums over blocks of rows, relative to independent rows. Up to 1,000 features the
+    gradients are those at the fit of all rows; for more they are taken along the path of the
+    method ladder, which hides a part of the correlation.
 
     \b
     Example:
@@ -35,20 +38,19 @@ def diagnose(
     """
     from mixfree.cli.fit import fit as fit_command
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.correlation import Correlation
+    from mixfree.streams.correlation import Correlation, knows_intervals
     from mixfree.streams.report import target_size
 
-    # Blocks of one row show the shortest scales, too.
-    parameters = {"method": "ladder", "scale": "running", "options": {"block": 1}}
-    plan = FitPlan(
-        target, loss, names(features), names(exclude), missing=missing, parameters=parameters
-    )
+    plan = FitPlan(target, loss, names(features), names(exclude), missing=missing)
     source = Source(find_files(data, format))
     fit = StreamFit.begin(source, plan)
+    if not knows_intervals(fit.learner):
+        # Blocks of one row show the shortest scales, too.
+        plan = replace(fit.plan, parameters={"method": "ladder", "options": {"block": 1}})
+        fit = StreamFit(plan, fit.encoder)
     fit.run(source.pieces())
-    profile = fit.learner.profile()
-    assert profile is not None, "the ladder keeps a profile"
-    found = Correlation.of(profile, fit.used)
+    found = Correlation.of_learner(fit.learner)
+    assert found is not None, "both methods keep a profile"
     advice = [in_flags(line, fit_command) for line in found.advice(target_size(fit))]
     print("\n".join([*found.bars(), "", *found.lines(), *advice]))
     if plot is not None:

@@ -104,8 +104,23 @@ def fit(
         bool, typer.Option("--resume", help="Continue from the model file if it exists.")
     ] = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Also fit plain SGD to the same rows, and report it.")
+        bool,
+        typer.Option(
+            "--compare",
+            help="Also fit plain SGD, and least squares that forgets, to the same rows.",
+        ),
     ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Spread files and Parquet row groups over so many processes; the method must be "
+            "exact."
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Spread them over a Dask cluster instead."),
+    ] = None,
     format: Format = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
 ) -> None:
@@ -119,13 +134,21 @@ def fit(
       mixfree fit log.csv --target load
       mixfree fit days/ --target load --checkpoint-every 1000000 --resume
       zcat old.csv.gz | mixfree fit - --target load --model load.mixfree
+      mixfree fit years/*.parquet --target load --workers 8
     """
     from mixfree.base.checks import check_one_of, check_whole
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.report import check_something_learnt
+    from mixfree.streams.report import check_something_learnt, compiles
+    from mixfree.streams.spread import run_on_cluster, run_on_workers
 
     if checkpoint_every is not None:
         check_whole(checkpoint_every, "checkpoint_every")
+    if workers is not None or cluster is not None:
+        given = "cluster" if workers is None else "workers"
+        others = {"cluster": cluster, "checkpoint_every": checkpoint_every, "resume": resume}
+        for name, value in others.items():
+            if value and name != given:
+                raise ValueError(f"`{given}` does not go with `{name}`: a spread fit is one run")
     time = [] if mixing_time is None else [("mixing_time", mixing_time)]
     parameters = {
         "method": method,
@@ -158,11 +181,25 @@ def fit(
         fitted.resume(source, plan)
     else:
         fitted = StreamFit.begin(source, plan)
-    with nullcontext() if quiet else _progress(source) as show:
-        fitted.run(source.pieces(), model, checkpoint_every, show)
+    starting = "starting (the first fit compiles, once)" if compiles(fitted) else "fitting"
+    with nullcontext(_silent) if quiet else _progress(source, starting) as show:
+        if workers is not None:
+            spread = run_on_workers(fitted, source, workers, show)
+        elif cluster is not None:
+            spread = run_on_cluster(fitted, source, cluster, show)
+        else:
+            spread = None
+            fitted.run(
+                source.pieces(),
+                model,
+                checkpoint_every,
+                lambda fitted: show(fitted.read, fitted.seconds, fitted.running_loss),
+            )
     check_something_learnt(fitted)
     fitted.save(model)
     print("\n".join(report_lines(fitted)))
+    if spread is not None:
+        print(f"workers    {spread[0]:,}, which fitted {spread[1]:,} parts")
     print(f"model      {model}")
 
 
@@ -174,17 +211,21 @@ def report_lines(fitted: "StreamFit") -> Iterator[str]:
 
 
 @contextmanager
-def _progress(source: "Source") -> "Iterator[Callable[[StreamFit], None]]":
+def _progress(source: "Source", label: str) -> Iterator[Callable[..., None]]:
     """A bar that appears before the first batch, which may have to wait for a compiler."""
     from mixfree.base.progress import progress_bar
 
-    with progress_bar("starting (the first fit compiles, once)", source.row_count()) as show:
+    with progress_bar(label, source.row_count()) as show:
 
-        def update(fitted: "StreamFit") -> None:
-            rate = fitted.read / fitted.seconds if fitted.seconds > 0 else 0.0
-            show(fitted.read, f"{rate:,.0f} rows/s, loss {fitted.running_loss:.4g}")
+        def update(read: int, seconds: float, loss: float | None = None) -> None:
+            rate = f"{read / seconds if seconds > 0 else 0.0:,.0f} rows/s"
+            show(read, rate if loss is None else f"{rate}, loss {loss:.4g}")
 
         yield update
+
+
+def _silent(read: int, seconds: float, loss: float | None = None) -> None:
+    pass
 
 
 def _by_name(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

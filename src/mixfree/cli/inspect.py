@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
 
@@ -20,7 +20,8 @@ def inspect(
 ) -> None:
     """Show what a model file holds.
 
-    That is its settings, the report of its fit and its largest weights.
+    That is its settings, the report of its fit and its largest weights, with intervals where the
+    method is exact.
 
     \b
     Example:
@@ -36,10 +37,11 @@ def inspect(
 
 
 def _what(fit: "StreamFit") -> Iterator[str]:
+    said_already = ("method", "scale") if fit.learner.method == "exact" else ("method",)
     chosen = {
         name: value
         for name, value in fit.plan.parameters.items()
-        if value not in (None, False) and name != "method"
+        if value not in (None, False) and name not in said_already
     }
     state = "complete" if fit.complete else "not complete: mixfree fit --resume continues it"
     yield f"model      {fit.plan.loss} loss, {fit.learner.method}, {state}"
@@ -55,15 +57,49 @@ def _what(fit: "StreamFit") -> Iterator[str]:
 def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
     import numpy as np
 
+    from mixfree.streams.correlation import knows_intervals
+
     names = fit.encoder.features
     weights, intercepts = np.split(fit.learner.weights, [len(names)], axis=1)
     order = np.argsort(-np.abs(weights).max(axis=0), kind="stable")[:top]
-    width = max(len(names[k]) for k in order)
     yield f"weights    the {len(order)} largest of {len(names):,}, in the units of the data"
+    if knows_intervals(fit.learner):
+        yield from _intervals(fit, order)
+        return
+    width = max(len(names[k]) for k in order)
     for k in order:
         yield f"  {names[k]:{width}}  {_row(weights[:, k])}"
     if intercepts.size:
         yield f"intercept  {_row(intercepts[:, 0]).lstrip()}"
+
+
+def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
+    """Weights with their standard errors and intervals, per output."""
+    learner: Any = fit.learner
+    weights, errors, ends = learner.weights, learner.bse, learner.conf_int()
+    names = [*fit.encoder.features, "intercept"]
+    shown = [*order, *range(len(fit.encoder.features), weights.shape[1])]
+    width = max(len(names[k]) for k in shown)
+    labels = fit.encoder.classes if len(weights) > 1 else None
+    marked = False
+    for output in range(len(weights)):
+        if labels is not None:
+            yield f"class      {labels[output]}"
+        yield f"  {'':{width}}  {'weight':>12}  {'std. error':>12}  {'95 % interval':>26}"
+        for k in shown:
+            low, high = ends[output, k]
+            mark = "  0" if low <= 0.0 <= high else ""
+            marked |= bool(mark)
+            values = weights[output, k], errors[output, k], low, high
+            yield f"  {names[k]:{width}}  {_row(values)}{mark}"
+    if marked:
+        yield "           0: the interval contains 0"
+    effective = learner.effective_rows
+    if effective == effective:  # not NaN: there were enough rows to tell
+        yield (
+            "           intervals know about the correlation of the rows: the effective sample "
+            f"size is {min(effective, learner.samples):,.0f}"
+        )
 
 
 def _row(values: Iterable[float]) -> str:

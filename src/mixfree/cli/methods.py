@@ -10,6 +10,10 @@ def methods() -> None:
     """
     from mixfree import methods as table
 
+    print(
+        f"{'exact':10} fit of all rows in one pass, whatever their order; auto takes it up to 1,000"
+    )
+    print(f"{'':10} features and the ladder above")
     for method in table().values():
         print(f"{method.name:10} {method.summary()}")
         if options := method.options():

@@ -29,6 +29,13 @@ def predict(
             "fills in the mean of the rows learnt from. Default: as in the fit."
         ),
     ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Also write the ends, lower and upper, of an interval of the predicted mean of "
+            "this level, such as 0.95; for exact fits of a regression."
+        ),
+    ] = None,
     format: Format = None,
 ) -> None:
     """Write a model's prediction for every row.
@@ -51,7 +58,7 @@ def predict(
     fit = StreamFit.load(model)
     if missing is not None:
         fit.encoder.set_missing(check_one_of(missing, "missing", POLICIES), fit.reservoir.rows)
-    written = write_predictions(fit, Source(files), output, names(keep))
+    written = write_predictions(fit, Source(files), output, names(keep), interval)
     print(
         f"{written.rows:,} rows, {written.empty:,} of them without a prediction, "
         f"written to {output}"

@@ -49,4 +49,5 @@ class Entropic:
         grown = x * np.exp(displacement.min() - displacement)
         moved = grown * (x.sum() / grown.sum())
         # An entry that underflows to zero could never come back.
-        return np.maximum(moved, np.finfo(x.dtype).tiny)
+        positive: Array = np.maximum(moved, np.finfo(x.dtype).tiny)
+        return positive

@@ -40,7 +40,8 @@ class Simplex:
         descending = np.sort(x)[::-1]
         thresholds = (np.cumsum(descending) - self.total) / np.arange(1, x.size + 1)
         kept = int(np.count_nonzero(descending > thresholds))
-        return np.maximum(x - thresholds[kept - 1], 0.0)
+        projected: Array = np.maximum(x - thresholds[kept - 1], 0.0)
+        return projected
 
     def bind(self, size: int) -> "Simplex":
         """Any dimension will do."""

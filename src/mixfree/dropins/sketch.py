@@ -15,7 +15,7 @@ from mixfree.base.checks import check_whole
 from mixfree.base.draws import SKETCH, Key, key, word, words
 
 SLIDES = 4096  # places in the table of signs at which a piece can enter it
-EXACT = 16  # sketches: a model of no more entries has its totals exact
+EXACT = 16  # a model with no more entries than this many sketches has exact totals
 ROWS = 256  # rows of ``size`` signs in the table of a small model
 
 
@@ -48,7 +48,7 @@ class Sketch:
         Entries of the whole vector, from which the size of the table follows: ``256·size``, or a
         64th of the vector if that is more.
     seed
-        Of the signs.
+        Seed of the signs.
 
     Examples
     --------
@@ -87,9 +87,9 @@ class Sketch:
         Parameters
         ----------
         tensors
-            Arrays of any shape; always as many and in the same order.
+            Arrays of any shape; the same number and order in every call.
         concatenate
-            The library's function for that.
+            The library's function that joins vectors.
         table
             ``self.table`` as an array of that library.
         """
@@ -125,5 +125,5 @@ class Sketch:
 
 @lru_cache(maxsize=1 << 16)
 def _sign(key: Key, number: int) -> int:
-    # Counters of the upper half: those of the lower half have made the table.
+    # Counters of the upper half, since those of the lower half have made the table.
     return 1 - 2 * (word(key, (1 << 63) + number) & 1)

@@ -1,17 +1,20 @@
-"""How everything here is compiled."""
+"""How everything here is compiled: only what a run uses, once, and kept on disk."""
 
 import contextlib
-import hashlib
-import uuid
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import singledispatch
 from typing import Any
 
 import numba
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba._dynfunc import make_function
+from numba.core import event
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.extending import overload, register_jitable
+
+from mixfree.kernels.cache import keep_on_disk
 
 # Sums may be reordered to use vector registers and multiply-adds may be fused; everything else
 # is IEEE arithmetic, so that NaN and infinity stay visible.
@@ -20,163 +23,139 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "nogil": True,
 }
-FIRST, SECOND = 3, 2  # the caches as LLVM counts them
-_SOURCES = ("kernels/*.py", "steps/*.py", "base/arithmetic.py", "reproduce/*/*_kernel.py")
+PATIENCE = 1.0  # seconds of compiling before a user is told
+
+
+class _PartLibrary(JITCodeLibrary):
+    """The code of a function that only ever runs as a part of a kernel.
+
+    Numba optimises every function together with all that it calls and makes machine code of
+    both, so that what lies seven calls deep is compiled eight times. Here that is left to the
+    kernel, which does it once for all.
+    """
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _PartCompiler(CompilerBase):
+    """Numba's own pipeline with a library of that kind."""
+
+    def define_pipelines(self) -> list[Any]:
+        """The only one there is."""
+        state = self.state
+        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.targetctx = state.targetctx.subtarget(get_executable=_without_address)
+        return [DefaultPassBuilder.define_nopython_pipeline(state)]
+
+
+def _without_address(library: Any, description: Any, environment: Any) -> Any:
+    """What stands for a part where Numba wants a function that Python could call."""
+    name = description.qualname.split(".")[-1]
+    return make_function(description.lookup_module(), name, "", 0, environment, (library,))
+
+
+# What Python would need to call a part is left out, too.
+_PART = {**_OPTIONS, "pipeline_class": _PartCompiler, "no_cfunc_wrapper": True}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile on first use and keep the result on disk."""
-    dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
-    make_safe(dispatcher._cache._cache_file)
+    """Compile on first use for each type of arguments, and keep the result on disk."""
+    dispatcher = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)
+    keep_on_disk(dispatcher)
+    _KERNELS.add(dispatcher)
     return dispatcher
 
 
-def make_safe(files: Any) -> None:
-    """Let Numba's cache of a function never give the result of another source or signature.
-
-    Numba would take a stale result when only a function that the kernel calls has changed. And
-    it counts its files from 1, so that of two processes which compile at once each may write
-    what the other's entry in the index stands for: a name must belong to one result only.
-    Nothing would then be written over, so that what no index names any more is removed.
-    """
-    files._source_stamp = _fingerprint()
-    stem = files._index_name.removesuffix(".nbi")
-    files._data_name = lambda number: f"{stem}.{uuid.uuid4().hex[:16]}.nbc"
-    save_index = files._save_index
-
-    def save_and_tidy(overloads: dict[Any, str]) -> None:
-        save_index(overloads)
-        _remove_others(Path(files._cache_path), stem, {files._index_name, *overloads.values()})
-
-    files._save_index = save_and_tidy
-
-
-def _remove_others(folder: Path, stem: str, kept: set[str]) -> None:
-    """Remove what the cache has of a function besides ``kept``, from any line of its module.
-
-    Whoever was about to read one of them compiles anew.
-    """
-    function, _, line_and_version = stem.rpartition("-")
-    version = line_and_version.partition(".")[2]
-    for path in folder.iterdir():
-        name = path.name
-        own = name.startswith(f"{function}-") and f".{version}." in name
-        if own and path.suffix in (".nbi", ".nbc") and name not in kept:
-            with contextlib.suppress(OSError):
-                path.unlink()
+def uncached(function: Callable[..., Any]) -> Any:
+    """Compile on first use: for a kernel around a function of the user's."""
+    dispatcher = numba.njit(**_OPTIONS)(function)
+    _KERNELS.add(dispatcher)
+    return dispatcher
 
 
 def inline(function: Callable[..., Any]) -> Any:
     """Compile into whatever calls it: a call would copy the whole plan and run."""
-    return numba.njit(forceinline=True, **_OPTIONS)(function)
+    return register_jitable(forceinline=True, **_PART)(function)
 
 
 def exact(function: Callable[..., Any]) -> Any:
     """Compile into whatever calls it, in the order as written: for what makes up for rounding."""
-    return numba.njit(forceinline=True, **{**_OPTIONS, "fastmath": {"contract"}})(function)
+    return register_jitable(forceinline=True, **{**_PART, "fastmath": {"contract"}})(function)
 
 
 def apart(function: Callable[..., Any]) -> Any:
     """Compile as a function to be called: for what is rare."""
-    return numba.njit(**_OPTIONS)(function)
+    return register_jitable(**_PART)(function)
 
 
-@cache
-def _fingerprint() -> str:
-    digest = hashlib.sha256()
-    for source in sources():
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
+def chosen(function: Callable[..., Any]) -> Any:
+    """An inline function that is chosen by the type of its first argument, a named tuple.
+
+    As with :func:`functools.singledispatch`, ``function`` is for every type of which no other
+    one is registered. The choice is made when a kernel is compiled, so that what is not chosen
+    is not compiled, and costs nothing when it runs.
+    """
+    choice = singledispatch(function)
+
+    @overload(choice, jit_options={**_PART, "forceinline": True}, strict=False)
+    def choose(part: Any, *others: Any) -> Any:
+        return choice.dispatch(part.instance_class)
+
+    return choice
 
 
-def sources() -> list[Path]:
-    """Every file whose text the machine code depends on: the twins, and where constants are from.
+@contextlib.contextmanager
+def on_compile(tell: Callable[[str], None]) -> Iterator[None]:
+    """Call ``tell`` with a sentence when a kernel is about to be compiled, not when it is loaded.
+
+    Outside of this, a line is written to stderr, if that is a terminal, when compiling has
+    lasted for a second.
 
     Examples
     --------
-    >>> {"engine.py", "distance.py"} <= {source.name for source in sources()}
-    True
+    >>> import numpy as np
+    >>> with on_compile(print):
+    ...     uncached(lambda x: x + 1)(1)
+    compiling the kernel '<lambda>', once for this method
+    2
     """
-    package = Path(__file__).parent.parent
-    return sorted(source for pattern in _SOURCES for source in package.glob(pattern))
+    before, _COMPILING.tell = _COMPILING.tell, tell
+    try:
+        yield
+    finally:
+        _COMPILING.tell = before
 
 
-@intrinsic
-def borrowed(typing_context: Any, array: Any) -> Any:
-    """The same array without reference counting, which would cost more than the arithmetic.
+class _Compiling(event.Listener):
+    """Hears from Numba that a kernel is compiled, and tells whoever wants to know."""
 
-    The kernel's caller keeps the array alive while the kernel runs.
-    """
-    return array(array), _borrow
+    tell: Callable[[str], None] | None = None
+    _timer: threading.Timer | None = None
 
+    def on_start(self, event: Any) -> None:
+        """Say so, or wait whether it lasts."""
+        if event.data["dispatcher"] not in _KERNELS:
+            return
+        name = event.data["dispatcher"].__name__
+        text = f"compiling the kernel {name!r}, once for this method"
+        if self.tell is not None:
+            self.tell(text)
+        elif sys.stderr.isatty():
+            self._timer = threading.Timer(PATIENCE, print, [text], {"file": sys.stderr})
+            self._timer.daemon = True
+            self._timer.start()
 
-@intrinsic
-def unshared(typing_context: Any, array: Any) -> Any:
-    """A borrowed array that overlaps no other one of the kernel.
-
-    Without that promise LLVM compares the addresses of all arrays before each loop, and gives
-    up on loops over many.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(signature.args[0])(
-            context, builder, _borrow(context, builder, signature, arguments)
-        )
-        kind = view.data.type
-        view.data = builder.call(_opaque(builder.module, "own", kind, kind), [view.data])
-        # Whoever looks at it here may look again after the kernel: what is stored must be there.
-        look = _opaque(builder.module, "look", ir.VoidType(), kind)
-        builder.call(look, [view.data])
-        return view._getvalue()
-
-    return array(array), codegen
+    def on_end(self, event: Any) -> None:
+        """It did not last."""
+        if event.data["dispatcher"] in _KERNELS and self._timer is not None:
+            self._timer.cancel()
 
 
-def _borrow(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    view = context.make_array(signature.args[0])(context, builder, arguments[0])
-    view.meminfo = cgutils.get_null_value(view.meminfo.type)
-    view.parent = cgutils.get_null_value(view.parent.type)
-    return view._getvalue()
-
-
-def _opaque(module: Any, name: str, result: Any, pointer: Any) -> Any:
-    """A function into which LLVM does not look: it gives its argument back, or nothing.
-
-    A pointer that it gives back counts as one to memory that no other pointer reaches.
-    """
-    name = f"mixfree.{name}.{pointer.pointee}"
-    if name in module.globals:
-        return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(result, [pointer]), name)
-    function.linkage = "internal"
-    for attribute in ("noinline", "optnone"):
-        function.attributes.add(attribute)
-    body = ir.IRBuilder(function.append_basic_block())
-    if result == pointer:
-        function.return_value.add_attribute("noalias")
-        body.ret(function.args[0])
-    else:
-        body.ret_void()
-    return function
-
-
-@intrinsic(prefer_literal=True)
-def prefetch(typing_context: Any, matrix: Any, row: Any, column: Any, cache: Any) -> Any:
-    """Ask for an entry of a matrix to be in the cache ``FIRST`` or ``SECOND`` when it is needed."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        strides = cgutils.unpack_tuple(builder, view.strides)
-        place = builder.ptrtoint(view.data, strides[0].type)
-        for stride, index in zip(strides, arguments[1:3], strict=True):
-            place = builder.add(place, builder.mul(stride, index))
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        asked = builder.module.declare_intrinsic(
-            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte] + 3 * [number])
-        )
-        read, data = number(0), number(1)
-        near = number(signature.args[3].literal_value)
-        builder.call(asked, [builder.inttoptr(place, byte), read, near, data])
-        return context.get_dummy_value()
-
-    return types.void(matrix, types.intp, types.intp, cache), codegen
+_KERNELS: set[Any] = set()
+_COMPILING = _Compiling()
+event.register("numba:compile", _COMPILING)

@@ -1,17 +1,17 @@
-"""Twin of :class:`mixfree.steps.Ladder`: its state is one table, a vector a row."""
+"""Twin of :class:`mixfree.steps.Ladder`: its state is one table, one vector per row."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixfree.kernels.jit import apart, inline
-from mixfree.kernels.memory import aligned
-from mixfree.kernels.vectors import add_scaled, clear
+from mixfree.base.arithmetic import Array
+from mixfree.kernels.jit import apart, chosen, inline
+from mixfree.kernels.run import STEPS, Run
+from mixfree.kernels.vectors import add_scaled, clear, copy, scaled_size
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT, Ladder, LadderState
 
-FIXED, BOUND, ITERATE = range(3)
 # Rows of the table; from LEVELS on, three per level.
 RATE, SUM, SQUARES, CARRY, TOTAL, REACH, ORIGIN, MEAN, BEFORE, PULL, LEVELS = range(11)
 HALF, LEVEL, EXCESS = range(3)
@@ -19,44 +19,51 @@ HALF, LEVEL, EXCESS = range(3)
 SHRINK, PEAK, WEIGHT, EPOCH, GAIN, MARGIN, FASTEST = range(7)
 _LEAST, _MOST = 4.0**-LARGEST_EXPONENT, 4.0 ** (LARGEST_EXPONENT - 1)
 _LARGEST = np.finfo(np.float64).max
+# Each row's unit is that of a gradient to this power; the last three are those of every level.
+_POWERS = np.array([-1, 1, 2, 1, 2, 0, 0, 0, 0, 1, 1, 2, 2])
 _OWN = ("rate", "sum", "squares", "carry", "total")  # rows of the ladder's own, from RATE on
 _ITS = ("rbar", "origin", "mean", "before", "weighted_sum")  # its distance's, from REACH on
 _TABLES = ("halves", "levels", "excess")
-_REACHES = {"bound": BOUND, "iterate": ITERATE}
+
+
+class FixedReach(NamedTuple):
+    """A scale that is given."""
+
+
+class BoundReach(NamedTuple):
+    """See :class:`mixfree.Distance`, of the bound."""
+
+
+class IterateReach(NamedTuple):
+    """See :class:`mixfree.Distance`, of the iterate."""
 
 
 class LadderPlan(NamedTuple):
-    """The numbers that do not change during a run."""
+    """See :class:`Ladder`."""
 
     block: int
     max_levels: int
     width: int  # the dimension, or 1 for one rate
-    reach: int
+    reach: Any
 
 
-class LadderRun(NamedTuple):
-    """What changes."""
-
-    table: np.ndarray
-    numbers: np.ndarray
-
-
-def ladder_plan(step, dimension):
-    """The plan of a ladder; of another step, one that is not used."""
-    if not isinstance(step, Ladder):
-        return LadderPlan(1, 0, 1, FIXED)
+def _plan(step, x):
+    reaches = {"bound": BoundReach(), "iterate": IterateReach()}
     return LadderPlan(
         block=step.block,
         max_levels=64 if step.max_levels is None else step.max_levels,
-        width=dimension if step.per_coordinate else 1,
-        reach=_REACHES[step.distance.of] if step.alpha is None else FIXED,
+        width=x.size if step.per_coordinate else 1,
+        reach=FixedReach() if step.alpha is not None else reaches[step.distance.of],
     )
 
 
-def ladder_run(step, state, steps):
-    """The ladder's state in a table of its own, with room for the levels of ``steps`` steps."""
+PLANS = {Ladder: _plan}
+
+
+def table_of(step: Any, state: Any, steps: int) -> tuple[Array, Array]:
+    """The ladder's state as a table and numbers, with room for the levels of ``steps`` steps."""
     if not isinstance(state, LadderState):
-        return LadderRun(np.zeros((0, 0)), np.zeros(7))
+        return np.zeros((0, 0)), np.zeros(7)
     distance = state.distance
     table = np.zeros((LEVELS + 3 * step.levels(steps), state.sum.size))
     vectors = [getattr(state, name) for name in _OWN] + [getattr(distance, name) for name in _ITS]
@@ -67,14 +74,12 @@ def ladder_run(step, state, steps):
         table[LEVELS + place :: 3, :width][:rows] = getattr(state, name)
     numbers = (distance.lam, distance.weight, distance.epoch, distance.numerator, distance.margin)
     shrink, fastest = math.ldexp(1.0, -state.unit), state.rate.max()
-    return LadderRun(aligned(table), np.array([shrink, *numbers, fastest]))
+    return table, np.array([shrink, *numbers, fastest])
 
 
-def return_ladder(step, state, run, steps):
+def return_table(step: Any, state: LadderState, run: Run, steps: int) -> None:
     """Hand what a kernel changed to the reference's state."""
-    if not isinstance(state, LadderState):
-        return
-    distance, table, numbers = state.distance, run.table, run.numbers.tolist()
+    distance, table, numbers = state.distance, run.table, run.rates.tolist()
     tables = {
         name: table[LEVELS + place :: 3, : getattr(state, name).shape[1]]
         for place, name in enumerate(_TABLES)
@@ -97,7 +102,7 @@ def return_ladder(step, state, run, steps):
 @inline
 def in_unit(run, row, factor, square):
     """The factor of the gradient factor · row in the ladder's unit, and its length there."""
-    numbers = run.numbers
+    numbers = run.rates
     share = square * numbers[SHRINK] * numbers[SHRINK]
     if not _LEAST < share < _MOST:
         share = choose_unit(run.table, numbers, row, factor)
@@ -105,22 +110,33 @@ def in_unit(run, row, factor, square):
 
 
 @inline
-def only_adds(plan, run, length, step):
+def only_adds(plan, run, length):
     """Whether a gradient of this length renews no rate and moves no entry by more than r̄."""
+    step = run.counts[STEPS]
     if plan.width == 1 or step <= EARLY * plan.block or step % plan.block == 0:
         return False
-    common = plan.reach == FIXED or plan.reach == BOUND  # one r̄ for all entries
-    return common and run.numbers[FASTEST] * length < 0.999 * run.table[REACH, 0]
+    return is_common(plan.reach) and run.rates[FASTEST] * length < 0.999 * run.table[REACH, 0]
+
+
+@chosen
+def is_common(reach):
+    """Whether there is one r̄ for all coordinates."""
+    return True
+
+
+@is_common.register(IterateReach)
+def _(reach):
+    return False
 
 
 @inline
-def climb_along(plan, run, row, scale, length, step, x, out):
+def climb_along(plan, run, row, scale, length):
     """Bring the ladder up to date with the gradient scale · row; the displacement as v, η.
 
-    Per coordinate, the displacement is written to ``out``, which may be ``row``; otherwise it is
-    a multiple of ``row``.
+    Per coordinate, the displacement is written to the run's gradient, which may be ``row``;
+    otherwise it is a multiple of ``row``.
     """
-    table, numbers = run.table, run.numbers
+    table, step, x, out = run.table, run.counts[STEPS], run.x, run.gradient
     total, squares, rate, reach = table[SUM], table[SQUARES], table[RATE], table[REACH]
     for k in range(x.size):
         total[k] += scale * row[k]
@@ -130,7 +146,7 @@ def climb_along(plan, run, row, scale, length, step, x, out):
         for k in range(x.size):
             squares[k] += (scale * row[k]) ** 2
     if step <= EARLY * plan.block or step % plan.block == 0:
-        refresh(plan, table, numbers, row, scale, length * length, step, x)
+        refresh(plan, table, run.rates, row, scale, length * length, step, x)
     size = reach[0] / length if rate[0] * length > reach[0] else rate[0]
     if plan.width == 1 and abs(scale) * size < np.inf:
         return row, scale * size
@@ -147,16 +163,11 @@ def climb_along(plan, run, row, scale, length, step, x, out):
 @apart
 def choose_unit(table, numbers, row, factor):
     """See :meth:`mixfree.steps.Ladder._change_unit`; returns ‖g‖² in the unit."""
-    largest, total, seen = 0.0, 0.0, 0.0
-    for k in range(row.size):
-        largest = max(largest, abs(float(row[k])))
-        seen = max(seen, table[SQUARES, k], table[TOTAL, k])
-    if largest == 0.0 or factor == 0.0:
+    seen, size = 0.0, abs(factor) * scaled_size(row)
+    if size == 0.0:
         return 0.0
     for k in range(row.size):
-        part = row[k] / largest
-        total += part * part
-    size = abs(factor) * (largest * math.sqrt(total))
+        seen = max(seen, table[SQUARES, k], table[TOTAL, k])
     unit = 1 - math.frexp(numbers[SHRINK])[1]
     change = max(math.frexp(size)[1], LEAST_UNIT) - unit
     if change > LARGEST_EXPONENT or (change < -LARGEST_EXPONENT and seen == 0.0):
@@ -164,14 +175,9 @@ def choose_unit(table, numbers, row, factor):
         numbers[GAIN] = math.ldexp(numbers[GAIN], -change)
         numbers[FASTEST] = min(math.ldexp(numbers[FASTEST], change), _LARGEST)
         for r in range(table.shape[0]):
-            place = (r - LEVELS) % 3
+            vector, power = table[r], _POWERS[r if r < LEVELS else LEVELS + (r - LEVELS) % 3]
             for k in range(row.size):
-                if r in (SUM, CARRY, PULL) or (r >= LEVELS and place == HALF):
-                    table[r, k] = math.ldexp(table[r, k], -change)
-                elif r in (SQUARES, TOTAL) or r >= LEVELS:
-                    table[r, k] = math.ldexp(table[r, k], -2 * change)
-                elif r == RATE:
-                    table[r, k] = min(math.ldexp(table[r, k], change), _LARGEST)
+                vector[k] = min(math.ldexp(vector[k], -power * change), _LARGEST)
     length = size * numbers[SHRINK]
     return length * length
 
@@ -183,18 +189,15 @@ def refresh(plan, table, numbers, row, scale, share, step, x):
     One short loop for each sum, since Numba vectorises no others.
     """
     weight, width = numbers[PEAK], plan.width
-    if plan.reach == BOUND:
-        numbers[GAIN] += weight * segment_gain(table, row, scale, share, x, width)
-        add_scaled(table[PULL], weight, table[SUM])
+    add_gain(plan.reach, table, numbers, row, scale, share, x, width)
     add_scaled(table[CARRY], weight, table[SUM])
     add_scaled(table[TOTAL], weight * weight, table[SQUARES])
     clear(table[SUM])
     clear(table[SQUARES])
     if step % plan.block == 0:
         climb(table, step // plan.block, plan.max_levels, width)
-    if plan.reach != FIXED:
-        steps = 1 if step <= EARLY * plan.block else plan.block
-        update_distance(plan.reach, width, table, numbers, x, float(step), float(steps))
+    steps = 1 if step <= EARLY * plan.block else plan.block
+    update_distance(plan.reach, width, table, numbers, x, float(step), float(steps))
     # Without a level there is no excess: the row of zeros that SUM is now stands for it.
     excess = table[LEVELS + EXCESS] if table.shape[0] > LEVELS else table[SUM]
     rate, total, reach, peak = table[RATE], table[TOTAL], table[REACH], numbers[PEAK]
@@ -205,6 +208,18 @@ def refresh(plan, table, numbers, row, scale, share, step, x):
     for k in range(width):
         fastest = max(fastest, rate[k])
     numbers[FASTEST] = fastest
+
+
+@chosen
+def add_gain(reach, table, numbers, row, scale, share, x, width):
+    """See :meth:`mixfree.Distance.add`; only the bound has something to add."""
+
+
+@add_gain.register(BoundReach)
+def _(reach, table, numbers, row, scale, share, x, width):
+    weight = numbers[PEAK]
+    numbers[GAIN] += weight * segment_gain(table, row, scale, share, x, width)
+    add_scaled(table[PULL], weight, table[SUM])
 
 
 @apart
@@ -227,34 +242,45 @@ def segment_gain(table, row, scale, share, x, width):
     return gain - 0.5 * back
 
 
-@apart
-def update_distance(kind, width, table, numbers, x, step, steps):
-    """See :meth:`mixfree.steps.Distance.update`."""
-    numbers[WEIGHT] += step * steps
-    share = step * steps / numbers[WEIGHT]
-    mean, reach, origin = table[MEAN], table[REACH], table[ORIGIN]
-    for k in range(x.size):
-        mean[k] += share * (x[k] - mean[k])
-    if kind == BOUND:
-        bound_distance(width, table, numbers, step)
-        return
-    square = 0.0
+@chosen
+def update_distance(reach, width, table, numbers, x, step, steps):
+    """See :meth:`mixfree.Distance.update`; a scale that is given stays as it is."""
+
+
+@update_distance.register(BoundReach)
+def _(reach, width, table, numbers, x, step, steps):
+    update_mean(table[MEAN], numbers, x, step, steps)
+    bound_distance(width, table, numbers, step)
+
+
+@update_distance.register(IterateReach)
+def _(reach, width, table, numbers, x, step, steps):
+    update_mean(table[MEAN], numbers, x, step, steps)
+    rbar, origin, square = table[REACH], table[ORIGIN], 0.0
     for k in range(x.size):
         gone = abs(x[k] - origin[k])
         square += gone * gone
         if width > 1:
-            reach[k] = max(reach[k], gone)
+            rbar[k] = max(rbar[k], gone)
     if width == 1:
-        reach[0] = max(reach[0], math.sqrt(square))
+        rbar[0] = max(rbar[0], math.sqrt(square))
+
+
+@apart
+def update_mean(mean, numbers, x, step, steps):
+    """Take the point into the mean of this epoch."""
+    numbers[WEIGHT] += step * steps
+    share = step * steps / numbers[WEIGHT]
+    for k in range(x.size):
+        mean[k] += share * (x[k] - mean[k])
 
 
 @apart
 def bound_distance(width, table, numbers, step):
     """See :meth:`mixfree.steps.Distance._bound`."""
-    reach, dimension = table[REACH, 0], table.shape[1]
-    pull, mean, before = table[PULL], table[MEAN], table[BEFORE]
-    total, square = 0.0, 0.0
-    for k in range(dimension):
+    rbar, pull, mean, before = table[REACH], table[PULL], table[MEAN], table[BEFORE]
+    reach, total, square = rbar[0], 0.0, 0.0
+    for k in range(pull.size):
         total += abs(pull[k])
         square += pull[k] * pull[k]
     size = total if width > 1 else math.sqrt(square)
@@ -264,22 +290,19 @@ def bound_distance(width, table, numbers, step):
         numbers[EPOCH] *= 2.0
         numbers[WEIGHT] = 0.0
         far, moved = 0.0, 0.0
-        for k in range(dimension):
+        for k in range(mean.size):
             far = max(far, abs(mean[k] - before[k]))
             moved += (mean[k] - before[k]) ** 2
         moved = MOVED * (far if width > 1 else math.sqrt(moved))
-        arrived = moved < reach
-        if arrived:
+        if moved < reach:
             reach = max(moved, KEPT * reach)
             numbers[MARGIN] = 1.0
             numbers[GAIN] = 0.0
-        for k in range(dimension):
-            table[BEFORE, k] = table[MEAN, k]
-            if arrived:
-                table[ORIGIN, k] = table[MEAN, k]
-                table[PULL, k] = 0.0
+            copy(mean, table[ORIGIN])
+            clear(pull)
+        copy(mean, before)
     for k in range(width):
-        table[REACH, k] = reach
+        rbar[k] = reach
     numbers[PEAK] = max(numbers[PEAK], reach)
 
 
@@ -293,20 +316,19 @@ def climb(table, blocks, max_levels, width):
         complete += 1
     levels = min(levels, max_levels)
     complete = min(complete, levels)
-    size = table.shape[1]
+    carry, squares = table[CARRY], table[TOTAL]
     for j in range(complete):
-        level = LEVELS + 3 * j
-        for k in range(size):
-            half = table[level + HALF, k]
-            difference = table[CARRY, k] - half
-            table[level + LEVEL, k if width > 1 else 0] += difference * difference
-            table[CARRY, k] += half
-    for k in range(size):
-        if complete < levels:
-            table[LEVELS + 3 * complete + HALF, k] = table[CARRY, k]
-        table[CARRY, k] = 0.0
+        half, total = table[LEVELS + 3 * j + HALF], table[LEVELS + 3 * j + LEVEL]
+        for k in range(carry.size):
+            difference = carry[k] - half[k]
+            total[k if width > 1 else 0] += difference * difference
+            carry[k] += half[k]
+    if complete < levels:
+        copy(carry, table[LEVELS + 3 * complete + HALF])
+    clear(carry)
     for j in range(complete - 1, -1, -1):
-        level = LEVELS + 3 * j
+        total, excess = table[LEVELS + 3 * j + LEVEL], table[LEVELS + 3 * j + EXCESS]
+        # Above the last level there is nothing, as in the row that was just cleared.
+        above = table[LEVELS + 3 * j + 3 + EXCESS] if j + 1 < levels else carry
         for k in range(width):
-            above = table[level + 3 + EXCESS, k] if j + 1 < levels else 0.0
-            table[level + EXCESS, k] = above + max(table[level + LEVEL, k] - table[TOTAL, k], 0.0)
+            excess[k] = above[k] + max(total[k] - squares[k], 0.0)

@@ -1,10 +1,10 @@
 """The linear model's kernel: every method, loss and precision, over rows in the given order."""
 
-from mixfree.kernels.engine import acceptable, borrow, tell
-from mixfree.kernels.jit import FIRST, apart, borrowed, inline, kernel, prefetch
-from mixfree.kernels.losses import SOFTMAX, slope, softmax_slopes
-from mixfree.kernels.memory import LINE
-from mixfree.kernels.plan import LADDER
+from mixfree.kernels.engine import acceptable, begin, tell
+from mixfree.kernels.jit import apart, chosen, inline, kernel
+from mixfree.kernels.ladder import LadderPlan
+from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
+from mixfree.kernels.memory import FIRST, LINE, borrowed, prefetch
 from mixfree.kernels.vectors import dot_and_square, square_along, sum_of_squares
 
 _AHEAD, _SHORT = 4, 1024  # rows, and bytes of a row
@@ -46,41 +46,49 @@ def add_ridge(x, row, factor, l2, out):
         out[k] = factor * row[k] + l2 * x[k]
 
 
-@inline
-def linear_gradient(loss, l2, x, row, target, weight, margins, out):
-    """Twin of :func:`mixfree.linear.losses.linear_gradient`, as factor · row and its sum of
-    squares.
+@chosen
+def loss_gradient(loss, x, row, target, weight, margins, out):
+    """Gradient of a row's loss as factor · row, and its sum of squares.
 
     The row itself serves where it can: writing the gradient down would cost another pass.
     """
-    factor = x.dtype.type(1.0)
-    if loss[0] == SOFTMAX:
-        square = softmax_gradient(x, row, target, weight, margins, out)
+    margin, square = dot_and_square(x, row)
+    if x.size > row.size:
+        margin += x[row.size]
+        square += x.dtype.type(1.0)
+        append_one(row, out)
         row = out
-    else:
-        margin, square = dot_and_square(x, row)
-        if x.size > row.size:
-            margin += x[row.size]
-            square += x.dtype.type(1.0)
-            append_one(row, out)
-            row = out
-        factor = x.dtype.type(weight * slope(loss[0], loss[1], loss[2], margin, target))
-        square = square_along(square, factor)
+    factor = x.dtype.type(weight * slope(loss, margin, target))
+    return row, factor, square_along(square, factor)
+
+
+@loss_gradient.register(SoftmaxLoss)
+def _(loss, x, row, target, weight, margins, out):
+    square = softmax_gradient(x, row, target, weight, margins, out)
+    return out, x.dtype.type(1.0), square
+
+
+@inline
+def linear_gradient(loss, l2, x, row, target, weight, margins, out):
+    """Twin of :func:`mixfree.linear.losses.linear_gradient`, as factor · row."""
+    row, factor, square = loss_gradient(loss, x, row, target, weight, margins, out)
     if l2 != 0.0:
         add_ridge(x, row, factor, x.dtype.type(l2), out)
         row, factor, square = out, x.dtype.type(1.0), sum_of_squares(out)
     return row, factor, square
 
 
-@inline
-def fetch_ahead(plan, rows, order, i):
-    """Ask for a short row while the ladder is busy with the rows before it.
+@chosen
+def fetch_ahead(step, rows, order, i):
+    """Ask for a row before it is needed, where that pays."""
 
-    By itself the machine foresees rows up to the end of a page of memory. Where a step is quick
-    or a row is long, asking costs more than waiting does.
-    """
+
+@fetch_ahead.register(LadderPlan)
+def _(step, rows, order, i):
+    # By itself the machine foresees rows up to the end of a page of memory. Where a step is
+    # quick or a row is long, asking costs more than waiting does.
     short = rows.shape[1] * rows.itemsize <= _SHORT
-    if plan.step == LADDER and short and i + _AHEAD < order.size:
+    if short and i + _AHEAD < order.size:
         for k in range(0, rows.shape[1], LINE // rows.itemsize):
             prefetch(rows, order[i + _AHEAD], k, FIRST)
 
@@ -88,11 +96,11 @@ def fetch_ahead(plan, rows, order, i):
 @kernel
 def linear(plan, run, loss, l2, margins, rows, targets, weights, order):
     """Go over ``rows[order]``; returns how many were taken before one was not acceptable."""
-    run = borrow(run)
-    margins, rows, targets = borrowed(margins), borrowed(rows), borrowed(targets)
+    plan, run = begin(plan, run)
+    margins, rows, targets = borrowed((margins, rows, targets))
     for i in range(order.size):
         r = order[i]
-        fetch_ahead(plan, rows, order, i)
+        fetch_ahead(plan.step, rows, order, i)
         weight = weights[r] if weights.size > 0 else 1.0
         row, factor, square = linear_gradient(
             loss, l2, run.x, rows[r], targets[r], weight, margins, run.gradient

@@ -1,34 +1,68 @@
-"""Twin of :mod:`mixfree.linear.losses`: derivatives by a code and two numbers."""
+"""Twins of :mod:`mixfree.linear.losses`: a type per loss, and its derivative."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from mixfree.kernels.exponential import exponential
-from mixfree.kernels.jit import inline
-
-SQUARED, LOGISTIC, HUBER, ROBUST, SOFTMAX = range(5)
+from mixfree.kernels.jit import chosen, inline
 
 
-@inline
-def slope(code, first, second, prediction, target):
-    """Derivative of a loss with one output."""
-    if code == SQUARED:
-        return prediction - target
-    if code == LOGISTIC:
-        return -target / (1.0 + exponential(target * prediction))
-    if code == HUBER:
-        residual = prediction - target
-        if residual > first:
-            return first
-        return -first if residual < -first else residual  # NaN falls through and is seen
-    residual = (prediction - target) / second
-    if first == 2.0:
-        return residual / second
-    if first == -np.inf:
-        return residual / second * exponential(-0.5 * residual * residual)
-    power = (0.5 * first - 1.0) * math.log1p(residual * residual / abs(first - 2.0))
-    return residual / second * exponential(power)
+class SquaredLoss(NamedTuple):
+    """½(prediction − target)²."""
+
+
+class LogisticLoss(NamedTuple):
+    """log(1 + e^−m), m = target · prediction."""
+
+
+class HuberLoss(NamedTuple):
+    """½r² up to ``delta``, linear beyond."""
+
+    delta: float
+
+
+class RobustLoss(NamedTuple):
+    """Barron's loss."""
+
+    shape: float
+    scale: float
+
+
+class SoftmaxLoss(NamedTuple):
+    """Cross-entropy of as many predictions as there are classes: see :func:`softmax_slopes`."""
+
+
+@chosen
+def slope(loss, prediction, target):
+    """Derivative of a loss with one output; here, of the squared loss."""
+    return prediction - target
+
+
+@slope.register(LogisticLoss)
+def _(loss, prediction, target):
+    return -target / (1.0 + exponential(target * prediction))
+
+
+@slope.register(HuberLoss)
+def _(loss, prediction, target):
+    residual = prediction - target
+    if residual > loss.delta:
+        return loss.delta
+    return -loss.delta if residual < -loss.delta else residual  # NaN falls through and is seen
+
+
+@slope.register(RobustLoss)
+def _(loss, prediction, target):
+    shape, scale = loss.shape, loss.scale
+    residual = (prediction - target) / scale
+    if shape == 2.0:
+        return residual / scale
+    if shape == -np.inf:
+        return residual / scale * exponential(-0.5 * residual * residual)
+    power = (0.5 * shape - 1.0) * math.log1p(residual * residual / abs(shape - 2.0))
+    return residual / scale * exponential(power)
 
 
 @inline

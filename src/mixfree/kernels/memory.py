@@ -1,11 +1,19 @@
-"""Where the kernels' arrays lie."""
+"""Where the kernels' arrays lie, and what LLVM is told about them."""
+
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from mixfree.base.arithmetic import Array
 
 LINE = 64  # bytes of a cache line
+FIRST, SECOND = 3, 2  # the caches as LLVM counts them
 
 
-def aligned(values):
+def aligned(values: Array) -> Array:
     """A copy whose rows begin at cache lines and end in zeros up to the next one.
 
     A vector register that is stored across two lines costs twice.
@@ -18,3 +26,99 @@ def aligned(values):
     copy = room[first : room.size - entries + first].reshape(shape)
     copy[..., :size] = values
     return copy
+
+
+@intrinsic
+def borrowed(typing_context: Any, arrays: Any) -> Any:
+    """The same array, or tuple with arrays in it, without reference counting.
+
+    The kernel's caller keeps the arrays alive while the kernel runs.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _of_each_array(context, builder, arrays, arguments[0], _borrow)
+
+    return arrays(arrays), codegen
+
+
+@intrinsic
+def unshared(typing_context: Any, arrays: Any) -> Any:
+    """Borrowed arrays of which none overlaps any other one of the kernel.
+
+    Without that promise LLVM compares the addresses of all arrays before each loop, and gives
+    up on loops over many.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _of_each_array(context, builder, arrays, arguments[0], _own)
+
+    return arrays(arrays), codegen
+
+
+def _of_each_array(context: Any, builder: Any, kind: Any, value: Any, change: Any) -> Any:
+    """The value with every array in it changed."""
+    if isinstance(kind, types.Array):
+        return change(context, builder, context.make_array(kind)(context, builder, value))
+    if isinstance(kind, types.BaseTuple):  # type: ignore[attr-defined]
+        members = cgutils.unpack_tuple(builder, value)
+        pairs = zip(kind, members, strict=True)
+        found = [_of_each_array(context, builder, *pair, change) for pair in pairs]
+        return context.make_tuple(builder, kind, found)
+    return value
+
+
+def _borrow(context: Any, builder: Any, view: Any) -> Any:
+    view.meminfo = cgutils.get_null_value(view.meminfo.type)
+    view.parent = cgutils.get_null_value(view.parent.type)
+    return view._getvalue()
+
+
+def _own(context: Any, builder: Any, view: Any) -> Any:
+    kind = view.data.type
+    view.data = builder.call(_opaque(builder.module, "own", kind, kind), [view.data])
+    # Whoever looks at it here may look again after the kernel: what is stored must be there.
+    builder.call(_opaque(builder.module, "look", ir.VoidType(), kind), [view.data])
+    return _borrow(context, builder, view)
+
+
+def _opaque(module: Any, name: str, result: Any, pointer: Any) -> Any:
+    """A function into which LLVM does not look: it gives its argument back, or nothing.
+
+    A pointer that it gives back counts as one to memory that no other pointer reaches.
+    """
+    name = f"mixfree.{name}.{pointer.pointee}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(result, [pointer]), name)
+    function.linkage = "internal"
+    for attribute in ("noinline", "optnone"):
+        function.attributes.add(attribute)
+    body = ir.IRBuilder(function.append_basic_block())
+    if result == pointer:
+        function.return_value.add_attribute("noalias")
+        body.ret(function.args[0])
+    else:
+        body.ret_void()
+    return function
+
+
+@intrinsic(prefer_literal=True)
+def prefetch(typing_context: Any, matrix: Any, row: Any, column: Any, cache: Any) -> Any:
+    """Ask for an entry of a matrix to be in the cache ``FIRST`` or ``SECOND`` when it is needed."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        strides = cgutils.unpack_tuple(builder, view.strides)
+        place = builder.ptrtoint(view.data, strides[0].type)
+        for stride, index in zip(strides, arguments[1:3], strict=True):
+            place = builder.add(place, builder.mul(stride, index))
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        asked = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte] + 3 * [number])
+        )
+        read, data = number(0), number(1)
+        near = number(signature.args[3].literal_value)
+        builder.call(asked, [builder.inttoptr(place, byte), read, near, data])
+        return context.get_dummy_value()
+
+    return types.void(matrix, types.intp, types.intp, cache), codegen

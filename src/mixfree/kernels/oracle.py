@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from mixfree.kernels.engine import acceptable, borrow, tell
-from mixfree.kernels.jit import apart
+from mixfree.kernels.engine import acceptable, begin, tell
+from mixfree.kernels.jit import uncached
 from mixfree.kernels.vectors import copy, sum_of_squares
 
 WRONG_SIZE = -1
 
 
-@apart
+@uncached
 def oracle(gradient, plan, run, stream, order):
     """Go over ``stream[order]``; returns how many were taken before one was not acceptable."""
-    run = borrow(run)
+    plan, run = begin(plan, run)
     one = run.x.dtype.type(1.0)
     x = np.empty_like(run.x)  # a gradient that writes to its argument must not move the point
     for i in range(order.size):

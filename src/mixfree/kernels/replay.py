@@ -1,11 +1,15 @@
 """Replay for the kernels: plain gradients over the samples of whole blocks, rearranged."""
 
+from typing import Any
+
 import numpy as np
 
+from mixfree.base.arithmetic import Array
 from mixfree.gradients import ForwardReplay
 from mixfree.kernels.draws import below
 from mixfree.kernels.jit import kernel as compiled
-from mixfree.kernels.plan import SAMPLES, plan_of, return_run, run_of
+from mixfree.kernels.plan import plan_of, return_run, run_of
+from mixfree.kernels.run import SAMPLES
 
 PIECE = 1 << 16
 
@@ -21,7 +25,7 @@ def forward_order(first, second, block, blocks, size, buffer, gap):
     return order
 
 
-def replay_blocks(opt, state, kernel, parts, order):
+def replay_blocks(opt: Any, state: Any, kernel: Any, parts: Any, order: Array) -> bool:
     """Add the samples to the block; replay every block that they fill. False if one is refused."""
     rule, gradient = opt.gradient, state.gradient
     size, held = rule.block_size, len(gradient.block)

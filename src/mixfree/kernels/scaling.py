@@ -2,7 +2,8 @@
 
 import math
 
-from mixfree.kernels.jit import apart, kernel, unshared
+from mixfree.kernels.jit import apart, kernel
+from mixfree.kernels.memory import unshared
 
 # Deviations in a column's unit between which squares, and sums of many, lose nothing.
 _SMALL, _LARGE = 2.0**-500, 2.0**400

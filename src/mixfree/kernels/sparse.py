@@ -14,30 +14,17 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import LEAST, MOST
+from mixfree.kernels.domains import BallPlan
 from mixfree.kernels.draws import one_in
-from mixfree.kernels.engine import (
-    acceptable,
-    as_ratio,
-    divide,
-    step_size,
-    window_length,
-    window_weight,
-)
-from mixfree.kernels.jit import SECOND, apart, borrowed, inline, kernel, prefetch
-from mixfree.kernels.losses import SOFTMAX, slope, softmax_slopes
-from mixfree.kernels.plan import (
-    BALL,
-    COUNT,
-    LAST,
-    LENGTH,
-    RANDOM,
-    SAMPLES,
-    SEEN,
-    STEPS,
-    TAIL,
-    WEIGHTED,
-)
-from mixfree.kernels.vectors import scaled_size, size_of
+from mixfree.kernels.engine import acceptable
+from mixfree.kernels.jit import apart, chosen, inline, kernel
+from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
+from mixfree.kernels.memory import SECOND, borrowed, prefetch
+from mixfree.kernels.outputs import LAST, RANDOM, TAIL, WEIGHTED
+from mixfree.kernels.run import COUNT, LENGTH, SAMPLES, SEEN, STEPS
+from mixfree.kernels.steps import as_ratio, step_size
+from mixfree.kernels.vectors import divide, scaled_size, size_along
+from mixfree.kernels.windows import PlainPlan, window_length, window_weight
 
 LISTED = 6  # a further place in counts: how many coordinates the window's sum has
 # In numbers: a, A, ‖x‖², sum of the window's weights, ‖g‖ where its square is out of range.
@@ -133,20 +120,31 @@ def norm_of_point(run):
     return run.numbers[A] * scaled_size(run.cells[:, V])
 
 
+@chosen
+def radius_of(domain):
+    """Radius of a ball around the origin; infinite for all space."""
+    return np.inf
+
+
+@radius_of.register(BallPlan)
+def _(domain):
+    return domain.radius
+
+
 @inline
-def record(plan, run):
+def record(output, run):
     """Hand the point to the output."""
     run.counts[COUNT] += 1
     count = run.counts[COUNT]
-    if plan.output == LAST:
+    if output.kind == LAST:
         return
-    if plan.output == RANDOM:
-        if one_in(plan.output_key[0], plan.output_key[1], count):
+    if output.kind == RANDOM:
+        if one_in(output.key[0], output.key[1], count):
             keep(run)
         return
-    if plan.output == TAIL and count & (count - 1) == 0:
+    if output.kind == TAIL and count & (count - 1) == 0:
         turn_tail(run)
-    weight = float(count) if plan.output == WEIGHTED else 1.0
+    weight = float(count) if output.kind == WEIGHTED else 1.0
     run.numbers[MASS] += weight * run.numbers[A]
 
 
@@ -187,8 +185,8 @@ def begin_step(plan, run, length, square, ridge, along, exact):
     if not LEAST < whole < MOST:
         found = numbers[SQUARE]
         numbers[NORM] = norm_of_sum(length, ridge, along, found) if ridge != 0.0 else length
-    size = step_size(plan, run, numbers[NORM : NORM + 1], 1.0, whole)
-    record(plan, run)
+    size = step_size(plan.step, run, numbers[NORM : NORM + 1], 1.0, whole)
+    record(plan.output, run)
     if size == np.inf:
         return size
     if ridge != 0.0:
@@ -197,7 +195,7 @@ def begin_step(plan, run, length, square, ridge, along, exact):
     if exact:
         moved = size * length
         numbers[SQUARE] += moved * moved - 2.0 * size * along
-        if plan.domain == BALL and moved > _MOST_A * plan.bound:
+        if moved > _MOST_A * radius_of(plan.domain):
             # What is far outside would cost the sum A·v − q its digits before it is back.
             rebase(run, numbers[A])
     return size
@@ -210,11 +208,11 @@ def end_step(plan, run, exact):
         return
     if run.counts[STEPS] % max(_EXACT_EVERY, run.cells.shape[0]) == 0:
         exact_square(run)
-    square = run.numbers[SQUARE]
-    if plan.domain == BALL and square > plan.bound * plan.bound:
+    square, radius = run.numbers[SQUARE], radius_of(plan.domain)
+    if square > radius * radius:
         length = math.sqrt(square) if square < MOST else norm_of_point(run)
-        shrink(run, plan.bound / length)
-        run.numbers[SQUARE] = plan.bound * plan.bound
+        shrink(run, radius / length)
+        run.numbers[SQUARE] = radius * radius
 
 
 @inline
@@ -268,7 +266,7 @@ def step_in_ratio(plan, run, size, share, ridge):
 
     If η is infinite, the ridge's part of the step is still to be taken, too.
     """
-    multiple, divisor = as_ratio(plan, run, size)
+    multiple, divisor = as_ratio(plan.step, run, size)
     cells, places, sums, found = run.cells, run.places, run.sums, run.counts[LISTED]
     rebase(run, run.numbers[A])
     if size == np.inf:
@@ -287,7 +285,7 @@ def step_in_ratio(plan, run, size, share, ridge):
 @inline
 def step_along_window(plan, run, l2, exact):
     """A step along the window's whole sum, which is empty then."""
-    cells, found, share = run.cells, run.counts[LISTED], plan.share
+    cells, found, share = run.cells, run.counts[LISTED], plan.gradient.scale
     places, sums, aside = run.places[:found], run.sums[:found], run.aside[:found]
     square, along = 0.0, 0.0
     for i in range(found):
@@ -297,7 +295,7 @@ def step_along_window(plan, run, l2, exact):
             along += sums[i] * cells[certain(places[i]), V]
     along *= share * run.numbers[A]
     ridge = l2 * share * run.numbers[WEIGHTS]
-    length = share * size_of(sums, square)
+    length = share * size_along(sums, 1.0, square)
     size = begin_step(plan, run, length, square * share * share, ridge, along, exact)
     step, mass = size * share / run.numbers[A], run.numbers[MASS]
     if movable(step, mass):
@@ -356,37 +354,60 @@ def step_along_row(plan, run, values, columns, factors, square, along, l2, width
     end_step(plan, run, exact)
 
 
-@inline
+@chosen
 def slopes(loss, margins, target, weight, factors):
     """Derivatives of the loss for every output, times the row's weight."""
-    if loss[0] == SOFTMAX:
-        for o in range(margins.size):
-            factors[o] = margins[o]
-        softmax_slopes(factors, target)
-    else:
-        factors[0] = slope(loss[0], loss[1], loss[2], margins[0], target)
+    factors[0] = weight * slope(loss, margins[0], target)
+
+
+@slopes.register(SoftmaxLoss)
+def _(loss, margins, target, weight, factors):
+    for o in range(margins.size):
+        factors[o] = margins[o]
+    softmax_slopes(factors, target)
     for o in range(margins.size):
         factors[o] *= weight
+
+
+@chosen
+def step_or_add(
+    rule, plan, run, values, columns, factors, square, along, l2, width, intercept, exact
+):
+    """Take the gradient of a row into the window's sum, or step along it by itself."""
+    counts = run.counts
+    seen = counts[SEEN]
+    if seen == 0:
+        counts[LENGTH] = window_length(rule, counts[STEPS], counts[SAMPLES])
+        run.numbers[WEIGHTS] = 0.0
+    length = counts[LENGTH]
+    counts[SAMPLES] += 1
+    if length == 1:
+        step_along_row(
+            plan, run, values, columns, factors, square, along, l2, width, intercept, exact
+        )
+        return
+    weight = window_weight(rule, seen, length)
+    run.numbers[WEIGHTS] += weight
+    if weight != 0.0:
+        tell_window(run, values, columns, factors, weight, width, intercept)
+    counts[SEEN] = seen + 1
+    if seen + 1 == length:
+        counts[SEEN] = 0
+        step_along_window(plan, run, l2, exact)
+
+
+@step_or_add.register(PlainPlan)
+def _(rule, plan, run, values, columns, factors, square, along, l2, width, intercept, exact):
+    run.counts[SAMPLES] += 1
+    step_along_row(plan, run, values, columns, factors, square, along, l2, width, intercept, exact)
 
 
 @kernel
 def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets, weights):
     """Go over the rows of a CSR matrix; how many were taken before one was not acceptable."""
-    run = SparseRun(
-        borrowed(run.counts),
-        borrowed(run.numbers),
-        borrowed(run.cells),
-        borrowed(run.marks),
-        borrowed(run.places),
-        borrowed(run.sums),
-        borrowed(run.aside),
-        borrowed(run.before),
-        borrowed(run.kept),
-    )
-    data, indices, starts = borrowed(csr[0]), borrowed(csr[1]), borrowed(csr[2])
-    margins, factors = borrowed(margins), borrowed(factors)
-    counts = run.counts
-    exact = l2 != 0.0 or plan.domain == BALL
+    run, margins, factors = borrowed((run, margins, factors))
+    data, indices, starts = borrowed(csr)
+    exact = l2 != 0.0 or radius_of(plan.domain) < np.inf
     for i in range(targets.size):
         values = data[starts[i] : starts[i + 1]]
         columns = indices[starts[i] : starts[i + 1]]
@@ -408,23 +429,18 @@ def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets
         square = factor_square * row_square
         if not acceptable(plan, values, size, square):
             return i
-        seen = counts[SEEN]
-        if seen == 0:
-            counts[LENGTH] = window_length(plan, counts[STEPS], counts[SAMPLES])
-            run.numbers[WEIGHTS] = 0.0
-        length = counts[LENGTH]
-        counts[SAMPLES] += 1
-        if length == 1:
-            step_along_row(
-                plan, run, values, columns, factors, square, along, l2, width, intercept, exact
-            )
-            continue
-        weight = window_weight(plan, seen, length)
-        run.numbers[WEIGHTS] += weight
-        if weight != 0.0:
-            tell_window(run, values, columns, factors, weight, width, intercept)
-        counts[SEEN] = seen + 1
-        if seen + 1 == length:
-            counts[SEEN] = 0
-            step_along_window(plan, run, l2, exact)
+        step_or_add(
+            plan.gradient,
+            plan,
+            run,
+            values,
+            columns,
+            factors,
+            square,
+            along,
+            l2,
+            width,
+            intercept,
+            exact,
+        )
     return targets.size

@@ -1,7 +1,8 @@
 """The kernel of TD learning: transitions between rows of features, by any method."""
 
-from mixfree.kernels.engine import acceptable, borrow, tell
-from mixfree.kernels.jit import borrowed, kernel
+from mixfree.kernels.engine import acceptable, begin, tell
+from mixfree.kernels.jit import kernel
+from mixfree.kernels.memory import borrowed
 from mixfree.kernels.vectors import dot, dot_and_square, square_along
 
 
@@ -11,8 +12,8 @@ def td(plan, run, gamma, rows, rewards, here, there, order):
 
     The semi-gradient has the direction of φ(s) itself, so the row serves as it is.
     """
-    run, rows, rewards = borrow(run), borrowed(rows), borrowed(rewards)
-    here, there = borrowed(here), borrowed(there)
+    plan, run = begin(plan, run)
+    rows, rewards, here, there = borrowed((rows, rewards, here, there))
     for i in range(order.size):
         t = order[i]
         row = rows[here[t]]

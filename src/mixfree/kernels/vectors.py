@@ -7,7 +7,7 @@ import numpy as np
 from mixfree.base.arithmetic import LEAST, MOST
 from mixfree.kernels.jit import apart, inline
 
-_LEAST_SINGLE = 1e-30  # of a square in single precision that has lost nothing
+_LEAST_SINGLE = 1e-30  # above it a sum of squares in single precision has lost nothing
 
 
 @inline
@@ -50,7 +50,10 @@ def sum_of_squares(v):
 
 @apart
 def scaled_size(v):
-    """Norm of a vector whose sum of squares overflows, underflows or is NaN."""
+    """Norm of a vector whose plain sum of squares overflows, underflows or is NaN.
+
+    Twin of the second half of :func:`mixfree.base.arithmetic.norm`.
+    """
     largest = 0.0
     for k in range(v.size):
         if math.isnan(v[k]):
@@ -66,9 +69,28 @@ def scaled_size(v):
 
 
 @inline
-def size_of(v, square):
-    """Norm of ``v``, whose plain sum of squares is ``square``: see :func:`numerics.norm`."""
-    return math.sqrt(square) if LEAST < square < MOST else scaled_size(v)
+def size_along(row, factor, square):
+    """Norm of factor · row, whose plain sum of squares is ``square``.
+
+    Twin of :func:`mixfree.base.arithmetic.norm`, with the same limits.
+    """
+    return math.sqrt(square) if LEAST < square < MOST else abs(factor) * scaled_size(row)
+
+
+@inline
+def longer(root, row, factor, square):
+    """hypot(root, ‖factor · row‖), which is slow, or a plain root where nothing is lost."""
+    total = root * root + square
+    if square > LEAST and total < MOST:
+        return math.sqrt(total)
+    return math.hypot(root, size_along(row, factor, square))
+
+
+@apart
+def divide(row, factor, divisor, out):
+    """Leave factor · row/divisor in ``out``, which may be ``row``."""
+    for k in range(row.size):
+        out[k] = factor * row[k] / divisor
 
 
 @apart

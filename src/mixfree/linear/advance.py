@@ -13,7 +13,7 @@ from mixfree.linear.losses import (
     Softmax,
     has_twin,
     linear_gradient,
-    loss_code,
+    loss_twin,
 )
 
 
@@ -70,12 +70,12 @@ def advance_linear(
     if not (opt.has_twin and has_twin(loss)):
         _advance_by_reference(opt, loss, (x, y, factors), indices, float(l2))
         return
-    code, margins = loss_code(loss), np.zeros(loss.outputs)
+    twin, margins = loss_twin(loss), np.zeros(loss.outputs)
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
         from mixfree.kernels.linear import linear
 
-        return int(linear(plan, run, code, l2, margins, *parts, order))
+        return int(linear(plan, run, twin, l2, margins, *parts, order))
 
     opt.advance(kernel, (x, y, factors), indices)
 

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_one_of
 from mixfree.core.methods import Method, methods
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.learner import Learner
 from mixfree.linear.losses import Loss, has_twin
 from mixfree.steps import Profile
 
@@ -104,6 +104,8 @@ def learner_for(
     AdaGradNorm(alpha=2.0)
     """
     found = chosen_method(method, loss, columns + bool(fit_intercept))
+    if scale is not None:
+        check_one_of(scale, "scale", ("auto", "running"))
     if found == "exact":
         _refuse(
             "is for methods with steps: name one as `method`, such as 'ladder'",
@@ -123,6 +125,9 @@ def learner_for(
             seed=seed,
         )
     _refuse("needs `method='exact'`", memory=memory, half_life=half_life)
+    # Importing what compiles takes longer than most exact fits.
+    from mixfree.linear.learner import Learner
+
     return Learner(
         loss,
         columns,

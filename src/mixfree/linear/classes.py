@@ -34,6 +34,7 @@ def targets_of(labels: Array, classes: Array) -> Array:
     >>> targets_of(np.array(["b", "a"]), np.array(["a", "b"]))
     array([ 1., -1.])
     """
+    targets: Array
     if len(classes) == 2:
         second = labels == classes[1]
         unknown, targets = ~second & (labels != classes[0]), 2.0 * second
@@ -60,9 +61,9 @@ def targets_at(places: Array, classes: int) -> Array:
 
 def most_probable(predictions: Array, classes: Array) -> Array:
     """The class that each row's predictions are for."""
-    if predictions.ndim == 1:
-        return classes[(predictions > 0).astype(int)]
-    return classes[predictions.argmax(axis=1)]
+    two = predictions.ndim == 1
+    most: Array = classes[(predictions > 0).astype(int) if two else predictions.argmax(axis=1)]
+    return most
 
 
 def probabilities(predictions: Array) -> Array:
@@ -87,6 +88,8 @@ def log_probabilities(predictions: Array) -> Array:
     array([[-1000.,    -0.]])
     """
     if predictions.ndim == 1:
-        return -np.logaddexp(0.0, np.column_stack([predictions, -predictions]))
+        logarithms: Array = -np.logaddexp(0.0, np.column_stack([predictions, -predictions]))
+        return logarithms
     lower = predictions - predictions.max(axis=1, keepdims=True)
-    return lower - np.log(np.exp(lower).sum(axis=1, keepdims=True))
+    normalised: Array = lower - np.log(np.exp(lower).sum(axis=1, keepdims=True))
+    return normalised

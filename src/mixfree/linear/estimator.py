@@ -133,7 +133,7 @@ class StreamModel(BaseEstimator, ABC):
         return tags
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        return validate_data(
+        checked: tuple[Any, Array] = validate_data(
             self,
             X,
             y,
@@ -142,6 +142,7 @@ class StreamModel(BaseEstimator, ABC):
             reset=reset,
             ensure_all_finite=not self._learner_looks(X),
         )
+        return checked
 
     def _learner_looks(self, X: Any) -> bool:
         """Whether the learner itself sees what is not finite, which saves a pass over the rows."""
@@ -193,9 +194,9 @@ class StreamModel(BaseEstimator, ABC):
 
     @property
     def optimality_gap_(self) -> float:
-        """Loss above that of the fit to all rows, with a probability of 95 % at most; 0 if exact.
+        """95 % upper bound of the mean loss above that of the fit to all rows. Exact method only.
 
-        Only of the exact method.
+        0 for the squared loss, and for others while all rows fit into the memory.
         """
         return self._exact("optimality_gap_").gap.upper
 

@@ -149,7 +149,8 @@ class Learner:
 
     def losses(self, rows: Any, targets: Array) -> Array:
         """Loss of each row, regularisation left out."""
-        return self.loss.value(self.predict(rows), targets)
+        losses: Array = self.loss.value(self.predict(rows), targets)
+        return losses
 
     def profile(self) -> Profile | None:
         """How correlated the gradients are at each scale; None if the step does not tell."""
@@ -263,5 +264,6 @@ class Learner:
 def _dense(rows: Any) -> Array:
     """Rows as a plain array of which compiled code needs one version only."""
     if not isinstance(rows, np.ndarray):
-        return rows.toarray()
+        dense: Array = rows.toarray()
+        return dense
     return rows if rows.flags.writeable else rows.copy()

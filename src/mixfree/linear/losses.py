@@ -217,19 +217,19 @@ def has_twin(loss: Loss) -> bool:
     return isinstance(loss, Squared | Logistic | Huber | Robust | Softmax)
 
 
-def loss_code(loss: Loss) -> tuple[int, float, float]:
-    """The code and the two numbers by which the kernels know a loss."""
-    from mixfree.kernels.losses import HUBER, LOGISTIC, ROBUST, SOFTMAX, SQUARED
+def loss_twin(loss: Loss) -> tuple[float, ...]:
+    """The loss as the kernels know it, by its type."""
+    from mixfree.kernels import losses as twins
 
     match loss:
         case Squared():
-            return SQUARED, 0.0, 0.0
+            return twins.SquaredLoss()
         case Logistic():
-            return LOGISTIC, 0.0, 0.0
+            return twins.LogisticLoss()
         case Huber():
-            return HUBER, float(loss.delta), 0.0
+            return twins.HuberLoss(float(loss.delta))
         case Robust():
-            return ROBUST, float(loss.shape), float(loss.scale)
+            return twins.RobustLoss(float(loss.shape), float(loss.scale))
         case Softmax():
-            return SOFTMAX, float(loss.classes), 0.0
+            return twins.SoftmaxLoss()
     raise TypeError(f"there is no compiled twin of the loss {loss!r}")

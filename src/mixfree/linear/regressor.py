@@ -62,19 +62,22 @@ class StreamRegressor(RegressorMixin, StreamModel):
     @property
     def bse_(self) -> Array:
         """Standard errors of the weights, the intercept last (exact method only)."""
-        return self._exact("bse_").bse[0]
+        errors: Array = self._exact("bse_").bse[0]
+        return errors
 
     def conf_int(self, alpha: float = 0.05) -> Array:
         """Intervals of the weights at level 1 − alpha, by batch means: exact method only.
 
         One row per feature, then the intercept; they know about the correlation of the rows.
         """
-        return self._exact("conf_int").conf_int(alpha)[0]
+        intervals: Array = self._exact("conf_int").conf_int(alpha)[0]
+        return intervals
 
     @property
     def coef_(self) -> Array:
         """One weight per feature."""
-        return self._coefficients()[0][0]
+        weights: Array = self._coefficients()[0][0]
+        return weights
 
     @property
     def intercept_(self) -> Array:

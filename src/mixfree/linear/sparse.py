@@ -10,10 +10,11 @@ from mixfree.base.state import RunState, State
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Ball
 from mixfree.gradients import Window
-from mixfree.kernels.plan import LENGTH, ROOT, SAMPLES, SEEN, plan_of
+from mixfree.kernels.plan import plan_of
+from mixfree.kernels.run import LENGTH, ROOT, SAMPLES, SEEN
 from mixfree.kernels.runner import CHUNK
 from mixfree.kernels.sparse import LISTED, MASS, WEIGHTS, A, Q, SparseRun, V, mark, sparse
-from mixfree.linear.losses import Loss, has_twin, loss_code
+from mixfree.linear.losses import Loss, has_twin, loss_twin
 from mixfree.steps import AdaGradNorm, Constant
 
 
@@ -150,7 +151,7 @@ class SparseState(State):
         self.counts[LISTED] = places.size
         self.places[self._listed], self.sums[self._listed] = places, values
         self.aside[self._listed] = self.cells[places, Q]
-        self.cells.view(np.int64)[places, Q] = mark.py_func(np.arange(places.size))
+        self.cells.view(np.int64)[places, Q] = mark(np.arange(places.size))
 
     def _q(self) -> Array:
         """The second column with what the window's sum has put aside."""
@@ -232,13 +233,13 @@ class SparseLinear:
         rows = _canonical(rows)
         width = rows.shape[1]
         intercept = int(self._opt.x.size // loss.outputs - width)
-        code, margins, factors = loss_code(loss), np.zeros(loss.outputs), np.zeros(loss.outputs)
+        twin, margins, factors = loss_twin(loss), np.zeros(loss.outputs), np.zeros(loss.outputs)
         y = np.ascontiguousarray(targets, dtype=np.float64)
         w = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
         for start in range(0, y.size, CHUNK):
             piece = slice(start, start + CHUNK)
             csr, aims = _arrays(rows, start, min(start + CHUNK, y.size)), y[piece]
-            settings = (code, self._l2, margins, factors, width, intercept)
+            settings = (twin, self._l2, margins, factors, width, intercept)
             taken = sparse(self._plan, self._state.arrays(), *settings, csr, aims, w[piece])
             if taken < aims.size:
                 raise self.settle().refusal()

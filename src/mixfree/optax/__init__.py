@@ -1,10 +1,11 @@
-"""Optax transformations for data in order: signed sums inside ``update``."""
+"""Optax transformations for ordered data: signed sums inside ``update``."""
 
 from mixfree.base.extras import require
 
 require("optax")
 
 from mixfree.optax.average import AverageState, averaged, averaging  # noqa: E402
+from mixfree.optax.distance import DistanceState  # noqa: E402
 from mixfree.optax.guard import GuardState  # noqa: E402
 from mixfree.optax.ladder import LadderState, ladder  # noqa: E402
 from mixfree.optax.mag import AdaGradNormState, adagrad_norm, mag  # noqa: E402
@@ -13,6 +14,7 @@ from mixfree.optax.mlmc import MLMCState, mlmc  # noqa: E402
 __all__ = [
     "AdaGradNormState",
     "AverageState",
+    "DistanceState",
     "GuardState",
     "LadderState",
     "MLMCState",

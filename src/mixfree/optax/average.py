@@ -7,19 +7,19 @@ import jax.numpy as jnp
 import optax
 
 from mixfree.base.checks import check_one_of
+from mixfree.dropins import OUTPUTS, newest_weight
 from mixfree.optax.trees import cast_like, wide, widest
-from mixfree.outputs import DROPIN_OUTPUTS
 
 
 class AverageState(NamedTuple):
-    """The average of ``count`` iterates."""
+    """The average of the first ``count`` iterates."""
 
     count: jax.Array
     average: Any
 
 
 def averaging(output: str = "average") -> optax.GradientTransformation:
-    """Pass updates on unchanged, and average the parameters at which they were made.
+    """Pass updates on unchanged, and average the parameters at which they were computed.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
     >>> float(w[0]), float(averaged(state, w)[0])
     (3.0, 1.0)
     """
-    if check_one_of(output, "output", DROPIN_OUTPUTS) == "last":
+    if check_one_of(output, "output", OUTPUTS) == "last":
         return optax.identity()
 
     def init(params: Any) -> AverageState:
@@ -48,7 +48,7 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
         if params is None:
             raise ValueError("averaging needs the parameters: call update(updates, state, params)")
         t = (state.count + 1).astype(widest(params))
-        weight = 1 / t if output == "average" else 2 / (t + 1)
+        weight = newest_weight(output, t)
         average = jax.tree.map(
             lambda mean, p: mean + weight.astype(mean.dtype) * (p - mean), state.average, params
         )
@@ -63,9 +63,15 @@ def averaged(state: Any, params: Any) -> Any:
     Parameters
     ----------
     state
-        Of :func:`mag`, :func:`ladder`, or anything with :func:`averaging` in it.
+        State of :func:`mag`, :func:`ladder`, or any transformation with :func:`averaging` in it.
     params
-        The parameters now; returned themselves if the state keeps no average.
+        The current parameters; returned as they are if the state keeps no average.
+
+    Examples
+    --------
+    >>> opt = optax.sgd(1.0)
+    >>> averaged(opt.init(jnp.zeros(1)), jnp.ones(1))
+    Array([1.], dtype=float32)
     """
     nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, AverageState))
     found = [node for node in nodes if isinstance(node, AverageState)]

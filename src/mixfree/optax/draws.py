@@ -1,4 +1,7 @@
-"""Twin of :mod:`mixfree.base.draws` inside compiled code: the same words for the same counters."""
+"""Twin of :mod:`mixfree.base.draws` (and of :mod:`mixfree.kernels.draws`) for JAX.
+
+The same words for the same counters; uint32 arithmetic wraps of itself.
+"""
 
 from typing import Any
 
@@ -13,7 +16,7 @@ _GOLDEN = 0x9E3779B9
 
 
 def mix(word: jax.Array) -> jax.Array:
-    """Twin of :func:`mixfree.base.draws.mix`; uint32 arithmetic wraps of itself."""
+    """Twin of :func:`mixfree.base.draws.mix`."""
     word ^= word >> 16
     word *= np.uint32(0x7FEB352D)
     word ^= word >> 15
@@ -22,7 +25,7 @@ def mix(word: jax.Array) -> jax.Array:
 
 
 def key(seed: Any, purpose: int) -> jax.Array:
-    """Key of a seed, which may be an array: then a transformation can be mapped over seeds.
+    """Twin of :func:`mixfree.base.draws.key`, whose seed may be an array, also under ``vmap``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Leave out gradients that are not finite: in compiled code nothing can be raised."""
+"""Leave out gradients that are not finite, since compiled code cannot raise an error."""
 
 from typing import Any, NamedTuple
 
@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mixfree.optax.trees import acceptable, cast_like
+from mixfree.optax.trees import acceptable, cast_like, separate
 
 
 class GuardState(NamedTuple):
-    """Gradients taken and left out, and the state of the transformation inside."""
+    """Numbers of gradients taken and left out, and the state of the transformation inside."""
 
     samples: jax.Array
     skipped: jax.Array
@@ -36,7 +36,8 @@ def guarded(inner: optax.GradientTransformation) -> optax.GradientTransformation
 
     def init(params: Any) -> GuardState:
         nothing = jnp.zeros((), jnp.uint32)
-        return GuardState(nothing, nothing, inner.init(params))
+        state: GuardState = separate(GuardState(nothing, nothing, inner.init(params)))
+        return state
 
     def update(updates: Any, state: GuardState, params: Any = None, **extra: Any) -> Any:
         def step() -> Any:

@@ -7,19 +7,16 @@ import jax.numpy as jnp
 import optax
 
 from mixfree.base.checks import check_positive, check_whole
-from mixfree.dropins.sketch import Sketch, is_exact
+from mixfree.dropins import Sketch, is_exact
+from mixfree.optax import distance as scales
 from mixfree.optax.average import averaging
+from mixfree.optax.distance import DistanceState
 from mixfree.optax.guard import guarded
 from mixfree.optax.trees import norm, times_power_of_two, widest
-from mixfree.steps.distance import FIRST_EPOCH, KEPT, MARGIN, MOVED, RELATIVE, Distance
+from mixfree.steps import Distance
 from mixfree.steps.ladder import BLOCK, EARLY
 
-LEVELS = 24  # arrays cannot grow in compiled code
-_POWERS = {  # of the gradient in each sum
-    1: ("sum", "carry", "halves", "weighted_sum", "numerator"),
-    2: ("squares", "total", "levels", "excess"),
-    -1: ("rate",),
-}
+LEVELS = 24  # from the start, since arrays cannot grow in compiled code
 
 
 class LadderState(NamedTuple):
@@ -35,16 +32,7 @@ class LadderState(NamedTuple):
     halves: jax.Array
     levels: jax.Array
     excess: jax.Array
-    rbar: jax.Array
-    lam: jax.Array
-    origin: jax.Array
-    mean: jax.Array
-    weight: jax.Array
-    before: jax.Array
-    epoch: jax.Array
-    weighted_sum: jax.Array
-    numerator: jax.Array
-    margin: jax.Array
+    distance: DistanceState
 
 
 def ladder(
@@ -58,11 +46,12 @@ def ladder(
     *,
     output: str = "weighted",
 ) -> optax.GradientTransformationExtraArgs:
-    """AdaGrad that pays for correlation at every scale, and finds its own step size.
+    """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.
 
-    A model of at most ``16·sketch`` entries has exact totals; a larger one those of a sketch of
-    its gradients, so that a level costs ``sketch`` numbers and not one a parameter. A gradient
-    that is not finite is left out: the update is zero, and ``state.skipped`` counts it.
+    It needs no step size. A model of at most ``16·sketch`` entries has exact totals; a larger one
+    has those of a sketch of its gradients, so that a level takes ``sketch`` numbers and not one
+    per parameter. A gradient that is not finite is left out: the update is zero, and
+    ``state.skipped`` counts it.
 
     Parameters
     ----------
@@ -73,7 +62,7 @@ def ladder(
     block, distance
         As in :class:`mixfree.steps.Ladder`.
     max_levels
-        Levels at most; ``None`` is 24, enough for 64·2^24 samples.
+        Largest number of levels; ``None`` is 24, enough for 64·2^24 samples.
 
     Examples
     --------
@@ -112,8 +101,6 @@ def _scale_by_ladder(
     sketch: int | None,
     seed: int,
 ) -> optax.GradientTransformation:
-    bounded = alpha is None and distance.of == "bound"
-
     def has_exact_totals(tree: Any) -> bool:
         entries = sum(x.size for x in jax.tree.leaves(tree))
         return is_exact(entries, sketch, per_coordinate)
@@ -127,35 +114,26 @@ def _scale_by_ladder(
         if has_exact_totals(tree) or sketch is None:
             return jnp.concatenate([x.reshape(-1) for x in leaves])
         signs = Sketch(sketch, sum(x.size for x in leaves), seed)
-        return signs.of(leaves, jnp.concatenate, jnp.asarray(signs.table))
+        sketched: jax.Array = signs.of(leaves, jnp.concatenate, jnp.asarray(signs.table))
+        return sketched
 
     def init(params: Any) -> LadderState:
         x = vector(params)
         width = x.size if by_coordinate(params) else 1
-        size = jnp.abs(x).max() if by_coordinate(params) else norm(x)
-        first = RELATIVE * (1 + size) if distance.first is None else distance.first
-        zeros = lambda *shape: jnp.zeros(shape, x.dtype)  # noqa: E731
+        wide, narrow = jnp.zeros(x.size, x.dtype), jnp.zeros(width, x.dtype)
+        rows = jnp.zeros((rungs + 1, width), x.dtype)
         return LadderState(
             step=jnp.zeros((), jnp.int32),
             unit=jnp.zeros((), jnp.int32),
-            rate=zeros(width),
-            sum=zeros(x.size),
-            squares=zeros(width),
-            carry=zeros(x.size),
-            total=zeros(width),
-            halves=zeros(rungs + 1, x.size),
-            levels=zeros(rungs + 1, width),
-            excess=zeros(rungs + 1, width),
-            rbar=zeros(width) + (first if alpha is None else alpha),
-            lam=zeros() + (first if bounded else 1.0),
-            origin=x,
-            mean=x,
-            weight=zeros(),
-            before=x,
-            epoch=jnp.full((), FIRST_EPOCH, jnp.int32),
-            weighted_sum=zeros(x.size),
-            numerator=zeros(),
-            margin=zeros() + MARGIN,
+            rate=narrow,
+            sum=wide,
+            squares=narrow,
+            carry=wide,
+            total=narrow,
+            halves=jnp.zeros((rungs + 1, x.size), x.dtype),
+            levels=rows,
+            excess=rows,
+            distance=scales.start(distance, x, by_coordinate(params), alpha),
         )
 
     def update(updates: Any, state: LadderState, params: Any = None) -> Any:
@@ -173,28 +151,29 @@ def _scale_by_ladder(
             sum=state.sum + g,
         )
         if alpha is not None:
-            state = state._replace(rbar=jnp.zeros_like(state.rbar) + alpha)
+            state = state._replace(distance=scales.set_scale(state.distance, alpha))
 
         def refresh() -> LadderState:
-            x = vector(params)
-            taken = _take_in(state, g, length, x, bounded)
-            climbed = jax.lax.cond(
+            x, scale = vector(params), state.distance
+            if alpha is None:
+                scale = scales.add(distance, scale, state.sum, x, _back(state, g, length))
+            taken = _take_in(state)
+            after: LadderState = jax.lax.cond(
                 step % block == 0, lambda: _climb(taken, step // block, rungs), lambda: taken
             )
             if alpha is None:
                 passed = jnp.where(step <= EARLY * block, 1, block)
-                climbed = _walk(climbed, x, step.astype(g.dtype) * passed.astype(g.dtype), distance)
-            root = jnp.sqrt(climbed.total + climbed.excess[0])
-            scale = climbed.lam * climbed.rbar
-            return climbed._replace(
-                rate=jnp.where(root > 0, scale / jnp.where(root > 0, root, 1), 0)
-            )
+                scale = scales.update(distance, scale, x, step, passed)
+            root = jnp.sqrt(after.total + after.excess[0])
+            rate = scale.lam * scale.rbar / jnp.where(root > 0, root, 1)
+            return after._replace(rate=jnp.where(root > 0, rate, 0), distance=scale)
 
         state = jax.lax.cond((step <= EARLY * block) | (step % block == 0), refresh, lambda: state)
+        rbar = state.distance.rbar
         if by_coordinate(params):
-            moved = _unravel(-jnp.clip(state.rate * g, -state.rbar, state.rbar), updates)
+            moved = _unravel(-jnp.clip(state.rate * g, -rbar, rbar), updates)
         else:
-            longest = jnp.where(length > 0, state.rbar[0] / jnp.where(length > 0, length, 1), 0)
+            longest = jnp.where(length > 0, rbar[0] / jnp.where(length > 0, length, 1), 0)
             factor = -jnp.minimum(state.rate[0], longest)
             moved = jax.tree.map(
                 lambda x: (factor * times_power_of_two(x, -state.unit)).astype(x.dtype), updates
@@ -211,37 +190,39 @@ def _with_unit(state: LadderState, size: jax.Array) -> LadderState:
     nothing_yet = (change < -most) & ~jnp.any(state.squares + state.total > 0)
 
     def rescaled() -> LadderState:
+        powers = dict.fromkeys(("sum", "carry", "halves"), 1)  # of the gradient in each sum
+        powers |= dict.fromkeys(("squares", "total", "levels", "excess"), 2)
         scaled = {
             name: times_power_of_two(getattr(state, name), -power * change)
-            for power, names in _POWERS.items()
-            for name in names
+            for name, power in powers.items()
         }
-        return state._replace(unit=state.unit + change, **scaled)
-
-    return jax.lax.cond((change > most) | nothing_yet, rescaled, lambda: state)
-
-
-def _take_in(
-    state: LadderState, g: jax.Array, length: jax.Array, x: jax.Array, measured: bool
-) -> LadderState:
-    """Take the gradients since the last time into all sums, weighted by λ."""
-    weight, total = state.lam, state.sum
-    if measured:
-        # Σ g_i·(o − x_i), where x_i came from x_t by steps at the rates that now end.
-        earlier = total - g
-        if state.rate.size < total.size:
-            back = state.rate[0] * (norm(earlier) ** 2 + state.squares[0] - length * length)
-        else:
-            back = state.rate @ (earlier**2 + (state.squares - g * g))
-        state = state._replace(
-            numerator=state.numerator + weight * (total @ (state.origin - x) - 0.5 * back),
-            weighted_sum=state.weighted_sum + weight * total,
+        return state._replace(
+            unit=state.unit + change,
+            rate=times_power_of_two(state.rate, change),
+            distance=scales.scale_gradients(state.distance, -change),
+            **scaled,
         )
+
+    found: LadderState = jax.lax.cond((change > most) | nothing_yet, rescaled, lambda: state)
+    return found
+
+
+def _back(state: LadderState, g: jax.Array, length: jax.Array) -> jax.Array:
+    """Σ g_i·(x_i − x_t), where each x_i came to x_t by steps at the rates that now end."""
+    earlier = state.sum - g
+    if state.rate.size < earlier.size:
+        return 0.5 * (state.rate[0] * (norm(earlier) ** 2 + state.squares[0] - length * length))
+    return 0.5 * (state.rate @ (earlier**2 + (state.squares - g * g)))
+
+
+def _take_in(state: LadderState) -> LadderState:
+    """Take the gradients since the last time into all sums, weighted by λ."""
+    weight = state.distance.lam
     return state._replace(
         total=state.total + weight**2 * state.squares,
-        carry=state.carry + weight * total,
+        carry=state.carry + weight * state.sum,
         squares=jnp.zeros_like(state.squares),
-        sum=jnp.zeros_like(total),
+        sum=jnp.zeros_like(state.sum),
     )
 
 
@@ -267,41 +248,6 @@ def _climb(state: LadderState, blocks: jax.Array, rungs: int) -> LadderState:
     excess = jax.lax.fori_loop(0, complete, fall, state.excess)
     return state._replace(
         carry=jnp.zeros_like(state.carry), halves=halves, levels=levels, excess=excess
-    )
-
-
-def _walk(state: LadderState, x: jax.Array, weight: jax.Array, distance: Distance) -> LadderState:
-    """Twin of :meth:`mixfree.steps.distance.Distance.update`."""
-    total = state.weight + weight
-    mean = state.mean + (weight / total) * (x - state.mean)
-    state = state._replace(weight=total, mean=mean)
-    if distance.of == "bound":
-        return _bound(state)
-    gone = jnp.abs(x - state.origin)
-    rbar = jnp.maximum(state.rbar, gone if state.rbar.size > 1 else norm(gone))
-    return state._replace(rbar=rbar)
-
-
-def _bound(state: LadderState) -> LadderState:
-    per_coordinate = state.rbar.size > 1
-    size = jnp.abs(state.weighted_sum).sum() if per_coordinate else norm(state.weighted_sum)
-    found = jnp.where(size > 0, state.margin * state.numerator / jnp.where(size > 0, size, 1), 0)
-    rbar = jnp.maximum(state.rbar[0], found)
-    movement = state.mean - state.before
-    moved = MOVED * (jnp.abs(movement).max() if per_coordinate else norm(movement))
-    over = state.step >= state.epoch
-    arrived = over & (moved < rbar)
-    rbar = jnp.where(arrived, jnp.maximum(moved, KEPT * rbar), rbar)
-    return state._replace(
-        rbar=jnp.zeros_like(state.rbar) + rbar,
-        lam=jnp.maximum(state.lam, rbar),
-        origin=jnp.where(arrived, state.mean, state.origin),
-        numerator=jnp.where(arrived, 0, state.numerator),
-        margin=jnp.where(arrived, 1, state.margin),
-        weighted_sum=jnp.where(arrived, 0, state.weighted_sum),
-        before=jnp.where(over, state.mean, state.before),
-        weight=jnp.where(over, 0, state.weight),
-        epoch=jnp.where(over, 2 * state.epoch, state.epoch),
     )
 
 

@@ -10,7 +10,7 @@ from mixfree.base.checks import check_whole
 from mixfree.gradients.mlmc import MLMC
 from mixfree.optax.draws import trailing_zeros
 
-MAX_LEVEL = 30  # windows are counted in 32 bits
+MAX_LEVEL = 30  # the samples of a level are counted in 32 bits
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Law:
     horizon: int | None = None
 
     def __post_init__(self) -> None:
-        # A level that is an array (a tuned or injected one) cannot be looked at.
+        # Levels that are an array (tuned or injected) have no value that could be checked here.
         static = None if isinstance(self.levels, jax.Array) else self.levels
         MLMC(static, self.weights, self.horizon)
         if static is not None:
@@ -43,7 +43,7 @@ class Law:
 
     @property
     def share(self) -> Any:
-        """C_J/2^J, the factor of the sum."""
+        """C_J/2^J, the factor of the sum: ``_share`` of the reference."""
         truncated_and_exact = self.levels is not None and self.weights == "exact"
         return 1.0 - 0.5**self.levels if truncated_and_exact else 1.0
 
@@ -56,7 +56,8 @@ class Law:
             horizon = samples if self.horizon is None else jnp.uint32(self.horizon)
             bit_length = 32 - jax.lax.clz(horizon).astype(jnp.int32)
             level = jnp.where(1 + zeros < bit_length, 1 + zeros, 0)
-        return jnp.uint32(1) << level.astype(jnp.uint32)
+        length: jax.Array = jnp.uint32(1) << level.astype(jnp.uint32)
+        return length
 
     def weight(self, position: jax.Array, length: jax.Array, dtype: Any) -> jax.Array:
         """Weight of the sample at ``position`` (from 0) in the sum over a window."""

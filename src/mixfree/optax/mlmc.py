@@ -9,11 +9,11 @@ import optax
 from mixfree.base.draws import LEVELS
 from mixfree.optax.draws import key
 from mixfree.optax.law import Law
-from mixfree.optax.trees import acceptable, cast_like, wide
+from mixfree.optax.trees import acceptable, cast_like, separate, wide
 
 
 class MLMCState(NamedTuple):
-    """Where a level is, and the state of the transformation inside."""
+    """How far the current level has come, and the state of the transformation inside."""
 
     key: jax.Array
     samples: jax.Array
@@ -63,7 +63,7 @@ def mlmc(
 
     def init(params: Any) -> MLMCState:
         nothing = jnp.zeros((), jnp.uint32)
-        return MLMCState(
+        state = MLMCState(
             key=key(seed, LEVELS),
             samples=nothing,
             steps=nothing,
@@ -73,6 +73,8 @@ def mlmc(
             sum=jax.tree.map(lambda p: jnp.zeros_like(p, dtype=wide(p.dtype)), params),
             inner=inner.init(params),
         )
+        separated: MLMCState = separate(state)
+        return separated
 
     def update(updates: Any, state: MLMCState, params: Any = None, **extra: Any) -> Any:
         good = acceptable(updates)

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def wide(dtype: Any) -> Any:
@@ -22,6 +23,11 @@ def cast_like(tree: Any, like: Any) -> Any:
     return jax.tree.map(lambda x, y: x if x.dtype == y.dtype else x.astype(y.dtype), tree, like)
 
 
+def separate(tree: Any) -> Any:
+    """The tree with a buffer of its own for every leaf, so that it can be donated to ``jit``."""
+    return jax.tree.map(jnp.copy, tree)
+
+
 def times_power_of_two(x: jax.Array, exponent: jax.Array) -> jax.Array:
     """2^exponent · x, in two steps so that the power itself cannot overflow."""
     half = exponent // 2
@@ -31,7 +37,7 @@ def times_power_of_two(x: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def norm(tree: Any) -> jax.Array:
-    """Euclidean norm that neither overflows nor underflows; not finite if an entry is not.
+    """Twin of :func:`mixfree.base.arithmetic.norm`: it neither overflows nor underflows.
 
     Examples
     --------
@@ -48,11 +54,14 @@ def norm(tree: Any) -> jax.Array:
         safe = jnp.where(top > 0, top, 1)
         return top * jnp.sqrt(sum(jnp.sum((x / safe) ** 2) for x in leaves))
 
+    # Between these no square has overflowed, and those lost to underflow do not matter.
     least, most = (1e-24, 1e36) if dtype == jnp.float32 else (1e-260, 1e300)
     trusted = (least < square) & (square < most)
-    return jax.lax.cond(trusted, lambda: jnp.sqrt(square), scaled)
+    found: jax.Array = jax.lax.cond(trusted, lambda: jnp.sqrt(square), scaled)
+    return found
 
 
 def acceptable(tree: Any) -> jax.Array:
-    """Whether a gradient is finite, and so small that a sum of 2^40 such is finite too."""
-    return norm(tree) < float(jnp.finfo(widest(tree)).max) / 2.0**40
+    """Whether a gradient is finite, and so small that the sum of 2^40 like it is finite too."""
+    good: jax.Array = norm(tree) < float(np.finfo(widest(tree)).max) / 2.0**40
+    return good

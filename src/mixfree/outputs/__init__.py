@@ -14,10 +14,8 @@ OUTPUTS: dict[str, Callable[..., Output]] = {
     "last": Last,
     "random": RandomIterate,
 }
-DROPIN_OUTPUTS = ("average", "weighted", "last")  # one copy of the parameters, or none
 
 __all__ = [
-    "DROPIN_OUTPUTS",
     "OUTPUTS",
     "Average",
     "Last",

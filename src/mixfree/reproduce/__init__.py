@@ -39,6 +39,7 @@ _TABLE = {  # name: module, summary
     "nonconvex": ("nonconvex.experiment", "Non-convex problems: gradient norms along runs of MAG"),
     "td": ("td.experiment", "TD learning on chains with known fixed points, beside projected TD"),
     "ladder": ("ladder.experiment", "The ladder against the best step in hindsight, 22 streams"),
+    "intervals": ("intervals.experiment", "Coverage of 95 % intervals on correlated streams"),
 }
 EXPERIMENTS = {name: summary for name, (_, summary) in _TABLE.items()}
 

@@ -11,6 +11,8 @@ RISING = 1.25  # growth from level to level that is more than noise
 # Blocks of 5.5 scales have half the excess of infinite ones when correlation is e^(−k/scale):
 # the root u = 2.75 of (2(u − 1 + e^−u) − (1 − e^−u)²)/(2u) = 1/2, and a block is two halves.
 BLOCK_AT_HALF = 5.5
+# The same for profiles of the blocks' sums: the root of (u − 1 + e^−u)/u = 1/2.
+SUM_AT_HALF = 1.59
 
 
 class CorrelationScale(NamedTuple):
@@ -58,10 +60,16 @@ class Profile(NamedTuple):
         noise = 1.0 + 4.0 * np.sqrt(2.0 / self.blocks[few])
         return bool(np.any(self.ratios[few] > RISING * max(1.0, plateau) * noise))
 
-    def correlation_scale(self) -> CorrelationScale:
+    def correlation_scale(self, at_half: float = BLOCK_AT_HALF) -> CorrelationScale:
         """The scale at which the ratios have risen half the way to their plateau.
 
         Not resolved as long as the highest levels still rise, or have too few blocks to say.
+
+        Parameters
+        ----------
+        at_half
+            Scales per block that has half of the excess: ``SUM_AT_HALF`` for a profile of block
+            sums instead of differences between halves.
 
         Examples
         --------
@@ -83,4 +91,4 @@ class Profile(NamedTuple):
         short, low = (1.0, 1.0) if above == 0 else (lengths[above - 1], float(ratios[above - 1]))
         share = (half - low) / (float(ratios[above]) - low)
         length = short * (lengths[above] / short) ** share
-        return CorrelationScale(max(1.0, float(length) / BLOCK_AT_HALF), resolved)
+        return CorrelationScale(max(1.0, float(length) / at_half), resolved)

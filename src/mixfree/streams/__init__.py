@@ -9,7 +9,7 @@
 >>> fit = StreamFit.begin(source, FitPlan("load"))
 >>> fit.run(source.pieces())
 >>> fit
-<stream fit: load by ladder with squared loss, 1 features, 1,500 rows>
+<stream fit: load by exact with squared loss, 1 features, 1,500 rows>
 """
 
 from mixfree.streams.files import StreamFile, find_files

@@ -1,19 +1,26 @@
-"""How correlated a stream is, from the profile of a run."""
+"""How correlated a stream is, from the profile of a fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.linear.choice import LinearLearner
+from mixfree.linear.exact.learner import ExactLearner
 from mixfree.steps import CorrelationScale, Profile
-from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING
+from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING, SUM_AT_HALF
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Correlation"]
+__all__ = ["Correlation", "knows_intervals"]
+
+
+def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
+    """Whether a learner has intervals, and with them a profile that does not follow the stream."""
+    return isinstance(learner, ExactLearner) and learner.forgetting is None
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +38,10 @@ class Correlation:
         Over how many rows gradients are correlated, and whether the stream is long enough to tell.
     rows
         Length of the stream.
+    effective_sample_size
+        Number of independent rows that would tell as much; an upper bound when :attr:`rising`.
+    along_path
+        Whether the gradients are those of a run, whose iterates follow the stream.
     """
 
     lengths: Array
@@ -38,10 +49,20 @@ class Correlation:
     errors: Array
     estimate: CorrelationScale
     rows: int
+    effective_sample_size: float
+    along_path: bool = True
 
     @classmethod
-    def of(cls, profile: Profile, rows: int) -> "Correlation":
+    def of(cls, profile: Profile, rows: int, effective: float | None = None) -> "Correlation":
         """The levels of a profile that have enough blocks.
+
+        Parameters
+        ----------
+        profile, rows
+            Of a fit to so many rows.
+        effective
+            Effective sample size behind the fit's intervals, if the profile is that of block sums
+            at the weights of the whole stream; None if it was taken along the path of a run.
 
         Examples
         --------
@@ -49,10 +70,24 @@ class Correlation:
         >>> Correlation.of(profile, rows=2048)
         <correlation of 2,048 rows: scale 7 or more, inflation 4, effective sample size 512>
         """
+        along_path = effective is None
         enough = profile.blocks >= ENOUGH
         ratios = profile.ratios[enough]
         errors = ratios * np.sqrt(2.0 / profile.blocks[enough])
-        return cls(profile.lengths[enough], ratios, errors, profile.correlation_scale(), rows)
+        estimate = profile.correlation_scale(BLOCK_AT_HALF if along_path else SUM_AT_HALF)
+        if effective is None or np.isnan(effective):
+            effective = rows / float(ratios.max(initial=1.0))
+        lengths = profile.lengths[enough]
+        return cls(lengths, ratios, errors, estimate, rows, effective, along_path)
+
+    @classmethod
+    def of_learner(cls, learner: LinearLearner) -> "Correlation | None":
+        """What a learner knows about the rows it has seen; None if it does not tell."""
+        profile = learner.profile()
+        if profile is None:
+            return None
+        effective = learner.effective_rows if isinstance(learner, ExactLearner) else None
+        return cls.of(profile, learner.samples, effective)
 
     def __repr__(self) -> str:
         more = " or more" if self.rising else ""
@@ -63,8 +98,8 @@ class Correlation:
 
     @property
     def inflation(self) -> float:
-        """The plateau of the ratios: how many rows are worth one independent row, at least."""
-        return float(self.ratios.max(initial=1.0))
+        """How many rows are worth one independent row; a lower bound when :attr:`rising`."""
+        return self.rows / self.effective_sample_size
 
     @property
     def scale(self) -> int:
@@ -72,14 +107,9 @@ class Correlation:
         return round(self.estimate.samples)
 
     @property
-    def effective_sample_size(self) -> float:
-        """Number of independent rows that would tell as much; an upper bound when rising."""
-        return self.rows / self.inflation
-
-    @property
     def correlated(self) -> bool:
-        """Whether the plateau is above that of independent rows."""
-        return self.inflation > RISING
+        """Whether blocks of some length vary more than those of independent rows."""
+        return float(self.ratios.max(initial=1.0)) > RISING
 
     @property
     def rising(self) -> bool:
@@ -96,8 +126,7 @@ class Correlation:
             yield "too few rows to tell how correlated they are"
             return
         if not self.correlated:
-            verdict = "" if self.rising else ": the rows are as good as independent"
-            yield f"no correlation in blocks of up to {self.lengths[-1]:,} rows{verdict}"
+            yield f"correlation: none found in blocks of up to {self.lengths[-1]:,} rows"
         else:
             over = f"about {self.scale:,} rows"
             if self.rising:
@@ -112,15 +141,20 @@ class Correlation:
             )
         if self.rising:
             yield "the correlation may be longer than the longest blocks: more rows would tell"
+        if self.along_path:
+            yield "taken along the path of the weights, which follow the stream: there may be more"
 
     def advice(self, size: float) -> Iterator[str]:
         """Which method and settings suit the stream, for targets of that size."""
+        if self.along_path:
+            yield "method: ladder, the default for so many features, which needs no settings"
+        else:
+            yield "method: exact, the default, to which the order of the rows does not matter"
+            yield "        if nothing of the stream may be kept: ladder, which needs no settings"
         if not self.correlated or self._next_row_only:
-            yield "method: any; ladder, the default, needs no settings"
             return
         window = self.lengths[-1] if self.rising else BLOCK_AT_HALF * self.scale
         levels = max(1, int(np.ceil(np.log2(window))))
-        yield "method: ladder, the default, which needs no settings"
         yield f"        or `method='mag', options={{'levels': {levels}}}, step_scale={size:.3g}`:"
         yield f"        gradients from up to {2**levels:,} rows, steps of the size of the target"
         if self.rising:
@@ -132,7 +166,7 @@ class Correlation:
         """The profile as lines of text."""
         yield f"{'rows per block':>14}  {'inflation':>9}"
         for length, ratio in zip(self.lengths, self.ratios, strict=True):
-            bar = "█" * max(1, round(width * ratio / max(self.inflation, ratio)))
+            bar = "█" * max(1, round(width * ratio / self.ratios.max(initial=1.0)))
             yield f"{length:14,}  {ratio:9.3g}  {bar}"
 
     def plot(self) -> "Figure":

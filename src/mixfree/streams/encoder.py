@@ -100,6 +100,17 @@ class Encoder:
         usable: Array = np.logical_not(gaps.any(axis=1))
         return np.where(gaps, 0.0, rows), usable
 
+    def check_sizes(self, piece: Piece, largest: float) -> None:
+        """ValueError that names the first value, or target, above a size."""
+        rows = self._matrix(piece)
+        names = self._column_of
+        if self.classes is None:
+            rows = np.column_stack([rows, self._targets(piece)[0]])
+            names = [*names, self.target]
+        for row, place in np.argwhere(np.abs(rows) > largest)[:1]:
+            what = f"is {rows[row, place]:.3g}: values must be at most {largest:.3g} in size"
+            raise ValueError(located(piece, int(row), what, names[place]))
+
     def set_missing(self, missing: str, rows: Array) -> None:
         """Change the policy; if no means were kept so far, take those of ``rows``."""
         self.missing = missing
@@ -145,7 +156,8 @@ class Encoder:
         """All features; a missing value is NaN."""
         batch = piece.batch.select([column.name for column in self.columns])
         if all(column.kind == "number" for column in self.columns):
-            return batch.to_tensor(null_to_nan=True, row_major=True).to_numpy()
+            rows: Array = batch.to_tensor(null_to_nan=True, row_major=True).to_numpy()
+            return rows
         rows, at = np.zeros((batch.num_rows, len(self.features))), 0
         for column, values in zip(self.columns, batch.columns, strict=True):
             width = len(column.features)

@@ -2,7 +2,7 @@
 
 import glob
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mixfree.base.extras import require
@@ -29,15 +29,33 @@ FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 
 @dataclass(frozen=True)
 class StreamFile:
-    """One file of a stream; ``path`` is ``"-"`` for standard input."""
+    """One file of a stream; ``path`` is ``"-"`` for standard input.
+
+    Of a Parquet file it may be some row groups only, the first of which begins at row ``start``.
+    """
 
     path: str
     format: str
     compression: str | None = None
     tabs: bool = False
+    row_groups: tuple[int, ...] | None = None
+    start: int = 0
 
     def __str__(self) -> str:
         return "standard input" if self.path == STDIN else self.path
+
+    def parts(self) -> "list[tuple[StreamFile, int]]":
+        """What can be read by itself, row groups of Parquet or else the file, and bytes of each."""
+        if self.format != "parquet":
+            return [(self, Path(self.path).stat().st_size)]
+        metadata = require("pyarrow.parquet").read_metadata(self.path)
+        found, start = [], 0
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            part = replace(self, row_groups=(number,), start=start)
+            found.append((part, int(group.total_byte_size)))
+            start += int(group.num_rows)
+        return found
 
     def row_count(self) -> int | None:
         """Number of rows: exact for Parquet, estimated for plain text, None for the rest."""

@@ -136,7 +136,8 @@ def _open_parquet(reader: Reader, types: dict[str, Any]) -> Iterator[Any]:
         reader.file.path, buffer_size=PAGE, pre_buffer=False
     )
     with file:
-        for batch in file.iter_batches(ROWS, columns=list(types), use_threads=True):
+        groups = reader.file.row_groups
+        for batch in file.iter_batches(ROWS, groups, columns=list(types), use_threads=True):
             yield _cast(batch, types)
 
 

@@ -29,7 +29,7 @@ from mixfree.base.files import replacing
 __all__ = ["load", "save"]
 
 MAGIC = b"mixfree\0"
-VERSION = 3
+VERSION = 4
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
@@ -95,7 +95,8 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
         found = np.frombuffer(body, dtype, count, at).reshape(shape)
         arrays.append(found.astype(np.dtype(name)))
         at += dtype.itemsize * count
-    return _restore(header["content"], arrays)
+    content: dict[str, Any] = _restore(header["content"], arrays)
+    return content
 
 
 def _describe(value: Any, arrays: list[Array]) -> Any:

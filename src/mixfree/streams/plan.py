@@ -9,10 +9,13 @@ import numpy as np
 from mixfree.base.checks import check_one_of
 from mixfree.linear.choice import LinearLearner, learner_for
 from mixfree.linear.classes import loss_of
+from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import REGRESSIONS, Squared
 from mixfree.streams.encoder import POLICIES
 
 __all__ = ["FitPlan"]
+
+FORGETTING = 100  # most features for which a comparison with forgetting does not take too long
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class FitPlan:
     parameters
         Those of :func:`mixfree.linear.choice.learner_for`: ``method``, ``scale``, ``l2``, ….
     compare
-        Whether plain SGD learns from the same rows, for comparison.
+        Whether plain SGD, and for least squares also a fit that forgets, learn from the same
+        rows, for comparison.
 
     Examples
     --------
@@ -84,6 +88,16 @@ class FitPlan:
         parameters["step_scale"] = self.rival_step_scale(features)
         return self._learner(features, classes, parameters)
 
+    def forgetting(self, features: int, learner: LinearLearner) -> ExactLearner | None:
+        """The same fit with the half-life that predicts best, if it is one of least squares."""
+        exact = isinstance(learner, ExactLearner) and learner.forgetting is None
+        if not exact or self.loss != "squared" or features > FORGETTING:
+            return None
+        parameters = {**self.parameters, "method": "exact", "half_life": "auto"}
+        found = self._learner(features, None, parameters)
+        assert isinstance(found, ExactLearner)
+        return found
+
     def rival_step_scale(self, features: int) -> float | None:
         """1 over the mean squared length of a standardised row, which has an intercept, too."""
         return None if self.parameters.get("scale", "auto") is None else 1.0 / (features + 1)
@@ -106,7 +120,8 @@ class FitPlan:
 
     def _flat(self) -> dict[str, Any]:
         state = self.state_dict()
-        return {**state, **state.pop("parameters")}
+        parameters = state.pop("parameters")
+        return {**state, **parameters}
 
     def _learner(
         self, features: int, classes: Sequence[str] | None, parameters: Mapping[str, Any]

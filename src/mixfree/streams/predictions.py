@@ -13,6 +13,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.linear.classes import most_probable, probabilities
+from mixfree.streams.correlation import knows_intervals
 from mixfree.streams.encoder import located
 from mixfree.streams.source import Piece, Source
 from mixfree.streams.stream_fit import StreamFit
@@ -31,18 +32,25 @@ class Written(NamedTuple):
 
 
 def write_predictions(
-    fit: StreamFit, source: Source, output: str | os.PathLike[str], keep: Sequence[str] = ()
+    fit: StreamFit,
+    source: Source,
+    output: str | os.PathLike[str],
+    keep: Sequence[str] = (),
+    interval: float | None = None,
 ) -> Written:
     """Write one row of predictions per row of the stream.
 
     Rows that the encoder's policy leaves out have empty predictions. A classification also has
-    the probability of each class. ``keep`` names columns of the data to copy.
+    the probability of each class. ``keep`` names columns of the data to copy; ``interval`` is the
+    level of intervals of the predicted means.
     """
+    if interval is not None:
+        _check_interval(fit, interval)
     ending = Path(output).suffix
     if ending not in ENDINGS:
         raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(output)!r}")
     for name in keep:
-        if name in _names(fit):
+        if name in _names(fit, interval):
             raise ValueError(f"keep must not have {name!r}, the name of a column of predictions")
     source.require_columns([column.name for column in fit.encoder.columns], "column")
     source.require_columns(keep, "column")
@@ -51,7 +59,7 @@ def write_predictions(
     rows, empty, before = 0, 0, fit.encoder.unknown.copy()
     with replacing(output) as file, _writer(file, ending) as write:
         for piece in source.pieces():
-            batch, usable = _predictions(fit, piece, keep)
+            batch, usable = _predictions(fit, piece, keep, interval)
             write(batch)
             rows, empty = rows + len(usable), empty + int((~usable).sum())
         if rows == 0:
@@ -59,7 +67,19 @@ def write_predictions(
     return Written(rows, empty, fit.encoder.unknown - before)
 
 
-def _predictions(fit: StreamFit, piece: Piece, keep: Sequence[str]) -> tuple[Any, Array]:
+def _check_interval(fit: StreamFit, level: float) -> None:
+    """ValueError if the fit has no intervals of its predictions, or none of that level."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"interval must be between 0 and 1, not {level!r}")
+    if fit.encoder.classes is not None:
+        raise ValueError("`interval` is for regressions; classes have probabilities")
+    if not knows_intervals(fit.learner):
+        raise ValueError("`interval` needs a model of the method 'exact' without a half-life")
+
+
+def _predictions(
+    fit: StreamFit, piece: Piece, keep: Sequence[str], interval: float | None
+) -> tuple[Any, Array]:
     pyarrow = require("pyarrow")
     rows, usable = fit.encoder.encode_for_prediction(piece)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -70,17 +90,21 @@ def _predictions(fit: StreamFit, piece: Piece, keep: Sequence[str]) -> tuple[Any
         row = int(finite.argmin())
         raise ValueError(located(piece, row, "has values that are too large for a prediction"))
     predicted = list(numbers.T)
+    if interval is not None and knows_intervals(fit.learner):
+        predicted += fit.learner.mean_interval(rows, interval)
     if fit.encoder.classes is not None:
         predicted.insert(0, most_probable(outputs, np.array(fit.encoder.classes)))
     columns = {name: piece.batch.column(name) for name in keep}
-    for name, values in zip(_names(fit), predicted, strict=True):
+    for name, values in zip(_names(fit, interval), predicted, strict=True):
         columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
     return pyarrow.RecordBatch.from_pydict(columns), usable
 
 
-def _names(fit: StreamFit) -> list[str]:
+def _names(fit: StreamFit, interval: float | None) -> list[str]:
     """Names of the columns of predictions."""
-    return ["prediction", *(f"probability of {label}" for label in fit.encoder.classes or ())]
+    ends = [] if interval is None else ["lower", "upper"]
+    labels = fit.encoder.classes or ()
+    return ["prediction", *(f"probability of {label}" for label in labels), *ends]
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ _REMEDY = (
 
 @dataclass
 class FileRead:
-    """The name of a file, how many of its rows were read, and a checksum of a few of them."""
+    """A file's name, its first row and number of rows read, and a checksum of a few of them."""
 
     name: str
+    start: int = 0
     rows: int = 0
     checksum: int = 0
 
@@ -50,15 +51,25 @@ class ReadRecord:
 
     def add(self, piece: Piece) -> None:
         """Record a batch; how a file is cut into batches does not matter."""
-        if piece.start == 0:
-            self.files.append(FileRead(Path(piece.file).name))
+        if piece.start == 0 or not self.files:
+            self.files.append(FileRead(Path(piece.file).name, piece.start))
         file, count = self.files[-1], piece.batch.num_rows
         numbers = np.arange(piece.start, piece.start + count)
         checked = np.flatnonzero((numbers & (numbers - 1) == 0) | (numbers % EVERY == 0))
         for row in checked.tolist():
-            values = repr(piece.batch.slice(row, 1).to_pylist())
-            file.checksum = zlib.crc32(values.encode(), file.checksum)
+            values = piece.batch.slice(row, 1).to_pylist()
+            # Parts of a file that were read apart have checksums that add up.
+            file.checksum += zlib.crc32(f"{piece.start + row} {values}".encode())
         file.rows += count
+
+    def merge(self, other: "ReadRecord") -> None:
+        """Append what was read after this; the first file may be the rest of the last one here."""
+        for file in other.files:
+            if file.start:
+                self.files[-1].rows += file.rows
+                self.files[-1].checksum += file.checksum
+            else:
+                self.files.append(replace(file))
 
     def rest(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """The batches that follow what has been read, which must come first and be the same.

@@ -1,18 +1,26 @@
 """What a fit has come to, in a few lines."""
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.core.methods import find_method
+from mixfree.core.optimizer import Optimizer
+from mixfree.linear.exact.drift import JUDGED, Forgetting
+from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import REGRESSIONS
 from mixfree.steps import AdaGradNorm
-from mixfree.streams.correlation import Correlation
+from mixfree.streams.correlation import Correlation, knows_intervals
 from mixfree.streams.stream_fit import StreamFit, losses
 
 __all__ = ["SampleMean", "check_something_learnt", "lines", "sample_mean", "target_size"]
+
+RECENT = 3  # changes of the half-life that are told
+BETTER = 0.95  # part of the loss below which forgetting is worth a word
 
 
 class SampleMean(NamedTuple):
@@ -62,8 +70,9 @@ def lines(fit: StreamFit) -> Iterator[str]:
     """The report, line by line."""
     left_out = sum(fit.encoder.left_out.values())
     rate = fit.read / fit.seconds if fit.seconds > 0 else float("nan")
+    compiled = ", including compilation if this was the first fit" if compiles(fit) else ""
     yield f"rows       {fit.read:,} read, {fit.used:,} used, {left_out:,} left out"
-    yield f"           {rate:,.0f} per second, including compilation if this was the first fit"
+    yield f"           {rate:,.0f} per second{compiled}"
     for reason, count in fit.encoder.left_out.most_common():
         yield f"           {count:,} left out: {reason}"
     for column, count in fit.encoder.unknown.most_common():
@@ -71,18 +80,69 @@ def lines(fit: StreamFit) -> Iterator[str]:
     if fit.unused_columns:
         columns = ", ".join(fit.unused_columns)
         yield f"columns    not used, being neither numbers, text nor booleans: {columns}"
+    if isinstance(fit.learner, ExactLearner):
+        yield from _under("fit", _exactness(fit.learner))
     yield from _losses(fit)
-    profile = fit.learner.profile()
-    if profile is not None:
-        correlation = Correlation.of(profile, fit.used)
-        first, *others = correlation.lines()
-        yield f"stream     {first}"
-        yield from (f"           {line}" for line in others)
+    correlation = Correlation.of_learner(fit.learner)
+    if correlation is not None:
+        yield from _under("stream", correlation.lines())
         if correlation.lengths.size and correlation.lengths[0] > 2:
             yield (
                 f"           the shortest blocks have {correlation.lengths[0]:,} rows; "
                 "`options={'block': 1}` looks at shorter ones"
             )
+    if knows_intervals(fit.learner):
+        yield from _under("note", filter(None, [fit.learner.remark]))
+
+
+def compiles(fit: StreamFit) -> bool:
+    """Whether a learner is compiled when it is used first."""
+    return not isinstance(fit.learner, ExactLearner) or fit.plan.compare
+
+
+def _under(head: str, found: Iterable[str]) -> Iterator[str]:
+    """Lines under one head."""
+    for line in found:
+        yield f"{head:10} {line}"
+        head = ""
+
+
+def _exactness(learner: ExactLearner) -> Iterator[str]:
+    """What an exact fit is a fit of."""
+    if learner.forgetting is not None:
+        yield from _half_lives(learner.forgetting, learner.samples)
+        return
+    gap = learner.gap
+    if gap.upper == 0.0:
+        yield "of all rows, whatever their order"
+    else:
+        yield "of all rows, whatever their order, which are more than the memory holds"
+        yield (
+            f"optimality gap: about {gap.estimate:.2g}, below {gap.upper:.2g} with 95 % "
+            "confidence (mean loss above that of the best weights)"
+        )
+
+
+def _half_lives(forgetting: Forgetting, rows: int) -> Iterator[str]:
+    """Which half-life was in force when."""
+    changes = forgetting.history
+    if not changes:
+        yield f"of the last rows: a row counts half after {forgetting.half_life:,.0f} rows"
+        return
+    yield f"of the last rows: the half-life that predicts best is {_rows(forgetting.half_life)}"
+    ends = [*(row for row, _ in changes[1:]), rows]
+    in_force: Counter[float] = Counter()
+    for (row, life), end in zip(changes, ends, strict=True):
+        in_force[life] += end - row
+    shares = (f"{_rows(life)} for {n / rows:.0%}" for life, n in in_force.most_common())
+    yield f"in force: {', '.join(shares)} of the rows"
+    if len(changes) > 1:
+        recent = (f"{_rows(life)} from row {row:,}" for row, life in changes[-RECENT:])
+        yield f"changed {len(changes) - 1:,} times, last: {', '.join(recent)}"
+
+
+def _rows(half_life: float) -> str:
+    return "never" if half_life == math.inf else f"{half_life:,.0f} rows"
 
 
 def _losses(fit: StreamFit) -> Iterator[str]:
@@ -91,12 +151,14 @@ def _losses(fit: StreamFit) -> Iterator[str]:
     constant = sample_mean(_constant_losses(fit), seen)
     sampled = "all rows" if len(rows) == seen else f"{len(rows):,} rows drawn uniformly"
     each = "½ error²" if fit.plan.loss == "squared" else f"the {fit.plan.loss} loss"
-    yield f"loss       {model} on the stream (mean of {each} over {sampled})"
+    forgets = isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None
+    last = ", by the last weights" if forgets else ""
+    yield f"loss       {model} on the stream (mean of {each} over {sampled}{last})"
     yield f"           {constant} for the best constant prediction"
     if (targets == targets[0]).all():
         label = fit.encoder.label(targets[0])
         yield f"warning    targets other than {label} are too rare to be among these rows"
-    elif not model.mean <= constant.mean:
+    elif not (model.mean <= constant.mean or forgets):
         yield f"warning    worse than the best constant: {_remedy(fit)}"
     if fit.rival is not None:
         rival = sample_mean(losses(fit.rival, rows, targets), seen)
@@ -105,7 +167,28 @@ def _losses(fit: StreamFit) -> Iterator[str]:
     elif fit.rival_diverged:
         yield "           plain SGD on the same rows diverged"
     if fit.loss[1]:
-        yield f"           {fit.running_loss:.4g} test-then-train (each batch before it was learnt)"
+        by = "each batch before it was learnt"
+        if fit.ahead is not None:
+            by += ", by the fit before the last doubling of the stream"
+        yield f"           {fit.running_loss:.4g} test-then-train ({by})"
+    if fit.forgetting is not None:
+        yield from _better_forgotten(fit.forgetting.forgetting)
+
+
+def _better_forgotten(forgetting: Forgetting | None) -> Iterator[str]:
+    """Whether a fit that forgets predicts the next rows better."""
+    if forgetting is None:
+        return
+    judged = forgetting.judged
+    life, loss = min(judged.items(), key=lambda each: each[1])
+    never = judged[math.inf]
+    if loss < BETTER * never:
+        yield (
+            f"           {loss:.4g} test-then-train with `half_life={life:.0f}`, {never:.4g} with "
+            f"none, over about the last {JUDGED / math.log(2):,.0f} rows"
+        )
+    else:
+        yield "           forgetting would not have predicted the last rows better"
 
 
 def _constant_losses(fit: StreamFit) -> Array:
@@ -115,12 +198,13 @@ def _constant_losses(fit: StreamFit) -> Array:
         _, which, counts = np.unique(targets, return_inverse=True, return_counts=True)
         return -np.log(counts[which] / targets.size)
     constant = targets.mean() if fit.plan.loss == "squared" else np.median(targets)
-    return REGRESSIONS[str(fit.plan.loss)].value(np.full(targets.size, constant), targets)
+    losses: Array = REGRESSIONS[str(fit.plan.loss)].value(np.full(targets.size, constant), targets)
+    return losses
 
 
 def _remedy(fit: StreamFit) -> str:
     """What to try when the model is worse than a constant."""
-    if fit.learner.method == "exact":
+    if not isinstance(getattr(fit.learner, "optimizer", None), Optimizer):
         return "the rows used may be too few for so many features; `l2` helps"
     method = find_method(fit.learner.method)
     if method.searches:

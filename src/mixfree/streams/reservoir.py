@@ -51,11 +51,32 @@ class Reservoir:
         low = np.flatnonzero(high <= limit >> 32)
         if low.size:
             keys = (high[low] << 32) | words(own, numbers[low], 1)
-            joined = np.concatenate([self._keys, keys])
-            best = np.argsort(joined, kind="stable")[: self.size]
-            self._keys = joined[best]
-            self.rows = np.concatenate([self.rows, rows[low]])[best]
-            self.targets = np.concatenate([self.targets, targets[low]])[best]
+            self._keep(keys, rows[low], targets[low])
+
+    def _keep(self, keys: Array, rows: Array, targets: Array) -> None:
+        joined = np.concatenate([self._keys, keys])
+        best = np.argsort(joined, kind="stable")[: self.size]
+        self._keys = joined[best]
+        self.rows = np.concatenate([self.rows, rows])[best]
+        self.targets = np.concatenate([self.targets, targets])[best]
+
+    def merge(self, other: "Reservoir") -> None:
+        """Take the rows of another part of the stream, drawn with another seed.
+
+        Examples
+        --------
+        >>> kept, other = Reservoir(size=2), Reservoir(size=2, seed=1)
+        >>> kept.add(np.arange(4.0)[:, None], np.zeros(4))
+        >>> other.add(np.arange(4.0, 8.0)[:, None], np.zeros(4))
+        >>> kept.merge(other)
+        >>> len(kept.rows), kept.seen
+        (2, 8)
+        """
+        if other.seen == 0:
+            return
+        self.rows = self.rows.reshape(-1, other.rows.shape[1])
+        self.seen += other.seen
+        self._keep(other._keys, other.rows, other.targets)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values and arrays."""

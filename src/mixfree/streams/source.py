@@ -81,18 +81,19 @@ class Source:
     def _read(self, types: dict[str, Any]) -> Iterator[Piece]:
         for index, file in enumerate(self.files):
             reader = self._first if index == 0 else Reader(file)
-            self._check_same_columns(reader)
-            start = 0
+            self.check_same_columns(str(reader.file), reader.schema.names)
+            start = file.start
             for batch in reader.batches(types):
                 yield Piece(str(file), start, batch)
                 start += batch.num_rows
 
-    def _check_same_columns(self, reader: Reader) -> None:
-        mine, theirs = set(self.schema.names), set(reader.schema.names)
+    def check_same_columns(self, file: str, names: Sequence[str]) -> None:
+        """ValueError if a file has other columns than the first."""
+        mine, theirs = set(self.schema.names), set(names)
         if mine != theirs:
             missing, extra = sorted(mine - theirs), sorted(theirs - mine)
             raise ValueError(
-                f"{reader.file} has other columns than {self.files[0]}: "
+                f"{file} has other columns than {self.files[0]}: "
                 + "; ".join(
                     f"{word} {', '.join(map(repr, names))}"
                     for word, names in (("without", missing), ("with", extra))

@@ -2,14 +2,18 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 import mixfree
 from mixfree.base.arithmetic import Array
 from mixfree.linear.choice import LinearLearner
+from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact.sums import LARGEST
+from mixfree.linear.losses import predictions
 from mixfree.linear.scaling import TooFar
 from mixfree.streams import model_file
 from mixfree.streams.columns import FIRST_ROWS, choose, kind_of, values_in, with_categories
@@ -22,8 +26,18 @@ from mixfree.streams.source import Piece, Source
 __all__ = ["StreamFit"]
 
 KIND = "stream fit"
+FEW = 64  # rows that a fit that forgets predicts at a time, but more for many features
 # What a model file keeps besides the parts that have a state of their own.
-_KEPT = ("complete", "seconds", "varied", "loss", "unused_columns", "rival_diverged")
+_KEPT = (
+    "complete",
+    "seconds",
+    "varied",
+    "loss",
+    "ahead",
+    "ahead_until",
+    "unused_columns",
+    "rival_diverged",
+)
 
 
 class StreamFit:
@@ -40,8 +54,10 @@ class StreamFit:
 
     Attributes
     ----------
-    learner, rival
-        The linear model, and plain SGD beside it if the plan compares.
+    learner
+        The linear model.
+    rival, forgetting
+        Plain SGD, and least squares that forgets, beside it if the plan compares.
     reservoir
         A uniform sample of the rows learnt from.
     """
@@ -52,12 +68,20 @@ class StreamFit:
         self.learner: LinearLearner = plan.learner(*shape)
         self.rival: LinearLearner | None = plan.rival(*shape) if plan.compare else None
         self.rival_diverged = False
+        self.forgetting: ExactLearner | None = None
+        if plan.compare:
+            self.forgetting = plan.forgetting(shape[0], self.learner)
         self.reservoir = Reservoir()
         self.read_record = ReadRecord()
         self.complete = False
         self.seconds = 0.0
         self.varied = False  # whether two rows had different targets
         self.loss = np.zeros(2)  # sum over rows before they were learnt, and their number
+        self.tests_first = True  # whether the loss of rows is taken before they are learnt
+        # Solving for the weights of an exact fit at every batch would cost more than learning:
+        # those that tell the loss ahead are taken anew when the stream has doubled.
+        self.ahead: Array | None = None
+        self.ahead_until = 0
 
     @classmethod
     def begin(cls, source: Source, plan: FitPlan) -> "StreamFit":
@@ -117,18 +141,30 @@ class StreamFit:
         """Learn from one batch."""
         rows, targets = self.encoder.encode(piece)
         if len(rows):
-            if self.used:
-                self.loss += losses(self.learner, rows, targets).sum(), len(rows)
-            try:
-                self.learner.advance(rows, targets)
-            except TooFar as error:
-                raise error.named(self.encoder.features) from None
-            if self.rival is not None:
-                self._advance_rival(self.rival, rows, targets)
+            for start in range(0, len(rows), self._step(len(rows))):
+                part = slice(start, start + self._step(len(rows)))
+                self._learn(piece, rows[part], targets[part])
             one = self.reservoir.targets[0] if self.used else targets[0]
             self.varied = self.varied or bool((targets != one).any())
             self.reservoir.add(rows, targets)
         self.read_record.add(piece)
+
+    def merge(self, other: "StreamFit") -> None:
+        """Take all that a fit with the same plan has learnt from the rows that follow.
+
+        The loss before rows were learnt is that of one run over all of them: it is dropped.
+        """
+        if not (isinstance(self.learner, ExactLearner) and isinstance(other.learner, ExactLearner)):
+            raise ValueError("fits to parts of a stream can be merged for `method='exact'` only")
+        self.learner.merge(other.learner)
+        if self.used and other.used:
+            self.varied |= bool(self.reservoir.targets[0] != other.reservoir.targets[0])
+        self.varied |= other.varied
+        self.reservoir.merge(other.reservoir)
+        self.encoder.left_out.update(other.encoder.left_out)
+        self.encoder.unknown.update(other.encoder.unknown)
+        self.read_record.merge(other.read_record)
+        self.loss = np.zeros(2)
 
     def run(
         self,
@@ -160,21 +196,38 @@ class StreamFit:
                 saved = self.read
         self.complete = True
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a model file; if that fails, the old file stays."""
-        content = {
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as plain values and arrays."""
+        return {
             "kind": KIND,
             "mixfree": mixfree.__version__,
             "plan": self.plan.state_dict(),
             "encoder": self.encoder.state_dict(),
-            "learner": self.learner.state_dict(),
-            "rival": None if self.rival is None else self.rival.state_dict(),
+            **{name: each and each.state_dict() for name, each in self._learners.items()},
             "reservoir": self.reservoir.state_dict(),
             "read": self.read_record.state_dict(),
             "record": {name: getattr(self, name) for name in _KEPT},
         }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "StreamFit":
+        """The fit that gave ``state``."""
+        fit = cls(FitPlan(**state["plan"]), Encoder.from_state(state["encoder"]))
+        for name in _KEPT:
+            setattr(fit, name, state["record"][name])
+        for name, learner in fit._learners.items():
+            if state[name] is None:
+                setattr(fit, name, None)
+            elif learner is not None:
+                learner.load_state_dict(state[name])
+        fit.reservoir = Reservoir.from_state(state["reservoir"])
+        fit.read_record = ReadRecord.from_state(state["read"])
+        return fit
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a model file; if that fails, the old file stays."""
         try:
-            model_file.save(path, content)
+            model_file.save(path, self.state_dict())
         except OSError as error:
             raise OSError(
                 f"cannot write {path}: {error.strerror or error}; what was there is unchanged"
@@ -186,18 +239,42 @@ class StreamFit:
         content = model_file.load(path)
         if content.get("kind") != KIND:
             raise ValueError(f"{path} holds a {content.get('kind')!r}, not a {KIND!r}")
-        encoder = Encoder.from_state(content["encoder"])
-        fit = cls(FitPlan(**content["plan"]), encoder)
-        for name in _KEPT:
-            setattr(fit, name, content["record"][name])
-        fit.learner.load_state_dict(content["learner"])
-        if content["rival"] is None:
-            fit.rival = None
-        elif fit.rival is not None:
-            fit.rival.load_state_dict(content["rival"])
-        fit.reservoir = Reservoir.from_state(content["reservoir"])
-        fit.read_record = ReadRecord.from_state(content["read"])
-        return fit
+        return cls.from_state(content)
+
+    @property
+    def _learners(self) -> dict[str, LinearLearner | None]:
+        return {"learner": self.learner, "rival": self.rival, "forgetting": self.forgetting}
+
+    def _step(self, rows: int) -> int:
+        """Rows to learn from at a time: all, but few where the next are predicted by the last."""
+        forgets = isinstance(self.learner, ExactLearner) and self.learner.forgetting is not None
+        return max(FEW, 4 * len(self.encoder.features)) if forgets else rows
+
+    def _learn(self, piece: Piece, rows: Array, targets: Array) -> None:
+        if self.tests_first and self.learner.samples:
+            self.loss += self._losses_ahead(rows, targets).sum(), len(rows)
+        try:
+            self.learner.advance(rows, targets)
+        except TooFar as error:
+            raise error.named(self.encoder.features) from None
+        except ValueError:
+            self.encoder.check_sizes(piece, LARGEST)
+            raise
+        if self.rival is not None:
+            self._advance_rival(self.rival, rows, targets)
+        if self.forgetting is not None:
+            self.forgetting.advance(rows, targets)
+
+    def _losses_ahead(self, rows: Array, targets: Array) -> Array:
+        """Losses of rows that are still to be learnt."""
+        if not isinstance(self.learner, ExactLearner) or self.learner.forgetting is not None:
+            return losses(self.learner, rows, targets)
+        if self.ahead is None or self.used >= self.ahead_until:
+            self.ahead, self.ahead_until = self.learner.weights, 2 * self.used
+        loss = self.learner.loss
+        with np.errstate(over="ignore", invalid="ignore"):
+            predicted = predictions(self.ahead.ravel(), rows, loss.outputs)
+            return np.asarray(loss.value(predicted, targets))
 
     def _advance_rival(self, rival: LinearLearner, rows: Array, targets: Array) -> None:
         """Advance the rival; rows that the learner accepted can only fail if it diverged."""

@@ -85,7 +85,8 @@ class Certificate:
     def batches_met(self, rows: Array) -> Array:
         """Number of batches in which the rarest feature of each row occurs."""
         counts = np.sum(self.seen, axis=0)
-        return np.where(rows != 0.0, counts, len(self.seen)).min(axis=1)
+        fewest: Array = np.where(rows != 0.0, counts, len(self.seen)).min(axis=1)
+        return fewest
 
     def errors(self, rows: Array, level: float) -> Array:
         """Half-widths of simultaneous intervals for φᵀθ*, around φᵀθ̂, one per row.

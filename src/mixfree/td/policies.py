@@ -34,7 +34,8 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
     if table.shape == (states,) and table.dtype.kind in "iu":
         if not ((table >= 0) & (table < actions)).all():
             raise ValueError(f"policy must hold actions from 0 to {actions - 1}, not {policy!r}")
-        return np.eye(actions)[table]
+        probabilities: Array = np.eye(actions)[table]
+        return probabilities
     if table.shape != (states, actions) or not (
         (table >= 0.0).all() and np.allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-9)
     ):
@@ -48,7 +49,8 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
 def as_function(policy: Any, observations: Any, actions: Any) -> Act:
     """The policy as a function ``act(observation, generator)``, for spaces of Gymnasium."""
     if callable(policy):
-        return policy
+        given: Act = policy
+        return given
     if isinstance(policy, str):
         _check_word(policy)
         if not hasattr(actions, "n"):

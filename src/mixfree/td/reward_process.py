@@ -184,7 +184,9 @@ class RewardProcess:
         left, singular, right = left[:, kept], singular[kept], right[kept]
         weighted = root[:, None] * self.P[np.ix_(seen, seen)] / root
         system = np.eye(kept.sum()) - gamma * left.T @ weighted @ left
-        return right.T @ (np.linalg.solve(system, left.T @ (root * self.r[seen])) / singular)
+        rotated = np.linalg.solve(system, left.T @ (root * self.r[seen]))
+        theta: Array = right.T @ (rotated / singular)
+        return theta
 
     @cached_property
     def omega(self) -> float:
@@ -198,13 +200,15 @@ class RewardProcess:
         """g(θ; z) = (r + γφ(s')ᵀθ − φ(s)ᵀθ) φ(s); no bootstrap from the end of an episode."""
         row = self.features[state]
         ahead = 0.0 if terminated else self.gamma * self.features[next_state] @ theta
-        return (reward + ahead - row @ theta) * row
+        update: Array = (reward + ahead - row @ theta) * row
+        return update
 
     def mean_semi_gradient(self, theta: Array) -> Array:
         """ḡ(θ), the mean semi-gradient under the stationary law."""
         values = self.features @ theta
         errors = self.r + self.gamma * self.P @ values - values
-        return self.features.T @ (self.stationary * errors)
+        drift: Array = self.features.T @ (self.stationary * errors)
+        return drift
 
     def error(self, theta: Array) -> float:
         """‖V_θ* − V_θ‖²_M, what Theorem 5.2 bounds."""

@@ -1,4 +1,4 @@
-"""PyTorch optimisers for data in order: one line of a training loop changes."""
+"""PyTorch optimisers for ordered data: one line of a training loop changes."""
 
 from mixfree.base.extras import require
 

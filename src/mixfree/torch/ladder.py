@@ -1,29 +1,45 @@
 """The ladder for PyTorch: the reference's step, fed with the gradient or with a sketch of it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
+from torch.optim.optimizer import ParamsT
 
 from mixfree import steps
 from mixfree.base.arithmetic import Array, norm
-from mixfree.dropins.sketch import Sketch, is_exact
+from mixfree.dropins import Sketch, is_exact
 from mixfree.steps import Distance, Profile
-from mixfree.steps.ladder import BLOCK
-from mixfree.torch.stream import RUN, Given, StreamOptimizer
-from mixfree.torch.tensors import Tensors, add, as_arrays, as_tensors
+from mixfree.steps.ladder import BLOCK, LadderState
+from mixfree.torch.stream import Given, StreamOptimizer, StreamRun
+from mixfree.torch.tensors import Tensors, add
+
+
+@dataclass(slots=True)
+class LadderRun(StreamRun):
+    """The state of the reference's step, and what its vectors stand for."""
+
+    tensors: int = 0  # parameters in the vectors: those added since join at the next step
+    sketched: int = 0  # entries of the model at the first step; zero if its totals are exact
+    ladder: LadderState | None = None  # none before the first step
+
+    def check(self, what: str) -> None:
+        """Counts are not negative."""
+        StreamRun.check(self, what)
+        if self.tensors < 0 or self.sketched < 0:
+            raise ValueError(f"state of the {what} does not fit: a count is negative")
 
 
 class Ladder(StreamOptimizer):
-    """AdaGrad that pays for correlation at every scale, and finds its own step size.
+    """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.
 
-    The norms run over the parameters of all groups. A model of at most ``16·sketch`` entries has
-    the totals of :class:`mixfree.steps.Ladder` itself, computed on the host; a larger one
-    those of a sketch of its gradients, so that a level costs ``sketch`` numbers and not one
-    a parameter.
+    It needs no step size. The norms run over the parameters of all groups. A model of at most
+    ``16·sketch`` entries has the totals of :class:`mixfree.steps.Ladder` itself, computed on the
+    host; a larger one has those of a sketch of its gradients, so that a level takes ``sketch``
+    numbers and not one per parameter.
 
     Parameters
     ----------
@@ -32,16 +48,17 @@ class Ladder(StreamOptimizer):
     alpha, block, max_levels, distance
         As in :class:`mixfree.steps.Ladder`.
     per_coordinate
-        One rate a coordinate, or one for all. ``None``: one a coordinate where totals are exact.
-        ``True`` makes them exact at any size, at the cost of one copy of the parameters a level.
+        One rate per coordinate, or one for all. ``None``: one per coordinate where totals are
+        exact. ``True`` makes them exact at any size, at the cost of one copy of the parameters
+        per level.
     sketch
-        Numbers a level; ``None`` makes totals exact at any size.
+        Numbers per level; ``None`` makes totals exact at any size.
     seed
-        Of the sketch.
+        Seed of the sketch.
     lr
         Multiplies the step; it is there for learning-rate schedulers.
     maximize
-        Climb instead.
+        Maximise the objective instead of minimising it.
     output
         ``"weighted"``, ``"average"`` or ``"last"``: what :meth:`averaged` swaps in.
 
@@ -58,9 +75,11 @@ class Ladder(StreamOptimizer):
     (600, True)
     """
 
+    _run: LadderRun
+
     def __init__(
         self,
-        params: Any,
+        params: ParamsT,
         alpha: float | None = None,
         per_coordinate: bool | None = None,
         block: int = BLOCK,
@@ -74,7 +93,9 @@ class Ladder(StreamOptimizer):
         output: str = "weighted",
     ) -> None:
         distance = Distance() if distance is None else distance
-        self.rule = steps.Ladder(alpha, bool(per_coordinate), block, max_levels, distance)
+        by_coordinate = per_coordinate is not False
+        self._exact_rule = steps.Ladder(alpha, by_coordinate, block, max_levels, distance)
+        self._sketched_rule = replace(self._exact_rule, per_coordinate=False)
         if sketch is not None:
             Sketch(sketch, seed=seed)
         settings = {
@@ -87,37 +108,33 @@ class Ladder(StreamOptimizer):
             "sketch": sketch,
             "seed": seed,
         }
-        super().__init__(params, {"lr": lr, "maximize": maximize}, settings, output)
+        defaults = {"lr": lr, "maximize": maximize}
+        super().__init__(params, defaults, settings, output, LadderRun())
 
     def profile(self) -> Profile:
         """How correlated the gradients are at each scale: see :class:`mixfree.steps.Ladder`."""
-        run = self.state[RUN]
-        if run["ladder"] is None:
+        run = self._run
+        if run.ladder is None:
             raise ValueError("there is no profile before the first step")
-        return self.rule.profile(run["ladder"], run["steps"])
-
-    def _start(self) -> dict[str, Any]:
-        return {**super()._start(), "tensors": 0, "sketched": 0, "ladder": None}
+        return self._rule(run.sketched).profile(run.ladder, run.steps)
 
     def _take(self, given: list[Given]) -> bool:
-        run, params = self.state[RUN], self._parameters()
-        gradients = [self._ascent(p, group) for group in self.param_groups for p in group["params"]]
-        sketched = self._entries_to_sketch(params) if run["ladder"] is None else run["sketched"]
+        run, params = self._run, self._parameters()
+        gradients = [_ascent(p, group) for group in self.param_groups for p in group["params"]]
+        sketched = self._entries_to_sketch(params) if run.ladder is None else run.sketched
         vector = self._vector(gradients, sketched)
         self._check_size(norm(vector), given)
-        if run["ladder"] is None:
-            self._begin(params, sketched)
-        self._include_new(params)
+        rule, ladder = self._rule(sketched), self._ladder_of(params, sketched)
         self._count_step()
-        run["samples"] += 1
-        x = self._vector(params, sketched) if self.rule.refreshes(run["steps"]) else vector
-        displacement = self.rule.move(run["ladder"], vector, run["steps"], x)
+        run.samples += 1
+        x = self._vector(params, sketched) if rule.refreshes(run.steps) else vector
+        displacement = rule.move(ladder, vector, run.steps, x)
         if sketched:
             # The displacement is a multiple of the sketch; the step is that of the gradient.
             top = int(np.abs(vector).argmax())
             self._move(params, gradients, displacement[top] / vector[top] if vector[top] else 0.0)
         else:
-            self._move(params, self._split(displacement, params), 1.0)
+            self._move(params, _split(displacement, params), 1.0)
         return True
 
     def _move(self, params: Tensors, directions: Tensors, size: float) -> None:
@@ -130,72 +147,73 @@ class Ladder(StreamOptimizer):
     def _entries_to_sketch(self, params: Tensors) -> int:
         """Entries of the model; zero if it is small enough not to be sketched."""
         entries = sum(p.numel() for p in params)
-        settings = self.settings
-        exact = is_exact(entries, settings["sketch"], settings["per_coordinate"])
-        return 0 if exact else entries
+        return 0 if self._is_exact(entries) else entries
 
-    def _begin(self, params: Tensors, sketched: int) -> None:
-        run = self.state[RUN]
-        self.rule = self._rule_for(sketched)
-        run["sketched"], run["tensors"] = sketched, len(params)
-        run["ladder"] = self.rule.start(self._vector(params, sketched))
+    def _is_exact(self, entries: int) -> bool:
+        return is_exact(entries, self.settings["sketch"], self.settings["per_coordinate"])
 
-    def _include_new(self, params: Tensors) -> None:
-        """Parameters added since have stood where they are, with gradients of zero."""
-        run = self.state[RUN]
-        known, run["tensors"] = run["tensors"], len(params)
-        if known == len(params):
-            return
-        if run["sketched"]:
-            parts = [p * (i >= known) for i, p in enumerate(params)]
-            run["ladder"].distance.shift(self._vector(parts, run["sketched"]))
-        else:
-            self.rule.extend(run["ladder"], self._vector(params[known:], 0))
+    def _ladder_of(self, params: Tensors, sketched: int) -> LadderState:
+        """The state of the step, in which every parameter is: begun, or extended, if need be."""
+        run, rule = self._run, self._rule(sketched)
+        known, run.tensors = run.tensors, len(params)
+        if run.ladder is None:
+            run.sketched = sketched
+            run.ladder = rule.start(self._vector(params, sketched))
+        elif known < len(params) and sketched:
+            # Parameters added since have stood where they are, with gradients of zero.
+            new = [p * (i >= known) for i, p in enumerate(params)]
+            run.ladder.distance.shift(self._vector(new, sketched))
+        elif known < len(params):
+            rule.extend(run.ladder, self._vector(params[known:], 0))
+        return run.ladder
+
+    def _rule(self, sketched: int) -> steps.Ladder:
+        """The step part: one rate per coordinate only where totals are exact."""
+        return self._sketched_rule if sketched else self._exact_rule
 
     def _vector(self, tensors: Tensors, sketched: int) -> Array:
         """The tensors as one vector, or its sketch, on the host: one transfer."""
         if sketched:
-            settings = self.settings
-            sketch, table = _sketch(
-                settings["sketch"], sketched, settings["seed"], tensors[0].device
-            )
+            size, seed = self.settings["sketch"], self.settings["seed"]
+            sketch, table = _sketch(size, sketched, seed, tensors[0].device)
             flat = sketch.of(tensors, torch.cat, table)
         else:
             flat = torch.cat([t.reshape(-1) for t in tensors])
-        return flat.detach().cpu().double().numpy()
+        vector: Array = flat.detach().cpu().double().numpy()
+        return vector
 
-    @staticmethod
-    def _split(vector: Array, params: Tensors) -> list[torch.Tensor]:
-        parts = torch.from_numpy(vector).split([p.numel() for p in params])
-        return [q.to(p.device, p.dtype).view_as(p) for q, p in zip(parts, params, strict=True)]
-
-    @staticmethod
-    def _ascent(p: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
-        if p.grad is None:
-            return torch.zeros_like(p)
-        return -p.grad if group["maximize"] else p.grad
-
-    def _rule_for(self, sketched: int) -> steps.Ladder:
-        """The step part: one rate per coordinate only where totals are exact."""
-        per_coordinate = not sketched and self.settings["per_coordinate"] is not False
-        return replace(self.rule, per_coordinate=per_coordinate)
-
-    def _pack(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        ladder = run["ladder"]
-        return {**run, "ladder": None if ladder is None else as_tensors(ladder.plain())}
-
-    def _unpack(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        if run["ladder"] is None:
-            return dict(run)
-        known, sketched = self._parameters()[: run["tensors"]], run["sketched"]
-        rule = self._rule_for(sketched)
-        fresh = rule.start(self._vector(known, sketched))
-        found = {**run, "ladder": fresh.restored(as_arrays(run["ladder"]), "ladder")}
-        self.rule = rule
-        return found
+    def _restored_run(self, plain: Any) -> LadderRun:
+        begun = isinstance(plain, Mapping) and plain.get("ladder") is not None
+        run = LadderRun().restored({**plain, "ladder": None} if begun else plain, "optimiser")
+        known = self._parameters()[: run.tensors]
+        wrong = run.sketched > 0 and self._is_exact(run.sketched)
+        if wrong or (run.steps > 0, len(known)) != (begun, run.tensors):
+            raise ValueError(
+                f"state of the optimiser does not fit: {run.steps} steps with {run.tensors} "
+                f"tensors, of which {run.sketched} entries were sketched"
+            )
+        if begun:
+            size = self.settings["sketch"] if run.sketched else sum(p.numel() for p in known)
+            fresh = self._rule(run.sketched).start(np.zeros(size))
+            run.ladder = fresh.restored(plain["ladder"], "ladder")
+        return run
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "rule": self.rule}
+        rules = {"_exact_rule": self._exact_rule, "_sketched_rule": self._sketched_rule}
+        return {**super().__getstate__(), **rules}
+
+
+def _split(vector: Array, params: Tensors) -> list[torch.Tensor]:
+    """A vector as tensors like the parameters."""
+    parts = torch.split(torch.from_numpy(vector), [p.numel() for p in params])
+    return [q.to(p.device, p.dtype).view_as(p) for q, p in zip(parts, params, strict=True)]
+
+
+def _ascent(p: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
+    """The gradient of what is minimised; zero where there is none."""
+    if p.grad is None:
+        return torch.zeros_like(p)
+    return -p.grad if group["maximize"] else p.grad
 
 
 @lru_cache(maxsize=8)

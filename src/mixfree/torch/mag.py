@@ -1,19 +1,34 @@
-"""MAG for PyTorch: Algorithm 1 with a level's samples as they come."""
+"""MAG for PyTorch: Algorithm 1, fed with one sample per call."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
+
+from torch.optim.optimizer import ParamsT
 
 from mixfree.base.checks import check_positive
 from mixfree.gradients.mlmc import MLMC as Law
-from mixfree.torch.stream import RUN
 from mixfree.torch.tensors import move, norm
-from mixfree.torch.window import WindowOptimizer
+from mixfree.torch.window import WindowOptimizer, WindowRun
+
+
+@dataclass(slots=True)
+class MAGRun(WindowRun):
+    """The level, and the accumulator of AdaGrad-Norm."""
+
+    root: float = 0.0  # of the sum of the squared norms of all directions
+
+    def check(self, what: str) -> None:
+        """A root is not negative."""
+        WindowRun.check(self, what)
+        if self.root < 0.0:
+            raise ValueError(f"state of the {what} does not fit: root is {self.root}")
 
 
 class MAG(WindowOptimizer):
-    """MLMC gradients with AdaGrad-Norm steps; the loop around it stays as it is.
+    """MLMC gradients with AdaGrad-Norm steps; the training loop stays as it is.
 
-    The norm in the step runs over the parameters of all groups: there is one root for all.
+    The norm in the step runs over the parameters of all groups, which share one accumulator.
 
     Parameters
     ----------
@@ -26,7 +41,7 @@ class MAG(WindowOptimizer):
     lr
         Multiplies ``alpha``; it is there for learning-rate schedulers.
     maximize
-        Climb instead.
+        Maximise the objective instead of minimising it.
     output
         ``"average"``, ``"weighted"`` or ``"last"``: what :meth:`averaged` swaps in.
 
@@ -43,9 +58,11 @@ class MAG(WindowOptimizer):
     (10, 2, True)
     """
 
+    _run: MAGRun
+
     def __init__(
         self,
-        params: Any,
+        params: ParamsT,
         levels: int | None = 5,
         weights: str = "exact",
         alpha: float = 1.0,
@@ -58,10 +75,7 @@ class MAG(WindowOptimizer):
     ) -> None:
         law = Law(levels, weights, horizon, seed)
         defaults = {"alpha": alpha, "lr": lr, "maximize": maximize}
-        super().__init__(params, defaults, law, output)
-
-    def _start(self) -> dict[str, Any]:
-        return {**super()._start(), "root": 0.0}
+        super().__init__(params, defaults, law, output, MAGRun())
 
     def _move(self, scale: float) -> None:
         summed = [
@@ -69,10 +83,10 @@ class MAG(WindowOptimizer):
             for group in self.param_groups
         ]
         sums = [[self.state[p]["sum"] for p in params] for _, params in summed]
-        run = self.state[RUN]
-        run["root"] = math.hypot(run["root"], scale * norm([s for each in sums for s in each]))
+        run = self._run
+        run.root = math.hypot(run.root, scale * norm([s for each in sums for s in each]))
         for (group, params), directions in zip(summed, sums, strict=True):
-            move(params, directions, scale * group["alpha"] * float(group["lr"]), run["root"])
+            move(params, directions, scale * group["alpha"] * float(group["lr"]), run.root)
 
     def _check_group(self, group: dict[str, Any]) -> None:
         super()._check_group(group)

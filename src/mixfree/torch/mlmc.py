@@ -1,18 +1,19 @@
 """MLMC gradients for any torch optimiser."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch._compile import _disable_dynamo
 
 from mixfree.gradients.mlmc import MLMC as Law
 from mixfree.torch.stream import Given
-from mixfree.torch.window import WindowOptimizer
+from mixfree.torch.window import WindowOptimizer, WindowRun
 
 
 class MLMC(WindowOptimizer):
-    """Gives another optimiser MLMC gradients; it takes a step when a level is complete.
+    """Gives another optimiser MLMC gradients: one step whenever a level is complete.
 
-    Parameter groups are those of ``optimizer``, and a scheduler can be given either of the two.
+    Its parameter groups are those of ``optimizer``, and a scheduler can be given either of them.
 
     Parameters
     ----------
@@ -36,6 +37,8 @@ class MLMC(WindowOptimizer):
     (8, tensor([0.1000, 0.1000]))
     """
 
+    buffers: ClassVar[tuple[str, ...]] = (*WindowOptimizer.buffers, "given")
+    entries: ClassVar[tuple[str, ...]] = (*WindowOptimizer.entries, "optimizer")
     optimizer: torch.optim.Optimizer
 
     def __init__(
@@ -52,11 +55,11 @@ class MLMC(WindowOptimizer):
             raise ValueError(f"optimizer must be a torch optimiser, not {optimizer!r}")
         self.optimizer = optimizer
         law = Law(levels, weights, horizon, seed)
-        super().__init__(optimizer.param_groups, optimizer.defaults, law, output)
+        super().__init__(optimizer.param_groups, optimizer.defaults, law, output, WindowRun())
         self.param_groups = optimizer.param_groups
 
     def _sign(self, group: dict[str, Any]) -> float:
-        return 1.0  # the optimiser inside knows what it maximises
+        return 1.0  # whether to maximise is for the optimiser inside to decide
 
     def _add(self, given: list[Given], weight: float) -> None:
         super()._add(given, weight)
@@ -69,7 +72,7 @@ class MLMC(WindowOptimizer):
         own = [p.grad for p in params]
         try:
             for p in params:
-                # Without a gradient in the whole level it has none now: momentum would move it.
+                # No gradient in the whole level means none now: momentum would move a zero.
                 given = self.state[p].pop("given", False)
                 p.grad = self.state[p]["sum"].mul_(scale).to(p.dtype) if given else None
             self.optimizer.step()
@@ -77,18 +80,21 @@ class MLMC(WindowOptimizer):
             for p, gradient in zip(params, own, strict=True):
                 p.grad = gradient
 
-    @torch._disable_dynamo
+    @_disable_dynamo
     def state_dict(self) -> dict[str, Any]:
         """The sums of the level, and the state of the optimiser inside under ``"optimizer"``."""
         return {**super().state_dict(), "optimizer": self.optimizer.state_dict()}
 
-    @torch._disable_dynamo
+    @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where both optimisers were, also in the middle of a level."""
-        self._check_loadable(state_dict)
+        self._restored(state_dict)  # refuses a bad state before either optimiser has changed
         self.optimizer.load_state_dict(state_dict["optimizer"])
         super().load_state_dict(state_dict)
         self.param_groups = self.optimizer.param_groups
+
+    def _check_saved_group(self, group: dict[str, Any]) -> None:
+        pass  # the optimiser inside reads its own groups
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "optimizer": self.optimizer}

@@ -4,15 +4,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import torch
+from torch._compile import _disable_dynamo
+from torch.optim.optimizer import ParamsT
 
 from mixfree.base.checks import check_one_of
-from mixfree.outputs import DROPIN_OUTPUTS
-from mixfree.torch.tensors import Tensors, largest, wide
+from mixfree.base.state import State
+from mixfree.dropins import OUTPUTS, newest_weight
+from mixfree.torch.tensors import as_arrays, as_tensors, largest, wide
 
-RUN = "run"  # key of the counts among the parameters' states: torch saves and copies it along
+FORMAT = 2  # of state_dict
 
 
 class Given(NamedTuple):
@@ -23,8 +27,26 @@ class Given(NamedTuple):
     gradients: list[torch.Tensor]
 
 
+@dataclass(slots=True)
+class StreamRun(State):
+    """How far a run has come."""
+
+    samples: int = 0
+    steps: int = 0
+
+    def check(self, what: str) -> None:
+        """A step takes at least one sample."""
+        if not 0 <= self.steps <= self.samples:
+            raise ValueError(
+                f"state of the {what} does not fit: {self.steps} steps from {self.samples} samples"
+            )
+
+
 class StreamOptimizer(torch.optim.Optimizer, ABC):
-    """A torch optimiser that is told one sample a step, in the order of the stream.
+    """A torch optimiser that is told one sample per step, in the order of the stream.
+
+    What belongs to one parameter is in ``state``, as torch has it; everything else that changes
+    is in ``_run``.
 
     Parameters
     ----------
@@ -36,48 +58,49 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         What must be the same when a state is loaded.
     output
         ``"average"``, ``"weighted"`` (weights proportional to t) or ``"last"`` (keeps none).
+    run
+        The state of a run that has seen nothing.
     """
+
+    buffers: ClassVar[tuple[str, ...]] = ("average",)  # what a parameter may have in ``state``
+    entries: ClassVar[tuple[str, ...]] = ("state", "param_groups", "run", "shapes")  # saved
+    _run: StreamRun
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: ParamsT,
         defaults: dict[str, Any],
         settings: Mapping[str, Any],
         output: str,
+        run: StreamRun,
     ) -> None:
-        self.output = check_one_of(output, "output", DROPIN_OUTPUTS)
-        self.settings = {"method": type(self).__name__, **settings, "output": output}
+        self.output = check_one_of(output, "output", OUTPUTS)
+        self.settings = {
+            "method": type(self).__name__,
+            "format": FORMAT,
+            **settings,
+            "output": output,
+        }
         self.stepped = False
         self._swapped = False
+        self._run = run
         super().__init__(params, defaults)
-        self.state[RUN] = self._start()
-
-    def _start(self) -> dict[str, Any]:
-        return {"samples": 0, "steps": 0}
 
     @abstractmethod
     def _take(self, given: list[Given]) -> bool:
         """Use one sample's gradients; True when the parameters moved."""
 
-    def _pack(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        """The counts as torch can save them."""
-        return dict(run)
-
-    def _unpack(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        """What :meth:`_pack` has packed."""
-        return dict(run)
-
     @property
     def samples(self) -> int:
         """Samples observed so far: calls of :meth:`step` that were not refused."""
-        return int(self.state[RUN]["samples"])
+        return self._run.samples
 
     @property
     def steps(self) -> int:
         """Steps taken so far: how often the parameters moved."""
-        return int(self.state[RUN]["steps"])
+        return self._run.steps
 
-    @torch._disable_dynamo  # the decisions are the host's: compiled code calls it as it is
+    @_disable_dynamo  # its decisions are made on the host, so compiled code just calls it
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take the gradients of one sample; ``stepped`` then says whether the parameters moved.
 
@@ -99,7 +122,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             self.stepped = self._take(given)
         return loss
 
-    @torch._disable_dynamo
+    @_disable_dynamo
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters, also in the middle of a level: until now their gradients were zero."""
         super().add_param_group(param_group)
@@ -113,7 +136,10 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
     def averaged(self) -> Iterator[None]:
         """Within the ``with`` block the parameters are the average; after it, themselves again.
 
-        ValueError with ``output="last"``, which keeps none.
+        Raises
+        ------
+        ValueError
+            With ``output="last"``, which keeps no average.
         """
         self._check_average("averaged()")
         if self._swapped:
@@ -129,11 +155,15 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             self._swapped = False
 
     def average_into(self, model: torch.nn.Module) -> None:
-        """Copy the average into another model of the same make.
+        """Copy the average into another model with the same parameters.
 
-        Parameters go by their names if the optimiser was given ``named_parameters()``, and
+        Parameters are matched by name if the optimiser was given ``named_parameters()``, and
         otherwise by the order in which it was given them. Buffers are left as they are.
-        ValueError with ``output="last"``, which keeps no average.
+
+        Raises
+        ------
+        ValueError
+            With ``output="last"``, which keeps no average, or if the parameters do not match.
         """
         self._check_average("average_into()")
         mine = self._parameters()
@@ -148,26 +178,31 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             raise ValueError(f"model has parameters of shapes {others}, the optimiser {shapes}")
         self._copy(map(self._average, mine), targets)
 
-    @torch._disable_dynamo
+    @_disable_dynamo
     def state_dict(self) -> dict[str, Any]:
         """All that changes, in the form of every torch optimiser, and the settings it goes with."""
-        saved = super().state_dict()
-        saved["state"][RUN] = self._pack(self.state[RUN])
-        saved["settings"] = dict(self.settings)
-        saved["shapes"] = self._shapes()
-        return saved
+        return {
+            **super().state_dict(),
+            "run": as_tensors(self._run.plain()),
+            "settings": dict(self.settings),
+            "shapes": self._shapes(),
+        }
 
-    @torch._disable_dynamo
+    @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where the optimiser that gave the state was, also in the middle of a level.
 
-        ValueError, and nothing has changed, if the settings or the parameters' number or shapes
-        are not the same. Sums keep the dtype they were saved with.
+        Sums keep the dtype they were saved with.
+
+        Raises
+        ------
+        ValueError
+            If the state is not of such an optimiser with the same settings and parameters. Nothing
+            has changed then.
         """
-        self._check_loadable(state_dict)
-        run = self._unpack(state_dict["state"][RUN])
+        run = self._restored(state_dict)
         super().load_state_dict(state_dict)
-        self.state[RUN] = run
+        self._run = run
         # torch casts to the parameters' dtype, and half the digits of the sums would go.
         for place, p in enumerate(self._parameters()):
             for name, value in state_dict["state"].get(place, {}).items():
@@ -175,7 +210,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
                     self.state[p][name] = value.detach().to(p.device, copy=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("output", "settings", "stepped", "_swapped")
+        names = ("output", "settings", "stepped", "_swapped", "_run")
         return {**super().__getstate__(), **{name: getattr(self, name) for name in names}}
 
     def _parameters(self) -> list[torch.Tensor]:
@@ -192,17 +227,9 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
                 found.append(Given(group, params, [p.grad for p in params]))
         return found
 
-    def _buffers(self, name: str, params: Tensors) -> list[torch.Tensor]:
-        """A buffer of that name for each parameter, zero when first asked for."""
-        for p in params:
-            if name not in self.state[p]:
-                self.state[p][name] = torch.zeros_like(p, dtype=wide(p.dtype))
-        return [self.state[p][name] for p in params]
-
     def _count_step(self) -> None:
         """The parameters are about to move for the t-th time: average where they are."""
-        run = self.state[RUN]
-        t = run["steps"] = run["steps"] + 1
+        self._run.steps += 1
         if self.output == "last":
             return
         params = self._parameters()
@@ -211,11 +238,12 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             if "average" not in self.state[p]:
                 self.state[p]["average"] = p.detach().to(wide(p.dtype), copy=True)
         averages = [self.state[p]["average"] for p in params]
-        weight = 1.0 / t if self.output == "average" else 2.0 / (t + 1.0)
+        weight = newest_weight(self.output, self._run.steps)
         torch._foreach_lerp_(averages, [p.to(wide(p.dtype)) for p in params], weight)
 
     def _average(self, p: torch.Tensor) -> torch.Tensor:
-        return self.state.get(p, {}).get("average", p)
+        average: torch.Tensor = self.state.get(p, {}).get("average", p)
+        return average
 
     def _check_average(self, asked: str) -> None:
         if self.output == "last":
@@ -226,7 +254,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @staticmethod
     @torch.no_grad()
-    def _copy(sources: Iterable[torch.Tensor], targets: Tensors) -> None:
+    def _copy(sources: Iterable[torch.Tensor], targets: Iterable[torch.Tensor]) -> None:
         for source, target in zip(list(sources), targets, strict=True):
             target.copy_(source)
 
@@ -259,7 +287,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         if len(devices) > 1:
             raise ValueError(f"params must be on one device, not on {' and '.join(devices)}")
 
-    def _check_loadable(self, state_dict: Mapping[str, Any]) -> None:
+    def _restored(self, state_dict: Mapping[str, Any]) -> StreamRun:
+        """The run in a saved state, of which everything has been checked."""
         saved = state_dict.get("settings", {})
         for name, wanted in self.settings.items():
             if name not in saved or saved[name] != wanted:
@@ -267,14 +296,17 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
                     f"state was saved with {name}={saved.get(name)!r}, this optimiser has "
                     f"{name}={wanted!r}"
                 )
-        numbers, others = (
-            [len(group["params"]) for group in groups]
-            for groups in (self.param_groups, state_dict["param_groups"])
-        )
-        if numbers != others:
+        for name in self.entries:
+            if name not in state_dict:
+                raise ValueError(f"state has no entry {name!r}")
+        groups = state_dict["param_groups"]
+        own, others = ([len(g["params"]) for g in each] for each in (self.param_groups, groups))
+        if own != others:
             raise ValueError(
-                f"state is of groups with {others} parameters, this optimiser's have {numbers}"
+                f"state is of groups with {others} parameters, this optimiser's have {own}"
             )
+        for group, saved_group in zip(self.param_groups, groups, strict=True):
+            self._check_saved_group({**saved_group, "params": group["params"]})
         shapes = zip(state_dict["shapes"], self._shapes(), strict=True)
         for place, (before, mine) in enumerate(shapes):
             if tuple(before) != mine:
@@ -282,3 +314,35 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
                     f"state is of a parameter {place} of shape {tuple(before)}, "
                     f"this optimiser's has {mine}"
                 )
+        self._check_saved_buffers(state_dict["state"])
+        return self._restored_run(as_arrays(state_dict["run"]))
+
+    def _restored_run(self, plain: Any) -> StreamRun:
+        return type(self._run)().restored(plain, "optimiser")
+
+    def _check_saved_group(self, group: dict[str, Any]) -> None:
+        missing = sorted(self.defaults.keys() - group.keys())
+        if missing:
+            raise ValueError(f"state has a group without {missing[0]!r}")
+        self._check_group(group)
+
+    def _check_saved_buffers(self, saved: Mapping[Any, Any]) -> None:
+        params = self._parameters()
+        for place, buffers in saved.items():
+            if place not in range(len(params)):
+                raise ValueError(
+                    f"state has buffers of a parameter {place!r}, there are {len(params)}"
+                )
+            for name, value in buffers.items():
+                if name not in self.buffers or not _fits(value, params[place]):
+                    raise ValueError(
+                        f"state does not fit: {name!r} of parameter {place} is not a finite "
+                        "tensor of its shape"
+                    )
+
+
+def _fits(value: Any, p: torch.Tensor) -> bool:
+    """Whether a saved value can be a flag or a buffer of a parameter."""
+    if not isinstance(value, torch.Tensor):
+        return isinstance(value, bool)
+    return value.is_floating_point() and value.shape == p.shape and bool(value.isfinite().all())

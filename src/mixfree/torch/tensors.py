@@ -1,13 +1,12 @@
 """Arithmetic on lists of tensors: one point made of many parameters."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-Tensors = Sequence[torch.Tensor]
+Tensors = list[torch.Tensor]
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -16,14 +15,15 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def largest(tensors: Tensors) -> float:
-    """The norm a gradient may have: a sum of 2^40 below it is still finite."""
-    return min(torch.finfo(wide(t.dtype)).max for t in tensors) / 2.0**40
+    """The largest norm that a gradient may have: the sum of 2^40 like it is still finite."""
+    return float(min(torch.finfo(wide(t.dtype)).max for t in tensors)) / 2.0**40
 
 
 def norm(tensors: Tensors) -> float:
     """Euclidean norm over all tensors, in one transfer to the host.
 
-    Neither overflows nor underflows; not finite if an entry is not.
+    Twin of :func:`mixfree.base.arithmetic.norm`: it neither overflows nor underflows, and is not
+    finite if an entry is not.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def norm(tensors: Tensors) -> float:
 
 
 def add(tensors: Tensors, others: Tensors, factor: float) -> None:
-    """Add factor·other to every tensor; torch refuses to do so for none."""
+    """Add factor·other to every tensor; torch refuses an empty list."""
     if tensors:
         torch._foreach_add_(tensors, others, alpha=factor)
 
@@ -59,7 +59,10 @@ def move(params: Tensors, directions: Tensors, alpha: float, root: float) -> Non
 def _norms(tensors: Tensors) -> list[float]:
     dtypes = {wide(t.dtype) for t in tensors}
     if len(dtypes) == 1:
-        return torch.stack(torch._foreach_norm(tensors, 2, dtype=dtypes.pop())).tolist()
+        found: list[float] = torch.stack(
+            torch._foreach_norm(tensors, 2, dtype=dtypes.pop())
+        ).tolist()
+        return found
     return [each for t in tensors for each in _norms([t])]
 
 

@@ -1,17 +1,36 @@
 """The signed running sum over a level, in one buffer of the parameters' size."""
 
 from abc import abstractmethod
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
+from torch.optim.optimizer import ParamsT
 
 from mixfree.gradients.mlmc import MLMC as Law
-from mixfree.torch.stream import RUN, Given, StreamOptimizer
-from mixfree.torch.tensors import norm
+from mixfree.torch.stream import Given, StreamOptimizer, StreamRun
+from mixfree.torch.tensors import norm, wide
+
+
+@dataclass(slots=True)
+class WindowRun(StreamRun):
+    """Where a level is; its sum is among the parameters' buffers."""
+
+    seen: int = 0  # samples of the level so far
+    length: int = 1  # samples of the level when it is complete
+
+    def check(self, what: str) -> None:
+        """A level is never more than complete, and its samples are among all samples."""
+        StreamRun.check(self, what)
+        if not (0 <= self.seen < self.length and self.seen <= self.samples):
+            raise ValueError(
+                f"state of the {what} does not fit: {self.seen} of {self.length} samples in the "
+                f"level, {self.samples} in all"
+            )
 
 
 class WindowOptimizer(StreamOptimizer):
-    """Adds up the gradients of a level with their signs; parameters stand still until it is full.
+    """Adds up the gradients of a level with their signs; until it is complete, nothing moves.
 
     Parameters
     ----------
@@ -19,13 +38,15 @@ class WindowOptimizer(StreamOptimizer):
         The law of the levels; every rank of a distributed run draws the same from it.
     """
 
-    def __init__(self, params: Any, defaults: dict[str, Any], law: Law, output: str) -> None:
+    buffers: ClassVar[tuple[str, ...]] = (*StreamOptimizer.buffers, "sum")
+    _run: WindowRun
+
+    def __init__(
+        self, params: ParamsT, defaults: dict[str, Any], law: Law, output: str, run: WindowRun
+    ) -> None:
         self.law = law
         settings = {name: getattr(law, name) for name in ("levels", "weights", "horizon", "seed")}
-        super().__init__(params, defaults, settings, output)
-
-    def _start(self) -> dict[str, Any]:
-        return {**super()._start(), "seen": 0, "length": 1}
+        super().__init__(params, defaults, settings, output, run)
 
     def _sign(self, group: dict[str, Any]) -> float:
         return -1.0 if group["maximize"] else 1.0
@@ -37,23 +58,21 @@ class WindowOptimizer(StreamOptimizer):
     @property
     def pending(self) -> int:
         """Samples of the level that is not complete yet."""
-        return int(self.state[RUN]["seen"])
+        return self._run.seen
 
     def _take(self, given: list[Given]) -> bool:
         self._check_size(norm([g for each in given for g in each.gradients]), given)
-        run = self.state[RUN]
-        if run["seen"] == 0:
-            run["length"] = self.law.length(run["steps"], run["samples"])
-        length = run["length"]
-        weight = self.law.weight(run["seen"], length) if length > 1 else 1.0
-        self._add(given, weight)
-        run["samples"] += 1
-        run["seen"] += 1
-        if run["seen"] < length:
+        run = self._run
+        if run.seen == 0:
+            run.length = self.law.length(run.steps, run.samples)
+        self._add(given, self.law.weight(run.seen, run.length))
+        run.samples += 1
+        run.seen += 1
+        if run.seen < run.length:
             return False
-        run["seen"] = 0
+        run.seen = 0
         self._count_step()
-        self._move(self.law.scale(length) if length > 1 else 1.0)
+        self._move(self.law.scale(run.length))
         sums = [self.state[p]["sum"] for p in self._parameters() if "sum" in self.state[p]]
         if sums:
             torch._foreach_zero_(sums)
@@ -61,7 +80,10 @@ class WindowOptimizer(StreamOptimizer):
 
     def _add(self, given: list[Given], weight: float) -> None:
         for group, params, gradients in given:
-            sums = self._buffers("sum", params)
+            for p in params:
+                if "sum" not in self.state[p]:
+                    self.state[p]["sum"] = torch.zeros_like(p, dtype=wide(p.dtype))
+            sums = [self.state[p]["sum"] for p in params]
             torch._foreach_add_(sums, gradients, alpha=weight * self._sign(group))
 
     def __getstate__(self) -> dict[str, Any]:

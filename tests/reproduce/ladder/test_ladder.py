@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.linear.losses import Huber, Logistic, loss_code
+from mixfree.linear.losses import Huber, Logistic, loss_twin
 from mixfree.reproduce import experiment
 from mixfree.reproduce.ladder.contenders import CONTENDERS, gap_of
 from mixfree.reproduce.ladder.experiment import cells, measure
@@ -26,7 +26,7 @@ def test_the_oracle_is_sgd_with_three_averages(name):
     weights = np.arange(1.0, 302.0)
     expected = [path.mean(axis=0), weights @ path / weights.sum(), path[150:].mean(axis=0)]
     found = constant_step(
-        loss_code(problem.loss), step, problem.rows, problem.seen, problem.targets, order
+        loss_twin(problem.loss), step, problem.rows, problem.seen, problem.targets, order
     )
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
 
@@ -34,7 +34,7 @@ def test_the_oracle_is_sgd_with_three_averages(name):
 def test_a_step_that_diverges_is_infinitely_bad():
     problem = between_two(0, p=0.5)
     found = constant_step(
-        loss_code(problem.loss), 9.0, problem.rows, problem.seen, problem.targets, np.arange(400)
+        loss_twin(problem.loss), 9.0, problem.rows, problem.seen, problem.targets, np.arange(400)
     )
     assert np.isinf(found).all()
 

@@ -173,7 +173,8 @@ class Forgetting:
             z = np.ldexp(z, -self._exponent)
         if weights is not None:
             z *= np.sqrt(weights)[:, None]
-        return z.T @ z
+        gram: Array = z.T @ z
+        return gram
 
     def _judge(self, gram: Array, rows: int) -> None:
         """Add what the weights lose on a block that they have not seen."""

@@ -1,13 +1,14 @@
 """The learner that loses nothing to the order of the rows."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.drift import Forgetting
+from mixfree.linear.exact.glm import GlmFit
 from mixfree.linear.exact.squared import Gap, SquaredFit
 from mixfree.linear.losses import Loss, Squared, predictions
 from mixfree.steps import Profile
@@ -34,7 +35,8 @@ class ExactLearner:
         Rows after which one counts half, or ``"auto"``: the half-life that has predicted best.
         For the squared loss only.
     memory
-        Such as ``"32MB"``: for rows that are kept, and for what intervals need.
+        What may be kept: rows, such as ``2048``, or bytes, such as ``"32MB"``. The squared loss
+        keeps no rows for its weights; bytes limit what its intervals are found from.
     seed
         Chooses rows to keep, where not all can be.
 
@@ -70,12 +72,12 @@ class ExactLearner:
                 l2=l2 or 0.0,
                 radius=radius,
                 half_life=half_life,
-                memory=memory,
+                memory=memory if isinstance(memory, str) else "32MB",
             )
         elif half_life is not None:
             raise ValueError(f"half_life needs the squared loss, not {loss!r}")
         else:
-            self._fit = import_module("mixfree.linear.exact.glm").GlmFit(
+            self._fit = GlmFit(
                 loss,
                 columns,
                 intercept=intercept,
@@ -88,8 +90,11 @@ class ExactLearner:
     @property
     def weights(self) -> Array:
         """Weights in the rows' own units: one row per output, the intercept last."""
+        weights = np.asarray(self._fit.weights())
         with np.errstate(over="ignore"):
-            return np.asarray(self._fit.weights()).astype(self.dtype)
+            rounded = weights.astype(self.dtype)
+        # A column too small for single precision has a weight too large for it.
+        return rounded if np.isfinite(rounded).all() else weights
 
     @property
     def method(self) -> str:
@@ -102,10 +107,14 @@ class ExactLearner:
         return int(self._fit.samples)
 
     @property
+    def forgetting(self) -> Forgetting | None:
+        """Half-lives, when each was in force and how well it predicts; None: never forgets."""
+        return getattr(self._fit, "forgetting", None)
+
+    @property
     def half_life(self) -> float | None:
         """The half-life in force; None where nothing is forgotten."""
-        forgetting = getattr(self._fit, "forgetting", None)
-        return None if forgetting is None else float(forgetting.half_life)
+        return None if self.forgetting is None else self.forgetting.half_life
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
         """Learn from rows in their order, dense or sparse.

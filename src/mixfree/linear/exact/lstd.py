@@ -18,6 +18,7 @@ from scipy import stats
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
+from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.moments import (
     Blocks,
@@ -31,7 +32,6 @@ TOLERANCE = 1e-13  # singular values below it, relative to the largest, count as
 SAFE = 1e10  # condition number up to which the inverse is as good as singular values
 ENOUGH = 5  # batches in which a row's features must occur for an error to be trusted
 UNDETERMINED = 1e-4  # fraction of a row outside what the transitions determine
-CORRELATED = 0.2  # correlation of neighbouring batches above which errors are too small
 FIRST = 16  # transitions per batch at first
 
 
@@ -250,7 +250,9 @@ class LSTD:
         """Number of closed batches in which the rarest feature of each row occurs."""
         x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
         batches = self._folded()._batches
-        return np.where(x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches)).min(axis=1)
+        met: Array = np.where(x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches))
+        fewest: Array = met.min(axis=1)
+        return fewest
 
     @property
     def _batches(self) -> Array:
@@ -282,7 +284,8 @@ class LSTD:
     def _residuals(self, theta: Array) -> Array:
         """What is left of each batch's equations at θ, the ridge included: they sum to 0."""
         left = self._batches[:, :, -2] - self._batches[:, :, :-2] @ theta
-        return left - self.l2 * self._length * theta
+        residual: Array = left - self.l2 * self._length * theta
+        return residual
 
     @property
     def remark(self) -> str:
@@ -369,17 +372,11 @@ def correlation_remark(residuals: Array, length: int) -> str:
     >>> correlation_remark(rng.normal(size=(40, 3)).cumsum(axis=0), 500)[:27]
     'intervals are too narrow: b'
     """
-    n, size = len(residuals), np.abs(residuals).max(axis=0, initial=0.0)
+    size = np.abs(residuals).max(axis=0, initial=0.0)
     varied = residuals[:, size > 0.0] / size[size > 0.0]
     scores = varied / np.sqrt(np.mean(varied**2, axis=0))
-    if n < ENOUGH or not scores.size:
-        return ""
-    gram = scores @ scores.T
-    total = float(np.trace(gram))
-    found = float(np.trace(gram, 1)) / total * n / (n - 1) + 1.0 / n
-    # Scores that vary in several directions alike give as many correlations to average.
-    directions = total**2 / float(np.sum(gram * gram))
-    if found <= max(CORRELATED, 2.0 / np.sqrt(max(directions, n))):
+    found, correlated = neighbours(scores @ scores.T)
+    if not correlated:
         return ""
     return (
         f"intervals are too narrow: batches of {length:,} transitions are still correlated "
@@ -389,6 +386,7 @@ def correlation_remark(residuals: Array, length: int) -> str:
 
 def _inverse(system: Array, scale: Array) -> Array:
     """The inverse; for a singular system one that gives the shortest ``scale * solution``."""
+    inverse: Array
     try:
         inverse = np.linalg.inv(system)
         if np.linalg.norm(inverse, 1) * np.linalg.norm(system, 1) < SAFE:

@@ -330,7 +330,8 @@ def _any(array: Array) -> Array:
 
 def _scaled(array: Array, exponent: Array) -> Array:
     """``array`` times a power of two; what is too small for its new unit becomes 0."""
-    return np.ldexp(array, np.clip(exponent, -2200, 2200))
+    scaled: Array = np.ldexp(array, np.clip(exponent, -2200, 2200))
+    return scaled
 
 
 def _diagonal(scatter: Array) -> Array:

@@ -20,22 +20,25 @@ class Settings:
     samples
         Samples per run.
     seeds
-        Number of seeds; they are 0, 1, ….
+        Number of seeds.
     methods
         Names of methods; empty if the experiment does not compare methods.
     p
         Switching probabilities of the two-state chain; empty if there is no such chain.
+    first_seed
+        The first of the seeds, which are consecutive numbers; the experiment's own choice.
 
     Examples
     --------
     >>> Settings(samples=1000, seeds=3, p=(1e-4,)).changed(seeds=5)
-    Settings(samples=1000, seeds=5, methods=(), p=(0.0001,))
+    Settings(samples=1000, seeds=5, methods=(), p=(0.0001,), first_seed=0)
     """
 
     samples: int
     seeds: int
     methods: tuple[str, ...] = ()
     p: tuple[float, ...] = ()
+    first_seed: int = 0
 
     def __post_init__(self) -> None:
         check_whole(self.samples, "samples", least=LONGEST_WINDOW)
@@ -83,7 +86,7 @@ class Settings:
         words = []
         for field in fields(self):
             value = getattr(self, field.name)
-            if value != ():
+            if value != () and field.name != "first_seed":
                 text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
                 words.append(f"--{field.name} {text}")
         return " ".join(words)

@@ -54,7 +54,7 @@ class Store:
             "command": f"mixfree reproduce {experiment} {settings.options()}",
             "experiment": experiment,
             "settings": asdict(settings),
-            "seeds": list(range(settings.seeds)),
+            "seeds": list(range(settings.first_seed, settings.first_seed + settings.seeds)),
             "versions": {"python": platform.python_version()}
             | {package: version(package) for package in PACKAGES},
         }

@@ -35,10 +35,10 @@ def gaps_in_hindsight(problem: Problem, order: Array) -> dict[float, Array]:
 
 
 def _at(problem: Problem, order: Array, step: float) -> Array:
-    from mixfree.linear.losses import loss_code
+    from mixfree.linear.losses import loss_twin
     from mixfree.reproduce.ladder.hindsight_kernel import constant_step
 
     points = constant_step(
-        loss_code(problem.loss), step, problem.rows, problem.seen, problem.targets, order
+        loss_twin(problem.loss), step, problem.rows, problem.seen, problem.targets, order
     )
     return problem.gap(points) if np.isfinite(points).all() else np.full(len(AVERAGES), np.inf)

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from mixfree.kernels.jit import borrowed, kernel
+from mixfree.kernels.jit import kernel
 from mixfree.kernels.losses import slope
+from mixfree.kernels.memory import borrowed
 
 
 @kernel
@@ -25,7 +26,7 @@ def constant_step(loss, step, rows, seen, targets, order):
             margin += view[k] * x_[k]
         if not abs(margin) < 1e150:
             return np.full((3, x_.size), np.inf)
-        move = step * slope(loss[0], loss[1], loss[2], margin, targets[r])
+        move = step * slope(loss, margin, targets[r])
         weight = i + 1.0
         for k in range(x_.size):
             sum_[k] += x_[k]

@@ -90,18 +90,21 @@ def on_chain(
 
     def order(seed: int, samples: int) -> Array:
         shown = np.random.default_rng([seed, 1]).integers(per_state, size=samples)
-        return np.asarray(chain.simulate(samples, seed=seed)) * per_state + shown
+        drawn: Array = np.asarray(chain.simulate(samples, seed=seed)) * per_state + shown
+        return drawn
 
     law = np.repeat(chain.stationary / per_state, per_state)
     best = minimizer(flat, labels, loss, law)
 
     def excess(points: Array) -> Array:
+        gaps: Array
         if isinstance(loss, Squared):
             # A difference of two large losses would cancel.
-            return 0.5 * law @ (flat @ (points - best).T) ** 2
-        return law @ loss.value(flat @ points.T, labels[:, None]) - law @ loss.value(
-            flat @ best, labels
-        )
+            gaps = 0.5 * law @ (flat @ (points - best).T) ** 2
+        else:
+            least = law @ loss.value(flat @ best, labels)
+            gaps = law @ loss.value(flat @ points.T, labels[:, None]) - least
+        return gaps
 
     return Problem(flat, labels, loss, order, excess, mixing_time or chain.mixing_time(), flat)
 
@@ -190,7 +193,8 @@ def autoregressive(seed: int, persistence: float, dimension: int = 10) -> Proble
         return np.arange(check_whole(samples, "samples", most=LONGEST))
 
     def excess(points: Array) -> Array:
-        return 0.5 * ((points - truth) ** 2).sum(axis=1)
+        gaps: Array = 0.5 * ((points - truth) ** 2).sum(axis=1)
+        return gaps
 
     time = math.ceil(math.log(0.25) / math.log(persistence))
     return Problem(rows, targets, Squared(), order, excess, time, rows)
@@ -206,7 +210,8 @@ def reversed_streak_td(seed: int, states: int = 20, gamma: float = 0.9) -> Probl
 
     def order(seed: int, samples: int) -> Array:
         path = np.asarray(chain.simulate(samples + 1, seed=seed))
-        return path[:-1] * states + path[1:]
+        drawn: Array = path[:-1] * states + path[1:]
+        return drawn
 
     def excess(points: Array) -> Array:
         return 0.5 * ((points - process.values) ** 2) @ process.stationary

@@ -2,9 +2,10 @@
 
 import math
 
-from mixfree.kernels.engine import acceptable, borrow, tell
-from mixfree.kernels.jit import apart, borrowed, kernel
-from mixfree.kernels.losses import ROBUST, slope
+from mixfree.kernels.engine import acceptable, begin, tell
+from mixfree.kernels.jit import apart, kernel
+from mixfree.kernels.losses import RobustLoss, slope
+from mixfree.kernels.memory import borrowed
 from mixfree.kernels.vectors import sum_of_squares
 
 
@@ -14,7 +15,7 @@ def phase_gradient(w, z, out):
     along = 0.0
     for k in range(w.size):
         along += w[k] * z[k]
-    factor = 2.0 * along * slope(ROBUST, -2.0, 1.0, along * along, z[w.size])
+    factor = 2.0 * along * slope(RobustLoss(-2.0, 1.0), along * along, z[w.size])
     for k in range(w.size):
         out[k] = factor * z[k]
 
@@ -49,7 +50,8 @@ def nonconvex(plan, run, phase, rows, order):
 
     The gradient is that of phase retrieval or, if not ``phase``, of the network.
     """
-    run, rows = borrow(run), borrowed(rows)
+    plan, run = begin(plan, run)
+    rows = borrowed(rows)
     one = run.x.dtype.type(1.0)
     for i in range(order.size):
         if phase:

@@ -112,7 +112,8 @@ def _robust_value(w: Array, rows: Array) -> float:
 
 def _robust_gradient(w: Array, rows: Array) -> Array:
     x, y = rows[:, :-1], rows[:, -1]
-    return GEMAN_MCCLURE.derivative(x @ w, y) @ x / len(x)
+    gradient: Array = GEMAN_MCCLURE.derivative(x @ w, y) @ x / len(x)
+    return gradient
 
 
 def _phase_value(w: Array, rows: Array) -> float:
@@ -122,7 +123,8 @@ def _phase_value(w: Array, rows: Array) -> float:
 def _phase_gradient(w: Array, rows: Array) -> Array:
     x, y = rows[:, :-1], rows[:, -1]
     along = x @ w
-    return (2.0 * along * GEMAN_MCCLURE.derivative(along**2, y)) @ x / len(x)
+    gradient: Array = (2.0 * along * GEMAN_MCCLURE.derivative(along**2, y)) @ x / len(x)
+    return gradient
 
 
 def _sigmoid(values: Array) -> Array:

@@ -55,7 +55,8 @@ def ball_minimizer(hessian: Array, linear: Array, radius: float) -> Array:
         if longer <= shift:
             break
         shift = longer
-    return vectors @ point
+    turned: Array = vectors @ point
+    return turned
 
 
 class Stream:
@@ -155,7 +156,8 @@ class Regression:
         best = self.minimizer
         slope = self.rows.T @ (self.rows @ best - self.targets) / len(self.rows)
         away = points - best
-        return away @ slope + 0.5 * np.einsum("ij,ij->i", away @ self.hessian, away)
+        gaps: Array = away @ slope + 0.5 * np.einsum("ij,ij->i", away @ self.hessian, away)
+        return gaps
 
 
 @lru_cache(maxsize=2)

@@ -32,7 +32,8 @@ def second_moments(means: Array) -> Array:
     levels = np.arange(1, means.shape[1])
     estimates = means[:, :1] + np.diff(means, axis=1) * (1 << levels)[:, None]
     alone = 0.5 ** len(levels) * np.sum(means[:, 0] ** 2, axis=1)
-    return np.sum(estimates**2, axis=2) @ 0.5**levels + alone
+    moments: Array = np.sum(estimates**2, axis=2) @ 0.5**levels + alone
+    return moments
 
 
 def _windows(cell: dict[str, Any]) -> Values:

@@ -66,4 +66,5 @@ class Windows:
 
     def state_gradients(self) -> Array:
         """Mean gradient of each state."""
-        return self.gradients.reshape(2, self.problem.per_state, -1).mean(axis=1)
+        means: Array = self.gradients.reshape(2, self.problem.per_state, -1).mean(axis=1)
+        return means

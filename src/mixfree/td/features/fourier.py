@@ -42,4 +42,6 @@ class FourierBasis(Bounds):
 
     def rows(self, observations: Any) -> Array:
         """φ of many observations, one row each."""
-        return np.cos(np.pi * self.unit(observations) @ self.frequencies.T) / np.sqrt(self.size)
+        waves: Array = np.cos(np.pi * self.unit(observations) @ self.frequencies.T)
+        waves /= np.sqrt(self.size)
+        return waves

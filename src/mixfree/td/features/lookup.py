@@ -43,7 +43,7 @@ class Rows:
     def __init__(self, matrix: Any) -> None:
         self.matrix = feature_matrix(matrix)
         self.states, self.size = self.matrix.shape
-        self._row = dict(enumerate(self.matrix))
+        self._row: dict[Any, Array] = dict(enumerate(self.matrix))
 
     def row(self, state: Any) -> Array:
         """The state's row; a negative number does not count from the end."""
@@ -81,7 +81,8 @@ class Mapped:
 
     def row(self, state: Any) -> Array:
         """The features of one observation."""
-        return self._checked(np.asarray(self.function(state), dtype=np.float64)[None])[0]
+        row: Array = self._checked(np.asarray(self.function(state), dtype=np.float64)[None])[0]
+        return row
 
     def rows(self, states: Sequence[Any]) -> Array:
         """The features of many observations."""

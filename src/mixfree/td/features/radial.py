@@ -54,5 +54,6 @@ class RadialBasis(Bounds):
         away = (self.unit(observations)[:, None, :] - self.grid) * ((self.centers - 1) / self.width)
         exponents = -0.5 * np.einsum("ijk,ijk->ij", away, away)
         # Far from every centre all exponentials underflow, but their ratios do not.
-        grown = np.exp(exponents - exponents.max(axis=1, keepdims=True))
-        return grown / grown.sum(axis=1, keepdims=True)
+        grown: Array = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+        grown /= grown.sum(axis=1, keepdims=True)
+        return grown

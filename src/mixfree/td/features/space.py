@@ -37,7 +37,8 @@ class Bounds(ABC):
 
     def __call__(self, observation: Any) -> Array:
         """φ of one observation."""
-        return self.rows([observation])[0]
+        row: Array = self.rows([observation])[0]
+        return row
 
     @abstractmethod
     def rows(self, observations: Any) -> Array:
@@ -58,4 +59,5 @@ class Bounds(ABC):
             wrong = points[~np.isfinite(points).all(axis=1)][0]
             raise ValueError(f"an observation must be finite, not {wrong}")
         low, high = np.asarray(self.low), np.asarray(self.high)
-        return (points - low) / (high - low)
+        scaled: Array = (points - low) / (high - low)
+        return scaled

@@ -66,7 +66,8 @@ class TileCoding(Bounds):
         cells = np.floor(points[:, None, :] * self.grid + shifts)
         cells = np.clip(cells, 0, width - 1).astype(np.int64)
         strides = np.append(np.cumprod(width[::-1])[::-1][1:], 1)
-        return cells @ strides + np.arange(self.tilings) * math.prod(int(n) for n in width)
+        tiles: Array = cells @ strides + np.arange(self.tilings) * math.prod(int(n) for n in width)
+        return tiles
 
     def rows(self, observations: Any) -> Array:
         """φ of many observations, one row each."""

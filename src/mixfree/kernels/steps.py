@@ -1,0 +1,73 @@
+"""Twins of the steps with one size for all coordinates: see :mod:`mixfree.steps`."""
+
+import math
+from typing import NamedTuple
+
+from mixfree.base.arithmetic import largest_of
+from mixfree.kernels.jit import apart, chosen
+from mixfree.kernels.run import ROOT, STEPS
+from mixfree.kernels.vectors import longer, size_along
+from mixfree.steps import AdaGradNorm, Constant, Inverse, InverseSqrt
+
+CONSTANT, INVERSE_SQRT, INVERSE = range(3)
+_SCHEDULES = {Constant: CONSTANT, InverseSqrt: INVERSE_SQRT, Inverse: INVERSE}
+
+
+class SchedulePlan(NamedTuple):
+    """See :class:`Constant`, :class:`InverseSqrt` and :class:`Inverse`."""
+
+    kind: int
+    alpha: float
+    largest: float  # displacement
+
+
+class AdaGradPlan(NamedTuple):
+    """See :class:`AdaGradNorm`."""
+
+    alpha: float
+
+
+def _schedule(step, x):
+    return SchedulePlan(_SCHEDULES[type(step)], float(step.alpha), largest_of(x.dtype))
+
+
+PLANS = {
+    **dict.fromkeys(_SCHEDULES, _schedule),
+    AdaGradNorm: lambda step, x: AdaGradPlan(float(step.alpha)),
+}
+
+
+@chosen
+def step_size(step, run, row, factor, square):
+    """η_t along the direction factor · row, with the step's own state brought up to date."""
+    size = step.alpha
+    if step.kind == INVERSE:
+        size /= run.counts[STEPS]
+    elif step.kind == INVERSE_SQRT:
+        size /= math.sqrt(run.counts[STEPS])
+    return size if size <= 1.0 else finite_size(size, step.largest, row, factor, square)
+
+
+@step_size.register(AdaGradPlan)
+def _(step, run, row, factor, square):
+    root = longer(run.numbers[ROOT], row, factor, square)
+    run.numbers[ROOT] = root
+    return step.alpha / root if root > 0.0 else 0.0
+
+
+@chosen
+def as_ratio(step, run, size):
+    """η as a ratio of two numbers, neither of which overflows."""
+    return 1.0, 1.0 / size
+
+
+@as_ratio.register(AdaGradPlan)
+def _(step, run, size):
+    return step.alpha, run.numbers[ROOT]
+
+
+@apart
+def finite_size(size, largest, row, factor, square):
+    """See :func:`mixfree.base.arithmetic.stretched`."""
+    length = size_along(row, factor, square)
+    return min(size, largest / length) if length > 0.0 else 0.0

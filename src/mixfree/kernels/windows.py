@@ -1,0 +1,138 @@
+"""Twins of :mod:`mixfree.gradients`: how samples become a direction, and when iterates count."""
+
+from typing import NamedTuple
+
+from mixfree.gradients import MLMC, DataDrop, ForwardReplay, MiniBatch, Plain, ReverseReplay
+from mixfree.kernels.draws import trailing_zeros
+from mixfree.kernels.jit import chosen
+from mixfree.kernels.outputs import recording_weight
+from mixfree.kernels.run import LENGTH, SAMPLES, SEEN, STEPS, TURN
+from mixfree.kernels.vectors import add_scaled, sum_of_squares
+
+
+class PlainPlan(NamedTuple):
+    """See :class:`Plain`."""
+
+
+class ReplayPlan(NamedTuple):
+    """See :class:`Replay`: the samples come in the order of their replay already."""
+
+    buffer: int
+
+
+class FixedPlan(NamedTuple):
+    """See :class:`MiniBatch` and :class:`DataDrop`."""
+
+    length: int
+    scale: float
+    others: float  # weight of every sample but the last
+
+
+class MLMCPlan(NamedTuple):
+    """See :class:`MLMC`."""
+
+    levels: int  # 0: those of the geometric law
+    horizon: int  # of the geometric law; 0: the samples seen so far
+    scale: float
+    key: tuple[int, int]
+
+
+def _replay(rule, x):
+    return ReplayPlan(int(rule.buffer))
+
+
+PLANS = {
+    Plain: lambda rule, x: PlainPlan(),
+    MiniBatch: lambda rule, x: FixedPlan(rule.batch, rule.scale(rule.batch), 1.0),
+    DataDrop: lambda rule, x: FixedPlan(rule.mixing_time, 1.0, 0.0),
+    MLMC: lambda rule, x: MLMCPlan(
+        rule.levels or 0, rule.horizon or 0, rule.scale(2), tuple(rule.key)
+    ),
+    ForwardReplay: _replay,
+    ReverseReplay: _replay,
+}
+
+
+@chosen
+def window_length(rule, steps, samples):
+    """Length of the window that opens now."""
+    return rule.length
+
+
+@window_length.register(MLMCPlan)
+def _(rule, steps, samples):
+    zeros = trailing_zeros(rule.key[0], rule.key[1], steps + 1)
+    if rule.levels > 0:
+        return 1 << (1 + zeros % rule.levels)
+    horizon = rule.horizon if rule.horizon > 0 else samples
+    return 1 << (1 + zeros) if zeros < 61 and (1 << (1 + zeros)) <= horizon else 1
+
+
+@chosen
+def window_weight(rule, position, length):
+    """Weight of a sample in the window's sum."""
+    return 1.0 if position + 1 == length else rule.others
+
+
+@window_weight.register(MLMCPlan)
+def _(rule, position, length):
+    if 2 * position >= length:
+        return 1.0
+    return -1.0 if position > 0 else 1.0 / rule.scale - 1.0
+
+
+@chosen
+def add(rule, run, row, factor, square):
+    """Take a gradient; whether the window is full, and its whole direction as factor · row."""
+    counts, total = run.counts, run.total
+    seen = counts[SEEN]
+    if seen == 0:
+        counts[LENGTH] = window_length(rule, counts[STEPS], counts[SAMPLES])
+    length = counts[LENGTH]
+    counts[SAMPLES] += 1
+    full = True
+    if length > 1:
+        weight = total.dtype.type(window_weight(rule, seen, length) * factor)
+        if seen == 0:
+            for k in range(total.size):
+                total[k] = weight * row[k]
+        elif weight != 0.0:
+            for k in range(total.size):
+                total[k] += weight * row[k]
+        full = seen + 1 == length
+        counts[SEEN] = 0 if full else seen + 1
+        if full:
+            row, factor = total, total.dtype.type(rule.scale)
+            square = rule.scale * rule.scale * sum_of_squares(total)
+    return full, row, factor, square
+
+
+@add.register(PlainPlan)
+@add.register(ReplayPlan)
+def _(rule, run, row, factor, square):
+    run.counts[SAMPLES] += 1
+    return True, row, factor, square
+
+
+@chosen
+def weight_before(rule, output, run):
+    """Weight in the output of the point before a step."""
+    return recording_weight(output, run)
+
+
+@weight_before.register(ReplayPlan)
+def _(rule, output, run):
+    return 0.0
+
+
+@chosen
+def record_after(rule, output, run):
+    """Hand the point after a step to the output, where the method counts that one."""
+
+
+@record_after.register(ReplayPlan)
+def _(rule, output, run):
+    run.counts[TURN] += 1
+    if run.counts[TURN] == rule.buffer:
+        run.counts[TURN] = 0
+        add_scaled(run.sums[0], recording_weight(output, run), run.x)

@@ -1,0 +1,299 @@
+"""What the batches of a stream say about its fit, whatever the loss.
+
+The sum of a batch's scores, the gradients of its rows' losses at the weights of the end, is what
+the batch has pulled the weights by. The spread of the sums gives standard errors that hold for
+rows correlated over any time shorter than a batch; their size beside that of single rows' scores
+is the variance inflation; and the correlation of neighbours, which is part of both, tells whether
+batches are long enough.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from mixfree.base.arithmetic import Array
+from mixfree.steps import Profile
+
+ENOUGH = 8  # batches, or blocks of a length, that give a spread to be trusted
+CORRELATED = 0.2  # correlation of neighbouring batches above which intervals are too narrow
+
+
+class Level(NamedTuple):
+    """Blocks of one length: the sum of squares of their sums of scores, and their number."""
+
+    length: int
+    squares: float
+    blocks: int
+
+
+class BlockSquares:
+    """Squares of sums of scores over blocks of 1, 2, 4, … consecutive rows, as far as they go.
+
+    Parameters
+    ----------
+    size_of
+        Sum of squares of scores, of which there is one per leading place.
+
+    Examples
+    --------
+    >>> squares = BlockSquares(lambda scores: float(np.vdot(scores, scores)))
+    >>> squares.add(np.ones(5))
+    >>> squares.levels
+    [Level(length=1, squares=5.0, blocks=5), Level(length=2, squares=8.0, blocks=2), ...]
+    """
+
+    def __init__(self, size_of: Callable[[Array], float]) -> None:
+        self._size_of = size_of
+        self.levels: list[Level] = []
+        self._odd: dict[int, Array] = {}  # by level, a block that has no neighbour yet
+
+    def add(self, scores: Array) -> None:
+        """Take scores that follow those before."""
+        level = 0
+        while len(scores):
+            if level == len(self.levels):
+                self.levels.append(Level(1 << level, 0.0, 0))
+            length, squares, blocks = self.levels[level]
+            self.levels[level] = Level(
+                length, squares + self._size_of(scores), blocks + len(scores)
+            )
+            scores = np.concatenate([self._odd.get(level, scores[:0]), scores])
+            even = len(scores) // 2 * 2
+            self._odd[level] = scores[even:]
+            scores = pair_sums(scores)
+            level += 1
+
+    def interrupt(self) -> None:
+        """What comes next does not follow what came before."""
+        self._odd.clear()
+
+
+class BatchMeans(ABC):
+    """Intervals, effective sample size and correlation profile of a fit from its batches.
+
+    Parameters
+    ----------
+    weights
+        Of the fit: one row per output, the intercept last, in the rows' own units.
+    rows, length
+        Rows of the stream, and of each batch.
+    size, unit
+        What columns and targets are divided by to standardise them.
+    """
+
+    def __init__(self, weights: Array, rows: int, length: int, size: Array, unit: Array) -> None:
+        self._weights, self._rows, self._length = weights, rows, length
+        self._size, self._unit = size, unit
+
+    @cached_property
+    @abstractmethod
+    def _scores(self) -> Array:
+        """Sums of scores per batch: batches, outputs, weights of standardised columns."""
+
+    @abstractmethod
+    def _whitened(self, scores: Array) -> Array:
+        """Scores times the inverse of the matrix of the fit, up to a factor."""
+
+    @cached_property
+    @abstractmethod
+    def _levels(self) -> list[Level]:
+        """Squares of the scores of single rows, and of blocks of rows that are at hand."""
+
+    @cached_property
+    @abstractmethod
+    def _changes(self) -> Array:
+        """Changes of standardised weights whose sum of squares is their variance."""
+
+    @abstractmethod
+    def _standardised(self, rows: Array) -> Array:
+        """Rows as predictions from standardised weights take them."""
+
+    @property
+    @abstractmethod
+    def _slopes_at(self) -> slice:
+        """Where the weights of columns are among the standardised ones."""
+
+    @property
+    @abstractmethod
+    def _unknown(self) -> Array:
+        """Whether a column's weight is not determined by the rows: outputs, columns."""
+
+    @property
+    def _unexplained(self) -> float:
+        """Mean square, per row, of what batches do not know of their scores."""
+        return 0.0
+
+    def _spread_factor(self, covered: float, lost: int) -> float:
+        """What turns the sum of squares over batches into a variance of the sum over all rows.
+
+        Rows in no batch, a share 1 − ``covered`` of the weight, vary like the others; as many
+        degrees of freedom as weights are ``lost`` to the fit.
+        """
+        n, rows = len(self._scores), self._rows
+        return self._shared * n / (n - 1) / covered * (rows - 1) / max(rows - lost, 1)
+
+    @property
+    def _shared(self) -> float:
+        """Variance of a sum of batches over that of independent ones, as neighbours tell."""
+        return 1.0 + 2.0 * max(self.correlation, 0.0)
+
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom of the spread: batches less one."""
+        return len(self._scores) - 1
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are batches enough for a spread, at least 8."""
+        return len(self._scores) >= ENOUGH
+
+    @cached_property
+    def bse(self) -> Array:
+        """Standard errors, of the shape of the weights; infinite where nothing is known."""
+        if not self.enough:
+            return np.full(self._weights.shape, np.inf)
+        slopes = self._changes[:, :, self._slopes_at]
+        with np.errstate(over="ignore"):
+            errors: Array = np.sqrt(np.einsum("btk,btk->tk", slopes, slopes)) / self._size
+            errors *= self._unit[:, None]
+        errors[self._unknown] = np.inf
+        columns = len(self._size)
+        if self._weights.shape[1] == columns:
+            return errors
+        return np.column_stack([errors, self.mean_error(np.zeros((1, columns)))[0]])
+
+    def mean_error(self, rows: Array) -> Array:
+        """Standard errors of predicted means: one row per row, one column per output."""
+        if not self.enough:
+            return np.full((len(rows), len(self._weights)), np.inf)
+        moved = np.einsum("rk,btk->rtb", self._standardised(rows), self._changes, optimize=True)
+        errors: Array = np.sqrt(np.sum(moved * moved, axis=2)) * self._unit
+        return errors
+
+    def quantile(self, alpha: float) -> float:
+        """Student's t that leaves ``alpha`` outside, on both sides together."""
+        if not 0.0 < alpha < 1.0:
+            raise ValueError(f"alpha must be between 0 and 1, not {alpha!r}")
+        return float(special.stdtrit(max(self.degrees, 1), 1.0 - 0.5 * alpha))
+
+    def conf_int(self, alpha: float = 0.05) -> Array:
+        """Intervals of level 1 − alpha: per output, one row per column, then the intercept."""
+        half = self.quantile(alpha) * self.bse
+        return np.stack([self._weights - half, self._weights + half], axis=-1)
+
+    @cached_property
+    def profile(self) -> Profile:
+        """Variance inflation by block length, at the weights of the whole stream.
+
+        Short blocks come from rows that were kept, long ones from the batches; a long stream has
+        lengths between them of which nothing is known.
+        """
+        found = {level.length: level for level in self._levels}
+        if not found:
+            return Profile(np.zeros(0, dtype=int), np.zeros(0), np.zeros(0, dtype=int))
+        one = found[1].squares / found[1].blocks
+        batch, joined = self._length, self._scores
+        while len(joined) >= ENOUGH:
+            # Batches cover the whole stream, kept rows only a part of a long one.
+            rest = self._unexplained * batch * len(joined)
+            found[batch] = Level(batch, self._size_of(joined) + rest, len(joined))
+            joined, batch = pair_sums(joined), 2 * batch
+        levels = [level for _, level in sorted(found.items()) if level.blocks >= ENOUGH]
+        scale = one if one > 0.0 else 1.0
+        # The fit makes all scores sum to 0, which takes one block's worth of variance away.
+        inflation = [
+            level.squares / level.blocks / level.length / scale / (1.0 - level.length / self._rows)
+            for level in levels
+        ]
+        return Profile(
+            np.array([level.length for level in levels]),
+            np.array(inflation) if one > 0.0 else np.ones(len(levels)),
+            np.array([level.blocks for level in levels]),
+        )
+
+    @property
+    def effective_rows(self) -> float:
+        """Effective sample size: independent rows that would determine the fit as well.
+
+        Rows over the variance inflation behind the intervals: that of blocks as long as the
+        batches, times what neighbouring batches share. NaN while there are fewer than 8 of them,
+        and where their scores do not vary.
+        """
+        profile = self.profile
+        ratios = profile.ratios[profile.lengths == self._length]
+        if not self.enough or not ratios.any():
+            return float("nan")
+        return float(self._rows / ratios[0] / self._shared)
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of neighbouring batches' sums of scores; 0 for fewer than 8 batches."""
+        return self._neighbours[0]
+
+    @property
+    def correlated(self) -> bool:
+        """Whether the batches are still correlated, so that intervals are too narrow."""
+        return self._neighbours[1]
+
+    @cached_property
+    def _neighbours(self) -> tuple[float, bool]:
+        scores = self._scores.reshape(len(self._scores), -1)
+        return neighbours(scores @ self._whitened(self._scores).reshape(scores.shape).T)
+
+    @property
+    def remark(self) -> str:
+        """A sentence about what the intervals cannot be trusted for; empty if nothing is known."""
+        if not self.enough:
+            return (
+                f"no intervals: {self._rows:,} rows make {len(self._scores)} batches, "
+                f"and {ENOUGH} are needed"
+            )
+        if self.correlated:
+            return (
+                f"intervals are too narrow: batches of {self._length:,} rows are still "
+                f"correlated ({self.correlation:.2f} between neighbours); the stream is too short "
+                "beside its correlation"
+            )
+        return ""
+
+    def _size_of(self, scores: Array) -> float:
+        """Sum of squares in the metric of the fit."""
+        return float(np.vdot(scores, self._whitened(scores)))
+
+
+def neighbours(gram: Array) -> tuple[float, bool]:
+    """Correlation of neighbouring batches, and whether it is more than chance would make it.
+
+    ``gram`` has the inner products of the batches' sums; fewer than 8 batches do not tell.
+
+    Examples
+    --------
+    >>> walk = np.random.default_rng(0).normal(size=(40, 3)).cumsum(axis=0)
+    >>> neighbours(walk @ walk.T)
+    (0.9..., True)
+    """
+    n, total = len(gram), float(np.trace(gram))
+    if n < ENOUGH or total <= 0.0:
+        return 0.0, False
+    found = float(np.trace(gram, 1)) / total * n / (n - 1) + 1.0 / n
+    # Over d directions in which sums vary alike, a correlation has a noise of 1/√(n·d).
+    one_in_d = max(float(np.sum(gram * gram)) / total**2 - 1.0 / n, 0.0)
+    return found, found > max(CORRELATED, 2.0 * math.sqrt(one_in_d / n))
+
+
+def pair_sums(scores: Array) -> Array:
+    """Sums of neighbours; a last one without neighbour is dropped.
+
+    Examples
+    --------
+    >>> pair_sums(np.arange(5.0))
+    array([1., 5.])
+    """
+    even = len(scores) // 2 * 2
+    summed: Array = scores[:even:2] + scores[1:even:2]
+    return summed

@@ -1,0 +1,255 @@
+"""What the one-pass fit asks of a loss: derivatives, and functions of old predictions.
+
+A family is a loss with curvature of about 1 at residual 0. ``expand`` turns the predictions that a
+row had when it came, and its target, into functions whose products with the row are summed over
+the whole stream. The loss's slope at later weights is close to a combination of them and of the
+later predictions, which makes them control variates. (Also taking the curvature of the time as a
+function, alone and times the prediction, gained nothing that could be measured.)
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
+
+FARTHEST = 1e3  # log-odds beyond which a prediction of old says no more
+
+
+class At(NamedTuple):
+    """A loss at given predictions: value per row, slope per row and output."""
+
+    value: Array
+    slope: Array
+
+
+class Family(Protocol):
+    """A loss as :mod:`mixfree.linear.exact.newton` wants it; predictions are (rows, outputs)."""
+
+    @property
+    def outputs(self) -> int:
+        """Predictions per row."""
+
+    @property
+    def functions(self) -> int:
+        """Number of functions per output that ``expand`` returns."""
+
+    @property
+    def weight(self) -> float:
+        """What the loss was divided by."""
+
+    @property
+    def levels(self) -> int:
+        """Number of functions, the first ones, that move with the targets' zero."""
+
+    def check_targets(self, targets: Array) -> None:
+        """ValueError for targets that the loss does not know."""
+
+    def in_units(self, size: float) -> Self:
+        """The family for predictions and targets divided by ``size``."""
+
+    def expand(self, before: Array, targets: Array) -> Array:
+        """Functions of old predictions, (functions · outputs, rows), all in the targets' unit."""
+
+    def at(self, predictions: Array, targets: Array) -> At:
+        """Value and slope."""
+
+    def curvature(self, predictions: Array, targets: Array, bound: bool) -> Array:
+        """Second derivative per row, for several outputs an average one; or that of a bound."""
+
+
+@dataclass(frozen=True)
+class LogisticFamily:
+    """log(1 + e^−yz) for targets y of −1 and +1."""
+
+    outputs = 1
+    functions = 3
+    weight = 1.0
+    levels = 0
+
+    def check_targets(self, targets: Array) -> None:
+        """All must be −1 or +1."""
+        if not (np.abs(targets) == 1.0).all():
+            wrong = targets[np.abs(targets) != 1.0][0]
+            raise ValueError(f"targets of the logistic loss must be -1 or +1, not {wrong}")
+
+    def in_units(self, size: float) -> Self:
+        """The same: log-odds have no unit."""
+        return self
+
+    def expand(self, before: Array, targets: Array) -> Array:
+        """The target, what the probability was, and the log-odds."""
+        found = np.empty((self.functions, len(targets)))
+        found[0] = targets
+        z = np.clip(before[:, 0], -FARTHEST, FARTHEST, out=found[2])
+        np.tanh(np.multiply(z, 0.5, out=found[1]), out=found[1])
+        return found
+
+    def at(self, predictions: Array, targets: Array) -> At:
+        """−log of the target's probability; probability less indicator."""
+        z = predictions[:, 0]
+        slope = 0.5 * (np.tanh(0.5 * z) - targets)
+        return At(np.logaddexp(0.0, -targets * z), slope[:, None])
+
+    def curvature(self, predictions: Array, targets: Array, bound: bool) -> Array:
+        """Variance of the class, or the bound of Jaakkola and Jordan."""
+        z = predictions[:, 0]
+        half = np.tanh(0.5 * z)
+        if not bound:
+            return 0.25 * (1.0 - half * half)
+        return np.where(np.abs(z) > 1e-4, half / np.where(z == 0.0, 1.0, 2.0 * z), 0.25)
+
+
+@dataclass(frozen=True)
+class SoftmaxFamily:
+    """Cross-entropy of K predictions; the target is the number of the class."""
+
+    outputs: int
+    functions = 3
+    weight = 1.0
+    levels = 0
+
+    def check_targets(self, targets: Array) -> None:
+        """All must be whole numbers from 0 to K − 1."""
+        right = (targets >= 0) & (targets < self.outputs) & (targets == np.floor(targets))
+        if not right.all():
+            raise ValueError(
+                f"targets of softmax must be whole numbers from 0 to {self.outputs - 1}, "
+                f"not {targets[~right][0]}"
+            )
+
+    def in_units(self, size: float) -> Self:
+        """The same: log-odds have no unit."""
+        return self
+
+    def expand(self, before: Array, targets: Array) -> Array:
+        """Indicators of the target, what the probabilities were, and the log-odds."""
+        z = before - before.mean(axis=1, keepdims=True)
+        np.clip(z, -FARTHEST, FARTHEST, out=z)
+        return np.concatenate([self._indicators(targets), probabilities(z), z], axis=1).T
+
+    def at(self, predictions: Array, targets: Array) -> At:
+        """−log of the target's probability; probabilities less indicators."""
+        p = probabilities(predictions)
+        top = predictions.max(axis=1)
+        chosen = predictions[np.arange(len(p)), targets.astype(np.intp)]
+        lower = np.exp(predictions - top[:, None]).sum(axis=1)
+        return At(top - chosen + np.log(lower), p - self._indicators(targets))
+
+    def curvature(self, predictions: Array, targets: Array, bound: bool) -> Array:
+        """The mean of the Hessian's eigenvalues other than 0, or Böhning's bound of them."""
+        if bound:
+            return np.full(len(predictions), 0.5)
+        p = probabilities(predictions)
+        spread: Array = (1.0 - np.einsum("ij,ij->i", p, p)) / (self.outputs - 1)
+        return spread
+
+    def _indicators(self, targets: Array) -> Array:
+        found: Array = (targets[:, None] == np.arange(self.outputs)).astype(np.float64)
+        return found
+
+
+@dataclass(frozen=True)
+class ResidualFamily:
+    """A loss of prediction − target that is quadratic at 0: Huber's and Barron's."""
+
+    loss: Huber | Robust
+    outputs = 1
+    functions = 3
+    levels = 2
+
+    @property
+    def weight(self) -> float:
+        """1 for Huber's loss, 1/c² for the robust one."""
+        return 1.0 if isinstance(self.loss, Huber) else 1.0 / self.loss.scale / self.loss.scale
+
+    @property
+    def width(self) -> float:
+        """The residual from which the loss is no longer close to a quadratic."""
+        return self.loss.delta if isinstance(self.loss, Huber) else self.loss.scale
+
+    def check_targets(self, targets: Array) -> None:
+        """Any number will do."""
+
+    def in_units(self, size: float) -> Self:
+        """The loss with its width in the new unit."""
+        width = max(self.width / size, np.finfo(np.float64).tiny)
+        if isinstance(self.loss, Huber):
+            return replace(self, loss=Huber(width))
+        return replace(self, loss=replace(self.loss, scale=width))
+
+    def expand(self, before: Array, targets: Array) -> Array:
+        """The target, what the prediction was, and the slope of the loss there."""
+        z = before[:, 0]
+        return np.stack([targets, z, self._slope(z - targets)])
+
+    def at(self, predictions: Array, targets: Array) -> At:
+        """Value and slope over the curvature at 0."""
+        residual = predictions[:, 0] - targets
+        value = self.loss.value(residual, 0.0)
+        if isinstance(self.loss, Robust):
+            value = value * self.loss.scale**2
+        return At(value, self._slope(residual)[:, None])
+
+    def curvature(self, predictions: Array, targets: Array, bound: bool) -> Array:
+        """Second derivative, or slope over residual: the curvature of a quadratic above it."""
+        residual = predictions[:, 0] - targets
+        return self._bound(residual) if bound else self._own(residual)
+
+    def _slope(self, residual: Array) -> Array:
+        return residual * self._bound(residual)
+
+    def _bound(self, residual: Array) -> Array:
+        if isinstance(self.loss, Huber):
+            return self.width / np.maximum(np.abs(residual), self.width)
+        square, shape = (residual / self.width) ** 2, self.loss.shape
+        if shape == -math.inf:
+            return np.exp(-0.5 * square)
+        if shape == 2.0:
+            return np.ones_like(square)
+        return np.exp((0.5 * shape - 1.0) * np.log1p(square / (2.0 - shape)))
+
+    def _own(self, residual: Array) -> Array:
+        if isinstance(self.loss, Huber):
+            return (np.abs(residual) <= self.width).astype(np.float64)
+        square, shape = (residual / self.width) ** 2, self.loss.shape
+        if shape == -math.inf:
+            return self._bound(residual) * (1.0 - square)
+        if shape == 2.0:
+            return np.ones_like(square)
+        share = square / (2.0 - shape)
+        return self._bound(residual) * (1.0 - (2.0 - shape) * (share / (1.0 + share)))
+
+
+def family_of(loss: Loss) -> LogisticFamily | SoftmaxFamily | ResidualFamily:
+    """The family of a loss of :mod:`mixfree.linear.losses`.
+
+    Examples
+    --------
+    >>> family_of(Softmax(3)).outputs
+    3
+    """
+    match loss:
+        case Logistic():
+            return LogisticFamily()
+        case Softmax():
+            return SoftmaxFamily(loss.classes)
+        case Huber() | Robust():
+            return ResidualFamily(loss)
+    raise TypeError(f"there is no one-pass fit of the loss {loss!r}")
+
+
+def probabilities(predictions: Array) -> Array:
+    """Softmax of each row.
+
+    Examples
+    --------
+    >>> probabilities(np.array([[0.0, 1000.0]]))
+    array([[0., 1.]])
+    """
+    p: Array = np.exp(predictions - predictions.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return p

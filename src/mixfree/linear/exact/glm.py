@@ -1,0 +1,448 @@
+r"""Logistic, softmax, Huber and robust regression in one pass over rows in any order.
+
+Kept of the stream are a uniform sample of its rows and sums of size p². As long as all rows fit
+into the memory, the fit is that of all rows at once. Beyond, every row adds to the sums
+
+.. math:: \sum_i x_i x_i^\top, \qquad \sum_i u_j(z_i, y_i)\, x_i ,
+
+where :math:`z_i` is what the weights of its time predicted for it, and :math:`u_j` are the target,
+the probability (or slope) at :math:`z_i`, and :math:`z_i` itself. Together they are one quadratic
+per row, with a curvature that all rows share and whose size is chosen at the end, when the fit is
+known. So no row's quadratic is ever out of date in its curvature, which is what matters where the
+weights of the time were far off: rows sorted by class or by margin. The fit minimises the loss of
+the kept rows, corrected by what the sums say about all others
+(:mod:`mixfree.linear.exact.newton`). For the squared loss the correction would be perfect.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_positive, check_whole
+from mixfree.linear.exact.glm_inference import GlmInference
+from mixfree.linear.exact.known import pieces
+from mixfree.linear.exact.moments import Blocks, block_rows, check_array, check_finite, check_rows
+from mixfree.linear.exact.newton import CLOSE, Part
+from mixfree.linear.exact.problem import ROUGH, Fitted, Problem, Settings
+from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of
+from mixfree.linear.exact.squared import Gap
+from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.exact.sums import BIG, NEAR
+from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
+
+GROWTH = 1.25  # rows of the stream from one choice of the weights of its time to the next
+LATER = 1.6  # the same once the stream is 16 times as long as the sample
+FEW = 1024  # rows of the sample that are enough to choose them
+MORE = 4096  # rows of the sample from whose fit the last one starts
+LARGE = 1 << 23  # bytes of rows from which undoing is quicker than looking at all of them first
+LEVEL = 0.97  # of the law behind the bound of 95 %: tails are a little heavier than it knows
+
+
+class GlmFit:
+    r"""Fits a linear model with one of four losses to a stream, in bounded memory.
+
+    It minimises, over all rows i with weights :math:`\omega_i`,
+
+    .. math:: \sum_i \omega_i \big( \ell(w^\top x_i + b, y_i) + \tfrac12 \lambda \|w\|^2 \big)
+              \quad\text{with}\quad \|w\| \le r .
+
+    The result does not depend on how the rows are cut into chunks. Once the stream is longer than
+    the memory it depends on the rows that the seed happens to keep; :meth:`gap` says how much.
+
+    The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
+    with Huber's loss of the same width.
+
+    Parameters
+    ----------
+    loss
+        ``Logistic()``, ``Softmax(classes)``, ``Huber()`` or ``Robust()``.
+    columns
+        Number of features. Their sizes may lie anywhere between 1e-150 and 1e150, and their
+        offsets cost no digits.
+    intercept
+        Whether each output has an intercept b, which is free of penalty and ball.
+    l2
+        λ, for weights in the rows' own units. By default 1e-8 for weights of standardised
+        columns: too little to be seen, but classes that a plane separates perfectly, for which
+        no best weights exist, end at log-odds of about 20. With λ = 0 such weights grow until
+        the loss no longer falls by a noticeable part of itself.
+    radius
+        r. The norm is that of the weights of all outputs together, in the rows' own units.
+    memory
+        Rows to keep: their number, at least 3 per column, or bytes such as ``"32MB"``. An eighth
+        more is stored for a while (and is part of the bytes); the sums take another 8·columns²
+        bytes for each of 16 to 64 batches, 5 MB for 100 columns and 128 MB for 1,000.
+    seed
+        Chooses the rows.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(5000, 2))
+    >>> targets = np.where(rng.random(5000) < 1 / (1 + np.exp(-2 * rows[:, 0])), 1.0, -1.0)
+    >>> fit = GlmFit(Logistic(), 2, memory=500)
+    >>> for chunk in range(0, 5000, 700):
+    ...     fit.add(rows[chunk : chunk + 700], targets[chunk : chunk + 700])
+    >>> fit.samples, fit.complete
+    (5000, False)
+    >>> fit.weights().shape, float(fit.weights()[0, 0].round(1))
+    ((1, 3), 2.1)
+    >>> 0 < fit.gap().estimate < fit.gap().upper < 1e-3
+    True
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        columns: int,
+        *,
+        intercept: bool = True,
+        l2: float | None = None,
+        radius: float | None = None,
+        memory: int | str = "32MB",
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(loss, Logistic | Softmax | Huber | Robust):
+            raise ValueError(f"loss must be logistic, softmax, Huber's or robust, not {loss!r}")
+        columns = check_whole(columns, "columns", least=0)
+        if l2 is not None and not (l2 >= 0.0 and np.isfinite(l2)):
+            raise ValueError(f"l2 must be at least 0 and finite, not {l2!r}")
+        radius = None if radius is None else check_positive(radius, "radius")
+        self.settings = Settings(
+            loss, columns, bool(intercept), None if l2 is None else float(l2), radius
+        )
+        self.memory, self.seed = memory, check_whole(seed, "seed", least=0, most=2**64 - 1)
+        self.samples = 0
+        self._family = self.settings.family
+        self._sample = Reservoir(rows_of(memory, columns, loss.outputs), columns, loss.outputs)
+        self._blocks = Blocks(columns)
+        self._sums: StreamSums | None = None  # until rows have to be left out
+        self._now = np.zeros(self._shape)  # the weights of this time, in the rows' own units
+        self._due = 0  # rows at which they are chosen anew
+        self._streams: tuple[int, ...] = ()  # seeds of all streams that were merged
+        self._problem: tuple[Problem, Fitted] | None = None
+        self._inference: GlmInference | None = None
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self.settings.loss.outputs, self.settings.columns + self.settings.intercept
+
+    @property
+    def kept(self) -> int:
+        """Rows that the fit can still look at."""
+        return min(self._sample.stored, self._sample.size) + self._blocks.filled
+
+    @property
+    def complete(self) -> bool:
+        """Whether these are all rows, so that the fit is that of all rows at once."""
+        return self._sample.seen <= self._sample.size
+
+    def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
+        """Take rows in their order, of any real type, dense or sparse.
+
+        Rows of weight 0 count as samples and are left out otherwise.
+
+        Raises
+        ------
+        ValueError
+            For wrong shapes, for what is not finite, and for targets that the loss does not know;
+            nothing has changed then.
+        """
+        x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
+        count = int(np.shape(targets)[0])
+        large = isinstance(x, np.ndarray) and x.nbytes > LARGE and x.nbytes > self._sample.nbytes
+        values = x if isinstance(x, np.ndarray) else x.data[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            check_finite(values[:0] if large else values, y)
+        self._family.check_targets(y[:, 0])
+        before = self._state(copied=True) if large else None
+        try:
+            self._add(x, y, w)
+        except BaseException:
+            if before is not None:
+                self._set(before)
+            raise
+        self.samples += count
+        self._problem = self._inference = None
+
+    def _add(self, x: Any, y: Array, w: Array | None) -> None:
+        room = self._sample.size - self._sample.seen if self._sums is None else 0
+        if room > 0 and len(y):
+            kept = x[:room] if isinstance(x, np.ndarray) else x[:room].toarray()
+            check_finite(kept, y[:room])
+            ones = np.ones(len(kept)) if w is None else w[:room]
+            before = np.zeros((len(kept), self._shape[0]))
+            self._sample.fill(Kept(kept, y[:room, 0], ones, before))
+        if len(y) > room:
+            rest = slice(room, None)
+            given = None if w is None else w[rest]
+            self._blocks.cut(x[rest], y[rest], given, self._length, self._fold)
+
+    def _length(self) -> int:
+        """Rows of the next block: more as the stream grows, for the sake of speed."""
+        eighth = max(self._sample.seen, FEWEST) // 8
+        return min(1 << eighth.bit_length() >> 1, 2 * block_rows(self.settings.columns))
+
+    def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
+        """Add a block to the sums, and let its rows take their chance to be kept."""
+        if self._sums is None:
+            self._sums = self._begin()
+        before = self._predictions(rows)
+        self._sums.add(rows, self._family.expand(before, targets[:, 0]), weights)
+        self._sample.offer(rows, targets[:, 0], weights, before)
+        if self._sample.seen >= self._due:
+            self._choose()
+
+    def _begin(self) -> StreamSums:
+        """Expand all rows kept so far: from now on some are left out."""
+        sample = self._sample
+        kept = sample.all
+        sample.seed = self._stream_seed(kept)
+        self._streams = (sample.seed,)
+        sample.draw_keys()
+        self._choose()
+        sample.expand(self._predictions(kept.rows))
+        sums = StreamSums(*self._functions, _origin(kept), len(kept))
+        for piece in pieces(kept, self.settings.columns):
+            expanded = self._family.expand(piece.before, piece.targets)
+            alike = (piece.weights == 1.0).all()
+            sums.add(piece.rows, expanded, None if alike else piece.weights)
+        return sums
+
+    @property
+    def _functions(self) -> tuple[int, int]:
+        return self.settings.columns, self._family.functions * self._shape[0]
+
+    def _stream_seed(self, kept: Kept) -> int:
+        """A seed that two streams share only if they begin with the same rows.
+
+        Otherwise merging streams of the same seed would keep rows of the same numbers.
+        """
+        found = hashlib.blake2b(self.seed.to_bytes(8, "little"), digest_size=8)
+        for array in (kept.rows, kept.targets):
+            found.update(array[:FEWEST].astype("<f8").tobytes())
+        return int.from_bytes(found.digest(), "little")
+
+    def _predictions(self, rows: Array) -> Array:
+        """By the weights of this time."""
+        columns = self.settings.columns
+        with np.errstate(over="ignore", invalid="ignore"):
+            z: Array = rows @ self._now[:, :columns].T
+            z += self._now[:, columns:].T.sum(axis=0)
+            if not np.isfinite(z.sum()):  # a column that hardly varied before has become huge
+                z = np.clip(np.nan_to_num(z), -BIG, BIG)
+        return z
+
+    def _choose(self) -> None:
+        """Choose the weights of this time."""
+        self._now = self._rough(FEW, ROUGH, waiting=False)
+        late = self._sample.seen >= 16 * self._sample.size
+        self._due = int((LATER if late else GROWTH) * self._sample.seen)
+
+    def _rough(self, most: int, close: float, waiting: bool) -> Array:
+        """The fit to so many of the kept rows, in the rows' own units."""
+        problem = self._problem_of(most, waiting)
+        fitted = problem.solved(None if self._sums is None else self._now, close)
+        return problem.own(fitted.point.theta)
+
+    def _problem_of(self, most: int | None = None, waiting: bool = True) -> Problem:
+        """The fit to the rows that are kept, or to about so many of them."""
+        parts = self._parts(most, waiting)
+        if self._sums is None:
+            return Problem.of_rows(self.settings, parts)
+        return Problem.of_sample(self.settings, parts, self._sums.total)
+
+    def _parts(self, most: int | None = None, waiting: bool = True) -> list[Part]:
+        """The sample, whose rows stand for all that it was drawn from, then rows that wait.
+
+        Of the sample about ``most`` rows, which stand for more rows each. While a block is being
+        folded, nobody knows which rows wait.
+        """
+        sample, kept = self._sample, self._sample.all
+        stride = 1
+        if most is not None:
+            most = max(most, 8 * (self.settings.columns + 1))
+            stride = max(min(len(kept), sample.size) // most, 1)
+        if sample.stored > sample.size:
+            kept = kept.take(sample.chosen()[::stride])
+        elif stride > 1:
+            kept = kept.take(slice(None, None, stride))
+        parts = [Part(kept, sample.seen / max(len(kept), 1))]
+        pending = self._blocks.pending if waiting else None
+        if pending is not None:
+            rows, targets, weights = pending
+            ones = np.ones(len(rows)) if weights is None else weights
+            before = np.zeros((len(rows), self._shape[0]))
+            parts.append(Part(Kept(rows, targets[:, 0], ones, before), 1.0))
+        return parts
+
+    def weights(self) -> Array:
+        """One row per output in the rows' own units; the intercept, if there is one, is last."""
+        problem, fitted = self._solved()
+        return problem.own(fitted.point.theta)
+
+    def _solved(self) -> tuple[Problem, Fitted]:
+        if self._problem is None:
+            start = None
+            if self._sums is not None or self.kept > 2 * MORE:
+                start = self._rough(MORE, ROUGH, waiting=True)
+            problem = self._problem_of()
+            self._problem = problem, problem.solved(start, CLOSE)
+        return self._problem
+
+    def gap(self) -> Gap:
+        """An estimate of the loss above that of the fit to all rows, and a bound for 95 %.
+
+        Per unit of weight, from the spread of what the sums do not explain of the kept rows'
+        slopes; 0 as long as all rows are kept.
+        """
+        if self.complete:
+            return Gap(0.0, 0.0)
+        problem, fitted = self._solved()
+        assert fitted.known is not None
+        cumulants = fitted.known.error(fitted.objective, fitted.point, fitted.beta)
+        scale = problem.units.scale**2 * self._family.weight
+        return Gap(float(cumulants[0]) * scale, _quantile(*cumulants) * scale)
+
+    @property
+    def inference(self) -> GlmInference:
+        """Intervals and the correlation profile of the fit."""
+        if self._inference is None:
+            rows = self._sample.seen + self._blocks.filled
+            self._inference = GlmInference(*self._solved(), rows, self._sums)
+        return self._inference
+
+    def merge(self, other: Self) -> None:
+        """Take all rows of another fit, as if they came after those here; it stays as it is.
+
+        Raises
+        ------
+        ValueError
+            For a fit with other settings, or one that holds some of the same rows: both began
+            with the same rows and the same seed.
+        """
+        if self.settings != other.settings:
+            raise ValueError(f"cannot merge a fit with {other.settings} into {self.settings}")
+        if self._sample.size != other._sample.size:
+            raise ValueError(
+                f"cannot merge a fit that keeps {other._sample.size:,} rows into one that keeps "
+                f"{self._sample.size:,}"
+            )
+        if set(self._streams) & set(other._streams):
+            raise ValueError(
+                "cannot merge fits that begin with the same rows and the same seed; "
+                "if the rows differ later on, give one another seed"
+            )
+        samples = self.samples + other.samples
+        if other._sums is None:
+            self._add_all(other)
+        elif self._sums is None:
+            mine = self._copy()
+            self._set(other._state(copied=True))
+            self._add_all(mine)
+        else:
+            theirs = other._copy()
+            self._flush()
+            theirs._flush()
+            assert theirs._sums is not None
+            self._sums.merge(theirs._sums)
+            self._sample.merge(theirs._sample)
+            self._streams = tuple(sorted((*self._streams, *theirs._streams)))
+            self._choose()
+        self.samples, self._problem, self._inference = samples, None, None
+
+    def _add_all(self, other: Self) -> None:
+        """Add the rows of a fit that has kept all of them."""
+        for rows, _ in other._parts():
+            self._add(rows.rows, rows.targets[:, None], rows.weights)
+
+    def _flush(self) -> None:
+        """Add the rows that wait for a block."""
+        waiting = self._blocks.pending
+        if waiting is not None:
+            self._blocks = Blocks(self.settings.columns)
+            self._fold(*waiting)
+
+    def _copy(self) -> Self:
+        settings = vars(self.settings)
+        twin = type(self)(**settings, memory=self.memory, seed=self.seed)
+        twin._set(self._state(copied=True))
+        return twin
+
+    def _state(self, copied: bool) -> tuple[Any, ...]:
+        """All attributes that change."""
+        parts = self._sample, self._blocks, self._sums
+        if copied:
+            sums = None if self._sums is None else self._sums.copy()
+            parts = self._sample.copy(), self._blocks.copy(), sums
+        return self.samples, *parts, self._now, self._due, self._streams
+
+    def _set(self, state: tuple[Any, ...]) -> None:
+        self.samples, self._sample, self._blocks, self._sums, *rest = state
+        self._now, self._due, self._streams = rest
+        self._problem = self._inference = None
+
+    def plain(self) -> dict[str, Any]:
+        """Everything that changes, as arrays and numbers of their own."""
+        return {
+            "samples": self.samples,
+            "sample": self._sample.plain(),
+            "blocks": self._blocks.plain(),
+            "sums": None if self._sums is None else self._sums.plain(),
+            "now": self._now.copy(),
+            "due": self._due,
+            "streams": list(self._streams),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the fit that gave ``state`` was; an error changes nothing."""
+        names = {"samples", "sample", "blocks", "sums", "now", "due", "streams"}
+        if set(state) != names:
+            raise ValueError(f"the state must have {sorted(names)}, not {sorted(state)}")
+        samples = check_whole(state["samples"], "samples of the state", least=0)
+        columns = self.settings.columns
+        sample = Reservoir(self._sample.size, columns, self._shape[0])
+        sample.restore(state["sample"])
+        blocks, sums = Blocks(columns), None
+        blocks.restore(state["blocks"])
+        self._family.check_targets(sample.all.targets)
+        if blocks.pending is not None:
+            self._family.check_targets(blocks.pending[1][:, 0])
+        if state["sums"] is not None:
+            sums = StreamSums(*self._functions)
+            sums.restore(state["sums"])
+        if (0 if sums is None else sums.rows) != (0 if sample.seed is None else sample.seen):
+            raise ValueError("sums and sample of the state are not of the same rows")
+        now = check_array(state["now"], "now", self._shape)
+        due = check_whole(state["due"], "due of the state", least=0)
+        streams = tuple(
+            check_whole(each, "streams of the state", least=0, most=2**64 - 1)
+            for each in state["streams"]
+        )
+        self._set((samples, sample, blocks, sums, now, due, streams))
+
+
+def _origin(kept: Kept) -> Array:
+    """A point near the rows: their mean in columns for which 0 is far away, 0 in others."""
+    size = np.abs(kept.rows).max(axis=0)
+    size[size == 0.0] = 1.0
+    mean, square = np.zeros(len(size)), np.zeros(len(size))
+    for piece in pieces(kept, len(size)):
+        x = piece.rows / size
+        mean += x.sum(axis=0) / len(kept)
+        square += np.einsum("ij,ij->j", x, x) / len(kept)
+    return np.where(mean**2 * (1.0 + 2.0 / NEAR) > square, mean * size, 0.0)
+
+
+def _quantile(mean: float, variance: float, third: float) -> float:
+    """A bound from three cumulants, by a shifted gamma law (Buckley and Eagleson 1988)."""
+    if not (mean > 0.0 and variance > 0.0 and third > 0.0):
+        return max(float(mean), 0.0)
+    shape = 4.0 * variance**3 / third**2
+    unit = np.sqrt(variance / shape)
+    return float(mean + unit * (special.gammaincinv(shape, LEVEL) - shape))

@@ -1,0 +1,209 @@
+r"""How sure a fit with a loss that is not squared is, from its batches and its kept rows.
+
+As for least squares (:mod:`mixfree.linear.exact.inference`), with the gradients of the rows' losses
+as scores and the Hessian of the loss as matrix. Of a stream longer than the memory, batches know
+their scores as far as functions of old predictions explain them. What is left of the scores is
+known for the kept rows only; its spread over these is the part of the fit's error that comes from
+the choice of the rows, and is added.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg
+
+from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level
+from mixfree.linear.exact.families import probabilities
+from mixfree.linear.exact.known import pieces
+from mixfree.linear.exact.newton import Part, standardised
+from mixfree.linear.exact.problem import LEAST_PENALTY, Fitted, Problem
+from mixfree.linear.exact.streamsums import StreamSums
+
+BATCHES = 64  # number of batches that short streams stay below
+# The default penalty stops weights of separable classes where the curvature along them is its own
+# times their log-odds, about 20: below this, rows do not determine a direction.
+FLAT = 50.0 * LEAST_PENALTY
+ASIDE = 1e-3  # part of a unit vector along such directions that is more than rounding
+
+
+class GlmInference(BatchMeans):
+    """Intervals of a fit from the batches of its stream.
+
+    Parameters
+    ----------
+    problem, fitted
+        The fit to rows and sums.
+    rows
+        Rows of the stream.
+    sums
+        Of the stream and its batches; None where all rows are kept, in their order.
+    """
+
+    def __init__(
+        self, problem: Problem, fitted: Fitted, rows: int, sums: StreamSums | None
+    ) -> None:
+        length = 1 << (rows // BATCHES).bit_length() if sums is None else sums.length
+        units, outputs = problem.units, problem.settings.loss.outputs
+        unit = np.full(outputs, units.scale)
+        super().__init__(problem.own(fitted.point.theta), rows, length, units.size, unit)
+        self._problem, self._fitted, self._sums = problem, fitted, sums
+        self._factor = fitted.objective.factored(fitted.point)
+
+    @cached_property
+    def _sums_of_batches(self) -> tuple[Array, Array]:
+        """Gradients and weights per batch, over the weight of the stream."""
+        if self._sums is None:
+            return self._exact_sums
+        known, total = self._fitted.known, self._problem.weight
+        assert known is not None
+        closed = self._sums.closed
+        theta = self._fitted.point.theta
+        found = [known.scores(batch, self._fitted.beta, theta) for batch in closed]
+        covered = np.array([float(batch.weight) for batch in closed]) / total
+        return np.array(found).reshape(-1, *theta.shape) / total, covered
+
+    @property
+    def _exact_sums(self) -> tuple[Array, Array]:
+        """The same from the rows themselves, which are all there."""
+        length, count = self._length, self._rows // self._length
+        scores, covered = np.zeros((count, *self._fitted.point.theta.shape)), np.zeros(count)
+        first = 0
+        for x, slope, weights in map(self._slopes, _all_pieces(self._problem)):
+            batch = (first + np.arange(len(x))) // length
+            for place in range(batch[0], min(batch[-1], count - 1) + 1):
+                here = batch == place
+                scores[place] += slope[here].T @ x[here]
+                covered[place] += weights[here].sum()
+            first += len(x)
+        return scores, covered
+
+    def _slopes(self, part: Part) -> tuple[Array, Array, Array]:
+        """Standardised rows, slopes of their weighted losses, and weights."""
+        problem, objective = self._problem, self._fitted.objective
+        x = self._standardised(part.rows.rows)
+        weights = part.rows.weights / problem.weight
+        targets = (part.rows.targets - problem.units.shift) / problem.units.scale
+        slope = objective.family.at(x @ self._fitted.point.theta.T, targets).slope
+        return x, slope * weights[:, None], weights
+
+    @cached_property
+    def _scores(self) -> Array:
+        scores, covered = self._sums_of_batches
+        # The penalty, and what is not explained, pull evenly over time.
+        share = covered / max(covered.sum(), np.finfo(np.float64).tiny)
+        centred: Array = scores - share[:, None, None] * scores.sum(axis=0)
+        if centred.shape[1] > 1:
+            centred -= centred.mean(axis=1, keepdims=True)
+        return centred
+
+    def _whitened(self, scores: Array) -> Array:
+        flat = scores.reshape(-1, scores.shape[-1])
+        found = linalg.cho_solve(self._factor, flat.T, check_finite=False)
+        return np.asarray(found.T.reshape(scores.shape))
+
+    @cached_property
+    def _changes(self) -> Array:
+        objective, point = self._fitted.objective, self._fitted.point
+        covered = float(self._sums_of_batches[1].sum())
+        lost = int(np.isfinite(self._size).sum()) + self._problem.settings.intercept
+        factor = np.sqrt(self._spread_factor(covered, lost))
+        pulls = np.concatenate([factor * self._scores, self._chance])
+        return -objective.solve(self._factor, point, pulls)
+
+    @cached_property
+    def _chance(self) -> Array:
+        """Gradients whose squares sum to the variance that the choice of kept rows adds."""
+        known, theta = self._fitted.known, self._fitted.point.theta
+        if known is None:
+            return np.zeros((0, *theta.shape))
+        return known.chance(self._fitted.objective, theta, self._fitted.beta)
+
+    @property
+    def _unexplained(self) -> float:
+        if self._fitted.known is None:
+            return 0.0
+        rows, factor = self._problem.parts[0]
+        return self._size_of(self._chance) / factor**2 / len(rows)
+
+    @cached_property
+    def _levels(self) -> list[Level]:
+        squares = BlockSquares(lambda white: float(np.vdot(white, white)))
+        theta, objective = self._fitted.point.theta, self._fitted.objective
+        ridge = self._white(objective.penalty * theta)
+        for x, slope, weights in map(self._slopes, _all_pieces(self._problem)):
+            white = slope[:, :, None] * self._white(x)[:, None, :]
+            squares.add(white + weights[:, None, None] * ridge)
+        # Kept rows of a long stream do not follow one another.
+        return squares.levels if self._sums is None else squares.levels[:1]
+
+    def _white(self, vectors: Array) -> Array:
+        """Vectors whose inner products are those in the metric of the fit."""
+        lower = self._factor[0]
+        found = linalg.solve_triangular(lower, vectors.T, lower=True, check_finite=False)
+        return np.asarray(found.T)
+
+    def _standardised(self, rows: Array) -> Array:
+        return standardised(rows, self._problem.units, self._problem.settings.intercept)
+
+    @property
+    def _slopes_at(self) -> slice:
+        return slice(0, len(self._size))
+
+    @property
+    def _unknown(self) -> Array:
+        unknown = (linalg.norm(self._flat, axis=1) > ASIDE)[self._slopes_at]
+        unknown |= np.isinf(self._size)
+        return np.broadcast_to(unknown, (len(self._weights), len(self._size)))
+
+    def mean_error(self, rows: Array) -> Array:
+        """As everywhere; infinite for rows whose prediction the other rows do not determine."""
+        errors, x = super().mean_error(rows), self._standardised(rows)
+        errors[linalg.norm(x @ self._flat, axis=1) > ASIDE * linalg.norm(x, axis=1)] = np.inf
+        return errors
+
+    @property
+    def remark(self) -> str:
+        """As everywhere, and about weights that the rows do not determine."""
+        if not self.enough or not self._flat.size:
+            return super().remark
+        unknown = int(np.isinf(self.bse[0]).sum())
+        return (
+            f"{unknown} of {self.bse.shape[1]} weights have no interval: the rows do not determine "
+            "them, because classes can be separated or columns repeat others"
+        )
+
+    @cached_property
+    def _flat(self) -> Array:
+        """Directions along which the loss of an output is as good as flat: weights × directions.
+
+        The weights of softmax sum to 0, so that what is open for one output is for all.
+        """
+        found = []
+        for hessian in self._hessians:
+            values, vectors = linalg.eigh(hessian, check_finite=False)
+            found.append(vectors[:, values < FLAT])
+        return np.hstack(found)
+
+    @property
+    def _hessians(self) -> Iterator[Array]:
+        """Second derivatives of the loss in the weights of each output, the others held."""
+        objective, point = self._fitted.objective, self._fitted.point
+        if len(point.theta) == 1:
+            lower = self._factor[0]
+            yield lower @ lower.T
+            return
+        for output in range(len(point.theta)):
+            hessian = np.diag(objective.penalty)
+            for (x, _, weights), z in zip(objective.slabs, point.predictions, strict=True):
+                chance = probabilities(z)[:, output]
+                hessian += (x * (weights * chance * (1.0 - chance))[:, None]).T @ x
+            yield hessian
+
+
+def _all_pieces(problem: Problem) -> Iterator[Part]:
+    """A few kept rows at a time, in their order."""
+    for rows, factor in problem.parts:
+        for piece in pieces(rows, len(problem.units.size) + 1):
+            yield Part(piece, factor)

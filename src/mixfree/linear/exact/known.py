@@ -1,0 +1,236 @@
+"""What the sums of a stream say about rows that are no longer there."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from mixfree.base import draws
+from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.families import Family
+from mixfree.linear.exact.newton import (
+    VALUES,
+    Control,
+    Objective,
+    Part,
+    Point,
+    Units,
+    standardised,
+)
+from mixfree.linear.exact.reservoir import Kept
+from mixfree.linear.exact.sums import Sums
+
+SAMPLE = 4096  # kept rows that are enough to choose β
+DRAWS = 64  # of a gradient's error, where its covariance would be too large a matrix
+
+
+class Totals(NamedTuple):
+    """Sums over rows x, standardised and with a 1 for the intercept.
+
+    ``functions`` has Σ u x per function and output, then Σ x per output (for the function 1);
+    ``moments`` is Σ x xᵀ.
+    """
+
+    functions: Array
+    moments: Array
+
+
+class Known:
+    """Sums over all rows of a stream, in standardised units, beside those over a sample of it.
+
+    Parameters
+    ----------
+    family
+        Of the loss, in the targets' own unit.
+    total
+        Sums of all rows that the sample was drawn from.
+    sample
+        Rows that stand for them.
+    units, intercept
+        How rows and targets are standardised.
+    weight
+        Of the whole stream, by which everything is divided.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        total: Sums,
+        sample: Part,
+        units: Units,
+        *,
+        intercept: bool,
+        weight: float,
+    ) -> None:
+        self._family, self._units, self._intercept = family, units, intercept
+        self._sample, self._weight = sample, weight
+        self._levels = np.zeros(family.functions * family.outputs)
+        self._levels[: family.levels] = units.shift
+        whole = self.totals(total)
+        self._metric = whole.moments / float(total.weight)
+        inside = self._totals_of_sample(whole)
+        shape = (-1, family.outputs, whole.functions.shape[1])
+        self._linear = (whole.functions / weight - inside.functions).reshape(shape)
+        self._quadratic = whole.moments / weight - inside.moments
+
+    def totals(self, sums: Sums) -> Totals:
+        """Standardised sums of any rows."""
+        columns, weight = len(self._units.mean), float(sums.weight)
+        exponents = sums.exponents
+        # A column's size is infinite where it does not vary, and stays so.
+        size = np.ldexp(self._units.size, -exponents[:columns])[:, None]
+        aside = (sums.mean[:columns] - self._units.mean) / self._units.size
+        level = (sums.mean[columns:] - self._levels) / self._units.scale
+        cross = np.ldexp(sums.cross / size, exponents[columns:]) / self._units.scale
+        cross = (cross + weight * np.outer(aside, level)).T
+        moments = sums.scatter / size / size.T + weight * np.outer(aside, aside)
+        if self._intercept:
+            aside = np.append(aside, 1.0)
+            cross = np.column_stack([cross, weight * level])
+            moments = np.vstack([moments, weight * aside[:columns]])
+            moments = np.column_stack([moments, weight * aside])
+        ones = np.repeat(weight * aside[None], self._family.outputs, axis=0)
+        return Totals(np.vstack([cross, ones]), moments)
+
+    def _functions(self, kept: Kept) -> Array:
+        """Standardised functions of kept rows, and 1: rows × functions × outputs."""
+        u = self._family.expand(kept.before, kept.targets).T
+        u = (u - self._levels) / self._units.scale
+        u = np.hstack([u, np.ones((len(u), self._family.outputs))])
+        return u.reshape(len(u), -1, self._family.outputs)
+
+    def _totals_of_sample(self, like: Totals) -> Totals:
+        rows, factor = self._sample
+        found = Totals(*map(np.zeros_like, like))
+        for piece in pieces(rows, len(like.moments)):
+            x = standardised(piece.rows, self._units, self._intercept)
+            weights = piece.weights * (factor / self._weight)
+            u = self._functions(piece).reshape(len(x), -1)
+            found.functions[:] += (u * weights[:, None]).T @ x
+            x *= np.sqrt(weights)[:, None]
+            found.moments[:] += x.T @ x
+        return found
+
+    def control(self, beta: Array) -> Control:
+        """The correction of the sample's loss with given β."""
+        linear = np.einsum("kj,jkq->kq", beta[:, :-1], self._linear)
+        return Control(linear, self._quadratic, beta[:, -1])
+
+    def scores(self, batch: Sums, beta: Array, theta: Array) -> Array:
+        """The gradient of a batch's loss, as far as functions and predictions explain it."""
+        totals = self.totals(batch)
+        functions = totals.functions.reshape(-1, *theta.shape)
+        explained: Array = np.einsum("kj,jkq->kq", beta[:, :-1], functions)
+        explained += beta[:, -1:] * (theta @ totals.moments)
+        return explained
+
+    def regressed(self, objective: Objective, theta: Array) -> Array:
+        """β that explains the slopes of kept rows best: outputs × (functions, 1, prediction).
+
+        By least squares; errors count by what they would do to a least-squares fit.
+        """
+        kept = self._sample.rows
+        kept = kept.take(slice(None, None, -(-len(kept) // SAMPLE)))
+        x = standardised(kept.rows, self._units, self._intercept)
+        basis, slope = self._slopes(objective, kept, x, theta)
+        metric = self._metric + np.diag(1e-6 * self._metric.diagonal() + 1e-12)
+        white = linalg.solve_triangular(np.linalg.cholesky(metric), x.T, lower=True).T
+        weights = kept.weights / kept.weights.mean()
+        leverage = np.einsum("ij,ij->i", white, white) * weights**2
+        found = np.zeros((basis.shape[2], basis.shape[1]))
+        for k in range(len(found)):
+            both = np.column_stack([basis[:, :, k], slope[:, k]])
+            mean = white.T @ (both * weights[:, None]) / len(x)
+            gram = (both * leverage[:, None]).T @ both / len(x) - mean.T @ mean
+            scale = 1.0 / np.sqrt(np.maximum(gram.diagonal(), 1e-300))
+            gram *= scale[:, None] * scale
+            left = gram[:-1, :-1] + 1e-9 * np.eye(len(gram) - 1)
+            found[k] = np.linalg.solve(left, gram[:-1, -1]) * scale[:-1] / scale[-1]
+        return found
+
+    def _slopes(
+        self, objective: Objective, kept: Kept, x: Array, theta: Array
+    ) -> tuple[Array, Array]:
+        """Functions, 1 and prediction of each kept row, and the slopes of its loss."""
+        z = x @ theta.T
+        targets = (kept.targets - self._units.shift) / self._units.scale
+        slope = objective.family.at(z, targets).slope
+        return np.concatenate([self._functions(kept), z[:, None, :]], axis=1), slope
+
+    def error(self, objective: Objective, point: Point, beta: Array) -> Array:
+        """Three cumulants of the excess loss that comes from the choice of the sample.
+
+        It is half a sum of squares of normal variables, whose variances are the eigenvalues of
+        the gradient's error in the metric of the Hessian.
+        """
+        theta, factor = point.theta, objective.factored(point)
+        left_out = 1.0 - 1.0 / self._sample.factor
+        if len(theta) > 1:
+            spread = np.sqrt(DRAWS * left_out) * self.chance(objective, theta, beta)
+            solved = objective.solve(factor, point, spread)
+            found = 0.5 * np.einsum("bkq,bkq->b", spread, solved)
+            middle, variance = float(found.mean()), float(found.var(ddof=1))
+            # As of a gamma law: many eigenvalues make the third cumulant a small matter.
+            return np.array([middle, variance, 2.0 * variance**2 / max(middle, 1e-300)])
+        spread, mean = np.zeros((theta.shape[1], theta.shape[1])), np.zeros(theta.shape)
+        for x, rest in self._rests(objective, theta, beta):
+            mean += rest.T @ x
+            x *= rest
+            spread += x.T @ x
+        spread -= mean.T @ mean / len(self._sample.rows)
+        spread *= left_out * self._scale(beta) ** 2
+        solved = objective.solve(factor, point, spread[:, None, :])[:, 0]
+        square = solved @ solved
+        third = float(np.sum(square * solved.T))
+        return np.array([0.5 * np.trace(solved), 0.5 * np.trace(square), third])
+
+    def chance(self, objective: Objective, theta: Array, beta: Array) -> Array:
+        """Random gradients whose squares sum to the variance that the choice of the sample has.
+
+        As if drawn from a stream without end. Shape: draws × outputs × weights.
+        """
+        rows = self._sample.rows
+        drawn, mean = np.zeros((DRAWS, *theta.shape)), np.zeros(theta.shape)
+        turned, done = np.zeros(DRAWS), 0
+        for x, rest in self._rests(objective, theta, beta):
+            signs = _signs(done, len(x))
+            signed = (signs[:, :, None] * rest[:, None, :]).reshape(len(x), -1)
+            drawn += (signed.T @ x).reshape(drawn.shape)
+            mean += rest.T @ x
+            turned += signs.sum(axis=0)
+            done += len(x)
+        drawn -= turned[:, None, None] * (mean / len(rows))
+        drawn *= self._scale(beta) / np.sqrt(DRAWS)
+        return drawn
+
+    def _scale(self, beta: Array) -> float:
+        """From sums over the kept rows to the error of the stream's mean; β was fitted to them."""
+        rows, factor = self._sample
+        free = max(len(rows) - beta.shape[1], 1)
+        return float(factor / self._weight * np.sqrt(len(rows) / free))
+
+    def _rests(
+        self, objective: Objective, theta: Array, beta: Array
+    ) -> Iterator[tuple[Array, Array]]:
+        """Standardised kept rows, and what functions leave unexplained of their slopes."""
+        for piece in pieces(self._sample.rows, theta.shape[1]):
+            x = standardised(piece.rows, self._units, self._intercept)
+            basis, slope = self._slopes(objective, piece, x, theta)
+            rest = (slope - np.einsum("njk,kj->nk", basis, beta)) * piece.weights[:, None]
+            if theta.shape[0] > 1:
+                rest -= rest.mean(axis=1, keepdims=True)
+            yield x, rest
+
+
+def pieces(rows: Kept, width: int) -> list[Kept]:
+    """Views of a few rows each."""
+    length = max(VALUES // max(width, 1), 1)
+    return [rows.take(slice(start, start + length)) for start in range(0, len(rows), length)]
+
+
+def _signs(first: int, rows: int) -> Array:
+    """Random signs for rows from number ``first`` on, the same each time: rows × DRAWS."""
+    numbers = np.arange(first * DRAWS, (first + rows) * DRAWS)
+    drawn = draws.words(draws.key(0, draws.SAMPLE), numbers) & 1
+    return (2.0 * drawn - 1.0).reshape(rows, DRAWS)

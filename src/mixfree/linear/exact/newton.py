@@ -1,0 +1,317 @@
+r"""Newton's method for the loss of a whole stream, of which some rows and some sums are known.
+
+With R the rows that were kept, :math:`\rho` the rows of the stream per row of R, :math:`u_{ij}`
+the functions of row i's old predictions, and T and M the stream's sums of :math:`u_j x` and
+:math:`x x^\top`, the loss minimised is
+
+.. math:: \rho \sum_{i \in R} \ell_i(w)
+          + \sum_j \beta_j \Big(T_j - \rho \sum_{i \in R} u_{ij} x_i\Big)^\top w
+          + \frac{\beta_0}{2} w^\top \Big(M - \rho \sum_{i \in R} x_i x_i^\top\Big) w .
+
+The brackets are 0 in expectation, so that it is unbiased for any β; β is chosen by least squares,
+for the slopes of the rows kept to differ as little as possible from the combination of functions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.families import Family, probabilities
+from mixfree.linear.exact.reservoir import Kept
+
+VALUES = 1 << 16  # of standardised rows that are in use at a time
+CACHED = 1 << 22  # standardised values that are kept from one step to the next
+CLOSE = 1e-12  # decrement over loss at which steps end
+ROUNDS, CUTS, PRODUCTS = 60, 30, 100  # most Newton steps, halvings of one, products per step
+JITTER = 1e-10  # of a matrix's diagonal, so that columns which repeat others do no harm
+
+
+class Units(NamedTuple):
+    """What is subtracted from columns and targets, and what they are divided by then."""
+
+    mean: Array
+    size: Array  # infinite for a column that does not vary
+    shift: float
+    scale: float
+
+
+class Part(NamedTuple):
+    """Rows that stand for ``factor`` rows each."""
+
+    rows: Kept
+    factor: float
+
+
+class Slab(NamedTuple):
+    """Standardised rows, the intercept's ones last, with targets and weights."""
+
+    x: Array
+    targets: Array
+    weights: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The stream's sums less what the kept rows say of them, times β: linear and quadratic."""
+
+    linear: Array  # outputs × weights
+    quadratic: Array  # weights × weights
+    bend: Array  # β₀ per output
+
+
+@dataclass(slots=True)
+class Point:
+    """Weights of standardised columns, and the loss there."""
+
+    theta: Array
+    predictions: list[Array]
+    value: float
+    gradient: Array
+
+
+class Objective:
+    """The loss of the stream per unit of weight, as a function of standardised weights.
+
+    Parameters
+    ----------
+    family
+        Loss, in the units of the standardised targets.
+    parts
+        Rows, of which some stand for others.
+    units, intercept
+        How to standardise them.
+    weight
+        Of the whole stream.
+    penalty
+        Ridge per standardised column, 0 for the intercept.
+    control
+        What is known of the stream beyond the rows; None if the rows are all there is.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        parts: list[Part],
+        units: Units,
+        *,
+        intercept: bool,
+        weight: float,
+        penalty: Array,
+        control: Control | None = None,
+    ) -> None:
+        self.family, self.units, self.intercept = family, units, intercept
+        self.penalty, self.control = penalty, control
+        self._parts, self._weight = parts, weight
+        self._columns = len(units.mean)
+        self._several = family.outputs > 1
+        size = sum(len(part.rows) for part in parts) * len(penalty)
+        self._cache = list(self._cut()) if size <= CACHED else None
+
+    @property
+    def slabs(self) -> Iterator[Slab]:
+        """All rows, standardised, a few at a time."""
+        return iter(self._cache) if self._cache is not None else self._cut()
+
+    def _cut(self) -> Iterator[Slab]:
+        length = max(VALUES // max(len(self.penalty), 1), 1)
+        for rows, factor in self._parts:
+            for start in range(0, len(rows), length):
+                piece = rows.take(slice(start, start + length))
+                yield Slab(
+                    standardised(piece.rows, self.units, self.intercept),
+                    (piece.targets - self.units.shift) / self.units.scale,
+                    piece.weights * (factor / self._weight),
+                )
+
+    def at(self, theta: Array) -> Point:
+        """Value and gradient at ``theta``, outputs × weights."""
+        value, gradient, predictions = 0.0, self.penalty * theta, []
+        with np.errstate(over="ignore"):
+            value += 0.5 * float(np.vdot(theta, gradient))
+            for x, targets, weights in self.slabs:
+                z = x @ theta.T
+                at = self.family.at(z, targets)
+                value += float(weights @ at.value)
+                gradient += (at.slope * weights[:, None]).T @ x
+                predictions.append(z)
+            if self.control is not None:
+                bent = self.control.bend[:, None] * (theta @ self.control.quadratic)
+                value += float(np.vdot(theta, self.control.linear + 0.5 * bent))
+                gradient += self.control.linear + bent
+        if self._several:
+            gradient = _zero_sums(gradient)
+        return Point(theta, predictions, value, gradient)
+
+    def factor(self, point: Point, bound: bool) -> tuple[Array, bool] | None:
+        """Cholesky factor of the Hessian, or of one with a bound's curvature; None if indefinite.
+
+        For several outputs it is that of an average one, which serves to precondition.
+        """
+        size = len(self.penalty)
+        hessian = np.zeros((size, size))
+        for (x, targets, weights), z in zip(self.slabs, point.predictions, strict=True):
+            bend = weights * self.family.curvature(z, targets, bound)
+            if bend.min() >= 0.0:
+                y = x * np.sqrt(bend)[:, None]
+                hessian += y.T @ y
+            else:
+                hessian += (x * bend[:, None]).T @ x
+        np.fill_diagonal(hessian, hessian.diagonal() + self.penalty)
+        if self.control is not None:
+            change = self.control.bend.mean() * self.control.quadratic
+            factor = _cholesky(hessian + change)
+            if factor is not None:
+                return factor
+        return _cholesky(hessian)
+
+    def factored(self, point: Point) -> tuple[Array, bool]:
+        """Cholesky factor of the Hessian, or of the next best thing."""
+        factor = self.factor(point, bound=False) or self.factor(point, bound=True)
+        assert factor is not None
+        return factor
+
+    def solve(self, factor: tuple[Array, bool], point: Point, right: Array) -> Array:
+        """Hessian⁻¹ times ``right``, whose last two axes are outputs and weights."""
+        if not self._several:
+            return _solved(factor, right)
+        return self._conjugate_gradients(factor, point, right)
+
+    def _conjugate_gradients(self, factor: tuple[Array, bool], point: Point, b: Array) -> Array:
+        """Solve for one or several right-hand sides at a time, preconditioned."""
+        shape = b.shape
+        b = b.reshape(-1, *shape[-2:])
+        chances = [probabilities(z) for z in point.predictions]
+
+        def precondition(r: Array) -> Array:
+            return _zero_sums(_solved(factor, r))
+
+        def dots(a: Array, c: Array) -> Array:
+            found: Array = np.einsum("bkq,bkq->b", a, c)
+            return found[:, None, None]
+
+        x, r = np.zeros_like(b), b.copy()
+        y = precondition(r)
+        d, rho = y, dots(r, y)
+        goal = 1e-6 * rho
+        for _ in range(PRODUCTS):
+            if (rho <= goal).all():
+                break
+            product = self._product(chances, d)
+            bend = dots(d, product)
+            # Where the curvature is not positive, or all is done, nothing more is added.
+            going = (bend > 0.0) & (rho > goal)
+            step = np.where(going, rho / np.where(going, bend, 1.0), 0.0)
+            if not going.any():
+                break
+            x, r = x + step * d, r - step * product
+            y = precondition(r)
+            before, rho = rho, dots(r, y)
+            d = y + np.where(going, rho / np.where(before > 0.0, before, 1.0), 0.0) * d
+        if not x.any():
+            x = precondition(b)
+        return x.reshape(shape)
+
+    def _product(self, chances: list[Array], d: Array) -> Array:
+        """The Hessian of softmax times directions: directions × outputs × weights."""
+        count, outputs, size = d.shape
+        found = self.penalty * d
+        flat = d.reshape(-1, size).T
+        for (x, _, weights), p in zip(self.slabs, chances, strict=True):
+            moved = (x @ flat).reshape(len(x), count, outputs)
+            moved -= np.einsum("nbk,nk->nb", moved, p)[:, :, None]
+            moved *= (weights[:, None] * p)[:, None, :]
+            found += (moved.reshape(len(x), -1).T @ x).reshape(d.shape)
+        if self.control is not None:
+            found += self.control.bend[:, None] * (d @ self.control.quadratic)
+        return _zero_sums(found)
+
+
+def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point | None:
+    """The minimum near ``theta``, by Newton's steps that are halved until the loss falls.
+
+    Steps use the curvature of a bound of the loss where the loss's own did not serve. None if the
+    loss falls below 0, which no stream's loss does: rows and sums do not go together then.
+    """
+    point = objective.at(theta)
+    bound = False
+    for _ in range(ROUNDS):
+        if not point.value >= 0.0:
+            return None
+        factor = objective.factor(point, bound)
+        if factor is None:
+            if bound:
+                break
+            bound = True
+            continue
+        direction = -objective.solve(factor, point, point.gradient)
+        fall = -float(np.vdot(point.gradient, direction))
+        if not fall > close * abs(point.value):
+            if bound and fall > 0.0:  # the bound's steps are short: ask the loss itself
+                bound = False
+                continue
+            break
+        found, whole = _search(objective, point, direction, fall)
+        if found is None:
+            if bound:
+                break
+            bound = True
+            continue
+        bound = not whole and not bound
+        point = found
+    return point
+
+
+def _search(
+    objective: Objective, point: Point, direction: Array, fall: float
+) -> tuple[Point | None, bool]:
+    """The first of the steps 1, ½, ¼, … that makes the loss fall, and whether it is the first."""
+    step = 1.0
+    rounding = 1e-15 * abs(point.value)
+    for cut in range(CUTS):
+        found = objective.at(point.theta + step * direction)
+        if found.value <= point.value - 1e-4 * step * fall + rounding:
+            return found, cut == 0
+        step *= 0.5
+    return None, False
+
+
+def standardised(rows: Array, units: Units, intercept: bool) -> Array:
+    """Rows in units of their own deviation, then a one for the intercept if there is one."""
+    columns = rows.shape[1]
+    x = np.empty((len(rows), columns + intercept))
+    np.subtract(rows, units.mean, out=x[:, :columns])
+    x[:, :columns] *= 1.0 / units.size
+    x[:, columns:] = 1.0
+    return x
+
+
+def _solved(factor: tuple[Array, bool], right: Array) -> Array:
+    """The inverse of a factored matrix times all vectors along the last axis."""
+    flat = right.reshape(-1, right.shape[-1])
+    found: Array = linalg.cho_solve(factor, flat.T, check_finite=False).T.reshape(right.shape)
+    return found
+
+
+def _zero_sums(weights: Array) -> Array:
+    """Less their mean over outputs: softmax does not change when all outputs do."""
+    found: Array = weights - weights.mean(axis=-2, keepdims=True)
+    return found
+
+
+def _cholesky(matrix: Array) -> tuple[Array, bool] | None:
+    """Factor of a matrix whose diagonal is made a little larger; None if that is not enough."""
+    diagonal = matrix.diagonal()
+    if not np.isfinite(diagonal).all():
+        return None
+    least = max(float(diagonal.max(initial=0.0)), 1e-300)
+    lifted = matrix.copy()
+    np.fill_diagonal(lifted, diagonal + JITTER * np.maximum(diagonal, 1e-6 * least))
+    try:
+        lower = linalg.cholesky(lifted, lower=True, overwrite_a=True, check_finite=False)
+    except linalg.LinAlgError:
+        return None
+    return lower, True

@@ -1,0 +1,226 @@
+"""One fit to rows and sums: units, penalty, ball, and the order in which things are solved."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array, norm
+from mixfree.linear.exact.families import Family, family_of
+from mixfree.linear.exact.known import Known, pieces
+from mixfree.linear.exact.newton import CLOSE, Objective, Part, Point, Units, minimise
+from mixfree.linear.exact.solve import CONSTANT
+from mixfree.linear.exact.sums import Sums
+from mixfree.linear.losses import Huber, Loss, Robust
+
+LEAST_PENALTY = 1e-8  # ridge of standardised columns where none is given
+ROUGH = 1e-4  # decrement over loss that is enough for weights that are not the last
+SHARES = (1.0, 0.5, 0.25, 0.0)  # of the correction, until the loss has a minimum
+ROUNDS = 50  # Newton steps for the multiplier of the ball, of which a few are usual
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is fitted: :class:`mixfree.linear.exact.glm.GlmFit` describes it."""
+
+    loss: Loss
+    columns: int
+    intercept: bool
+    l2: float | None
+    radius: float | None
+
+    @property
+    def family(self) -> Family:
+        """Of the loss, in the targets' own unit."""
+        return family_of(self.loss)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A minimum, with all that was used to find it."""
+
+    objective: Objective
+    point: Point
+    known: Known | None
+    beta: Array  # outputs × (functions, 1, prediction)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows, the units in which they are fitted, and what is known beyond them."""
+
+    settings: Settings
+    parts: list[Part]
+    units: Units
+    weight: float
+    known: Known | None
+
+    @classmethod
+    def of_rows(cls, settings: Settings, parts: list[Part]) -> "Problem":
+        """The problem in which the rows are all there is."""
+        mean, size = column_units(parts, settings.columns, settings.intercept)
+        units = _units(settings, mean, size, parts[0].rows.targets)
+        return cls(settings, parts, units, sum(map(_weight, parts)), None)
+
+    @classmethod
+    def of_sample(cls, settings: Settings, parts: list[Part], total: Sums) -> "Problem":
+        """The problem in which the first part was drawn from rows of which sums are known."""
+        columns, weight = settings.columns, float(total.weight)
+        mean, exponents = total.mean[:columns], total.exponents[:columns]
+        size = np.ldexp(np.sqrt(total.scatter.diagonal() / weight), exponents)
+        if not settings.intercept:
+            mean, size = np.zeros(columns), np.hypot(size, mean)
+        units = _units(settings, mean, size, parts[0].rows.targets)
+        weight += sum(map(_weight, parts[1:]))
+        known = Known(
+            settings.family, total, parts[0], units, intercept=settings.intercept, weight=weight
+        )
+        return cls(settings, parts, units, weight, known)
+
+    def solved(self, start: Array | None, close: float = CLOSE) -> Fitted:
+        """The minimum, from weights in the rows' own units or from 0 on."""
+        loss = self.settings.loss
+        if start is None:
+            theta = np.zeros((loss.outputs, self.settings.columns + self.settings.intercept))
+            if isinstance(loss, Robust):
+                convex = family_of(Huber(loss.scale)).in_units(self.units.scale)
+                theta = _minimum(self._objective(0.0, convex), theta, ROUGH).theta
+        else:
+            theta = self.standard(start)
+        fitted = self._fitted(theta, 0.0, close)
+        radius = self.settings.radius
+        if radius is not None and self._length(fitted.point.theta) > radius:
+            return self._in_ball(fitted, radius, close)
+        return fitted
+
+    def own(self, theta: Array) -> Array:
+        """Weights in the rows' own units of those of standardised columns and targets."""
+        slopes = self.slopes(theta)
+        if not self.settings.intercept:
+            return slopes
+        level = theta[:, -1] * self.units.scale + self.units.shift - slopes @ self.units.mean
+        return np.column_stack([slopes, level])
+
+    def slopes(self, theta: Array) -> Array:
+        """The same without intercepts."""
+        with np.errstate(over="ignore"):
+            return theta[..., : self.settings.columns] / self.units.size * self.units.scale
+
+    def standard(self, own: Array) -> Array:
+        """Weights of standardised columns and targets of those in the rows' own units."""
+        slopes = own[:, : self.settings.columns]
+        size = np.where(np.isfinite(self.units.size), self.units.size, 0.0)
+        theta = slopes * size / self.units.scale
+        if not self.settings.intercept:
+            return theta
+        level = own[:, -1] + slopes @ self.units.mean - self.units.shift
+        return np.column_stack([theta, level / self.units.scale])
+
+    def _objective(self, extra: float, family: Family | None = None) -> Objective:
+        """The loss of the rows, with ``extra`` added to λ."""
+        settings, size = self.settings, self.units.size
+        ridge = ((settings.l2 or 0.0) + extra) / settings.family.weight
+        with np.errstate(over="ignore"):
+            penalty = np.minimum(ridge / size / size, 1e100)
+        if settings.l2 is None:
+            penalty += LEAST_PENALTY
+        penalty = np.where(np.isfinite(size), penalty, 1.0)
+        return Objective(
+            family or settings.family.in_units(self.units.scale),
+            self.parts,
+            self.units,
+            intercept=settings.intercept,
+            weight=self.weight,
+            penalty=np.append(penalty, np.zeros(int(settings.intercept))),
+        )
+
+    def _fitted(self, theta: Array, extra: float, close: float) -> Fitted:
+        objective = self._objective(extra)
+        if self.known is None:
+            point = _minimum(objective, theta, close)
+            return Fitted(objective, point, None, np.zeros((len(theta), 0)))
+        beta = self.known.regressed(objective, theta)
+        for share in SHARES:
+            objective.control = self.known.control(share * beta)
+            found = minimise(objective, theta, close)
+            if found is not None:
+                break
+        assert found is not None  # without correction the loss is never negative
+        return Fitted(objective, found, self.known, share * beta)
+
+    def _length(self, theta: Array) -> float:
+        return norm(self.slopes(theta).ravel())
+
+    def _in_ball(self, fitted: Fitted, radius: float, close: float) -> Fitted:
+        """The minimum on the ball: its multiplier by Newton's method (Moré and Sorensen 1983).
+
+        A step that leaves the interval in which the multiplier must lie is a bisection instead.
+        """
+        columns, extra, least, most = self.settings.columns, 0.0, 0.0, np.inf
+        for _ in range(ROUNDS):
+            point = fitted.point
+            length = self._length(point.theta)
+            if abs(length / radius - 1.0) <= 1e-9 or least >= (1.0 - 1e-12) * most:
+                break
+            least, most = (extra, most) if length > radius else (least, extra)
+            pull = np.zeros_like(point.theta)
+            slopes = point.theta[:, :columns] / self.units.size
+            pull[:, :columns] = slopes / self.units.size
+            moved = fitted.objective.solve(fitted.objective.factored(point), point, pull)
+            fall = float(np.vdot(pull, moved)) / float(np.vdot(slopes, slopes))
+            extra += (length / radius - 1.0) / fall * self.settings.family.weight
+            if not least < extra < most:
+                extra = 0.5 * (least + most) if np.isfinite(most) else 2.0 * least + 1e-12
+            fitted = self._fitted(point.theta, extra, close)
+        length = self._length(fitted.point.theta)
+        if length > radius:
+            theta = fitted.point.theta.copy()
+            theta[:, :columns] *= radius / length
+            fitted = replace(fitted, point=fitted.objective.at(theta))
+        return fitted
+
+
+def column_units(parts: list[Part], columns: int, intercept: bool) -> tuple[Array, Array]:
+    """Weighted mean (0 without intercept) and deviation of each column, of any size."""
+    lots = [(p, part.factor) for part in parts for p in pieces(part.rows, columns)]
+    mean, size = np.zeros(columns), np.zeros(columns)
+    if not lots:
+        return mean, size
+    heaviest = max(float(p.weights.max()) * factor for p, factor in lots)
+    weights = [p.weights * (factor / heaviest) for p, factor in lots]
+    total = sum(float(w.sum()) for w in weights)
+    if intercept:
+        first = lots[0][0].rows[0]
+        mean = first + sum(
+            (w / total) @ (p.rows - first) for w, (p, _) in zip(weights, lots, strict=True)
+        )
+    for p, _ in lots:
+        np.maximum(size, np.abs(p.rows - mean).max(axis=0), out=size)
+    unit = np.where(size > 0.0, size, 1.0)
+    squares = sum(
+        (w / total) @ ((p.rows - mean) / unit) ** 2 for w, (p, _) in zip(weights, lots, strict=True)
+    )
+    return mean, size * np.sqrt(squares)
+
+
+def _units(settings: Settings, mean: Array, size: Array, targets: Array) -> Units:
+    """Units of columns, and of targets if they are numbers."""
+    constant = size <= np.maximum(CONSTANT * np.abs(mean), np.finfo(np.float64).tiny)
+    size = np.where(constant, np.inf, size)
+    if not settings.family.levels or not len(targets):
+        return Units(mean, size, 0.0, 1.0)
+    shift = float(np.median(targets)) if settings.intercept else 0.0
+    apart = np.abs(targets - shift)
+    spread = float(np.median(apart)) or float(apart.max())
+    # A power of two costs no digits.
+    return Units(mean, size, shift, float(np.ldexp(1.0, np.frexp(spread)[1])))
+
+
+def _weight(part: Part) -> float:
+    return float(part.rows.weights.sum()) * part.factor
+
+
+def _minimum(objective: Objective, theta: Array, close: float) -> Point:
+    """The minimum of a loss that is never negative."""
+    point = minimise(objective, theta, close)
+    assert point is not None
+    return point

@@ -1,0 +1,270 @@
+"""A uniform sample of a stream's rows, of which two can be merged."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from mixfree.base import draws
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
+from mixfree.linear.exact.moments import check_array
+
+FEWEST = 64  # rows below which a sample says too little
+PER_COLUMN = 3  # rows per column below which the kept rows alone could be fitted perfectly
+SPARE = 8  # one more row per so many is stored, so that rows are sorted out only now and then
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def rows_of(memory: int | str, columns: int, outputs: int) -> int:
+    """Number of rows that ``memory`` stands for: a number of rows, or bytes such as "32MB".
+
+    Examples
+    --------
+    >>> rows_of(2048, 10, 1), rows_of("32MB", 96, 1)
+    (2048, 35555)
+    """
+    least = max(FEWEST, PER_COLUMN * (columns + 1))
+    each = 8 * (columns + outputs + 3) * (1 + 1 / SPARE)
+    if not isinstance(memory, str):
+        return check_whole(memory, "memory", least=least)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMG]?B)\s*", memory, re.IGNORECASE)
+    if found is None:
+        raise ValueError(f"memory must be a number of rows or bytes such as '32MB', not {memory!r}")
+    rows = int(float(found[1]) * UNITS[found[2].upper()] / each)
+    if rows < least:
+        raise ValueError(
+            f"memory={memory!r} holds {rows:,} rows, but {columns:,} columns need {least:,}: "
+            f"give memory='{-int(-least * each // 1e6)}MB'"
+        )
+    return rows
+
+
+@dataclass(slots=True)
+class Kept:
+    """Rows with their targets, weights, and the predictions that they had when they came."""
+
+    rows: Array
+    targets: Array
+    weights: Array
+    before: Array
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def take(self, places: Any) -> "Kept":
+        """Some of the rows: copies for an array of places, views for a slice."""
+        return Kept(
+            self.rows[places], self.targets[places], self.weights[places], self.before[places]
+        )
+
+
+class Reservoir:
+    """Keeps the ``size`` rows with the least keys; a key is 64 random bits of a row's number.
+
+    The rows kept are a uniform sample of all rows, whatever their order. So are those of two
+    reservoirs together, once all but the least keys are left out, if their streams drew from
+    different seeds. The same rows are kept however a stream is cut, and in whatever order
+    reservoirs are merged.
+
+    Parameters
+    ----------
+    size
+        Number of rows to keep. Up to an eighth more are stored for a while.
+    columns, outputs
+        Numbers of features and predictions per row.
+
+    Examples
+    --------
+    >>> sample = Reservoir(64, 1, 1)
+    >>> numbers = np.arange(1000.0)
+    >>> sample.fill(Kept(numbers[:64, None], numbers[:64], np.ones(64), np.zeros((64, 1))))
+    >>> sample.seed = 7
+    >>> sample.offer(numbers[64:, None], numbers[64:], None, np.zeros((936, 1)))
+    >>> len(sample.chosen()), sample.seen
+    (64, 1000)
+    """
+
+    def __init__(self, size: int, columns: int, outputs: int) -> None:
+        self.size = check_whole(size, "size", least=FEWEST)
+        self.seen = 0  # rows
+        self.drawn = 0  # of these, rows of this stream, which have their keys from its seed
+        self.stored = 0
+        self.seed: int | None = None  # unknown until a key is needed
+        self._rows = np.empty((0, columns))
+        self._targets, self._weights = np.empty(0), np.empty(0)
+        self._before = np.empty((0, outputs))
+        self._keys = np.empty(0, dtype=np.uint64)
+        self._bar = np.uint64(2**64 - 1)  # no key above it is among the least
+
+    @property
+    def _limit(self) -> int:
+        """Rows that are stored at most, and only for a moment."""
+        return self.size + max(self.size // SPARE, FEWEST)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows stored."""
+        return 8 * self.stored * (self._rows.shape[1] + self._before.shape[1] + 3)
+
+    @property
+    def all(self) -> Kept:
+        """Every row that is stored, as views."""
+        return Kept(self._rows, self._targets, self._weights, self._before).take(
+            slice(0, self.stored)
+        )
+
+    def fill(self, rows: Kept) -> None:
+        """Keep rows for which there is room; their keys are drawn later."""
+        end = self.stored + len(rows)
+        self._make_room(end)
+        self._write(slice(self.stored, end), rows)
+        self.stored, self.seen, self.drawn = end, self.seen + len(rows), self.drawn + len(rows)
+
+    def expand(self, before: Array) -> None:
+        """Set the predictions of all rows that are stored."""
+        self._before[: self.stored] = before
+
+    def draw_keys(self) -> None:
+        """Draw the keys of the rows that :meth:`fill` took: from now on rows are left out."""
+        self._keys[: self.stored] = self._draw(0, self.stored)
+
+    def offer(self, rows: Array, targets: Array, weights: Array | None, before: Array) -> None:
+        """Let the next rows of the stream take their chance."""
+        first, count = self.drawn, len(targets)
+        places, keys = self._below_bar(first, count)
+        self.seen, self.drawn = self.seen + count, first + count
+        factors = np.broadcast_to(1.0, count) if weights is None else weights
+        self._append(Kept(rows, targets, factors, before), keys, places)
+
+    def chosen(self) -> Array:
+        """Places of the kept rows among the stored ones, in order."""
+        if self.stored <= self.size:
+            return np.arange(self.stored)
+        keys = self._keys[: self.stored]
+        return np.flatnonzero(keys <= np.partition(keys, self.size - 1)[self.size - 1])
+
+    def merge(self, other: Self) -> None:
+        """Become the sample of both streams."""
+        self.seen += other.seen
+        self._append(other.all, other._keys[: other.stored], np.arange(other.stored))
+        self._bar = min(self._bar, other._bar)
+        self._sort_out()
+
+    def _append(self, rows: Kept, keys: Array, places: Array) -> None:
+        """Store the rows at ``places``, with their keys, a few at a time."""
+        done = 0
+        while done < len(keys):
+            end = min(self.stored + len(keys) - done, self._limit)
+            self._make_room(end)
+            new, now = slice(self.stored, end), slice(done, done + end - self.stored)
+            np.take(rows.rows, places[now], axis=0, out=self._rows[new], mode="clip")
+            self._targets[new] = rows.targets[places[now]]
+            self._weights[new], self._before[new] = (
+                rows.weights[places[now]],
+                rows.before[places[now]],
+            )
+            self._keys[new] = keys[now]
+            self.stored, done = end, now.stop
+            if end == self._limit:
+                self._sort_out()
+
+    def _sort_out(self) -> None:
+        """Forget all rows but those with the least keys; the others stay where they can."""
+        if self.stored <= self.size:
+            return
+        places = self.chosen()
+        stay = np.searchsorted(places, self.size)
+        used = np.zeros(self.size, dtype=bool)
+        used[places[:stay]] = True
+        free, moved = np.flatnonzero(~used), places[stay:]
+        self._write(free, self.all.take(moved))
+        self._keys[free] = self._keys[moved]
+        self.stored = self.size
+        self._bar = self._keys[: self.size].max()
+
+    def _below_bar(self, first: int, count: int) -> tuple[Array, Array]:
+        """Numbers, from ``first`` on, of the next rows whose keys are below the bar; and the keys.
+
+        Half of a key is enough to tell for nearly all rows.
+        """
+        key = draws.key(self._known_seed(), draws.RESERVOIR)
+        numbers = np.arange(first, first + count, dtype=np.uint64)
+        high = draws.words(key, numbers)
+        places = np.flatnonzero(high <= np.uint32(int(self._bar) >> 32))
+        keys = high[places].astype(np.uint64) << np.uint64(32)
+        keys |= draws.words(key, numbers[places], 1)
+        below = keys < self._bar
+        return places[below], keys[below]
+
+    def _draw(self, first: int, count: int) -> Array:
+        key = draws.key(self._known_seed(), draws.RESERVOIR)
+        numbers = np.arange(first, first + count, dtype=np.uint64)
+        high = draws.words(key, numbers).astype(np.uint64) << np.uint64(32)
+        return high | draws.words(key, numbers, 1)
+
+    def _known_seed(self) -> int:
+        assert self.seed is not None
+        return self.seed
+
+    def _write(self, places: Any, rows: Kept) -> None:
+        self._rows[places], self._targets[places] = rows.rows, rows.targets
+        self._weights[places], self._before[places] = rows.weights, rows.before
+
+    def _make_room(self, length: int) -> None:
+        if length <= len(self._targets):
+            return
+        length = min(max(length, 2 * len(self._targets), FEWEST), self._limit)
+        for name in ("_rows", "_targets", "_weights", "_before", "_keys"):
+            old = getattr(self, name)
+            longer = np.empty((length, *old.shape[1:]), dtype=old.dtype)
+            longer[: self.stored] = old[: self.stored]
+            setattr(self, name, longer)
+
+    def copy(self) -> Self:
+        """Another one that goes on by itself."""
+        twin = type(self)(self.size, self._rows.shape[1], self._before.shape[1])
+        twin.restore(self.plain())
+        return twin
+
+    def plain(self) -> dict[str, Any]:
+        """Everything that changes, as arrays and numbers of their own."""
+        kept = self.all
+        return {
+            "rows": kept.rows.copy(),
+            "targets": kept.targets.copy(),
+            "weights": kept.weights.copy(),
+            "before": kept.before.copy(),
+            "keys": self._keys[: self.stored].copy() if self.seed is not None else None,
+            "seed": self.seed,
+            "seen": self.seen,
+            "drawn": self.drawn,
+            "bar": int(self._bar),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        stored = len(np.atleast_1d(state["targets"]))
+        check_whole(stored, "rows kept by the state", least=0, most=self._limit)
+        rows = check_array(state["rows"], "rows", (stored, self._rows.shape[1]))
+        targets = check_array(state["targets"], "targets", (stored,))
+        weights = check_array(state["weights"], "weights", (stored,))
+        if not (weights > 0.0).all():
+            raise ValueError("weights of the state must be positive")
+        before = check_array(state["before"], "before", (stored, self._before.shape[1]))
+        seen = check_whole(state["seen"], "seen of the state", least=stored)
+        drawn = check_whole(state["drawn"], "drawn of the state", least=0, most=seen)
+        bar = check_whole(state["bar"], "bar of the state", least=0, most=2**64 - 1)
+        seed, keys = state["seed"], np.empty(stored, dtype=np.uint64)
+        if seed is not None:
+            seed = check_whole(seed, "seed of the state", least=0, most=2**64 - 1)
+            keys = np.array(state["keys"])
+            if keys.dtype != np.uint64 or keys.shape != (stored,):
+                raise ValueError(f"keys of the state must be {stored} numbers of type uint64")
+        elif seen != stored:
+            raise ValueError("seed of the state is missing")
+        self._rows, self._targets, self._weights, self._before = rows, targets, weights, before
+        self._keys, self._bar, self.seed = keys, np.uint64(bar), seed
+        self.stored, self.seen, self.drawn = stored, seen, drawn

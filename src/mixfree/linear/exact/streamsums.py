@@ -1,0 +1,187 @@
+"""Sums of rows with functions of their predictions, in total and in batches of equal length."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
+from mixfree.linear.exact.batches import most_batches
+from mixfree.linear.exact.moments import block_sums, check_array, plain_sums, restored_sums
+from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums
+
+FIRST = 16  # rows of a batch at first
+
+
+class StreamSums:
+    """The sums of a stream and of each of its 32 to 64 batches, as :class:`Batches` has them.
+
+    Unlike there the targets are control variates, whose last digits are worth no time: products
+    are taken about a point that stays the same, and moved to the mean when a batch is full.
+
+    Parameters
+    ----------
+    columns, functions
+        Numbers of features and of functions per row.
+    origin
+        A point near the rows. Rows far from it are added as carefully as elsewhere.
+    expected
+        Number of rows that come for certain, from which the length of batches follows.
+    """
+
+    def __init__(
+        self, columns: int, functions: int, origin: Array | None = None, expected: int = 0
+    ) -> None:
+        self.columns, self.functions = columns, functions
+        self.most = most_batches(columns)
+        self.length = max(1 << (expected // self.most).bit_length(), FIRST)
+        self.closed: tuple[Sums, ...] = ()
+        self._origin = np.zeros(columns) if origin is None else origin
+        self._before = Sums.nothing(columns, functions)  # of all batches that are full
+        self._careful = Sums.nothing(columns, functions)  # of this batch, rows far from the origin
+        self._clear()
+
+    def _clear(self) -> None:
+        self._count = 0
+        self._products = np.zeros((self.columns, self.columns))
+        self._cross = np.zeros((1 + self.functions, self.columns))
+        self._totals = np.zeros(self.functions)
+        self._squares = np.zeros(self.functions)
+
+    @property
+    def rows(self) -> int:
+        """Rows seen."""
+        return self._before.rows + self._careful.rows + self._count
+
+    @property
+    def total(self) -> Sums:
+        """The sums of all rows."""
+        return self._before.joined(self._current)
+
+    @property
+    def _current(self) -> Sums:
+        """The sums of the batch that is being filled."""
+        if not self._count:
+            return self._careful
+        n, t, u = self._count, self._cross[0], self._totals
+        mean = np.concatenate([self._origin + t / n, u / n])
+        scatter = self._products - np.outer(t, t / n)
+        cross = (self._cross[1:] - np.outer(u, t / n)).T.copy()
+        squares = np.maximum(self._squares - u * (u / n), 0.0)
+        return self._careful.joined(Sums(n, np.array(float(n)), mean, scatter, cross, squares))
+
+    def add(self, rows: Array, functions: Array, weights: Array | None) -> None:
+        """Take finite rows; functions are one row per function."""
+        done = 0
+        while done < len(rows):
+            piece = slice(done, done + self.length - self._careful.rows - self._count)
+            factors = None if weights is None else weights[piece]
+            self._add(rows[piece], functions[:, piece], factors)
+            done += len(rows[piece])
+
+    def _add(self, rows: Array, functions: Array, weights: Array | None) -> None:
+        """Take rows of one batch."""
+        if weights is not None or not self._add_quickly(rows, functions):
+            given = np.ascontiguousarray(functions.T)
+            self._careful = self._careful.joined(block_sums(rows, given, weights, quick=False)[0])
+        if self._careful.rows + self._count == self.length:
+            batch = self._current
+            self._before = self._before.joined(batch)
+            self.closed = (*self.closed, batch)
+            self._careful = Sums.nothing(self.columns, self.functions)
+            self._clear()
+            if len(self.closed) == self.most:
+                self.closed, self.length = joined_pairs(self.closed), 2 * self.length
+
+    def _add_quickly(self, rows: Array, functions: Array) -> bool:
+        """Add rows of weight 1 unless that would lose digits."""
+        n = len(rows)
+        if self._origin.any():
+            rows = rows - self._origin
+        products = rows.T @ rows
+        both = np.empty((1 + len(functions), n))
+        both[0] = 1.0
+        both[1:] = functions
+        cross = both @ rows
+        diagonal = products.diagonal()
+        empty = diagonal == 0.0
+        near = cross[0] ** 2 * ((1.0 + 1.0 / NEAR) / n) <= diagonal
+        if not (near.all() and diagonal.max(initial=0.0) < BIG**2):  # NaN is neither
+            return False
+        if ((diagonal < SMALL**2) & ~empty).any() or (empty.any() and rows[:, empty].any()):
+            return False
+        squares = np.einsum("ij,ij->i", functions, functions)
+        if not (np.isfinite(squares) & ((squares > SMALL**2) | (squares == 0.0))).all():
+            return False
+        self._count += n
+        self._products += products
+        self._cross += cross
+        self._totals += functions.sum(axis=1)
+        self._squares += squares
+        return True
+
+    def merge(self, other: Self) -> None:
+        """Take all rows of another one, as if they came after those here; it stays as it is.
+
+        Rows of batches that are not full are part of the total but of no batch.
+        """
+        self._before = self.total.joined(other.total)
+        mine, theirs = self.closed, other.closed
+        length = other.length
+        self._careful = Sums.nothing(self.columns, self.functions)
+        self._clear()
+        while self.length < length:
+            mine, self.length = joined_pairs(mine), 2 * self.length
+        while length < self.length:
+            theirs, length = joined_pairs(theirs), 2 * length
+        self.closed = mine + theirs
+        while len(self.closed) >= self.most:
+            self.closed, self.length = joined_pairs(self.closed), 2 * self.length
+
+    def copy(self) -> Self:
+        """Another one that goes on by itself."""
+        twin = type(self)(self.columns, self.functions)
+        twin.restore(self.plain())
+        return twin
+
+    def plain(self) -> dict[str, Any]:
+        """Everything that changes, as arrays and numbers of their own."""
+        return {
+            "origin": self._origin.copy(),
+            "before": plain_sums(self._before),
+            "careful": plain_sums(self._careful),
+            "closed": [plain_sums(batch) for batch in self.closed],
+            "length": self.length,
+            "count": self._count,
+            "products": self._products.copy(),
+            "cross": self._cross.copy(),
+            "totals": self._totals.copy(),
+            "squares": self._squares.copy(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        columns, functions = self.columns, self.functions
+        origin = check_array(state["origin"], "origin", (columns,))
+        before, careful = (
+            restored_sums(state[name], columns, functions) for name in ("before", "careful")
+        )
+        closed = tuple(restored_sums(batch, columns, functions) for batch in state["closed"])
+        if len(closed) >= self.most:
+            raise ValueError(f"the state has {len(closed)} batches, but {self.most} are too many")
+        length = check_whole(state["length"], "length of the state", least=FIRST)
+        count = check_whole(state["count"], "count of the state", least=0, most=length)
+        products = check_array(state["products"], "products", (columns, columns))
+        cross = check_array(state["cross"], "cross", (1 + functions, columns))
+        totals = check_array(state["totals"], "totals", (functions,))
+        squares = check_array(state["squares"], "squares", (functions,))
+        self._origin, self._before, self._careful = origin, before, careful
+        self.closed, self.length, self._count = closed, length, count
+        self._products, self._cross = products, cross
+        self._totals, self._squares = totals, squares
+
+
+def joined_pairs(batches: tuple[Sums, ...]) -> tuple[Sums, ...]:
+    """Neighbours joined; a last one without neighbour is dropped."""
+    return tuple(a.joined(b) for a, b in zip(batches[::2], batches[1::2], strict=False))

@@ -1,0 +1,1 @@
+"""Coverage of intervals on correlated streams."""

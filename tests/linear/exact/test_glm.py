@@ -1,0 +1,440 @@
+"""One-pass fits of logistic, softmax, Huber and robust losses."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import optimize, sparse
+from sklearn.linear_model import LogisticRegression
+
+from mixfree.linear.exact import glm
+from mixfree.linear.exact.glm import GlmFit
+from mixfree.linear.exact.newton import Control
+from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared, predictions
+
+ORDERS = ("random", "margin", "class", "feature")
+
+
+def logistic(rows=20_000, columns=5, order="random", seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, columns))
+    margin = x @ rng.normal(size=columns) * 1.5 / np.sqrt(columns) - 0.5
+    y = np.where(rng.random(rows) < 1 / (1 + np.exp(-margin)), 1.0, -1.0)
+    keys = {"random": np.arange(rows), "margin": margin, "class": y, "feature": x[:, 0]}
+    places = np.argsort(keys[order], kind="stable")
+    return x[places], y[places]
+
+
+def classes(rows=6_000, columns=4, outputs=3, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, columns))
+    scores = x @ rng.normal(size=(columns, outputs)) + rng.gumbel(size=(rows, outputs))
+    return x, scores.argmax(axis=1).astype(float)
+
+
+def regression(rows=6_000, columns=4, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, columns))
+    noise = rng.standard_t(1.5, size=rows)
+    return x, x @ np.arange(1.0, columns + 1.0) + 3.0 + noise
+
+
+DATA = {
+    Logistic(): logistic(6_000),
+    Softmax(3): classes(),
+    Huber(0.7): regression(),
+    Robust(-2.0, 1.5): regression(),
+}
+
+
+@pytest.fixture
+def same_sample(monkeypatch):
+    """Rows in other units are kept or left out alike."""
+    monkeypatch.setattr(GlmFit, "_stream_seed", lambda self, kept: self.seed)
+
+
+def objective(loss, weights, x, y, l2=0.0, factors=None):
+    values = loss.value(predictions(weights.ravel(), x, loss.outputs), y)
+    slopes = weights[:, : x.shape[1]]
+    return np.average(values, weights=factors) + 0.5 * l2 * np.sum(slopes**2)
+
+
+def fitted(loss, x, y, chunk=None, **options):
+    fit = GlmFit(loss, x.shape[1], **options)
+    chunk = chunk or max(len(x), 1)
+    for start in range(0, len(x), chunk):
+        fit.add(x[start : start + chunk], y[start : start + chunk])
+    return fit
+
+
+def gain_lost(x, y, weights, best):
+    share = np.mean(y == 1.0)
+    constant = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    least = objective(Logistic(), best, x, y)
+    return (objective(Logistic(), weights, x, y) - least) / (constant - least)
+
+
+@pytest.mark.parametrize("l2", [1e-4, 0.3])
+def test_all_rows_kept_is_scikit_learns_fit_not_one_with_a_penalised_intercept(l2):
+    x, y = logistic(2_000)
+    x = x * [1.0, 10.0, 0.1, 1.0, 3.0] + [0.0, 5.0, 0.0, -2.0, 0.0]
+    ours = fitted(Logistic(), x, y, chunk=300, l2=l2).weights()
+    theirs = LogisticRegression(C=1 / (len(y) * l2), tol=1e-10, max_iter=10_000).fit(x, y)
+    other = np.column_stack([theirs.coef_, theirs.intercept_])
+    np.testing.assert_allclose(
+        objective(Logistic(), ours, x, y, l2), objective(Logistic(), other, x, y, l2), atol=1e-8
+    )
+    np.testing.assert_allclose(ours, other, atol=1e-4)
+
+
+@pytest.mark.parametrize("outputs", [2, 4])
+def test_softmax_of_all_rows_is_scikit_learns_fit(outputs):
+    x, y = classes(outputs=outputs)
+    ours = fitted(Softmax(outputs), x, y, l2=1e-3).weights()
+    value = objective(Softmax(outputs), ours, x, y, 1e-3)
+    if outputs == 2:  # scikit-learn has one output then, with half of the penalty
+        one = fitted(Logistic(), x, 2.0 * y - 1.0, l2=5e-4).weights()
+        np.testing.assert_allclose(ours[1] - ours[0], one[0], atol=1e-5)
+        return
+    theirs = LogisticRegression(C=1 / (len(y) * 1e-3), tol=1e-10, max_iter=10_000).fit(x, y)
+    other = np.column_stack([theirs.coef_, theirs.intercept_])
+    assert value == pytest.approx(objective(Softmax(outputs), other, x, y, 1e-3), abs=1e-8)
+    np.testing.assert_allclose(ours.sum(axis=0), 0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", [Huber(0.7), Huber(30.0), Robust(1.0, 0.5), Robust(-2.0, 1.5)])
+def test_regression_of_all_rows_is_a_minimum_that_no_descent_improves(loss):
+    x, y = regression(1_500)
+    ours = fitted(loss, x, y, l2=1e-3).weights()
+
+    def value(w):
+        return objective(loss, w[None], x, y, 1e-3)
+
+    found = optimize.minimize(value, ours[0], method="BFGS", options={"gtol": 1e-9})
+    assert value(ours[0]) <= found.fun + 1e-10
+    if not isinstance(loss, Robust) or loss.shape >= 1.0:  # convex: from anywhere
+        found = optimize.minimize(value, np.zeros(5), method="BFGS", options={"gtol": 1e-8})
+        assert value(ours[0]) <= found.fun + 1e-9
+
+
+def test_robust_fit_ignores_outliers_and_does_not_run_away():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4_000, 2))
+    y = x @ [1.0, -2.0] + rng.normal(size=4_000) * 0.1
+    y[rng.random(4_000) < 0.3] = 1e6
+    for memory in (8_000, 500):
+        weights = fitted(Robust(-2.0, 0.5), x, y, memory=memory).weights()
+        np.testing.assert_allclose(weights, [[1.0, -2.0, 0.0]], atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("order", "most"), [("random", 3e-5), ("margin", 3e-5), ("class", 5e-3), ("feature", 3e-5)]
+)
+def test_beyond_the_memory_sums_of_all_rows_make_up_for_the_rows_left_out(order, most):
+    """No control variate loses about 0.01; the first or last rows alone much more."""
+    x, y = logistic(order=order)
+    best = fitted(Logistic(), x, y, memory=len(y)).weights()
+    lost = [
+        gain_lost(x, y, fitted(Logistic(), x, y, memory=1024, seed=seed).weights(), best)
+        for seed in range(3)
+    ]
+    assert np.mean(lost) < most
+    assert min(lost) > -1e-9
+
+
+def test_without_the_correction_the_fit_is_far_worse(monkeypatch):
+    """So the test above can fail: a fit to the reservoir alone would not pass it."""
+    x, y = logistic()
+    best = fitted(Logistic(), x, y, memory=len(y)).weights()
+
+    def nothing(self, beta):
+        return Control(0.0 * beta[:, :1], np.zeros_like(self._quadratic), 0.0 * beta[:, 0])
+
+    monkeypatch.setattr("mixfree.linear.exact.known.Known.control", nothing)
+    lost = gain_lost(x, y, fitted(Logistic(), x, y, memory=1024).weights(), best)
+    assert lost > 1e-3
+
+
+@pytest.mark.parametrize("loss", DATA, ids=str)
+def test_every_loss_is_close_to_its_fit_of_all_rows(loss):
+    x, y = DATA[loss]
+    places = np.argsort(x[:, 0])
+    x, y = x[places], y[places]
+    best = fitted(loss, x, y, memory=len(y)).weights()
+    fit = fitted(loss, x, y, memory=600)
+    excess = objective(loss, fit.weights(), x, y) - objective(loss, best, x, y)
+    gap = fit.gap()
+    assert -1e-12 < excess < 3 * gap.upper
+    assert gap.upper < 2e-3 * objective(loss, best, x, y)
+
+
+@pytest.mark.parametrize("loss", DATA, ids=str)
+@pytest.mark.parametrize("rows", [500, 700, 3_000])
+def test_same_bits_however_the_rows_are_cut_and_after_saving(loss, rows):
+    x, y = (each[:rows] for each in DATA[loss])
+    whole = fitted(loss, x, y, memory=640)
+    expected = whole.weights()
+    for chunk in (1, 17, 641) if rows < 1_000 else (97, 640):
+        np.testing.assert_array_equal(
+            fitted(loss, x, y, chunk=chunk, memory=640).weights(), expected
+        )
+    first = fitted(loss, x[: rows - 333], y[: rows - 333], memory=640)
+    first.weights()  # asking changes nothing
+    second = GlmFit(loss, x.shape[1], memory=640)
+    second.restore(first.plain())
+    second.add(x[rows - 333 :], y[rows - 333 :])
+    np.testing.assert_array_equal(second.weights(), expected)
+    assert second.samples == rows
+    assert second.gap() == whole.gap()
+
+
+@pytest.mark.parametrize("memory", [640, 4_000])
+def test_weights_of_rows_are_repetitions_and_those_of_weight_0_are_not_there(memory):
+    x, y = (each[:3_000] for each in DATA[Logistic()])
+    rng = np.random.default_rng(1)
+    counts = rng.integers(0, 3, size=len(y))
+    fit = GlmFit(Logistic(), x.shape[1], memory=memory)
+    fit.add(x, y, counts)
+    assert fit.samples == 3_000
+    used = counts > 0
+    other = GlmFit(Logistic(), x.shape[1], memory=memory)
+    other.add(x[used], y[used], counts[used].astype(float))
+    np.testing.assert_array_equal(fit.weights(), other.weights())
+    best = fitted(Logistic(), np.repeat(x, counts, axis=0), np.repeat(y, counts)).weights()
+    excess = objective(Logistic(), fit.weights(), x, y, factors=counts)
+    excess -= objective(Logistic(), best, x, y, factors=counts)
+    assert excess < (2e-5 if memory == 640 else 1e-12)
+
+
+@pytest.mark.parametrize("memory", [300, 4_000])
+def test_columns_of_any_size_and_offset(memory, same_sample):
+    """The same predictions as for plain columns; sums in raw units would overflow or vanish."""
+    x, y = logistic(3_000, order="feature")
+    plain = fitted(Logistic(), x, y, memory=memory)
+    size = np.array([1e-150, 1e150, 1.0, 1e8, 1e-8])
+    offset = np.array([0.0, 0.0, 1e6, 0.0, 1e-2])
+    moved = x * size + offset
+    fit = fitted(Logistic(), moved, y, memory=memory)
+    expected = predictions(plain.weights().ravel(), x)
+    # Digits of the third column's values are lost before anyone can help it.
+    np.testing.assert_allclose(predictions(fit.weights().ravel(), moved), expected, atol=1e-4)
+
+
+def test_a_column_that_wakes_up_late_and_constant_and_repeated_columns():
+    x, y = logistic(3_000)
+    late = np.where(np.arange(3_000) < 1_000, 7.0, 7.0 + 1e100 * x[:, 0])
+    rows = np.column_stack([late, np.full(3_000, 3.0), x[:, 1:], x[:, 1]])
+    fit = fitted(Logistic(), rows, y, memory=500)
+    weights = fit.weights()
+    assert np.isfinite(weights).all()
+    assert weights[0, 1] == 0.0
+    assert weights[0, 2] == pytest.approx(weights[0, -2], rel=1e-2)
+    best = fitted(Logistic(), rows, y, memory=3_000).weights()
+    assert objective(Logistic(), weights, rows, y) < objective(Logistic(), best, rows, y) + 1e-4
+
+
+@pytest.mark.parametrize("memory", [300, 4_000])
+def test_perfectly_separable_classes_do_not_run_away(memory):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3_000, 3))
+    y = np.where(x[:, 0] > 0, 1.0, -1.0)
+    x[:, 0] += y
+    for order in (np.arange(3_000), np.argsort(y, kind="stable")):
+        fit = fitted(Logistic(), x[order], y[order], memory=memory)
+        margins = y * predictions(fit.weights().ravel(), x)
+        assert margins.min() > 0.0
+        assert np.median(margins) < 100.0
+    only = fitted(Logistic(), x, np.ones(3_000), memory=memory).weights()
+    assert np.abs(only).max() < 50.0
+
+
+@pytest.mark.parametrize("loss", DATA, ids=str)
+def test_radius_bounds_the_weights_without_the_intercept(loss):
+    x, y = DATA[loss]
+    y = y + 50.0 if isinstance(loss, Huber) else y
+    free = fitted(loss, x, y).weights()
+    radius = 0.5 * np.linalg.norm(free[:, :-1])
+    held = fitted(loss, x, y, radius=radius).weights()
+    assert np.linalg.norm(held[:, :-1]) == pytest.approx(radius, rel=1e-7)
+    shrunk = np.column_stack([0.5 * free[:, :-1], free[:, -1]])
+    assert objective(loss, held, x, y) < objective(loss, shrunk, x, y)
+    np.testing.assert_array_equal(fitted(loss, x, y, radius=100 * radius).weights(), free)
+
+
+@pytest.mark.parametrize("size", [1e-100, 1.0, 1e100])
+def test_targets_of_any_size_and_offset(size, same_sample):
+    x, y = regression(2_000)
+    for memory in (400, 4_000):
+        plain = fitted(Huber(0.7), x, y, memory=memory).weights()
+        scaled = fitted(Huber(0.7 * size), x, size * (y + 1e3), memory=memory).weights()
+        np.testing.assert_allclose(scaled / size - [[0, 0, 0, 0, 1e3]], plain, rtol=1e-4, atol=1e-4)
+
+
+def test_no_intercept_fits_through_the_origin():
+    x, y = logistic(3_000)
+    x = x + 2.0
+    best = fitted(Logistic(), x, y, memory=3_000, intercept=False).weights()
+    assert best.shape == (1, 5)
+    theirs = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10).fit(x, y)
+    np.testing.assert_allclose(best, theirs.coef_, atol=1e-4)
+    some = fitted(Logistic(), x, y, memory=600, intercept=False).weights()
+    assert objective(Logistic(), some, x, y) - objective(Logistic(), best, x, y) < 5e-5
+
+
+@pytest.mark.parametrize("loss", DATA, ids=str)
+def test_merged_fits_are_as_good_as_one_in_any_order(loss):
+    x, y = DATA[loss]
+    best = objective(loss, fitted(loss, x, y, memory=len(y)).weights(), x, y)
+    cuts = (0, 2_500, 2_900, 3_000, 6_000)  # parts longer and shorter than the memory
+    for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)):
+        parts = [fitted(loss, x[a:b], y[a:b], memory=600) for a, b in itertools.pairwise(cuts)]
+        total = parts[order[0]]
+        for place in order[1:]:
+            total.merge(parts[place])
+        assert total.samples == 6_000
+        excess = objective(loss, total.weights(), x, y) - best
+        assert excess < 3 * total.gap().upper
+        total.add(x[:100], y[:100])
+        assert total.samples == 6_100
+
+
+def test_merging_short_fits_keeps_all_rows():
+    x, y = (each[:900] for each in DATA[Logistic()])
+    one, two = (fitted(Logistic(), x[s], y[s], memory=1_000) for s in (slice(400), slice(400, 900)))
+    one.merge(two)
+    assert one.gap() == (0.0, 0.0)
+    np.testing.assert_array_equal(one.weights(), fitted(Logistic(), x, y, memory=1_000).weights())
+
+
+def test_a_fit_is_not_merged_with_itself_or_with_another_kind():
+    x, y = DATA[Logistic()]
+    one, two = (fitted(Logistic(), x, y, memory=600) for _ in range(2))
+    with pytest.raises(ValueError, match="begin with the same rows"):
+        one.merge(two)
+    with pytest.raises(ValueError, match="cannot merge"):
+        one.merge(fitted(Logistic(), x[::2], y[::2], memory=600, l2=1.0))
+    with pytest.raises(ValueError, match="keeps 700 rows"):
+        one.merge(fitted(Logistic(), x[::2], y[::2], memory=700))
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("rows", [0, 500, 2_000])
+def test_a_refused_call_changes_nothing(rows, large, monkeypatch):
+    monkeypatch.setattr(glm, "LARGE", 0 if large else 1 << 60)
+    x, y = DATA[Logistic()]
+    fit = (
+        fitted(Logistic(), x[:rows], y[:rows], memory=640)
+        if rows
+        else GlmFit(Logistic(), 5, memory=640)
+    )
+    before = fit.plain()
+    for wrong in (np.nan, np.inf, 1e305):
+        bad = x[2_000:5_000].copy()
+        bad[-1, 2] = wrong
+        with pytest.raises(ValueError, match="rows must be finite"):
+            fit.add(bad, y[2_000:5_000])
+    for targets in (np.zeros(3_000), np.full(3_000, np.nan), np.ones(2_999)):
+        with pytest.raises(ValueError, match="targets"):
+            fit.add(x[2_000:5_000], targets)
+    with pytest.raises(ValueError, match="weights"):
+        fit.add(x[:10], y[:10], -np.ones(10))
+    np.testing.assert_equal(fit.plain(), before)
+    np.testing.assert_array_equal(
+        fit.weights(), fitted(Logistic(), x[:rows], y[:rows], memory=640).weights()
+    )
+
+
+def test_a_state_that_does_not_fit_is_refused_whole():
+    x, y = DATA[Logistic()]
+    state = fitted(Logistic(), x, y, memory=640).plain()
+    fit = fitted(Logistic(), x[:50], y[:50], memory=640)
+    before = fit.plain()
+    broken = [
+        {**state, "now": np.full((1, 6), np.nan)},
+        {**state, "sums": None},
+        {**state, "more": 1},
+        {
+            **state,
+            "sample": {**state["sample"], "targets": np.zeros(len(state["sample"]["targets"]))},
+        },
+        {**state, "sample": {**state["sample"], "keys": state["sample"]["keys"].astype(float)}},
+        {**state, "sums": {**state["sums"], "products": np.zeros((2, 2))}},
+    ]
+    for each in broken:
+        with pytest.raises(ValueError, match=r"state|targets"):
+            fit.restore(each)
+        np.testing.assert_equal(fit.plain(), before)
+
+
+def test_sparse_and_single_precision_rows_are_the_same_rows():
+    x, y = (each[:3_000] for each in DATA[Logistic()])
+    x = np.where(np.abs(x) > 1.0, x, 0.0).astype(np.float32)
+    dense = fitted(Logistic(), x.astype(float), y, memory=600).weights()
+    np.testing.assert_array_equal(fitted(Logistic(), x, y, memory=600).weights(), dense)
+    fit = GlmFit(Logistic(), 5, memory=600)
+    fit.add(sparse.csr_array(x), y)
+    np.testing.assert_array_equal(fit.weights(), dense)
+
+
+def test_wrong_arguments_are_named():
+    for options, name in (
+        ({"l2": -1.0}, "l2"),
+        ({"radius": 0.0}, "radius"),
+        ({"memory": 3}, "memory"),
+        ({"memory": "many"}, "memory"),
+        ({"memory": "1KB"}, "memory"),
+        ({"seed": -1}, "seed"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            GlmFit(Logistic(), 3, **options)
+    with pytest.raises(ValueError, match="loss"):
+        GlmFit(Squared(), 3)
+
+
+def test_the_bound_of_the_gap_holds_in_most_runs():
+    """A bound without the finite sample's error in β, or of the wrong tail, holds less often."""
+    held, ratio = [], []
+    for seed in range(60):
+        x, y = logistic(4_000, 4, ORDERS[seed % 4], seed)
+        best = objective(Logistic(), fitted(Logistic(), x, y, memory=4_000).weights(), x, y)
+        fit = fitted(Logistic(), x, y, memory=512, seed=seed)
+        excess = objective(Logistic(), fit.weights(), x, y) - best
+        held.append(excess <= fit.gap().upper)
+        ratio.append(excess / fit.gap().estimate)
+    # Of 60 runs with 95 % each, 52 or fewer hold with probability 0.01.
+    assert sum(held) >= 52
+    assert 0.6 < np.mean(ratio) < 1.6
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(3)], ids=str)
+@pytest.mark.parametrize("memory", [700, 8_000])
+def test_standard_errors_of_independent_rows_are_the_usual_ones(loss, memory):
+    """Scores of the last batch only, or at weights of their time, would be far off."""
+    x, y = logistic(6_000, 3) if loss.outputs == 1 else classes(6_000, 3)
+    fit = fitted(loss, x, y, memory=memory)
+    errors = fit.inference.bse
+    assert errors.shape == fit.weights().shape
+    assert 32 <= fit.inference.degrees + 1 < 64
+    z = predictions(fit.weights().ravel(), x, loss.outputs)
+    full = np.column_stack([x, np.ones(len(x))])
+    if loss.outputs == 1:
+        p = 1 / (1 + np.exp(-z))
+        usual = np.sqrt(np.diag(np.linalg.inv((full.T * (p * (1 - p))) @ full)))[None]
+    else:
+        p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+        blocks = [
+            [(full.T * (p[:, j] * ((j == k) - p[:, k]))) @ full for k in range(3)] for j in range(3)
+        ]
+        usual = np.sqrt(np.diag(np.linalg.pinv(np.block(blocks), hermitian=True))).reshape(3, -1)
+    # 40 batches: each error is known to about 1/√80 = 11 %.
+    np.testing.assert_allclose(errors, usual, rtol=0.4)
+    assert np.mean(errors / usual) == pytest.approx(1.0, abs=0.12)
+
+
+def test_standard_errors_know_about_correlation():
+    """Each row 20 times over: errors that take rows for independent would be √20 too small."""
+    x, y = logistic(3_000, 3)
+    once = fitted(Logistic(), x, y, memory=800).inference.bse
+    x, y = np.repeat(x, 20, axis=0), np.repeat(y, 20)
+    often = fitted(Logistic(), x, y, memory=800).inference.bse
+    assert np.mean(often / once) == pytest.approx(1.0, abs=0.2)

@@ -1,0 +1,174 @@
+"""A fit spread over processes is the fit of one process."""
+
+import io
+import multiprocessing
+import os
+import signal
+
+import distributed
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mixfree.cli import main
+from mixfree.streams import FitPlan, Source, StreamFit, find_files, spread
+from tests.streams.data import table, write
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments), "--target", "load", "-q"])
+    return ended.value.code
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Parquet with row groups and CSV, one after the other, with a missing value in each."""
+    folder = tmp_path_factory.mktemp("parts")
+    columns = table(12_000).to_pydict()
+    columns["v"][5000] = columns["load"][11_000] = None
+    whole = pa.table(columns)
+    write(whole[:6000], folder / "1.parquet")
+    write(whole[6000:7000], folder / "2.csv")
+    write(whole[7000:], folder / "3.csv.gz")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(data):
+    path = data / "alone.mixfree"
+    assert run("fit", data, "--missing", "skip", "--model", path) == 0
+    return StreamFit.load(path)
+
+
+def check_same(found, alone):
+    np.testing.assert_allclose(found.learner.weights, alone.learner.weights, rtol=1e-10)
+    assert (found.read, found.used, found.complete) == (12_000, 11_998, True)
+    assert found.encoder.left_out == alone.encoder.left_out
+    assert found.read_record.state_dict() == alone.read_record.state_dict()
+    # Batches are cut elsewhere: standard errors are those of other 32 to 64 batches.
+    noise = 4.0 / np.sqrt(2.0 * 32)
+    ratio = found.learner.bse / alone.learner.bse
+    assert (np.abs(np.log(ratio)) < noise).all(), ratio
+
+
+def test_two_workers_find_what_one_process_finds(data, alone, tmp_path, capsys):
+    """Parts merged out of order would have other read records, and batches out of time order."""
+    model = tmp_path / "m"
+    assert run("fit", data, "--missing", "skip", "--model", model, "--workers", 2) == 0
+    out = capsys.readouterr().out
+    assert "12,000 read, 11,998 used, 2 left out" in out
+    assert "workers    2, which fitted" in out
+    found = StreamFit.load(model)
+    check_same(found, alone)
+    # Reservoirs with the same seed in every part would keep the same places of each.
+    assert len(np.unique(found.reservoir.rows, axis=0)) == 2048
+    assert found.reservoir.rows[:, 0].mean() == pytest.approx(
+        np.nanmean(table(12_000)["u"]), abs=5.0 * np.std(table(12_000)["u"]) / np.sqrt(2048)
+    )
+    assert run("fit", data, "--missing", "skip", "--model", model, "--resume") == 0
+
+
+def test_parts_that_fit_into_the_memory_make_the_fit_of_all_rows(data, tmp_path):
+    """Seeds and rows that wait must not matter as long as every row is kept."""
+    fits = []
+    for name, workers in (("one", []), ("two", ["--workers", 2])):
+        options = ["--loss", "huber", "--missing", "skip", "--model", tmp_path / name]
+        assert run("fit", data, *options, *workers) == 0
+        fits.append(StreamFit.load(tmp_path / name))
+    np.testing.assert_allclose(fits[1].learner.weights, fits[0].learner.weights, rtol=1e-8)
+
+
+def begun(data):
+    source = Source(find_files([str(data)]))
+    return StreamFit.begin(source, FitPlan("load", missing="skip")), source
+
+
+def test_a_worker_that_dies_is_replaced_and_nothing_counts_twice(data, alone):
+    """Parts that were done before the death would be merged a second time."""
+    fit, source = begun(data)
+    killed = []
+
+    def kill_one(rows, seconds):
+        children = set(_children()) - set(before)
+        if rows and children and not killed:
+            killed.append(min(children))
+            os.kill(killed[0], signal.SIGKILL)
+
+    before = _children()
+    spread.run_on_workers(fit, source, 2, kill_one)
+    assert killed
+    check_same(fit, alone)
+
+
+def test_workers_that_always_die_are_told_of(data, monkeypatch):
+    fit, source = begun(data)
+    monkeypatch.setattr(spread, "_begin", _die)
+    with pytest.raises(OSError, match="workers died 3 times"):
+        spread.run_on_workers(fit, source, 2)
+
+
+def _die(*arguments):
+    os._exit(1)
+
+
+def _children():
+    """Process ids of workers, which are spawned by this process."""
+    return [child.pid for child in multiprocessing.active_children()]
+
+
+def test_what_is_wrong_in_a_part_is_told_with_its_place(data, tmp_path, capsys):
+    for name in ("1.parquet", "2.csv"):
+        os.symlink(data / name, tmp_path / name)
+    (tmp_path / "3.csv").write_text("u,v,colour,on,load\n1,2,red,true,3\n1,inf,red,true,3\n")
+    options = ["--missing", "skip", "--model", tmp_path / "m", "--workers", 2]
+    assert run("fit", tmp_path, *options) == 2
+    assert "3.csv, row 2, column 'v' is infinite" in capsys.readouterr().err
+    (tmp_path / "3.csv").write_text("u,v,color,on,load\n1,2,red,true,3\n")
+    assert run("fit", tmp_path, *options) == 2
+    error = capsys.readouterr().err
+    assert "3.csv has other columns than" in error
+    assert "without 'colour'; with 'color'" in error
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "ladder"], "--workers needs --method exact"),
+        (["--half-life", "100"], "--workers needs no --half-life"),
+        (["--missing", "mean"], "--workers does not go with --missing mean"),
+        (["--compare"], "--workers does not go with --compare"),
+        (["--resume"], "--workers does not go with --resume"),
+        (["--checkpoint-every", 100], "--workers does not go with --checkpoint-every"),
+        (["--cluster", "tcp://nowhere:1"], "--workers does not go with --cluster"),
+        (["--workers", 0], "--workers must be a whole number"),
+    ],
+)
+def test_what_cannot_be_spread_is_refused(tmp_path, capsys, arguments, message):
+    path = write(table(), tmp_path / "d.parquet")
+    assert run("fit", path, "--model", tmp_path / "m", "--workers", 2, *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_standard_input_cannot_be_spread(monkeypatch, capsys):
+    text = b"u,load\n" + b"1,2\n3,4\n" * 20
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert run("fit", "-", "--workers", 2) == 2
+    assert "--workers needs files: standard input" in capsys.readouterr().err
+
+
+def test_a_dask_cluster(data, alone):
+    fit, source = begun(data)
+    seen = []
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        threads, parts = spread.run_on_cluster(fit, source, address, lambda *now: seen.append(now))
+    assert threads == 2
+    assert parts == len(seen) > 2
+    assert seen[-1][0] == 12_000
+    check_same(fit, alone)

@@ -1,0 +1,82 @@
+"""The rooms of the package import one another in one direction only (layers in pyproject)."""
+
+import ast
+from pathlib import Path
+
+import grimp
+import networkx as nx
+import pytest
+from importlinter import cli
+
+import mixfree
+
+PACKAGE = Path(mixfree.__file__).parent
+# The graph of imports cannot see what is imported by its name, nor what the root offers that way.
+IMPORT_BY_NAME = {"mixfree", "mixfree.base.extras", "mixfree.cli.app", "mixfree.reproduce"}
+ABOVE_THE_ROOT = {"streams", "reproduce", "cli"}
+PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Who imports whom when the code runs, lazily or not."""
+    return grimp.build_graph("mixfree", exclude_type_checking_imports=True, cache_dir=None)
+
+
+def module_name(source):
+    parts = source.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def nodes():
+    """Every module of the package with each node of its syntax tree."""
+    for source in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            yield module_name(source), node
+
+
+def imports_inside_functions():
+    """Modules and what they import of this package inside a function."""
+    for module, function in nodes():
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.ImportFrom) and node.module.startswith("mixfree."):
+                    yield module, node.module
+
+
+def test_every_room_imports_only_rooms_below_it(capsys):
+    """Fails for an import of a room above, and for a room without a place in the layers."""
+    broken = cli.lint_imports(config_filename=str(PYPROJECT), no_cache=True)
+    assert not broken, capsys.readouterr().out
+
+
+def test_no_modules_import_one_another(graph):
+    """Fails for a cycle inside a room, also one that is hidden by an import in a function."""
+    imports = nx.DiGraph(
+        (importer, imported)
+        for importer in graph.modules
+        for imported in graph.find_modules_directly_imported_by(importer)
+    )
+    groups = nx.strongly_connected_components(imports)
+    assert [sorted(group) for group in groups if len(group) > 1] == []
+
+
+def test_the_checks_see_imports_inside_functions(graph):
+    """Fails if the graph has only the imports at the top of each file."""
+    lazy = list(imports_inside_functions())
+    assert len(lazy) > 10
+    for importer, imported in lazy:
+        found = graph.find_modules_directly_imported_by(importer)
+        assert any(name.startswith(imported) for name in found), (importer, imported)
+
+
+def test_no_import_escapes_the_checks(graph):
+    """Fails for a layer that is crossed by ``import_module`` or by way of ``import mixfree``."""
+    by_name = {
+        module
+        for module, node in nodes()
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
+    }
+    assert by_name <= IMPORT_BY_NAME
+    for importer in graph.find_modules_that_directly_import("mixfree"):
+        assert importer.split(".")[1] in ABOVE_THE_ROOT, importer

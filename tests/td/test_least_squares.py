@@ -37,7 +37,7 @@ def by_hand(phi, path, lam, l2=0.0):
 @pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("way", ["one", "pieces", "whole"])
 def test_no_trace_goes_over_the_end_of_an_episode_or_a_cut(lam, way):
-    """Nor does a terminal transition bootstrap; going on over cuts moves θ by over a hundredth."""
+    """Nor does a terminal transition bootstrap; traces over cuts would move θ by over 0.01."""
     phi, path = features(), random_path()
     learner = TDLearner(phi, GAMMA, lam=lam, l2=0.01)
     if way == "one":

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse, stats
+from scipy import stats
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
@@ -33,7 +33,6 @@ SAFE = 1e10  # condition number up to which the inverse is as good as singular v
 ENOUGH = 5  # batches in which a row's features must occur for an error to be trusted
 UNDETERMINED = 1e-4  # fraction of a row outside what the transitions determine
 FIRST = 16  # transitions per batch at first
-DENSE = 0.1  # fraction of nonzero entries above which products of dense rows are faster
 
 
 class LSTD:
@@ -191,7 +190,7 @@ class LSTD:
         if weights is not None:
             left = left * weights[:, None]
         squares = np.einsum("ij,ij->j", x if weights is None else x * weights[:, None], x)
-        sums = np.column_stack([_product(left, change), squares])
+        sums = np.column_stack([left.T @ change, squares])
         if not np.isfinite(sums).all():
             check_finite(rows, targets)
             raise ValueError("rows and rewards are too large for their products to be summed")
@@ -383,14 +382,6 @@ def correlation_remark(residuals: Array, length: int) -> str:
         f"intervals are too narrow: batches of {length:,} transitions are still correlated "
         f"({found:.2f} between neighbours); the trajectory is too short beside its mixing time"
     )
-
-
-def _product(left: Array, right: Array) -> Array:
-    """leftᵀ·right, by their nonzero entries where few are."""
-    if np.count_nonzero(left) < DENSE * left.size:
-        product: Array = (sparse.csr_array(left).T @ sparse.csr_array(right)).toarray()
-        return product
-    return left.T @ right
 
 
 def _inverse(system: Array, scale: Array) -> Array:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.glm import GlmFit
 from mixfree.linear.exact.squared import Gap, SquaredFit
@@ -64,6 +65,8 @@ class ExactLearner:
         seed: int = 0,
     ) -> None:
         self.loss, self.columns, self.dtype = loss, columns, np.dtype(dtype)
+        if not isinstance(memory, str):
+            check_whole(memory, "memory")
         self._fit: Any
         if isinstance(loss, Squared):
             self._fit = SquaredFit(

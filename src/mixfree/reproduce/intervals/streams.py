@@ -79,7 +79,7 @@ def best_weights(model: str) -> tuple[float, ...]:
     >>> best_weights("quadratic")
     (1.0, -0.5, 0.0, 1.0)
     >>> [round(weight, 3) for weight in best_weights("probit")]
-    [1.687, -0.844, 0.0, 0.846]
+    [1.721, -0.86, 0.0, 0.859]
     """
     if model != "probit":
         return (*SLOPES.tolist(), LEVEL + BENT * (model == "quadratic"))

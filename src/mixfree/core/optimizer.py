@@ -132,6 +132,10 @@ class Optimizer:
         # One dot product says that all is well; only if it does not, look closer.
         if not isfinite(inner(g, g)):
             self._refuse_if_not_finite(g)
+        return self.take(g)
+
+    def take(self, g: Array) -> bool:
+        """What :meth:`tell` does with a gradient of the point's shape and dtype, known finite."""
         run = self._run
         if self._reach is not None and self._runs_away():
             raise self.refusal()

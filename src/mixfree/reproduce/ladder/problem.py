@@ -87,16 +87,20 @@ def minimizer(rows: Array, targets: Array, loss: Loss, law: Array) -> Array:
         weighted = rows * law[:, None]
         return np.linalg.solve(rows.T @ weighted, weighted.T @ targets)
 
-    def objective(w: Array) -> tuple[float, Array]:
-        at = rows @ w
-        return float(law @ loss.value(at, targets)), rows.T @ (law * loss.derivative(at, targets))
+    # In coordinates in which the rows have unit covariance, the condition is that of the loss.
+    root = np.linalg.cholesky(rows.T @ (rows * law[:, None]))
+    white = np.linalg.solve(root, rows.T).T
+
+    def objective(u: Array) -> tuple[float, Array]:
+        at = white @ u
+        return float(law @ loss.value(at, targets)), white.T @ (law * loss.derivative(at, targets))
 
     start = np.zeros(rows.shape[1])
     options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 0.0, "gtol": 1e-9, "maxls": 60}
     found = require("scipy.optimize").minimize(
         objective, start, jac=True, method="L-BFGS-B", options=options
     )
-    return np.asarray(found.x)
+    return np.asarray(np.linalg.solve(root.T, found.x))
 
 
 def states_with_data(

@@ -8,7 +8,7 @@ import mixfree as mf
 
 
 def estimate(law, gradients, level):
-    """The estimator as Eq. (5) writes it, from the means of the first samples."""
+    """The estimator as Eq. (6) writes it, from the means of the first samples."""
     mean = lambda j: gradients[: 2**j].mean(axis=0)  # noqa: E731
     if level == 0:
         return mean(0)

@@ -63,3 +63,14 @@ def test_the_output_is_a_copy_in_the_points_precision(name):
     assert point.dtype == np.float32
     point += 1.0
     np.testing.assert_array_equal(output.point(state, x), 0.0)
+
+
+def test_the_weighted_average_of_single_precision_is_summed_in_double():
+    # A product in single precision has an error of 1e-8 per iterate that the sum keeps.
+    iterates = np.random.default_rng(0).uniform(1.0, 2.0, (2000, 1)).astype(np.float32)
+    output = WeightedAverage()
+    state = output.start(iterates[0])
+    for iterate in iterates:
+        output.add(state, iterate)
+    weights = np.arange(1.0, 2001.0)
+    np.testing.assert_allclose(state.sum, weights @ iterates.astype(np.float64), rtol=1e-14)

@@ -14,7 +14,7 @@ MAX_LEVEL = 62  # 2^62 samples: a window must be countable in 64 bits
 
 @dataclass(frozen=True)
 class MLMC(Window):
-    r"""The level law and the estimator of Eq. (5).
+    r"""The level law and the estimator of Eq. (6).
 
     .. math:: g_t = g_t^0 + C_J (g_t^J - g_t^{J-1}), \qquad
               g_t^j = 2^{-j} \sum_{i \le 2^j} \nabla f(w_t; z_t^{(i)})

@@ -91,7 +91,8 @@ class WeightedAverage(Average):
     def add(self, state: SumState, iterate: Array) -> None:
         """Σ k w_k."""
         state.count += 1
-        state.sum += float(state.count) * iterate
+        # A product in single precision would lose the digits that the sum keeps.
+        state.sum += np.multiply(float(state.count), iterate, dtype=np.float64)
 
     def point(self, state: SumState, x: Array) -> Array:
         """Divided by Σ k = t(t+1)/2."""

@@ -24,7 +24,7 @@ class RootState(State):
 
 @dataclass(frozen=True)
 class AdaGradNorm:
-    r"""Eq. (6): :math:`\eta_t = \alpha / \sqrt{\sum_{k \le t} \|g_k\|^2}`.
+    r"""Eq. (9): :math:`\eta_t = \alpha / \sqrt{\sum_{k \le t} \|g_k\|^2}`.
 
     The root itself is carried, by ``hypot``, so that no square can overflow. A gradient of zero
     takes a step of zero; there is no epsilon.

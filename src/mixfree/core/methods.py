@@ -568,12 +568,24 @@ def find_method(method: str | type[Method]) -> type[Method]:
 
 
 def start_method(
-    method: str | type[Method], x0: npt.ArrayLike, options: Mapping[str, Any], **common: Any
+    method: str | type[Method],
+    x0: npt.ArrayLike,
+    options: Mapping[str, Any],
+    *,
+    memory: int | None = None,
+    draws: int = 1,
+    seed: int = 0,
+    **common: Any,
 ) -> Method:
-    """Begin a run of a method that is given by name, with its options checked by name."""
+    """Begin a run of a method that is given by name, with its options checked by name.
+
+    ``memory`` and ``draws`` are those of :meth:`Optimizer.remember`; no memory where it is 0.
+    """
     found = find_method(method)
     found.check_options(options)
-    made: Method = cast(Any, found)(x0, **common, **options)
+    made: Method = cast(Any, found)(x0, seed=seed, **common, **options)
+    if memory:
+        made.remember(memory, draws, seed)
     return made
 
 

@@ -161,7 +161,7 @@ def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Each)
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
         try:
-            taken = int(oracle(grad, plan, run, *parts, order))
+            taken = int(oracle(grad, plan, run, parts[0], parts[-1], order))
         except NumbaError as error:
             raise _not_compiled(error, run.x, stream[0]) from error
         if taken == WRONG_SIZE:

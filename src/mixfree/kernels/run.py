@@ -17,6 +17,7 @@ class Run(NamedTuple):
     numbers: np.ndarray
     x: np.ndarray
     total: np.ndarray  # the window's signed sum
+    group: np.ndarray  # sum of a sample's gradient and those of its draws; empty without memory
     sums: np.ndarray  # two rows for the output
     kept: np.ndarray  # the random iterate
     gradient: np.ndarray  # scratch

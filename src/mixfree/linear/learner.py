@@ -89,7 +89,7 @@ class Learner:
         domain = None if radius is None else Ball(radius)
         common = {"domain": domain, "alpha": step_scale, "output": output, "seed": seed}
         self.optimizer: Optimizer = start_method(method, start, options or {}, **common)
-        replays = self.optimizer.gradient.keeps_samples
+        replays = not self.optimizer.gradient.rescales
         if scale == "running" and replays:
             raise ValueError(
                 f"`scale='running'` does not go with {self.optimizer.name}, which replays old rows"

@@ -3,18 +3,19 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from heapq import heapify, heappush, heapreplace
+from heapq import heapify, heapreplace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.base.draws import KEPT, key, words
+from mixfree.base.draws import KEPT, Key, key, words
 from mixfree.base.state import State
 
 _ALL = 2**64 - 1
 _SLOT = 2**32 - 1
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class UniformSample(State):
     >>> for first in (0, 4, 8):
     ...     kept.offer([np.arange(first, first + 4.0)])
     >>> kept.column(0), kept.seen
-    (array([9., 3.]), 12)
+    (array([2., 6.]), 12)
     """
 
     size: int
@@ -82,32 +83,35 @@ class UniformSample(State):
 
         Half of a key is enough to tell for nearly all samples.
         """
-        own, filled, heap = key(self.seed, self.purpose), self.filled, self._by_key()
-        numbers = np.arange(self.seen, self.seen + count, dtype=np.uint64)
-        high = words(own, numbers)
-        largest = _ALL - (heap[0] >> 32) if filled == self.size else _ALL
-        low = np.flatnonzero(high <= np.uint32(largest >> 32))
-        keys = high[low].astype(np.uint64) << np.uint64(32) | words(own, numbers[low], 1)
-        places: list[int] = []
-        slots: list[int] = []
-        for place, drawn in zip(low.tolist(), keys.tolist(), strict=True):
-            if filled < self.size:
-                slot, filled = filled, filled + 1
-                heappush(heap, (_ALL - drawn) << 32 | slot)
-            elif _ALL - drawn > heap[0] >> 32:
-                slot = heap[0] & _SLOT
-                heapreplace(heap, (_ALL - drawn) << 32 | slot)
-            else:
-                continue
-            places.append(place)
-            slots.append(slot)
-        chosen, taken = np.array(places, np.int64), np.array(slots, np.int64)
-        if places:
-            self._own(filled)
-            kept = keys[np.searchsorted(low, chosen)]
-            self.keys[taken], self.numbers[taken] = kept, self.seen + 1 + chosen
-        self.seen += count
-        return chosen, taken
+        own, first = key(self.seed, self.purpose), self.seen
+        free = min(self.size - self.filled, count)
+        numbers = np.arange(first, first + count, dtype=np.uint64)
+        if free:
+            places, slots = np.arange(free), np.arange(self.filled, self.filled + free)
+            self._enter(bits(own, numbers[:free]), places, slots)
+        self.seen += free
+        if free == count:
+            return (places, slots) if count else (_NONE, _NONE)
+        heap = self._by_key()
+        high = words(own, numbers[free:])
+        low = np.flatnonzero(high <= np.uint32(_ALL - (heap[0] >> 32) >> 32))
+        keys = bits(own, numbers[free:][low])
+        found: list[int] = []
+        taken: list[int] = []
+        for i, rank in enumerate((~keys).tolist()):
+            top = heap[0]
+            if rank > top >> 32:
+                slot = top & _SLOT
+                heapreplace(heap, rank << 32 | slot)
+                found.append(i)
+                taken.append(slot)
+        if found:
+            later, others = free + low[found], np.array(taken, np.int64)
+            self._enter(keys[found], later - free, others)
+            places = np.concatenate([places, later]) if free else later
+            slots = np.concatenate([slots, others]) if free else others
+        self.seen = first + count
+        return (places, slots) if free or found else (_NONE, _NONE)
 
     def store(self, columns: Sequence[Array], places: Array, slots: Array) -> None:
         """Keep the samples at ``places`` of the columns in the slots that :meth:`place` gave."""
@@ -120,11 +124,11 @@ class UniformSample(State):
         for mine, theirs in zip(self.columns, columns, strict=True):
             mine[slots] = theirs[places]  # where a slot comes twice, the last one stays
 
-    def keep(self, sample: Any) -> None:
-        """Let one sample of any kind take its chance."""
+    def keep(self, sample: Any) -> bool:
+        """Let one sample of any kind take its chance; whether it is kept."""
         places, slots = self.place(1)
         if not places.size:
-            return
+            return False
         several = type(sample) is tuple
         entries = [_entry(each) for each in (sample if several else (sample,))]
         kinds = [(entry.dtype, entry.shape[1:]) for entry in entries]
@@ -134,6 +138,7 @@ class UniformSample(State):
             entries = [_object(sample)]
         self.store(entries, places, slots)
         self.tuples = several if first else self.tuples
+        return True
 
     def sample(self, slot: int) -> Any:
         """The sample in a slot."""
@@ -211,6 +216,11 @@ class UniformSample(State):
         """Put other arrays of the same length in the columns' place."""
         self.columns = list(columns)
 
+    def _enter(self, keys: Array, places: Array, slots: Array) -> None:
+        """Note the keys and numbers of the next samples' ``places`` in their slots."""
+        self._own(max(self.filled, int(slots.max()) + 1))
+        self.keys[slots], self.numbers[slots] = keys, self.seen + 1 + places
+
     def _by_key(self) -> list[int]:
         if len(self._heap) != self.filled:
             kept = enumerate(self.keys[: self.filled].tolist())
@@ -240,6 +250,11 @@ class UniformSample(State):
         for slot in range(min(self.filled, len(self.columns[0]))):
             whole[slot] = self.sample(slot)
         self.columns, self.tuples = [whole], False
+
+
+def bits(key: Key, numbers: Array) -> Array:
+    """64 random bits for each number."""
+    return words(key, numbers).astype(np.uint64) << np.uint64(32) | words(key, numbers, 1)
 
 
 def _longer(array: Array, room: int) -> Array:

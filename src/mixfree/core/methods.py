@@ -21,11 +21,12 @@ from mixfree.gradients import (
     Replay,
     ReverseReplay,
 )
-from mixfree.outputs import OUTPUTS, Output, RandomIterate
+from mixfree.outputs import OUTPUTS, EveryOutput, Output, RandomIterate
 from mixfree.steps import AdaGradNorm, Constant, Distance, InverseSqrt, Step
 from mixfree.steps.ladder import BLOCK
 
 MIRRORS: Mapping[str, Mirror] = {"euclidean": Euclidean(), "entropic": Entropic()}
+EVERY = "every"  # the output of runs among which a held-out sample chooses
 _COMMON = ("self", "x0", "domain", "alpha", "output", "mirror", "seed")
 
 
@@ -595,5 +596,7 @@ def _replay_step(replay: Replay) -> Callable[[float], Step]:
 
 
 def _output(name: str, seed: int) -> Output:
+    if name == EVERY:
+        return EveryOutput()
     kind = OUTPUTS[check_one_of(name, "output", tuple(OUTPUTS))]
     return kind(seed) if kind is RandomIterate else kind()

@@ -88,6 +88,11 @@ class Optimizer:
         """The output point: the average of the iterates, or what ``output`` says."""
         return self.output.point(self._run.output, self._run.x)
 
+    def outputs(self) -> dict[str, Array]:
+        """Every output point that the run can hand back, by name."""
+        every = getattr(self.output, "points", None)
+        return every(self._run.output, self._run.x) if every else {"": self.average}
+
     @property
     def samples(self) -> int:
         """Samples observed so far."""

@@ -18,7 +18,7 @@ class Run(NamedTuple):
     x: np.ndarray
     total: np.ndarray  # the window's signed sum
     group: np.ndarray  # sum of a sample's gradient and those of its draws; empty without memory
-    sums: np.ndarray  # two rows for the output
+    sums: np.ndarray  # three rows for the output
     kept: np.ndarray  # the random iterate
     gradient: np.ndarray  # scratch
     table: np.ndarray  # the ladder's, which is empty for other steps

@@ -1,13 +1,13 @@
 """A small uniform sample of a stream that is never learnt from, to judge what is."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.draws import COIN, HELD_OUT, Key, key, words
+from mixfree.base.draws import COIN, HELD_OUT, Key, key, word, words
 from mixfree.base.sample import UniformSample
 from mixfree.base.state import State
 
@@ -30,7 +30,7 @@ class HeldOut(State):
     Examples
     --------
     >>> judges = HeldOut.start(seed=0)
-    >>> learnt = judges.split(10_000, lambda places: [places])
+    >>> learnt = judges.split([np.arange(10_000)])
     >>> int((~learnt).sum()), judges.sample.filled
     (1201, 1000)
     """
@@ -54,19 +54,21 @@ class HeldOut(State):
         if self.seen < self.sample.seen:
             raise ValueError(f"state of the {what} does not fit: {self.seen} samples were seen")
 
-    def split(self, count: int, columns: Callable[[Array], list[Array]]) -> Array:
-        """Hold out some of the next samples, which ``columns`` gives; which of them to learn."""
+    def split(self, columns: Sequence[Array]) -> Array:
+        """Hold out some of the next samples, one entry each per column; which of them to learn."""
+        count = len(columns[0])
         chosen = np.flatnonzero(self._coin(count))
         places, slots = self.sample.place(chosen.size)
         held = chosen[places]
-        self.sample.store(columns(held), np.arange(held.size), slots)
+        self.sample.store(columns, held, slots)
         learnt = np.ones(count, bool)
         learnt[held] = False
         return learnt
 
     def takes(self, sample: Any) -> bool:
         """Whether the next sample, of any kind, is held out."""
-        return bool(self._coin(1)[0]) and self.sample.keep(sample)
+        self.seen += 1
+        return word(self._key, self.seen - 1) < 2**32 // SHARE and self.sample.keep(sample)
 
     def _coin(self, count: int) -> Array:
         numbers = np.arange(self.seen, self.seen + count, dtype=np.uint64)

@@ -10,12 +10,12 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.base.draws import KEPT, Key, key, words
+from mixfree.base.draws import KEPT, Key, key, word, words
 from mixfree.base.state import State
 
 _ALL = 2**64 - 1
 _SLOT = 2**32 - 1
-_NONE = np.zeros(0, np.int64)
+_NONE, _FIRST = np.zeros(0, np.int64), np.zeros(1, np.int64)
 
 
 @dataclass(slots=True)
@@ -53,12 +53,13 @@ class UniformSample(State):
     tuples: bool = False  # whether a sample is a tuple, with one column per entry
     _heap: list[int] = field(default_factory=list, repr=False)  # slots by key, the largest first
     _shared: bool = field(default=False, repr=False)  # whether a copy has the same arrays
+    _key: Key = field(init=False, repr=False)
 
     grows: ClassVar[tuple[str, ...]] = ("keys", "numbers")
 
     def __post_init__(self) -> None:
         check_whole(self.size, "size", most=2**31)
-        key(self.seed, self.purpose)
+        self._key = key(self.seed, self.purpose)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -83,7 +84,7 @@ class UniformSample(State):
 
         Half of a key is enough to tell for nearly all samples.
         """
-        own, first = key(self.seed, self.purpose), self.seen
+        own, first = self._key, self.seen
         free = min(self.size - self.filled, count)
         numbers = np.arange(first, first + count, dtype=np.uint64)
         if free:
@@ -126,19 +127,41 @@ class UniformSample(State):
 
     def keep(self, sample: Any) -> bool:
         """Let one sample of any kind take its chance; whether it is kept."""
-        places, slots = self.place(1)
-        if not places.size:
+        slot = self._place_one()
+        if slot is None:
             return False
         several = type(sample) is tuple
         entries = [_entry(each) for each in (sample if several else (sample,))]
         kinds = [(entry.dtype, entry.shape[1:]) for entry in entries]
-        first = not self.columns
-        if not first and (self.tuples, self._kinds()) != (several, kinds):
+        if not self.columns:
+            self.store(entries, _FIRST, _FIRST)
+            self.tuples = several
+        elif (self.tuples, self._kinds()) != (several, kinds):
             self._as_objects()
             entries = [_object(sample)]
-        self.store(entries, places, slots)
-        self.tuples = several if first else self.tuples
+        for mine, entry in zip(self.columns, entries, strict=True):
+            mine[slot] = entry[0]
         return True
+
+    def _place_one(self) -> int | None:
+        """As :meth:`place` for one sample: its slot, if it is kept."""
+        slot, drawn = self.seen, word(self._key, self.seen) << 32
+        if slot >= self.size:
+            top = self._by_key()[0]
+            if drawn > _ALL - (top >> 32):
+                self.seen += 1
+                return None
+        drawn |= word(self._key, self.seen, 1)
+        if slot >= self.size:
+            if _ALL - drawn <= top >> 32:
+                self.seen += 1
+                return None
+            slot = top & _SLOT
+            heapreplace(self._heap, (_ALL - drawn) << 32 | slot)
+        self._own(max(self.filled, slot + 1))
+        self.keys[slot], self.numbers[slot] = drawn, self.seen + 1
+        self.seen += 1
+        return slot
 
     def sample(self, slot: int) -> Any:
         """The sample in a slot."""
@@ -154,7 +177,9 @@ class UniformSample(State):
             When both drew their keys from the same seed: what is kept would not be uniform.
         """
         if (self.seed, self.purpose) == (other.seed, other.purpose):
-            raise ValueError(f"samples to merge must have different seeds, but both have {self.seed}")
+            raise ValueError(
+                f"samples to merge must have different seeds, but both have {self.seed}"
+            )
         if len({self.size, other.size}) > 1:
             raise ValueError(f"samples to merge must be of one size, not {self.size}, {other.size}")
         joined = np.concatenate([self.keys[: self.filled], other.keys[: other.filled]])
@@ -183,7 +208,9 @@ class UniformSample(State):
         """As many samples are kept as were seen, up to the size."""
         kept = [self.keys, self.numbers, *self.columns]
         if self.seen < 0 or any(getattr(c, "shape", ())[:1] != (self.filled,) for c in kept):
-            raise ValueError(f"state of the {what} does not fit: it must keep {self.filled} samples")
+            raise ValueError(
+                f"state of the {what} does not fit: it must keep {self.filled} samples"
+            )
         if any(c.dtype.kind == "f" and not np.isfinite(c).all() for c in self.columns):
             raise ValueError(f"state of the {what} does not fit: a sample is not finite")
 

@@ -108,7 +108,9 @@ class Reservoir:
     def offer(self, state: ReservoirState, sample: Any) -> Iterator[Any]:
         """The sample itself first; it is kept once its gradient has been told. Then the draws."""
         if state.turn:
-            raise RuntimeError("the last sample's draws are not finished: tell their gradients first")
+            raise RuntimeError(
+                "the last sample's draws are not finished: tell their gradients first"
+            )
         state.waiting = [sample]
         return self.due(state)
 

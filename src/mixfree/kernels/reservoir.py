@@ -75,9 +75,7 @@ def _filled(part: Array) -> Array:
     return part if part.shape[0] else np.ones(1, part.dtype)
 
 
-def _store(
-    sample: UniformSample, arrays: Any, order: Array, places: Array, slots: Array
-) -> None:
+def _store(sample: UniformSample, arrays: Any, order: Array, places: Array, slots: Array) -> None:
     """Keep the samples at some places of the order; weights that are lacking are 1."""
     chosen = order[places]
     columns = [part[chosen] if part.shape[0] else np.ones(places.size) for part in arrays]

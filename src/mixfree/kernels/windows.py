@@ -69,12 +69,12 @@ PLANS = {
 }
 
 
-def compilable(rule):
+def compilable(rule: Any) -> bool:
     """Whether there is a twin of the part."""
     return type(rule.inner if isinstance(rule, Reservoir) else rule) in PLANS
 
 
-def plan_of(rule, x):
+def plan_of(rule: Any, x: Any) -> Any:
     """The twin of a part that has one."""
     if isinstance(rule, Reservoir):
         return ReservoirPlan(rule.draws, rule.share, plan_of(rule.inner, x))

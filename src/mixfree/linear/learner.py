@@ -184,7 +184,7 @@ class Learner:
 
     def settle(self) -> Optimizer:
         """The optimiser, brought up to date."""
-        return self.optimizer if self._sparse is None else self._sparse.settle()
+        return self._optimizer if self._sparse is None else self._sparse.settle()
 
     def _copies(self, rows: Any) -> bool:
         """Whether the rows cannot be read where they are."""
@@ -202,7 +202,7 @@ class Learner:
 
     @property
     def _running(self) -> Optimizer | SparseLinear:
-        return self.optimizer if self._sparse is None else self._sparse
+        return self._optimizer if self._sparse is None else self._sparse
 
     def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
         if hasattr(rows, "indptr"):
@@ -210,9 +210,9 @@ class Learner:
                 self._scale = None
             if self._scale is not None:
                 raise ValueError("`scale='running'` needs dense rows: it would fill sparse ones")
-            if runs_sparse(self.optimizer, self.loss):
+            if runs_sparse(self._optimizer, self.loss):
                 if self._sparse is None:
-                    self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
+                    self._sparse = SparseLinear(self._optimizer, self.loss, self.l2)
                 self._sparse.advance(rows, targets, weights)
                 return
         if self._sparse is not None:
@@ -267,7 +267,7 @@ class Learner:
         """Everything that changes, as numbers and arrays of its own."""
         lazy = self._sparse is not None
         return {
-            "optimizer": None if lazy else self.optimizer.state_dict(),
+            "optimizer": None if lazy else self._optimizer.state_dict(),
             "sparse": self._sparse.state_dict() if self._sparse is not None else None,
             "scale": self._scale.state_dict() if self._scale is not None else None,
         }
@@ -290,12 +290,14 @@ class Learner:
         if scale is not None:
             scale.load_state_dict(state["scale"])
         if state["sparse"] is not None:
-            if not runs_sparse(self.optimizer, self.loss):
-                raise ValueError(f"state is of sparse rows, for which {self.optimizer.name} is not")
-            sparse = SparseLinear(self.optimizer, self.loss, self.l2)
+            if not runs_sparse(self._optimizer, self.loss):
+                raise ValueError(
+                    f"state is of sparse rows, for which {self._optimizer.name} is not"
+                )
+            sparse = SparseLinear(self._optimizer, self.loss, self.l2)
             sparse.load_state_dict(state["sparse"])
         else:
-            self.optimizer.load_state_dict(state["optimizer"])
+            self._optimizer.load_state_dict(state["optimizer"])
         self._scale, self._sparse = scale, sparse
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 
-LEVELS, REPLAY, RESERVOIR, SKETCH, SAMPLE = 1, 2, 3, 4, 5  # purposes: what a draw is for
+# Purposes: what a draw is for.
+LEVELS, REPLAY, RESERVOIR, SKETCH, SAMPLE, KEPT, DRAWN, HELD_OUT, COIN = range(1, 10)
 Word = TypeVar("Word", int, Array)
 
 _MASK = 0xFFFFFFFF

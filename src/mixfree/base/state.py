@@ -22,6 +22,9 @@ class UnitChange(Protocol):
     def gradients(self, g: Array) -> Array:
         """Gradients, or sums of gradients, one per row, in the new units."""
 
+    def samples(self, columns: list[Array]) -> list[Array]:
+        """Samples that are kept, one array per part of a sample, in the new units."""
+
 
 class State:
     """Base of the states: subclasses are slotted dataclasses of numbers, arrays and states.

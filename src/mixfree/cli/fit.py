@@ -68,8 +68,9 @@ def fit(
     memory: Annotated[
         str | None,
         typer.Option(
-            help="What the exact method may keep: a number of rows, or bytes such as 32MB, the "
-            "default."
+            help="What may be kept: a number of rows, or bytes such as 32MB, the default of "
+            "exact. Methods with steps draw from what is kept; auto, the ladder's default, lets "
+            "rows that are held out decide."
         ),
     ] = None,
     half_life: Annotated[

@@ -21,11 +21,12 @@ from mixfree.gradients import (
     Replay,
     ReverseReplay,
 )
-from mixfree.outputs import OUTPUTS, Output, RandomIterate
+from mixfree.outputs import OUTPUTS, EveryOutput, Output, RandomIterate
 from mixfree.steps import AdaGradNorm, Constant, Distance, InverseSqrt, Step
 from mixfree.steps.ladder import BLOCK
 
 MIRRORS: Mapping[str, Mirror] = {"euclidean": Euclidean(), "entropic": Entropic()}
+EVERY = "every"  # the output of runs among which a held-out sample chooses
 _COMMON = ("self", "x0", "domain", "alpha", "output", "mirror", "seed")
 
 
@@ -568,12 +569,24 @@ def find_method(method: str | type[Method]) -> type[Method]:
 
 
 def start_method(
-    method: str | type[Method], x0: npt.ArrayLike, options: Mapping[str, Any], **common: Any
+    method: str | type[Method],
+    x0: npt.ArrayLike,
+    options: Mapping[str, Any],
+    *,
+    memory: int | None = None,
+    draws: int = 1,
+    seed: int = 0,
+    **common: Any,
 ) -> Method:
-    """Begin a run of a method that is given by name, with its options checked by name."""
+    """Begin a run of a method that is given by name, with its options checked by name.
+
+    ``memory`` and ``draws`` are those of :meth:`Optimizer.remember`; no memory where it is 0.
+    """
     found = find_method(method)
     found.check_options(options)
-    made: Method = cast(Any, found)(x0, **common, **options)
+    made: Method = cast(Any, found)(x0, seed=seed, **common, **options)
+    if memory:
+        made.remember(memory, draws, seed)
     return made
 
 
@@ -583,5 +596,7 @@ def _replay_step(replay: Replay) -> Callable[[float], Step]:
 
 
 def _output(name: str, seed: int) -> Output:
+    if name == EVERY:
+        return EveryOutput()
     kind = OUTPUTS[check_one_of(name, "output", tuple(OUTPUTS))]
     return kind(seed) if kind is RandomIterate else kind()

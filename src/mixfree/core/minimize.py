@@ -12,14 +12,17 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.progress import progress_bar
+from mixfree.base.sample import UniformSample
+from mixfree.core.contest import Choice, Contest, Losses
 from mixfree.core.history import History, follow, marks
-from mixfree.core.methods import Method, start_method
+from mixfree.core.methods import Ladder, Method, find_method, start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Domain
 
 GradientFunction = Callable[[Array, Any], npt.ArrayLike]
 Callback = Callable[[Optimizer], bool | None]
-Each = Callable[[Optimizer, bool], bool | None]
+Each = Callable[[Any, bool], bool | None]
+LossFunction = Callable[[Array, Any], Any]
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,6 +43,9 @@ class Result:
         Output points on a logarithmic grid of sample counts.
     optimizer
         The optimiser itself, to go on with or to save.
+    choice
+        What ``memory="auto"`` has chosen, and by how much; ``average`` is that output of the
+        chosen run, which ``optimizer`` is.
     """
 
     x: Array
@@ -49,6 +55,7 @@ class Result:
     pending: int
     history: History
     optimizer: Optimizer
+    choice: Choice | None = None
 
     def __repr__(self) -> str:
         kept = f", {self.pending} pending" if self.pending else ""
@@ -68,6 +75,9 @@ def minimize(
     alpha: float | None = None,
     output: str | None = None,
     mirror: str | None = None,
+    memory: int | str | None = None,
+    draws: int = 1,
+    loss: LossFunction | None = None,
     seed: int = 0,
     max_samples: int | None = None,
     callback: Callback | None = None,
@@ -89,6 +99,16 @@ def minimize(
         A name of the table (:func:`mixfree.methods`) or a class derived from :class:`Method`.
     domain, alpha, output, mirror, seed, **options
         As for the method itself, for instance ``levels`` or ``mixing_time``.
+    memory
+        Samples to keep: a uniform sample of all so far, from which each step draws. 0 keeps
+        nothing. ``"auto"`` holds out about 1,000 samples that are never learnt from, and lets
+        them choose between memory and none, one rate and one per coordinate, and three outputs;
+        it takes about four runs' time and needs ``loss``. ``None`` is ``"auto"`` for the ladder
+        where a ``loss`` is given, else 0.
+    draws
+        Draws from the memory per sample; each costs one more gradient.
+    loss
+        ``loss(x, z)``: the loss of sample ``z`` at ``x``, by which ``memory="auto"`` judges.
     max_samples
         Stop after so many samples; for streams without an end.
     callback
@@ -104,9 +124,21 @@ def minimize(
     >>> result = mf.minimize(lambda x, z: x - z, stream, [0.0], alpha=3.0)
     >>> bool(abs(result.average[0] - 3.0) < 0.2)
     True
+
+    Ordered samples, of which a few are kept:
+
+    >>> result = mf.minimize(lambda x, z: x - z, np.sort(stream), [0.0], "ladder", memory=1000)
+    >>> bool(abs(result.average[0] - np.median(stream[:2500])) < 1.0)
+    True
     """
-    common = {"domain": domain, "alpha": alpha, "output": output, "mirror": mirror, "seed": seed}
-    opt = start_method(method, x0, options, **common)
+    common: dict[str, Any] = {"domain": domain, "alpha": alpha, "output": output}
+    common |= {"mirror": mirror, "draws": draws, "seed": seed}
+    run: Optimizer | Contest
+    if _chooses(memory, method, loss):
+        run = Contest(method, x0, options, losses=_losses_by(loss), **common)
+    else:
+        kept = 0 if memory is None else check_whole(memory, "memory", least=0)
+        run = start_method(method, x0, options, memory=kept, **common)
     if max_samples is not None:
         check_whole(max_samples, "max_samples")
     if isinstance(stream, np.ndarray) and stream.ndim == 0:
@@ -114,22 +146,51 @@ def minimize(
     total = len(stream) if isinstance(stream, Sized) else None
     if max_samples is not None:
         total = max_samples if total is None else min(total, max_samples)
-    bar = progress_bar(opt.name, total) if progress else nullcontext(lambda samples: None)
+    name = run.name if isinstance(run, Optimizer) else run.optimizer.name
+    bar = progress_bar(name, total) if progress else nullcontext(lambda samples: None)
     with bar as show:
 
-        def each(at: Optimizer, at_mark: bool = True) -> bool | None:
+        def each(at: Optimizer | Contest, at_mark: bool = True) -> bool | None:
             show(at.samples)
-            return callback(at) if callback is not None and at_mark else None
+            return callback(_optimizer(at)) if callback is not None and at_mark else None
 
-        if _runs_compiled(grad, stream, opt):
-            history = _compiled(opt, grad, np.asarray(stream)[:max_samples], each)
+        if _runs_compiled(grad, stream, _optimizer(run)):
+            history = _compiled(run, grad, np.asarray(stream)[:max_samples], each)
         else:
-            history = _reference(opt, grad, islice(stream, max_samples), each)
-    return Result(opt.x, opt.average, opt.samples, opt.steps, opt.pending, history, opt)
+            history = _reference(run, grad, islice(stream, max_samples), each)
+    choice = None if isinstance(run, Optimizer) else run.judge()
+    opt = _optimizer(run)
+    return Result(opt.x, run.average, run.samples, opt.steps, opt.pending, history, opt, choice)
+
+
+def _chooses(memory: int | str | None, method: str | type[Method], loss: Any) -> bool:
+    """Whether held-out samples choose; an error if they cannot."""
+    if memory == "auto" and loss is None:
+        raise ValueError(
+            "memory='auto' judges by the loss of samples that are held out: give `loss`, a "
+            "function of x and z, or give `memory` as a number of samples"
+        )
+    by_default = memory is None and loss is not None and find_method(method) is Ladder
+    return memory == "auto" or by_default
+
+
+def _losses_by(loss: LossFunction | None) -> Losses:
+    """Losses of all that is held out, by the user's function of one sample."""
+    assert loss is not None
+
+    def losses(x: Array, held: UniformSample) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged has lost
+            return np.array([float(loss(x, held.sample(k))) for k in range(held.filled)])
+
+    return losses
+
+
+def _optimizer(run: Optimizer | Contest) -> Optimizer:
+    return run if isinstance(run, Optimizer) else run.optimizer
 
 
 def _reference(
-    opt: Optimizer, grad: GradientFunction, stream: Iterable[Any], each: Each
+    run: Optimizer | Contest, grad: GradientFunction, stream: Iterable[Any], each: Each
 ) -> History:
     samples = iter(stream)
     first = next(samples, _NOTHING)
@@ -139,18 +200,29 @@ def _reference(
     history, grid = History(), marks()
     mark = next(grid)
     for sample in samples:
-        for due in opt.offer(sample):
-            opt.tell(grad(opt.x, due))
-        if opt.samples == mark:
+        if isinstance(run, Optimizer):
+            _tell(run, grad, sample)
+        elif not run.takes(sample):
+            for each_run in run.runs.values():
+                _tell(each_run, grad, sample)
+            run.learnt()
+        if run.samples == mark:
             mark = next(grid)
-            history.record(opt)
-            if each(opt, True):
+            history.record(run)
+            if each(run, True):
                 break
-    history.record(opt)
+    history.record(run)
     return history
 
 
-def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Each) -> History:
+def _tell(opt: Optimizer, grad: GradientFunction, sample: Any) -> None:
+    for due in opt.offer(sample):
+        opt.tell(grad(opt.x, due))
+
+
+def _compiled(
+    run: Optimizer | Contest, grad: GradientFunction, stream: Array, each: Each
+) -> History:
     from numba.core.errors import NumbaError
 
     from mixfree.kernels.oracle import WRONG_SIZE, oracle
@@ -159,19 +231,25 @@ def _compiled(opt: Optimizer, grad: GradientFunction, stream: Array, each: Each)
         raise ValueError("stream is empty")
     stream = np.ascontiguousarray(stream)
 
-    def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
+    def kernel(plan: Any, state: Any, parts: tuple[Array, ...], order: Array) -> int:
         try:
-            taken = int(oracle(grad, plan, run, *parts, order))
+            taken = int(oracle(grad, plan, state, parts[0], parts[-1], order))
         except NumbaError as error:
-            raise _not_compiled(error, run.x, stream[0]) from error
+            raise _not_compiled(error, state.x, stream[0]) from error
         if taken == WRONG_SIZE:
-            raise ValueError(f"grad must return {opt.x.size} entries, as many as the point has")
+            raise ValueError(f"grad must return {state.x.size} entries, as many as the point has")
         return taken
 
     def advance(start: int, stop: int) -> None:
-        opt.advance(kernel, (stream,), range(start, stop))
+        if isinstance(run, Optimizer):
+            run.advance(kernel, (stream,), range(start, stop))
+            return
+        for now, learnt in run.pieces([stream[start:stop]]):
+            order = start + now.start + np.flatnonzero(learnt)
+            for opt in run.runs.values():
+                opt.advance(kernel, (stream,), order)
 
-    return follow(opt, advance, len(stream), each)
+    return follow(run, advance, len(stream), each)
 
 
 def _shown(point: Array) -> str:

@@ -13,7 +13,7 @@ from mixfree.base.arithmetic import Array, farthest_of, inner, largest_of, norm
 from mixfree.base.checks import check_point
 from mixfree.base.state import RunState, UnitChange
 from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
-from mixfree.gradients import Gradient
+from mixfree.gradients import Gradient, Reservoir, Window
 from mixfree.outputs import Average, Output
 from mixfree.steps import CorrelationScale, Profile, Step
 
@@ -89,6 +89,11 @@ class Optimizer:
         """The output point: the average of the iterates, or what ``output`` says."""
         return self.output.point(self._run.output, self._run.x)
 
+    def outputs(self) -> dict[str, Array]:
+        """Every output point that the run can hand back, by name."""
+        every = getattr(self.output, "points", None)
+        return every(self._run.output, self._run.x) if every else {"": self.average}
+
     @property
     def samples(self) -> int:
         """Samples observed so far."""
@@ -109,10 +114,43 @@ class Optimizer:
         """Place in the stream (from 1) of the sample whose gradient is wanted next."""
         return self.gradient.number(self._run.gradient)
 
+    def remember(self, size: int, draws: int = 1, seed: int = 0) -> None:
+        """Keep a uniform sample of the stream, and step along the mean with draws from it.
+
+        Only before the first sample. From then on samples are to be given to :meth:`offer`.
+
+        Parameters
+        ----------
+        size
+            Number of samples to keep.
+        draws
+            Draws per sample of the stream; each costs one more gradient.
+        seed
+            Of what is kept and what is drawn.
+
+        Examples
+        --------
+        >>> import mixfree as mf
+        >>> opt = mf.Ladder([0.0])
+        >>> opt.remember(1000)
+        >>> for sample in (2.0, 4.0):
+        ...     for z in opt.offer(sample):
+        ...         stepped = opt.tell(opt.x - z)
+        >>> opt.samples, opt.steps
+        (2, 2)
+        """
+        if self.samples or isinstance(self.gradient, Reservoir):
+            raise ValueError("memory must be given once, and before the first sample")
+        if not isinstance(self.gradient, Window):
+            raise ValueError(f"memory does not go with {self.name}, which replays samples already")
+        self.gradient = Reservoir(self.gradient, size, draws, seed)
+        self._run.gradient = self.gradient.start(self.x)
+
     def offer(self, sample: Any) -> Iterator[Any]:
         """Give a sample of the stream and get those whose gradients are wanted now.
 
-        Only the replaying methods need it; every other one gives the sample straight back.
+        Needed where old samples are used again, by memory or replay; every other method gives
+        the sample straight back.
         """
         return self.gradient.offer(self._run.gradient, sample)
 

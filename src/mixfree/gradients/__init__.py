@@ -5,6 +5,7 @@ from mixfree.gradients.minibatch import MiniBatch
 from mixfree.gradients.mlmc import MLMC
 from mixfree.gradients.plain import Plain
 from mixfree.gradients.replay import ForwardReplay, Replay, ReverseReplay, buffer_size
+from mixfree.gradients.reservoir import Reservoir
 from mixfree.gradients.window import Gradient, Window
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "MiniBatch",
     "Plain",
     "Replay",
+    "Reservoir",
     "ReverseReplay",
     "Window",
     "buffer_size",

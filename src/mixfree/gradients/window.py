@@ -18,7 +18,7 @@ class Gradient(Protocol):
     a :class:`mixfree.base.state.State` that counts the samples in ``samples``.
     """
 
-    keeps_samples: ClassVar[bool]  # whether old samples are used again
+    rescales: ClassVar[bool]  # whether its state can be brought to other units
 
     def start(self, x0: Array) -> Any:
         """State of a run that has seen nothing."""
@@ -68,7 +68,7 @@ class Window(ABC):
     is enough, and each sample costs one gradient.
     """
 
-    keeps_samples: ClassVar[bool] = False
+    rescales: ClassVar[bool] = True
 
     @abstractmethod
     def length(self, steps: int, samples: int) -> int:

@@ -79,31 +79,45 @@ def linear_gradient(loss, l2, x, row, target, weight, margins, out):
 
 
 @chosen
-def fetch_ahead(step, rows, order, i):
+def fetch_ahead(step, rows, kept, order, i):
     """Ask for a row before it is needed, where that pays."""
 
 
 @fetch_ahead.register(LadderPlan)
-def _(step, rows, order, i):
+def _(step, rows, kept, order, i):
     # By itself the machine foresees rows up to the end of a page of memory. Where a step is
     # quick or a row is long, asking costs more than waiting does.
     short = rows.shape[1] * rows.itemsize <= _SHORT
     if short and i + _AHEAD < order.size:
+        r = order[i + _AHEAD]
         for k in range(0, rows.shape[1], LINE // rows.itemsize):
-            prefetch(rows, order[i + _AHEAD], k, FIRST)
+            if r >= 0:
+                prefetch(rows, r, k, FIRST)
+            else:
+                prefetch(kept, ~r, k, FIRST)
 
 
 @kernel
-def linear(plan, run, loss, l2, margins, rows, targets, weights, order):
-    """Go over ``rows[order]``; returns how many were taken before one was not acceptable."""
+def linear(plan, run, loss, l2, margins, samples, kept, order):
+    """Go over samples in ``order``; returns how many were taken before one was not acceptable.
+
+    ``samples`` and ``kept`` are rows, targets and weights, the weights empty if all are 1. An r
+    below 0 in the order stands for the ~r-th of those kept.
+    """
     plan, run = begin(plan, run)
-    margins, rows, targets = borrowed((margins, rows, targets))
+    margins = borrowed(margins)
+    rows, targets, weights = borrowed(samples)
+    kept_rows, kept_targets, kept_weights = borrowed(kept)
     for i in range(order.size):
         r = order[i]
-        fetch_ahead(plan.step, rows, order, i)
-        weight = weights[r] if weights.size > 0 else 1.0
+        fetch_ahead(plan.step, rows, kept_rows, order, i)
+        if r >= 0:
+            row, target = rows[r], targets[r]
+            weight = weights[r] if weights.size > 0 else 1.0
+        else:
+            row, target, weight = kept_rows[~r], kept_targets[~r], kept_weights[~r]
         row, factor, square = linear_gradient(
-            loss, l2, run.x, rows[r], targets[r], weight, margins, run.gradient
+            loss, l2, run.x, row, target, weight, margins, run.gradient
         )
         if not acceptable(plan, run, row, factor, square):
             return i

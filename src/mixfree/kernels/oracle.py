@@ -10,14 +10,18 @@ WRONG_SIZE = -1
 
 
 @uncached
-def oracle(gradient, plan, run, stream, order):
-    """Go over ``stream[order]``; returns how many were taken before one was not acceptable."""
+def oracle(gradient, plan, run, stream, kept, order):
+    """Go over samples in ``order``; returns how many were taken before one was not acceptable.
+
+    An r below 0 in the order stands for the ~r-th sample of those kept.
+    """
     plan, run = begin(plan, run)
     one = run.x.dtype.type(1.0)
     x = np.empty_like(run.x)  # a gradient that writes to its argument must not move the point
     for i in range(order.size):
         copy(run.x, x)
-        told = gradient(x, stream[order[i]])
+        r = order[i]
+        told = gradient(x, stream[r] if r >= 0 else kept[~r])
         if told.size != run.x.size:
             return WRONG_SIZE
         copy(told, run.gradient)

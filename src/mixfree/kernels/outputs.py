@@ -6,15 +6,23 @@ from mixfree.kernels.draws import one_in
 from mixfree.kernels.jit import apart, inline
 from mixfree.kernels.run import COUNT
 from mixfree.kernels.vectors import copy
-from mixfree.outputs import Average, Last, RandomIterate, TailAverage, WeightedAverage
+from mixfree.outputs import (
+    Average,
+    EveryOutput,
+    Last,
+    RandomIterate,
+    TailAverage,
+    WeightedAverage,
+)
 
-AVERAGE, WEIGHTED, TAIL, LAST, RANDOM = range(5)
+AVERAGE, WEIGHTED, TAIL, LAST, RANDOM, EVERY = range(6)
 _KINDS = {
     Average: AVERAGE,
     WeightedAverage: WEIGHTED,
     TailAverage: TAIL,
     Last: LAST,
     RandomIterate: RANDOM,
+    EveryOutput: EVERY,
 }
 
 
@@ -45,6 +53,10 @@ def recording_weight(output, run):
         if count & (count - 1) == 0:
             turn_tail(run.sums)
         return 1.0
+    if output.kind == EVERY:
+        if count & (count - 1) == 0:
+            note_sum(run.sums)
+        return float(count)
     if output.kind == RANDOM and one_in(output.key[0], output.key[1], count):
         copy(run.x, run.kept)
     return 0.0
@@ -56,3 +68,11 @@ def turn_tail(sums):
     for k in range(sums.shape[1]):  # Numba takes seconds to compile an assignment to a slice
         sums[1, k] = sums[0, k]
         sums[0, k] = 0.0
+
+
+@apart
+def note_sum(sums):
+    """Keep what the sum is, and what it was the last time."""
+    for k in range(sums.shape[1]):
+        sums[2, k] = sums[1, k]
+        sums[1, k] = sums[0, k]

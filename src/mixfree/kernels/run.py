@@ -17,7 +17,8 @@ class Run(NamedTuple):
     numbers: np.ndarray
     x: np.ndarray
     total: np.ndarray  # the window's signed sum
-    sums: np.ndarray  # two rows for the output
+    group: np.ndarray  # sum of a sample's gradient and those of its draws; empty without memory
+    sums: np.ndarray  # three rows for the output
     kept: np.ndarray  # the random iterate
     gradient: np.ndarray  # scratch
     table: np.ndarray  # the ladder's, which is empty for other steps

@@ -1,8 +1,16 @@
 """Twins of :mod:`mixfree.gradients`: how samples become a direction, and when iterates count."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mixfree.gradients import MLMC, DataDrop, ForwardReplay, MiniBatch, Plain, ReverseReplay
+from mixfree.gradients import (
+    MLMC,
+    DataDrop,
+    ForwardReplay,
+    MiniBatch,
+    Plain,
+    Reservoir,
+    ReverseReplay,
+)
 from mixfree.kernels.draws import trailing_zeros
 from mixfree.kernels.jit import chosen
 from mixfree.kernels.outputs import recording_weight
@@ -37,6 +45,14 @@ class MLMCPlan(NamedTuple):
     key: tuple[int, int]
 
 
+class ReservoirPlan(NamedTuple):
+    """See :class:`Reservoir`: each sample comes with its draws after it."""
+
+    draws: int
+    share: float
+    inner: Any
+
+
 def _replay(rule, x):
     return ReplayPlan(int(rule.buffer))
 
@@ -51,6 +67,18 @@ PLANS = {
     ForwardReplay: _replay,
     ReverseReplay: _replay,
 }
+
+
+def compilable(rule: Any) -> bool:
+    """Whether there is a twin of the part."""
+    return type(rule.inner if isinstance(rule, Reservoir) else rule) in PLANS
+
+
+def plan_of(rule: Any, x: Any) -> Any:
+    """The twin of a part that has one."""
+    if isinstance(rule, Reservoir):
+        return ReservoirPlan(rule.draws, rule.share, plan_of(rule.inner, x))
+    return PLANS[type(rule)](rule, x)
 
 
 @chosen
@@ -112,6 +140,23 @@ def add(rule, run, row, factor, square):
 def _(rule, run, row, factor, square):
     run.counts[SAMPLES] += 1
     return True, row, factor, square
+
+
+@add.register(ReservoirPlan)
+def _(rule, run, row, factor, square):
+    turn, group = run.counts[TURN], run.group
+    if turn == 0:
+        for k in range(group.size):
+            group[k] = factor * row[k]
+    else:
+        for k in range(group.size):
+            group[k] += factor * row[k]
+    if turn < rule.draws:
+        run.counts[TURN] = turn + 1
+        return False, group, factor, square
+    run.counts[TURN] = 0
+    share = group.dtype.type(rule.share)
+    return add(rule.inner, run, group, share, rule.share * rule.share * sum_of_squares(group))
 
 
 @chosen

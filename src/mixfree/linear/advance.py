@@ -75,7 +75,8 @@ def advance_linear(
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
         from mixfree.kernels.linear import linear
 
-        return int(linear(plan, run, twin, l2, margins, *parts, order))
+        samples, kept = parts[:3], parts[3:] or parts[:3]
+        return int(linear(plan, run, twin, l2, margins, samples, kept, order))
 
     opt.advance(kernel, (x, y, factors), indices)
 

@@ -7,14 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of
+from mixfree.base.checks import check_one_of, check_whole
 from mixfree.core.methods import Method, methods
 from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact.reservoir import rows_of
 from mixfree.linear.losses import Loss, has_twin
 from mixfree.steps import Profile
 
 EXACT_WEIGHTS = 1000  # most weights per output for which "auto" takes the exact learner
 MEMORY = "32MB"  # what the exact learner may keep of the stream
+AUTO = "auto"
 
 
 class LinearLearner(Protocol):
@@ -86,6 +88,7 @@ def learner_for(
     l2: float | None = None,
     radius: float | None = None,
     memory: int | str | None = None,
+    draws: int | None = None,
     half_life: float | str | None = None,
     scale: str | None = "auto",
     step_scale: float | None = None,
@@ -100,6 +103,8 @@ def learner_for(
     >>> from mixfree.linear.losses import Squared
     >>> type(learner_for(Squared(), 3)).__name__
     'ExactLearner'
+    >>> type(learner_for(Squared(), 3, method="ladder")).__name__
+    'ChoosingLearner'
     >>> learner_for(Squared(), 3, method="mag", step_scale=2.0).optimizer.step
     AdaGradNorm(alpha=2.0)
     """
@@ -112,6 +117,7 @@ def learner_for(
             step_scale=step_scale,
             output=output,
             options=options,
+            draws=draws,
         )
         return ExactLearner(
             loss,
@@ -121,27 +127,31 @@ def learner_for(
             l2=l2,
             radius=radius,
             half_life=half_life,
-            memory=MEMORY if memory is None else memory,
+            memory=MEMORY if memory is None or memory == AUTO else memory,
             seed=seed,
         )
-    _refuse("needs `method='exact'`", memory=memory, half_life=half_life)
+    _refuse("needs `method='exact'`", half_life=half_life)
     # Importing what compiles takes longer than most exact fits.
+    from mixfree.linear.choosing import ChoosingLearner
     from mixfree.linear.learner import Learner
 
-    return Learner(
-        loss,
-        columns,
-        found,
-        dtype=dtype,
-        fit_intercept=bool(fit_intercept),
-        l2=0.0 if l2 is None else l2,
-        radius=radius,
-        scale=scale,
-        step_scale=step_scale,
-        output=output,
-        options=options,
-        seed=seed,
-    )
+    settings: dict[str, Any] = {
+        "dtype": dtype,
+        "fit_intercept": bool(fit_intercept),
+        "l2": 0.0 if l2 is None else l2,
+        "radius": radius,
+        "scale": scale,
+        "draws": 1 if draws is None else draws,
+        "step_scale": step_scale,
+        "output": output,
+        "options": options,
+        "seed": seed,
+    }
+    if memory == AUTO or (memory is None and found == "ladder"):
+        return ChoosingLearner(loss, columns, found, **settings)
+    size = rows_of(memory, columns, loss.outputs) if isinstance(memory, str) else memory
+    kept = 0 if size is None else check_whole(size, "memory", least=0)
+    return Learner(loss, columns, found, memory=kept, **settings)
 
 
 def _refuse(why: str, **given: Any) -> None:

@@ -12,8 +12,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
+from mixfree.core.contest import Choice
 from mixfree.core.methods import Method, OptionError
-from mixfree.linear.choice import EXACT_WEIGHTS, LinearLearner, learner_for
+from mixfree.linear.choice import EXACT_WEIGHTS, LinearLearner, chosen_method, learner_for
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import Loss
 from mixfree.linear.scaling import TooFar
@@ -28,10 +29,16 @@ class StreamModel(BaseEstimator, ABC):
         ``"auto"``: exact up to 1,000 weights per output, the ladder above. ``"exact"``: the fit
         of all rows, whatever their order, from sums over the stream and a reservoir of rows. Or
         a name of the table of methods (:func:`mixfree.methods`), or a class derived from
-        :class:`mixfree.Method`, which keep nothing of the stream.
+        :class:`mixfree.Method`.
     memory
-        What the exact method may keep of the stream: rows, such as ``2048``, or bytes, such as
-        ``"32MB"``, the default.
+        What may be kept of the stream: rows, such as ``2048``, or bytes, such as ``"32MB"``, the
+        exact method's default. Methods with steps draw from the rows kept, a uniform sample of
+        all rows so far, at every step; 0 keeps nothing, the default of all but the ladder.
+        ``"auto"``, the ladder's default: about 1,000 rows are never learnt from and choose
+        between memory and none, one rate and one per weight, and three outputs (see
+        :attr:`choice_`); it takes about four times as long.
+    draws
+        Draws from the memory per row, for methods with steps; 1 by default.
     half_life
         Of the exact method with squared loss: rows after which a row counts half, or ``"auto"``
         for the one that has predicted best so far. ``None`` forgets nothing.
@@ -81,6 +88,7 @@ class StreamModel(BaseEstimator, ABC):
         *,
         method: str | type[Method] = "auto",
         memory: int | str | None = None,
+        draws: int | None = None,
         half_life: float | str | None = None,
         step_scale: float | None = None,
         fit_intercept: bool = True,
@@ -95,6 +103,7 @@ class StreamModel(BaseEstimator, ABC):
         self.loss = loss
         self.method = method
         self.memory = memory
+        self.draws = draws
         self.half_life = half_life
         self.step_scale = step_scale
         self.fit_intercept = fit_intercept
@@ -123,6 +132,11 @@ class StreamModel(BaseEstimator, ABC):
     def n_samples_seen_(self) -> int:
         """Rows learnt from, epochs counted."""
         return self.learner_.samples
+
+    @property
+    def choice_(self) -> Choice | None:
+        """What ``memory="auto"`` has chosen, and by how much; None for other fits."""
+        return getattr(self.learner_, "choice", None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_learner")
@@ -154,6 +168,12 @@ class StreamModel(BaseEstimator, ABC):
         check_whole(self.epochs, "epochs")
         parameters = self.get_params(deep=False)
         del parameters["loss"], parameters["epochs"]
+        if self.epochs > 1 and self.method != "exact":
+            if self.memory == "auto":
+                raise ValueError("memory='auto' needs epochs=1: the rows that judge are not learnt")
+            chosen = chosen_method(self.method, loss, self.n_features_in_ + 1)
+            if self.memory is None and chosen == "ladder":
+                parameters["memory"] = 0
         try:
             return learner_for(loss, self.n_features_in_, dtype, **parameters)
         except OptionError as error:

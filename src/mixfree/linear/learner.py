@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from mixfree.base.checks import check_one_of
 from mixfree.core.methods import Method, start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
+from mixfree.gradients import Reservoir
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
 from mixfree.linear.scaling import Rescaling, RunningScale, original, points_in
@@ -48,6 +49,9 @@ class Learner:
         ``radius`` then refer to the standardised columns; :attr:`weights` are in the rows' own
         units. ``None`` takes the columns as they are. ``"auto"`` standardises, except for sparse
         rows, which it would fill, and for methods that replay old rows.
+    memory, draws
+        Rows that a reservoir keeps, and draws from it per row: see
+        :class:`mixfree.gradients.Reservoir`. Nothing is kept where memory is 0.
     step_scale, output, seed
         As ``alpha``, ``output`` and ``seed`` of the method.
     options
@@ -74,6 +78,8 @@ class Learner:
         l2: float = 0.0,
         radius: float | None = None,
         scale: str | None = "auto",
+        memory: int = 0,
+        draws: int = 1,
         step_scale: float | None = None,
         output: str | None = None,
         options: Mapping[str, Any] | None = None,
@@ -88,8 +94,9 @@ class Learner:
         start = np.zeros(loss.outputs * (columns + self._intercept), dtype)
         domain = None if radius is None else Ball(radius)
         common = {"domain": domain, "alpha": step_scale, "output": output, "seed": seed}
-        self.optimizer: Optimizer = start_method(method, start, options or {}, **common)
-        replays = self.optimizer.gradient.keeps_samples
+        self._common = (method, start, options or {}), common
+        self._optimizer: Optimizer = self._begin(start_method, memory=memory, draws=draws)
+        replays = not self.optimizer.gradient.rescales
         if scale == "running" and replays:
             raise ValueError(
                 f"`scale='running'` does not go with {self.optimizer.name}, which replays old rows"
@@ -100,19 +107,31 @@ class Learner:
             self._scale = RunningScale(columns, centred=bool(fit_intercept))
         self._sparse: SparseLinear | None = None
 
+    def _begin(self, how: Callable[..., Any], **settings: Any) -> Any:
+        """Begin a run, or several, with the learner's own settings."""
+        positions, common = self._common
+        return how(*positions, **{**common, **settings})
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The run whose output the weights are."""
+        return self._optimizer
+
     @property
     def weights(self) -> Array:
         """The output point in the rows' own units: one row per output, the intercept last."""
-        point = self._running.average
-        if self._scale is not None:
-            own = original(self.columns)
-            point = points_in(point, self.loss.outputs, self._scale.units, own)
-        return point.reshape(self.loss.outputs, -1)
+        return self._in_own_units(self._running.average).reshape(self.loss.outputs, -1)
+
+    def _in_own_units(self, point: Array) -> Array:
+        if self._scale is None:
+            return point
+        own = original(self.columns)
+        return points_in(point, self.loss.outputs, self._scale.units, own)
 
     @property
     def method(self) -> str:
         """Name of the method."""
-        return self.optimizer.name
+        return self._first.name
 
     @property
     def samples(self) -> int:
@@ -122,7 +141,7 @@ class Learner:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the weights and of all arithmetic."""
-        return self.optimizer.x.dtype
+        return self._first.x.dtype
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
         """Learn from rows in their order, from all of them or from none.
@@ -132,12 +151,14 @@ class Learner:
         ValueError
             When a row's gradient is not finite; the learner is as it was before the call.
         """
-        run, scale, sparse = self.optimizer.export_run(), copy.deepcopy(self._scale), self._sparse
+        runs = [(run, run.export_run()) for run in self._runs]
+        scale, sparse = copy.deepcopy(self._scale), self._sparse
         listed = None if sparse is None else sparse.export()
         try:
             self._advance(rows, targets, weights)
         except BaseException:
-            self.optimizer.import_run(run)
+            for run, before in runs:
+                run.import_run(before)
             self._scale, self._sparse = scale, sparse
             if sparse is not None and listed is not None:
                 sparse.restore(listed)
@@ -153,21 +174,35 @@ class Learner:
         return losses
 
     def profile(self) -> Profile | None:
-        """How correlated the gradients are at each scale; None if the step does not tell."""
-        return self.optimizer.profile() if hasattr(self.optimizer.step, "profile") else None
+        """How correlated the gradients are at each scale; None if the step does not tell.
+
+        With memory they are not the stream's own, and nothing can be told.
+        """
+        tells = hasattr(self.optimizer.step, "profile")
+        remembers = isinstance(self.optimizer.gradient, Reservoir)
+        return self.optimizer.profile() if tells and not remembers else None
 
     def settle(self) -> Optimizer:
         """The optimiser, brought up to date."""
-        return self.optimizer if self._sparse is None else self._sparse.settle()
+        return self._optimizer if self._sparse is None else self._sparse.settle()
 
     def _copies(self, rows: Any) -> bool:
         """Whether the rows cannot be read where they are."""
-        plain = isinstance(rows, np.ndarray) and rows.dtype == self.optimizer.x.dtype
+        plain = isinstance(rows, np.ndarray) and rows.dtype == self.dtype
         return not (plain and rows.flags.c_contiguous and rows.flags.writeable)
 
     @property
+    def _runs(self) -> Iterable[Optimizer]:
+        """Every run that learns from the rows."""
+        return (self._optimizer,)
+
+    @property
+    def _first(self) -> Optimizer:
+        return next(iter(self._runs))
+
+    @property
     def _running(self) -> Optimizer | SparseLinear:
-        return self.optimizer if self._sparse is None else self._sparse
+        return self._optimizer if self._sparse is None else self._sparse
 
     def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
         if hasattr(rows, "indptr"):
@@ -175,9 +210,9 @@ class Learner:
                 self._scale = None
             if self._scale is not None:
                 raise ValueError("`scale='running'` needs dense rows: it would fill sparse ones")
-            if runs_sparse(self.optimizer, self.loss):
+            if runs_sparse(self._optimizer, self.loss):
                 if self._sparse is None:
-                    self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
+                    self._sparse = SparseLinear(self._optimizer, self.loss, self.l2)
                 self._sparse.advance(rows, targets, weights)
                 return
         if self._sparse is not None:
@@ -188,16 +223,17 @@ class Learner:
             piece = slice(start, start + chunk)
             factors = None if weights is None else weights[piece]
             if self._scale is None:
-                self._tell(_dense(rows[piece]), targets[piece], factors)
+                self._tell(dense(rows[piece]), targets[piece], factors)
             else:
-                self._tell_scaled(self._scale, _dense(rows[piece]), targets[piece], factors)
+                self._tell_scaled(self._scale, dense(rows[piece]), targets[piece], factors)
 
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        if self.optimizer.samples == 0 and len(rows):
+        if self._first.samples == 0 and len(rows):
             # A standardised row is zero at first, but about as long as this in the long run.
             longest = math.sqrt(self.columns) if self._scale is not None else norm(rows[0])
             self._guess_distance(math.hypot(longest, self._intercept), float(targets[0]))
-        advance_linear(self.optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
+        for run in self._runs:
+            advance_linear(run, self.loss, rows, targets, weights=weights, l2=self.l2)
 
     def _guess_distance(self, length: float, target: float) -> None:
         """Let a step that searches for its scale begin with a fraction of a Kaczmarz step.
@@ -207,12 +243,13 @@ class Learner:
         """
         residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
         if residual > 0.0 and length > 0.0:
-            self.optimizer.begin(SHARE * residual / length)
+            for run in self._runs:
+                run.begin(SHARE * residual / length)
 
     def _tell_scaled(
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
     ) -> None:
-        rows = np.ascontiguousarray(rows, dtype=self.optimizer.x.dtype)
+        rows = np.ascontiguousarray(rows, dtype=self.dtype)
         done = 0
         while done < len(rows):
             piece = scale.take(rows[done:])
@@ -223,13 +260,14 @@ class Learner:
             scale.change()
             if scale.due:
                 change = Rescaling(self.loss.outputs, self._intercept, before, scale.units)
-                self.optimizer.change_units(change)
+                for run in self._runs:
+                    run.change_units(change)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes, as numbers and arrays of its own."""
         lazy = self._sparse is not None
         return {
-            "optimizer": None if lazy else self.optimizer.state_dict(),
+            "optimizer": None if lazy else self._optimizer.state_dict(),
             "sparse": self._sparse.state_dict() if self._sparse is not None else None,
             "scale": self._scale.state_dict() if self._scale is not None else None,
         }
@@ -252,16 +290,18 @@ class Learner:
         if scale is not None:
             scale.load_state_dict(state["scale"])
         if state["sparse"] is not None:
-            if not runs_sparse(self.optimizer, self.loss):
-                raise ValueError(f"state is of sparse rows, for which {self.optimizer.name} is not")
-            sparse = SparseLinear(self.optimizer, self.loss, self.l2)
+            if not runs_sparse(self._optimizer, self.loss):
+                raise ValueError(
+                    f"state is of sparse rows, for which {self._optimizer.name} is not"
+                )
+            sparse = SparseLinear(self._optimizer, self.loss, self.l2)
             sparse.load_state_dict(state["sparse"])
         else:
-            self.optimizer.load_state_dict(state["optimizer"])
+            self._optimizer.load_state_dict(state["optimizer"])
         self._scale, self._sparse = scale, sparse
 
 
-def _dense(rows: Any) -> Array:
+def dense(rows: Any) -> Array:
     """Rows as a plain array of which compiled code needs one version only."""
     if not isinstance(rows, np.ndarray):
         dense: Array = rows.toarray()

@@ -214,6 +214,13 @@ class Rescaling:
         """Gradients with respect to the new weights: see :func:`gradients_in`."""
         return self._each(gradients_in, g)
 
+    def samples(self, columns: list[Array]) -> list[Array]:
+        """Rows, which come first in a sample, standardised by the new units."""
+        rows, *others = columns
+        old, new = self._old, self._new
+        found = (rows * old.scale + (old.shift - new.shift)) / new.scale
+        return [found.astype(rows.dtype), *others]
+
     def _each(self, convert: Callable[..., Array], rows: Array) -> Array:
         flat = rows.reshape(-1, rows.shape[-1])
         found = [convert(row, self._outputs, self._old, self._new) for row in flat]

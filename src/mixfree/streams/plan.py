@@ -83,7 +83,7 @@ class FitPlan:
     def rival(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
         """Plain SGD to compare with."""
         given = {**self.parameters, "method": "sgd"}
-        for_others = ("options", "memory", "half_life", "output")
+        for_others = ("options", "memory", "draws", "half_life", "output")
         parameters = {name: value for name, value in given.items() if name not in for_others}
         parameters["step_scale"] = self.rival_step_scale(features)
         return self._learner(features, classes, parameters)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.core.contest import Choice
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact.drift import JUDGED, Forgetting
@@ -82,6 +83,8 @@ def lines(fit: StreamFit) -> Iterator[str]:
         yield f"columns    not used, being neither numbers, text nor booleans: {columns}"
     if isinstance(fit.learner, ExactLearner):
         yield from _under("fit", _exactness(fit.learner))
+    elif (choice := getattr(fit.learner, "choice", None)) is not None:
+        yield from _under("chosen", _chosen(choice))
     yield from _losses(fit)
     correlation = Correlation.of_learner(fit.learner)
     if correlation is not None:
@@ -121,6 +124,17 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
             f"optimality gap: about {gap.estimate:.2g}, below {gap.upper:.2g} with 95 % "
             "confidence (mean loss above that of the best weights)"
         )
+
+
+def _chosen(choice: Choice) -> Iterator[str]:
+    """What held-out rows have chosen, and by how much."""
+    yield str(choice.chosen)
+    judges = f"{choice.held_out:,} rows that were never learnt from"
+    if choice.chosen == choice.default:
+        yield f"no other of {choice.candidates} candidates is clearly better, by {judges}"
+    else:
+        yield f"better than {choice.default}"
+        yield f"by {choice.gain:.3g} ± {choice.error:.1g} in mean loss, by {judges}"
 
 
 def _half_lives(forgetting: Forgetting, rows: int) -> Iterator[str]:

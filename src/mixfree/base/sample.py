@@ -1,0 +1,306 @@
+"""A uniform sample of a stream, of fixed size, of which two can be merged."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
+from mixfree.base.draws import KEPT, Key, key, word, words
+from mixfree.base.state import State
+
+_ALL = 2**64 - 1
+_SLOT = 2**32 - 1
+_NONE, _FIRST = np.zeros(0, np.int64), np.zeros(1, np.int64)
+
+
+@dataclass(slots=True)
+class UniformSample(State):
+    """Keeps the ``size`` samples with the least keys; a key is 64 random bits of a place.
+
+    What is kept is a uniform sample of all that was seen, whatever its order. So is what two
+    samples keep together, once all but the least keys are left out, if they drew their keys from
+    different seeds. The same is kept however a stream is cut. A sample that is kept stays in its
+    slot until a later one takes that.
+
+    Parameters
+    ----------
+    size
+        Number of samples to keep.
+    seed, purpose
+        Of the keys: see :mod:`mixfree.base.draws`.
+
+    Examples
+    --------
+    >>> kept = UniformSample(2)
+    >>> for first in (0, 4, 8):
+    ...     kept.offer([np.arange(first, first + 4.0)])
+    >>> kept.column(0), kept.seen
+    (array([2., 6.]), 12)
+    """
+
+    size: int
+    seed: int = 0
+    purpose: int = KEPT
+    seen: int = 0
+    keys: Array = field(default_factory=lambda: np.zeros(0, np.uint64))
+    numbers: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # places, from 1
+    columns: list[Array] = field(default_factory=list)  # one entry per slot in each
+    tuples: bool = False  # whether a sample is a tuple, with one column per entry
+    _heap: list[int] = field(default_factory=list, repr=False)  # slots by key, the largest first
+    _shared: bool = field(default=False, repr=False)  # whether a copy has the same arrays
+    _key: Key = field(init=False, repr=False)
+
+    grows: ClassVar[tuple[str, ...]] = ("keys", "numbers")
+
+    def __post_init__(self) -> None:
+        check_whole(self.size, "size", most=2**31)
+        self._key = key(self.seed, self.purpose)
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """What changes; the rest is given or can be found again."""
+        return "seen", "keys", "numbers", "columns", "tuples"
+
+    @property
+    def filled(self) -> int:
+        """Number of samples that are kept."""
+        return min(self.seen, self.size)
+
+    def column(self, place: int) -> Array:
+        """What is kept of one column, as a view."""
+        return self.columns[place][: self.filled]
+
+    def offer(self, columns: Sequence[Array]) -> None:
+        """Let the next samples take their chance; each column has one entry per sample."""
+        self.store(columns, *self.place(len(columns[0])))
+
+    def place(self, count: int) -> tuple[Array, Array]:
+        """Draw the keys of the next samples: which of them are kept, and in which slots, in order.
+
+        Half of a key is enough to tell for nearly all samples.
+        """
+        own, first = self._key, self.seen
+        free = min(self.size - self.filled, count)
+        numbers = np.arange(first, first + count, dtype=np.uint64)
+        if free:
+            places, slots = np.arange(free), np.arange(self.filled, self.filled + free)
+            self._enter(bits(own, numbers[:free]), places, slots)
+        self.seen += free
+        if free == count:
+            return (places, slots) if count else (_NONE, _NONE)
+        heap = self._by_key()
+        high = words(own, numbers[free:])
+        low = np.flatnonzero(high <= np.uint32(_ALL - (heap[0] >> 32) >> 32))
+        keys = bits(own, numbers[free:][low])
+        found: list[int] = []
+        taken: list[int] = []
+        for i, rank in enumerate((~keys).tolist()):
+            top = heap[0]
+            if rank > top >> 32:
+                slot = top & _SLOT
+                heapreplace(heap, rank << 32 | slot)
+                found.append(i)
+                taken.append(slot)
+        if found:
+            later, others = free + low[found], np.array(taken, np.int64)
+            self._enter(keys[found], later - free, others)
+            places = np.concatenate([places, later]) if free else later
+            slots = np.concatenate([slots, others]) if free else others
+        self.seen = first + count
+        return (places, slots) if free or found else (_NONE, _NONE)
+
+    def store(self, columns: Sequence[Array], places: Array, slots: Array) -> None:
+        """Keep the samples at ``places`` of the columns in the slots that :meth:`place` gave."""
+        if not places.size:
+            return
+        if not self.columns:
+            room = (len(self.keys),)
+            self.columns = [np.zeros(room + c.shape[1:], c.dtype) for c in columns]
+            self.tuples = len(columns) > 1
+        for mine, theirs in zip(self.columns, columns, strict=True):
+            mine[slots] = theirs[places]  # where a slot comes twice, the last one stays
+
+    def keep(self, sample: Any) -> bool:
+        """Let one sample of any kind take its chance; whether it is kept."""
+        slot = self._place_one()
+        if slot is None:
+            return False
+        several = type(sample) is tuple
+        entries = [_entry(each) for each in (sample if several else (sample,))]
+        kinds = [(entry.dtype, entry.shape[1:]) for entry in entries]
+        if not self.columns:
+            self.store(entries, _FIRST, _FIRST)
+            self.tuples = several
+        elif (self.tuples, self._kinds()) != (several, kinds):
+            self._as_objects()
+            entries = [_object(sample)]
+        for mine, entry in zip(self.columns, entries, strict=True):
+            mine[slot] = entry[0]
+        return True
+
+    def _place_one(self) -> int | None:
+        """As :meth:`place` for one sample: its slot, if it is kept."""
+        slot, drawn = self.seen, word(self._key, self.seen) << 32
+        if slot >= self.size:
+            top = self._by_key()[0]
+            if drawn > _ALL - (top >> 32):
+                self.seen += 1
+                return None
+        drawn |= word(self._key, self.seen, 1)
+        if slot >= self.size:
+            if _ALL - drawn <= top >> 32:
+                self.seen += 1
+                return None
+            slot = top & _SLOT
+            heapreplace(self._heap, (_ALL - drawn) << 32 | slot)
+        self._own(max(self.filled, slot + 1))
+        self.keys[slot], self.numbers[slot] = drawn, self.seen + 1
+        self.seen += 1
+        return slot
+
+    def sample(self, slot: int) -> Any:
+        """The sample in a slot."""
+        entries = tuple(_copied(column[slot]) for column in self.columns)
+        return entries if self.tuples else entries[0]
+
+    def merge(self, other: Self) -> None:
+        """Become the sample of both streams, of which the other's follows.
+
+        Raises
+        ------
+        ValueError
+            When both drew their keys from the same seed: what is kept would not be uniform.
+        """
+        if (self.seed, self.purpose) == (other.seed, other.purpose):
+            raise ValueError(
+                f"samples to merge must have different seeds, but both have {self.seed}"
+            )
+        if len({self.size, other.size}) > 1:
+            raise ValueError(f"samples to merge must be of one size, not {self.size}, {other.size}")
+        joined = np.concatenate([self.keys[: self.filled], other.keys[: other.filled]])
+        best = np.argsort(joined, kind="stable")[: self.size]
+        numbers = [self.numbers[: self.filled], other.numbers[: other.filled] + self.seen]
+        columns = [
+            np.concatenate([each.column(place) for each in (self, other) if each.filled])[best]
+            for place in range(len(self.columns or other.columns))
+        ]
+        self.keys, self.numbers = joined[best], np.concatenate(numbers)[best]
+        self.columns, self.tuples = columns, self.tuples or other.tuples
+        self.seen += other.seen
+        self._heap, self._shared = [], False
+
+    def plain(self) -> dict[str, Any]:
+        """Arrays of what is kept, and numbers."""
+        return {
+            "seen": self.seen,
+            "keys": self.keys[: self.filled].copy(),
+            "numbers": self.numbers[: self.filled].copy(),
+            "columns": [deepcopy(self.column(place)) for place in range(len(self.columns))],
+            "tuples": self.tuples,
+        }
+
+    def check(self, what: str) -> None:
+        """As many samples are kept as were seen, up to the size."""
+        kept = [self.keys, self.numbers, *self.columns]
+        if self.seen < 0 or any(getattr(c, "shape", ())[:1] != (self.filled,) for c in kept):
+            raise ValueError(
+                f"state of the {what} does not fit: it must keep {self.filled} samples"
+            )
+        if any(c.dtype.kind == "f" and not np.isfinite(c).all() for c in self.columns):
+            raise ValueError(f"state of the {what} does not fit: a sample is not finite")
+
+    def restored(self, plain: Any, what: str) -> Self:
+        """The sample that gave ``plain``, with arrays of its own."""
+        found = super().restored(plain, what)
+        found._heap, found._shared = [], False
+        return found
+
+    def copy(self) -> Self:
+        """One that goes on by itself; arrays are shared until one of the two is about to change."""
+        self._shared = True
+        return type(self)(
+            self.size,
+            self.seed,
+            self.purpose,
+            self.seen,
+            self.keys,
+            self.numbers,
+            list(self.columns),
+            self.tuples,
+            self._heap.copy(),
+            True,
+        )
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self.copy()
+
+    def change_columns(self, columns: Sequence[Array]) -> None:
+        """Put other arrays of the same length in the columns' place."""
+        self.columns = list(columns)
+
+    def _enter(self, keys: Array, places: Array, slots: Array) -> None:
+        """Note the keys and numbers of the next samples' ``places`` in their slots."""
+        self._own(max(self.filled, int(slots.max()) + 1))
+        self.keys[slots], self.numbers[slots] = keys, self.seen + 1 + places
+
+    def _by_key(self) -> list[int]:
+        if len(self._heap) != self.filled:
+            kept = enumerate(self.keys[: self.filled].tolist())
+            self._heap = [(_ALL - drawn) << 32 | slot for slot, drawn in kept]
+            heapify(self._heap)
+        return self._heap
+
+    def _own(self, filled: int) -> None:
+        """Make room for so many samples in arrays that no copy has."""
+        room = len(self.keys)
+        if filled > room:
+            room = min(max(filled, 2 * room, 64), self.size)
+        elif not self._shared:
+            return
+        self.keys, self.numbers = _longer(self.keys, room), _longer(self.numbers, room)
+        self.columns = [_longer(column, room) for column in self.columns]
+        self._shared = False
+
+    def _kinds(self) -> list[tuple[Any, tuple[int, ...]]]:
+        return [(column.dtype, column.shape[1:]) for column in self.columns]
+
+    def _as_objects(self) -> None:
+        """Turn to one column of samples of any kind."""
+        if not self.tuples and self.columns[0].dtype == object:
+            return
+        whole = np.empty(len(self.keys), object)
+        for slot in range(min(self.filled, len(self.columns[0]))):
+            whole[slot] = self.sample(slot)
+        self.columns, self.tuples = [whole], False
+
+
+def bits(key: Key, numbers: Array) -> Array:
+    """64 random bits for each number."""
+    return words(key, numbers).astype(np.uint64) << np.uint64(32) | words(key, numbers, 1)
+
+
+def _longer(array: Array, room: int) -> Array:
+    found = np.zeros((room, *array.shape[1:]), array.dtype)
+    found[: len(array)] = array
+    return found
+
+
+def _entry(value: Any) -> Array:
+    """An entry of a sample as an array of one."""
+    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic | float | int) else None
+    return array[None] if array is not None and array.dtype.kind in "biuf" else _object(value)
+
+
+def _object(value: Any) -> Array:
+    found = np.empty(1, object)
+    found[0] = deepcopy(value)
+    return found
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,158 @@
+"""Memory: each sample's gradient is taken together with those of draws from all of the past."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
+from mixfree.base.draws import DRAWN, Key, below, key
+from mixfree.base.sample import UniformSample
+from mixfree.base.state import State, UnitChange
+from mixfree.gradients.window import Window, WindowState
+
+
+@dataclass(slots=True)
+class ReservoirState(State):
+    """The samples kept, the sum of gradients at the present point, and the inner part's state."""
+
+    sample: UniformSample
+    inner: WindowState
+    group: Array  # sum of the gradients told of the newest sample and its draws
+    turn: int = 0  # how many of them have been told
+    waiting: list[Any] = field(default_factory=list)  # the newest sample until it is told
+
+    @property
+    def samples(self) -> int:
+        """Samples of the stream so far."""
+        return self.sample.seen
+
+    def check(self, what: str) -> None:
+        """A sample is waiting or being told, not both, and the inner part has had the others."""
+        whole = self.sample.seen - (self.turn > 0)
+        if not (len(self.waiting) <= (self.turn == 0) and self.inner.samples == whole):
+            raise ValueError(
+                f"state of the {what} does not fit: {self.inner.samples} of {self.sample.seen} "
+                f"samples used, {self.turn} gradients told of the next"
+            )
+
+    def change_units(self, change: UnitChange) -> None:
+        """What is kept of the stream changes as the samples to come do."""
+        self.group = change.gradients(self.group)
+        self.inner.change_units(change)
+        if self.sample.columns:
+            self.sample.change_columns(change.samples(self.sample.columns))
+
+
+@dataclass(frozen=True)
+class Reservoir:
+    r"""The mean gradient of the next sample and of ``draws`` samples of the past, at one point.
+
+    A reservoir keeps a uniform sample of all samples so far, and the draws are uniform draws
+    from it, with replacement. The mean is one sample's gradient for the part ``inner``:
+
+    .. math:: g_t = \frac{1}{1+k}\Big(\nabla f(w_t; z_t) + \sum_{i=1}^k \nabla f(w_t; z_{s_i})\Big)
+
+    Samples must be offered (``for z in opt.offer(sample): opt.tell(grad(opt.x, z))``) and not
+    just their gradients told.
+
+    Parameters
+    ----------
+    inner
+        The gradient part that takes the means.
+    size
+        Samples kept.
+    draws
+        Draws per sample; each costs one more gradient.
+    seed
+        Of what is kept and what is drawn.
+
+    Examples
+    --------
+    >>> import mixfree as mf
+    >>> opt = mf.SGD([0.0])
+    >>> opt.remember(100)
+    >>> for z in (1.0, 3.0):
+    ...     told = [opt.tell(opt.x - due) for due in opt.offer(z)]
+    >>> told, opt.samples, opt.steps
+    ([False, True], 2, 2)
+    """
+
+    inner: Window
+    size: int = 1000
+    draws: int = 1
+    seed: int = 0
+    key: Key = field(init=False, repr=False, compare=False)
+
+    rescales: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inner, Window):
+            raise ValueError(f"memory does not go with {type(self.inner).__name__}: it replays")
+        check_whole(self.size, "memory", most=2**31 - 1)
+        check_whole(self.draws, "draws", most=2**16)
+        object.__setattr__(self, "key", key(self.seed, DRAWN))
+
+    @property
+    def share(self) -> float:
+        """Weight of each gradient in the mean."""
+        return 1.0 / (1 + self.draws)
+
+    def start(self, x0: Array) -> ReservoirState:
+        """Nothing is kept yet."""
+        sample = UniformSample(self.size, self.seed)
+        return ReservoirState(sample, self.inner.start(x0), np.zeros_like(x0))
+
+    def offer(self, state: ReservoirState, sample: Any) -> Iterator[Any]:
+        """The sample itself first; it is kept once its gradient has been told. Then the draws."""
+        if state.turn:
+            raise RuntimeError(
+                "the last sample's draws are not finished: tell their gradients first"
+            )
+        state.waiting = [sample]
+        return self.due(state)
+
+    def due(self, state: ReservoirState) -> Iterator[Any]:
+        """The samples whose gradients are still to be told."""
+        while state.waiting or state.turn:
+            turn = state.turn
+            yield state.sample.sample(self.slot(state)) if turn else state.waiting[0]
+            if state.turn == turn and (turn or state.waiting):
+                raise RuntimeError("the gradient of a sample that was due was not told")
+
+    def slot(self, state: ReservoirState) -> int:
+        """Where the sample is that is drawn next."""
+        counter = (state.sample.seen - 1) * self.draws + state.turn - 1
+        return below(self.key, counter, state.sample.filled)
+
+    def add(self, state: ReservoirState, gradient: Array, steps: int) -> Array | None:
+        """Add up the gradients at this point; the mean is one sample's for the inner part."""
+        if state.turn:
+            state.group += gradient
+        elif state.waiting:
+            state.sample.keep(state.waiting.pop())
+            np.copyto(state.group, gradient)
+        else:
+            raise RuntimeError(
+                "a method with memory needs the samples and not just their gradients: use "
+                "'for z in opt.offer(sample): opt.tell(grad(opt.x, z))'"
+            )
+        state.turn += 1
+        if state.turn <= self.draws:
+            return None
+        state.turn = 0
+        return self.inner.add(state.inner, self.share * state.group, steps)
+
+    def iterate(self, state: ReservoirState, before: Array, after: Array) -> Array | None:
+        """As for the inner part."""
+        return self.inner.iterate(state.inner, before, after)
+
+    def pending(self, state: ReservoirState) -> int:
+        """Samples that no step has used yet."""
+        return self.inner.pending(state.inner) + (state.turn > 0)
+
+    def number(self, state: ReservoirState) -> int:
+        """The next sample, or the one that is drawn."""
+        return int(state.sample.numbers[self.slot(state)]) if state.turn else state.sample.seen + 1

@@ -1,0 +1,82 @@
+"""Memory for the kernels: the order in which samples and their draws are told."""
+
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.sample import UniformSample
+from mixfree.kernels.draws import below
+from mixfree.kernels.jit import kernel as compiled
+from mixfree.kernels.plan import indices, plan_of, return_run, run_of
+
+CHUNK = 1 << 14  # samples whose keys are drawn at a time
+
+
+@compiled
+def with_draws(first, second, seen, size, draws, places, slots, order):
+    """Each sample of the order, then its draws: a place in the stream, or ~slot of one kept."""
+    told = np.empty(order.size * (1 + draws), dtype=np.int64)
+    inside = np.empty(size, dtype=np.int64)
+    for slot in range(size):
+        inside[slot] = ~slot
+    kept = 0
+    for i in range(order.size):
+        if kept < places.size and places[kept] == i:
+            inside[slots[kept]] = order[i]
+            kept += 1
+        filled = min(seen + i + 1, size)
+        told[i * (1 + draws)] = order[i]
+        for j in range(draws):
+            slot = below(first, second, (seen + i) * draws + j, filled)
+            told[i * (1 + draws) + 1 + j] = inside[slot]
+    return told
+
+
+def run_with_memory(opt: Any, state: Any, kernel: Any, arrays: Any, order: Array | range) -> bool:
+    """Take samples in their order, each with its draws; False if a gradient was refused.
+
+    The kernel gets the arrays of the samples and then those of what is kept.
+    """
+    gradient = state.gradient
+    if gradient.turn:
+        raise RuntimeError("the last sample's draws are not finished: tell their gradients first")
+    gradient.waiting = []
+    plan, run = plan_of(opt), run_of(opt, state, len(order))
+    try:
+        for start in range(0, len(order), CHUNK):
+            piece = indices(order[start : start + CHUNK])
+            if not _take(opt.gradient, gradient, kernel, plan, run, arrays, piece):
+                return False
+        return True
+    finally:
+        return_run(opt, state, run)
+
+
+def _take(rule, gradient, kernel, plan, run, arrays, order):
+    """Take a chunk of samples; if a gradient is refused, stop as the reference would."""
+    before, sample = gradient.sample.copy(), gradient.sample
+    places, slots = sample.place(order.size)
+    told = with_draws(*rule.key, before.seen, sample.size, rule.draws, places, slots, order)
+    # Before anything is kept, no draw is of it, and any arrays of these types will do.
+    kept = tuple(before.columns) or tuple(_filled(part) for part in arrays)
+    taken = kernel(plan, run, (*arrays, *kept), told)
+    refused = taken < told.size
+    if refused:
+        each = 1 + rule.draws
+        gradient.sample = sample = before
+        places, slots = sample.place(taken // each + (taken % each > 0))
+    _store(sample, arrays, order, places, slots)
+    return not refused
+
+
+def _filled(part: Array) -> Array:
+    """An array, or one weight if there are none."""
+    return part if part.shape[0] else np.ones(1, part.dtype)
+
+
+def _store(sample: UniformSample, arrays: Any, order: Array, places: Array, slots: Array) -> None:
+    """Keep the samples at some places of the order; weights that are lacking are 1."""
+    chosen = order[places]
+    columns = [part[chosen] if part.shape[0] else np.ones(places.size) for part in arrays]
+    sample.store(columns, np.arange(places.size), slots)

@@ -3,39 +3,68 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 import mixfree as mf
 from mixfree.base.arithmetic import Array
 from mixfree.core.optimizer import GradientRefused, Optimizer
+from mixfree.linear.choosing import ChoosingLearner
 from mixfree.reproduce.ladder.problem import Problem
 
-__all__ = ["CONTENDERS", "gap_of"]
+__all__ = ["CONTENDERS", "MEMORY", "gap_of"]
 
-CONTENDERS: dict[str, Callable[[Array], Optimizer]] = {
-    "ladder": mf.Ladder,
-    "ladder, one rate": lambda x0: mf.Ladder(x0, per_coordinate=False),
-    "mag": mf.MAG,
-    "adagrad": mf.AdaGrad,
-    "adagrad, DoG": lambda x0: mf.Ladder(
-        x0, per_coordinate=False, max_levels=0, distance=mf.Distance(of="iterate")
+MEMORY = "ladder, memory"
+PIECE = 1 << 16  # rows handed over at a time, so that long streams need little room
+Contender = Callable[[Problem, Array], Array]
+
+
+def run_of(make: Callable[[Array], Optimizer]) -> Contender:
+    """The output of an optimiser from the origin."""
+
+    def run(problem: Problem, order: Array) -> Array:
+        opt = make(np.zeros(problem.rows.shape[1]))
+        problem.advance(opt, order)
+        return opt.average
+
+    return run
+
+
+def with_memory(problem: Problem, order: Array) -> Array:
+    """The ladder with ``memory="auto"``: a held-out sample decides whether it helps."""
+    columns = problem.rows.shape[1]
+    learner = ChoosingLearner(problem.loss, columns, "ladder", scale=None, fit_intercept=False)
+    for start in range(0, len(order), PIECE):
+        piece = order[start : start + PIECE]
+        learner.advance(problem.rows[piece], problem.targets[piece])
+    return learner.weights.ravel()
+
+
+CONTENDERS: dict[str, Contender] = {
+    "ladder": run_of(mf.Ladder),
+    MEMORY: with_memory,
+    "ladder, one rate": run_of(lambda x0: mf.Ladder(x0, per_coordinate=False)),
+    "mag": run_of(mf.MAG),
+    "adagrad": run_of(mf.AdaGrad),
+    "adagrad, DoG": run_of(
+        lambda x0: mf.Ladder(
+            x0, per_coordinate=False, max_levels=0, distance=mf.Distance(of="iterate")
+        )
     ),
-    "sgd": mf.SGD,
 }
 
 
-def gap_of(problem: Problem, order: Array, opt: Optimizer) -> float:
+def gap_of(problem: Problem, order: Array, run: Contender) -> float:
     """Suboptimality of a method's output; infinite when the run diverged.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from mixfree.reproduce.ladder.problem import between_two
     >>> problem = between_two(0, p=0.5, dimension=100)
-    >>> gap_of(problem, problem.order(0, 10_000), mf.SGD(np.zeros(100))) > 1e100
+    >>> gap_of(problem, problem.order(0, 10_000), run_of(mf.SGD)) > 1e100
     True
     """
     try:
-        problem.advance(opt, order)
+        gap = float(problem.gap(run(problem, order)[None])[0])
     except GradientRefused:
         return math.inf
-    gap = float(problem.gap(opt.average[None])[0])
     return gap if math.isfinite(gap) else math.inf

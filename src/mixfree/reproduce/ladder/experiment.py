@@ -6,6 +6,7 @@ streams of a case: it knows everything but the random draws of each. On the pape
 best choice for each seed stands beside it.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ import numpy as np
 import mixfree as mf
 from mixfree.reproduce.engine.report import Row
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.ladder.contenders import CONTENDERS, gap_of
+from mixfree.reproduce.ladder.contenders import CONTENDERS, MEMORY, gap_of, run_of
 from mixfree.reproduce.ladder.draws import STREAMS, draw
 from mixfree.reproduce.ladder.hindsight import gaps_in_hindsight
 from mixfree.reproduce.ladder.problem import between_two
-from mixfree.reproduce.ladder.report import EACH, ORACLE, TUNED, ladder_report
+from mixfree.reproduce.ladder.report import EACH, ORACLE, SHUFFLED, TUNED, ladder_report
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
@@ -33,7 +34,7 @@ report = ladder_report
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One per stream that is drawn, per seed of the paper's problem, and per profile."""
+    """One per case that is drawn; then the paper's problem, with memory too, and profiles."""
     first, samples = settings.first_seed, PAPER_LENGTH * settings.samples
     drawn = [
         {"study": "drawn", "longest": settings.samples, "seed": first + i}
@@ -48,15 +49,19 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
         }
         for p in PAPER
     ]
+    memory = [
+        {**cell, "study": "memory", "samples": samples // 5, "seeds": cell["seeds"][:3]}
+        for cell in paper
+    ]
     profiles = [
         {"study": "profile", "p": p, "samples": samples // 5, "seed": first} for p in PAPER[:-1]
     ]
-    return drawn + paper + profiles
+    return drawn + paper + memory + profiles
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
     """One row per method and for the oracle, or one per level of a profile."""
-    return {"drawn": _drawn, "paper": _paper, "profile": _profile}[cell["study"]](cell)
+    return STUDIES[cell["study"]](cell)
 
 
 def _drawn(cell: dict[str, Any]) -> list[Row]:
@@ -64,30 +69,40 @@ def _drawn(cell: dict[str, Any]) -> list[Row]:
     case = draw(cell["seed"], cell["longest"])
     problem = case.problem()
     orders = [problem.order(stream, case.samples) for stream in range(STREAMS)]
-    start = np.zeros(case.dimension)
     found = {ORACLE: float(gaps_in_hindsight(problem, orders).mean(axis=0).min())}
-    for name, make in CONTENDERS.items():
-        found[name] = float(np.mean([gap_of(problem, order, make(start)) for order in orders]))
+    for name, run in CONTENDERS.items():
+        found[name] = float(np.mean([gap_of(problem, order, run) for order in orders]))
     about = {"family": case.family, "case": str(case)}
     return [{**cell, **about, "method": name, "suboptimality": v} for name, v in found.items()]
 
 
 def _paper(cell: dict[str, Any]) -> list[Row]:
     """Mean suboptimality over the seeds of the paper's problem."""
-    problems = [between_two(seed, p=cell["p"], dimension=100) for seed in cell["seeds"]]
-    found: dict[str, list[float]] = {name: [] for name in (*CONTENDERS, TUNED)}
-    hindsight = []
-    for seed, problem in zip(cell["seeds"], problems, strict=True):
-        order, start = problem.order(seed, cell["samples"]), np.zeros(100)
+    hindsight, found = [], []
+    for seed in cell["seeds"]:
+        problem = between_two(seed, p=cell["p"], dimension=100)
+        order = problem.order(seed, cell["samples"])
         hindsight.append(gaps_in_hindsight(problem, [order])[0])
-        for name, make in CONTENDERS.items():
-            found[name].append(gap_of(problem, order, make(start)))
-        found[TUNED].append(
-            min(gap_of(problem, order, mf.AdaGrad(start, alpha=alpha)) for alpha in ALPHAS)
-        )
-    means = {name: float(np.mean(gaps)) for name, gaps in found.items()}
+        gaps = {name: gap_of(problem, order, run) for name, run in CONTENDERS.items()}
+        tuned = (run_of(partial(mf.AdaGrad, alpha=alpha)) for alpha in ALPHAS)
+        found.append({**gaps, TUNED: min(gap_of(problem, order, run) for run in tuned)})
+    means = {name: float(np.mean([gaps[name] for gaps in found])) for name in found[0]}
     means[ORACLE] = float(np.mean(hindsight, axis=0).min())
     means[EACH] = float(np.mean([gaps.min() for gaps in hindsight]))
+    return [{**cell, "method": name, "suboptimality": v} for name, v in means.items()]
+
+
+def _memory(cell: dict[str, Any]) -> list[Row]:
+    """The ladder without and with memory, and on the same samples shuffled."""
+    found: dict[str, list[float]] = {"ladder": [], MEMORY: [], SHUFFLED: []}
+    for seed in cell["seeds"]:
+        problem = between_two(seed, p=cell["p"], dimension=100)
+        order = problem.order(seed, cell["samples"])
+        shuffled = np.random.default_rng(seed).permutation(order)
+        for name, samples in (("ladder", order), (MEMORY, order), (SHUFFLED, shuffled)):
+            run = CONTENDERS["ladder" if name == SHUFFLED else name]
+            found[name].append(gap_of(problem, samples, run))
+    means = {name: float(np.mean(gaps)) for name, gaps in found.items()}
     return [{**cell, "method": name, "suboptimality": v} for name, v in means.items()]
 
 
@@ -98,3 +113,6 @@ def _profile(cell: dict[str, Any]) -> list[Row]:
     problem.advance(opt, problem.order(cell["seed"], cell["samples"]))
     levels = zip(*(column.tolist() for column in opt.profile()), strict=True)
     return [{**cell, "length": n, "ratio": ratio, "blocks": many} for n, ratio, many in levels]
+
+
+STUDIES = {"drawn": _drawn, "paper": _paper, "memory": _memory, "profile": _profile}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from mixfree.base.figures import line_style, log_log, new_figure
 from mixfree.reproduce.engine.report import Claim, Report, Row, Table, gather
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.ladder.contenders import CONTENDERS
+from mixfree.reproduce.ladder.contenders import CONTENDERS, MEMORY
 from mixfree.reproduce.ladder.draws import FAMILIES
 from mixfree.steps.profile import ENOUGH
 
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
     from mixfree.base.arithmetic import Array
 
-__all__ = ["EACH", "ORACLE", "TUNED", "ladder_report"]
+__all__ = ["EACH", "ORACLE", "SHUFFLED", "TUNED", "ladder_report"]
 
 ORACLE = "best constant step"
 EACH = "best constant step for each seed"
+SHUFFLED = "ladder, samples shuffled"
 TUNED = "adagrad, best α for each seed"
 OFF_SCALE = 1e4  # ratio above which a method is off the figure's scale
 WORST = 10  # cases that are named
@@ -31,13 +33,16 @@ def ladder_report(rows: list[Row], settings: Settings) -> Report:
     """Make the tables and figures, and compare the targets with what was measured."""
     drawn = [row for row in rows if row["study"] == "drawn"]
     ratios = _over_oracle(drawn)
-    paper = gather((r for r in rows if r["study"] == "paper"), "p", "method", "suboptimality")
+    paper, memory = (
+        gather((row for row in rows if row["study"] == study), "p", "method", "suboptimality")
+        for study in ("paper", "memory")
+    )
     profiles = [row for row in rows if row["study"] == "profile"]
     tables = [_distribution(ratios, settings), _by_family(drawn, ratios), _worst(drawn, ratios)]
     return Report(
-        [*tables, _paper_table(paper)],
+        [*tables, _paper_table(paper), _memory_table(memory)],
         {"ladder": _distribution_figure(drawn, ratios), "profile": _profile_figure(profiles)},
-        [*_distribution_claims(ratios["ladder"]), *_paper_claims(paper)],
+        [*_distribution_claims(ratios), *_paper_claims(paper), _memory_claim(memory)],
     )
 
 
@@ -91,19 +96,36 @@ def _worst(drawn: list[Row], ratios: dict[str, Array]) -> Table:
 
 def _paper_table(paper: dict[float, dict[str, list[float]]]) -> Table:
     """The paper's problem: suboptimality itself, one line per method."""
-    names = (ORACLE, EACH, *CONTENDERS, TUNED)
-    lines = [(name, *(f"{each[name][0]:.2e}" for each in paper.values())) for name in names]
     title = "Suboptimality on the paper's problem, no domain"
-    return Table(title, ["", *(f"p = {p:g}" for p in paper)], lines)
+    return _by_p(title, paper, (ORACLE, EACH, *CONTENDERS, TUNED))
 
 
-def _distribution_claims(ladder: Array) -> list[Claim]:
+def _memory_table(memory: dict[float, dict[str, list[float]]]) -> Table:
+    """The same with and without memory, and shuffled."""
+    title = "The same after a fifth of the samples"
+    return _by_p(title, memory, ("ladder", MEMORY, SHUFFLED))
+
+
+def _by_p(title: str, found: dict[float, dict[str, list[float]]], names: Iterable[str]) -> Table:
+    lines = [(name, *(f"{each[name][0]:.2e}" for each in found.values())) for name in names]
+    return Table(title, ["", *(f"p = {p:g}" for p in found)], lines)
+
+
+def _distribution_claims(ratios: dict[str, Array]) -> list[Claim]:
     """The targets on streams that are drawn."""
+    ladder, memory = ratios["ladder"], ratios[MEMORY]
     mean, most, worst = _geometric_mean(ladder), float(np.quantile(ladder, 0.95)), ladder.max()
+    kept, harmed = _geometric_mean(memory), float(np.mean(memory > 1.1 * ladder))
     return [
         Claim("Geometric mean of the ladder's ratio at most 1.1", f"{mean:.2f}", mean <= 1.1),
         Claim("95 % of its ratios at most 4", f"{most:.2f}", most <= 4.0),
         Claim("Its worst ratio at most 20", _number(worst), bool(worst <= 20.0)),
+        Claim("Geometric mean with memory at most 0.3", f"{kept:.2f}", kept <= 0.3),
+        Claim(
+            "With memory more than 1.1 times the ladder without in at most 5 % of the cases",
+            f"{harmed:.1%}",
+            harmed <= 0.05,
+        ),
     ]
 
 
@@ -119,6 +141,15 @@ def _paper_claims(paper: dict[float, dict[str, list[float]]]) -> list[Claim]:
         _at_most("Paper's problem: at most half of MAG", against("mag"), 0.5),
         _at_most("Independent data: at most 1.5 times AdaGrad, best α", independent, 1.5),
     ]
+
+
+def _memory_claim(memory: dict[float, dict[str, list[float]]]) -> Claim:
+    """Memory costs little where there is nothing to gain."""
+    ratios = {
+        p: each[MEMORY][0] / min(each["ladder"][0], each[SHUFFLED][0]) for p, each in memory.items()
+    }
+    text = "Paper's problem with memory: at most 1.3 times the better of the ladder and shuffled"
+    return _at_most(text, ratios, 1.3)
 
 
 def _distribution_figure(drawn: list[Row], ratios: dict[str, Array]) -> Figure:

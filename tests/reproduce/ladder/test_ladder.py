@@ -37,8 +37,8 @@ def test_a_step_that_diverges_is_infinitely_bad():
         loss_twin(problem.loss), 9.0, problem.rows, problem.targets, np.arange(400)
     )
     assert np.isinf(found).all()
-    gaps = gaps_in_hindsight(problem, [problem.order(0, 4000)])
-    assert np.isinf(gaps[0, POWERS == 1.0]).all() and np.isfinite(gaps[0, POWERS == -3.0]).all()
+    gaps = gaps_in_hindsight(problem, problem.order(0, 4000))
+    assert np.isinf(gaps[POWERS == 1.0]).all() and np.isfinite(gaps[POWERS == -3.0]).all()
 
 
 @pytest.mark.parametrize("loss", [None, Logistic(), Huber(0.1)], ids=repr)
@@ -92,6 +92,20 @@ def test_a_drawn_stream_is_correlated_over_its_mixing_scale(family):
     kept = (series[:-lag] * series[lag:]).mean(axis=0).sum() / (series**2).mean(axis=0).sum()
     # exp(−1), give or take three standard errors of a correlation over so many scales.
     assert abs(kept - np.exp(-1.0)) < 3.0 * np.sqrt(2.0 * case.mixing / case.samples)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_suboptimality_over_a_stream_is_that_of_its_samples(loss):
+    """Rows observed several times count as often; the law of the chain does not enter."""
+    case = drawn("ring", loss)
+    problem = case.problem()
+    order = problem.order(1, case.samples)
+    points = np.random.default_rng(0).standard_normal((2, case.dimension)) / case.scale
+    rows, targets = problem.rows[order], problem.targets[order]
+    means = [problem.loss.value(rows @ point, targets).mean() for point in points]
+    over = problem.over(order)
+    np.testing.assert_allclose(np.subtract(*over.gap(points)), np.subtract(*means), rtol=1e-6)
+    assert over.gap(points).min() > 0.0
 
 
 def test_draws_differ_and_are_named():

@@ -13,7 +13,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.chains import MarkovChain, cycle, two_state
 from mixfree.linear.losses import Huber, Logistic, Loss, Squared
-from mixfree.reproduce.ladder.problem import Problem, minimizer, on_chain
+from mixfree.reproduce.ladder.problem import Problem, excess_under, on_chain
 
 __all__ = ["Draw", "draw"]
 
@@ -65,7 +65,7 @@ class Draw:
         )
 
     def problem(self) -> Problem:
-        """The data, and the suboptimality of a point over their law.
+        """The data, and the suboptimality of a point over their law, or a sample of it.
 
         Its orders number the streams: 0, 1, 2 and 3.
         """
@@ -120,22 +120,13 @@ class Draw:
         rows = path[:, :-1] @ roots.T
         noise = path[:, -1] if correlated_noise else drawn[:, -1]
         targets = self._targets(rng, rows @ truth, noise)
-        other = rng.standard_normal((JUDGED, self.dimension)) @ roots.T
-        labels = self._targets(rng, other @ truth, rng.standard_normal(JUDGED))
-        loss, other = LOSSES[self.loss], self.scale * other
-        law = np.full(JUDGED, 1.0 / JUDGED)
-        best = truth / self.scale if self.loss == "squared" else minimizer(other, labels, loss, law)
+        other = self.scale * rng.standard_normal((JUDGED, self.dimension)) @ roots.T
+        labels = self._targets(rng, other @ truth / self.scale, rng.standard_normal(JUDGED))
+        loss = LOSSES[self.loss]
+        excess = excess_under(np.full(JUDGED, 1.0 / JUDGED), other, labels, loss)
 
         def order(stream: int, samples: int) -> Array:
             return stream * self.samples + np.arange(samples)
-
-        def excess(points: Array) -> Array:
-            if self.loss == "squared":
-                gaps: Array = 0.5 * ((self.scale * (points - best) @ roots) ** 2).sum(axis=1)
-                return gaps
-            least = law @ loss.value(other @ best, labels)
-            found: Array = law @ loss.value(other @ points.T, labels[:, None]) - least
-            return found
 
         rows = np.ascontiguousarray(self.scale * rows)
         return Problem(rows, targets, loss, order, excess, math.ceil(self.mixing))

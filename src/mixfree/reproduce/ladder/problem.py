@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber, Logistic, Loss, Squared
 from mixfree.reproduce.paper.problem import mixing_time as two_state_mixing_time
 
-__all__ = ["Problem", "between_two", "minimizer", "on_chain"]
+__all__ = ["Problem", "between_two", "excess_under", "on_chain"]
+
+Excess = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,21 @@ class Problem:
     targets: Array = field(repr=False)
     loss: Loss
     order: Callable[[int, int], Array] = field(repr=False)
-    excess: Callable[[Array], Array] = field(repr=False)
+    excess: Excess = field(repr=False)
     mixing_time: int
 
     @np.errstate(over="ignore")
     def gap(self, points: Array) -> Array:
         """Suboptimality of each point; infinite where it overflows."""
         return self.excess(points)
+
+    def over(self, order: Array) -> "Problem":
+        """The same problem with the suboptimality over the samples of one stream."""
+        counts = np.bincount(order, minlength=len(self.rows))
+        there = np.flatnonzero(counts)
+        rows, targets = self.rows[there], self.targets[there]
+        excess = excess_under(counts[there] / len(order), rows, targets, self.loss)
+        return replace(self, excess=excess)
 
     def advance(self, opt: Optimizer, order: Array) -> None:
         """Run an optimiser over a stream."""
@@ -66,19 +76,19 @@ def on_chain(
         return drawn
 
     law = np.repeat(chain.stationary / per_state, per_state)
-    best = minimizer(flat, labels, loss, law)
-
-    def excess(points: Array) -> Array:
-        gaps: Array
-        if isinstance(loss, Squared):
-            # A difference of two large losses would cancel.
-            gaps = 0.5 * law @ (flat @ (points - best).T) ** 2
-        else:
-            least = law @ loss.value(flat @ best, labels)
-            gaps = law @ loss.value(flat @ points.T, labels[:, None]) - least
-        return gaps
-
+    excess = excess_under(law, flat, labels, loss)
     return Problem(flat, labels, loss, order, excess, mixing_time or chain.mixing_time())
+
+
+def excess_under(law: Array, rows: Array, targets: Array, loss: Loss) -> Excess:
+    """Mean loss of each of several points under a law on the rows, above the least possible."""
+    best = minimizer(rows, targets, loss, law)
+    if isinstance(loss, Squared):
+        # A difference of two large losses would cancel.
+        root = np.linalg.cholesky(rows.T @ (rows * law[:, None]))
+        return lambda points: 0.5 * (((points - best) @ root) ** 2).sum(axis=1)
+    least = law @ loss.value(rows @ best, targets)
+    return lambda points: law @ loss.value(rows @ points.T, targets[:, None]) - least
 
 
 def minimizer(rows: Array, targets: Array, loss: Loss, law: Array) -> Array:

@@ -65,7 +65,9 @@ def _distribution(ratios: dict[str, Array], settings: Settings) -> Table:
         shown = [_geometric_mean(values), *np.quantile(values, [0.5, 0.9, 0.95]), values.max()]
         lines.append((name, *map(_number, shown)))
     first, last = settings.first_seed, settings.first_seed + len(ratios["ladder"]) - 1
-    title = f"Suboptimality over that of the best constant step, cases {first} to {last}"
+    title = (
+        f"Suboptimality on the stream over that of the best constant step, cases {first} to {last}"
+    )
     return Table(title, ["", "geometric mean", "median", "90 %", "95 %", "worst"], lines)
 
 

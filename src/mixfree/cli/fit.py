@@ -49,7 +49,29 @@ def fit(
             "rows."
         ),
     ] = None,
-    missing: Missing = "error",
+    missing: Missing = "auto",
+    time: Annotated[
+        str,
+        typer.Option(
+            help="What becomes of dates: cyclic (hour, weekday and season), linear (days) or none; "
+            "auto is cyclic as far as the first 10,000 rows cover a day, a week, a year."
+        ),
+    ] = "auto",
+    day_first: Annotated[
+        bool | None,
+        typer.Option(
+            "--day-first/--month-first",
+            help="How to read dates like 1/2/2019. Default: as the first 10,000 rows suggest.",
+        ),
+    ] = None,
+    hash_columns: Annotated[
+        int | None,
+        typer.Option(
+            "--hash",
+            help="Columns that texts without a column of their own share. Default: 16 where a "
+            "text column has more than 64 different texts, else none.",
+        ),
+    ] = None,
     scale: Annotated[
         str,
         typer.Option(
@@ -122,6 +144,12 @@ def fit(
         typer.Option(metavar="ADDRESS", help="Spread them over a Dask cluster instead."),
     ] = None,
     format: Format = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only print what would become of each column, and fit nothing."
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
 ) -> None:
     """Fit a linear model to rows in time order.
@@ -138,6 +166,7 @@ def fit(
     """
     from mixfree.base.checks import check_one_of, check_whole
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
+    from mixfree.streams.look import first_look
     from mixfree.streams.report import check_something_learnt, compiles
     from mixfree.streams.spread import run_on_cluster, run_on_workers
 
@@ -149,7 +178,7 @@ def fit(
         for name, value in others.items():
             if value and name != given:
                 raise ValueError(f"`{given}` does not go with `{name}`: a spread fit is one run")
-    time = [] if mixing_time is None else [("mixing_time", mixing_time)]
+    mixing = [] if mixing_time is None else [("mixing_time", mixing_time)]
     parameters = {
         "method": method,
         "scale": _or_none(check_one_of(scale, "scale", ("auto", "running", "none"))),
@@ -160,7 +189,7 @@ def fit(
         "radius": radius,
         "fit_intercept": fit_intercept,
         "seed": seed,
-        "options": _by_name("--option", [*map(_option, options or ()), *time]) or None,
+        "options": _by_name("--option", [*map(_option, options or ()), *mixing]) or None,
     }
     plan = FitPlan(
         target,
@@ -172,10 +201,16 @@ def fit(
         missing,
         parameters,
         compare,
+        time,
+        day_first,
+        hash_columns,
     )
     if not model.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {model.absolute().parent} to write the model to")
     source = Source(find_files(data, format))
+    if dry_run:
+        print("\n".join(in_flags(line, fit) for line in first_look(source, plan).lines()))
+        return
     if resume and model.exists():
         fitted = StreamFit.load(model)
         fitted.resume(source, plan)
@@ -195,6 +230,8 @@ def fit(
                 checkpoint_every,
                 lambda fitted: show(fitted.read, fitted.seconds, fitted.running_loss),
             )
+    if spread is None:
+        fitted.unfinished = source.unfinished
     check_something_learnt(fitted)
     fitted.save(model)
     print("\n".join(report_lines(fitted)))

@@ -1,7 +1,7 @@
 """Several files as one stream of batches."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import chain
 from typing import Any, NamedTuple
@@ -27,6 +27,15 @@ class Source:
     ----------
     files
         From :func:`mixfree.streams.files.find_files`.
+
+    Attributes
+    ----------
+    schema
+        Names of the columns and the types in which the first file is read.
+    decimal_comma
+        Whether decimals may be separated by commas.
+    unfinished
+        Files whose last line had no end and was left out.
     """
 
     def __init__(self, files: Sequence[StreamFile]) -> None:
@@ -36,12 +45,21 @@ class Source:
         for name, count in Counter(self.schema.names).items():
             if count > 1:
                 raise ValueError(f"{self.files[0]}: {count} columns are called {name!r}")
+        self.decimal_comma = self._first.decimal_comma
+        self.unfinished: list[str] = []
+        self._known = frozenset(self.schema.names)
+        self._names: list[str] = []
         self._ahead: list[Piece] = []
         self._pieces: Iterator[Piece] = iter(())
 
-    def open(self, types: dict[str, Any]) -> None:
-        """Begin to read the columns named in ``types``, converted to these types."""
-        self._pieces = self._read(types)
+    def open(self, names: Iterable[str], whole_lines: bool = True) -> None:
+        """Begin to read the named columns; a last line without an end is left out if asked."""
+        self._names = list(dict.fromkeys(names))
+        self._pieces = self._read(whole_lines)
+
+    def narrow(self, names: Iterable[str]) -> None:
+        """From now on, read some of the columns only, also of what :meth:`look` has seen."""
+        self._names = list(dict.fromkeys(names))
 
     def look(self, rows: int) -> list[Piece]:
         """The first ``rows`` rows; :meth:`pieces` gives them again."""
@@ -59,7 +77,8 @@ class Source:
     def pieces(self) -> Iterator[Piece]:
         """All batches in order."""
         ahead, self._ahead = self._ahead, []
-        return chain(ahead, self._pieces)
+        for piece in chain(ahead, self._pieces):
+            yield piece._replace(batch=piece.batch.select(self._names))
 
     def row_count(self) -> int | None:
         """Number of rows: exact for Parquet, estimated for plain text, otherwise None."""
@@ -69,7 +88,7 @@ class Source:
     def require_columns(self, names: Sequence[str], what: str) -> None:
         """ValueError, with similar names, if a column does not exist."""
         for name in names:
-            if name not in self.schema.names:
+            if name not in self._known:
                 near = get_close_matches(name, self.schema.names, n=3, cutoff=0.5)
                 hint = (
                     f"did you mean {', '.join(map(repr, near))}?"
@@ -78,14 +97,16 @@ class Source:
                 )
                 raise ValueError(f"{self.files[0]}: there is no {what} {name!r}; {hint}")
 
-    def _read(self, types: dict[str, Any]) -> Iterator[Piece]:
+    def _read(self, whole_lines: bool) -> Iterator[Piece]:
         for index, file in enumerate(self.files):
             reader = self._first if index == 0 else Reader(file)
             self.check_same_columns(str(reader.file), reader.schema.names)
             start = file.start
-            for batch in reader.batches(types):
+            for batch in reader.batches(self._names, whole_lines):
                 yield Piece(str(file), start, batch)
                 start += batch.num_rows
+            if reader.unfinished:
+                self.unfinished.append(str(file))
 
     def check_same_columns(self, file: str, names: Sequence[str]) -> None:
         """ValueError if a file has other columns than the first."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,6 +168,7 @@ def fit(
     from mixfree.base.checks import check_one_of, check_whole
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.look import first_look
+    from mixfree.streams.model_file import check_place
     from mixfree.streams.report import check_something_learnt, compiles
     from mixfree.streams.spread import run_on_cluster, run_on_workers
 
@@ -205,12 +207,15 @@ def fit(
         day_first,
         hash_columns,
     )
-    if not model.absolute().parent.is_dir():
-        raise ValueError(f"there is no folder {model.absolute().parent} to write the model to")
-    source = Source(find_files(data, format))
+    files = find_files(data, format)
+    source = Source(files)
     if dry_run:
-        print("\n".join(in_flags(line, fit) for line in first_look(source, plan).lines()))
+        look = first_look(source, plan)
+        fitted = StreamFit(replace(plan, loss=look.loss), look.encoder)
+        print("\n".join(in_flags(line, fit) for line in look.lines()))
+        print(f"plan       {look.loss} loss, {fitted.learner.method}; nothing was fitted")
         return
+    check_place(model, [file.path for file in files])
     if resume and model.exists():
         fitted = StreamFit.load(model)
         fitted.resume(source, plan)

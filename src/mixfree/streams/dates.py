@@ -22,6 +22,7 @@ __all__ = [
     "is_time",
     "parts_that_vary",
     "times_in",
+    "too_long",
 ]
 
 # Parts of a date that come again, each with the time that it takes and its sines and cosines.
@@ -78,8 +79,8 @@ def form_of(values: Any, name: str, day_first: bool | None = None) -> str | None
     name
         Name of the column.
     day_first
-        Whether 1/2/2019 is in February; None: by the values, which almost all must be dates, and
-        of which the fewest must go back in time.
+        Whether 1/2/2019 is in February; None: by the values. Where both readings are dates, it is
+        the one in which fewer rows go back in time, then the one with the shorter time.
 
     Examples
     --------
@@ -105,7 +106,7 @@ def form_of(values: Any, name: str, day_first: bool | None = None) -> str | None
     if day_first is not None:
         del fits["month first" if day_first else "day first"]
     elif fits["day first"] == fits["month first"] >= ENOUGH:
-        back = {form: _goes_back(found[form]) for form in ("day first", "month first")}
+        back = {form: _disorder(found[form]) for form in ("day first", "month first")}
         dotted = "." in values[0].as_py()
         both_ways = back["day first"] == back["month first"]
         day_first = dotted if both_ways else back["day first"] < back["month first"]
@@ -156,15 +157,22 @@ def parts_that_vary(times: Array, form: str) -> list[str]:
     known = times[~np.isnat(times)]
     if not known.size:
         return []
-    span = (known.max() - known.min()) / _DAY
-    found = []
-    for part, (days, _) in PARTS.items():
-        # The last row of a whole day is one step short of it; a clock shows one day at most.
-        covers = span >= (0.5 if form == "clock" and part == "hour" else 0.95 * days)
-        share = _share_passed(known, part)
-        if covers and (share != share[0]).any():
-            found.append(part)
-    return found
+    without = ["weekday", "season"] if form == "clock" else too_long(known)
+    shares = {part: _share_passed(known, part) for part in PARTS if part not in without}
+    return [part for part, share in shares.items() if (share != share[0]).any()]
+
+
+def too_long(times: Array) -> list[str]:
+    """The parts of a date that times do not cover once.
+
+    Examples
+    --------
+    >>> too_long(np.array(["2020-01-01", "2020-02-01"], "M8[us]"))
+    ['season']
+    """
+    days = (times.max() - times.min()) / _DAY
+    # The last row of a whole day is one step short of it.
+    return [part for part, (length, _) in PARTS.items() if days < 0.95 * length]
 
 
 def feature_names(name: str, parts: Sequence[str]) -> list[str]:
@@ -214,10 +222,10 @@ def _share_passed(times: Array, part: str) -> Array:
     return np.asarray((times - first) / (following - first))
 
 
-def _goes_back(times: Array) -> int:
-    """How often a time is before the one above it."""
+def _disorder(times: Array) -> tuple[int, float]:
+    """How often a time is before the one above it, and how far apart the times are."""
     known = times[~np.isnat(times)]
-    return int((known[1:] < known[:-1]).sum())
+    return int((known[1:] < known[:-1]).sum()), float((known.max() - known.min()) / _DAY)
 
 
 def _form_of_numbers(numbers: Array) -> str | None:

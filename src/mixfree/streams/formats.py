@@ -319,11 +319,12 @@ class _WholeLines(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         while not self._ready:
             more = self._source.read(BLOCK)
-            if not more:
+            if not (more or self._rest.endswith(b"\r")):
                 self._reader.unfinished = bool(self._rest.strip())
                 return b""
             data = self._rest + more
-            end = data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1) + 1
+            # A line may end in \r alone; at the end of what was read, \n may still follow it.
+            end = data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1 if more else None) + 1
             self._ready, self._rest = data[:end], data[end:]
         size = len(self._ready) if size < 0 else size
         found, self._ready = self._ready[:size], self._ready[size:]

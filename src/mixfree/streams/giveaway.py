@@ -35,8 +35,8 @@ def giveaways(fit: StreamFit) -> Iterator[str]:
         what = " and ".join(repr(name) for name in each.names)
         alone = "alone explains" if len(each.names) == 1 else "together explain"
         yield (
-            f"{what} {alone} {100 * each.share:.4g} % of {fit.encoder.target!r}: if not known "
-            f"before it, `exclude={list(each.names)!r}`"
+            f"{what} {alone} {100 * each.share:.4g} % of {fit.encoder.target!r}; if that is not "
+            f"known before the target, `exclude={list(each.names)!r}`"
         )
 
 

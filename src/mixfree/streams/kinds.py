@@ -132,8 +132,11 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
 def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     """The verdict on a column of texts, none of which is missing."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
-    lower = compute.utf8_lower(compute.utf8_trim_whitespace(known))
-    meant = known.filter(compute.invert(compute.is_in(lower, pyarrow.array(MARKS))))
+    short = known.filter(compute.less_equal(compute.binary_length(known), LONGEST))
+    if len(short) < MOSTLY * len(known):
+        return _texts(known, name, choices)
+    lower = compute.utf8_lower(compute.utf8_trim_whitespace(short))
+    meant = short.filter(compute.invert(compute.is_in(lower, pyarrow.array(MARKS))))
     if len(meant):
         number = _number(meant, name, choices.decimal_comma)
         form = dates.form_of(meant, name, choices.day_first)
@@ -160,7 +163,8 @@ def _number(texts: Any, name: str, decimal_comma: bool) -> Number | None:
 
 def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
     """The verdict on a column of dates."""
-    what = {"clock": "time of day", "stored": "date"}.get(form, f"date ({form})")
+    since = " since 1970" if form.endswith("seconds") else ""
+    what = {"clock": "time of day", "stored": "date"}.get(form, f"date ({form}{since})")
     if choices.time == "none":
         return Verdict(what, None, f"a {what}; `time='cyclic'` uses its hour, weekday and season")
     times = dates.times_in(values, form)
@@ -178,7 +182,11 @@ def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
             "weekday or season; `time='linear'` takes it as a number, `time='cyclic'` uses all",
         )
     first = float((known[0] - np.datetime64(0, "us")) // np.timedelta64(1, "D"))
-    return Verdict(what, Time(name, form, parts, first), f"covers {_span(known)}")
+    why = f"covers {_span(known)}"
+    short = [] if choices.time != "auto" or form == "clock" else dates.too_long(known)
+    if short:
+        why += f", too short for {' and '.join(short)}"
+    return Verdict(what, Time(name, form, parts, first), why)
 
 
 def _span(times: Array) -> str:
@@ -221,12 +229,11 @@ def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[in
     if not isinstance(verdict.column, Number) or _CALENDAR.fullmatch(name) or values.null_count:
         return ""
     numbers = doubles(numbers_in(values, verdict.column.form))
-    with np.errstate(over="ignore", invalid="ignore"):
-        steps = np.diff(numbers)
-    within = np.ones(len(steps), bool)
-    within[[start - 1 for start in starts if 0 < start <= len(steps)]] = False
-    steps = steps[within]
-    if len(numbers) < (3 if named else FEW) or not steps.size:
+    if len(numbers) < (3 if named else FEW):
         return ""
-    by_one = (steps == 1.0).mean() >= MOSTLY and len(np.unique(numbers)) >= MOSTLY * len(steps)
-    return "row numbers" if by_one else ""
+    files = np.split(numbers, [start for start in starts if 0 < start < len(numbers)])
+    with np.errstate(over="ignore", invalid="ignore"):
+        by_one = sum(int((np.diff(file) == 1.0).sum()) for file in files)
+    different = sum(len(np.unique(file)) for file in files)
+    enough = MOSTLY * (len(numbers) - len(files))
+    return "row numbers" if by_one >= enough and different >= enough else ""

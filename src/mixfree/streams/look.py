@@ -74,8 +74,14 @@ class FirstLook:
         for row in table:
             name, kind, missing, fate = row
             yield f"  {name:{widths[0]}}  {kind:{widths[1]}}  {missing:>{widths[2]}}  {fate}"
+        policies = {
+            "error": "refused",
+            "auto": "a missing target leaves out the row, a missing feature is refused",
+            "skip": "the row is left out",
+            "mean": "the mean of earlier values is filled in",
+        }
         yield f"features   {len(self.encoder.features):,}"
-        yield f"loss       {self.loss}"
+        yield f"missing    {policies[self.encoder.missing]}"
         for note in self.notes:
             yield f"note       {note}"
 
@@ -111,7 +117,8 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
             + (f"; {why}" if why else "")
         )
     values = _values(first, plan.target)
-    target = _in_utf8(first, lambda: judge(values, plan.target, Choices(("",), time="linear")))
+    own = Choices((plan.target,), time="linear", decimal_comma=source.decimal_comma)
+    target = _in_utf8(first, lambda: judge(values, plan.target, own))
     loss, classes, notes = _loss(values, target, plan, rows)
     source.narrow([*(column.name for column in columns), plan.target])
     encoder = Encoder(columns, target.column or Number(plan.target), classes, plan.missing)
@@ -309,8 +316,8 @@ def _about_columns(
     for column in columns:
         verdict = verdicts[column.name]
         if isinstance(column, Time):
-            said = f"{column.name!r} is a {verdict.type}, of which the first {rows:,} rows cover "
-            said += verdict.why.removeprefix("covers ") + f": used as {_parts(column)}"
+            said = f"{column.name!r} is a {verdict.type}, used as {_parts(column)}: the first "
+            said += f"{rows:,} rows cover {verdict.why.removeprefix('covers ')}"
             if column.form in ("day first", "month first"):
                 said += f"; `day_first={column.form != 'day first'}` reads it the other way"
             notes.append(said)

@@ -42,9 +42,7 @@ class Source:
         self.files = list(files)
         self._first = Reader(self.files[0])
         self.schema = self._first.schema
-        for name, count in Counter(self.schema.names).items():
-            if count > 1:
-                raise ValueError(f"{self.files[0]}: {count} columns are called {name!r}")
+        self.check_same_columns(str(self.files[0]), self.schema.names)
         self.decimal_comma = self._first.decimal_comma
         self.unfinished: list[str] = []
         self._known = frozenset(self.schema.names)
@@ -109,7 +107,10 @@ class Source:
                 self.unfinished.append(str(file))
 
     def check_same_columns(self, file: str, names: Sequence[str]) -> None:
-        """ValueError if a file has other columns than the first."""
+        """ValueError if a file has other columns than the first, or two of the same name."""
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise ValueError(f"{file}: {count} columns are called {name!r}; rename all but one")
         mine, theirs = set(self.schema.names), set(names)
         if mine != theirs:
             missing, extra = sorted(mine - theirs), sorted(theirs - mine)

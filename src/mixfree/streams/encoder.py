@@ -94,14 +94,25 @@ class Encoder:
 
     def encode_for_prediction(self, piece: Piece) -> tuple[Array, Array]:
         """Features of all rows, and which of them can be predicted."""
-        rows = self._matrix(piece)
-        gaps = self._gaps(piece, rows, np.arange(len(rows)))
+        rows, gaps = self.rows_and_gaps(piece)
         if self.missing == "mean":
-            values, counts = self._sums
-            rows = np.where(gaps, values / np.maximum(counts, 1.0), rows)
-            return rows, np.ones(len(rows), bool)
+            return self.with_means(rows, gaps), np.ones(len(rows), bool)
         usable: Array = np.logical_not(gaps.any(axis=1))
         return np.where(gaps, 0.0, rows), usable
+
+    def rows_and_gaps(self, piece: Piece) -> tuple[Array, Array]:
+        """Features of all rows, and where a value is missing."""
+        rows = self._matrix(piece)
+        return rows, self._gaps(piece, rows, np.arange(len(rows)))
+
+    def with_means(self, rows: Array, gaps: Array) -> Array:
+        """The rows with the means of the rows before in their gaps."""
+        values, counts = self._sums
+        return np.where(gaps, values / np.maximum(counts, 1.0), rows)
+
+    def add_to_means(self, rows: Array) -> None:
+        """Let rows count in the means."""
+        self._filled(rows, np.isnan(rows))
 
     def check_sizes(self, piece: Piece, largest: float) -> None:
         """ValueError that names the first value, or target, above a size."""

@@ -15,7 +15,7 @@ from mixfree.streams.numbers import label_of, texts_in
 from mixfree.streams.plan import FitPlan
 from mixfree.streams.source import Piece, Source
 
-__all__ = ["FIRST_ROWS", "FirstLook", "first_look"]
+__all__ = ["FIRST_ROWS", "FirstLook", "first_look", "rows_to_look_at"]
 
 FIRST_ROWS = 10_000  # rows looked at, but fewer of a wide stream
 CELLS = 1 << 21  # values looked at
@@ -91,8 +91,7 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     source.require_columns([plan.target], "target column")
     names = _candidates(source, plan)
     source.open([*names, plan.target])
-    limit = min(FIRST_ROWS, max(CELLS // (len(names) + 1), 100))
-    first = source.look(limit)
+    first = source.look(rows_to_look_at(len(names) + 1))
     if not first:
         raise ValueError(f"{source.files[0]}: there are no rows")
     rows = sum(piece.batch.num_rows for piece in first)
@@ -128,6 +127,17 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     notes += _about_columns(columns, verdicts, rows)
     gaps[plan.target] = int((~encoder.known(values)).sum())
     return FirstLook(rows, verdicts, gaps, target, loss, encoder, notes)
+
+
+def rows_to_look_at(columns: int) -> int:
+    """How many rows the first look takes of a table.
+
+    Examples
+    --------
+    >>> rows_to_look_at(20), rows_to_look_at(20_000)
+    (10000, 104)
+    """
+    return min(FIRST_ROWS, max(CELLS // columns, 100))
 
 
 def _candidates(source: Source, plan: FitPlan) -> list[str]:

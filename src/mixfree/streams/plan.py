@@ -13,8 +13,9 @@ from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import REGRESSIONS, Squared
 from mixfree.streams.encoder import POLICIES
 
-__all__ = ["FitPlan"]
+__all__ = ["TIMES", "FitPlan"]
 
+TIMES = ("auto", "cyclic", "linear", "none")  # what may become of dates
 FORGETTING = 100  # most features for which a comparison with forgetting does not take too long
 
 
@@ -80,7 +81,7 @@ class FitPlan:
         known = {column: tuple(texts) for column, texts in self.categories.items()}
         object.__setattr__(self, "categories", known)
         check_one_of(self.missing, "missing", POLICIES)
-        check_one_of(self.time, "time", ("auto", "cyclic", "linear", "none"))
+        check_one_of(self.time, "time", TIMES)
         if self.hash_columns is not None:
             check_whole(self.hash_columns, "hash_columns", least=0)
         if self.loss is not None:

@@ -58,6 +58,7 @@ class Encoder:
         self.missing = missing
         self.features = [name for column in columns for name in column.features]
         self._column_of = [column for column in columns for _ in column.features]
+        self._all_numbers = bool(columns) and all(isinstance(each, Number) for each in columns)
         self.left_out: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
         self.hashed: Counter[str] = Counter()
@@ -68,6 +69,12 @@ class Encoder:
     def needs(self) -> list[str]:
         """Names of the columns to read, that of the target last."""
         return [*(column.name for column in self.columns), self.target]
+
+    @property
+    def numbers(self) -> list[str]:
+        """Names of the columns that can be read as numbers at once."""
+        columns = [*self.columns, self._target]
+        return [each.name for each in columns if isinstance(each, Number) and each.form == "point"]
 
     def encode(self, piece: Piece) -> tuple[Array, Array]:
         """Features and targets of the rows that can be used."""
@@ -196,8 +203,11 @@ class Encoder:
     def _matrix(self, piece: Piece) -> Array:
         """All features; a missing value is NaN."""
         pyarrow = require("pyarrow")
+        double = pyarrow.float64()
         batch, stray = piece.batch.select([column.name for column in self.columns]), []
-        if self.columns and all(isinstance(column, Number) for column in self.columns):
+        if self._all_numbers and all(kind == double for kind in batch.schema.types):
+            return np.asarray(batch.to_tensor(null_to_nan=True, row_major=True).to_numpy())
+        if self._all_numbers:
             numbers = [
                 numbers_in(values, column.form)
                 for column, values in zip(self.columns, batch.columns, strict=True)

@@ -104,7 +104,8 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
         plan.hash_columns,
         source.decimal_comma,
     )
-    table = {name: _values(first, name) for name in names}
+    table = _table(first)
+    values = table.pop(plan.target)
     starts = np.cumsum([0, *(piece.batch.num_rows for piece in first)])
     begins = [int(at) for at, piece in zip(starts, first, strict=False) if piece.start == 0]
     verdicts = _in_utf8(first, lambda: columns_of(table, begins, choices))
@@ -115,12 +116,11 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
             f"there is no column to learn from besides the target {plan.target!r}"
             + (f"; {why}" if why else "")
         )
-    values = _values(first, plan.target)
     own = Choices((plan.target,), time="linear", decimal_comma=source.decimal_comma)
     target = _in_utf8(first, lambda: judge(values, plan.target, own))
     loss, classes, notes = _loss(values, target, plan, rows)
-    source.narrow([*(column.name for column in columns), plan.target])
     encoder = Encoder(columns, target.column or Number(plan.target), classes, plan.missing)
+    source.narrow(encoder.needs, encoder.numbers)
     gaps, incomplete = _gaps(columns, table, encoder, values)
     encoder.missing = _policy(plan.missing, gaps, incomplete, rows)
     notes += _about_gaps(encoder.missing, gaps, rows)
@@ -156,13 +156,17 @@ def _candidates(source: Source, plan: FitPlan) -> list[str]:
     return [name for name in chosen if name not in without]
 
 
-def _values(first: Sequence[Piece], name: str) -> Any:
-    """All first values of a column."""
+def _table(first: Sequence[Piece]) -> dict[str, Any]:
+    """All first values of each column."""
     pyarrow = require("pyarrow")
-    parts = [piece.batch.column(name) for piece in first]
-    if len({part.type for part in parts}) > 1:  # files may differ in how they store a column
-        parts = [texts_in(part) for part in parts]
-    return pyarrow.concat_arrays(parts)
+    batches = [piece.batch for piece in first]
+    found = {}
+    for place, name in enumerate(batches[0].schema.names):
+        parts = [batch.column(place) for batch in batches]
+        if len({part.type for part in parts}) > 1:  # files may differ in how they store a column
+            parts = [texts_in(part) for part in parts]
+        found[name] = pyarrow.concat_arrays(parts)
+    return found
 
 
 def _in_utf8(first: Sequence[Piece], judged: Any) -> Any:

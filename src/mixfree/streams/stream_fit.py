@@ -105,7 +105,7 @@ class StreamFit:
         self.plan.check_same(plan)
         source.require_columns(self.encoder.needs[:-1], "column")
         source.require_columns([self.encoder.target], "target column")
-        source.open(self.encoder.needs)
+        source.open(self.encoder.needs, self.encoder.numbers)
 
     def __repr__(self) -> str:
         return (

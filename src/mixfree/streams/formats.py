@@ -10,6 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from mixfree.base.extras import require
 from mixfree.streams.files import STDIN, StreamFile
+from mixfree.streams.numbers import is_text
 
 __all__ = ["Dialect", "Reader"]
 
@@ -18,6 +19,7 @@ BLOCK = 1 << 20  # bytes of text per batch of CSV and JSON lines
 PAGE = 1 << 16  # bytes read ahead of each Parquet column, and of a CSV file for its head
 MIN_ROWS = 32  # rows of a CSV file per batch, if they are not too long
 LARGEST_BLOCK = 1 << 25  # bytes of text per batch of a CSV file with long rows
+LONGEST_TEXT = 1 << 14  # bytes of a text that may come again in every row
 LONGEST_HEAD = 1 << 24  # bytes of a CSV file in which its first two lines must be
 _EMPTY = ("Empty CSV", "Empty JSON", "file size is 0 bytes", "null or length 0")
 
@@ -133,6 +135,8 @@ class Reader:
         if ragged:
             line = f"line {ragged[1]}" if ragged[1] else "a line"
             return f"{line} has {ragged[3]} fields instead of {ragged[2]}"
+        if "straddl" in message:
+            return f"a line is longer than {self._dialect.block:,} bytes"
         changed = re.search(r"Column\(/(.*)\) changed from (\w+) to (\w+)", message)
         if changed:
             return f"column {changed[1]!r} changes from {changed[2]} to {changed[3]}"
@@ -292,8 +296,10 @@ def _open_jsonl(reader: Reader, asked: Asked) -> Iterator[Any]:
 
 def _open_parquet(reader: Reader, asked: Asked) -> Iterator[Any]:
     # Without a buffer size, all of a row group is read at once; it can be as large as the file.
+    # As dictionaries, texts that come again take no more memory than in the file.
+    texts = [name for name in asked.names if is_text(reader.schema.field(name).type)]
     file = require("pyarrow.parquet").ParquetFile(
-        reader.file.path, buffer_size=PAGE, pre_buffer=False
+        reader.file.path, buffer_size=PAGE, pre_buffer=False, read_dictionary=texts
     )
     with file:
         groups = reader.file.row_groups
@@ -323,14 +329,21 @@ def _arrow_batches(reader: Reader, asked: Asked) -> Iterator[Any]:
 
 
 def _plain(batch: Any) -> Any:
-    """The same without dictionaries."""
+    """The same without dictionaries; ArrowInvalid for texts that are too long to be repeated."""
     pyarrow = require("pyarrow")
-    if not any(pyarrow.types.is_dictionary(kind) for kind in batch.schema.types):
-        return batch
-    columns = [
-        each.dictionary_decode() if pyarrow.types.is_dictionary(each.type) else each
-        for each in batch.columns
-    ]
+    columns = []
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        if pyarrow.types.is_dictionary(values.type):
+            if is_text(values.type.value_type):
+                lengths = require("pyarrow.compute").binary_length(values.dictionary)
+                longest = require("pyarrow.compute").max(lengths).as_py() or 0
+                if longest > LONGEST_TEXT:
+                    raise pyarrow.ArrowInvalid(
+                        f"column {name!r} has a text of {longest:,} bytes, and {LONGEST_TEXT:,} "
+                        f"are the most: `exclude={[name]!r}` leaves it out"
+                    )
+            values = values.dictionary_decode()
+        columns.append(values)
     return pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 

@@ -26,6 +26,7 @@ from mixfree.streams.source import Piece, Source
 __all__ = ["StreamFit"]
 
 KIND = "stream fit"
+CELLS = 1 << 22  # values of a matrix of features, so that many features need no more memory
 FEW = 64  # rows that a fit that forgets predicts at a time, but more for many features
 # What a model file keeps besides the parts that have a state of their own.
 _KEPT = (
@@ -129,7 +130,13 @@ class StreamFit:
         return float(self.loss[0] / self.loss[1]) if self.loss[1] else float("nan")
 
     def learn(self, piece: Piece) -> None:
-        """Learn from one batch."""
+        """Learn from one batch, of which no more is encoded at a time than ``CELLS`` values."""
+        step = max(FEW, CELLS // max(len(self.encoder.features), 1))
+        for begin in range(0, piece.batch.num_rows, step):
+            part = piece.batch.slice(begin, step)
+            self._learn_part(Piece(piece.file, piece.start + begin, part))
+
+    def _learn_part(self, piece: Piece) -> None:
         rows, targets = self.encoder.encode(piece)
         if len(rows):
             for start in range(0, len(rows), self._step(len(rows))):

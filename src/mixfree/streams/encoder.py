@@ -291,7 +291,7 @@ class Encoder:
         """ValueError that names a missing value and says what to do about it."""
         value = piece.batch.column(column.name)[row]
         odd = value.is_valid and is_text(value.type)
-        what = f"is {_shown(value)}, not {column.missed}" if odd else "is missing"
+        what = f"is {_shown(value)}, not {column.expected}" if odd else "is missing"
         raise ValueError(
             located(piece, row, what, column.name)
             + "; `missing='skip'` leaves out such rows, `missing='mean'` fills in the mean"

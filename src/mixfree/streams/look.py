@@ -64,11 +64,13 @@ class FirstLook:
         """Every column, what it is and what becomes of it."""
         table = [("column", "type", "missing", "becomes")]
         for name, verdict in self.verdicts.items():
-            table.append((name, verdict.type, f"{self.gaps.get(name, 0):,}", _fate(verdict)))
+            table.append(
+                (_printable(name), verdict.type, f"{self.gaps.get(name, 0):,}", _fate(verdict))
+            )
         classes = self.encoder.classes
         becomes = "the target" if classes is None else f"the target, of {len(classes)} classes"
         own = self.encoder.target
-        table.append((own, self.target.type, f"{self.gaps.get(own, 0):,}", becomes))
+        table.append((_printable(own), self.target.type, f"{self.gaps.get(own, 0):,}", becomes))
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         yield f"rows       {self.rows:,} looked at"
         for row in table:
@@ -346,6 +348,11 @@ def _about_columns(
 
 def _parts(column: Time) -> str:
     return "days" if column.parts == ("days",) else ", ".join(column.parts)
+
+
+def _printable(name: str) -> str:
+    """A name with its control characters shown."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in name)
 
 
 def _fate(verdict: Verdict) -> str:

@@ -213,6 +213,16 @@ def test_many_texts_share_columns(tmp_path, capsys):
     assert StreamFit.load(tmp_path / "m").encoder.columns[0].hashed == 4
 
 
+def test_new_texts_are_expected_where_some_came_once(tmp_path):
+    """Columns to share for every column of texts would be of no use for most."""
+    kinds = (["red", "blue", "green"] * ROWS)[:ROWS]
+    rare = [*kinds[:-5], "a", "b", "c", "d", "e"]
+    write(pa.table({"kind": kinds, "rare": rare, "y": Y}), tmp_path / "d.parquet")
+    kind, seldom = look(tmp_path / "d.parquet").encoder.columns
+    assert (len(kind.categories), kind.hashed) == (3, 0)
+    assert (len(seldom.categories), seldom.hashed) == (8, 16)
+
+
 def test_columns_of_a_model_are_restored():
     for column in (Category("a", ("x", "y"), 3), Category("$kind", ("x",))):
         assert column_from_plain(column.plain()) == column

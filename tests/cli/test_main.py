@@ -85,7 +85,7 @@ def test_methods_lists_every_method(capsys):
         ("block must be at least 1", "block must be at least 1"),
         ("column 'missing' is missing", "column 'missing' is missing"),
         ("give `classes`", "give --classes"),
-        ("`exclude=['a', 'b']`", "--exclude a,b"),
+        ("`exclude=['a', 'b']`", "--leave-out a,b"),
         ("`categories={'sky': ('rain', 'sun')}`", "--categories sky=rain,sun"),
         ("`fit_intercept=False`, `compare=False`", "--no-intercept, no --compare"),
         ("`step_scale=None`", "no --step-scale"),

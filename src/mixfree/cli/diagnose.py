@@ -19,7 +19,7 @@ def diagnose(
     loss: Loss = None,
     features: Features = None,
     exclude: Exclude = None,
-    missing: Missing = "error",
+    missing: Missing = "auto",
     plot: Annotated[
         Path | None, typer.Option(help="File to draw the profile to, as .png and .svg.")
     ] = None,

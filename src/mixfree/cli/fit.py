@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,7 +50,30 @@ def fit(
             "rows."
         ),
     ] = None,
-    missing: Missing = "error",
+    missing: Missing = "auto",
+    time: Annotated[
+        str,
+        typer.Option(
+            help="What becomes of dates: cyclic (hour, weekday and season), linear (days) or none; "
+            "auto is cyclic as far as the first 10,000 rows cover a day, a week, a year."
+        ),
+    ] = "auto",
+    day_first: Annotated[
+        bool | None,
+        typer.Option(
+            "--day-first/--month-first",
+            help="How to read dates like 1/2/2019. Default: as the first 10,000 rows suggest.",
+        ),
+    ] = None,
+    hash_columns: Annotated[
+        int | None,
+        typer.Option(
+            "--hash",
+            help="Columns that texts without a column of their own share. Default: 16 where a "
+            "text column has more than 64 different texts or new ones are to be expected, else "
+            "none.",
+        ),
+    ] = None,
     scale: Annotated[
         str,
         typer.Option(
@@ -123,6 +147,12 @@ def fit(
         typer.Option(metavar="ADDRESS", help="Spread them over a Dask cluster instead."),
     ] = None,
     format: Format = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only print what would become of each column, and fit nothing."
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
 ) -> None:
     """Fit a linear model to rows in time order.
@@ -139,6 +169,8 @@ def fit(
     """
     from mixfree.base.checks import check_one_of, check_whole
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
+    from mixfree.streams.look import first_look
+    from mixfree.streams.model_file import check_place
     from mixfree.streams.report import check_something_learnt, compiles
     from mixfree.streams.spread import run_on_cluster, run_on_workers
 
@@ -150,7 +182,7 @@ def fit(
         for name, value in others.items():
             if value and name != given:
                 raise ValueError(f"`{given}` does not go with `{name}`: a spread fit is one run")
-    time = [] if mixing_time is None else [("mixing_time", mixing_time)]
+    mixing = [] if mixing_time is None else [("mixing_time", mixing_time)]
     parameters = {
         "method": method,
         "scale": _or_none(check_one_of(scale, "scale", ("auto", "running", "none"))),
@@ -161,7 +193,7 @@ def fit(
         "radius": radius,
         "fit_intercept": fit_intercept,
         "seed": seed,
-        "options": _by_name("--option", [*map(_option, options or ()), *time]) or None,
+        "options": _by_name("--option", [*map(_option, options or ()), *mixing]) or None,
     }
     plan = FitPlan(
         target,
@@ -173,10 +205,19 @@ def fit(
         missing,
         parameters,
         compare,
+        time,
+        day_first,
+        hash_columns,
     )
-    if not model.absolute().parent.is_dir():
-        raise ValueError(f"there is no folder {model.absolute().parent} to write the model to")
-    source = Source(find_files(data, format))
+    files = find_files(data, format)
+    source = Source(files)
+    if dry_run:
+        look = first_look(source, plan)
+        fitted = StreamFit(replace(plan, loss=look.loss), look.encoder)
+        print("\n".join(in_flags(line, fit) for line in look.lines()))
+        print(f"plan       {look.loss} loss, {fitted.learner.method}; nothing was fitted")
+        return
+    check_place(model, [file.path for file in files])
     if resume and model.exists():
         fitted = StreamFit.load(model)
         fitted.resume(source, plan)
@@ -196,6 +237,8 @@ def fit(
                 checkpoint_every,
                 lambda fitted: show(fitted.read, fitted.seconds, fitted.running_loss),
             )
+    if spread is None:
+        fitted.unfinished = source.unfinished
     check_something_learnt(fitted)
     fitted.save(model)
     print("\n".join(report_lines(fitted)))

@@ -7,6 +7,7 @@ Here they become the flags of a command.
 import ast
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -77,5 +78,7 @@ def _flag(name: str, value: Any, flags: Mapping[str, str]) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return value if isinstance(value, str) else json.dumps(value)
+        return shlex.quote(
+            ",".join(f'"{each}"' if "," in each else each for each in map(str, value))
+        )
+    return shlex.quote(value if isinstance(value, str) else json.dumps(value))

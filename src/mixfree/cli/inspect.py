@@ -49,7 +49,12 @@ def _what(fit: "StreamFit") -> Iterator[str]:
     yield f"target     {fit.encoder.target}"
     if fit.encoder.classes is not None:
         yield f"classes    {', '.join(fit.encoder.classes)}"
-    policies = {"error": "refused", "skip": "rows left out", "mean": "mean of earlier values"}
+    policies = {
+        "error": "refused",
+        "auto": "refused",
+        "skip": "rows left out",
+        "mean": "mean of earlier values",
+    }
     missing = policies[fit.encoder.missing]
     yield f"features   {len(fit.encoder.features):,}; missing values: {missing}"
 

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import csv
 import json
 import math
 from typing import Annotated, Any
@@ -36,34 +37,43 @@ Target = Annotated[str, typer.Option(help="Column to predict.")]
 Loss = Annotated[
     str | None,
     typer.Option(
-        help="squared, huber, robust or logistic. Default: squared for numbers, logistic for "
-        "text and booleans."
+        help="squared, huber, robust or logistic. Default: logistic for text, booleans, two values "
+        "or up to five whole numbers, squared for other numbers."
     ),
 ]
 Features = Annotated[
     str | None,
-    typer.Option(help="Columns to learn from, separated by commas. Default: all."),
+    typer.Option(
+        help="Columns to learn from, separated by commas; lag* is all that begin with lag, and a "
+        'name with a comma goes in "quotes". Default: all.'
+    ),
 ]
-Exclude = Annotated[str | None, typer.Option(help="Columns to leave out, separated by commas.")]
+Exclude = Annotated[
+    str | None,
+    typer.Option("--leave-out", "--exclude", help="Columns to leave out, written in the same way."),
+]
 Missing = Annotated[
     str,
     typer.Option(
         help="What to do with missing values: error; skip leaves out the row; mean fills in the "
-        "mean of the column's earlier values."
+        "mean of the column's earlier values; auto leaves out rows without a target, and rows "
+        "without a feature if the first 10,000 rows have some, but at most a tenth."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def names(text: str | None) -> list[str]:
-    """The words of a list separated by commas.
+    """The words of a list separated by commas; a word with a comma is in quotes.
 
     Examples
     --------
-    >>> names("a, b")
-    ['a', 'b']
+    >>> names('a, "b,c"')
+    ['a', 'b,c']
     """
-    return [name.strip() for name in text.split(",")] if text else []
+    return (
+        [name.strip() for name in next(csv.reader([text], skipinitialspace=True))] if text else []
+    )
 
 
 def print_json(answer: dict[str, Any]) -> None:

@@ -2,5 +2,6 @@
 
 from mixfree.linear.classifier import StreamClassifier
 from mixfree.linear.regressor import StreamRegressor
+from mixfree.streams.transformer import StreamEncoder
 
-__all__ = ["StreamClassifier", "StreamRegressor"]
+__all__ = ["StreamClassifier", "StreamEncoder", "StreamRegressor"]

@@ -4,7 +4,7 @@
 >>> import tempfile
 >>> from pathlib import Path
 >>> path = Path(tempfile.mkdtemp()) / "log.csv"
->>> _ = path.write_text("x,load\\n" + "1,2\\n2,4\\n3,6\\n" * 500)
+>>> _ = path.write_text("x,load\\n" + "1,2.5\\n2,4.5\\n3,6.5\\n" * 500)
 >>> source = Source(find_files([str(path)]))
 >>> fit = StreamFit.begin(source, FitPlan("load"))
 >>> fit.run(source.pieces())

@@ -1,118 +1,179 @@
-"""Which columns become which features."""
+"""Columns that are learnt from, and the features that each becomes."""
 
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
+import numpy as np
+
+from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
-from mixfree.streams.source import Piece, Source
+from mixfree.streams import dates
+from mixfree.streams.numbers import doubles, is_text, numbers_in, texts_in
 
-__all__ = ["FIRST_ROWS", "Column", "choose", "kind_of", "values_in", "with_categories"]
-
-FIRST_ROWS = 10_000  # rows in which categories and classes are looked for
-MOST_CATEGORIES = 1000  # a text column with more is taken for a name or a time
+__all__ = ["Boolean", "Category", "Column", "Number", "Time", "column_from_plain", "places"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the data: a number, a boolean, or text with known categories."""
+    """A column of the data; each kind of column is a class of its own."""
 
     name: str
-    kind: str
-    categories: tuple[str, ...] = ()
+    kind: ClassVar[str] = ""
 
     @property
     def features(self) -> list[str]:
         """Names of the features it becomes."""
-        if self.kind != "category":
-            return [self.name]
-        return [f"{self.name}={category}" for category in self.categories]
+        return [self.name]
 
     @property
-    def type(self) -> Any:
-        """The pyarrow type to read it as."""
-        pyarrow = require("pyarrow")
-        kinds = {"number": pyarrow.float64(), "boolean": pyarrow.bool_()}
-        return kinds.get(self.kind, pyarrow.string())
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        return {"number": "a number", "boolean": "true or false"}.get(self.kind, "a text")
+
+    def fill(self, values: Any, out: Array) -> dict[str, int]:
+        """Write the features of stored values, NaN for what is missing; count the odd ones."""
+        raise NotImplementedError
+
+    def plain(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        return {"kind": self.kind, **asdict(self)}
 
 
-def kind_of(arrow_type: Any) -> str | None:
-    """``"number"``, ``"boolean"``, ``"category"``, or None for a type that cannot be a feature.
+@dataclass(frozen=True)
+class Number(Column):
+    """A number; in a text, ``form`` says whether a point or a comma separates the decimals."""
+
+    form: str = "point"
+    kind = "number"
+
+    def fill(self, values: Any, out: Array) -> dict[str, int]:
+        """Write the features; count the odd values."""
+        out[:, 0] = doubles(numbers_in(values, self.form))
+        return {}
+
+
+@dataclass(frozen=True)
+class Boolean(Column):
+    """True or false, as 1 and 0."""
+
+    kind = "boolean"
+
+    def fill(self, values: Any, out: Array) -> dict[str, int]:
+        """Write the features; count the odd values."""
+        out[:, 0] = doubles(truths_in(values))
+        return {}
+
+
+@dataclass(frozen=True)
+class Category(Column):
+    """A text: 1 in the column of its category, or in one that its hash chooses.
+
+    Attributes
+    ----------
+    categories
+        Texts that have a column of their own.
+    hashed
+        Number of columns that all other texts share; with none they are encoded as zeros.
+    """
+
+    categories: tuple[str, ...] = ()
+    hashed: int = 0
+    kind = "category"
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the features it becomes."""
+        own = [f"{self.name}={category}" for category in self.categories]
+        return own + [f"{self.name}#{place}" for place in range(self.hashed)]
+
+    def fill(self, values: Any, out: Array) -> dict[str, int]:
+        """Write the features; count the odd values."""
+        texts = texts_in(values).dictionary_encode()
+        different, which = texts.dictionary, texts.indices.fill_null(0).to_numpy(False)
+        missing = texts.is_null().to_numpy(False)
+        place = places(different, self.categories)
+        other = place < 0
+        if self.hashed:
+            own = len(self.categories)
+            for at in np.flatnonzero(other).tolist():
+                place[at] = own + zlib.crc32(different[at].as_buffer()) % self.hashed
+        rows = np.arange(len(texts))[~missing]
+        at = place[which[~missing]] if len(different) else which[:0]
+        out[:] = 0.0
+        out[rows[at >= 0], at[at >= 0]] = 1.0
+        out[missing] = np.nan
+        count = int(other[which[~missing]].sum()) if len(different) else 0
+        return {"hashed" if self.hashed else "unknown": count} if count else {}
+
+
+@dataclass(frozen=True)
+class Time(Column):
+    """A date: its parts that come again as sines and cosines, or the days since ``origin``."""
+
+    form: str = "stored"
+    parts: tuple[str, ...] = tuple(dates.PARTS)
+    origin: float = 0.0
+    kind = "time"
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        return "a time of day" if self.form == "clock" else f"a date ({self.form})"
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the features it becomes."""
+        return dates.feature_names(self.name, self.parts)
+
+    def fill(self, values: Any, out: Array) -> dict[str, int]:
+        """Write the features; count the odd values."""
+        out[:] = dates.features_of(dates.times_in(values, self.form), self.parts, self.origin)
+        return {}
+
+
+_KINDS: dict[str, type[Column]] = {each.kind: each for each in (Number, Boolean, Category, Time)}
+
+
+def column_from_plain(plain: Mapping[str, Any]) -> Column:
+    """The column that gave the plain values.
+
+    Examples
+    --------
+    >>> column_from_plain(Category("sky", ("sun", "rain"), 4).plain()).features[-1]
+    'sky#3'
+    """
+    rest = dict(plain)
+    for name in ("categories", "parts"):
+        if name in rest:
+            rest[name] = tuple(rest[name])
+    return _KINDS[rest.pop("kind")](**rest)
+
+
+def truths_in(values: Any) -> Any:
+    """The values as doubles 1 and 0; null where one is missing or is neither true nor false.
 
     Examples
     --------
     >>> import pyarrow
-    >>> kind_of(pyarrow.int8()), kind_of(pyarrow.string()), kind_of(pyarrow.timestamp("s"))
-    ('number', 'category', None)
+    >>> truths_in(pyarrow.array(["True", "FALSE", "2"])).to_pylist()
+    [1.0, 0.0, None]
     """
-    types = require("pyarrow").types
-    if types.is_dictionary(arrow_type):
-        arrow_type = arrow_type.value_type
-    if types.is_boolean(arrow_type):
-        return "boolean"
-    if any(
-        test(arrow_type)
-        for test in (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
-    ):
-        return "number"
-    if types.is_string(arrow_type) or types.is_large_string(arrow_type):
-        return "category"
-    return None
+    pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
+    if is_text(values.type):
+        texts = compute.utf8_lower(compute.utf8_trim_whitespace(values))
+        true = compute.is_in(texts, pyarrow.array(["true", "1"]))
+        false = compute.is_in(texts, pyarrow.array(["false", "0"]))
+        values = compute.if_else(compute.or_(true, false), true, None)
+    return values.cast(pyarrow.float64(), safe=False)
 
 
-def choose(
-    source: Source,
-    target: str,
-    features: Sequence[str],
-    exclude: Sequence[str],
-    categories: Mapping[str, Sequence[str]],
-) -> tuple[list[Column], list[str]]:
-    """Columns to learn from, and the names of those whose type cannot be a feature."""
-    source.require_columns([target], "target column")
-    source.require_columns([*features, *exclude, *categories], "column")
-    if target in features:
-        raise ValueError(f"the target {target!r} cannot be a feature")
-    names = [name for name in features or source.schema.names if name not in {target, *exclude}]
-    chosen, unused = [], []
-    for name in names:
-        kind = "category" if name in categories else kind_of(source.schema.field(name).type)
-        if kind is not None:
-            chosen.append(Column(name, kind, tuple(categories.get(name, ()))))
-        elif features:
-            raise ValueError(
-                f"column {name!r} cannot be a feature: it has the type "
-                f"{source.schema.field(name).type}"
-            )
-        else:
-            unused.append(name)
-    if not chosen:
-        raise ValueError(f"there is no column to learn from besides the target {target!r}")
-    return chosen, unused
-
-
-def with_categories(columns: Sequence[Column], first: Sequence[Piece]) -> list[Column]:
-    """The columns with the categories of the first rows, where none were given."""
-    completed = []
-    for column in columns:
-        if column.kind == "category" and not column.categories:
-            seen = values_in(first, column.name)
-            if len(seen) > MOST_CATEGORIES:
-                raise ValueError(
-                    f"column {column.name!r} has more than {MOST_CATEGORIES:,} categories in the "
-                    f"first {FIRST_ROWS:,} rows, such as {seen[0]!r}: if it is a name or a time, "
-                    f"leave it out by `exclude={[column.name]!r}`; if not, give `categories`"
-                )
-            column = Column(column.name, column.kind, tuple(seen))
-        completed.append(column)
-    return completed
-
-
-def values_in(pieces: Sequence[Piece], name: str) -> list[str]:
-    """The different values of a text column, sorted."""
-    found: set[str | None] = set()
-    for piece in pieces:
-        try:
-            found.update(piece.batch.column(name).unique().to_pylist())
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{piece.file}: column {name!r} is not in UTF-8") from error
-    return sorted(text for text in found if text is not None)
+def places(values: Any, texts: Sequence[str]) -> Array:
+    """Where each value is among the texts; −1 for a missing or an unknown one."""
+    pyarrow = require("pyarrow")
+    known = pyarrow.array(texts, pyarrow.string())
+    if values.type != known.type:
+        values = values.cast(known.type)
+    found = require("pyarrow.compute").index_in(values, known).fill_null(-1)
+    return np.array(found.to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -9,12 +9,13 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.linear.classes import targets_at
-from mixfree.streams.columns import Column
+from mixfree.streams.columns import Column, Number, column_from_plain, places, truths_in
+from mixfree.streams.numbers import doubles, is_text, numbers_in, texts_in
 from mixfree.streams.source import Piece
 
 __all__ = ["POLICIES", "Encoder", "located"]
 
-POLICIES = ("error", "skip", "mean")
+POLICIES = ("error", "skip", "mean", "auto")
 
 
 class Encoder:
@@ -25,55 +26,64 @@ class Encoder:
     columns
         What to learn from.
     target
-        Name of the target column.
+        The target's column: a number, a boolean, or a text that names the class.
     classes
-        Labels of a classification, sorted; None for a regression.
+        Labels of a classification, in their order; None for a regression.
     missing
-        ``"error"`` refuses missing values, ``"skip"`` leaves out rows that have one, ``"mean"``
-        fills in the mean of the column's earlier values. Both leave out rows without a target.
+        ``"error"`` refuses missing values, ``"auto"`` those of features, ``"skip"`` leaves out
+        rows that have one, ``"mean"`` fills in the mean of the column's earlier values. All but
+        the first leave out rows without a target. What is in a column of numbers or dates
+        without being one is a missing value.
 
     Attributes
     ----------
     left_out
         Rows left out, counted by reason.
-    unknown
-        Values that are none of a column's categories, counted by column.
+    unknown, hashed
+        Texts that are none of a column's categories, counted by column: encoded as zeros, or in
+        the columns that they share.
+    strays
+        Texts in columns of numbers or dates, counted by column, and where the first one is.
     """
 
     def __init__(
         self,
         columns: Sequence[Column],
-        target: str,
+        target: Column,
         classes: Sequence[str] | None = None,
         missing: str = "error",
     ) -> None:
-        self.columns, self.target = list(columns), target
+        self.columns, self.target, self._target = list(columns), target.name, target
         self.classes = None if classes is None else list(classes)
         self.missing = missing
         self.features = [name for column in columns for name in column.features]
-        self._column_of = [column.name for column in columns for _ in column.features]
+        self._column_of = [column for column in columns for _ in column.features]
+        self._all_numbers = bool(columns) and all(isinstance(each, Number) for each in columns)
         self.left_out: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
+        self.hashed: Counter[str] = Counter()
+        self.strays: dict[str, list[Any]] = {}
         self._sums = np.zeros((2, len(self.features)))  # of the values, and their number
 
     @property
-    def types(self) -> dict[str, Any]:
-        """The pyarrow type to read each column as."""
-        pyarrow = require("pyarrow")
-        target = pyarrow.float64() if self.classes is None else pyarrow.string()
-        return {**self.feature_types, self.target: target}
+    def needs(self) -> list[str]:
+        """Names of the columns to read, that of the target last."""
+        return [*(column.name for column in self.columns), self.target]
 
     @property
-    def feature_types(self) -> dict[str, Any]:
-        """The same without the target."""
-        return {column.name: column.type for column in self.columns}
+    def numbers(self) -> list[str]:
+        """Names of the columns that can be read as numbers at once."""
+        columns = [*self.columns, self._target]
+        return [each.name for each in columns if isinstance(each, Number) and each.form == "point"]
 
     def encode(self, piece: Piece) -> tuple[Array, Array]:
         """Features and targets of the rows that can be used."""
         rows = self._matrix(piece)
         targets, known = self._targets(piece)
         if not known.all():
-            self._check_allowed(piece, int(known.argmin()), self.target)
+            if self.missing == "error":
+                self._refuse(piece, int(known.argmin()), self._target)
+            self._note_strays(piece, self._target, ~known)
             self._leave_out(self.target, int((~known).sum()))
             rows, targets = rows[known], targets[known]
         # A finite sum says that everything is finite, and one sum is cheap.
@@ -86,24 +96,35 @@ class Encoder:
             return self._filled(rows, gaps), targets
         incomplete = gaps.any(axis=1)
         for place in gaps[incomplete].argmax(axis=1):
-            self._leave_out(self._column_of[place], 1)
+            self._leave_out(self._column_of[place].name, 1)
         return rows[~incomplete], targets[~incomplete]
 
     def encode_for_prediction(self, piece: Piece) -> tuple[Array, Array]:
         """Features of all rows, and which of them can be predicted."""
-        rows = self._matrix(piece)
-        gaps = self._gaps(piece, rows, np.arange(len(rows)))
+        rows, gaps = self.rows_and_gaps(piece)
         if self.missing == "mean":
-            values, counts = self._sums
-            rows = np.where(gaps, values / np.maximum(counts, 1.0), rows)
-            return rows, np.ones(len(rows), bool)
+            return self.with_means(rows, gaps), np.ones(len(rows), bool)
         usable: Array = np.logical_not(gaps.any(axis=1))
         return np.where(gaps, 0.0, rows), usable
+
+    def rows_and_gaps(self, piece: Piece) -> tuple[Array, Array]:
+        """Features of all rows, and where a value is missing."""
+        rows = self._matrix(piece)
+        return rows, self._gaps(piece, rows, np.arange(len(rows)))
+
+    def with_means(self, rows: Array, gaps: Array) -> Array:
+        """The rows with the means of the rows before in their gaps."""
+        values, counts = self._sums
+        return np.where(gaps, values / np.maximum(counts, 1.0), rows)
+
+    def add_to_means(self, rows: Array) -> None:
+        """Let rows count in the means."""
+        self._filled(rows, np.isnan(rows))
 
     def check_sizes(self, piece: Piece, largest: float) -> None:
         """ValueError that names the first value, or target, above a size."""
         rows = self._matrix(piece)
-        names = self._column_of
+        names = [column.name for column in self._column_of]
         if self.classes is None:
             rows = np.column_stack([rows, self._targets(piece)[0]])
             names = [*names, self.target]
@@ -122,7 +143,7 @@ class Encoder:
 
         Examples
         --------
-        >>> Encoder([], "sky", ["rain", "sun"]).label(-1.0)
+        >>> Encoder([], Number("sky"), ["rain", "sun"]).label(-1.0)
         'rain'
         """
         if self.classes is None:
@@ -133,71 +154,122 @@ class Encoder:
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values and arrays."""
         return {
-            "columns": [[c.name, c.kind, list(c.categories)] for c in self.columns],
-            "target": self.target,
+            "columns": [column.plain() for column in self.columns],
+            "target": self._target.plain(),
             "classes": self.classes,
             "missing": self.missing,
             "left_out": dict(self.left_out),
             "unknown": dict(self.unknown),
+            "hashed": dict(self.hashed),
+            "strays": {name: list(found) for name, found in self.strays.items()},
             "sums": self._sums.copy(),
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Encoder":
         """The encoder that gave ``state``."""
-        columns = [Column(name, kind, tuple(texts)) for name, kind, texts in state["columns"]]
-        encoder = cls(columns, state["target"], state["classes"], state["missing"])
-        encoder.left_out.update(state["left_out"])
-        encoder.unknown.update(state["unknown"])
+        columns = [column_from_plain(plain) for plain in state["columns"]]
+        target = column_from_plain(state["target"])
+        encoder = cls(columns, target, state["classes"], state["missing"])
+        for name in ("left_out", "unknown", "hashed", "strays"):
+            getattr(encoder, name).update(state[name])
         encoder._sums = state["sums"]
         return encoder
 
+    def merge(self, other: "Encoder") -> None:
+        """Add what another encoder has counted in the rows that follow."""
+        for name in ("left_out", "unknown", "hashed"):
+            getattr(self, name).update(getattr(other, name))
+        for name, (count, place) in other.strays.items():
+            self.strays.setdefault(name, [0, place])[0] += count
+
+    def known(self, values: Any) -> Array:
+        """Which values of the target are known."""
+        if self.classes is None:
+            found: Array = np.isfinite(self._regressed(values))
+            return found
+        return self.target_texts(values, self._target).is_valid().to_numpy(False)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def target_texts(values: Any, target: Column) -> Any:
+        """Values of a target as names of classes; null for a missing one."""
+        if isinstance(target, Number):
+            return texts_in(numbers_in(values, target.form))
+        if target.kind == "boolean":
+            pyarrow = require("pyarrow")
+            return truths_in(values).cast(pyarrow.bool_()).cast(pyarrow.string())
+        return texts_in(values)
+
     def _matrix(self, piece: Piece) -> Array:
         """All features; a missing value is NaN."""
-        batch = piece.batch.select([column.name for column in self.columns])
-        if all(column.kind == "number" for column in self.columns):
-            rows: Array = batch.to_tensor(null_to_nan=True, row_major=True).to_numpy()
-            return rows
-        rows, at = np.zeros((batch.num_rows, len(self.features))), 0
-        for column, values in zip(self.columns, batch.columns, strict=True):
-            width = len(column.features)
-            if column.kind == "category":
-                self._one_hot(column, values, rows[:, at : at + width])
-            else:
-                rows[:, at] = values.cast(require("pyarrow").float64()).to_numpy(False)
-            at += width
+        pyarrow = require("pyarrow")
+        double = pyarrow.float64()
+        batch, stray = piece.batch.select([column.name for column in self.columns]), []
+        if self._all_numbers and all(kind == double for kind in batch.schema.types):
+            return np.asarray(batch.to_tensor(null_to_nan=True, row_major=True).to_numpy())
+        if self._all_numbers:
+            numbers = [
+                numbers_in(values, column.form)
+                for column, values in zip(self.columns, batch.columns, strict=True)
+                if isinstance(column, Number)
+            ]
+            table = pyarrow.RecordBatch.from_arrays(numbers, names=batch.schema.names)
+            rows: Array = table.to_tensor(null_to_nan=True, row_major=True).to_numpy()
+            for place, (values, found) in enumerate(zip(batch.columns, numbers, strict=True)):
+                if found.null_count != values.null_count:
+                    stray.append(place)
+        else:
+            rows, at = np.zeros((batch.num_rows, len(self.features))), 0
+            for place, (column, values) in enumerate(zip(self.columns, batch.columns, strict=True)):
+                out = rows[:, at : at + len(column.features)]
+                for what, count in column.fill(values, out).items():
+                    getattr(self, what)[column.name] += count
+                if is_text(values.type) and np.isnan(out[:, 0]).sum() != values.null_count:
+                    stray.append(place)
+                at += out.shape[1]
+        for place in stray:
+            column, values = self.columns[place], batch.column(place)
+            found = np.zeros((batch.num_rows, len(column.features)))
+            column.fill(values, found)
+            self._note_strays(piece, column, np.isnan(found[:, 0]))
         return rows
 
-    def _one_hot(self, column: Column, values: Any, out: Array) -> None:
-        places = _places(values, column.categories)
-        missing = values.is_null().to_numpy(False)
-        unknown = int(((places < 0) & ~missing).sum())
-        if unknown:
-            self.unknown[column.name] += unknown
-        where = np.flatnonzero(places >= 0)
-        out[where, places[where]] = 1.0
-        out[missing] = np.nan
+    def _note_strays(self, piece: Piece, column: Column, missing: Array) -> None:
+        """Count texts where a number or a date should be, and remember where the first one is."""
+        values = piece.batch.column(column.name)
+        odd = np.flatnonzero(missing & values.is_valid().to_numpy(False))
+        if odd.size and is_text(values.type):
+            row = int(odd[0])
+            first = located(piece, row, f"is {_shown(values[row])}", column.name)
+            self.strays.setdefault(column.name, [0, first])[0] += len(odd)
+
+    def _regressed(self, values: Any) -> Array:
+        form = self._target.form if isinstance(self._target, Number) else "point"
+        return doubles(numbers_in(values, form))
 
     def _targets(self, piece: Piece) -> tuple[Array, Array]:
         """Targets as the loss takes them, and which rows have one."""
         values = piece.batch.column(self.target)
         if self.classes is None:
-            targets = values.to_numpy(zero_copy_only=False)
+            targets = self._regressed(values)
             infinite = np.isinf(targets)
             if infinite.any():
                 row = int(infinite.argmax())
                 raise ValueError(located(piece, row, "is infinite", self.target))
             return targets, ~np.isnan(targets)
-        places = _places(values, self.classes)
-        known = ~values.is_null().to_numpy(False)
-        new = known & (places < 0)
+        texts = self.target_texts(values, self._target)
+        place = places(texts, self.classes)
+        known = texts.is_valid().to_numpy(False)
+        new = known & (place < 0)
         if new.any():
             row = int(new.argmax())
+            regress = ", or `loss='squared'` to regress" if isinstance(self._target, Number) else ""
             raise ValueError(
-                located(piece, row, f"has the unknown class {values[row].as_py()!r}", self.target)
+                located(piece, row, f"has the unknown class {_shown(texts[row])}", self.target)
                 + f"; the classes are {', '.join(self.classes)}: give all of them as `classes`"
+                + regress
             )
-        return targets_at(places, len(self.classes)), known
+        return targets_at(place, len(self.classes)), known
 
     def _gaps(self, piece: Piece, rows: Array, numbers: Array) -> Array:
         """Where values are missing; ``numbers`` are the rows' places in the batch.
@@ -207,20 +279,23 @@ class Encoder:
         infinite = np.isinf(rows)
         if infinite.any():
             row, place = np.argwhere(infinite)[0]
-            where = int(numbers[row]), "is infinite", self._column_of[place]
+            where = int(numbers[row]), "is infinite", self._column_of[place].name
             raise ValueError(located(piece, *where))
         gaps: Array = np.isnan(rows)
-        if gaps.any():
+        if gaps.any() and self.missing in ("error", "auto"):
             row, place = np.argwhere(gaps)[0]
-            self._check_allowed(piece, int(numbers[row]), self._column_of[place])
+            self._refuse(piece, int(numbers[row]), self._column_of[place])
         return gaps
 
-    def _check_allowed(self, piece: Piece, row: int, column: str) -> None:
-        if self.missing == "error":
-            raise ValueError(
-                located(piece, row, "is missing", column)
-                + "; `missing='skip'` leaves out such rows, `missing='mean'` fills in the mean"
-            )
+    def _refuse(self, piece: Piece, row: int, column: Column) -> None:
+        """ValueError that names a missing value and says what to do about it."""
+        value = piece.batch.column(column.name)[row]
+        odd = value.is_valid and is_text(value.type)
+        what = f"is {_shown(value)}, not {column.expected}" if odd else "is missing"
+        raise ValueError(
+            located(piece, row, what, column.name)
+            + "; `missing='skip'` leaves out such rows, `missing='mean'` fills in the mean"
+        )
 
     def _leave_out(self, column: str, rows: int) -> None:
         self.left_out[f"{column!r} is missing"] += rows
@@ -233,12 +308,9 @@ class Encoder:
         return np.where(gaps, values[:-1] / np.maximum(counts[:-1], 1.0), rows)
 
 
-def _places(values: Any, texts: Sequence[str]) -> Array:
-    """Where each value is among the texts; −1 for a missing or an unknown one."""
-    pyarrow = require("pyarrow")
-    known = pyarrow.array(texts, pyarrow.string())
-    found: Array = require("pyarrow.compute").index_in(values, known).fill_null(-1).to_numpy()
-    return found
+def _shown(text: Any) -> str:
+    """A text of the data, shortened, with control characters visible."""
+    return repr(text.as_py()[:40])
 
 
 def located(piece: Piece, row: int, what: str, column: str | None = None) -> str:

@@ -9,7 +9,8 @@ Layout, all numbers little-endian::
     arrays     the bytes of each array, C order, one after the other
     32 bytes   SHA-256 of everything before
 
-In the content, ``{"$array": i}`` stands for the i-th array and ``{"$tuple": […]}`` for a tuple.
+In the content, ``{"$array": i}`` stands for the i-th array and ``{"$tuple": […]}`` for a tuple;
+a key that begins with ``$`` itself has another one before it.
 Reading makes numbers, strings, lists, dicts and arrays, nothing else: it never runs code.
 """
 
@@ -18,6 +19,8 @@ import json
 import math
 import os
 import struct
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +29,10 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.files import replacing
 
-__all__ = ["load", "save"]
+__all__ = ["check_place", "load", "save"]
 
 MAGIC = b"mixfree\0"
-VERSION = 4
+VERSION = 5
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
@@ -57,12 +60,47 @@ def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     described = _describe(content, arrays)
     kinds = [[array.dtype.name, list(array.shape)] for array in arrays]
     header = json.dumps({"content": described, "arrays": kinds}, allow_nan=False).encode()
-    with replacing(path) as file:
+    with replacing(os.path.realpath(path)) as file:  # a link goes on being one
         digest = hashlib.sha256()
         for part in (_FIXED.pack(MAGIC, VERSION, len(header)), header, *map(_bytes, arrays)):
             digest.update(part)
             file.write(part)
         file.write(digest.digest())
+
+
+def check_place(path: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:
+    """ValueError or OSError if a model must not or cannot be written to ``path``.
+
+    It must not take the place of an input, or of anything that is not a model; and its folder
+    must let a file be made, which is tried.
+
+    Examples
+    --------
+    >>> check_place(tempfile.mkdtemp())
+    Traceback (most recent call last):
+    ValueError: model must not be ..., which is not a file
+    """
+    place = Path(path)
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder} to write the model to")
+    if place.exists():
+        if not place.is_file():
+            raise ValueError(f"model must not be {path}, which is not a file")
+        for name in inputs:
+            if Path(name).exists() and place.samefile(name):
+                raise ValueError(f"model must not be {path}, which is read from")
+        with open(place, "rb") as file:
+            found = file.read(len(MAGIC))
+        if found not in (MAGIC, b""):
+            raise ValueError(
+                f"model must not be {path}, which is there and is not a mixfree model file: "
+                "give another name"
+            )
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -109,9 +147,9 @@ def _describe(value: Any, arrays: list[Array]) -> Any:
             return {"$array": len(arrays) - 1}
         case dict():
             for key in value:
-                if not isinstance(key, str) or key.startswith("$"):
+                if not isinstance(key, str):
                     raise ValueError(f"a model file cannot hold the key {key!r}")
-            return {key: _describe(each, arrays) for key, each in value.items()}
+            return {_escaped(key): _describe(each, arrays) for key, each in value.items()}
         case tuple():
             return {"$tuple": [_describe(each, arrays) for each in value]}
         case list():
@@ -134,10 +172,18 @@ def _restore(value: Any, arrays: list[Array]) -> Any:
         case {"$float": text}:
             return float(text)
         case dict():
-            return {key: _restore(each, arrays) for key, each in value.items()}
+            return {_unescaped(key): _restore(each, arrays) for key, each in value.items()}
         case list():
             return [_restore(each, arrays) for each in value]
     return value
+
+
+def _escaped(key: str) -> str:
+    return f"${key}" if key.startswith("$") else key
+
+
+def _unescaped(key: str) -> str:
+    return key[1:] if key.startswith("$$") else key
 
 
 def _bytes(array: Array) -> bytes:

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.base.checks import check_one_of
+from mixfree.base.checks import check_one_of, check_whole
 from mixfree.linear.choice import LinearLearner, learner_for
 from mixfree.linear.classes import loss_of
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import REGRESSIONS, Squared
 from mixfree.streams.encoder import POLICIES
 
-__all__ = ["FitPlan"]
+__all__ = ["TIMES", "FitPlan"]
 
+TIMES = ("auto", "cyclic", "linear", "none")  # what may become of dates
 FORGETTING = 100  # most features for which a comparison with forgetting does not take too long
 
 
@@ -27,25 +28,37 @@ class FitPlan:
     target
         The column to predict.
     loss
-        ``"squared"``, ``"huber"``, ``"robust"`` or ``"logistic"``; None: by the target's type.
+        ``"squared"``, ``"huber"``, ``"robust"`` or ``"logistic"``; None: by the target's values.
     features, exclude
-        Columns to learn from (all but the target if empty), and columns to leave out.
+        Columns to learn from (all but the target if empty), and columns to leave out; ``*`` and
+        ``?`` in a name stand for any letters and any letter.
     categories, classes
         All categories of text columns, and all classes of the target, where the first rows would
         not show them.
     missing
-        What to do with missing values: ``"error"``, ``"skip"`` or ``"mean"``.
+        What to do with missing values: ``"error"``, ``"skip"``, ``"mean"`` or ``"auto"``, which
+        leaves out rows without a target, and rows without a feature if the first rows show that
+        this happens.
     parameters
         Those of :func:`mixfree.linear.choice.learner_for`: ``method``, ``scale``, ``l2``, ….
     compare
         Whether plain SGD, and for least squares also a fit that forgets, learn from the same
         rows, for comparison.
+    time
+        What becomes of dates: ``"cyclic"`` hour, weekday and season, ``"linear"`` days,
+        ``"none"``, or ``"auto"``, which is cyclic as far as the first rows cover a day, a week
+        and a year.
+    day_first
+        Whether 1/2/2019 is in February; None: by the dates of the first rows.
+    hash_columns
+        Number of columns that texts without a column of their own share; None: 16 for a column
+        of more than 64 different texts, or in which new ones are to be expected, else none.
 
     Examples
     --------
     >>> FitPlan("load", missing="drop")
     Traceback (most recent call last):
-    ValueError: missing must be one of 'error', 'skip', 'mean', not 'drop'
+    ValueError: missing must be one of 'error', 'skip', 'mean', 'auto', not 'drop'
     """
 
     target: str
@@ -54,9 +67,12 @@ class FitPlan:
     exclude: Sequence[str] = ()
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
     classes: Sequence[str] = ()
-    missing: str = "error"
+    missing: str = "auto"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     compare: bool = False
+    time: str = "auto"
+    day_first: bool | None = None
+    hash_columns: int | None = None
 
     def __post_init__(self) -> None:
         # Tuples, so that a plan equals the one that a model file gives back.
@@ -65,6 +81,9 @@ class FitPlan:
         known = {column: tuple(texts) for column, texts in self.categories.items()}
         object.__setattr__(self, "categories", known)
         check_one_of(self.missing, "missing", POLICIES)
+        check_one_of(self.time, "time", TIMES)
+        if self.hash_columns is not None:
+            check_whole(self.hash_columns, "hash_columns", least=0)
         if self.loss is not None:
             check_one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
         if self.classes:

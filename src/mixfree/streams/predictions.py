@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -13,8 +13,12 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.linear.classes import most_probable, probabilities
+from mixfree.streams.columns import Number
 from mixfree.streams.correlation import knows_intervals
 from mixfree.streams.encoder import located
+from mixfree.streams.kinds import Choices, judge
+from mixfree.streams.look import FIRST_ROWS
+from mixfree.streams.numbers import is_text, numbers_in
 from mixfree.streams.source import Piece, Source
 from mixfree.streams.stream_fit import StreamFit
 
@@ -52,14 +56,15 @@ def write_predictions(
     for name in keep:
         if name in _names(fit, interval):
             raise ValueError(f"keep must not have {name!r}, the name of a column of predictions")
-    source.require_columns([column.name for column in fit.encoder.columns], "column")
-    source.require_columns(keep, "column")
-    copied = {name: source.schema.field(name).type for name in keep}
-    source.open({**copied, **fit.encoder.feature_types})
+    needed = fit.encoder.needs[:-1]
+    source.require_columns([*needed, *keep], "column")
+    numbers = [name for name in fit.encoder.numbers if name not in keep]
+    source.open([*keep, *needed], numbers, whole_lines=False)
+    kept = _kept(source, keep)
     rows, empty, before = 0, 0, fit.encoder.unknown.copy()
     with replacing(output) as file, _writer(file, ending) as write:
         for piece in source.pieces():
-            batch, usable = _predictions(fit, piece, keep, interval)
+            batch, usable = _predictions(fit, piece, kept, interval)
             write(batch)
             rows, empty = rows + len(usable), empty + int((~usable).sum())
         if rows == 0:
@@ -78,7 +83,7 @@ def _check_interval(fit: StreamFit, level: float) -> None:
 
 
 def _predictions(
-    fit: StreamFit, piece: Piece, keep: Sequence[str], interval: float | None
+    fit: StreamFit, piece: Piece, kept: Mapping[str, str | None], interval: float | None
 ) -> tuple[Any, Array]:
     pyarrow = require("pyarrow")
     rows, usable = fit.encoder.encode_for_prediction(piece)
@@ -94,10 +99,37 @@ def _predictions(
         predicted += fit.learner.mean_interval(rows, interval)
     if fit.encoder.classes is not None:
         predicted.insert(0, most_probable(outputs, np.array(fit.encoder.classes)))
-    columns = {name: piece.batch.column(name) for name in keep}
+    columns = {name: _copied(piece, name, form) for name, form in kept.items()}
     for name, values in zip(_names(fit, interval), predicted, strict=True):
         columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
     return pyarrow.RecordBatch.from_pydict(columns), usable
+
+
+def _kept(source: Source, keep: Sequence[str]) -> dict[str, str | None]:
+    """The form of the numbers in each column to copy, if these are numbers written in a text."""
+    first, forms = source.look(FIRST_ROWS), dict[str, str | None]()
+    for name in keep:
+        forms[name] = None
+        parts = [piece.batch.column(name).drop_null() for piece in first]
+        if any(map(len, parts)) and all(is_text(part.type) for part in parts):
+            texts = require("pyarrow").concat_arrays(parts)
+            column = judge(texts, name, Choices((name,), decimal_comma=source.decimal_comma)).column
+            if isinstance(column, Number) and not numbers_in(texts, column.form).null_count:
+                forms[name] = column.form
+    return forms
+
+
+def _copied(piece: Piece, name: str, form: str | None) -> Any:
+    """A column of the data as it is written to the output."""
+    values = piece.batch.column(name)
+    if form is None:
+        return values
+    found = numbers_in(values, form)
+    if found.null_count != values.null_count:
+        row = int((found.is_null().to_numpy(False) & values.is_valid().to_numpy(False)).argmax())
+        what = f"is {values[row].as_py()[:40]!r}, not a number: leave it out of `keep`"
+        raise ValueError(located(piece, row, what, name))
+    return found
 
 
 def _names(fit: StreamFit, interval: float | None) -> list[str]:

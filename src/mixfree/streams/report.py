@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +16,13 @@ from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import REGRESSIONS
 from mixfree.steps import AdaGradNorm
 from mixfree.streams.correlation import Correlation, knows_intervals
+from mixfree.streams.giveaway import giveaways
 from mixfree.streams.stream_fit import StreamFit, losses
 
 __all__ = ["SampleMean", "check_something_learnt", "lines", "sample_mean", "target_size"]
 
 RECENT = 3  # changes of the half-life that are told
+NAMED = 20  # columns that are named before the others are counted
 BETTER = 0.95  # part of the loss below which forgetting is worth a word
 
 
@@ -76,11 +78,10 @@ def lines(fit: StreamFit) -> Iterator[str]:
     yield f"           {rate:,.0f} per second{compiled}"
     for reason, count in fit.encoder.left_out.most_common():
         yield f"           {count:,} left out: {reason}"
-    for column, count in fit.encoder.unknown.most_common():
-        yield f"           {count:,} with an unknown category in {column!r}"
-    if fit.unused_columns:
-        columns = ", ".join(fit.unused_columns)
-        yield f"columns    not used, being neither numbers, text nor booleans: {columns}"
+    yield from _oddities(fit)
+    yield from _under("columns", _unused(fit.unused_columns))
+    yield from _under("note", fit.notes)
+    yield from _under("warning", giveaways(fit))
     if isinstance(fit.learner, ExactLearner):
         yield from _under("fit", _exactness(fit.learner))
     elif (choice := getattr(fit.learner, "choice", None)) is not None:
@@ -96,6 +97,32 @@ def lines(fit: StreamFit) -> Iterator[str]:
             )
     if knows_intervals(fit.learner):
         yield from _under("note", filter(None, [fit.learner.remark]))
+
+
+def _oddities(fit: StreamFit) -> Iterator[str]:
+    """What was not as the first rows let expect."""
+    for count, first in fit.encoder.strays.values():
+        yield f"           {count:,} taken for missing values, the first: {first}"
+    for column, count in fit.encoder.unknown.most_common():
+        yield (
+            f"           {count:,} with an unknown category in {column!r}; `hash_columns=16` gives "
+            "them columns to share"
+        )
+    for column, count in fit.encoder.hashed.most_common():
+        yield f"           {count:,} with a category in {column!r} that shares a column with others"
+    for file in fit.unfinished:
+        yield f"           the last line of {file} has no end yet: it is left out until it has"
+
+
+def _unused(columns: Mapping[str, str]) -> Iterator[str]:
+    """Columns that were not learnt from, those with the same reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in columns.items():
+        by_reason.setdefault(why, []).append(name)
+    for why, names in by_reason.items():
+        listed = ", ".join(map(repr, names[:NAMED]))
+        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        yield f"left out: {listed}{more} ({why})"
 
 
 def compiles(fit: StreamFit) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,8 @@ from mixfree.linear.exact.sums import LARGEST
 from mixfree.linear.losses import predictions
 from mixfree.linear.scaling import TooFar
 from mixfree.streams import model_file
-from mixfree.streams.columns import FIRST_ROWS, choose, kind_of, values_in, with_categories
 from mixfree.streams.encoder import Encoder
+from mixfree.streams.look import first_look
 from mixfree.streams.plan import FitPlan
 from mixfree.streams.read_record import ReadRecord
 from mixfree.streams.reservoir import Reservoir
@@ -26,6 +26,7 @@ from mixfree.streams.source import Piece, Source
 __all__ = ["StreamFit"]
 
 KIND = "stream fit"
+CELLS = 1 << 22  # values of a matrix of features, so that many features need no more memory
 FEW = 64  # rows that a fit that forgets predicts at a time, but more for many features
 # What a model file keeps besides the parts that have a state of their own.
 _KEPT = (
@@ -36,6 +37,8 @@ _KEPT = (
     "ahead",
     "ahead_until",
     "unused_columns",
+    "notes",
+    "unfinished",
     "rival_diverged",
 )
 
@@ -49,11 +52,15 @@ class StreamFit:
         What was asked for, with the loss decided.
     encoder
         Turns columns into features.
-    unused_columns
-        Columns of a type that cannot be a feature.
 
     Attributes
     ----------
+    unused_columns
+        Columns that are not learnt from, each with the reason.
+    notes
+        What the first look has found, in sentences.
+    unfinished
+        Files whose last line had no end, and was left out.
     learner
         The linear model.
     rival, forgetting
@@ -62,8 +69,11 @@ class StreamFit:
         A uniform sample of the rows learnt from.
     """
 
-    def __init__(self, plan: FitPlan, encoder: Encoder, unused_columns: Sequence[str] = ()) -> None:
-        self.plan, self.encoder, self.unused_columns = plan, encoder, list(unused_columns)
+    def __init__(self, plan: FitPlan, encoder: Encoder) -> None:
+        self.plan, self.encoder = plan, encoder
+        self.unused_columns: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.unfinished: list[str] = []
         shape = len(encoder.features), encoder.classes
         self.learner: LinearLearner = plan.learner(*shape)
         self.rival: LinearLearner | None = plan.rival(*shape) if plan.compare else None
@@ -86,35 +96,17 @@ class StreamFit:
     @classmethod
     def begin(cls, source: Source, plan: FitPlan) -> "StreamFit":
         """A fit that has learnt nothing yet; opens the source at its beginning."""
-        columns, unused = choose(source, plan.target, plan.features, plan.exclude, plan.categories)
-        loss = plan.loss
-        if loss is None:
-            kind = kind_of(source.schema.field(plan.target).type)
-            loss = "squared" if kind == "number" and not plan.classes else "logistic"
-        classified = loss == "logistic"
-        source.open(Encoder(columns, plan.target, [] if classified else None).types)
-        first = source.look(FIRST_ROWS)
-        if not first:
-            raise ValueError(f"{source.files[0]}: there are no rows")
-        columns = with_categories(columns, first)
-        classes = None
-        if classified:
-            classes = sorted(plan.classes or values_in(first, plan.target))
-            if len(classes) < 2:
-                found = f"only one class, {classes[0]!r}," if classes else "no value"
-                raise ValueError(
-                    f"the target {plan.target!r} has {found} in the first {FIRST_ROWS:,} rows; "
-                    "give all of its classes as `classes`"
-                )
-        encoder = Encoder(columns, plan.target, classes, plan.missing)
-        return cls(replace(plan, loss=loss), encoder, unused)
+        look = first_look(source, plan)
+        fit = cls(replace(plan, loss=look.loss), look.encoder)
+        fit.unused_columns, fit.notes = look.left_out, list(look.notes)
+        return fit
 
     def resume(self, source: Source, plan: FitPlan) -> None:
         """Open the source to go on with this fit; ValueError if the plan is another."""
         self.plan.check_same(plan)
-        source.require_columns([column.name for column in self.encoder.columns], "column")
+        source.require_columns(self.encoder.needs[:-1], "column")
         source.require_columns([self.encoder.target], "target column")
-        source.open(self.encoder.types)
+        source.open(self.encoder.needs, self.encoder.numbers)
 
     def __repr__(self) -> str:
         return (
@@ -138,7 +130,13 @@ class StreamFit:
         return float(self.loss[0] / self.loss[1]) if self.loss[1] else float("nan")
 
     def learn(self, piece: Piece) -> None:
-        """Learn from one batch."""
+        """Learn from one batch, of which no more is encoded at a time than ``CELLS`` values."""
+        step = max(FEW, CELLS // max(len(self.encoder.features), 1))
+        for begin in range(0, piece.batch.num_rows, step):
+            part = piece.batch.slice(begin, step)
+            self._learn_part(Piece(piece.file, piece.start + begin, part))
+
+    def _learn_part(self, piece: Piece) -> None:
         rows, targets = self.encoder.encode(piece)
         if len(rows):
             for start in range(0, len(rows), self._step(len(rows))):
@@ -161,8 +159,8 @@ class StreamFit:
             self.varied |= bool(self.reservoir.targets[0] != other.reservoir.targets[0])
         self.varied |= other.varied
         self.reservoir.merge(other.reservoir)
-        self.encoder.left_out.update(other.encoder.left_out)
-        self.encoder.unknown.update(other.encoder.unknown)
+        self.encoder.merge(other.encoder)
+        self.unfinished += other.unfinished
         self.read_record.merge(other.read_record)
         self.loss = np.zeros(2)
 

@@ -1,0 +1,313 @@
+"""Dates in the forms that files have, and what a linear model can use of them.
+
+The time of a row is taken as it is written: time zones are left aside, and stored times with a
+zone are those of UTC.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.extras import require
+from mixfree.streams.numbers import doubles, is_text, numbers_in
+
+__all__ = [
+    "PARTS",
+    "feature_names",
+    "features_of",
+    "form_of",
+    "is_time",
+    "may_be_named",
+    "parts_that_vary",
+    "times_in",
+    "too_long",
+]
+
+# Parts of a date that come again, each with the time that it takes and its sines and cosines.
+PARTS = {"hour": (1, 2), "weekday": (7, 2), "season": (365, 1)}
+ENOUGH = 0.95  # share of texts that must be dates for a column of dates
+_DAY = np.timedelta64(1, "D")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_CLOCK = (
+    r"(?P<H>\d{1,2})(?:[:.](?P<M>\d{2})(?:[:.](?P<S>\d{2})(?:[.,](?P<f>\d+))?)?)?"
+    r"(?: ?(?P<p>[AaPp])\.?[Mm]\.?)?"
+)
+_TIME = r"(?:(?:[T:]|,? +)" + _CLOCK + r")?(?: ?(?:Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?))?$"
+_WEEKDAY = r"^(?:[A-Za-z]{2,9}[.,]* +)?"
+_YEAR = r"(?P<y>\d{4}|\d{2})"
+_WRITTEN = {
+    "year first": r"^(?P<y>\d{4})[-/.](?P<m>\d{1,2})(?:[-/.](?P<d>\d{1,2}))?" + _TIME,
+    "month first": _WEEKDAY + r"(?P<m>\d{1,2})[-/.](?P<d>\d{1,2})[-/.]" + _YEAR + _TIME,
+    "day first": _WEEKDAY + r"(?P<d>\d{1,2})[-/.](?P<m>\d{1,2})[-/.]" + _YEAR + _TIME,
+    "day, month by name": _WEEKDAY
+    + r"(?P<d>\d{1,2})(?:st|nd|rd|th)?[-/. ]+(?P<m>[A-Za-z]{3,9})[-/., ]+"
+    + _YEAR
+    + _TIME,
+    "month by name, day": _WEEKDAY
+    + r"(?P<m>[A-Za-z]{3,9})[-/. ]+(?P<d>\d{1,2})(?:st|nd|rd|th)?[-/, ]+(?P<y>\d{4})"
+    + _TIME,
+    "clock": r"^(?P<H>\d{1,2})[:.](?P<M>\d{2})(?:[:.](?P<S>\d{2})(?:[.,](?P<f>\d+))?)?"
+    r"(?: ?(?P<p>[AaPp])\.?[Mm]\.?)?$",
+}
+_DIGITS = r"^(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:(?P<H>\d{2})(?P<M>\d{2})(?P<S>\d{2})?)?$"
+# Units of an epoch, by the microseconds of one; the seconds of 1979 to 2096 tell them apart.
+_EPOCHS = {"seconds": 1e6, "milliseconds": 1e3, "microseconds": 1.0, "nanoseconds": 1e-3}
+_SECONDS = 3e8, 4e9
+_NAMED = re.compile(r"time|date|epoch|unix|(?:^|_)(?:ts|at|on)(?:$|_)", re.IGNORECASE)
+
+
+def is_time(arrow_type: Any) -> bool:
+    """Whether values of a type are dates, with or without the time of the day, or clock times."""
+    types = require("pyarrow").types
+    return bool(
+        types.is_timestamp(arrow_type) or types.is_date(arrow_type) or types.is_time(arrow_type)
+    )
+
+
+def may_be_named(name: str) -> bool:
+    """Whether a column with a name may have dates that are written as numbers.
+
+    Examples
+    --------
+    >>> may_be_named("event_time"), may_be_named("load")
+    (True, False)
+    """
+    return bool(_NAMED.search(name))
+
+
+def form_of(values: Any, name: str, day_first: bool | None = None) -> str | None:
+    """In which form the values of a column are dates; None if they are not.
+
+    Texts are dates if almost all of them are. Numbers are dates only in a column whose name says
+    so: seconds since 1970, or such as milliseconds, or digits like 20191231.
+
+    Parameters
+    ----------
+    values
+        The first values of the column that are not missing, in the order of the stream.
+    name
+        Name of the column.
+    day_first
+        Whether 1/2/2019 is in February; None: by the values. Where both readings are dates, it is
+        the one in which fewer rows go back in time, then the one with the shorter time.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> form_of(pyarrow.array(["31.12.2019 23:00", "1.1.2020 0:00"]), "when")
+    'day first'
+    >>> form_of(pyarrow.array(["1/9/11", "1/10/11"]), "when")
+    'month first'
+    >>> form_of(pyarrow.array([1577836800, 1577840400]), "timestamp")
+    'seconds'
+    >>> form_of(pyarrow.array(["red", "green"]), "date") is None
+    True
+    """
+    if is_time(values.type):
+        return "clock" if require("pyarrow").types.is_time(values.type) else "stored"
+    if not is_text(values.type) and not may_be_named(name):
+        return None
+    numbers = doubles(numbers_in(values))
+    if np.isfinite(numbers).mean() >= ENOUGH:
+        return _form_of_numbers(numbers[np.isfinite(numbers)]) if may_be_named(name) else None
+    if not is_text(values.type):
+        return None
+    found = {form: times_in(values, form) for form in _WRITTEN}
+    fits = {form: float((~np.isnat(times)).mean()) for form, times in found.items()}
+    if day_first is not None:
+        del fits["month first" if day_first else "day first"]
+    elif fits["day first"] == fits["month first"] >= ENOUGH:
+        back = {form: _disorder(found[form]) for form in ("day first", "month first")}
+        dotted = "." in values[0].as_py()
+        both_ways = back["day first"] == back["month first"]
+        day_first = dotted if both_ways else back["day first"] < back["month first"]
+        del fits["month first" if day_first else "day first"]
+    best = max(fits, key=lambda form: fits[form])
+    return best if fits[best] >= ENOUGH else None
+
+
+def times_in(values: Any, form: str) -> Array:
+    """The values as NumPy's times in microseconds; NaT where one is missing or is no date.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> times_in(pyarrow.array(["2020/1/1 0:30", "2020/2/30", None]), "year first")
+    array(['2020-01-01T00:30:00.000000', 'NaT', 'NaT'], dtype='datetime64[us]')
+    """
+    pyarrow = require("pyarrow")
+    if is_time(values.type):
+        return _stored(values)
+    if form in _EPOCHS:
+        numbers = doubles(numbers_in(values))
+        lowest, highest = _SECONDS[0] / 1e3, _SECONDS[1]  # an early row may be from 1970
+        seconds = numbers * (_EPOCHS[form] / 1e6)
+        fits = (lowest <= seconds) & (seconds <= highest)
+        whole = np.floor(np.where(fits, numbers, 0.0) * _EPOCHS[form]).astype(np.int64)
+        return np.where(fits, whole.astype("M8[us]"), np.datetime64("NaT"))
+    if form == "digits":
+        whole = numbers_in(values).cast(pyarrow.int64(), safe=False)
+        return _written(whole.cast(pyarrow.string()), _DIGITS)
+    if not is_text(values.type):
+        return np.full(len(values), np.datetime64("NaT"), "M8[us]")
+    texts = require("pyarrow.compute").utf8_trim_whitespace(values)
+    return _written(texts, _WRITTEN.get(form, _WRITTEN["year first"]))
+
+
+def parts_that_vary(times: Array, form: str) -> list[str]:
+    """The parts of a date that a model can learn from times like these.
+
+    A part must vary, and the times must cover it once: a day, a week, a year.
+
+    Examples
+    --------
+    >>> hours = np.datetime64("2020-01-01") + np.arange(100) * np.timedelta64(1, "h")
+    >>> parts_that_vary(hours.astype("M8[us]"), "stored")
+    ['hour']
+    """
+    known = times[~np.isnat(times)]
+    if not known.size:
+        return []
+    without = ["weekday", "season"] if form == "clock" else too_long(known)
+    shares = {part: _share_passed(known, part) for part in PARTS if part not in without}
+    return [part for part, share in shares.items() if (share != share[0]).any()]
+
+
+def too_long(times: Array) -> list[str]:
+    """The parts of a date that times do not cover once.
+
+    Examples
+    --------
+    >>> too_long(np.array(["2020-01-01", "2020-02-01"], "M8[us]"))
+    ['season']
+    """
+    days = (times.max() - times.min()) / _DAY
+    # The last row of a whole day is one step short of it.
+    return [part for part, (length, _) in PARTS.items() if days < 0.95 * length]
+
+
+def feature_names(name: str, parts: Sequence[str]) -> list[str]:
+    """What the features of a date are called.
+
+    Examples
+    --------
+    >>> feature_names("day", ["season", "days"])
+    ['day: season sin', 'day: season cos', 'day: days']
+    """
+    found = []
+    for part in parts:
+        if part == "days":
+            found.append(f"{name}: days")
+            continue
+        for wave in range(1, PARTS[part][1] + 1):
+            times = "" if wave == 1 else f" {wave}"
+            found += [f"{name}: {part} sin{times}", f"{name}: {part} cos{times}"]
+    return found
+
+
+def features_of(times: Array, parts: Sequence[str], origin: float) -> Array:
+    """One row per time: sines and cosines of its parts, or the days since ``origin``."""
+    columns = []
+    for part in parts:
+        if part == "days":
+            columns.append((times - np.datetime64(0, "us")) / _DAY - origin)
+            continue
+        share = _share_passed(times, part)
+        for wave in range(1, PARTS[part][1] + 1):
+            angle = 2.0 * np.pi * wave * share
+            columns += [np.sin(angle), np.cos(angle)]
+    return np.column_stack(columns)
+
+
+def _share_passed(times: Array, part: str) -> Array:
+    """How much of the day, the week or the year has passed; of a week in whole days."""
+    days = times.astype("M8[D]")
+    if part == "hour":
+        return np.asarray((times - days) / _DAY)
+    if part == "weekday":
+        monday = np.datetime64("1970-01-05")
+        week = np.floor((days - monday) / _DAY)
+        return np.asarray(np.mod(week, 7.0) / 7.0)
+    year = days.astype("M8[Y]")
+    first, following = year.astype("M8[us]"), (year + 1).astype("M8[us]")
+    return np.asarray((times - first) / (following - first))
+
+
+def _disorder(times: Array) -> tuple[int, float]:
+    """How often a time is before the one above it, and how far apart the times are."""
+    known = times[~np.isnat(times)]
+    return int((known[1:] < known[:-1]).sum()), float((known.max() - known.min()) / _DAY)
+
+
+def _form_of_numbers(numbers: Array) -> str | None:
+    for unit, microseconds in _EPOCHS.items():
+        seconds = numbers * (microseconds / 1e6)
+        if ((seconds >= _SECONDS[0]) & (seconds <= _SECONDS[1])).all():
+            return unit
+    if (np.abs(numbers) >= 1e15).any() or (numbers != np.floor(numbers)).any():
+        return None
+    days = times_in(require("pyarrow").array(numbers), "digits")
+    return None if np.isnat(days).any() else "digits"
+
+
+def _stored(values: Any) -> Array:
+    """Dates and times that are stored as such."""
+    pyarrow = require("pyarrow")
+    if pyarrow.types.is_time(values.type):
+        values = values.cast(pyarrow.time64("us"), safe=False).cast(pyarrow.int64())
+    else:
+        values = values.cast(pyarrow.timestamp("us"), safe=False).cast(pyarrow.int64())
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    whole = values.fill_null(0).to_numpy(zero_copy_only=False).astype("M8[us]")
+    return np.where(missing, np.datetime64("NaT"), whole)
+
+
+def _written(texts: Any, pattern: str) -> Array:
+    """Dates of texts that match a pattern."""
+    compute, int64 = require("pyarrow.compute"), require("pyarrow").int64()
+    fields = compute.extract_regex(texts, pattern)
+    has = {field.name for field in fields.type}
+
+    def number(key: str, otherwise: int = 0) -> Array:
+        if key not in has:
+            return np.full(len(texts), otherwise)
+        text = compute.struct_field(fields, key).fill_null("")
+        text = compute.if_else(compute.equal(text, ""), str(otherwise), text)
+        found: Array = text.cast(int64).to_numpy(zero_copy_only=False)
+        return found
+
+    by_name = "[A-Za-z]{3,9})" in pattern.split("?P<m>")[-1][:15]
+    year, day = number("y", 1970), number("d", 1)
+    month = _month(compute.struct_field(fields, "m")) if by_name else number("m", 1)
+    hour, minute, second = number("H"), number("M"), number("S")
+    known = fields.is_valid().to_numpy(zero_copy_only=False)
+    if "p" in has:
+        half = compute.utf8_lower(compute.struct_field(fields, "p").fill_null(""))
+        half = np.asarray(half.to_numpy(zero_copy_only=False), dtype="U1")
+        known &= (half == "") | ((hour >= 1) & (hour <= 12))
+        hour = np.where(half == "", hour, hour % 12 + 12 * (half == "p"))
+    if "y" in has:
+        year = np.where(year < 69, year + 2000, np.where(year < 100, year + 1900, year))
+    known &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    known &= (hour < 24) & (minute < 60) & (second <= 60)
+    months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
+    days = months.astype("M8[D]") + (day - 1)
+    known &= days.astype("M8[M]") == months
+    micro = ((hour * 60 + minute) * 60 + second) * 1_000_000
+    if "f" in has:
+        text = compute.struct_field(fields, "f").fill_null("")
+        padded = compute.utf8_slice_codeunits(compute.utf8_rpad(text, 6, "0"), 0, 6)
+        micro = micro + padded.cast(int64).to_numpy(zero_copy_only=False)
+    times = days.astype("M8[us]") + micro.astype("m8[us]")
+    return np.where(known, times, np.datetime64("NaT"))
+
+
+def _month(texts: Any) -> Array:
+    """Numbers of months by the first letters of their English names; 0 for another word."""
+    pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
+    first = compute.utf8_lower(compute.utf8_slice_codeunits(texts.fill_null(""), 0, 3))
+    found = compute.index_in(first, pyarrow.array(_MONTHS)).fill_null(-1)
+    return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64) + 1

@@ -1,0 +1,113 @@
+"""The transformer that does to a table what ``mixfree fit`` does to a file."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from mixfree.cli import main
+from mixfree.sklearn import StreamEncoder, StreamRegressor
+from mixfree.streams import StreamFit
+
+ROWS = 600
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    times = np.datetime64("2019-11-20", "us") + np.arange(ROWS) * np.timedelta64(1, "h")
+    return pa.table(
+        {
+            "No": np.arange(ROWS),
+            "when": [f"{time:%d/%m/%Y %H:%M}" for time in times.tolist()],
+            "city": [f"c{number}" for number in rng.integers(0, 200, ROWS)],
+            "x": rng.standard_normal(ROWS),
+            "y": rng.standard_normal(ROWS) + np.arange(ROWS) % 24,
+        }
+    )
+
+
+def test_a_pipeline_gives_the_bits_of_the_command_line(tmp_path, table):
+    """An encoder of its own would choose other columns or other categories."""
+    pa.csv.write_csv(table, tmp_path / "d.csv")
+    with pytest.raises(SystemExit):
+        main(["fit", f"{tmp_path}/d.csv", "--target", "y", "--model", f"{tmp_path}/m", "-q"])
+    fit = StreamFit.load(tmp_path / "m")
+    pipeline = make_pipeline(StreamEncoder(), StreamRegressor())
+    pipeline.fit(table.drop_columns(["y"]), np.array(table["y"]))
+    assert pipeline[0].get_feature_names_out().tolist() == fit.encoder.features
+    assert pipeline[0].left_out_ == {"No": "row numbers"} == fit.unused_columns
+    found = pipeline[1].learner_.weights
+    assert found.tobytes() == fit.learner.weights.tobytes()
+
+
+def test_later_rows_decide_nothing(table):
+    encoder = StreamEncoder().partial_fit(table[:300])
+    names = encoder.get_feature_names_out().tolist()
+    before = encoder.transform(table[:300])
+    encoder.partial_fit(table[300:])
+    assert encoder.get_feature_names_out().tolist() == names
+    assert encoder.n_samples_seen_ == ROWS
+    np.testing.assert_array_equal(encoder.transform(table[:300]), before)
+    assert clone(encoder).fit(table).n_samples_seen_ == ROWS
+
+
+def test_missing_values(table):
+    x = table["x"].to_pylist()
+    x[7] = None
+    gaps = pa.table({"x": x, "z": table["y"]})
+    with pytest.raises(ValueError, match="X, row 8, column 'x' is missing"):
+        StreamEncoder().fit(gaps)
+    kept = StreamEncoder(missing="keep").fit_transform(gaps)
+    assert np.argwhere(np.isnan(kept)).tolist() == [[7, 0]]
+    filled = StreamEncoder(missing="mean").fit_transform(gaps)
+    assert filled[7, 0] == pytest.approx(np.mean([v for v in x if v is not None]), rel=1e-12)
+
+
+def test_tables_of_other_libraries_and_matrices(table):
+    matrix = np.column_stack([table["x"], table["y"]])
+
+    class Foreign:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return table.__arrow_c_stream__(requested_schema)
+
+    encoder = StreamEncoder(exclude=["c*"]).fit(Foreign())
+    assert encoder.get_feature_names_out().tolist()[-2:] == ["x", "y"]
+    np.testing.assert_array_equal(StreamEncoder().fit_transform(matrix), matrix)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"missing": "drop"}, "missing must be one of 'error', 'mean', 'keep'"),
+        ({"time": "daily"}, "time must be one of"),
+        ({"hash_columns": -1}, "hash_columns must be a whole number"),
+        ({"exclude": ["q*"]}, "there is no column 'q\\*'"),
+        ({"exclude": ["*"]}, "X has no column to learn from"),
+    ],
+)
+def test_what_is_refused_changes_nothing(table, options, message):
+    encoder = StreamEncoder(**options)
+    with pytest.raises(ValueError, match=message):
+        encoder.partial_fit(table)
+    assert not hasattr(encoder, "encoder_")
+
+
+def test_refused_rows_change_nothing(table):
+    """Means or counts of the rows before the bad one would stay behind."""
+    gaps = table.to_pydict()
+    gaps["city"][3], gaps["x"][9] = "new", None
+    begun = StreamEncoder()
+    with pytest.raises(ValueError, match="row 10, column 'x' is missing"):
+        begun.partial_fit(pa.table(gaps))
+    assert not hasattr(begun, "encoder_")
+    begun.partial_fit(table)
+    before = begun.encoder_.state_dict()
+    with pytest.raises(ValueError, match="row 10, column 'x' is missing"):
+        begun.partial_fit(pa.table(gaps))
+    begun.transform(table)
+    after = begun.encoder_.state_dict()
+    np.testing.assert_array_equal(before.pop("sums"), after.pop("sums"))
+    assert before == after

@@ -1,0 +1,476 @@
+"""Columns as real files have them: what becomes of each, whatever the format and the blocks."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mixfree.cli import main
+from mixfree.streams import (
+    FitPlan,
+    Source,
+    StreamFit,
+    find_files,
+    formats,
+    model_file,
+    stream_fit,
+    write_predictions,
+)
+from mixfree.streams.columns import Category, column_from_plain
+from mixfree.streams.encoder import Encoder
+from mixfree.streams.look import first_look
+from tests.streams.data import write
+
+ROWS = 1200
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return ended.value.code
+
+
+def fit(path, *options, target="y", model="m"):
+    place = path.parent / model
+    return run("fit", path, "--target", target, "--model", place, "-q", *options)
+
+
+def numbers(rows=ROWS, seed=0):
+    x, z, noise = np.random.default_rng(seed).standard_normal((3, rows))
+    return x, z, 2.0 * x - z + 0.1 * noise
+
+
+def csv_text(head, *columns, separator=","):
+    lines = [head, *(separator.join(map(str, row)) for row in zip(*columns, strict=True))]
+    return "\n".join(lines) + "\n"
+
+
+def look(path, **asked):
+    return first_look(Source(find_files([str(path)])), FitPlan("y", **asked))
+
+
+def comma(values):
+    return [f"{value:.6f}".replace(".", ",") for value in values]
+
+
+X, Z, Y = numbers()
+INDEX = range(1, ROWS + 1)
+PLAIN = csv_text("x,z,y", *(np.char.mod("%.6f", values) for values in (X, Z, Y)))
+SHAPES = {
+    "semicolons and decimal commas": csv_text("x;z;y", comma(X), comma(Z), comma(Y), separator=";"),
+    "a byte order mark": "\ufeff" + PLAIN,
+    "lines as of Windows": PLAIN.replace("\n", "\r\n"),
+    "lines as of old Macs": PLAIN.replace("\n", "\r"),
+    "quotes": "\n".join(",".join(f'"{v}"' for v in row.split(",")) for row in PLAIN.split()) + "\n",
+    "blanks": PLAIN.replace(",", " , "),
+    "bars": PLAIN.replace(",", "|"),
+    "tabs": PLAIN.replace(",", "\t"),
+    "row names of R": PLAIN.replace("\n", "\n§,")[: -len("§,")],
+    "a delimiter at the end": "\n".join(
+        row + ("," if row[-1] != "y" else "") for row in PLAIN.split()
+    )
+    + "\n",
+    "columns without a name": csv_text("x;z;y;;", comma(X), comma(Z), comma(Y), [""] * ROWS,
+                                       [""] * ROWS, separator=";"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_of_csv_gives_the_same_bits(tmp_path, shape):
+    text = SHAPES[shape]
+    for number in INDEX:  # row names that R writes
+        text = text.replace("§", f'"{number}"', 1)
+    (tmp_path / "plain.csv").write_text(PLAIN)
+    (tmp_path / "d.csv").write_text(text.replace(" , ", ", "), newline="", encoding="utf-8")
+    if shape == "blanks":
+        (tmp_path / "d.csv").write_text(text.replace("x , z , y", "x,z,y"))
+    assert fit(tmp_path / "plain.csv", model="plain") == 0
+    assert fit(tmp_path / "d.csv") == 0
+    found, plain = (StreamFit.load(tmp_path / name) for name in ("m", "plain"))
+    assert found.used == ROWS
+    assert found.encoder.features == plain.encoder.features == ["x", "z"]
+    assert found.learner.weights.tobytes() == plain.learner.weights.tobytes()
+
+
+def test_dates_have_the_same_bits_in_every_format_and_after_a_resume(tmp_path, monkeypatch):
+    """Parts chosen anew from the rows of a resumed run, or from a block, would differ."""
+    times = np.datetime64("2019-11-20", "us") + np.arange(ROWS) * np.timedelta64(1, "h")
+    data = pa.table({"when": pa.array(times), "x": X, "y": Y + np.arange(ROWS) % 24})
+    weights = []
+    for ending in ("parquet", "arrow", "csv", "jsonl"):
+        if ending in ("csv", "jsonl"):
+            texts = [f"{time:%d/%m/%Y %H:%M}" for time in times.tolist()]
+            data = data.set_column(0, "when", pa.array(texts))
+        path = tmp_path / f"d.{ending}"
+        write(data, path)
+        assert fit(path, model=ending) == 0
+        weights.append(StreamFit.load(tmp_path / ending).learner.weights.tobytes())
+    assert len(set(weights)) == 1
+    found = StreamFit.load(tmp_path / "csv")
+    assert found.encoder.features[:2] == ["when: hour sin", "when: hour cos"]
+    assert not any("season" in name for name in found.encoder.features)
+    write(data[:400], tmp_path / "d.csv")
+    assert fit(tmp_path / "d.csv", model="cut") == 0
+    write(data, tmp_path / "d.csv")
+    monkeypatch.setattr(formats, "BLOCK", 7_000)
+    assert fit(tmp_path / "d.csv", "--resume", model="cut") == 0
+    assert StreamFit.load(tmp_path / "cut").learner.weights.tobytes() == weights[0]
+
+
+@pytest.mark.parametrize(
+    ("time", "features"),
+    [
+        ("none", []),
+        ("linear", ["when: days"]),
+        ("cyclic", ["when: hour sin", "when: weekday sin", "when: season sin"]),
+        ("auto", ["when: hour sin", "when: weekday sin"]),
+    ],
+)
+def test_what_becomes_of_dates(tmp_path, capsys, time, features):
+    """The season of a month, or one column per date, is what a look at the type alone gives."""
+    times = np.datetime64("2019-11-20", "us") + np.arange(ROWS) * np.timedelta64(1, "h")
+    texts = [f"{time:%m/%d/%y %H:%M}" for time in times.tolist()]
+    (tmp_path / "d.csv").write_text(csv_text("when,x,y", texts, X, Y))
+    assert fit(tmp_path / "d.csv", "--time", time) == 0
+    found = StreamFit.load(tmp_path / "m").encoder.features
+    assert [each for each in found if each.endswith((" sin", "days"))] == features
+    out = capsys.readouterr().out
+    assert ("left out: 'when'" in out) == (time == "none")
+    if time == "auto":
+        said = "'when' is a date (month first), used as hour, weekday: the first 1,200 rows cover "
+        assert said + "50 days, too short for season; --day-first reads it" in out
+
+
+def test_a_date_that_is_none_is_a_missing_value(tmp_path, capsys):
+    texts = [f"{1 + row % 28}.{1 + row // 28}.2019" for row in range(300)]
+    texts[200] = "31.2.2019"
+    (tmp_path / "d.csv").write_text(csv_text("when,x,y", texts, X[:300], Y[:300]))
+    assert fit(tmp_path / "d.csv", "--missing", "error") == 2
+    assert "row 201, column 'when' is '31.2.2019', not a date (day first); --missing skip" in (
+        capsys.readouterr().err
+    )
+
+
+def test_row_numbers_are_left_out_and_named(tmp_path, capsys):
+    """A column of which only the name is looked at, or that must never miss a step, stays."""
+    instant = np.arange(ROWS) + np.repeat([0, 7], ROWS // 2)
+    no = pa.array(np.arange(ROWS) + 5.0)
+    data = {"No": no, "instant": instant, "hour": np.arange(ROWS) % 24, "x": X, "y": Y}
+    write(pa.table(data), tmp_path / "d.parquet")
+    assert fit(tmp_path / "d.parquet") == 0
+    assert "columns    left out: 'No', 'instant' (row numbers)" in capsys.readouterr().out
+    assert StreamFit.load(tmp_path / "m").encoder.features == ["hour", "x"]
+    assert look(tmp_path / "d.parquet", features=["No", "x"]).encoder.features == ["No", "x"]
+    write(pa.table({"No": no, "y": Y}), tmp_path / "only.parquet")
+    assert look(tmp_path / "only.parquet").encoder.features == ["No"]
+    (tmp_path / "two").mkdir()
+    for name in ("1", "2"):  # numbers that begin anew in each file
+        text = csv_text("No,x,y", range(600), X[:600], Y[:600])
+        (tmp_path / "two" / f"{name}.csv").write_text(text)
+    assert look(tmp_path / "two").encoder.features == ["x"]
+
+
+@pytest.mark.parametrize("row", [5_000, 20_000])
+@pytest.mark.parametrize("block", [1 << 14, 1 << 20])
+def test_one_stray_text_does_not_make_a_column_of_texts(tmp_path, capsys, monkeypatch, row, block):
+    """The type of a block of text depends on which rows happen to be in it."""
+    monkeypatch.setattr(formats, "BLOCK", block)
+    u = [str(number % 97) for number in range(30_000)]
+    y = 3.0 * (np.arange(30_000) % 97) + 0.5
+    u[row] = "error"
+    (tmp_path / "d.csv").write_text(csv_text("u,y", u, y))
+    assert fit(tmp_path / "d.csv", "--missing", "skip") == 0
+    said = f"d.csv, row {row + 1}, column 'u' is 'error'"
+    assert f"1 taken for missing values, the first: {tmp_path}/{said}" in capsys.readouterr().out
+    found = StreamFit.load(tmp_path / "m")
+    assert found.encoder.features == ["u"]
+    assert found.learner.predict(np.array([[150.0]]))[0] == pytest.approx(450.5)
+    assert fit(tmp_path / "d.csv", "--missing", "error") == 2
+    assert f"{said}, not a number; --missing skip leaves out" in capsys.readouterr().err
+
+
+def test_many_texts_share_columns(tmp_path, capsys):
+    """One column per text of the first rows, or none for a new one, would be others."""
+    rng = np.random.default_rng(0)
+    city = [f"c{number}" for number in rng.zipf(1.3, 12_000) % 500]
+    name = [f"user {number}" for number in range(12_000)]
+    city[11_000] = "new"
+    x, _, y = numbers(12_000)
+    write(pa.table({"city": city, "name": name, "x": x, "y": y}), tmp_path / "d.parquet")
+    assert fit(tmp_path / "d.parquet") == 0
+    out = capsys.readouterr().out
+    assert "left out: 'name' (almost every row has another text, such as 'user 0')" in out
+    column = StreamFit.load(tmp_path / "m").encoder.columns[0]
+    kinds, counts = np.unique(city[:10_000], return_counts=True)
+    assert sorted(column.categories) == list(column.categories)
+    assert min(counts[np.isin(kinds, column.categories)]) >= np.sort(counts)[-65]
+    assert (len(column.categories), column.hashed) == (64, 16)
+    shared = int(np.isin(city, column.categories, invert=True).sum())
+    assert f"{shared:,} with a category in 'city' that shares a column" in out
+    row = np.zeros((1, 80))
+    assert column.fill(pa.array(["new"]), row) == {"hashed": 1}
+    assert row[0, 64:].sum() == 1.0
+    assert fit(tmp_path / "d.parquet", "--hash", "4") == 0
+    assert StreamFit.load(tmp_path / "m").encoder.columns[0].hashed == 4
+
+
+def test_new_texts_are_expected_where_some_came_once(tmp_path):
+    """Columns to share for every column of texts would be of no use for most."""
+    kinds = (["red", "blue", "green"] * ROWS)[:ROWS]
+    rare = [*kinds[:-5], "a", "b", "c", "d", "e"]
+    write(pa.table({"kind": kinds, "rare": rare, "y": Y}), tmp_path / "d.parquet")
+    kind, seldom = look(tmp_path / "d.parquet").encoder.columns
+    assert (len(kind.categories), kind.hashed) == (3, 0)
+    assert (len(seldom.categories), seldom.hashed) == (8, 16)
+
+
+def test_columns_of_a_model_are_restored():
+    for column in (Category("a", ("x", "y"), 3), Category("$kind", ("x",))):
+        assert column_from_plain(column.plain()) == column
+
+
+@pytest.mark.parametrize("target", ["both", "copy", "label"])
+def test_columns_that_give_the_target_away_are_named(tmp_path, capsys, target):
+    """A warning by weights or by correlation alone misses the sum of two, or names too many."""
+    rng = np.random.default_rng(0)
+    one, other = rng.poisson(30, ROWS), rng.poisson(90, ROWS)
+    data = {"one": one, "other": other, "x": X, "near": one + other + 5.0 * Z}
+    data["y"] = {"both": one + other, "copy": 1000.0 + 3.0 * one, "label": one > 30}[target]
+    write(pa.table(data), tmp_path / "d.parquet")
+    assert fit(tmp_path / "d.parquet") == 0
+    out = capsys.readouterr().out
+    if target == "both":
+        said = "'one' and 'other' together explain 100 % of 'y'; if that is not known before the "
+        assert f"warning    {said}target, --leave-out one,other" in out
+    else:
+        assert "warning    'one' alone explains 100 % of 'y'" in out
+    assert out.count("--leave-out") == 1
+    assert fit(tmp_path / "d.parquet", "--leave-out", "o*") == 0
+    assert "warning" not in capsys.readouterr().out
+    assert StreamFit.load(tmp_path / "m").encoder.features == ["x", "near"]
+
+
+def test_names_with_commas_and_wildcards(tmp_path, capsys):
+    data = pa.table({"a,b": Z, "lag1": X, "lag2": Z, "l?": X, "y": Y})
+    write(data, tmp_path / "d.parquet")
+    assert fit(tmp_path / "d.parquet", "--features", '"a,b",lag*') == 0
+    assert StreamFit.load(tmp_path / "m").encoder.features == ["a,b", "lag1", "lag2"]
+    assert fit(tmp_path / "d.parquet", "--leave-out", '"a,b",l?') == 0
+    assert StreamFit.load(tmp_path / "m").encoder.features == ["lag1", "lag2"]
+    assert fit(tmp_path / "d.parquet", "--leave-out", "log*") == 2
+    assert "there is no column 'log*'; did you mean 'lag2', 'lag1'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "loss", "classes"),
+    [
+        ([0, 1], "logistic", ["0", "1"]),
+        ([-1.5, 2.0], "logistic", ["-1.5", "2"]),
+        ([10, 9, 2], "logistic", ["2", "9", "10"]),
+        ([True, False], "logistic", ["false", "true"]),
+        (["b", "a"], "logistic", ["a", "b"]),
+        ([0.5, 1.0, 1.5], "squared", None),
+        (list(range(30)), "squared", None),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_a_target_of_few_values_has_classes(tmp_path, ending, values, loss, classes):
+    """Numbers are always regressed by a look at the type, and named as they are written."""
+    y = (values * ROWS)[:ROWS]
+    write(pa.table({"x": X, "y": y}), tmp_path / f"d.{ending}")
+    found = look(tmp_path / f"d.{ending}")
+    assert (found.loss, found.encoder.classes) == (loss, classes)
+    said = [note for note in found.notes if "`loss='squared'` to regress" in note]
+    assert len(said) == (classes is not None and not isinstance(values[0], bool | str))
+
+
+def test_classes_of_numbers_reach_the_report_and_the_predictions(tmp_path, capsys):
+    write(pa.table({"x": X, "y": 1.0 * (X + 0.5 * Z > 0)}), tmp_path / "d.parquet")
+    assert fit(tmp_path / "d.parquet") == 0
+    said = "note       'y' has 2 classes, 0 and 1; --loss squared to regress"
+    assert said in capsys.readouterr().out
+    out = tmp_path / "p.parquet"
+    assert run("predict", tmp_path / "d.parquet", "--model", tmp_path / "m", "-o", out) == 0
+    assert set(pa.parquet.read_table(out)["prediction"].to_pylist()) == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        (
+            [f"k{row % 300}" for row in range(ROWS)],
+            [],
+            "the target 'y' has 300 classes in the first 1,200 rows, such as 'k0', 'k1', 'k10': "
+            "it may be the wrong column, or a number for --loss squared; more than 50 must be "
+            "given as --classes",
+        ),
+        (["red", "blue"] * 600, ["--loss", "squared"], "'y' is text, such as 'blue': --loss logis"),
+        (["2019-01-01", "2019-01-02"] * 600, [], "'y' is a date (year first): name another as --t"),
+        (["a" * 2_000, "b"] * 600, [], "has a class of 2,000 letters, 'aaaaaaaaaaaaaaaaaaaa'"),
+        ([*[0, 1] * 599, 0, 2], [], None),
+    ],
+)
+def test_targets_that_are_refused_in_one_line(tmp_path, capsys, y, options, message):
+    """Thirty kilobytes of names of classes were printed."""
+    write(pa.table({"x": X, "y": [str(each) for each in y]}), tmp_path / "d.parquet")
+    code = fit(tmp_path / "d.parquet", *options)
+    error = capsys.readouterr().err
+    assert code == (0 if message is None else 2)
+    assert message is None or (message in error and error.count("\n") == 1 and len(error) < 400)
+
+
+def test_a_new_number_among_classes_says_how_to_regress(tmp_path, capsys):
+    y = [0, 1] * 6000 + [7]
+    write(pa.table({"x": np.arange(12_001) % 5 + 0.5, "y": y}), tmp_path / "d.parquet")
+    assert fit(tmp_path / "d.parquet") == 2
+    error = capsys.readouterr().err
+    assert (
+        "row 12001, column 'y' has the unknown class '7'; the classes are 0, 1: give all" in error
+    )
+    assert "as --classes, or --loss squared to regress" in error
+    assert fit(tmp_path / "d.parquet", "--loss", "squared") == 0
+
+
+def test_missing_values_of_the_first_rows_are_known(tmp_path, capsys):
+    """Rows without a target, or with gaps that the first rows show, stopped the fit."""
+    x, y = X.astype(object), Y.astype(object)
+    x[[3, 700]], y[[3, 5]] = "", "NA"
+    (tmp_path / "d.csv").write_text(csv_text("x,z,y", x, Z, y))
+    assert fit(tmp_path / "d.csv") == 0
+    out = capsys.readouterr().out
+    assert "1,200 read, 1,197 used, 3 left out" in out
+    assert "2 left out: 'y' is missing" in out
+    assert (
+        "missing in the first 1,200 rows: 'x' in 2; such rows are left out, --missing mean" in out
+    )
+    x[:400] = "?"
+    (tmp_path / "d.csv").write_text(csv_text("x,z,y", x, Z, y))
+    assert fit(tmp_path / "d.csv") == 2
+    error = capsys.readouterr().err
+    assert "399 of the first 1,200 rows have a missing value ('x' in 401): --missing skip" in error
+    assert error.endswith("--leave-out x leaves out the column\n")
+
+
+def test_a_dry_run_tells_every_column_and_fits_nothing(tmp_path, capsys):
+    texts = ["red", "blue"] * (ROWS // 2)
+    days = np.datetime64("2019-01-01") + np.arange(ROWS)
+    data = {"No": np.arange(ROWS), "day": days, "colour": texts, "gaps\x1b": [None, 1.5] * 600}
+    write(pa.table({**data, "y": Y}), tmp_path / "d.parquet")
+    assert fit(tmp_path / "d.parquet", "--dry-run", "--missing", "mean") == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "No number 0 left out: row numbers" in lines
+    assert "day date 0 weekday, season: 6 features; covers 1,199 days" in lines
+    assert "colour text 0 2 categories, one-hot" in lines
+    assert "gaps\\x1b number 600 1 feature" in lines  # no escape reaches the terminal
+    assert "y number 0 the target" in lines
+    assert lines[-1] == "plan squared loss, exact; nothing was fitted"
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_last_line_counts_when_it_ends(tmp_path, capsys):
+    """A half-written 3,3 was learnt as 3 before 57 followed; a resumed fit never saw 357."""
+    lines = csv_text("x,y", X, Y)
+    path = tmp_path / "log.csv"
+    path.write_text(lines + "3,3")
+    assert fit(path) == 0
+    out = capsys.readouterr().out
+    assert "1,200 read" in out
+    assert "log.csv has no end yet: it is left out until it has" in out
+    path.write_text(lines + "3,357\n1")
+    assert fit(path, "--resume") == 0
+    assert "1,201 read" in capsys.readouterr().out
+    assert 357.0 in StreamFit.load(tmp_path / "m").reservoir.targets
+    out = tmp_path / "p.parquet"
+    path.write_text("x\n1\n2")
+    assert run("predict", path, "--model", tmp_path / "m", "-o", out) == 0
+    assert len(pa.parquet.read_table(out)) == 2
+
+
+def test_a_small_file_does_not_need_a_large_memory(tmp_path, capsys):
+    """One long text, stored once, was repeated in every row."""
+    rows = 40_000
+    words = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["x" * 1_000_000])
+    data = pa.table({"t": words, "x": np.tile(X, 34)[:rows], "y": np.tile(Y, 34)[:rows]})
+    pa.parquet.write_table(data, tmp_path / "d.parquet", compression="zstd")
+    assert fit(tmp_path / "d.parquet") == 2
+    said = "column 't' has a text of 1,000,000 bytes, and 16,384 are the most: --leave-out t"
+    assert said in capsys.readouterr().err
+    assert fit(tmp_path / "d.parquet", "--leave-out", "t") == 0
+
+
+def test_many_features_are_encoded_a_few_rows_at_a_time(tmp_path, monkeypatch):
+    """A batch of texts, of which each has columns of its own, took gigabytes."""
+    rng = np.random.default_rng(0)
+    texts = {f"t{k}": [f"v{v}" for v in rng.integers(0, 300, ROWS)] for k in range(3)}
+    write(pa.table({**texts, "y": Y}), tmp_path / "d.parquet")
+    sizes, encode = [], Encoder.encode
+
+    def watched(self, piece):
+        found = encode(self, piece)
+        sizes.append(found[0].size)
+        return found
+
+    monkeypatch.setattr(Encoder, "encode", watched)
+    monkeypatch.setattr(stream_fit, "CELLS", 30_000)
+    assert fit(tmp_path / "d.parquet") == 0
+    found = StreamFit.load(tmp_path / "m")
+    assert len(found.encoder.features) == 240
+    assert max(sizes) <= 30_000
+    assert found.read_record.rows == ROWS
+
+
+def test_predictions_of_many_columns_take_no_list_of_names_per_name(tmp_path, monkeypatch):
+    """20,000 names looked up in a list that is made anew for each took 81 seconds."""
+    data = pa.table({**{f"c{k}": X[:40] + k % 7 for k in range(50)}, "y": Y[:40]})
+    write(data, tmp_path / "d.parquet")
+    assert fit(tmp_path / "d.parquet") == 0
+    source = Source(find_files([str(tmp_path / "d.parquet")]))
+
+    class Counted:
+        lists = 0
+
+        @property
+        def names(self):
+            self.lists += 1
+            return data.schema.names
+
+    source.schema = Counted()
+    write_predictions(StreamFit.load(tmp_path / "m"), source, tmp_path / "p.csv")
+    assert source.schema.lists < 5
+
+
+def test_a_column_may_have_any_name(tmp_path):
+    """A counter by the name of a column could not be saved when the name begins with a dollar."""
+    kind = (["a", "b", None] * ROWS)[:ROWS]
+    for name in ("$kind", "$array", "$$x"):
+        write(pa.table({name: kind, "x": X, "y": Y}), tmp_path / "d.parquet")
+        assert fit(tmp_path / "d.parquet", "--missing", "skip") == 0
+        assert StreamFit.load(tmp_path / "m").encoder.left_out == {f"{name!r} is missing": 400}
+        assert fit(tmp_path / "d.parquet", "--categories", f"{name}=a,b", "--missing", "skip") == 0
+        assert StreamFit.load(tmp_path / "m").plan.categories == {name: ("a", "b")}
+
+
+def test_a_model_does_not_take_the_place_of_anything_else(tmp_path, capsys, monkeypatch):
+    """The data itself was replaced by its model, with exit code 0."""
+    data, other = tmp_path / "own.csv", tmp_path / "notes.txt"
+    data.write_text(PLAIN)
+    other.write_text("precious")
+    link = tmp_path / "link"
+    link.symlink_to(data)
+    monkeypatch.setattr(StreamFit, "learn", lambda *_: pytest.fail("the pass had begun"))
+    for place, why in (
+        (data, "which is read from"),
+        (link, "which is read from"),
+        (other, "which is there and is not a mixfree model file: give another name"),
+        (tmp_path, "which is not a file"),
+    ):
+        assert run("fit", data, "--target", "y", "--model", place, "-q") == 2
+        assert f"--model must not be {place}, {why}" in capsys.readouterr().err
+    assert data.read_text() == PLAIN
+    assert other.read_text() == "precious"
+
+
+def test_a_linked_model_goes_on_being_a_link(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    model_file.save(tmp_path / "link", {"a": 1})
+    assert (tmp_path / "link").is_symlink()
+    assert model_file.load(tmp_path / "real") == {"a": 1}

@@ -32,7 +32,7 @@ from mixfree.base.files import replacing
 __all__ = ["check_place", "load", "save"]
 
 MAGIC = b"mixfree\0"
-VERSION = 5
+VERSION = 6
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")

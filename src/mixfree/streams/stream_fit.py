@@ -8,6 +8,7 @@ from typing import Any
 
 import mixfree
 from mixfree.base.arithmetic import Array
+from mixfree.base.interrupts import interrupts_wait
 from mixfree.linear.choice import LinearLearner
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.exact.sums import LARGEST
@@ -177,17 +178,23 @@ class StreamFit:
             Save to this file whenever at least so many rows have been read since the last time.
         show
             Called after each batch.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            When Ctrl-C is pressed; the fit is then one to whole batches, and can be saved.
         """
         began, saved = time.monotonic() - self.seconds, self.read
         self.complete = False
         for piece in self.read_record.rest(pieces):
-            self.learn(piece)
-            self.seconds = time.monotonic() - began
-            if show is not None:
-                show(self)
-            if path is not None and every is not None and self.read - saved >= every:
-                self.save(path)
-                saved = self.read
+            with interrupts_wait():
+                self.learn(piece)
+                self.seconds = time.monotonic() - began
+                if show is not None:
+                    show(self)
+                if path is not None and every is not None and self.read - saved >= every:
+                    self.save(path)
+                    saved = self.read
         self.complete = True
 
     def state_dict(self) -> dict[str, Any]:

@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
 from mixfree.cli.flags import in_flags
-from mixfree.cli.options import Data, Exclude, Features, Format, Loss, Missing, Target, names
+from mixfree.cli.options import (
+    Data,
+    Exclude,
+    Features,
+    Format,
+    Json,
+    Loss,
+    Missing,
+    Target,
+    names,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from mixfree.base.progress import Show
     from mixfree.streams import Source, StreamFit
 
-__all__ = ["fit", "report_lines"]
+__all__ = ["Progress", "fit", "in_words", "progress", "report_lines", "run"]
 
 typer = require("typer")
 
@@ -153,7 +164,8 @@ def fit(
             "--dry-run", help="Only print what would become of each column, and fit nothing."
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Fit a linear model to rows in time order.
 
@@ -169,6 +181,7 @@ def fit(
     """
     from mixfree.base.checks import check_one_of, check_whole
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
+    from mixfree.streams.facts import fit_facts
     from mixfree.streams.look import first_look
     from mixfree.streams.model_file import check_place
     from mixfree.streams.report import check_something_learnt
@@ -227,7 +240,7 @@ def fit(
         return begun
 
     spread: tuple[int, int] | None = None
-    with _progress(source, quiet) as show:
+    with progress(source, quiet) as show:
         fitted = begin()
         stopped = False
         if workers is not None or cluster is not None:
@@ -240,12 +253,16 @@ def fit(
             stopped = run(fitted, source, show, model, checkpoint_every)
     check_something_learnt(fitted)
     fitted.save(model)
-    print("\n".join(report_lines(fitted)))
-    if spread is not None:
-        print(f"workers    {spread[0]:,}, which fitted {spread[1]:,} parts")
-    print(f"model      {model}")
+    if as_json:
+        print_json("fit", {"model": str(model), **in_words(fit_facts(fitted))})
+    else:
+        print("\n".join(report_lines(fitted)))
+        if spread is not None:
+            print(f"workers    {spread[0]:,}, which fitted {spread[1]:,} parts")
+        print(f"model      {model}")
+        if stopped:
+            print(f"stopped    after {fitted.read:,} rows, which the model holds; --resume goes on")
     if stopped:
-        print(f"stopped    after {fitted.read:,} rows, which the model holds; --resume goes on")
         raise typer.Exit(130)
 
 
@@ -273,6 +290,12 @@ def report_lines(fitted: "StreamFit") -> Iterator[str]:
     from mixfree.streams import report
 
     return (in_flags(line, fit) for line in report.lines(fitted))
+
+
+def in_words(facts: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a fit, its sentences in the words of the command line."""
+    words = {name: [in_flags(each, fit) for each in facts[name]] for name in ("notes", "warnings")}
+    return facts | words
 
 
 class Progress:
@@ -308,7 +331,7 @@ class Progress:
 
 
 @contextmanager
-def _progress(source: "Source", quiet: bool) -> Iterator[Progress]:
+def progress(source: "Source", quiet: bool) -> Iterator[Progress]:
     """A bar that appears before the first rows are looked at; Ctrl-C ends the command."""
     from mixfree.base.progress import progress_bar
 

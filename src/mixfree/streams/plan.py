@@ -133,6 +133,25 @@ class FitPlan:
                     f"but now `{name}={now.get(name)!r}` is asked for"
                 )
 
+    def written(self) -> str:
+        """What was asked for beyond the defaults, as arguments of a call.
+
+        Examples
+        --------
+        >>> FitPlan("load", exclude=["a"], parameters={"method": "auto", "l2": 0.5}).written()
+        "target='load', exclude=['a'], l2=0.5"
+        """
+        usual = FitPlan(self.target)._flat() | {
+            "method": "auto",
+            "scale": "auto",
+            "fit_intercept": True,
+            "seed": 0,
+            "target": None,
+        }
+        given = {name: value for name, value in self._flat().items() if value != usual.get(name)}
+        lists = {name: list(value) for name, value in given.items() if isinstance(value, tuple)}
+        return ", ".join(f"{name}={value!r}" for name, value in (given | lists).items())
+
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values."""
         return {each.name: getattr(self, each.name) for each in fields(self)}

@@ -16,7 +16,7 @@ from mixfree.streams.giveaway import giveaways
 from mixfree.streams.metrics import metrics, shown
 from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["check_something_learnt", "lines", "target_size"]
+__all__ = ["check_something_learnt", "lines", "measured", "remarks", "target_size", "warnings"]
 
 RECENT = 3  # changes of the half-life that are told
 NAMED = 20  # columns that are named before the others are counted
@@ -58,7 +58,7 @@ def lines(fit: StreamFit) -> Iterator[str]:
     if isinstance(fit.learner, ExactLearner):
         yield from _under("fit", _exactness(fit.learner))
     yield from _under("quality", _quality(fit))
-    yield from _under("warning", _warnings(fit))
+    yield from _under("warning", warnings(fit))
     correlation = Correlation.of_learner(fit.learner)
     if correlation is not None:
         yield from _under("stream", correlation.lines())
@@ -67,8 +67,23 @@ def lines(fit: StreamFit) -> Iterator[str]:
                 f"           the shortest blocks have {correlation.lengths[0]:,} rows; "
                 "`options={'block': 1}` looks at shorter ones"
             )
-    if knows_intervals(fit.learner):
-        yield from _under("note", filter(None, [fit.learner.remark]))
+    yield from _under("note", remarks(fit))
+
+
+def remarks(fit: StreamFit) -> Iterator[str]:
+    """Why intervals, or the model itself, may not be what they seem, in sentences."""
+    if knows_intervals(fit.learner) and fit.learner.remark:
+        yield fit.learner.remark
+    found = metrics(fit)
+    ahead, constant = found.get("test_then_train"), found["constant"]
+    if ahead is not None and found["in_sample"]["loss"] < constant["loss"] < ahead["loss"]:
+        forget = ""
+        if knows_intervals(fit.learner) and fit.plan.loss == "squared":
+            forget = "; `half_life='auto'` follows changes"
+        yield (
+            "predicted ahead, rows were worse off than with the best constant: what comes next is "
+            f"not like what came before{forget}"
+        )
 
 
 def _oddities(fit: StreamFit) -> Iterator[str]:
@@ -155,14 +170,14 @@ def _quality(fit: StreamFit) -> Iterator[str]:
     yield "  ".join(f"{name:{width}}" for name, width in widths.items()).rstrip()
     for what, row in zip(found, table, strict=True):
         values = "  ".join(f"{row[name]:{width}}" for name, width in widths.items())
-        yield f"{values}  {_measured(fit, what)}"
+        yield f"{values}  {measured(fit, what)}"
     if fit.rival_diverged:
         yield "plain SGD on the same rows diverged"
     if fit.forgetting is not None:
         yield from _better_forgotten(fit.forgetting.forgetting)
 
 
-def _measured(fit: StreamFit, what: str) -> str:
+def measured(fit: StreamFit, what: str) -> str:
     """What the measures of a line are of."""
     if what == "in_sample":
         kept = len(fit.reservoir.rows)
@@ -177,7 +192,8 @@ def _measured(fit: StreamFit, what: str) -> str:
     return f"plain SGD on the same rows (steps {scale:.3g}/√t, not tuned)"
 
 
-def _warnings(fit: StreamFit) -> Iterator[str]:
+def warnings(fit: StreamFit) -> Iterator[str]:
+    """What is wrong with a fit, in sentences."""
     targets = fit.reservoir.targets
     if (targets == targets[0]).all():
         label = fit.encoder.label(targets[0])

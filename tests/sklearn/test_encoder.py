@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline

@@ -289,7 +289,7 @@ def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
     found = StreamFit.load(tmp_path / "m")
     assert len(set(found.reservoir.targets)) == 1
     assert found.varied
-    assert "too rare to be among these rows" in capsys.readouterr().out
+    assert "are too rare to be among the rows drawn" in capsys.readouterr().out
 
 
 def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, monkeypatch):

@@ -326,6 +326,7 @@ class Progress:
         from mixfree.kernels.jit import on_compile
 
         show = self._show
+        show(fitted.read, "starting (the first fit compiles, once)")
         with on_compile(lambda text: show(fitted.read, text)):
             yield
 

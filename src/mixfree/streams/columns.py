@@ -21,12 +21,16 @@ class Column:
 
     name: str
     kind: ClassVar[str] = ""
-    missed: ClassVar[str] = ""  # what a text that stands for no value is not
 
     @property
     def features(self) -> list[str]:
         """Names of the features it becomes."""
         return [self.name]
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        return {"number": "a number", "boolean": "true or false"}.get(self.kind, "a text")
 
     def fill(self, values: Any, out: Array) -> dict[str, int]:
         """Write the features of stored values, NaN for what is missing; count the odd ones."""
@@ -43,7 +47,6 @@ class Number(Column):
 
     form: str = "point"
     kind = "number"
-    missed = "a number"
 
     def fill(self, values: Any, out: Array) -> dict[str, int]:
         """Write the features; count the odd values."""
@@ -56,7 +59,6 @@ class Boolean(Column):
     """True or false, as 1 and 0."""
 
     kind = "boolean"
-    missed = "true or false"
 
     def fill(self, values: Any, out: Array) -> dict[str, int]:
         """Write the features; count the odd values."""
@@ -114,7 +116,11 @@ class Time(Column):
     parts: tuple[str, ...] = tuple(dates.PARTS)
     origin: float = 0.0
     kind = "time"
-    missed = "a date"
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        return "a time of day" if self.form == "clock" else f"a date ({self.form})"
 
     @property
     def features(self) -> list[str]:

@@ -20,6 +20,7 @@ __all__ = [
     "features_of",
     "form_of",
     "is_time",
+    "may_be_named",
     "parts_that_vary",
     "times_in",
     "too_long",
@@ -66,6 +67,17 @@ def is_time(arrow_type: Any) -> bool:
     )
 
 
+def may_be_named(name: str) -> bool:
+    """Whether a column with a name may have dates that are written as numbers.
+
+    Examples
+    --------
+    >>> may_be_named("event_time"), may_be_named("load")
+    (True, False)
+    """
+    return bool(_NAMED.search(name))
+
+
 def form_of(values: Any, name: str, day_first: bool | None = None) -> str | None:
     """In which form the values of a column are dates; None if they are not.
 
@@ -96,9 +108,11 @@ def form_of(values: Any, name: str, day_first: bool | None = None) -> str | None
     """
     if is_time(values.type):
         return "clock" if require("pyarrow").types.is_time(values.type) else "stored"
+    if not is_text(values.type) and not may_be_named(name):
+        return None
     numbers = doubles(numbers_in(values))
     if np.isfinite(numbers).mean() >= ENOUGH:
-        return _form_of_numbers(numbers[np.isfinite(numbers)]) if _NAMED.search(name) else None
+        return _form_of_numbers(numbers[np.isfinite(numbers)]) if may_be_named(name) else None
     if not is_text(values.type):
         return None
     found = {form: times_in(values, form) for form in _WRITTEN}

@@ -74,6 +74,7 @@ class Encoder:
         self.missing = missing
         self.features = [name for column in columns for name in column.features]
         self._column_of = [column for column in columns for _ in column.features]
+        self._all_numbers = bool(columns) and all(isinstance(each, Number) for each in columns)
         self.left_out: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
         self.hashed: Counter[str] = Counter()
@@ -84,6 +85,12 @@ class Encoder:
     def needs(self) -> list[str]:
         """Names of the columns to read, that of the target last."""
         return [*(column.name for column in self.columns), self.target]
+
+    @property
+    def numbers(self) -> list[str]:
+        """Names of the columns that can be read as numbers at once."""
+        columns = [*self.columns, self._target]
+        return [each.name for each in columns if isinstance(each, Number) and each.form == "point"]
 
     def encode(self, piece: Piece) -> Encoded:
         """Features, targets and times of the rows that can be used."""
@@ -216,8 +223,12 @@ class Encoder:
         """All features, NaN for a missing value; and the times of the first column of dates."""
         pyarrow = require("pyarrow")
         times: Array = np.zeros(0, "M8[us]")
+        double = pyarrow.float64()
         batch, stray = piece.batch.select([column.name for column in self.columns]), []
-        if self.columns and all(isinstance(column, Number) for column in self.columns):
+        if self._all_numbers and all(kind == double for kind in batch.schema.types):
+            whole = batch.to_tensor(null_to_nan=True, row_major=True)
+            return np.asarray(whole.to_numpy()), times
+        if self._all_numbers:
             numbers = [
                 numbers_in(values, column.form)
                 for column, values in zip(self.columns, batch.columns, strict=True)
@@ -306,7 +317,7 @@ class Encoder:
         """ValueError that names a missing value and says what to do about it."""
         value = piece.batch.column(column.name)[row]
         odd = value.is_valid and is_text(value.type)
-        what = f"is {_shown(value)}, not {column.missed}" if odd else "is missing"
+        what = f"is {_shown(value)}, not {column.expected}" if odd else "is missing"
         raise ValueError(
             located(piece, row, what, column.name)
             + "; `missing='skip'` leaves out such rows, `missing='mean'` fills in the mean"

@@ -4,18 +4,22 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
 from mixfree.base.extras import require
 from mixfree.streams.files import STDIN, StreamFile
+from mixfree.streams.numbers import is_text
 
 __all__ = ["Dialect", "Reader"]
 
 ROWS = 1 << 13  # rows per batch of Parquet and Arrow
 BLOCK = 1 << 20  # bytes of text per batch of CSV and JSON lines
 PAGE = 1 << 16  # bytes read ahead of each Parquet column, and of a CSV file for its head
+MIN_ROWS = 32  # rows of a CSV file per batch, if they are not too long
+LARGEST_BLOCK = 1 << 25  # bytes of text per batch of a CSV file with long rows
+LONGEST_TEXT = 1 << 14  # bytes of a text that may come again in every row
 LONGEST_HEAD = 1 << 24  # bytes of a CSV file in which its first two lines must be
 _EMPTY = ("Empty CSV", "Empty JSON", "file size is 0 bytes", "null or length 0")
 
@@ -52,14 +56,24 @@ class Reader:
             self.schema.names  # noqa: B018 - raises if they are not in UTF-8
         self.decimal_comma = file.format == "csv" and self._dialect.delimiter == ";"
 
-    def batches(self, names: Sequence[str], whole_lines: bool = True) -> Iterator[Any]:
+    def batches(
+        self, names: Sequence[str], numbers: Collection[str] = (), whole_lines: bool = True
+    ) -> Iterator[Any]:
         """Record batches with the named columns.
 
-        Unless ``whole_lines`` is False, the last line of a text counts only if it has an end:
-        it may be half written.
+        Parameters
+        ----------
+        names
+            Columns to read.
+        numbers
+            Columns of CSV to read as doubles, which is quicker; as text from the batch on in
+            which one of them is not a number.
+        whole_lines
+            Whether the last line of a text counts only if it has an end: it may be half written.
         """
+        asked = Asked(list(names), frozenset(numbers), whole_lines)
         with self._explained():
-            for batch in _OPEN[self.file.format](self, list(names), whole_lines):
+            for batch in _OPEN[self.file.format](self, asked):
                 if batch.num_rows:
                     yield batch
 
@@ -121,6 +135,8 @@ class Reader:
         if ragged:
             line = f"line {ragged[1]}" if ragged[1] else "a line"
             return f"{line} has {ragged[3]} fields instead of {ragged[2]}"
+        if "straddl" in message:
+            return f"a line is longer than {self._dialect.block:,} bytes"
         changed = re.search(r"Column\(/(.*)\) changed from (\w+) to (\w+)", message)
         if changed:
             return f"column {changed[1]!r} changes from {changed[2]} to {changed[3]}"
@@ -128,11 +144,21 @@ class Reader:
 
 
 class Dialect(NamedTuple):
-    """How a CSV file is written: names of its columns, what separates fields, lines of its head."""
+    """How a CSV file is written.
+
+    Names of its columns, what separates fields, lines of its head, and bytes of its longest of
+    the first lines.
+    """
 
     names: tuple[str, ...]
     delimiter: str
     lines: int
+    width: int = 0
+
+    @property
+    def block(self) -> int:
+        """Bytes to read at a time, so that a batch of a wide file has some rows, too."""
+        return min(max(BLOCK, MIN_ROWS * self.width), LARGEST_BLOCK)
 
     @classmethod
     def of(cls, head: bytes, tabs: bool = False) -> "Dialect":
@@ -144,7 +170,7 @@ class Dialect(NamedTuple):
         Examples
         --------
         >>> Dialect.of(b'"u","v"\\n"1",2.5,3\\n')
-        Dialect(names=('column 1', 'u', 'v'), delimiter=',', lines=1)
+        Dialect(names=('column 1', 'u', 'v'), delimiter=',', lines=1, width=9)
         >>> Dialect.of(b"time;load\\n1,5;2\\n").delimiter
         ';'
         """
@@ -162,7 +188,8 @@ class Dialect(NamedTuple):
         names, row, lines = found[delimiter]
         if len(row) == len(names) + 1:
             names = [*names, ""] if row[-1] == "" else ["", *names]
-        return cls(_all_named(names), delimiter, lines)
+        width = max(map(len, head.splitlines()[:4]))
+        return cls(_all_named(names), delimiter, lines, width)
 
 
 def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int]:
@@ -180,21 +207,29 @@ def _all_named(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name if name else f"column {at}" for at, name in enumerate(names, start=1))
 
 
-def _csv_options(dialect: Dialect, names: Sequence[str]) -> dict[str, Any]:
-    csv, text = require("pyarrow.csv"), require("pyarrow").string()
+class Asked(NamedTuple):
+    """What to read of a file; see :meth:`Reader.batches`."""
+
+    names: list[str]
+    numbers: frozenset[str]
+    whole_lines: bool
+
+
+def _csv_options(dialect: Dialect, types: dict[str, Any]) -> dict[str, Any]:
+    csv = require("pyarrow.csv")
     return {
         # With one thread the reader can tell the line of an error.
         "read_options": csv.ReadOptions(
             use_threads=False,
-            block_size=BLOCK,
+            block_size=dialect.block,
             column_names=list(dialect.names),
             skip_rows=dialect.lines,
         ),
         "parse_options": csv.ParseOptions(delimiter=dialect.delimiter),
         "convert_options": csv.ConvertOptions(
             strings_can_be_null=True,
-            column_types=dict.fromkeys(names, text),
-            include_columns=names,
+            column_types=types,
+            include_columns=list(types),
         ),
     }
 
@@ -226,30 +261,50 @@ def _lines(reader: Reader, whole_lines: bool) -> Any:
     return require("pyarrow").PythonFile(_WholeLines(raw, reader), "r") if whole_lines else raw
 
 
-def _open_csv(reader: Reader, names: list[str], whole_lines: bool) -> Iterator[Any]:
-    source, options = _lines(reader, whole_lines), _csv_options(reader._dialect, names)
+def _open_csv(reader: Reader, asked: Asked) -> Iterator[Any]:
+    pyarrow = require("pyarrow")
+    types, done = dict.fromkeys(asked.names, pyarrow.string()), 0
+    if asked.numbers and reader.file.path != STDIN:
+        numbers = {name: pyarrow.float64() for name in asked.names if name in asked.numbers}
+        try:
+            for batch in _csv_batches(reader, {**types, **numbers}, asked.whole_lines):
+                yield batch
+                done += batch.num_rows
+            return
+        except pyarrow.ArrowInvalid as error:
+            if "invalid value" not in str(error):
+                raise
+    for batch in _csv_batches(reader, types, asked.whole_lines):
+        yield batch.slice(min(done, batch.num_rows))
+        done = max(done - batch.num_rows, 0)
+
+
+def _csv_batches(reader: Reader, types: dict[str, Any], whole_lines: bool) -> Iterator[Any]:
+    source, options = _lines(reader, whole_lines), _csv_options(reader._dialect, types)
     yield from require("pyarrow.csv").open_csv(source, **options)
 
 
-def _open_jsonl(reader: Reader, names: list[str], whole_lines: bool) -> Iterator[Any]:
-    json = require("pyarrow.json")
+def _open_jsonl(reader: Reader, asked: Asked) -> Iterator[Any]:
+    json, schema = require("pyarrow.json"), reader.schema
     parse = json.ParseOptions(
-        explicit_schema=require("pyarrow").schema([reader.schema.field(name) for name in names]),
+        explicit_schema=require("pyarrow").schema([schema.field(name) for name in asked.names]),
         unexpected_field_behavior="ignore",
     )
-    source = _lines(reader, whole_lines)
+    source = _lines(reader, asked.whole_lines)
     yield from json.open_json(source, read_options=_json_options(), parse_options=parse)
 
 
-def _open_parquet(reader: Reader, names: list[str], whole_lines: bool) -> Iterator[Any]:
+def _open_parquet(reader: Reader, asked: Asked) -> Iterator[Any]:
     # Without a buffer size, all of a row group is read at once; it can be as large as the file.
+    # As dictionaries, texts that come again take no more memory than in the file.
+    texts = [name for name in asked.names if is_text(reader.schema.field(name).type)]
     file = require("pyarrow.parquet").ParquetFile(
-        reader.file.path, buffer_size=PAGE, pre_buffer=False
+        reader.file.path, buffer_size=PAGE, pre_buffer=False, read_dictionary=texts
     )
     with file:
         groups = reader.file.row_groups
-        for batch in file.iter_batches(ROWS, groups, columns=names, use_threads=True):
-            yield _plain(batch.select(names))
+        for batch in file.iter_batches(ROWS, groups, columns=asked.names, use_threads=True):
+            yield _plain(batch.select(asked.names))
 
 
 def _open_arrow(reader: Reader) -> Any:
@@ -265,23 +320,30 @@ def _open_arrow(reader: Reader) -> Any:
         return pyarrow.ipc.open_stream(source)
 
 
-def _arrow_batches(reader: Reader, names: list[str], whole_lines: bool) -> Iterator[Any]:
+def _arrow_batches(reader: Reader, asked: Asked) -> Iterator[Any]:
     opened = reader._stdin or _open_arrow(reader)
     count = getattr(opened, "num_record_batches", None)  # a stream does not know it
     for batch in opened if count is None else map(opened.get_batch, range(count)):
         for start in range(0, batch.num_rows, ROWS):
-            yield _plain(batch.slice(start, ROWS).select(names))
+            yield _plain(batch.slice(start, ROWS).select(asked.names))
 
 
 def _plain(batch: Any) -> Any:
-    """The same without dictionaries."""
+    """The same without dictionaries; ArrowInvalid for texts that are too long to be repeated."""
     pyarrow = require("pyarrow")
-    if not any(pyarrow.types.is_dictionary(kind) for kind in batch.schema.types):
-        return batch
-    columns = [
-        each.dictionary_decode() if pyarrow.types.is_dictionary(each.type) else each
-        for each in batch.columns
-    ]
+    columns = []
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        if pyarrow.types.is_dictionary(values.type):
+            if is_text(values.type.value_type):
+                lengths = require("pyarrow.compute").binary_length(values.dictionary)
+                longest = require("pyarrow.compute").max(lengths).as_py() or 0
+                if longest > LONGEST_TEXT:
+                    raise pyarrow.ArrowInvalid(
+                        f"column {name!r} has a text of {longest:,} bytes, and {LONGEST_TEXT:,} "
+                        f"are the most: `exclude={[name]!r}` leaves it out"
+                    )
+            values = values.dictionary_decode()
+        columns.append(values)
     return pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 

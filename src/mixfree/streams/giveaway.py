@@ -1,7 +1,6 @@
 """Columns that give the target away: known only when the target is known, too."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -83,9 +82,8 @@ def _explaining(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[
     apart = 1.0 - together**2
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = (one**2 + other**2 - 2.0 * one * other * together) / apart
-    for i, j in combinations(range(len(rest)), 2):
-        if apart[i, j] > 1e-9 and shares[i, j] > SUSPICIOUS:
-            found.append(_Found((rest[i].name, rest[j].name), min(float(shares[i, j]), 1.0)))
+    for i, j in np.argwhere(np.triu((apart > 1e-9) & (shares > SUSPICIOUS), 1)):
+        found.append(_Found((rest[i].name, rest[j].name), min(float(shares[i, j]), 1.0)))
     return sorted(found, key=lambda pair: -pair.share)[:3]
 
 

@@ -132,6 +132,8 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
 def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     """The verdict on a column of texts, none of which is missing."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
+    if not dates.may_be_named(name) and _all_numbers(known):
+        return Verdict("number", Number(name))
     short = known.filter(compute.less_equal(compute.binary_length(known), LONGEST))
     if len(short) < MOSTLY * len(known):
         return _texts(known, name, choices)
@@ -147,6 +149,16 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     if compute.all(compute.is_in(lower, pyarrow.array(["true", "false"]))).as_py():
         return Verdict("true or false", Boolean(name))
     return _texts(known, name, choices)
+
+
+def _all_numbers(texts: Any) -> bool:
+    """Whether all texts are numbers as programs write them."""
+    pyarrow = require("pyarrow")
+    try:
+        texts.cast(pyarrow.float64())
+    except pyarrow.ArrowInvalid:
+        return False
+    return True
 
 
 def _number(texts: Any, name: str, decimal_comma: bool) -> Number | None:
@@ -228,9 +240,13 @@ def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[in
         return "row names" if 2 < len(values) == different else ""
     if not isinstance(verdict.column, Number) or _CALENDAR.fullmatch(name) or values.null_count:
         return ""
-    numbers = doubles(numbers_in(values, verdict.column.form))
-    if len(numbers) < (3 if named else FEW):
+    if len(values) < (3 if named else FEW):
         return ""
+    with np.errstate(over="ignore", invalid="ignore"):
+        beginning = np.diff(doubles(numbers_in(values.slice(0, FEW), verdict.column.form)))
+    if (beginning == 1.0).mean() < 0.5:
+        return ""  # spares the rest, of which there may be many columns
+    numbers = doubles(numbers_in(values, verdict.column.form))
     files = np.split(numbers, [start for start in starts if 0 < start < len(numbers)])
     with np.errstate(over="ignore", invalid="ignore"):
         by_one = sum(int((np.diff(file) == 1.0).sum()) for file in files)

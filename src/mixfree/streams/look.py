@@ -64,11 +64,13 @@ class FirstLook:
         """Every column, what it is and what becomes of it."""
         table = [("column", "type", "missing", "becomes")]
         for name, verdict in self.verdicts.items():
-            table.append((name, verdict.type, f"{self.gaps.get(name, 0):,}", _fate(verdict)))
+            table.append(
+                (_printable(name), verdict.type, f"{self.gaps.get(name, 0):,}", _fate(verdict))
+            )
         classes = self.encoder.classes
         becomes = "the target" if classes is None else f"the target, of {len(classes)} classes"
         own = self.encoder.target
-        table.append((own, self.target.type, f"{self.gaps.get(own, 0):,}", becomes))
+        table.append((_printable(own), self.target.type, f"{self.gaps.get(own, 0):,}", becomes))
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         yield f"rows       {self.rows:,} looked at"
         for row in table:
@@ -104,7 +106,8 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
         plan.hash_columns,
         source.decimal_comma,
     )
-    table = {name: _values(first, name) for name in names}
+    table = _table(first)
+    values = table.pop(plan.target)
     starts = np.cumsum([0, *(piece.batch.num_rows for piece in first)])
     begins = [int(at) for at, piece in zip(starts, first, strict=False) if piece.start == 0]
     verdicts = _in_utf8(first, lambda: columns_of(table, begins, choices))
@@ -115,12 +118,11 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
             f"there is no column to learn from besides the target {plan.target!r}"
             + (f"; {why}" if why else "")
         )
-    values = _values(first, plan.target)
     own = Choices((plan.target,), time="linear", decimal_comma=source.decimal_comma)
     target = _in_utf8(first, lambda: judge(values, plan.target, own))
     loss, classes, notes = _loss(values, target, plan, rows)
-    source.narrow([*(column.name for column in columns), plan.target])
     encoder = Encoder(columns, target.column or Number(plan.target), classes, plan.missing)
+    source.narrow(encoder.needs, encoder.numbers)
     gaps, incomplete = _gaps(columns, table, encoder, values)
     encoder.missing = _policy(plan.missing, gaps, incomplete, rows)
     notes += _about_gaps(encoder.missing, gaps, rows)
@@ -156,13 +158,17 @@ def _candidates(source: Source, plan: FitPlan) -> list[str]:
     return [name for name in chosen if name not in without]
 
 
-def _values(first: Sequence[Piece], name: str) -> Any:
-    """All first values of a column."""
+def _table(first: Sequence[Piece]) -> dict[str, Any]:
+    """All first values of each column."""
     pyarrow = require("pyarrow")
-    parts = [piece.batch.column(name) for piece in first]
-    if len({part.type for part in parts}) > 1:  # files may differ in how they store a column
-        parts = [texts_in(part) for part in parts]
-    return pyarrow.concat_arrays(parts)
+    batches = [piece.batch for piece in first]
+    found = {}
+    for place, name in enumerate(batches[0].schema.names):
+        parts = [batch.column(place) for batch in batches]
+        if len({part.type for part in parts}) > 1:  # files may differ in how they store a column
+            parts = [texts_in(part) for part in parts]
+        found[name] = pyarrow.concat_arrays(parts)
+    return found
 
 
 def _in_utf8(first: Sequence[Piece], judged: Any) -> Any:
@@ -342,6 +348,11 @@ def _about_columns(
 
 def _parts(column: Time) -> str:
     return "days" if column.parts == ("days",) else ", ".join(column.parts)
+
+
+def _printable(name: str) -> str:
+    """A name with its control characters shown."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in name)
 
 
 def _fate(verdict: Verdict) -> str:

@@ -69,7 +69,7 @@ def constant_losses(fit: StreamFit) -> Array:
 
 def _of_sample(fit: StreamFit, learner: LinearLearner) -> dict[str, float]:
     rows, targets = fit.reservoir.rows, fit.reservoir.targets
-    found = judged(learner.loss, learner.weights, rows, targets)
+    found = judged(fit.row_loss, learner.weights, rows, targets)
     loss = float(found.losses.mean())
     if fit.encoder.classes is None:
         error = found.actual - found.predicted

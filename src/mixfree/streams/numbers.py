@@ -35,7 +35,8 @@ def numbers_in(values: Any, form: str = "point") -> Any:
     """
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     if not is_text(values.type):
-        return values.cast(pyarrow.float64(), safe=False)
+        double = pyarrow.float64()
+        return values if values.type == double else values.cast(double, safe=False)
     if form == "point":
         try:
             return values.cast(pyarrow.float64())

@@ -245,6 +245,8 @@ def _correlation(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
         y_axis_label="variance inflation",
         title=first,
     )
+    for axis in figure.axis:
+        axis.formatter = models.NumeralTickFormatter(format="0,0.[00]")
     figure.segment("length", "low", "length", "high", source=source, color=BLUE, width=2)
     figure.line("length", "ratio", source=source, color=BLUE, width=2)
     figure.scatter("length", "ratio", source=source, color=BLUE, size=7)
@@ -386,6 +388,7 @@ def _hover(figure: Any, tooltips: list[tuple[str, str]], found: Course | None) -
         tooltips=tooltips, formatters={"@x": "datetime"} if dated else {}
     )
     figure.add_tools(tool)
+    figure.toolbar.logo = None
     if figure.legend:
         figure.legend.click_policy = "hide"
         figure.legend.background_fill_alpha = 0.0
@@ -492,7 +495,8 @@ p, li { overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-size: .9rem; margin: .5rem 0; }
 th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
-td { overflow-wrap: anywhere; min-width: 4.5rem; font-variant-numeric: tabular-nums; }
+td { overflow-wrap: break-word; font-variant-numeric: tabular-nums; }
+td:first-child { min-width: 9rem; max-width: 26rem; }
 pre { border: 1px solid var(--line); border-radius: 4px; padding: .7rem; overflow-x: auto; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr));
   gap: 1rem; }

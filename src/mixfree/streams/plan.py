@@ -10,7 +10,7 @@ from mixfree.base.checks import check_one_of, check_whole
 from mixfree.linear.choice import LinearLearner, learner_for
 from mixfree.linear.classes import loss_of
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.losses import REGRESSIONS, Squared
+from mixfree.linear.losses import REGRESSIONS, Loss, Squared
 from mixfree.streams.encoder import POLICIES
 
 __all__ = ["TIMES", "FitPlan"]
@@ -133,6 +133,10 @@ class FitPlan:
                     f"but now `{name}={now.get(name)!r}` is asked for"
                 )
 
+    def row_loss(self, classes: Sequence[str] | None) -> Loss:
+        """The loss of a row, for a target with these classes or without any."""
+        return REGRESSIONS[str(self.loss)] if classes is None else loss_of(np.array(classes))
+
     def written(self) -> str:
         """What was asked for beyond the defaults, as arguments of a call.
 
@@ -164,5 +168,4 @@ class FitPlan:
     def _learner(
         self, features: int, classes: Sequence[str] | None, parameters: Mapping[str, Any]
     ) -> LinearLearner:
-        loss = REGRESSIONS[str(self.loss)] if classes is None else loss_of(np.array(classes))
-        return learner_for(loss, features, **parameters)
+        return learner_for(self.row_loss(classes), features, **parameters)

@@ -58,7 +58,8 @@ def write_predictions(
             raise ValueError(f"keep must not have {name!r}, the name of a column of predictions")
     needed = fit.encoder.needs[:-1]
     source.require_columns([*needed, *keep], "column")
-    source.open([*keep, *needed], whole_lines=False)
+    numbers = [name for name in fit.encoder.numbers if name not in keep]
+    source.open([*keep, *needed], numbers, whole_lines=False)
     kept = _kept(source, keep)
     rows, empty, before = 0, 0, fit.encoder.unknown.copy()
     with replacing(output) as file, _writer(file, ending) as write:

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from itertools import chain
 from typing import Any, NamedTuple
 
-from mixfree.streams.files import StreamFile
+from mixfree.streams.files import STDIN, StreamFile
 from mixfree.streams.formats import Reader
 
 __all__ = ["Piece", "Source"]
@@ -50,14 +50,19 @@ class Source:
         self._ahead: list[Piece] = []
         self._pieces: Iterator[Piece] = iter(())
 
-    def open(self, names: Iterable[str], whole_lines: bool = True) -> None:
-        """Begin to read the named columns; a last line without an end is left out if asked."""
+    def open(
+        self, names: Iterable[str], numbers: Iterable[str] = (), whole_lines: bool = True
+    ) -> None:
+        """Begin to read; for the arguments see :meth:`mixfree.streams.formats.Reader.batches`."""
         self._names = list(dict.fromkeys(names))
-        self._pieces = self._read(whole_lines)
+        self._pieces = self._read(frozenset(numbers), whole_lines)
 
-    def narrow(self, names: Iterable[str]) -> None:
-        """From now on, read some of the columns only, also of what :meth:`look` has seen."""
+    def narrow(self, names: Iterable[str], numbers: Iterable[str] = ()) -> None:
+        """Begin anew with some of the columns; standard input goes on, with what was seen."""
         self._names = list(dict.fromkeys(names))
+        if self.files[0].path != STDIN:
+            self._ahead = []
+            self._pieces = self._read(frozenset(numbers), whole_lines=True)
 
     def look(self, rows: int) -> list[Piece]:
         """The first ``rows`` rows; :meth:`pieces` gives them again."""
@@ -76,7 +81,9 @@ class Source:
         """All batches in order."""
         ahead, self._ahead = self._ahead, []
         for piece in chain(ahead, self._pieces):
-            yield piece._replace(batch=piece.batch.select(self._names))
+            if piece.batch.schema.names != self._names:
+                piece = piece._replace(batch=piece.batch.select(self._names))
+            yield piece
 
     def row_count(self) -> int | None:
         """Number of rows: exact for Parquet, estimated for plain text, otherwise None."""
@@ -95,12 +102,13 @@ class Source:
                 )
                 raise ValueError(f"{self.files[0]}: there is no {what} {name!r}; {hint}")
 
-    def _read(self, whole_lines: bool) -> Iterator[Piece]:
+    def _read(self, numbers: frozenset[str], whole_lines: bool) -> Iterator[Piece]:
+        self.unfinished = []
         for index, file in enumerate(self.files):
             reader = self._first if index == 0 else Reader(file)
             self.check_same_columns(str(reader.file), reader.schema.names)
             start = file.start
-            for batch in reader.batches(self._names, whole_lines):
+            for batch in reader.batches(self._names, numbers, whole_lines):
                 yield Piece(str(file), start, batch)
                 start += batch.num_rows
             if reader.unfinished:

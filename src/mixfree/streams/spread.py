@@ -165,7 +165,7 @@ def fit_part(part: Part, show: Callable[[StreamFit], None] | None = None) -> dic
     fit = StreamFit(part.plan, Encoder.from_state(part.encoder))
     fit.tests_first, fit.reservoir.seed = False, part.number
     source = Source(part.files)
-    source.open(fit.encoder.needs)
+    source.open(fit.encoder.needs, fit.encoder.numbers)
     fit.run(source.pieces(), show=show)
     fit.unfinished = source.unfinished
     return fit.state_dict()

@@ -25,6 +25,7 @@ from mixfree.streams.timeline import CHUNK, Timeline, actual_of, judged
 __all__ = ["StreamFit"]
 
 KIND = "stream fit"
+CELLS = 1 << 22  # values of a matrix of features, so that many features need no more memory
 FEW = 64  # rows that a fit that forgets predicts at a time, but more for many features
 # What a model file keeps besides the parts that have a state of their own.
 _KEPT = (
@@ -86,7 +87,8 @@ class StreamFit:
         self.tests_first = True  # whether rows are predicted before they are learnt
         classes = None if encoder.classes is None else len(encoder.classes)
         width = shape[0] + bool(plan.parameters.get("fit_intercept", True))
-        self.timeline = Timeline.start((self.learner.loss.outputs, width), classes)
+        self.row_loss = plan.row_loss(encoder.classes)
+        self.timeline = Timeline.start((self.row_loss.outputs, width), classes)
 
     @classmethod
     def begin(cls, source: Source, plan: FitPlan) -> "StreamFit":
@@ -101,7 +103,7 @@ class StreamFit:
         self.plan.check_same(plan)
         source.require_columns(self.encoder.needs[:-1], "column")
         source.require_columns([self.encoder.target], "target column")
-        source.open(self.encoder.needs)
+        source.open(self.encoder.needs, self.encoder.numbers)
 
     def __repr__(self) -> str:
         return (
@@ -129,7 +131,13 @@ class StreamFit:
         return self.timeline.total("loss") / tested if tested else float("nan")
 
     def learn(self, piece: Piece) -> None:
-        """Learn from one batch."""
+        """Learn from one batch, of which no more is encoded at a time than ``CELLS`` values."""
+        step = max(FEW, CELLS // max(len(self.encoder.features), 1))
+        for begin in range(0, piece.batch.num_rows, step):
+            part = piece.batch.slice(begin, step)
+            self._learn_part(Piece(piece.file, piece.start + begin, part))
+
+    def _learn_part(self, piece: Piece) -> None:
         found = self.encoder.encode(piece)
         begin, count = 0, len(found.rows)
         while begin < count:
@@ -268,7 +276,7 @@ class StreamFit:
 
     def _learn(self, piece: Piece, part: Encoded) -> None:
         rows, targets, times = part
-        loss, course = self.learner.loss, self.timeline
+        loss, course = self.row_loss, self.timeline
         found = judged(loss, course.weights, rows, targets) if course.predicts else None
         try:
             self.learner.advance(rows, targets)

@@ -164,6 +164,10 @@ def fit(
             "--dry-run", help="Only print what would become of each column, and fit nothing."
         ),
     ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="File to draw predictions, errors and weights to, as .png and .svg."),
+    ] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
@@ -222,6 +226,10 @@ def fit(
         day_first,
         hash_columns,
     )
+    if plot is not None:
+        from mixfree.base.figures import save_paths
+
+        save_paths(plot)  # raises for another extension
     files = find_files(data, format)
     source = Source(files)
     if dry_run:
@@ -253,13 +261,22 @@ def fit(
             stopped = run(fitted, source, show, model, checkpoint_every)
     check_something_learnt(fitted)
     fitted.save(model)
+    figures = []
+    if plot is not None:
+        from mixfree.base.figures import save
+        from mixfree.streams.pictures import pictures
+
+        figures = [str(path) for path in save(pictures(fitted), plot)]
     if as_json:
-        print_json("fit", {"model": str(model), **in_words(fit_facts(fitted))})
+        about = {"model": str(model), "figures": figures}
+        print_json("fit", {**about, **in_words(fit_facts(fitted))})
     else:
         print("\n".join(report_lines(fitted)))
         if spread is not None:
             print(f"workers    {spread[0]:,}, which fitted {spread[1]:,} parts")
         print(f"model      {model}")
+        if figures:
+            print(f"figures    {', '.join(figures)}")
         if stopped:
             print(f"stopped    after {fitted.read:,} rows, which the model holds; --resume goes on")
     if stopped:

@@ -14,6 +14,14 @@ from mixfree.streams import StreamFit, formats
 from tests.streams.data import table, write
 
 
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as on a terminal, also where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_a_total_that_was_estimated_too_small_is_never_passed(monkeypatch):
     """A count above the total would be shown as more than 100 %."""
     terminal = io.StringIO()
@@ -35,7 +43,7 @@ def test_lines_where_there_is_no_terminal(monkeypatch, capsys):
     assert capsys.readouterr().err == "20 of 50: label 20\n60 of 60: label 60\n"
 
 
-def test_an_interrupt_waits_for_the_end_of_a_step():
+def test_an_interrupt_waits_for_the_end_of_a_step(ctrl_c):
     """One that comes in the middle would leave half a step."""
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_wait():
@@ -44,9 +52,17 @@ def test_an_interrupt_waits_for_the_end_of_a_step():
     assert done == ["whole"]
 
 
+def test_what_ignores_ctrl_c_goes_on_doing_so(ctrl_c):
+    """A worker would hear of a Ctrl-C that its first process is to tell it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with interrupts_wait():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+
 @pytest.mark.parametrize("batches", [0, 3])
 def test_ctrl_c_leaves_a_model_of_what_was_read_or_says_that_there_is_none(
-    tmp_path, monkeypatch, capsys, batches
+    tmp_path, monkeypatch, capsys, ctrl_c, batches
 ):
     """A model that is half a batch ahead of its record, or none, would be left."""
     monkeypatch.setattr(formats, "ROWS", 300)

@@ -1,9 +1,9 @@
 """A Ctrl-C that waits for the end of a step."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 __all__ = ["interrupts_wait"]
 
@@ -12,7 +12,7 @@ __all__ = ["interrupts_wait"]
 def interrupts_wait() -> Iterator[None]:
     """Raise KeyboardInterrupt at the end of the block if Ctrl-C was pressed in it.
 
-    Only the main thread hears of it; elsewhere this does nothing.
+    Only the main thread hears of it; elsewhere, and where Ctrl-C is ignored, this does nothing.
 
     Examples
     --------
@@ -20,16 +20,13 @@ def interrupts_wait() -> Iterator[None]:
     ...     print("not cut in half")
     not cut in half
     """
-    pressed = []
-
-    def remember(number: int, frame: Any) -> None:
-        pressed.append(number)
-
-    try:
-        before = signal.signal(signal.SIGINT, remember)
-    except ValueError:  # not the main thread
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or before in (signal.SIG_IGN, None):
         yield
         return
+    pressed = []
+    signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     try:
         yield
     finally:

@@ -50,7 +50,7 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
 
         def show(done: int, label: str | None = None) -> None:
             most = None if total is None else max(total, done)
-            bar.update(task, completed=done, description=label, total=most)
+            bar.update(task, completed=done, description=label, total=most, refresh=done == 0)
 
         yield show
 

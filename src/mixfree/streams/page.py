@@ -25,6 +25,7 @@ __all__ = ["page", "write_page"]
 EFFECTS = 30  # features in the picture of the weights
 LISTED = 300  # columns, weights or files in a table
 LONGEST = 80  # letters of a name that are shown
+DRAWN = 28  # letters of a name in a picture, which has to fit on a telephone
 HEIGHT = 300
 # Legible on white and on black, and told apart by colour-blind readers.
 BLUE, ORANGE, GREY = "#2f86c9", "#d9731a", "#8a8a8a"
@@ -173,7 +174,7 @@ def _weights(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
     figure = plotting.figure(
         **_SIZE | {"height": 80 + 20 * len(names)},
         y_range=names[::-1],
-        x_axis_label=_drawn(f"change of {unit} per standard deviation of the feature"),
+        x_axis_label=f"change of {_drawn(unit)} per standard deviation",
     )
     has_ends = bool(found) and found[0].low == found[0].low
     for hollow, colour in ((False, BLUE), (True, GREY)):
@@ -434,7 +435,7 @@ def _text(text: str) -> str:
 
 def _drawn(text: str) -> str:
     """A text of the data for a picture, where dollars and backslashes would begin a formula."""
-    return _short(text).replace("$", "＄").replace("\\", "＼")
+    return _short(text, DRAWN).replace("$", "＄").replace("\\", "＼")
 
 
 def _short(text: str, most: int = LONGEST) -> str:

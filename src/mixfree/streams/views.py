@@ -113,35 +113,32 @@ def course(fit: StreamFit) -> Course:
 
 
 def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
-    """Moments at which errors change more than they usually do from bin to bin."""
-    first = int(np.argmax(error == error)) if (error == error).any() else len(error)
-    with np.errstate(divide="ignore"):
-        logs = np.log(error)
-    logs = np.where(np.isfinite(logs), logs, np.nan)
-    places = range(first + AROUND, len(error) - AROUND + 1)
-    if len(places) < 1:
+    """Moments at which errors change, and more than they usually do from bin to bin."""
+    known = np.flatnonzero(error > 0.0)
+    if len(known) < 2 * AROUND:
         return
-    before, after = (
-        np.array([np.nanmedian(_or_nan(logs[at + shift : at + shift + AROUND])) for at in places])
-        for shift in (-AROUND, 0)
-    )
-    size = np.abs(after - before)
-    usual = np.nanmedian(np.abs(np.diff(logs[first:]))) if len(logs) - first > 1 else 0.0
-    least, found = max(np.log(JUMP), UNUSUAL * usual), list[int]()
-    for index in np.argsort(-np.nan_to_num(size), kind="stable"):
-        if not size[index] > least or len(found) == MOST_JUMPS:
+    logs = np.log(error[known])
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(logs, AROUND), axis=1)
+    before, after = medians[:-AROUND], medians[AROUND:]
+    steps = np.diff(logs)
+    least = max(np.log(JUMP), UNUSUAL * float(np.median(np.abs(steps))))
+    found: list[int] = []
+    for index in np.argsort(-np.abs(after - before), kind="stable").tolist():
+        change = after[index] - before[index]
+        if abs(change) <= least or len(found) == MOST_JUMPS:
             break
-        if all(abs(index - other) >= AROUND for other in found):
-            found.append(int(index))
+        if any(abs(index - other) < AROUND for other in found):
+            continue
+        found.append(index)
     for index in sorted(found):
-        at = places[index]
+        # Medians cannot tell by one bin where it was: there the step itself is largest.
+        near = steps[index + AROUND - 2 : index + AROUND + 1] * np.sign(
+            after[index] - before[index]
+        )
+        at = int(known[index + AROUND - 1 + int(near.argmax())])
         when = "" if np.isnat(times[at]) else str(times[at].astype("M8[m]")).replace("T", " ")
-        change = float(np.exp(before[index])), float(np.exp(after[index]))
-        yield Jump(at, int(starts[at]) + 1, when, *change)
-
-
-def _or_nan(values: Array) -> Array:
-    return values if np.isfinite(values).any() else np.zeros(1)
+        ends = float(np.exp(before[index])), float(np.exp(after[index]))
+        yield Jump(at, int(starts[at]) + 1, when, *ends)
 
 
 def effects(fit: StreamFit, most: int) -> list[Effect]:

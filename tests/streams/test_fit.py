@@ -29,6 +29,12 @@ def bits(path):
     return fit.learner.weights.tobytes(), fit.used
 
 
+def same_timeline(one, other):
+    """Whether two fits have told the same course of their streams, bit for bit."""
+    mine, its = one.timeline.plain(), other.timeline.plain()
+    return all(np.asarray(mine[name]).tobytes() == np.asarray(its[name]).tobytes() for name in its)
+
+
 def bits_of(estimator):
     return estimator.learner_.weights.tobytes(), estimator.n_samples_seen_
 
@@ -101,18 +107,21 @@ def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, monkeypatch,
     monkeypatch.setattr(formats, "ROWS", 170)
     saves, save = [], StreamFit.save
 
+    class Killed(BaseException):
+        pass
+
     def save_twice_then_die(self, where):
         save(self, where)
         saves.append(self.read)
         if len(saves) % 2 == 0:
-            raise KeyboardInterrupt
+            raise Killed
 
     arguments = [path, "--model", tmp_path / "m", "--checkpoint-every", 300, "--resume", *options]
     monkeypatch.setattr(StreamFit, "save", save_twice_then_die)
     while not (saves and saves[-1] == len(table())):
         try:
             fit(*arguments)
-        except KeyboardInterrupt:
+        except Killed:
             monkeypatch.setattr(formats, "ROWS", formats.ROWS + 60)  # cut elsewhere next time
     assert len(saves) > 5
     assert bits(tmp_path / "m") == bits(tmp_path / "whole")
@@ -120,6 +129,7 @@ def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, monkeypatch,
     for name in ("learner", "rival", "forgetting"):
         one, other = getattr(found, name), getattr(whole, name)
         assert one is other is None or one.weights.tobytes() == other.weights.tobytes()
+    assert same_timeline(found, whole)
     if options == OPTIONS["exact"]:
         assert found.learner.conf_int().tobytes() == whole.learner.conf_int().tobytes()
     if options == OPTIONS["forgetting"]:
@@ -159,8 +169,8 @@ def test_classes(tmp_path, capsys):
     assert (found.learner.weights.tobytes(), found.used) == bits_of(model)
     report = capsys.readouterr().out
     assert "3,000 read, 3,000 used, 0 left out" in report
-    assert "for the best constant prediction" in report
-    assert "for plain SGD on the same rows" in report
+    assert "the best constant prediction" in report
+    assert "plain SGD on the same rows (steps 0.25/√t, not tuned)" in report
 
 
 @pytest.mark.parametrize(("policy", "used"), [("skip", 2997), ("mean", 2999)])
@@ -247,7 +257,7 @@ def test_plain_sgd_does_not_get_the_step_of_the_method(tmp_path, capsys):
     path = write(table(), tmp_path / "d.parquet")
     options = ["--model", tmp_path / "m", "--compare", "--method", "mag", "--step-scale", 145]
     assert fit(path, *options) == 0
-    assert "for plain SGD on the same rows" in capsys.readouterr().out
+    assert "plain SGD on the same rows (steps" in capsys.readouterr().out
     found = StreamFit.load(tmp_path / "m")
     rows, targets = found.reservoir.rows, found.reservoir.targets
     constant = 0.5 * targets.var()
@@ -279,7 +289,7 @@ def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
     found = StreamFit.load(tmp_path / "m")
     assert len(set(found.reservoir.targets)) == 1
     assert found.varied
-    assert "too rare to be among these rows" in capsys.readouterr().out
+    assert "are too rare to be among the rows drawn" in capsys.readouterr().out
 
 
 def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, monkeypatch):
@@ -375,15 +385,40 @@ def test_forgetting_is_reported(tmp_path, capsys):
     assert "forgetting would not have predicted the last rows better" in capsys.readouterr().out
 
 
-def test_the_loss_ahead_is_that_of_a_fit_to_rows_before(tmp_path, monkeypatch):
-    """Weights that had seen the batch would have a loss of 0 here."""
-    monkeypatch.setattr(formats, "ROWS", 4)
-    x = np.arange(12.0)
-    data = pa.table({"x": x, "y": np.where(x < 8, x, 100.0 + 2.0 * x)})
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+def test_the_course_of_a_stream_does_not_depend_on_its_batches(tmp_path, monkeypatch, options):
+    """Weights taken anew at every batch, or sums of the sums of batches, differ between files."""
+    text, binary = (write(table(), tmp_path / f"d.{ending}") for ending in ("csv", "parquet"))
+    for name, path, rows, block in (
+        ("a", text, 0, 1 << 20),
+        ("b", text, 0, 30_000),
+        ("c", binary, 333, 0),
+    ):
+        monkeypatch.setattr(formats, "ROWS", rows)
+        monkeypatch.setattr(formats, "BLOCK", block)
+        assert fit(path, "--model", tmp_path / name, *options) == 0
+    fits = [StreamFit.load(tmp_path / name) for name in "abc"]
+    assert fits[0].timeline.tested >= len(table()) - 1000
+    assert same_timeline(fits[0], fits[1])
+    assert same_timeline(fits[0], fits[2])
+
+
+def test_the_loss_ahead_is_that_of_a_fit_to_rows_before(tmp_path):
+    """Weights that had seen the rows would have a loss of 0 here."""
+    x = np.arange(3000.0)
+    data = pa.table({"x": x, "y": np.where(x < 2000, x, 100.0 + 2.0 * x)})
     path = write(data, tmp_path / "d.parquet")
     assert fit(path, "--model", tmp_path / "m", target="y") == 0
-    expected = 0.5 * np.mean(np.concatenate([np.zeros(4), (100.0 + x[8:]) ** 2]))
-    assert StreamFit.load(tmp_path / "m").running_loss == pytest.approx(expected)
+    found = StreamFit.load(tmp_path / "m")
+    expected = 0.5 * np.mean(np.concatenate([np.zeros(1000), (100.0 + x[2000:]) ** 2]))
+    assert found.running_loss == pytest.approx(expected)
+    bins = found.timeline.bins
+    np.testing.assert_array_equal(bins.tested, [0, 1000, 1000])
+    np.testing.assert_allclose(
+        bins.target, [data["y"].to_numpy()[i : i + 1000].mean() for i in (0, 1000, 2000)]
+    )
+    np.testing.assert_allclose(bins.predicted[1:], [1499.5, 2499.5])
+    np.testing.assert_array_equal(bins.greatest, [999.0, 1999.0, 100.0 + 2.0 * 2999.0])
 
 
 def test_the_command_does_not_wait_for_what_it_does_not_need(tmp_path):

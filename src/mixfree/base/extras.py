@@ -10,6 +10,7 @@ EXTRA_OF = {
     "rich": "cli",
     "matplotlib": "cli",
     "pyarrow": "cli",
+    "bokeh": "report",
     "networkx": "graphs",
     "torch": "torch",
     "jax": "jax",

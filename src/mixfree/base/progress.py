@@ -1,5 +1,7 @@
-"""Progress bars on stderr, for work that takes a while."""
+"""Progress on stderr, for work that takes a while: a bar, or lines where there is no terminal."""
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -7,6 +9,8 @@ from typing import Protocol
 from mixfree.base.extras import require
 
 __all__ = ["Show", "progress_bar"]
+
+EVERY = 30.0  # seconds between lines where there is no terminal
 
 
 class Show(Protocol):
@@ -20,6 +24,9 @@ class Show(Protocol):
 def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
     """Show a bar with the time spent and left, at once; call what it yields with the count so far.
 
+    Where there is no terminal, a line is written every 30 seconds instead. A total that turns out
+    too small, since it was estimated, grows with the count.
+
     Examples
     --------
     >>> with progress_bar("rows", 10) as show:
@@ -27,8 +34,11 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
     """
     rich = require("rich.progress")
     console = require("rich.console").Console(stderr=True)
+    if not (console.is_terminal or console.is_jupyter):
+        yield _Lines(label, total)
+        return
     columns = (
-        rich.TextColumn("{task.description}"),
+        rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(),
         rich.MofNCompleteColumn(),
         rich.TimeElapsedColumn(),
@@ -37,4 +47,24 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
     with rich.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(label, total=total)
         bar.refresh()
-        yield lambda done, label=None: bar.update(task, completed=done, description=label)
+
+        def show(done: int, label: str | None = None) -> None:
+            most = None if total is None else max(total, done)
+            bar.update(task, completed=done, description=label, total=most, refresh=done == 0)
+
+        yield show
+
+
+class _Lines:
+    """Progress as plain lines."""
+
+    def __init__(self, label: str, total: int | None) -> None:
+        self.label, self.total, self.told = label, total, time.monotonic()
+
+    def __call__(self, done: int, label: str | None = None) -> None:
+        self.label = self.label if label is None else label
+        now = time.monotonic()
+        if now - self.told >= EVERY:
+            self.told = now
+            of = "" if self.total is None else f" of {max(self.total, done):,}"
+            print(f"{done:,}{of}: {self.label}", file=sys.stderr, flush=True)

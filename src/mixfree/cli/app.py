@@ -25,6 +25,7 @@ COMMANDS = {
     "inspect": "Show what a model file holds.",
     "methods": "List the methods with their options.",
     "predict": "Write a model's prediction for every row.",
+    "report": "Write the report of a fit as a page for a browser.",
     "reproduce": "Run an experiment of the paper or of this project.",
     "td": "Evaluate a policy in an environment with finitely many states.",
     "version": "Print the version.",

@@ -90,7 +90,7 @@ def chain(
 
         answer["figures"] = [str(path) for path in save(picture(), plot)]
     if as_json:
-        print_json(answer)
+        print_json("chain", answer)
     else:
         _print(answer)
 

@@ -6,7 +6,18 @@ from typing import Annotated
 
 from mixfree.base.extras import require
 from mixfree.cli.flags import in_flags
-from mixfree.cli.options import Data, Exclude, Features, Format, Loss, Missing, Target, names
+from mixfree.cli.options import (
+    Data,
+    Exclude,
+    Features,
+    Format,
+    Json,
+    Loss,
+    Missing,
+    Target,
+    names,
+    print_json,
+)
 
 __all__ = ["diagnose"]
 
@@ -24,6 +35,7 @@ def diagnose(
         Path | None, typer.Option(help="File to draw the profile to, as .png and .svg.")
     ] = None,
     format: Format = None,
+    as_json: Json = False,
 ) -> None:
     """Tell how correlated the rows of a stream are.
 
@@ -39,6 +51,7 @@ def diagnose(
     from mixfree.cli.fit import fit as fit_command
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.correlation import Correlation, knows_intervals
+    from mixfree.streams.facts import correlation_facts
     from mixfree.streams.report import target_size
 
     plan = FitPlan(target, loss, names(features), names(exclude), missing=missing)
@@ -52,8 +65,16 @@ def diagnose(
     found = Correlation.of_learner(fit.learner)
     assert found is not None, "both methods keep a profile"
     advice = [in_flags(line, fit_command) for line in found.advice(target_size(fit))]
-    print("\n".join([*found.bars(), "", *found.lines(), *advice]))
+    figures = []
     if plot is not None:
         from mixfree.base.figures import save
 
-        print("figures: " + ", ".join(str(path) for path in save(found.plot(), plot)))
+        figures = [str(path) for path in save(found.plot(), plot)]
+    if as_json:
+        about = {"target": target, "rows": {"read": fit.read, "used": fit.used}}
+        words = {"findings": [*found.lines()], "advice": [line.strip() for line in advice]}
+        print_json("diagnose", {**about, **correlation_facts(found), **words, "figures": figures})
+        return
+    print("\n".join([*found.bars(), "", *found.lines(), *advice]))
+    if figures:
+        print("figures: " + ", ".join(figures))

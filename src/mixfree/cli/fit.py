@@ -1,7 +1,8 @@
 """``mixfree fit``: learn from files in time order."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
 from mixfree.cli.flags import in_flags
-from mixfree.cli.options import Data, Exclude, Features, Format, Loss, Missing, Target, names
+from mixfree.cli.options import (
+    Data,
+    Exclude,
+    Features,
+    Format,
+    Json,
+    Loss,
+    Missing,
+    Target,
+    names,
+    print_json,
+)
 
 if TYPE_CHECKING:
+    from mixfree.base.progress import Show
     from mixfree.streams import Source, StreamFit
 
-__all__ = ["fit", "report_lines"]
+__all__ = ["Progress", "fit", "in_words", "progress", "report_lines", "run"]
 
 typer = require("typer")
 
@@ -153,7 +166,12 @@ def fit(
             "--dry-run", help="Only print what would become of each column, and fit nothing."
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="File to draw predictions, errors and weights to, as .png and .svg."),
+    ] = None,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Fit a linear model to rows in time order.
 
@@ -169,9 +187,10 @@ def fit(
     """
     from mixfree.base.checks import check_one_of, check_whole
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
+    from mixfree.streams.facts import fit_facts
     from mixfree.streams.look import first_look
     from mixfree.streams.model_file import check_place
-    from mixfree.streams.report import check_something_learnt, compiles
+    from mixfree.streams.report import check_something_learnt
     from mixfree.streams.spread import run_on_cluster, run_on_workers
 
     if checkpoint_every is not None:
@@ -209,6 +228,10 @@ def fit(
         day_first,
         hash_columns,
     )
+    if plot is not None:
+        from mixfree.base.figures import save_paths
+
+        save_paths(plot)  # raises for another extension
     files = find_files(data, format)
     source = Source(files)
     if dry_run:
@@ -218,33 +241,67 @@ def fit(
         print(f"plan       {look.loss} loss, {fitted.learner.method}; nothing was fitted")
         return
     check_place(model, [file.path for file in files])
-    if resume and model.exists():
-        fitted = StreamFit.load(model)
-        fitted.resume(source, plan)
-    else:
-        fitted = StreamFit.begin(source, plan)
-    starting = "starting (the first fit compiles, once)" if compiles(fitted) else "fitting"
-    with nullcontext(_silent) if quiet else _progress(source, starting) as show:
-        if workers is not None:
-            spread = run_on_workers(fitted, source, workers, show)
-        elif cluster is not None:
-            spread = run_on_cluster(fitted, source, cluster, show)
-        else:
-            spread = None
-            fitted.run(
-                source.pieces(),
-                model,
-                checkpoint_every,
-                lambda fitted: show(fitted.read, fitted.seconds, fitted.running_loss),
+
+    def begin() -> StreamFit:
+        if not (resume and model.exists()):
+            return StreamFit.begin(source, plan)
+        begun = StreamFit.load(model)
+        begun.resume(source, plan)
+        return begun
+
+    spread: tuple[int, int] | None = None
+    with progress(source, quiet) as show:
+        fitted = begin()
+        stopped = False
+        if workers is not None or cluster is not None:
+            spread = (
+                run_on_workers(fitted, source, workers, show.count)
+                if workers is not None
+                else run_on_cluster(fitted, source, str(cluster), show.count)
             )
-    if spread is None:
-        fitted.unfinished = source.unfinished
+        else:
+            stopped = run(fitted, source, show, model, checkpoint_every)
     check_something_learnt(fitted)
     fitted.save(model)
-    print("\n".join(report_lines(fitted)))
-    if spread is not None:
-        print(f"workers    {spread[0]:,}, which fitted {spread[1]:,} parts")
-    print(f"model      {model}")
+    figures = []
+    if plot is not None:
+        from mixfree.base.figures import save
+        from mixfree.streams.pictures import pictures
+
+        figures = [str(path) for path in save(pictures(fitted), plot)]
+    if as_json:
+        about = {"model": str(model), "figures": figures}
+        print_json("fit", {**about, **in_words(fit_facts(fitted))})
+    else:
+        print("\n".join(report_lines(fitted)))
+        if spread is not None:
+            print(f"workers    {spread[0]:,}, which fitted {spread[1]:,} parts")
+        print(f"model      {model}")
+        if figures:
+            print(f"figures    {', '.join(figures)}")
+        if stopped:
+            print(f"stopped    after {fitted.read:,} rows, which the model holds; --resume goes on")
+    if stopped:
+        raise typer.Exit(130)
+
+
+def run(
+    fitted: "StreamFit",
+    source: "Source",
+    show: "Progress",
+    model: Path | None = None,
+    every: int | None = None,
+) -> bool:
+    """Fit the whole source; whether Ctrl-C has stopped it, so that only a part was read."""
+    with show.compiling(fitted):
+        try:
+            fitted.run(source.pieces(), model, every, show)
+        except KeyboardInterrupt:
+            if not (fitted.used and fitted.varied):
+                raise
+            return True
+    fitted.unfinished = source.unfinished
+    return False
 
 
 def report_lines(fitted: "StreamFit") -> Iterator[str]:
@@ -254,22 +311,57 @@ def report_lines(fitted: "StreamFit") -> Iterator[str]:
     return (in_flags(line, fit) for line in report.lines(fitted))
 
 
+def in_words(facts: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a fit, its sentences in the words of the command line."""
+    words = {name: [in_flags(each, fit) for each in facts[name]] for name in ("notes", "warnings")}
+    return facts | words
+
+
+class Progress:
+    """Shows how far a fit is, and that a compiler is at work."""
+
+    def __init__(self, show: "Show | None") -> None:
+        self._show = show
+
+    def __call__(self, fitted: "StreamFit") -> None:
+        """Show the rows read so far, and how well they were predicted."""
+        loss = f", test-then-train loss {fitted.running_loss:.4g}" if fitted.timeline.tested else ""
+        self.count(fitted.read, fitted.seconds, loss)
+
+    def count(self, read: int, seconds: float, more: str = "") -> None:
+        """Show the rows read so far."""
+        if self._show is not None:
+            rate = read / seconds if seconds > 0 else 0.0
+            self._show(read, f"{rate:,.0f} rows per second{more}")
+
+    @contextmanager
+    def compiling(self, fitted: "StreamFit") -> Iterator[None]:
+        """Say so while a kernel is compiled."""
+        from mixfree.streams.report import compiles
+
+        if self._show is None or not compiles(fitted):
+            yield
+            return
+        from mixfree.kernels.jit import on_compile
+
+        show = self._show
+        show(fitted.read, "starting (the first fit compiles, once)")
+        with on_compile(lambda text: show(fitted.read, text)):
+            yield
+
+
 @contextmanager
-def _progress(source: "Source", label: str) -> Iterator[Callable[..., None]]:
-    """A bar that appears before the first batch, which may have to wait for a compiler."""
+def progress(source: "Source", quiet: bool) -> Iterator[Progress]:
+    """A bar that appears before the first rows are looked at; Ctrl-C ends the command."""
     from mixfree.base.progress import progress_bar
 
-    with progress_bar(label, source.row_count()) as show:
-
-        def update(read: int, seconds: float, loss: float | None = None) -> None:
-            rate = f"{read / seconds if seconds > 0 else 0.0:,.0f} rows/s"
-            show(read, rate if loss is None else f"{rate}, loss {loss:.4g}")
-
-        yield update
-
-
-def _silent(read: int, seconds: float, loss: float | None = None) -> None:
-    pass
+    bar = nullcontext(None) if quiet else progress_bar("first rows", source.row_count())
+    try:
+        with bar as show:
+            yield Progress(show)
+    except KeyboardInterrupt:
+        print("mixfree: stopped before it was of use, no model was written", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def _by_name(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
+from mixfree.cli.options import Json, print_json
 
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
@@ -17,6 +18,10 @@ typer = require("typer")
 def inspect(
     model: Annotated[Path, typer.Argument(help="Model file that `mixfree fit` wrote.")],
     top: Annotated[int, typer.Option(help="Number of weights to show.")] = 20,
+    weights: Annotated[
+        Path | None, typer.Option(help="CSV file to write all weights to, with their intervals.")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
     """Show what a model file holds.
 
@@ -25,15 +30,26 @@ def inspect(
 
     \b
     Example:
-      mixfree inspect load.mixfree
+      mixfree inspect load.mixfree --weights weights.csv
     """
     from mixfree.base.checks import check_whole
-    from mixfree.cli.fit import report_lines
+    from mixfree.cli.fit import in_words, report_lines
     from mixfree.streams import StreamFit
+    from mixfree.streams.facts import model_facts
+    from mixfree.streams.weights import write_weights
 
     check_whole(top, "top")
     fit = StreamFit.load(model)
+    if weights is not None:
+        if weights.exists() and weights.samefile(model):
+            raise ValueError(f"weights must not be {weights}, which is read from")
+        count = write_weights(fit, weights)
+    if as_json:
+        print_json("inspect", {"model": str(model), **in_words(model_facts(fit))})
+        return
     print("\n".join([*_what(fit), *report_lines(fit), *_weights(fit, top)]))
+    if weights is not None:
+        print(f"written    {count:,} weights to {weights}")
 
 
 def _what(fit: "StreamFit") -> Iterator[str]:

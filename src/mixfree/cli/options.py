@@ -22,6 +22,9 @@ __all__ = [
 
 typer = require("typer")
 
+# Versions of what `--json` prints, which `docs/json.md` describes; a new name is no new version.
+VERSIONS = {"chain": 1, "diagnose": 1, "fit": 1, "inspect": 1, "td": 1}
+
 Data = Annotated[
     list[str],
     typer.Argument(
@@ -60,7 +63,7 @@ Missing = Annotated[
         "without a feature if the first 10,000 rows have some, but at most a tenth."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def names(text: str | None) -> list[str]:
@@ -76,17 +79,20 @@ def names(text: str | None) -> list[str]:
     )
 
 
-def print_json(answer: dict[str, Any]) -> None:
-    """Print an answer as JSON: infinity and NaN are null, and names have no blanks.
+def print_json(command: str, answer: dict[str, Any]) -> None:
+    """Print a command's answer as JSON: infinity and NaN are null, and names have no blanks.
 
     Examples
     --------
-    >>> print_json({"upper bound": float("inf")})
+    >>> print_json("chain", {"upper bound": float("inf")})
     {
+      "schema": "mixfree chain",
+      "version": 1,
       "upper_bound": null
     }
     """
-    print(json.dumps(_as_json(answer), indent=2))
+    head = {"schema": f"mixfree {command}", "version": VERSIONS[command]}
+    print(json.dumps(_as_json(head | answer), indent=2, ensure_ascii=False))
 
 
 def _as_json(value: Any) -> Any:

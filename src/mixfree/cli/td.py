@@ -92,7 +92,7 @@ def td(
         )
     answer = _answer(found, exact, None if half_life else level)
     if as_json:
-        print_json(answer)
+        print_json("td", answer)
     else:
         _print(f"{env}, policy {policy}, γ = {gamma:g}, {answer['method']}", answer)
 

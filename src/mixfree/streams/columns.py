@@ -129,8 +129,16 @@ class Time(Column):
 
     def fill(self, values: Any, out: Array) -> dict[str, int]:
         """Write the features; count the odd values."""
-        out[:] = dates.features_of(dates.times_in(values, self.form), self.parts, self.origin)
+        out[:] = self.of_times(self.times(values))
         return {}
+
+    def times(self, values: Any) -> Array:
+        """Stored values as NumPy's times; NaT for what is missing."""
+        return dates.times_in(values, self.form)
+
+    def of_times(self, times: Array) -> Array:
+        """The features of times."""
+        return dates.features_of(times, self.parts, self.origin)
 
 
 _KINDS: dict[str, type[Column]] = {each.kind: each for each in (Number, Boolean, Category, Time)}

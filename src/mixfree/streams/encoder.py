@@ -2,20 +2,36 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.linear.classes import targets_at
-from mixfree.streams.columns import Column, Number, column_from_plain, places, truths_in
+from mixfree.streams.columns import Column, Number, Time, column_from_plain, places, truths_in
 from mixfree.streams.numbers import doubles, is_text, numbers_in, texts_in
 from mixfree.streams.source import Piece
 
-__all__ = ["POLICIES", "Encoder", "located"]
+__all__ = ["POLICIES", "Encoded", "Encoder", "located"]
 
 POLICIES = ("error", "skip", "mean", "auto")
+
+
+class Encoded(NamedTuple):
+    """Features, targets and, if there is a column of dates, times of rows; else no times."""
+
+    rows: Array
+    targets: Array
+    times: Array
+
+    def part(self, which: Any) -> "Encoded":
+        """Some of the rows."""
+        return Encoded(
+            self.rows[which],
+            self.targets[which],
+            self.times[which] if len(self.times) else self.times,
+        )
 
 
 class Encoder:
@@ -76,28 +92,31 @@ class Encoder:
         columns = [*self.columns, self._target]
         return [each.name for each in columns if isinstance(each, Number) and each.form == "point"]
 
-    def encode(self, piece: Piece) -> tuple[Array, Array]:
-        """Features and targets of the rows that can be used."""
-        rows = self._matrix(piece)
+    def encode(self, piece: Piece) -> Encoded:
+        """Features, targets and times of the rows that can be used."""
+        rows, times = self._matrix(piece)
         targets, known = self._targets(piece)
+        found = Encoded(rows, targets, times)
         if not known.all():
             if self.missing == "error":
                 self._refuse(piece, int(known.argmin()), self._target)
             self._note_strays(piece, self._target, ~known)
             self._leave_out(self.target, int((~known).sum()))
-            rows, targets = rows[known], targets[known]
+            found = found.part(known)
+            rows = found.rows
         # A finite sum says that everything is finite, and one sum is cheap.
         with np.errstate(over="ignore", invalid="ignore"):
             finite = bool(np.isfinite(rows.sum()))
         if self.missing != "mean" and finite:
-            return rows, targets
+            return found
         gaps = self._gaps(piece, rows, np.flatnonzero(known))
         if self.missing == "mean":
-            return self._filled(rows, gaps), targets
+            # A missing date has no time, and what is filled in has none either.
+            return found._replace(rows=self._filled(rows, gaps))
         incomplete = gaps.any(axis=1)
         for place in gaps[incomplete].argmax(axis=1):
             self._leave_out(self._column_of[place].name, 1)
-        return rows[~incomplete], targets[~incomplete]
+        return found.part(~incomplete)
 
     def encode_for_prediction(self, piece: Piece) -> tuple[Array, Array]:
         """Features of all rows, and which of them can be predicted."""
@@ -109,7 +128,7 @@ class Encoder:
 
     def rows_and_gaps(self, piece: Piece) -> tuple[Array, Array]:
         """Features of all rows, and where a value is missing."""
-        rows = self._matrix(piece)
+        rows, _ = self._matrix(piece)
         return rows, self._gaps(piece, rows, np.arange(len(rows)))
 
     def with_means(self, rows: Array, gaps: Array) -> Array:
@@ -123,7 +142,7 @@ class Encoder:
 
     def check_sizes(self, piece: Piece, largest: float) -> None:
         """ValueError that names the first value, or target, above a size."""
-        rows = self._matrix(piece)
+        rows, _ = self._matrix(piece)
         names = [column.name for column in self._column_of]
         if self.classes is None:
             rows = np.column_stack([rows, self._targets(piece)[0]])
@@ -200,13 +219,15 @@ class Encoder:
             return truths_in(values).cast(pyarrow.bool_()).cast(pyarrow.string())
         return texts_in(values)
 
-    def _matrix(self, piece: Piece) -> Array:
-        """All features; a missing value is NaN."""
+    def _matrix(self, piece: Piece) -> tuple[Array, Array]:
+        """All features, NaN for a missing value; and the times of the first column of dates."""
         pyarrow = require("pyarrow")
+        times: Array = np.zeros(0, "M8[us]")
         double = pyarrow.float64()
         batch, stray = piece.batch.select([column.name for column in self.columns]), []
         if self._all_numbers and all(kind == double for kind in batch.schema.types):
-            return np.asarray(batch.to_tensor(null_to_nan=True, row_major=True).to_numpy())
+            whole = batch.to_tensor(null_to_nan=True, row_major=True)
+            return np.asarray(whole.to_numpy()), times
         if self._all_numbers:
             numbers = [
                 numbers_in(values, column.form)
@@ -222,8 +243,13 @@ class Encoder:
             rows, at = np.zeros((batch.num_rows, len(self.features))), 0
             for place, (column, values) in enumerate(zip(self.columns, batch.columns, strict=True)):
                 out = rows[:, at : at + len(column.features)]
-                for what, count in column.fill(values, out).items():
-                    getattr(self, what)[column.name] += count
+                if isinstance(column, Time):
+                    here = column.times(values)
+                    out[:] = column.of_times(here)
+                    times = times if len(times) else here
+                else:
+                    for what, count in column.fill(values, out).items():
+                        getattr(self, what)[column.name] += count
                 if is_text(values.type) and np.isnan(out[:, 0]).sum() != values.null_count:
                     stray.append(place)
                 at += out.shape[1]
@@ -232,7 +258,7 @@ class Encoder:
             found = np.zeros((batch.num_rows, len(column.features)))
             column.fill(values, found)
             self._note_strays(piece, column, np.isnan(found[:, 0]))
-        return rows
+        return rows, times
 
     def _note_strays(self, piece: Piece, column: Column, missing: Array) -> None:
         """Count texts where a number or a date should be, and remember where the first one is."""

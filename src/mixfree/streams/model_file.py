@@ -29,10 +29,10 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.files import replacing
 
-__all__ = ["check_place", "load", "save"]
+__all__ = ["check_place", "is_model", "load", "save"]
 
 MAGIC = b"mixfree\0"
-VERSION = 5
+VERSION = 6
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
@@ -90,9 +90,7 @@ def check_place(path: str | os.PathLike[str], inputs: Iterable[str] = ()) -> Non
         for name in inputs:
             if Path(name).exists() and place.samefile(name):
                 raise ValueError(f"model must not be {path}, which is read from")
-        with open(place, "rb") as file:
-            found = file.read(len(MAGIC))
-        if found not in (MAGIC, b""):
+        if place.stat().st_size and not is_model(place):
             raise ValueError(
                 f"model must not be {path}, which is there and is not a mixfree model file: "
                 "give another name"
@@ -101,6 +99,14 @@ def check_place(path: str | os.PathLike[str], inputs: Iterable[str] = ()) -> Non
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins like a model file."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:

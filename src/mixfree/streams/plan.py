@@ -10,7 +10,7 @@ from mixfree.base.checks import check_one_of, check_whole
 from mixfree.linear.choice import LinearLearner, learner_for
 from mixfree.linear.classes import loss_of
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.losses import REGRESSIONS, Squared
+from mixfree.linear.losses import REGRESSIONS, Loss, Squared
 from mixfree.streams.encoder import POLICIES
 
 __all__ = ["TIMES", "FitPlan"]
@@ -133,6 +133,29 @@ class FitPlan:
                     f"but now `{name}={now.get(name)!r}` is asked for"
                 )
 
+    def row_loss(self, classes: Sequence[str] | None) -> Loss:
+        """The loss of a row, for a target with these classes or without any."""
+        return REGRESSIONS[str(self.loss)] if classes is None else loss_of(np.array(classes))
+
+    def written(self) -> str:
+        """What was asked for beyond the defaults, as arguments of a call.
+
+        Examples
+        --------
+        >>> FitPlan("load", exclude=["a"], parameters={"method": "auto", "l2": 0.5}).written()
+        "target='load', exclude=['a'], l2=0.5"
+        """
+        usual = FitPlan(self.target)._flat() | {
+            "method": "auto",
+            "scale": "auto",
+            "fit_intercept": True,
+            "seed": 0,
+            "target": None,
+        }
+        given = {name: value for name, value in self._flat().items() if value != usual.get(name)}
+        lists = {name: list(value) for name, value in given.items() if isinstance(value, tuple)}
+        return ", ".join(f"{name}={value!r}" for name, value in (given | lists).items())
+
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -145,5 +168,4 @@ class FitPlan:
     def _learner(
         self, features: int, classes: Sequence[str] | None, parameters: Mapping[str, Any]
     ) -> LinearLearner:
-        loss = REGRESSIONS[str(self.loss)] if classes is None else loss_of(np.array(classes))
-        return learner_for(loss, features, **parameters)
+        return learner_for(self.row_loss(classes), features, **parameters)

@@ -3,51 +3,25 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array
 from mixfree.core.contest import Choice
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact.drift import JUDGED, Forgetting
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.losses import REGRESSIONS
 from mixfree.steps import AdaGradNorm
 from mixfree.streams.correlation import Correlation, knows_intervals
 from mixfree.streams.giveaway import giveaways
-from mixfree.streams.stream_fit import StreamFit, losses
+from mixfree.streams.metrics import metrics, shown
+from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["SampleMean", "check_something_learnt", "lines", "sample_mean", "target_size"]
+__all__ = ["check_something_learnt", "lines", "measured", "remarks", "target_size", "warnings"]
 
 RECENT = 3  # changes of the half-life that are told
 NAMED = 20  # columns that are named before the others are counted
 BETTER = 0.95  # part of the loss below which forgetting is worth a word
-
-
-class SampleMean(NamedTuple):
-    """The mean of a sample of a stream's rows, with its standard error."""
-
-    mean: float
-    error: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.4g}" + (f" ± {self.error:.1g}" if self.error > 0 else "")
-
-
-def sample_mean(values: Array, population: int) -> SampleMean:
-    """Mean of a uniform sample; without an error if the sample is the whole population.
-
-    Examples
-    --------
-    >>> print(sample_mean(np.array([1.0, 3.0]), population=2))
-    2
-    """
-    left = 1.0 - values.size / population
-    with np.errstate(over="ignore"):  # a run that diverged has losses near the largest number
-        spread = float(values.std(ddof=1)) if values.size > 1 else 0.0
-    return SampleMean(float(values.mean()), spread * float(np.sqrt(left / values.size)))
 
 
 def check_something_learnt(fit: StreamFit) -> None:
@@ -86,7 +60,8 @@ def lines(fit: StreamFit) -> Iterator[str]:
         yield from _under("fit", _exactness(fit.learner))
     elif (choice := getattr(fit.learner, "choice", None)) is not None:
         yield from _under("chosen", _chosen(choice))
-    yield from _losses(fit)
+    yield from _under("quality", _quality(fit))
+    yield from _under("warning", warnings(fit))
     correlation = Correlation.of_learner(fit.learner)
     if correlation is not None:
         yield from _under("stream", correlation.lines())
@@ -95,8 +70,23 @@ def lines(fit: StreamFit) -> Iterator[str]:
                 f"           the shortest blocks have {correlation.lengths[0]:,} rows; "
                 "`options={'block': 1}` looks at shorter ones"
             )
-    if knows_intervals(fit.learner):
-        yield from _under("note", filter(None, [fit.learner.remark]))
+    yield from _under("note", remarks(fit))
+
+
+def remarks(fit: StreamFit) -> Iterator[str]:
+    """Why intervals, or the model itself, may not be what they seem, in sentences."""
+    if knows_intervals(fit.learner) and fit.learner.remark:
+        yield fit.learner.remark
+    found = metrics(fit)
+    ahead, constant = found.get("test_then_train"), found["constant"]
+    if ahead is not None and found["in_sample"]["loss"] < constant["loss"] < ahead["loss"]:
+        forget = ""
+        if knows_intervals(fit.learner) and fit.plan.loss == "squared":
+            forget = "; `half_life='auto'` follows changes"
+        yield (
+            "predicted ahead, rows were worse off than with the best constant: what comes next is "
+            f"not like what came before{forget}"
+        )
 
 
 def _oddities(fit: StreamFit) -> Iterator[str]:
@@ -186,34 +176,50 @@ def _rows(half_life: float) -> str:
     return "never" if half_life == math.inf else f"{half_life:,.0f} rows"
 
 
-def _losses(fit: StreamFit) -> Iterator[str]:
-    rows, targets, seen = fit.reservoir.rows, fit.reservoir.targets, fit.used
-    model = sample_mean(losses(fit.learner, rows, targets), seen)
-    constant = sample_mean(_constant_losses(fit), seen)
-    sampled = "all rows" if len(rows) == seen else f"{len(rows):,} rows drawn uniformly"
-    each = "½ error²" if fit.plan.loss == "squared" else f"the {fit.plan.loss} loss"
-    forgets = isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None
-    last = ", by the last weights" if forgets else ""
-    yield f"loss       {model} on the stream (mean of {each} over {sampled}{last})"
-    yield f"           {constant} for the best constant prediction"
-    if (targets == targets[0]).all():
-        label = fit.encoder.label(targets[0])
-        yield f"warning    targets other than {label} are too rare to be among these rows"
-    elif not (model.mean <= constant.mean or forgets):
-        yield f"warning    worse than the best constant: {_remedy(fit)}"
-    if fit.rival is not None:
-        rival = sample_mean(losses(fit.rival, rows, targets), seen)
-        scale = fit.plan.rival_step_scale(rows.shape[1]) or 1.0
-        yield f"           {rival} for plain SGD on the same rows (steps {scale:.3g}/√t, not tuned)"
-    elif fit.rival_diverged:
-        yield "           plain SGD on the same rows diverged"
-    if fit.loss[1]:
-        by = "each batch before it was learnt"
-        if fit.ahead is not None:
-            by += ", by the fit before the last doubling of the stream"
-        yield f"           {fit.running_loss:.4g} test-then-train ({by})"
+def _quality(fit: StreamFit) -> Iterator[str]:
+    """Measures, one line for each of what they are of; then what is wrong with them."""
+    found = metrics(fit)
+    table = [shown(fit, of) for of in found.values()]
+    widths = {name: max(len(name), *(len(row[name]) for row in table)) for name in table[0]}
+    yield "  ".join(f"{name:{width}}" for name, width in widths.items()).rstrip()
+    for what, row in zip(found, table, strict=True):
+        values = "  ".join(f"{row[name]:{width}}" for name, width in widths.items())
+        yield f"{values}  {measured(fit, what)}"
+    if fit.rival_diverged:
+        yield "plain SGD on the same rows diverged"
     if fit.forgetting is not None:
         yield from _better_forgotten(fit.forgetting.forgetting)
+
+
+def measured(fit: StreamFit, what: str) -> str:
+    """What the measures of a line are of."""
+    if what == "in_sample":
+        kept = len(fit.reservoir.rows)
+        rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn uniformly"
+        last = ", by the last weights" if _forgets(fit) else ""
+        return f"in-sample: {rows}{last}"
+    if what == "test_then_train":
+        return f"test-then-train: {fit.timeline.tested:,} rows, predicted before they were learnt"
+    if what == "constant":
+        return "the best constant prediction"
+    scale = fit.plan.rival_step_scale(len(fit.encoder.features)) or 1.0
+    return f"plain SGD on the same rows (steps {scale:.3g}/√t, not tuned)"
+
+
+def warnings(fit: StreamFit) -> Iterator[str]:
+    """What is wrong with a fit, in sentences."""
+    targets = fit.reservoir.targets
+    if (targets == targets[0]).all():
+        label = fit.encoder.label(targets[0])
+        yield f"targets other than {label} are too rare to be among the rows drawn"
+        return
+    model, constant = (metrics(fit)[what]["loss"] for what in ("in_sample", "constant"))
+    if not (model <= constant or _forgets(fit)):
+        yield f"worse than the best constant: {_remedy(fit)}"
+
+
+def _forgets(fit: StreamFit) -> bool:
+    return isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None
 
 
 def _better_forgotten(forgetting: Forgetting | None) -> Iterator[str]:
@@ -225,22 +231,11 @@ def _better_forgotten(forgetting: Forgetting | None) -> Iterator[str]:
     never = judged[math.inf]
     if loss < BETTER * never:
         yield (
-            f"           {loss:.4g} test-then-train with `half_life={life:.0f}`, {never:.4g} with "
-            f"none, over about the last {JUDGED / math.log(2):,.0f} rows"
+            f"{loss:.4g} test-then-train with `half_life={life:.0f}`, {never:.4g} with none: mean "
+            f"of ½ error² over about the last {JUDGED / math.log(2):,.0f} rows"
         )
     else:
-        yield "           forgetting would not have predicted the last rows better"
-
-
-def _constant_losses(fit: StreamFit) -> Array:
-    """Losses of the reservoir's rows for the best constant prediction."""
-    targets = fit.reservoir.targets
-    if fit.encoder.classes is not None:
-        _, which, counts = np.unique(targets, return_inverse=True, return_counts=True)
-        return -np.log(counts[which] / targets.size)
-    constant = targets.mean() if fit.plan.loss == "squared" else np.median(targets)
-    losses: Array = REGRESSIONS[str(fit.plan.loss)].value(np.full(targets.size, constant), targets)
-    return losses
+        yield "forgetting would not have predicted the last rows better"
 
 
 def _remedy(fit: StreamFit) -> str:

@@ -6,22 +6,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 import mixfree
 from mixfree.base.arithmetic import Array
+from mixfree.base.interrupts import interrupts_wait
 from mixfree.linear.choice import LinearLearner
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.exact.sums import LARGEST
-from mixfree.linear.losses import predictions
 from mixfree.linear.scaling import TooFar
 from mixfree.streams import model_file
-from mixfree.streams.encoder import Encoder
+from mixfree.streams.encoder import Encoded, Encoder
 from mixfree.streams.look import first_look
 from mixfree.streams.plan import FitPlan
 from mixfree.streams.read_record import ReadRecord
 from mixfree.streams.reservoir import Reservoir
 from mixfree.streams.source import Piece, Source
+from mixfree.streams.timeline import CHUNK, Timeline, actual_of, judged
 
 __all__ = ["StreamFit"]
 
@@ -33,9 +32,6 @@ _KEPT = (
     "complete",
     "seconds",
     "varied",
-    "loss",
-    "ahead",
-    "ahead_until",
     "unused_columns",
     "notes",
     "unfinished",
@@ -67,6 +63,8 @@ class StreamFit:
         Plain SGD, and least squares that forgets, beside it if the plan compares.
     reservoir
         A uniform sample of the rows learnt from.
+    timeline
+        The course of the stream, with its rows predicted before they were learnt.
     """
 
     def __init__(self, plan: FitPlan, encoder: Encoder) -> None:
@@ -86,12 +84,11 @@ class StreamFit:
         self.complete = False
         self.seconds = 0.0
         self.varied = False  # whether two rows had different targets
-        self.loss = np.zeros(2)  # sum over rows before they were learnt, and their number
-        self.tests_first = True  # whether the loss of rows is taken before they are learnt
-        # Solving for the weights of an exact fit at every batch would cost more than learning:
-        # those that tell the loss ahead are taken anew when the stream has doubled.
-        self.ahead: Array | None = None
-        self.ahead_until = 0
+        self.tests_first = True  # whether rows are predicted before they are learnt
+        classes = None if encoder.classes is None else len(encoder.classes)
+        width = shape[0] + bool(plan.parameters.get("fit_intercept", True))
+        self.row_loss = plan.row_loss(encoder.classes)
+        self.timeline = Timeline.start((self.row_loss.outputs, width), classes)
 
     @classmethod
     def begin(cls, source: Source, plan: FitPlan) -> "StreamFit":
@@ -126,8 +123,12 @@ class StreamFit:
 
     @property
     def running_loss(self) -> float:
-        """Test-then-train loss: the mean over rows, each taken just before it was learnt."""
-        return float(self.loss[0] / self.loss[1]) if self.loss[1] else float("nan")
+        """Test-then-train loss: the mean over rows, each predicted before it was learnt.
+
+        NaN as long as nothing was predicted: the first 1,000 rows are not.
+        """
+        tested = self.timeline.tested
+        return self.timeline.total("loss") / tested if tested else float("nan")
 
     def learn(self, piece: Piece) -> None:
         """Learn from one batch, of which no more is encoded at a time than ``CELLS`` values."""
@@ -137,20 +138,24 @@ class StreamFit:
             self._learn_part(Piece(piece.file, piece.start + begin, part))
 
     def _learn_part(self, piece: Piece) -> None:
-        rows, targets = self.encoder.encode(piece)
-        if len(rows):
-            for start in range(0, len(rows), self._step(len(rows))):
-                part = slice(start, start + self._step(len(rows)))
-                self._learn(piece, rows[part], targets[part])
-            one = self.reservoir.targets[0] if self.used else targets[0]
-            self.varied = self.varied or bool((targets != one).any())
-            self.reservoir.add(rows, targets)
+        found = self.encoder.encode(piece)
+        begin, count = 0, len(found.rows)
+        while begin < count:
+            # Cut where the weights that predict change, so that batches do not matter.
+            left = self._renew() - self.timeline.rows
+            self._learn(piece, found.part(slice(begin, begin + left)))
+            begin += left
+        if count:
+            one = self.reservoir.targets[0] if self.used else found.targets[0]
+            self.varied = self.varied or bool((found.targets != one).any())
+            self.reservoir.add(found.rows, found.targets)
         self.read_record.add(piece)
 
     def merge(self, other: "StreamFit") -> None:
         """Take all that a fit with the same plan has learnt from the rows that follow.
 
-        The loss before rows were learnt is that of one run over all of them: it is dropped.
+        Rows that follow were not predicted by what was learnt here: the merged fit has no
+        test-then-train loss of them.
         """
         if not (isinstance(self.learner, ExactLearner) and isinstance(other.learner, ExactLearner)):
             raise ValueError("fits to parts of a stream can be merged for `method='exact'` only")
@@ -162,7 +167,7 @@ class StreamFit:
         self.encoder.merge(other.encoder)
         self.unfinished += other.unfinished
         self.read_record.merge(other.read_record)
-        self.loss = np.zeros(2)
+        self.timeline.merge(other.timeline)
 
     def run(
         self,
@@ -181,17 +186,23 @@ class StreamFit:
             Save to this file whenever at least so many rows have been read since the last time.
         show
             Called after each batch.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            When Ctrl-C is pressed; the fit is then one to whole batches, and can be saved.
         """
         began, saved = time.monotonic() - self.seconds, self.read
         self.complete = False
         for piece in self.read_record.rest(pieces):
-            self.learn(piece)
-            self.seconds = time.monotonic() - began
-            if show is not None:
-                show(self)
-            if path is not None and every is not None and self.read - saved >= every:
-                self.save(path)
-                saved = self.read
+            with interrupts_wait():
+                self.learn(piece)
+                self.seconds = time.monotonic() - began
+                if show is not None:
+                    show(self)
+                if path is not None and every is not None and self.read - saved >= every:
+                    self.save(path)
+                    saved = self.read
         self.complete = True
 
     def state_dict(self) -> dict[str, Any]:
@@ -203,6 +214,7 @@ class StreamFit:
             "encoder": self.encoder.state_dict(),
             **{name: each and each.state_dict() for name, each in self._learners.items()},
             "reservoir": self.reservoir.state_dict(),
+            "timeline": self.timeline.plain(),
             "read": self.read_record.state_dict(),
             "record": {name: getattr(self, name) for name in _KEPT},
         }
@@ -219,6 +231,7 @@ class StreamFit:
             elif learner is not None:
                 learner.load_state_dict(state[name])
         fit.reservoir = Reservoir.from_state(state["reservoir"])
+        fit.timeline = fit.timeline.restored(state["timeline"], "timeline")
         fit.read_record = ReadRecord.from_state(state["read"])
         return fit
 
@@ -243,14 +256,28 @@ class StreamFit:
     def _learners(self) -> dict[str, LinearLearner | None]:
         return {"learner": self.learner, "rival": self.rival, "forgetting": self.forgetting}
 
-    def _step(self, rows: int) -> int:
-        """Rows to learn from at a time: all, but few where the next are predicted by the last."""
-        forgets = isinstance(self.learner, ExactLearner) and self.learner.forgetting is not None
-        return max(FEW, 4 * len(self.encoder.features)) if forgets else rows
+    def _renew(self) -> int:
+        """Take the weights that predict anew if it is time; the row count at which it is next."""
+        course = self.timeline
+        if course.rows >= course.until:
+            weights = self.learner.weights if course.rows and self.tests_first else None
+            course.renew(weights, self._next_renewal(course.rows))
+        return course.until
 
-    def _learn(self, piece: Piece, rows: Array, targets: Array) -> None:
-        if self.tests_first and self.learner.samples:
-            self.loss += self._losses_ahead(rows, targets).sum(), len(rows)
+    def _next_renewal(self, rows: int) -> int:
+        """The row count, after ``rows``, at which the weights that predict are taken anew."""
+        if not isinstance(self.learner, ExactLearner):
+            return rows + CHUNK
+        if self.learner.forgetting is not None:
+            return rows + max(FEW, 4 * len(self.encoder.features))
+        # To solve for the weights costs more than to learn 1,000 rows: an eighth more of a long
+        # stream hardly changes them.
+        return max(-(-9 * rows // (8 * CHUNK)), 1) * CHUNK
+
+    def _learn(self, piece: Piece, part: Encoded) -> None:
+        rows, targets, times = part
+        loss, course = self.row_loss, self.timeline
+        found = judged(loss, course.weights, rows, targets) if course.predicts else None
         try:
             self.learner.advance(rows, targets)
         except TooFar as error:
@@ -262,17 +289,7 @@ class StreamFit:
             self._advance_rival(self.rival, rows, targets)
         if self.forgetting is not None:
             self.forgetting.advance(rows, targets)
-
-    def _losses_ahead(self, rows: Array, targets: Array) -> Array:
-        """Losses of rows that are still to be learnt."""
-        if not isinstance(self.learner, ExactLearner) or self.learner.forgetting is not None:
-            return losses(self.learner, rows, targets)
-        if self.ahead is None or self.used >= self.ahead_until:
-            self.ahead, self.ahead_until = self.learner.weights, 2 * self.used
-        loss = self.learner.loss
-        with np.errstate(over="ignore", invalid="ignore"):
-            predicted = predictions(self.ahead.ravel(), rows, loss.outputs)
-            return np.asarray(loss.value(predicted, targets))
+        course.add(actual_of(targets, loss), found, times)
 
     def _advance_rival(self, rival: LinearLearner, rows: Array, targets: Array) -> None:
         """Advance the rival; rows that the learner accepted can only fail if it diverged."""
@@ -280,9 +297,3 @@ class StreamFit:
             rival.advance(rows, targets)
         except ValueError:
             self.rival, self.rival_diverged = None, True
-
-
-def losses(learner: LinearLearner, rows: Array, targets: Array) -> Array:
-    """Loss of each row; infinite or NaN where a run has diverged."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return learner.losses(rows, targets)

@@ -1,0 +1,85 @@
+"""``mixfree report``: a fit as one page for a browser."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from mixfree.base.extras import require
+from mixfree.cli.options import Exclude, Format, names
+
+if TYPE_CHECKING:
+    from mixfree.streams import StreamFit
+
+__all__ = ["report"]
+
+typer = require("typer")
+
+
+def report(
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL|DATA…",
+            help="Model file that `mixfree fit` wrote; or data, which is fitted first and needs "
+            "--target.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="HTML file to write, in one piece.")
+    ] = Path("report.html"),
+    target: Annotated[
+        str | None, typer.Option(help="Column to predict, if data is given instead of a model.")
+    ] = None,
+    exclude: Exclude = None,
+    format: Format = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Write the report of a fit as a page for a browser.
+
+    The page holds everything that it needs and works without a network: a summary, predictions
+    and errors over time, weights with intervals, how correlated the rows are, and what became of
+    the columns.
+
+    \b
+    Examples:
+      mixfree report model.mixfree -o report.html
+      mixfree report log.csv --target load -o report.html
+    """
+    from mixfree.cli.fit import fit as fit_command
+    from mixfree.cli.flags import in_flags
+    from mixfree.streams import StreamFit
+    from mixfree.streams.model_file import is_model
+    from mixfree.streams.page import write_page
+
+    require("bokeh")
+    for read in map(Path, source):
+        if output.exists() and read.exists() and output.samefile(read):
+            raise ValueError(f"output must not be {read}, which is read from")
+    if len(source) == 1 and is_model(source[0]):
+        if target is not None or exclude is not None:
+            raise ValueError("`target` and `exclude` are for data: the model has its own")
+        fitted = StreamFit.load(source[0])
+    else:
+        fitted = _fitted(source, target, exclude, format, quiet)
+    files = " ".join(file.name for file in fitted.read_record.files[:20])
+    command = f"mixfree fit {files} " + in_flags(f"`{fitted.plan.written()}`", fit_command)
+    size = write_page(fitted, output, lambda text: in_flags(text, fit_command), command)
+    print(f"report     {output}, {size / 1e6:.1f} MB: open it in a browser")
+
+
+def _fitted(
+    data: Sequence[str], target: str | None, exclude: str | None, format: str | None, quiet: bool
+) -> "StreamFit":
+    """A fit to data with the defaults."""
+    from mixfree.cli.fit import progress, run
+    from mixfree.streams import FitPlan, Source, StreamFit, find_files
+    from mixfree.streams.report import check_something_learnt
+
+    if target is None:
+        raise ValueError(f"{data[0]} is not a mixfree model file; data needs `target`")
+    source = Source(find_files(list(data), format))
+    with progress(source, quiet) as show:
+        fitted = StreamFit.begin(source, FitPlan(target, exclude=names(exclude)))
+        run(fitted, source, show)
+    check_something_learnt(fitted)
+    return fitted

@@ -1,0 +1,139 @@
+"""How good a fit is, in the measures that people know."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.linear.choice import LinearLearner
+from mixfree.linear.losses import REGRESSIONS
+from mixfree.streams.stream_fit import StreamFit
+from mixfree.streams.timeline import Judged, judged
+
+__all__ = ["NAMES", "constant_losses", "metrics", "shown"]
+
+# How the measures are called where they are printed, in their order.
+NAMES = {
+    "r2": "R²",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "log_loss": "log loss",
+    "accuracy": "accuracy",
+    "auc": "AUC",
+    "loss": "loss",
+}
+
+
+def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
+    """Measures of the model and of what it is compared with, by what they are of.
+
+    ``"in_sample"`` is the model on a uniform sample of the rows, ``"test_then_train"`` is each row
+    predicted before it was learnt, if there are such rows, ``"constant"`` the best constant, and
+    ``"sgd"`` plain SGD where it was asked for. A regression has ``r2``, ``rmse`` and ``mae``,
+    classes have ``log_loss``, ``accuracy`` and, if they are two, ``auc``; ``loss`` is the mean of
+    the loss that is minimised. What cannot be told is NaN.
+    """
+    found = {"in_sample": _of_sample(fit, fit.learner)}
+    if fit.timeline.tested:
+        found["test_then_train"] = _of_timeline(fit)
+    found["constant"] = _of_constant(fit)
+    if fit.rival is not None:
+        found["sgd"] = _of_sample(fit, fit.rival)
+    return found
+
+
+def shown(fit: StreamFit, of: Mapping[str, float]) -> dict[str, str]:
+    """Measures as they are printed; the loss only where no other measure is a form of it.
+
+    Examples
+    --------
+    >>> [f"{value:.4g}" for value in (0.93217, 21.5, 4084.0)]
+    ['0.9322', '21.5', '4084']
+    """
+    names = [name for name in NAMES if name in of]
+    if fit.plan.loss in ("squared", "logistic"):
+        names.remove("loss")
+    return {NAMES[name]: "unknown" if of[name] != of[name] else f"{of[name]:.4g}" for name in names}
+
+
+def constant_losses(fit: StreamFit) -> Array:
+    """Losses of the sampled rows for the best constant prediction."""
+    targets = fit.reservoir.targets
+    if fit.encoder.classes is not None:
+        _, which, counts = np.unique(targets, return_inverse=True, return_counts=True)
+        return -np.log(counts[which] / targets.size)
+    constant = targets.mean() if fit.plan.loss == "squared" else np.median(targets)
+    losses: Array = REGRESSIONS[str(fit.plan.loss)].value(np.full(targets.size, constant), targets)
+    return losses
+
+
+def _of_sample(fit: StreamFit, learner: LinearLearner) -> dict[str, float]:
+    rows, targets = fit.reservoir.rows, fit.reservoir.targets
+    found = judged(fit.row_loss, learner.weights, rows, targets)
+    loss = float(found.losses.mean())
+    if fit.encoder.classes is None:
+        error = found.actual - found.predicted
+        spread = float(((found.actual - found.actual.mean()) ** 2).mean())
+        return _regression(float((error**2).mean()), float(np.abs(error).mean()), spread, loss)
+    return _classes(fit, loss, float(found.correct.mean()), _auc(found))
+
+
+def _of_timeline(fit: StreamFit) -> dict[str, float]:
+    course = fit.timeline
+    tested = course.tested
+    loss = course.total("loss") / tested
+    if fit.encoder.classes is None:
+        mean = course.total("tested_target") / tested
+        spread = max(course.total("tested_target_squares") / tested - mean**2, 0.0)
+        squares, absolute = (course.total(name) / tested for name in ("squares", "absolute"))
+        return _regression(squares, absolute, spread, loss)
+    counts = course.scores.astype(np.float64)
+    return _classes(fit, loss, course.total("correct") / tested, _area(*counts))
+
+
+def _of_constant(fit: StreamFit) -> dict[str, float]:
+    targets = fit.reservoir.targets
+    loss = float(constant_losses(fit).mean())
+    if fit.encoder.classes is not None:
+        most = np.unique(targets, return_counts=True)[1].max() / targets.size
+        return _classes(fit, loss, float(most), 0.5)
+    # A measure's own best constant: the mean for squares, the median for absolute errors.
+    absolute = float(np.abs(targets - np.median(targets)).mean())
+    spread = float(((targets - targets.mean()) ** 2).mean())
+    return _regression(spread, absolute, spread, loss)
+
+
+def _regression(squares: float, absolute: float, spread: float, loss: float) -> dict[str, float]:
+    explained = 1.0 - squares / spread if spread > 0.0 else float("nan")
+    return {"r2": explained, "rmse": squares**0.5, "mae": absolute, "loss": loss}
+
+
+def _classes(fit: StreamFit, loss: float, accuracy: float, auc: float) -> dict[str, float]:
+    two = len(fit.encoder.classes or ()) == 2
+    area = {"auc": auc} if two else {}
+    return {"log_loss": loss, "accuracy": accuracy, **area, "loss": loss}
+
+
+def _auc(found: Judged) -> float:
+    if not len(found.scores):
+        return float("nan")
+    _, place = np.unique(found.scores, return_inverse=True)
+    cells = int(place.max()) + 1
+    first, second = (
+        np.bincount(place[found.actual == label], minlength=cells).astype(np.float64)
+        for label in (0.0, 1.0)
+    )
+    return _area(first, second)
+
+
+def _area(first: Array, second: Array) -> float:
+    """Area under the ROC curve from numbers of rows by score; equal scores count half.
+
+    Examples
+    --------
+    >>> _area(np.array([3.0, 1.0]), np.array([1.0, 3.0]))
+    0.75
+    """
+    pairs = float(first.sum() * second.sum())
+    below = np.cumsum(first) - first
+    return float((second * (below + 0.5 * first)).sum()) / pairs if pairs else float("nan")

@@ -1,0 +1,352 @@
+"""What a report tells about the course of a stream, gathered in the one pass over it."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.state import State
+from mixfree.linear.classes import most_probable, probabilities
+from mixfree.linear.losses import Logistic, Loss
+
+__all__ = ["CHUNK", "COLUMNS", "Bins", "Judged", "Timeline", "actual_of", "judged"]
+
+CHUNK = 1000  # rows that are predicted before they are learnt, and rows of the shortest bins
+MOST = 512  # bins at most; beyond, neighbours are merged
+CELLS = 4096  # of the histogram of scores
+LARGEST = 1e140  # predictions and targets beyond are taken for it, so that squares can be summed
+UNKNOWN = np.iinfo(np.int64).min  # of times: that of NaT
+# Sums of a bin: over all rows, then over those that were predicted before they were learnt.
+COLUMNS = (
+    "rows",
+    "target",
+    "target_squares",
+    "tested",
+    "loss",
+    "squares",
+    "absolute",
+    "correct",
+    "predicted",
+    "tested_target",
+    "tested_target_squares",
+)
+
+
+class Judged(NamedTuple):
+    """Predictions of rows beside what came.
+
+    For numbers, ``actual`` and ``predicted`` are in the units of the target. For two classes they
+    are 1 for the second class and its probability, for more classes 1 and the probability of the
+    class that came.
+    """
+
+    actual: Array
+    predicted: Array
+    losses: Array
+    correct: Array
+    scores: Array  # of the second of two classes; empty otherwise
+
+
+class Bins(NamedTuple):
+    """The course of a stream: one entry per bin, NaN where no row was predicted.
+
+    Attributes
+    ----------
+    ends
+        Number of rows at the end of each bin.
+    rows, tested
+        Rows, and those that were predicted before they were learnt.
+    target, least, greatest
+        Mean, least and greatest target.
+    predicted
+        Mean prediction.
+    loss, squares, absolute, correct
+        Mean loss, squared and absolute error, and share of right classes.
+    times
+        Time of the first row, as NumPy's times; NaT where there are no dates.
+    """
+
+    ends: Array
+    rows: Array
+    tested: Array
+    target: Array
+    least: Array
+    greatest: Array
+    predicted: Array
+    loss: Array
+    squares: Array
+    absolute: Array
+    correct: Array
+    times: Array
+
+
+@dataclass(slots=True)
+class Timeline(State):
+    """Sums over bins of a stream, and the weights that predict its next rows.
+
+    How the stream is cut into batches does not change a bit: sums are taken row after row.
+
+    Attributes
+    ----------
+    predicts, weights, until
+        Whether the next rows are predicted, the weights that do, one row per output, and the
+        number of rows up to which they are the same.
+    origin
+        The first target, which is subtracted from all in the sums.
+    rows
+        Rows of the stream.
+    per_bin
+        Rows of a full bin.
+    sums, ranges, times
+        Per bin: its sums, least and greatest target, and the time of its first row.
+    hours, weekdays
+        Per hour and weekday: predicted rows, the sum of their errors, and that of the squares.
+    scores
+        For two classes: rows by class and score.
+    """
+
+    grows: ClassVar[tuple[str, ...]] = ("sums", "ranges", "times")
+
+    predicts: bool
+    weights: Array
+    until: int
+    origin: float
+    rows: int
+    per_bin: int
+    sums: Array
+    ranges: Array
+    times: Array
+    hours: Array
+    weekdays: Array
+    scores: Array
+
+    @classmethod
+    def start(cls, weights: tuple[int, ...], classes: int | None) -> Self:
+        """Before the first row.
+
+        Examples
+        --------
+        >>> timeline = Timeline.start((1, 2), None)
+        >>> timeline.add(np.array([1.0, 3.0]), None, np.zeros(0, "M8[us]"))
+        >>> timeline.bins.target
+        array([2.])
+        """
+        return cls(
+            False,
+            np.zeros(weights),
+            0,
+            0.0,
+            0,
+            CHUNK,
+            np.zeros((0, len(COLUMNS))),
+            np.zeros((0, 2)),
+            np.zeros(0, np.int64),
+            np.zeros((24, 3)),
+            np.zeros((7, 3)),
+            np.zeros((2, CELLS if classes == 2 else 0), np.int64),
+        )
+
+    def check(self, what: str) -> None:
+        """Every bin has all of its parts, and no run has a negative number of rows."""
+        if not len(self.sums) == len(self.ranges) == len(self.times) or self.rows < 0:
+            raise ValueError(f"state of the {what} does not fit: {len(self.sums)} bins")
+
+    @property
+    def tested(self) -> int:
+        """Rows that were predicted before they were learnt."""
+        return int(self.total("tested"))
+
+    def total(self, column: str) -> float:
+        """Sum of a column over the stream."""
+        return float(self.sums[:, COLUMNS.index(column)].sum())
+
+    @property
+    def bins(self) -> Bins:
+        """The course of the stream."""
+        of = dict(zip(COLUMNS, self.sums.T, strict=True))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = {
+                name: of[name] / np.where(of["tested"] > 0.0, of["tested"], np.nan)
+                for name in ("predicted", "loss", "squares", "absolute", "correct")
+            }
+        means["predicted"] = means["predicted"] + self.origin
+        return Bins(
+            ends=np.cumsum(of["rows"]),
+            rows=of["rows"],
+            tested=of["tested"],
+            target=of["target"] / of["rows"] + self.origin,
+            least=self.ranges[:, 0],
+            greatest=self.ranges[:, 1],
+            times=self.times.astype("M8[us]"),
+            **means,
+        )
+
+    def renew(self, weights: Array | None, until: int) -> None:
+        """Predict with these weights until there are so many rows; without any, do not predict."""
+        self.predicts, self.until = weights is not None, until
+        if weights is not None:
+            self.weights = _bounded(weights)
+
+    def add(self, actual: Array, found: Judged | None, times: Array) -> None:
+        """Take the next rows.
+
+        Parameters
+        ----------
+        actual
+            As :class:`Judged` has it.
+        found
+            How they were predicted; None if they were not.
+        times
+            Their times in microseconds; empty if there are none.
+        """
+        if not self.rows and len(actual):
+            self.origin = float(_bounded(actual[:1])[0])
+        actual = _bounded(actual)
+        centred, one = actual - self.origin, np.ones(len(actual))
+        values = [one, centred, centred**2]
+        if found is None:
+            values += [np.zeros(len(actual))] * (len(COLUMNS) - len(values))
+        else:
+            error = actual - found.predicted
+            values += [one, found.losses, error**2, np.abs(error), found.correct]
+            values += [found.predicted - self.origin, centred, centred**2]
+            self._add_by_time(error, times)
+            self._add_scores(actual, found.scores)
+        table, begin = np.array(values), 0
+        while begin < len(actual):
+            if not len(self.sums) or self.sums[-1, 0] >= self.per_bin:
+                self._open_bin(actual[begin], times[begin] if len(times) else None)
+            end = begin + min(self.per_bin - int(self.sums[-1, 0]), len(actual) - begin)
+            part = np.concatenate([self.sums[-1][:, None], table[:, begin:end]], axis=1)
+            # One row after the other: a sum of sums would depend on where a batch ends.
+            self.sums[-1] = np.add.accumulate(part, axis=1)[:, -1]
+            low, high = self.ranges[-1]
+            here = actual[begin:end]
+            self.ranges[-1] = min(low, float(here.min())), max(high, float(here.max()))
+            begin = end
+        self.rows += len(actual)
+
+    def merge(self, other: Self) -> None:
+        """Append the course of the rows that follow, which were seen apart.
+
+        Examples
+        --------
+        >>> one, other = Timeline.start((1, 2), None), Timeline.start((1, 2), None)
+        >>> for timeline, target in ((one, 1.0), (other, 3.0)):
+        ...     timeline.add(np.full(400, target), None, np.zeros(0, "M8[us]"))
+        >>> one.merge(other)
+        >>> one.bins.ends, one.bins.target
+        (array([400., 800.]), array([1., 3.]))
+        """
+        if not self.rows:
+            self.origin = other.origin
+        theirs = other.copy()
+        shift, sums = other.origin - self.origin, theirs.sums
+        for prefix, rows in (("", sums[:, 0]), ("tested_", sums[:, 3])):
+            at, squares = (COLUMNS.index(f"{prefix}target{end}") for end in ("", "_squares"))
+            sums[:, squares] += shift * (2.0 * sums[:, at] + shift * rows)
+            sums[:, at] += shift * rows
+        sums[:, COLUMNS.index("predicted")] += shift * sums[:, 3]
+        while self.per_bin < theirs.per_bin:
+            self._halve()
+        while theirs.per_bin < self.per_bin:
+            theirs._halve()
+        for name in self.grows:
+            both = np.concatenate([getattr(self, name), getattr(theirs, name)])
+            setattr(self, name, both)
+        while len(self.sums) > MOST:
+            self._halve()
+        for name in ("hours", "weekdays", "scores"):
+            setattr(self, name, getattr(self, name) + getattr(theirs, name))
+        self.rows += theirs.rows
+
+    def _open_bin(self, target: float, time: Array | None) -> None:
+        if len(self.sums) == MOST:
+            self._halve()
+            if self.sums[-1, 0] < self.per_bin:
+                return
+        first = UNKNOWN if time is None else time.astype(np.int64)
+        self.sums = np.vstack([self.sums, np.zeros(len(COLUMNS))])
+        self.ranges = np.vstack([self.ranges, [target, target]])
+        self.times = np.append(self.times, first)
+
+    def _halve(self) -> None:
+        """Merge neighbours, so that there are half as many bins of twice the rows."""
+        self.per_bin *= 2
+        if not len(self.sums):
+            return
+        first = np.arange(0, len(self.sums), 2)
+        self.sums = np.add.reduceat(self.sums, first)
+        least = np.minimum.reduceat(self.ranges[:, 0], first)
+        self.ranges = np.column_stack([least, np.maximum.reduceat(self.ranges[:, 1], first)])
+        self.times = self.times[first]
+
+    def _add_by_time(self, error: Array, times: Array) -> None:
+        known = ~np.isnat(times)
+        if not known.any():
+            return
+        error, times = error[known], times[known]
+        day = times.astype("M8[D]")
+        hour = (times - day) // np.timedelta64(1, "h")
+        weekday = (day - np.datetime64("1970-01-05")) // np.timedelta64(1, "D") % 7
+        for cells, place in ((self.hours, hour), (self.weekdays, weekday)):
+            for column, values in enumerate((np.ones(len(error)), error, error**2)):
+                np.add.at(cells[:, column], place.astype(np.int64), values)
+
+    def _add_scores(self, actual: Array, scores: Array) -> None:
+        if len(scores):
+            # Fine near 0, where most scores are, and without an end on both sides.
+            place = (0.5 + 0.5 * scores / (1.0 + np.abs(scores))) * CELLS
+            place = np.minimum(place.astype(np.int64), CELLS - 1)
+            for label in (0, 1):
+                self.scores[label] += np.bincount(place[actual == label], minlength=CELLS)
+
+
+def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
+    """Predictions by weights, one row per output, beside the targets of the loss.
+
+    A prediction does not depend on the rows beside it, as it may in a product of matrices.
+
+    Examples
+    --------
+    >>> from mixfree.linear.losses import Logistic
+    >>> found = judged(Logistic(), np.array([[1.0, 0.0]]), np.array([[0.0]]), np.array([-1.0]))
+    >>> found.actual, found.predicted
+    (array([0.]), array([0.5]))
+    """
+    width = rows.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        columns = [np.einsum("ij,j->i", rows, each[:width]) for each in weights]
+        if weights.shape[1] > width:
+            columns = [column + each[-1] for column, each in zip(columns, weights, strict=True)]
+    raw = _bounded(np.column_stack(columns))
+    raw = raw[:, 0] if loss.outputs == 1 else raw
+    losses = _bounded(np.asarray(loss.value(raw, _bounded(targets))))
+    actual, none = actual_of(targets, loss), np.zeros(0)
+    if loss.outputs > 1:
+        place = targets.astype(np.int64)
+        given = probabilities(raw)[np.arange(len(raw)), place]
+        return Judged(
+            actual, given, losses, most_probable(raw, np.arange(loss.outputs)) == place, none
+        )
+    if _two_classes(loss):
+        return Judged(actual, probabilities(raw)[:, 1], losses, (raw > 0.0) == (actual > 0.0), raw)
+    return Judged(actual, raw, losses, np.zeros(len(raw)), none)
+
+
+def actual_of(targets: Array, loss: Loss) -> Array:
+    """Targets as :class:`Judged` has them."""
+    if loss.outputs > 1:
+        return np.ones(len(targets))
+    return 0.5 * (targets + 1.0) if _two_classes(loss) else targets
+
+
+def _two_classes(loss: Loss) -> bool:
+    return isinstance(loss, Logistic)
+
+
+def _bounded(values: Array) -> Array:
+    """Values without infinity and NaN, which a run that has diverged predicts."""
+    bounded: Array = np.clip(np.nan_to_num(values, nan=LARGEST), -LARGEST, LARGEST)
+    return bounded

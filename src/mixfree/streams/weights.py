@@ -1,0 +1,67 @@
+"""The weights of a fit by name, with their intervals."""
+
+import csv
+import io
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from mixfree.base.files import replacing
+from mixfree.streams.correlation import knows_intervals
+from mixfree.streams.stream_fit import StreamFit
+
+__all__ = ["INTERCEPT", "Weight", "weights_of", "write_weights"]
+
+INTERCEPT = "intercept"
+
+
+class Weight(NamedTuple):
+    """A weight in the units of the data.
+
+    ``label`` is the class that it is for, None where there is one output only. The standard error
+    and the ends of the 95 % interval are NaN where the method has none.
+    """
+
+    feature: str
+    label: str | None
+    weight: float
+    std_error: float
+    low: float
+    high: float
+
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether the interval contains 0."""
+        return self.low <= 0.0 <= self.high
+
+
+def weights_of(fit: StreamFit) -> list[Weight]:
+    """All weights, output by output, the intercept last."""
+    weights = np.asarray(fit.learner.weights)
+    names = [*fit.encoder.features, INTERCEPT][: weights.shape[1]]
+    labels: list[str | None] = [None]
+    if len(weights) > 1:
+        labels = list(fit.encoder.classes or ())
+    errors, ends = np.full(weights.shape, np.nan), np.full((*weights.shape, 2), np.nan)
+    if knows_intervals(fit.learner):
+        errors, ends = fit.learner.bse, fit.learner.conf_int()
+    return [
+        Weight(name, label, float(weights[i, k]), float(errors[i, k]), *map(float, ends[i, k]))
+        for i, label in enumerate(labels)
+        for k, name in enumerate(names)
+    ]
+
+
+def write_weights(fit: StreamFit, path: str | os.PathLike[str]) -> int:
+    """Write all weights to a CSV file in one piece; how many there are."""
+    found = weights_of(fit)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["feature", "class", "weight", "std_error", "low", "high"])
+    for each in found:
+        numbers = ("" if value != value else repr(value) for value in each[2:])
+        writer.writerow([each.feature, each.label or "", *numbers])
+    with replacing(path) as file:
+        file.write(text.getvalue().encode())
+    return len(found)

@@ -1,0 +1,147 @@
+"""What ``--json`` prints is what docs/json.md says, no more and no less."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mixfree.cli import main
+from mixfree.cli.options import VERSIONS
+from tests.streams.data import table, write
+
+PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+TYPES = {"text": str, "number": int | float, "boolean": bool}
+MEASURES = {"r2", "rmse", "mae", "log_loss", "accuracy", "auc", "loss"}
+
+
+@cache
+def described():
+    """Types by field for each command."""
+    text = PAGE.read_text(encoding="utf-8")
+    found = {}
+    for part in text.split("\n## ")[1:]:
+        name = part.splitlines()[0].removeprefix("mixfree ")
+        found[name] = dict(re.findall(r"^\| `([^`]+)` \| (\w+) \|", part, re.MULTILINE))
+    shared = {field: kind for field, kind in found["fit"].items() if field != "figures[]"}
+    found["inspect"] = shared | found["inspect"]
+    return found
+
+
+def fields(value, path=""):
+    """All fields of an answer, with their values."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from fields(each, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for each in value:
+            yield from fields(each, f"{path}[]")
+    else:
+        yield path, value
+
+
+def answer(capsys, command, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([command, *map(str, arguments), "--json"])
+    assert ended.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == f"mixfree {command}"
+    assert found["version"] == VERSIONS[command] == 1
+    return found
+
+
+def check(command, *answers):
+    """Every field is described and of its type, and every described one is there."""
+    known, seen = described()[command], set()
+    for path, value in (pair for found in answers for pair in fields(found)):
+        of, _, name = path.rpartition(".")
+        if known.get(of) == "measures":
+            assert name in MEASURES
+            assert value is None or isinstance(value, float)
+            seen.add(of)
+        elif path in known:
+            seen.add(path)
+            assert value is None or isinstance(value, TYPES[known[path]]), path
+        else:  # what may be null as a whole
+            assert value is None and any(
+                field.startswith((f"{path}.", f"{path}[")) for field in known
+            ), path
+    assert seen == set(known)
+
+
+def odd_table():
+    data = table()
+    days = np.datetime64("2024-01-01T00:00:00") + np.arange(len(data)) * np.timedelta64(1, "h")
+    gap = [None if at == 50 else value for at, value in enumerate(data["u"].to_pylist())]
+    data = data.set_column(0, "u u", pa.array(gap)).append_column("when", pa.array(days))
+    return data.append_column("No", pa.array(range(len(data)))).append_column(
+        "twice", pa.array(2.0 * np.array(data["load"]))
+    )
+
+
+def test_fit_and_inspect(tmp_path, capsys):
+    """A column's name with a blank used as a field's would be changed on the way."""
+    path, model = write(odd_table(), tmp_path / "d.parquet"), tmp_path / "m"
+    options = ["--model", model, "-q"]
+    one = answer(
+        capsys, "fit", path, *options, "--target", "load", "--compare", "--plot", tmp_path / "p"
+    )
+    assert {each["name"] for each in one["columns"]["used"]} >= {"u u", "when"}
+    assert one["rows"]["left_out"] == [{"reason": "'u u' is missing", "rows": 1}]
+    assert "--leave-out twice" in one["warnings"][0]
+    half = answer(capsys, "fit", path, *options, "--target", "load", "--half-life", 200)
+    assert half["exact"]["half_life"] == 200
+    classes = answer(capsys, "fit", path, *options, "--target", "colour")
+    check("fit", one, half, classes)
+    first = answer(capsys, "inspect", model)
+    steps = ["--target", "load", "--method", "ladder", "--compare"]
+    answer(capsys, "fit", path, *options, *steps)
+    weights = tmp_path / "w.csv"
+    second = answer(capsys, "inspect", model, "--weights", weights)
+    assert second["exact"] is None
+    check("inspect", first, second)
+    lines = weights.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "feature,class,weight,std_error,low,high"
+    assert len(lines) == 1 + len(second["weights"])
+    name, _, weight, *ends = lines[1].split(",")
+    assert (name, float(weight)) == ("u u", second["weights"][0]["weight"])
+    assert ends == ["", "", ""]
+
+
+def test_weights_of_a_file_are_those_of_the_model(tmp_path, capsys):
+    """The ends of another weight's interval, or rounded ones, would be written."""
+    path, model = write(odd_table(), tmp_path / "d.parquet"), tmp_path / "m"
+    answer(
+        capsys, "fit", path, "--model", model, "-q", "--target", "colour", "--leave-out", "twice"
+    )
+    found = answer(capsys, "inspect", model, "--weights", tmp_path / "w.csv")["weights"]
+    lines = (tmp_path / "w.csv").read_text(encoding="utf-8").splitlines()[1:]
+    assert len(lines) == len(found)
+    for line, each in zip(lines, found, strict=True):
+        assert line.split(",")[:2] == [each["feature"], each["class"]]
+        numbers = [float(text) for text in line.split(",")[2:]]
+        assert numbers == [each[name] for name in ("weight", "std_error", "low", "high")]
+
+
+def test_diagnose(tmp_path, capsys):
+    path = write(table(), tmp_path / "d.parquet")
+    found = answer(capsys, "diagnose", path, "--target", "load", "--plot", tmp_path / "p.png")
+    check("diagnose", found)
+    assert [each["rows_per_block"] for each in found["profile"]][:3] == [1, 2, 4]
+
+
+def test_td(capsys):
+    pytest.importorskip("gymnasium")
+    found = answer(capsys, "td", "FrozenLake-v1", "--samples", 2000)
+    check("td", found)
+
+
+def test_chain(tmp_path, capsys):
+    path = tmp_path / "path.csv"
+    states = np.random.default_rng(0).integers(0, 2, 2000)
+    path.write_text("\n".join(map(str, states)))
+    known = answer(capsys, "chain", "two-state", "0.1", "--plot", tmp_path / "p.png")
+    check("chain", known, answer(capsys, "chain", path, "--estimate"))

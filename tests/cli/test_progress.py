@@ -1,0 +1,102 @@
+"""What ``mixfree fit`` shows while it runs, and what a Ctrl-C leaves."""
+
+import io
+import signal
+import sys
+
+import pytest
+
+from mixfree.base import progress
+from mixfree.base.interrupts import interrupts_wait
+from mixfree.base.progress import progress_bar
+from mixfree.cli import main
+from mixfree.streams import StreamFit, formats
+from tests.streams.data import table, write
+
+
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as on a terminal, also where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_total_that_was_estimated_too_small_is_never_passed(monkeypatch):
+    """A count above the total would be shown as more than 100 %."""
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress_bar("rows", 10) as show:
+        show(25)
+    assert "25/25" in terminal.getvalue()
+
+
+def test_lines_where_there_is_no_terminal(monkeypatch, capsys):
+    """A log would have one line per batch, or nothing at all for hours."""
+    now = iter([0.0, 1.0, 31.0, 32.0, 61.5])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with progress_bar("starting", 50) as show:
+        for done in (10, 20, 30, 60):
+            show(done, f"label {done}")
+    assert capsys.readouterr().err == "20 of 50: label 20\n60 of 60: label 60\n"
+
+
+def test_an_interrupt_waits_for_the_end_of_a_step(ctrl_c):
+    """One that comes in the middle would leave half a step."""
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_wait():
+        signal.raise_signal(signal.SIGINT)
+        done.append("whole")
+    assert done == ["whole"]
+
+
+def test_what_ignores_ctrl_c_goes_on_doing_so(ctrl_c):
+    """A worker would hear of a Ctrl-C that its first process is to tell it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with interrupts_wait():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+
+@pytest.mark.parametrize("batches", [0, 3])
+def test_ctrl_c_leaves_a_model_of_what_was_read_or_says_that_there_is_none(
+    tmp_path, monkeypatch, capsys, ctrl_c, batches
+):
+    """A model that is half a batch ahead of its record, or none, would be left."""
+    monkeypatch.setattr(formats, "ROWS", 300)
+    path, model = write(table(), tmp_path / "d.parquet"), tmp_path / "m.mixfree"
+    begin, learn, seen = StreamFit.begin, StreamFit.learn, []
+
+    def begin_or_stop(source, plan):
+        if not batches:
+            signal.raise_signal(signal.SIGINT)
+        return begin(source, plan)
+
+    def stop_within(self, piece):
+        seen.append(piece)
+        if len(seen) == batches:
+            signal.raise_signal(signal.SIGINT)
+        learn(self, piece)
+
+    monkeypatch.setattr(StreamFit, "begin", begin_or_stop)
+    monkeypatch.setattr(StreamFit, "learn", stop_within)
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", path, "--target", "load", "--model", str(model)])
+    assert ended.value.code == 130
+    said = capsys.readouterr()
+    if not batches:
+        assert "no model was written" in said.err
+        assert not model.exists()
+        return
+    fit = StreamFit.load(model)
+    assert (
+        fit.learner.samples
+        == fit.used
+        == fit.read
+        == fit.timeline.rows
+        == sum(piece.batch.num_rows for piece in seen)
+    )
+    assert not fit.complete
+    assert f"after {fit.read:,} rows, which the model holds; --resume goes on" in said.out

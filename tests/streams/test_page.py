@@ -1,0 +1,137 @@
+"""The page of a report: whole, of a bounded size, and nothing of the data runs in it."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mixfree.cli import main
+from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from mixfree.streams.page import page
+from mixfree.streams.timeline import CHUNK, MOST
+from mixfree.streams.views import course
+from tests.streams.data import table, write
+
+SECTIONS = ("summary", "predicted", "loss", "weights", "correlation", "columns", "reproduce")
+EVIL = "</script><script>window.hacked=1</script><img src=x onerror=hacked=1>'\"&$$x$$"
+
+
+class Parsed(HTMLParser):
+    """Sections, tags and texts of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.sections, self.tags, self.texts = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag == "section":
+            self.sections.append(dict(attributes)["id"])
+        assert not any(name.startswith("on") for name, _ in attributes)
+        for name, value in attributes:
+            assert name not in ("src", "href") or value.startswith("data:"), value
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def fitted(tmp_path, data, target="load", **parameters):
+    source = Source(find_files([write(data, tmp_path / "d.parquet")]))
+    fit = StreamFit.begin(source, FitPlan(target, parameters=parameters))
+    fit.run(source.pieces())
+    return fit
+
+
+def evil_table():
+    data = table()
+    hours = np.datetime64("2024-01-01T00:00:00") + np.arange(len(data)) * np.timedelta64(1, "h")
+    colour = pa.array([EVIL if text == "red" else text for text in data["colour"].to_pylist()])
+    data = data.set_column(0, EVIL, data["u"]).set_column(2, "colour", colour)
+    return data.append_column("when", pa.array(hours))
+
+
+@pytest.mark.parametrize("target", ["load", "colour"])
+def test_nothing_of_the_data_becomes_a_part_of_the_page(tmp_path, target):
+    """A name that is not escaped would run, in the page's text or in its pictures' data."""
+    text = page(fitted(tmp_path, evil_table(), target))
+    found = Parsed(text)
+    assert set(found.sections) == {*SECTIONS, "residuals"}
+    assert found.tags.count("script") == text.count("<script") == text.count("</script>")
+    assert "img" not in found.tags
+    assert EVIL not in text
+    assert any(EVIL[:40] in each for each in found.texts)
+
+
+def test_a_page_needs_no_network_and_stays_small(tmp_path):
+    """A library from elsewhere, or one point per row, would show only with many rows."""
+    fit = fitted(tmp_path, table())
+    rng = np.random.default_rng(0)
+    for _ in range(11):
+        fit.timeline.add(rng.standard_normal(CHUNK * 100), None, np.zeros(0, "M8[us]"))
+    assert len(fit.timeline.sums) > MOST // 2
+    text = page(fit)
+    assert len(text.encode()) < 2_000_000
+    outside = text.replace("https://bokeh.org", "")
+    assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=[\"']?https?:", outside)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"method": "ladder"}, {"half_life": 100}, {"method": "mag", "l2": 0.1}]
+)
+def test_every_method_has_a_page(tmp_path, parameters):
+    """One that asks for intervals, a profile or finite predictions would fail here."""
+    found = Parsed(page(fitted(tmp_path, table(), **parameters)))
+    assert set(found.sections) == set(SECTIONS)
+
+
+def test_a_page_of_a_few_rows(tmp_path):
+    """Nothing was predicted, there is no profile, and the intervals have no ends."""
+    found = Parsed(page(fitted(tmp_path, table(rows=5))))
+    assert set(found.sections) == set(SECTIONS)
+    assert any("No row was predicted before it was learnt" in each for each in found.texts)
+
+
+def test_the_moment_of_a_change_is_named(tmp_path):
+    """Errors compared bin by bin would name noise, those of the whole stream nothing."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(30_000)
+    noise = np.where(np.arange(len(x)) < 17_000, 0.5, 2.0) * rng.standard_normal(len(x))
+    found = course(fitted(tmp_path, pa.table({"x": x, "load": x + noise})))
+    (jump,) = found.jumps
+    assert jump.row == 17_001
+    assert jump.before == pytest.approx(0.5, rel=0.1)
+    assert jump.after == pytest.approx(2.0, rel=0.1)
+    assert jump.sentence("RMSE").startswith("RMSE rises from 0.4")
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(list(map(str, arguments)))
+    return ended.value.code
+
+
+def test_the_command_takes_a_model_or_data(tmp_path, capsys):
+    """Data fitted with other settings than those of ``mixfree fit`` would have another page."""
+    path, out = write(table(), tmp_path / "d.csv"), tmp_path / "r.html"
+    assert run("fit", path, "--target", "load", "--model", tmp_path / "m", "-q") == 0
+    assert run("report", tmp_path / "m", "-o", out) == 0
+    assert "open it in a browser" in capsys.readouterr().out
+    of_model = Parsed(out.read_text(encoding="utf-8")).texts
+    assert "mixfree fit d.csv --target load --loss squared" in of_model
+    assert run("report", path, "--target", "load", "-o", out, "-q") == 0
+    of_data = Parsed(out.read_text(encoding="utf-8")).texts
+    (told,) = (each for each in of_model if each.startswith("A linear model"))
+    assert told in of_data
+    capsys.readouterr()
+    for arguments, said in (
+        ([path], "not a mixfree model file; data needs --target"),
+        ([tmp_path / "m", "--target", "u"], "the model has its own"),
+        ([tmp_path / "m", "-o", tmp_path / "m"], "which is read from"),
+    ):
+        assert run("report", *arguments) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1

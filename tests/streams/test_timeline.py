@@ -1,0 +1,139 @@
+"""The course of a stream in bins, and the measures that are taken from it."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_score
+
+from mixfree.linear.losses import Logistic, Softmax, Squared
+from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from mixfree.streams.metrics import metrics
+from mixfree.streams.timeline import CHUNK, MOST, Timeline, judged
+from tests.streams.data import write
+
+NEVER = np.zeros(0, "M8[us]")
+
+
+def test_bins_are_merged_without_losing_a_row():
+    """Bins that are thinned out instead of merged would lose their extremes and sums."""
+    rng = np.random.default_rng(0)
+    rows = 2 * MOST * CHUNK + 700
+    y = rng.standard_normal(rows) + 50.0
+    whole, parts = Timeline.start((1, 2), None), Timeline.start((1, 2), None)
+    whole.add(y, None, NEVER)
+    for part in np.array_split(y, 37):
+        parts.add(part, None, NEVER)
+    assert whole.sums.tobytes() == parts.sums.tobytes()
+    assert whole.per_bin == 4 * CHUNK
+    bins = whole.bins
+    assert MOST // 2 < len(bins.rows) <= MOST
+    assert bins.rows.sum() == rows == bins.ends[-1]
+    np.testing.assert_allclose(bins.target @ bins.rows, y.sum())
+    first = y[: int(bins.ends[0])]
+    assert (bins.least[0], bins.greatest[0]) == (first.min(), first.max())
+    restored = Timeline.start((1, 2), None).restored(whole.plain(), "timeline")
+    assert restored.sums.tobytes() == whole.sums.tobytes()
+
+
+def test_parts_that_were_seen_apart_follow_one_another():
+    """Sums about another first target, or bins of another length, would mix up the means."""
+    rng = np.random.default_rng(1)
+    y = rng.standard_normal(700_000) + np.linspace(0.0, 9.0, 700_000)
+    one, other = Timeline.start((1, 2), None), Timeline.start((1, 2), None)
+    one.add(y[:33_333], None, NEVER)
+    other.add(y[33_333:], None, NEVER)
+    one.merge(other)
+    ends = one.bins.ends.astype(int)
+    starts = np.concatenate([[0], ends[:-1]])
+    assert len(ends) <= MOST
+    assert ends[-1] == len(y) == one.rows
+    expected = [y[i:j].mean() for i, j in zip(starts, ends, strict=True)]
+    np.testing.assert_allclose(one.bins.target, expected)
+    spread = one.total("target_squares") / len(y) - (one.total("target") / len(y)) ** 2
+    assert spread == pytest.approx(y.var())
+
+
+def test_a_run_that_diverged_can_be_saved():
+    """An infinite sum would be refused by whoever reads the model file."""
+    course = Timeline.start((1, 1), None)
+    course.renew(np.array([[np.nan]]), 10)
+    rows, targets = np.full((3, 1), 1e200), np.array([1.0, 2.0, 1e300])
+    course.add(targets, judged(Squared(), course.weights, rows, targets), NEVER)
+    assert Timeline.start((1, 1), None).restored(course.plain(), "timeline").tested == 3
+
+
+def test_errors_are_summed_by_hour_and_weekday():
+    """A week that begins on Sunday, or hours of UTC plus something, would be shifted."""
+    course = Timeline.start((1, 1), None)
+    course.renew(np.zeros((1, 1)), 10)
+    times = np.array(["2024-01-01T23:59", "2024-01-07T00:00", "NaT", "1969-12-31T05:30"], "M8[us]")
+    targets = np.array([1.0, 2.0, 3.0, 4.0])
+    course.add(targets, judged(Squared(), course.weights, np.ones((4, 1)), targets), times)
+    hours, weekdays = np.flatnonzero(course.hours[:, 0]), np.flatnonzero(course.weekdays[:, 0])
+    assert hours.tolist() == [0, 5, 23]
+    assert weekdays.tolist() == [0, 2, 6]  # Monday, Wednesday, Sunday
+    np.testing.assert_array_equal(course.hours[23], [1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(course.weekdays[6], [1.0, 2.0, 4.0])
+
+
+@pytest.mark.parametrize("width", [1, 3, 17])
+def test_a_prediction_does_not_depend_on_the_rows_beside_it(width):
+    """A product of matrices takes rows four at a time, and the rest in another order."""
+    rng = np.random.default_rng(2)
+    rows, targets = rng.standard_normal((103, width)), np.zeros(103)
+    weights = rng.standard_normal((3, width + 1))
+    together = judged(Softmax(3), weights, rows, targets).losses
+    for at in range(0, 103, 7):
+        alone = judged(Softmax(3), weights, rows[at : at + 1], targets[:1]).losses
+        assert alone.tobytes() == together[at : at + 1].tobytes()
+
+
+def fitted(tmp_path, data, **plan):
+    source = Source(find_files([write(pa.table(data), tmp_path / "d.parquet")]))
+    fit = StreamFit.begin(source, FitPlan("y", **plan))
+    fit.run(source.pieces())
+    return fit
+
+
+def replayed(fit, x, targets):
+    """Predictions of rows 1,000 on, by fits to the multiples of 1,000 rows before them."""
+    found = []
+    for start in range(CHUNK, len(x), CHUNK):
+        learner = fit.plan.learner(x.shape[1], fit.encoder.classes)
+        learner.advance(x[:start], targets[:start])
+        found.append(learner.predict(x[start : start + CHUNK]))
+    return np.concatenate(found)
+
+
+def test_measures_of_a_regression_are_those_of_scikit_learn(tmp_path):
+    """Errors of the final weights, or a mean over all rows, would have another R²."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(3500)
+    y = 1e4 + x * np.linspace(1.0, 2.0, len(x)) + 0.5 * rng.standard_normal(len(x))
+    fit = fitted(tmp_path, {"x": x, "y": y})
+    ahead = replayed(fit, x[:, None], y)
+    found = metrics(fit)["test_then_train"]
+    assert found["r2"] == pytest.approx(r2_score(y[CHUNK:], ahead))
+    assert found["mae"] == pytest.approx(mean_absolute_error(y[CHUNK:], ahead))
+    assert found["rmse"] ** 2 == pytest.approx(np.mean((y[CHUNK:] - ahead) ** 2))
+    kept = fit.reservoir
+    assert metrics(fit)["in_sample"]["r2"] == pytest.approx(
+        r2_score(kept.targets, fit.learner.predict(kept.rows))
+    )
+
+
+def test_measures_of_two_classes_are_those_of_scikit_learn(tmp_path):
+    """The classes exchanged, or ties of a coarse histogram, would change the area."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(3500)
+    y = rng.random(len(x)) < 1.0 / (1.0 + np.exp(3.0 - 2.0 * x))
+    fit = fitted(tmp_path, {"x": x, "y": y})
+    assert isinstance(fit.learner.loss, Logistic)
+    ahead = replayed(fit, x[:, None], np.where(y, 1.0, -1.0))
+    found = metrics(fit)["test_then_train"]
+    assert found["auc"] == pytest.approx(roc_auc_score(y[CHUNK:], ahead), abs=1e-3)
+    assert found["accuracy"] == pytest.approx(((ahead > 0) == y[CHUNK:]).mean())
+    assert found["log_loss"] == pytest.approx(log_loss(y[CHUNK:], 1.0 / (1.0 + np.exp(-ahead))))
+    kept = fit.reservoir
+    scores = fit.learner.predict(kept.rows)
+    assert metrics(fit)["in_sample"]["auc"] == pytest.approx(roc_auc_score(kept.targets, scores))

@@ -216,7 +216,7 @@ class UniformSample(State):
 
     def restored(self, plain: Any, what: str) -> Self:
         """The sample that gave ``plain``, with arrays of its own."""
-        found = super().restored(plain, what)
+        found = State.restored(self, plain, what)  # slots=True makes a new class: no super()
         found._heap, found._shared = [], False
         return found
 

@@ -23,7 +23,7 @@ def fits(counts, expected):
 
 
 def test_every_place_is_kept_equally_often():
-    """Caught: a reservoir that keeps a new sample with a fixed probability, or too many old ones."""
+    """Caught: a new sample kept with a fixed probability, or too many old ones."""
     counts = np.zeros(BINS)
     for seed in range(SEEDS):
         sample = UniformSample(SIZE, seed)

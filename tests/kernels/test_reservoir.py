@@ -56,7 +56,7 @@ def test_the_same_bits_however_cut():
 @pytest.mark.parametrize("bad", [0, 7, 250])
 def test_a_refused_gradient_leaves_the_state_of_the_reference(bad):
     """Caught: rows after a bad one, or the bad one itself, in the memory."""
-    rows, targets, weights = data()
+    rows, targets, _ = data()
     targets[bad] = np.inf
     twin, reference = start(), start()
     for opt, run in (
@@ -93,7 +93,7 @@ def test_a_compiled_gradient_of_the_user():
 def test_single_precision_stays():
     rows, targets, _ = data(np.float32)
     opt = start("adagrad", dtype=np.float32)
-    advance_linear(opt, Squared(), rows, targets)
+    _advance_by_reference(opt, Squared(), (rows, targets, np.zeros(0)), range(100), 0.0)
     kept = opt.state_dict()["gradient"]["sample"]["columns"]
     assert [column.dtype for column in kept] == [np.float32, np.float32, np.float64]
     assert opt.x.dtype == np.float32

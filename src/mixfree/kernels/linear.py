@@ -119,7 +119,7 @@ def linear(plan, run, loss, l2, margins, samples, kept, order):
         row, factor, square = linear_gradient(
             loss, l2, run.x, row, target, weight, margins, run.gradient
         )
-        if not acceptable(plan, row, factor, square):
+        if not acceptable(plan, run, row, factor, square):
             return i
         tell(plan, run, row, factor, square)
     return order.size

@@ -29,7 +29,7 @@ class Reservoir:
     >>> for start in (0, 4, 8):
     ...     kept.add(np.arange(start, start + 4.0)[:, None], np.zeros(4))
     >>> kept.rows.ravel(), kept.seen
-    (array([3., 7.]), 12)
+    (array([7., 3.]), 12)
     """
 
     def __init__(self, size: int = SIZE, seed: int = 0) -> None:

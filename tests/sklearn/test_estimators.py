@@ -310,7 +310,7 @@ def test_memory_of_methods_with_steps():
     assert chosen.choice_.held_out > 300
     assert chosen.choice_.candidates == 12
     kept = StreamRegressor(method="ladder", memory="16KB").fit(X, y)
-    assert kept.learner_.optimizer.gradient.size == 182
+    assert kept.learner_.optimizer.gradient.size == 177
     assert kept.choice_ is None
     without = StreamRegressor(method="ladder", memory=0).fit(X, y)
     assert without.choice_ is None

@@ -62,6 +62,7 @@ SETTINGS = [
     {"scale": "running", "method": "mag", "output": "tail"},
     {"scale": "running", "radius": 1.0, "method": "mag", "options": {"levels": None}},
     {"method": "ladder", "radius": 2.0, "fit_intercept": False},
+    {"method": "ladder", "memory": 60, "draws": 2},
     {"method": "exact"},
     {"method": "exact", "radius": 2.0, "fit_intercept": False},
     {"method": "exact", "half_life": 50},
@@ -300,3 +301,21 @@ def test_the_optimality_gap_bounds_the_loss_above_that_of_all_rows():
     # Of 20 bounds of 95 %, three or more fail with a probability of 0.08, four with 0.016.
     assert np.sum(np.array(excess) > bounds) <= 3
     assert np.mean(excess) > 0.05 * np.mean(bounds)
+
+
+def test_memory_of_methods_with_steps():
+    """Caught: memory that is ignored, a choice that is not told, draws given to an exact fit."""
+    X, y = stream(rows=3000)
+    chosen = StreamRegressor(method="ladder").fit(X, y)
+    assert chosen.choice_.held_out > 300
+    assert chosen.choice_.candidates == 12
+    kept = StreamRegressor(method="ladder", memory="16KB").fit(X, y)
+    assert kept.learner_.optimizer.gradient.size == 177
+    assert kept.choice_ is None
+    without = StreamRegressor(method="ladder", memory=0).fit(X, y)
+    assert without.choice_ is None
+    assert len({bits(model) for model in (chosen, kept, without)}) == 3
+    with pytest.raises(ValueError, match="`draws` is for methods with steps"):
+        StreamRegressor(draws=2).fit(X, y)
+    with pytest.raises(ValueError, match="memory does not go with sgd-rer"):
+        StreamRegressor(method="sgd-rer", memory=9, options={"mixing_time": 5}).fit(X, y)

@@ -93,6 +93,7 @@ def test_standard_input(tmp_path, csv_model, monkeypatch, form):
 OPTIONS = {
     "exact": [],
     "ladder": ["--method", "ladder", "--scale", "running"],
+    "memory": ["--method", "ladder", "--memory", 500],
     "huber": ["--loss", "huber", "--memory", 500],
     "forgetting": ["--half-life", "auto"],
     "compared": ["--compare"],
@@ -431,3 +432,12 @@ def test_the_command_does_not_wait_for_what_it_does_not_need(tmp_path):
     command = [sys.executable, "-c", script, "fit", path, "--target", "load", "-q"]
     subprocess.run([*command, "--model", tmp_path / "m"], check=True, capture_output=True)
     assert StreamFit.load(tmp_path / "m").learner.samples == 300
+
+
+def test_the_report_says_what_held_out_rows_chose(tmp_path, capsys):
+    path = write(table(), tmp_path / "all.csv")
+    assert fit(path, "--model", tmp_path / "m", "--method", "ladder") == 0
+    told = capsys.readouterr().out
+    choice = StreamFit.load(tmp_path / "m").learner.choice
+    assert f"chosen     {choice.chosen}" in told
+    assert f"{choice.held_out:,} rows that were never learnt from" in told

@@ -52,7 +52,7 @@ class UniformSample(State):
     columns: list[Array] = field(default_factory=list)  # one entry per slot in each
     tuples: bool = False  # whether a sample is a tuple, with one column per entry
     _heap: list[int] = field(default_factory=list, repr=False)  # slots by key, the largest first
-    _shared: bool = field(default=False, repr=False)  # whether a copy has the same arrays
+    _shared: bool = field(default=False, repr=False)  # whether a copy has the same columns
     _key: Key = field(init=False, repr=False)
 
     grows: ClassVar[tuple[str, ...]] = ("keys", "numbers")
@@ -119,9 +119,9 @@ class UniformSample(State):
         if not places.size:
             return
         if not self.columns:
-            room = (len(self.keys),)
-            self.columns = [np.zeros(room + c.shape[1:], c.dtype) for c in columns]
+            self.columns = [np.zeros((0, *c.shape[1:]), c.dtype) for c in columns]
             self.tuples = len(columns) > 1
+        self._own_columns()
         for mine, theirs in zip(self.columns, columns, strict=True):
             mine[slots] = theirs[places]  # where a slot comes twice, the last one stays
 
@@ -139,6 +139,7 @@ class UniformSample(State):
         elif (self.tuples, self._kinds()) != (several, kinds):
             self._as_objects()
             entries = [_object(sample)]
+        self._own_columns()
         for mine, entry in zip(self.columns, entries, strict=True):
             mine[slot] = entry[0]
         return True
@@ -158,7 +159,7 @@ class UniformSample(State):
                 return None
             slot = top & _SLOT
             heapreplace(self._heap, (_ALL - drawn) << 32 | slot)
-        self._own(max(self.filled, slot + 1))
+        self._make_room(slot + 1)
         self.keys[slot], self.numbers[slot] = drawn, self.seen + 1
         self.seen += 1
         return slot
@@ -176,7 +177,8 @@ class UniformSample(State):
         ValueError
             When both drew their keys from the same seed: what is kept would not be uniform.
         """
-        if (self.seed, self.purpose) == (other.seed, other.purpose):
+        alike = (self.seed, self.purpose) == (other.seed, other.purpose)
+        if alike and self.seen and other.seen:
             raise ValueError(
                 f"samples to merge must have different seeds, but both have {self.seed}"
             )
@@ -216,20 +218,28 @@ class UniformSample(State):
 
     def restored(self, plain: Any, what: str) -> Self:
         """The sample that gave ``plain``, with arrays of its own."""
-        found = super().restored(plain, what)
+        found = State.restored(self, plain, what)  # slots=True makes a new class: no super()
         found._heap, found._shared = [], False
         return found
 
+    def mark(self) -> tuple[Any, ...]:
+        """Where the sample is, for :meth:`go_back` before anything is stored."""
+        return self.seen, self.keys.copy(), self.numbers.copy(), self._heap.copy()
+
+    def go_back(self, mark: tuple[Any, ...]) -> None:
+        """Be as when the mark was made."""
+        self.seen, self.keys, self.numbers, self._heap = mark
+
     def copy(self) -> Self:
-        """One that goes on by itself; arrays are shared until one of the two is about to change."""
+        """One that goes on by itself; columns are shared until one of the two is to change them."""
         self._shared = True
         return type(self)(
             self.size,
             self.seed,
             self.purpose,
             self.seen,
-            self.keys,
-            self.numbers,
+            self.keys.copy(),
+            self.numbers.copy(),
             list(self.columns),
             self.tuples,
             self._heap.copy(),
@@ -245,7 +255,7 @@ class UniformSample(State):
 
     def _enter(self, keys: Array, places: Array, slots: Array) -> None:
         """Note the keys and numbers of the next samples' ``places`` in their slots."""
-        self._own(max(self.filled, int(slots.max()) + 1))
+        self._make_room(int(slots.max()) + 1)
         self.keys[slots], self.numbers[slots] = keys, self.seen + 1 + places
 
     def _by_key(self) -> list[int]:
@@ -255,16 +265,17 @@ class UniformSample(State):
             heapify(self._heap)
         return self._heap
 
-    def _own(self, filled: int) -> None:
-        """Make room for so many samples in arrays that no copy has."""
+    def _make_room(self, filled: int) -> None:
+        if filled > len(self.keys):
+            room = min(max(filled, 2 * len(self.keys), 64), self.size)
+            self.keys, self.numbers = _longer(self.keys, room), _longer(self.numbers, room)
+
+    def _own_columns(self) -> None:
+        """Make columns as long as there are keys, in arrays that no copy has."""
         room = len(self.keys)
-        if filled > room:
-            room = min(max(filled, 2 * room, 64), self.size)
-        elif not self._shared:
-            return
-        self.keys, self.numbers = _longer(self.keys, room), _longer(self.numbers, room)
-        self.columns = [_longer(column, room) for column in self.columns]
-        self._shared = False
+        if self._shared or room > len(self.columns[0]):
+            self.columns = [_longer(column, room) for column in self.columns]
+            self._shared = False
 
     def _kinds(self) -> list[tuple[Any, tuple[int, ...]]]:
         return [(column.dtype, column.shape[1:]) for column in self.columns]
@@ -273,8 +284,8 @@ class UniformSample(State):
         """Turn to one column of samples of any kind."""
         if not self.tuples and self.columns[0].dtype == object:
             return
-        whole = np.empty(len(self.keys), object)
-        for slot in range(min(self.filled, len(self.columns[0]))):
+        whole = np.empty(len(self.columns[0]), object)
+        for slot in range(min(self.filled, len(whole))):
             whole[slot] = self.sample(slot)
         self.columns, self.tuples = [whole], False
 

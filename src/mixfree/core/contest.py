@@ -17,7 +17,7 @@ from mixfree.core.optimizer import Optimizer
 MEMORY = 4096  # samples that "auto" keeps, if they are not too large
 BYTES = 1 << 26  # what they may take
 FEWEST = 32  # held-out samples below which nothing is chosen but the default
-PIECE = 4096  # samples to look at together for those to be held out
+PIECE = 1 << 14  # samples to look at together for those to be held out
 CUT = 1 << 16  # samples from which on runs are given up, at every power of two
 
 Losses = Callable[[Array, UniformSample], Array]

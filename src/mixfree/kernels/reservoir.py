@@ -55,16 +55,17 @@ def run_with_memory(opt: Any, state: Any, kernel: Any, arrays: Any, order: Array
 
 def _take(rule, gradient, kernel, plan, run, arrays, order):
     """Take a chunk of samples; if a gradient is refused, stop as the reference would."""
-    before, sample = gradient.sample.copy(), gradient.sample
+    sample = gradient.sample
+    seen, mark = sample.seen, sample.mark()
     places, slots = sample.place(order.size)
-    told = with_draws(*rule.key, before.seen, sample.size, rule.draws, places, slots, order)
+    told = with_draws(*rule.key, seen, sample.size, rule.draws, places, slots, order)
     # Before anything is kept, no draw is of it, and any arrays of these types will do.
-    kept = tuple(before.columns) or tuple(_filled(part) for part in arrays)
+    kept = tuple(sample.columns) or tuple(_filled(part) for part in arrays)
     taken = kernel(plan, run, (*arrays, *kept), told)
     refused = taken < told.size
     if refused:
+        sample.go_back(mark)
         each = 1 + rule.draws
-        gradient.sample = sample = before
         places, slots = sample.place(taken // each + (taken % each > 0))
     _store(sample, arrays, order, places, slots)
     return not refused

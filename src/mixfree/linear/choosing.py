@@ -32,7 +32,7 @@ class ChoosingLearner(Learner):
     --------
     >>> from mixfree.linear.losses import Squared
     >>> rng = np.random.default_rng(0)
-    >>> rows = np.repeat(rng.standard_normal((20, 2)), 200, axis=0)   # 200 alike in a row
+    >>> rows = np.repeat(rng.standard_normal((10, 2)), 400, axis=0)   # 400 alike in a row
     >>> learner = ChoosingLearner(Squared(), 2)
     >>> learner.advance(rows, rows @ [1.0, 2.0] + rng.standard_normal(4000))
     >>> learner.choice.chosen.memory

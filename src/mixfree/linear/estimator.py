@@ -14,7 +14,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.core.contest import Choice
 from mixfree.core.methods import Method, OptionError
-from mixfree.linear.choice import EXACT_WEIGHTS, LinearLearner, chosen_method, learner_for
+from mixfree.linear.choice import EXACT_WEIGHTS, LinearLearner, learner_for
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import Loss
 from mixfree.linear.scaling import TooFar
@@ -62,7 +62,7 @@ class StreamModel(BaseEstimator, ABC):
         methods that replay old rows.
     epochs
         Passes that ``fit`` makes over the rows, each in the given order; the exact method needs
-        one.
+        one. Rows that ``memory="auto"`` holds out in one pass are learnt from in others.
     output
         ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; the method's own
         unless given.
@@ -168,12 +168,6 @@ class StreamModel(BaseEstimator, ABC):
         check_whole(self.epochs, "epochs")
         parameters = self.get_params(deep=False)
         del parameters["loss"], parameters["epochs"]
-        if self.epochs > 1 and self.method != "exact":
-            if self.memory == "auto":
-                raise ValueError("memory='auto' needs epochs=1: the rows that judge are not learnt")
-            chosen = chosen_method(self.method, loss, self.n_features_in_ + 1)
-            if self.memory is None and chosen == "ladder":
-                parameters["memory"] = 0
         try:
             return learner_for(loss, self.n_features_in_, dtype, **parameters)
         except OptionError as error:

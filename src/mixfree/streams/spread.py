@@ -17,6 +17,7 @@ from mixfree.linear.exact.learner import ExactLearner
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.files import STDIN, StreamFile
 from mixfree.streams.plan import FitPlan
+from mixfree.streams.reservoir import Reservoir
 from mixfree.streams.source import Source
 from mixfree.streams.stream_fit import StreamFit
 
@@ -163,7 +164,7 @@ def _merge(fit: StreamFit, results: Iterator[tuple[int, dict[str, Any]]]) -> Non
 def fit_part(part: Part, show: Callable[[StreamFit], None] | None = None) -> dict[str, Any]:
     """The state of a fit to a part alone."""
     fit = StreamFit(part.plan, Encoder.from_state(part.encoder))
-    fit.tests_first, fit.reservoir.seed = False, part.number
+    fit.tests_first, fit.reservoir = False, Reservoir(seed=part.number)
     source = Source(part.files)
     source.open(fit.encoder.needs, fit.encoder.numbers)
     fit.run(source.pieces(), show=show)

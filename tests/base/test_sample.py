@@ -1,0 +1,142 @@
+"""The uniform sample and the held-out sample: uniform, the same however cut, exact when merged."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mixfree.base.held_out import HeldOut
+from mixfree.base.sample import UniformSample
+from tests.helpers import assert_same_bits
+
+SIZE, COUNT, SEEDS, BINS = 40, 1000, 250, 20
+
+
+def numbers(sample):
+    return np.sort(sample.numbers[: sample.filled])
+
+
+def fits(counts, expected):
+    """Chi-square of counts of draws without replacement, whose variance is a little smaller."""
+    found = ((counts - expected) ** 2 / expected).sum()
+    bound = stats.chi2.ppf(0.999, len(counts) - 1)
+    assert found < bound, f"chi-square {found:.1f}, at most {bound:.1f}"
+
+
+def test_every_place_is_kept_equally_often():
+    """Caught: a new sample kept with a fixed probability, or too many old ones."""
+    counts = np.zeros(BINS)
+    for seed in range(SEEDS):
+        sample = UniformSample(SIZE, seed)
+        sample.offer([np.arange(COUNT)])
+        counts += np.bincount(sample.column(0) * BINS // COUNT, minlength=BINS)
+    fits(counts, SEEDS * SIZE / BINS)
+
+
+def test_a_merged_sample_is_one_of_both_streams():
+    """Caught: taking as many from each stream, whatever their lengths."""
+    counts, first = np.zeros(BINS), 700
+    for seed in range(SEEDS):
+        one, other = UniformSample(SIZE, 2 * seed), UniformSample(SIZE, 2 * seed + 1)
+        one.offer([np.arange(first)])
+        other.offer([np.arange(first, COUNT)])
+        one.merge(other)
+        assert (one.column(0) + 1 == one.numbers).all()
+        assert one.seen == COUNT
+        counts += np.bincount(one.column(0) * BINS // COUNT, minlength=BINS)
+    fits(counts, SEEDS * SIZE / BINS)
+    with pytest.raises(ValueError, match="different seeds"):
+        one.merge(one.copy())
+
+
+def test_a_merged_sample_goes_on_as_one():
+    """Caught: keys or slots of the parts that are left behind when rows follow."""
+    one, other = UniformSample(SIZE, 1), UniformSample(SIZE, 2)
+    one.offer([np.arange(30)])
+    other.offer([np.arange(30, 90)])
+    one.merge(other)
+    one.offer([np.arange(90, 5000)])
+    assert one.filled == SIZE
+    assert len(np.unique(one.column(0))) == SIZE
+    assert (one.column(0) + 1 == one.numbers).all()
+
+
+@pytest.mark.parametrize("cuts", [(1,), (39, 40, 41), (500,), tuple(range(1, 300))])
+def test_the_same_is_kept_however_the_stream_is_cut(cuts):
+    whole, cut = UniformSample(SIZE, 3), UniformSample(SIZE, 3)
+    values = np.random.default_rng(0).standard_normal(COUNT)
+    whole.offer([values])
+    for piece in np.split(values, cuts):
+        cut = UniformSample(SIZE, 3).restored(cut.plain(), "sample")
+        cut.offer([piece])
+    assert_same_bits(cut.plain(), whole.plain())
+
+
+def test_one_by_one_as_all_at_once():
+    """Caught: a quick way for single samples that draws other keys."""
+    values = np.random.default_rng(0).standard_normal((COUNT, 3))
+    whole, single = UniformSample(SIZE, 4), UniformSample(SIZE, 4)
+    whole.offer([values])
+    kept = [single.keep(value) for value in values]
+    assert_same_bits(single.plain(), whole.plain())
+    assert sum(kept) > SIZE
+    assert np.array_equal(single.sample(3), values[single.numbers[3] - 1])
+
+
+def test_a_copy_and_its_original_go_on_by_themselves():
+    """Caught: arrays that stay shared when one of the two changes."""
+    one = UniformSample(SIZE, 5)
+    one.offer([np.arange(100)])
+    before, copy = one.plain(), one.copy()
+    one.offer([np.arange(100, 2000)])
+    assert_same_bits(copy.plain(), before)
+    copy.offer([np.arange(100, 2000)])
+    assert_same_bits(copy.plain(), one.plain())
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [{"a": 1}, {"b": 2}, {"c": 3}],
+        ["one", "two", "three"],
+        [(np.zeros(2), 1.0), (np.ones(3), 2.0), (np.ones(2), 3.0)],
+        [1, 2.5, None],
+        [(1, "a"), (2, "b"), (3, "c")],
+        [np.ones(2), (np.ones(2),), 3],
+    ],
+)
+def test_samples_of_any_kind_come_back_as_they_were(samples):
+    """Caught: values cast to the type of the first, or rows of another length cut short."""
+    kept = UniformSample(8)
+    for sample in samples:
+        kept.keep(sample)
+    for slot, sample in enumerate(samples):
+        np.testing.assert_equal(kept.sample(slot), sample)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("seen", 5000), ("seen", -1), ("keys", np.zeros(3)), ("columns", [np.full(40, np.nan)])],
+)
+def test_a_damaged_state_is_refused(name, value):
+    sample = UniformSample(SIZE)
+    sample.offer([np.arange(60.0)])
+    state = sample.plain() | {name: value}
+    if name == "seen" and value > 0:
+        state["keys"] = state["keys"][:-1]
+    with pytest.raises(ValueError, match="state of the sample"):
+        UniformSample(SIZE).restored(state, "sample")
+
+
+def test_held_out_samples_are_uniform_and_never_learnt():
+    """Caught: holding out the first thousand, or learning from one that judges."""
+    values = np.arange(40_000.0)
+    judges = HeldOut.start(seed=1)
+    learnt = np.concatenate([judges.split([piece]) for piece in np.split(values, [7, 500, 9000])])
+    held = judges.sample.column(0)
+    assert len(held) == 1000
+    assert not learnt[held.astype(int)].any()
+    assert learnt[:1000].mean() > 0.8
+    assert stats.kstest(held / len(values), "uniform").pvalue > 0.001
+    single = HeldOut.start(seed=1)
+    taken = np.array([single.takes(value) for value in values[:9000]])
+    assert np.array_equal(~taken, learnt[:9000])

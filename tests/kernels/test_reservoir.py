@@ -1,0 +1,99 @@
+"""Memory compiled: the same as the reference, however cut, and when a gradient is refused."""
+
+import numba
+import numpy as np
+import pytest
+
+import mixfree as mf
+from mixfree.core.methods import start_method
+from mixfree.linear.advance import _advance_by_reference, advance_linear
+from mixfree.linear.losses import Squared
+from tests.helpers import assert_same_bits, assert_states_close
+
+ROWS, COLUMNS, SIZE = 400, 4, 30
+
+
+def data(dtype=np.float64):
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((ROWS, COLUMNS)).astype(dtype)
+    noise = rng.standard_normal(ROWS).astype(dtype)
+    return rows, rows @ np.arange(1.0, COLUMNS + 1).astype(dtype) + noise, rng.random(ROWS) + 0.5
+
+
+def start(name="ladder", draws=2, dtype=np.float64, **options):
+    settings = {"memory": SIZE, "draws": draws, "seed": 4}
+    return start_method(name, np.zeros(COLUMNS + 1, dtype), options, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "draws", "options"),
+    [("ladder", 1, {}), ("ladder", 3, {"per_coordinate": False}), ("mag", 2, {"levels": 3})],
+)
+def test_as_the_reference(name, draws, options):
+    """Caught: other draws, other slots, or a draw of what a slot held before or after."""
+    twin, reference = start(name, draws, **options), start(name, draws, **options)
+    rows, targets, weights = data()
+    advance_linear(twin, Squared(), rows, targets, weights=weights)
+    _advance_by_reference(reference, Squared(), (rows, targets, weights), range(ROWS), 0.0)
+    assert_states_close(twin.state_dict(), reference.state_dict(), 1e-9)
+
+
+def test_the_same_bits_however_cut():
+    """Caught: draws that depend on where a chunk begins; weights given to some chunks only."""
+    rows, targets, weights = data()
+    weights[:100] = weights[237:] = 1.0
+    whole, cut = start(), start()
+    advance_linear(whole, Squared(), rows, targets, weights=weights)
+    for piece in np.split(np.arange(ROWS), [1, 2, 30, 31, 100, 237]):
+        saved = cut.state_dict()
+        cut = start()
+        cut.load_state_dict(saved)
+        given = weights[piece] if piece[0] == 100 else None
+        advance_linear(cut, Squared(), rows[piece], targets[piece], weights=given)
+    assert_same_bits(cut.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize("bad", [0, 7, 250])
+def test_a_refused_gradient_leaves_the_state_of_the_reference(bad):
+    """Caught: rows after a bad one, or the bad one itself, in the memory."""
+    rows, targets, _ = data()
+    targets[bad] = np.inf
+    twin, reference = start(), start()
+    for opt, run in (
+        (twin, lambda opt: advance_linear(opt, Squared(), rows, targets)),
+        (
+            reference,
+            lambda opt: _advance_by_reference(
+                opt, Squared(), (rows, targets, np.zeros(0)), range(ROWS), 0.0
+            ),
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"gradient of sample {bad + 1} is not finite"):
+            run(opt)
+    reference._run.gradient.waiting = []  # the reference still holds it, for another attempt
+    if bad:
+        assert_states_close(twin.state_dict(), reference.state_dict(), 1e-9)
+    assert twin.samples == bad
+
+
+def test_a_compiled_gradient_of_the_user():
+    """Caught: samples of what is kept that the user's function does not get."""
+
+    def grad(x, z):
+        return x - z
+
+    stream = np.random.default_rng(2).standard_normal((ROWS, 2))
+    settings = {"method": "adagrad", "memory": SIZE, "draws": 2}
+    one = mf.minimize(grad, stream, np.zeros(2), **settings)
+    other = mf.minimize(numba.njit(grad), stream, np.zeros(2), **settings)
+    np.testing.assert_allclose(other.average, one.average, rtol=1e-12)
+    assert other.optimizer.gradient.size == SIZE
+
+
+def test_single_precision_stays():
+    rows, targets, _ = data(np.float32)
+    opt = start("adagrad", dtype=np.float32)
+    _advance_by_reference(opt, Squared(), (rows, targets, np.zeros(0)), range(100), 0.0)
+    kept = opt.state_dict()["gradient"]["sample"]["columns"]
+    assert [column.dtype for column in kept] == [np.float32, np.float32, np.float64]
+    assert opt.x.dtype == np.float32

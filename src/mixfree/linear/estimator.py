@@ -34,7 +34,7 @@ class StreamModel(BaseEstimator, ABC):
         ``"32MB"``, the default.
     half_life
         Of the exact method with squared loss: rows after which a row counts half, or ``"auto"``
-        for the one that has predicted best so far. ``None`` forgets nothing.
+        for the mixture of half-lives that has predicted best lately. ``None`` forgets nothing.
     step_scale
         α, the scale of the steps; ``None`` is 1, or D/√2 in a ball of diameter D, and the ladder
         finds its own. For mag and adagrad it is in the units of the weights: give about the size

@@ -138,7 +138,9 @@ class Forgetting:
             twin = self.copy()
             twin._take(*waiting)
         parts = [
-            (share, twin._solution(h)) for h, share in enumerate(self.shares.values()) if share > 0.0
+            (share, twin._solution(h))
+            for h, share in enumerate(self.shares.values())
+            if share > 0.0
         ]
         share, solution = max(parts, key=lambda part: part[0])
         if share == 1.0:

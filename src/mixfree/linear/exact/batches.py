@@ -123,8 +123,10 @@ class Batches(Moments):
         one, two, total = self.split, other.split, self.total.joined(other.total)
         length = max(one.rows, two.rows, self._length_of_batch)
         closed: tuple[Sums, ...] = ()
-        for parts, own in (((each,), each.rows) for each in (one, two) if len(each)):
-            while own < length:
+        for each in (one, two):
+            parts: tuple[Sums, ...] = (each,) if len(each) else ()
+            own = each.rows
+            while parts and own < length:
                 parts, own = _paired(parts), 2 * own
             closed += parts
         self._sums, self._quick = total, self._quick and other._quick

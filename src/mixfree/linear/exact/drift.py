@@ -145,7 +145,8 @@ class Forgetting:
         share, solution = max(parts, key=lambda part: part[0])
         if share == 1.0:
             return solution
-        return replace(solution, weights=sum(share * each.weights for share, each in parts))
+        mixture = np.sum([share * each.weights for share, each in parts], axis=0)
+        return replace(solution, weights=mixture)
 
     @property
     def _best(self) -> int:
@@ -386,4 +387,5 @@ def least_combination(products: Array) -> Array:
             shares[active] = now + steps.min() * (wanted - now)
             gone = active.pop(int(np.argmin(steps)))
             shares[gone] = 0.0
-    return shares / shares.sum()
+    shares /= shares.sum()
+    return shares

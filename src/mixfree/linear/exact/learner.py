@@ -9,8 +9,9 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.drift import Forgetting
+from mixfree.linear.exact.gap import Gap
 from mixfree.linear.exact.glm import GlmFit
-from mixfree.linear.exact.squared import Gap, SquaredFit
+from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.losses import Loss, Squared, predictions
 from mixfree.steps import Profile
 

@@ -92,23 +92,17 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 def report(rows: list[Row], settings: Settings) -> Report:
     """Report how often the bound held, by loss and by order."""
     orders = gather(rows, "loss", "order", "held")
-    held = {loss: sum(group.values(), []) for loss, group in orders.items()}
-    ratio = {
-        loss: np.mean(values)
-        for loss, values in gather(
-            ({**row, "all": 0, "ratio": row["lost"] / row["estimate"]} for row in rows),
-            "loss",
-            "all",
-            "ratio",
-        ).items()
-        for values in [values[0]]
-    }
+    held: dict[str, list[float]] = {}
+    ratio: dict[str, list[float]] = {}
+    for row in rows:
+        held.setdefault(row["loss"], []).append(row["held"])
+        ratio.setdefault(row["loss"], []).append(row["lost"] / row["estimate"])
     lines = [
         (
             loss,
             *(f"{100.0 * np.mean(orders[loss].get(order, [np.nan])):.0f}" for order in ORDERS),
             f"{100.0 * estimate(held[loss]).mean:.1f} ± {100.0 * estimate(held[loss]).half:.1f}",
-            f"{ratio[loss]:.2f}",
+            f"{np.mean(ratio[loss]):.2f}",
         )
         for loss in orders
     ]

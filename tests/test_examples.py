@@ -1,8 +1,10 @@
 """The examples run and find what they say."""
 
+import gzip
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -72,3 +74,21 @@ def test_a_value_network_learns_from_one_trajectory(tmp_path, capsys):
     assert max(found["adam"], found["mlmc(adam)"]) < constant, out
     assert found["ladder, averaged"] < 0.6 * constant, out  # half of it is noise
     assert (tmp_path / "values.png").stat().st_size > 10_000
+
+
+def test_drift_is_forecast_best_by_forgetting(tmp_path):
+    """A comparison that learns before it predicts would have errors of nearly 0."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1500, 6))
+    level = 5.0 * np.sin(np.arange(1500) / 150.0)
+    lines = ["date,HUFL,HULL,MUFL,MULL,LUFL,LULL,OT"]
+    for k, row in enumerate(rows):
+        cells = [*row, level[k] + row[0] + rng.normal()]
+        lines.append(f"2016-07-01 {k % 24:02}:00:00," + ",".join(map(str, cells)))
+    path = tmp_path / "transformer-oil.csv.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    example = load("drift_records")
+    X, y = example.record(path)
+    assert X.shape == (1500, 30) and X[25, 6:].argmax() == 1
+    found = example.forecast_errors(X, y)
+    assert 0.05 < found["auto"] < min(found["never"], found["SGD, averaged"], found["SGD"])

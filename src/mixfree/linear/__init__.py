@@ -2,6 +2,7 @@
 
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax, Squared, linear_gradient
+from mixfree.linear.parts import fit_parts
 
 __all__ = [
     "Huber",
@@ -11,5 +12,6 @@ __all__ = [
     "Softmax",
     "Squared",
     "advance_linear",
+    "fit_parts",
     "linear_gradient",
 ]

@@ -123,8 +123,18 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
         X, y = super()._checked(X, y, reset)
-        check_classification_targets(condensed(y))
+        if reset:  # later on labels are looked up among the classes
+            check_classification_targets(condensed(y))
         return X, y
+
+    def merge(self, other: Self) -> Self:
+        """Take all that another fit has learnt, as if its rows had followed. Exact method only."""
+        if not np.array_equal(self.classes_, other.classes_):
+            raise ValueError(
+                f"cannot merge a fit of the classes {other.classes_.tolist()} into one of "
+                f"{self.classes_.tolist()}: give all classes to partial_fit"
+            )
+        return super().merge(other)
 
     def _loss(self, classes: Array) -> Loss:
         if self.loss is not None:

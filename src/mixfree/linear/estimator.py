@@ -41,7 +41,7 @@ class StreamModel(BaseEstimator, ABC):
         Draws from the memory per row, for methods with steps; 1 by default.
     half_life
         Of the exact method with squared loss: rows after which a row counts half, or ``"auto"``
-        for the one that has predicted best so far. ``None`` forgets nothing.
+        for the mixture of half-lives that has predicted best lately. ``None`` forgets nothing.
     step_scale
         α, the scale of the steps; ``None`` is 1, or D/√2 in a ball of diameter D, and the ladder
         finds its own. For mag and adagrad it is in the units of the weights: give about the size
@@ -147,6 +147,8 @@ class StreamModel(BaseEstimator, ABC):
         return tags
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        if not reset and self._plain(X, y):
+            return X, y
         checked: tuple[Any, Array] = validate_data(
             self,
             X,
@@ -157,6 +159,24 @@ class StreamModel(BaseEstimator, ABC):
             ensure_all_finite=not self._learner_looks(X),
         )
         return checked
+
+    def _plain(self, X: Any, y: Any) -> bool:
+        """Whether the rows that follow need no check of scikit-learn's.
+
+        Its checks take longer than learning from a few rows does.
+        """
+        return (
+            type(X) is np.ndarray
+            and type(y) is np.ndarray
+            and X.dtype in (np.float64, np.float32)
+            and X.ndim == 2
+            and y.shape == X.shape[:1]
+            and X.shape[0] > 0
+            and X.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+            and self._learner_looks(X)
+            and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
+        )
 
     def _learner_looks(self, X: Any) -> bool:
         """Whether the learner itself sees what is not finite, which saves a pass over the rows."""

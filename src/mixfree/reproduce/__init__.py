@@ -40,6 +40,7 @@ _TABLE = {  # name: module, summary
     "td": ("td.experiment", "TD learning on chains with known fixed points, beside projected TD"),
     "ladder": ("ladder.experiment", "The ladder against the best step in hindsight, 22 streams"),
     "intervals": ("intervals.experiment", "Coverage of 95 % intervals on correlated streams"),
+    "gap": ("gap.experiment", "How often the bound of an exact fit's optimality gap holds"),
 }
 EXPERIMENTS = {name: summary for name, (_, summary) in _TABLE.items()}
 

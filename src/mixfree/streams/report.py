@@ -155,18 +155,21 @@ def _chosen(choice: Choice) -> Iterator[str]:
 
 
 def _half_lives(forgetting: Forgetting, rows: int) -> Iterator[str]:
-    """Which half-life was in force when."""
+    """The half-lives behind the weights, and which predicted best when."""
     changes = forgetting.history
     if not changes:
         yield f"of the last rows: a row counts half after {forgetting.half_life:,.0f} rows"
         return
     yield f"of the last rows: the half-life that predicts best is {_rows(forgetting.half_life)}"
+    parts = sorted(forgetting.shares.items(), key=lambda part: -part[1])
+    mixed = (f"{share:.0%} {_rows(life)}" for life, share in parts if share >= 0.005)
+    yield f"weights: a mixture, {', '.join(mixed)}"
     ends = [*(row for row, _ in changes[1:]), rows]
     in_force: Counter[float] = Counter()
     for (row, life), end in zip(changes, ends, strict=True):
         in_force[life] += end - row
     shares = (f"{_rows(life)} for {n / rows:.0%}" for life, n in in_force.most_common())
-    yield f"in force: {', '.join(shares)} of the rows"
+    yield f"best: {', '.join(shares)} of the rows"
     if len(changes) > 1:
         recent = (f"{_rows(life)} from row {row:,}" for row, life in changes[-RECENT:])
         yield f"changed {len(changes) - 1:,} times, last: {', '.join(recent)}"

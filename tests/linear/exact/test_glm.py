@@ -50,7 +50,7 @@ DATA = {
 @pytest.fixture
 def same_sample(monkeypatch):
     """Rows in other units are kept or left out alike."""
-    monkeypatch.setattr(GlmFit, "_stream_seed", lambda self, kept: self.seed)
+    monkeypatch.setattr("mixfree.linear.exact.glm.stream_seed", lambda seed, kept: seed)
 
 
 def objective(loss, weights, x, y, l2=0.0, factors=None):

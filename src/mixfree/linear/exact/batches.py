@@ -1,6 +1,6 @@
 """The sums of a stream in batches of equal length, whose spread tells how sure a fit is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -87,14 +87,13 @@ class Batches(Moments):
             if not parts and not self._current.rows:
                 # Short streams have batches just as well: their rows are all at hand.
                 length = max(1 << (self._blocks.filled // self.most).bit_length(), 1)
-            count = self._blocks.filled // length
-            if count:
+            if count := self._blocks.filled // length:
                 parts.append(block_sums(*_cut(waiting, count, length), quick=False)[0])
         if not parts:
             nothing = Sums.nothing(self._blocks.columns, self._blocks.targets)
             return stacked([nothing])[:0]
-        batches = stacked(parts)
-        return _paired(batches, 2 * length) if len(batches) >= self.most else batches
+        count = sum(map(len, parts))
+        return stacked(_paired(parts) if count >= self.most else parts)
 
     @property
     def kept(self) -> tuple[Window, ...]:
@@ -123,11 +122,17 @@ class Batches(Moments):
         check_same_columns(self._blocks, other._blocks)
         one, two, total = self.split, other.split, self.total.joined(other.total)
         length = max(one.rows, two.rows, self._length_of_batch)
-        parts = [_paired(each, length) for each in (one, two) if len(each)]
+        closed: tuple[Sums, ...] = ()
+        for each in (one, two):
+            parts: tuple[Sums, ...] = (each,) if len(each) else ()
+            own = each.rows
+            while parts and own < length:
+                parts, own = _paired(parts), 2 * own
+            closed += parts
         self._sums, self._quick = total, self._quick and other._quick
         self._current = Sums.nothing(self._blocks.columns, self._blocks.targets)
         self._blocks = Blocks(self._blocks.columns, self._blocks.targets)
-        self._closed, self._length_of_batch = tuple(each for each in parts if len(each)), length
+        self._closed, self._length_of_batch = closed, length
         self._shorten()
         self.windows.merge(other.windows, self.rows)
 
@@ -141,7 +146,7 @@ class Batches(Moments):
 
     def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""
-        closed = plain_sums(stacked(list(self._closed))) if self._closed else None
+        closed = plain_sums(stacked(self._closed)) if self._closed else None
         return {
             **super().plain(),
             "current": plain_sums(self._current),
@@ -186,8 +191,7 @@ class Batches(Moments):
     def _shorten(self) -> None:
         """Join neighbours while there are too many batches."""
         while sum(map(len, self._closed)) >= self.most:
-            self._length_of_batch *= 2
-            self._closed = (_paired(stacked(list(self._closed)), self._length_of_batch),)
+            self._closed, self._length_of_batch = _paired(self._closed), 2 * self._length_of_batch
 
 
 def _first_length(columns: int, most: int) -> int:
@@ -208,9 +212,9 @@ def _cut(
     return rows, targets, weights
 
 
-def _paired(batches: Sums, wanted: int) -> Sums:
-    """Neighbours joined until batches have the wanted length; what is left over is dropped."""
-    while batches.rows < wanted:
-        even = len(batches) // 2 * 2
-        batches = batches[:even:2].joined(batches[1:even:2])
-    return batches
+def _paired(parts: Sequence[Sums]) -> tuple[Sums, ...]:
+    """Neighbours joined, in stacks of batches; a last one without neighbour is dropped."""
+    if any(len(part) % 2 for part in parts):
+        whole = stacked(parts)
+        parts = (whole[: len(whole) // 2 * 2],)
+    return tuple(part[::2].joined(part[1::2]) for part in parts if len(part))

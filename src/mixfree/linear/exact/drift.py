@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ FLAT = 8  # part of a long half-life within which nothing is forgotten
 RECENTRED = 4096  # rows after which a new origin and new units are taken
 SIZED = 256  # rows after which the columns' deviations are looked at again
 PRIOR = 1.0  # rows of each column's own deviation that the ridge is worth
+HOPELESS = 1e6  # times the least loss from which a half-life has no share
 WORST = 1e300  # loss of a block that counts at most, so that it can be forgotten
 
 
@@ -29,11 +31,14 @@ class Forgetting:
     r"""Sums in which a row's weight halves every ``half_life`` rows, and the fits to them.
 
     With ``"auto"`` there are sums for several half-lives. Each block of 32 rows is predicted with
-    the weights of all of them before it is learnt from, and the half-life whose discounted loss
+    the weights of all of them before it is learnt from. The weights in force are the convex
+    combination :math:`\sum_h \pi_h w_h` whose discounted loss
 
-    .. math:: D_h(t) = \sum_{i \le t} 2^{-(t - i)/2000} \big( y_i - \hat y_{h,i} \big)^2
+    .. math:: D(\pi) = \sum_{i \le t} 2^{-(t - i)/2000}
+              \Big( y_i - \sum_h \pi_h \hat y_{h,i} \Big)^2
 
-    is least is the one in force. What a short memory has not seen for long it must not guess: a
+    is least: errors of a short memory are those of chance, errors of a long one those of age, and
+    a mixture has less of both. What a short memory has not seen for long it must not guess: a
     ridge worth one row, in units of each column's deviation over all rows so far, keeps
     such weights small.
 
@@ -93,7 +98,7 @@ class Forgetting:
         self._rest = np.zeros((self._candidates, targets, size))
         self._rest[:, np.arange(targets), 1 + columns + np.arange(targets)] = 1.0
         self._solved = np.zeros(self._candidates, dtype=np.int64)
-        self._judged = np.zeros(self._candidates)
+        self._errors = np.zeros((self._candidates, self._candidates))  # discounted products
         self._changes: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -103,12 +108,12 @@ class Forgetting:
 
     @property
     def half_life(self) -> float:
-        """The half-life in force; infinite where nothing is forgotten."""
+        """The half-life that has predicted best; infinite where nothing is forgotten."""
         return float(self.half_lives[self._best])
 
     @property
     def history(self) -> tuple[tuple[int, float], ...]:
-        """The rows after which a half-life came into force, and which."""
+        """The rows from which on a half-life has predicted best, and which."""
         return tuple((row, float(self.half_lives[best])) for row, best in self._changes)
 
     @property
@@ -116,23 +121,36 @@ class Forgetting:
         """Discounted test-then-train loss per row of each half-life, ½(prediction − target)²."""
         seen = max(self._rows - self.block, 0)
         weight = max((1.0 - 0.5 ** (seen / JUDGED)) / (1.0 - 0.5 ** (1.0 / JUDGED)), 1.0)
-        means = 0.5 * self._judged / weight
+        means = 0.5 * self._errors.diagonal() / weight
         return dict(zip(self.half_lives.tolist(), means.tolist(), strict=False))
 
     @property
+    def shares(self) -> dict[float, float]:
+        """The share π that each half-life has in the weights in force."""
+        found = least_combination(self._errors)
+        return dict(zip(self.half_lives.tolist(), found.tolist(), strict=False))
+
+    @property
     def solution(self) -> Solution:
-        """The fit of the half-life in force to all rows, those that wait for a block included."""
-        waiting = self._blocks.pending
-        if waiting is None:
-            return self._solution(self._best)
-        twin = self.copy()
-        best = self._best
-        twin._take(*waiting)
-        return twin._solution(best)
+        """The fit in force to all rows, those that wait for a block included."""
+        waiting, twin = self._blocks.pending, self
+        if waiting is not None:
+            twin = self.copy()
+            twin._take(*waiting)
+        parts = [
+            (share, twin._solution(h))
+            for h, share in enumerate(self.shares.values())
+            if share > 0.0
+        ]
+        share, solution = max(parts, key=lambda part: part[0])
+        if share == 1.0:
+            return solution
+        mixture = np.sum([share * each.weights for share, each in parts], axis=0)
+        return replace(solution, weights=mixture)
 
     @property
     def _best(self) -> int:
-        return int(np.argmin(self._judged))
+        return int(np.argmin(self._errors.diagonal()))
 
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Predict and then learn rows in their order; as in :class:`Moments`."""
@@ -179,13 +197,15 @@ class Forgetting:
     def _judge(self, gram: Array, rows: int) -> None:
         """Add what the weights lose on a block that they have not seen."""
         rest = self._rest
+        units = np.ldexp(1.0, 2 * self._exponent[-rest.shape[1] :])
         with np.errstate(over="ignore", invalid="ignore"):
-            lost = ((rest @ gram) * rest).sum(axis=2) @ np.ldexp(
-                1.0, 2 * self._exponent[-rest.shape[1] :]
-            )
-            self._judged = self._judged * 0.5 ** (rows / JUDGED) + lost
-        if not self._judged.max() < WORST:
-            self._judged = np.nan_to_num(self._judged, nan=WORST, posinf=WORST).clip(max=WORST)
+            lost = ((rest @ gram) * units[:, None]).reshape(len(rest), -1)
+            errors = self._errors * 0.5 ** (rows / JUDGED) + lost @ rest.reshape(len(rest), -1).T
+        wrong = ~(np.abs(errors).max(axis=1) < WORST)
+        if wrong.any():
+            errors[wrong] = errors[:, wrong] = 0.0
+            errors[wrong, wrong] = WORST
+        self._errors = errors
         best = self._best
         if not self._changes or self._changes[-1][1] != best:
             self._changes = (*self._changes, (self._rows + rows, best))
@@ -303,14 +323,14 @@ class Forgetting:
             "exponent": self._exponent.copy(),
             "rest": self._rest.copy(),
             "solved": self._solved.copy(),
-            "judged": self._judged.copy(),
+            "errors": self._errors.copy(),
             "changes": np.array(self._changes, dtype=np.int64).reshape(-1, 2),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
         arrays = {"products": "f", "origin": "f", "exponent": "i", "rest": "f"}
-        arrays |= {"solved": "i", "judged": "f", "prior": "f"}
+        arrays |= {"solved": "i", "errors": "f", "prior": "f"}
         found = {
             name: check_array(state[name], name, getattr(self, f"_{name}").shape, kind)
             for name, kind in arrays.items()
@@ -326,3 +346,46 @@ class Forgetting:
             setattr(self, f"_{name}", value)
         self._rows, self._moved, self._sized = rows, moved, sized
         self._changes = tuple((int(row), int(best)) for row, best in changes)
+
+
+def least_combination(products: Array) -> Array:
+    """The convex combination of errors with the least square, from the products of the errors.
+
+    By an active set: the best one alone, then whatever makes the square smaller, one at a time.
+
+    Examples
+    --------
+    >>> least_combination(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 2.0], [2.0, 2.0, 4.0]])).round(2)
+    array([0.75, 0.25, 0.  ])
+    """
+    squares = products.diagonal()
+    best = int(np.argmin(squares))
+    shares, active = np.zeros(len(squares)), [best]
+    shares[best] = 1.0
+    least = float(squares[best])
+    if not least > 0.0:
+        return shares
+    usable = squares < HOPELESS * least
+    scaled = np.where(usable & usable[:, None], products / least, 0.0)
+    scaled[np.diag_indices_from(scaled)] = np.where(usable, squares / least, HOPELESS) + 1e-6
+    for _ in range(2 * len(squares)):
+        slope = scaled @ shares
+        new = int(np.argmin(slope))
+        if new in active or slope[new] >= (1.0 - 1e-9) * float(shares @ slope):
+            break
+        active.append(new)
+        while True:
+            wanted = np.linalg.solve(scaled[np.ix_(active, active)], np.ones(len(active)))
+            wanted /= wanted.sum()
+            now = shares[active]
+            if (wanted > 0.0).all():
+                shares[active] = wanted
+                break
+            # As far towards it as shares stay positive; the first that ends there leaves.
+            below = wanted <= 0.0
+            steps = np.where(below, now / np.where(below, now - wanted, 1.0), 1.0)
+            shares[active] = now + steps.min() * (wanted - now)
+            gone = active.pop(int(np.argmin(steps)))
+            shares[gone] = 0.0
+    shares /= shares.sum()
+    return shares

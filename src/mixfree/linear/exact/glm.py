@@ -14,25 +14,23 @@ the kept rows, corrected by what the sums say about all others
 (:mod:`mixfree.linear.exact.newton`). For the squared loss the correction would be perfect.
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
+from mixfree.linear.exact.gap import NOTHING, Gap, gap_of
 from mixfree.linear.exact.glm_inference import GlmInference
 from mixfree.linear.exact.known import pieces
 from mixfree.linear.exact.moments import Blocks, block_rows, check_array, check_finite, check_rows
 from mixfree.linear.exact.newton import CLOSE, Part
 from mixfree.linear.exact.problem import ROUGH, Fitted, Problem, Settings
-from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of
-from mixfree.linear.exact.squared import Gap
-from mixfree.linear.exact.streamsums import StreamSums
-from mixfree.linear.exact.sums import BIG, NEAR
+from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
+from mixfree.linear.exact.streamsums import StreamSums, origin_of
+from mixfree.linear.exact.sums import BIG
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
 GROWTH = 1.25  # rows of the stream from one choice of the weights of its time to the next
@@ -40,7 +38,6 @@ LATER = 1.6  # the same once the stream is 16 times as long as the sample
 FEW = 1024  # rows of the sample that are enough to choose them
 MORE = 4096  # rows of the sample from whose fit the last one starts
 LARGE = 1 << 23  # bytes of rows from which undoing is quicker than looking at all of them first
-LEVEL = 0.97  # of the law behind the bound of 95 %: tails are a little heavier than it knows
 
 
 class GlmFit:
@@ -202,12 +199,12 @@ class GlmFit:
         """Expand all rows kept so far: from now on some are left out."""
         sample = self._sample
         kept = sample.all
-        sample.seed = self._stream_seed(kept)
+        sample.seed = stream_seed(self.seed, kept)
         self._streams = (sample.seed,)
         sample.draw_keys()
         self._choose()
         sample.expand(self._predictions(kept.rows))
-        sums = StreamSums(*self._functions, _origin(kept), len(kept))
+        sums = StreamSums(*self._functions, origin_of(kept), len(kept))
         for piece in pieces(kept, self.settings.columns):
             expanded = self._family.expand(piece.before, piece.targets)
             alike = (piece.weights == 1.0).all()
@@ -217,16 +214,6 @@ class GlmFit:
     @property
     def _functions(self) -> tuple[int, int]:
         return self.settings.columns, self._family.functions * self._shape[0]
-
-    def _stream_seed(self, kept: Kept) -> int:
-        """A seed that two streams share only if they begin with the same rows.
-
-        Otherwise merging streams of the same seed would keep rows of the same numbers.
-        """
-        found = hashlib.blake2b(self.seed.to_bytes(8, "little"), digest_size=8)
-        for array in (kept.rows, kept.targets):
-            found.update(array[:FEWEST].astype("<f8").tobytes())
-        return int.from_bytes(found.digest(), "little")
 
     def _predictions(self, rows: Array) -> Array:
         """By the weights of this time."""
@@ -302,12 +289,9 @@ class GlmFit:
         slopes; 0 as long as all rows are kept.
         """
         if self.complete:
-            return Gap(0.0, 0.0)
+            return NOTHING
         problem, fitted = self._solved()
-        assert fitted.known is not None
-        cumulants = fitted.known.error(fitted.objective, fitted.point, fitted.beta)
-        scale = problem.units.scale**2 * self._family.weight
-        return Gap(float(cumulants[0]) * scale, _quantile(*cumulants) * scale)
+        return gap_of(fitted, problem.units.scale**2 * self._family.weight)
 
     @property
     def inference(self) -> GlmInference:
@@ -425,24 +409,3 @@ class GlmFit:
             for each in state["streams"]
         )
         self._set((samples, sample, blocks, sums, now, due, streams))
-
-
-def _origin(kept: Kept) -> Array:
-    """A point near the rows: their mean in columns for which 0 is far away, 0 in others."""
-    size = np.abs(kept.rows).max(axis=0)
-    size[size == 0.0] = 1.0
-    mean, square = np.zeros(len(size)), np.zeros(len(size))
-    for piece in pieces(kept, len(size)):
-        x = piece.rows / size
-        mean += x.sum(axis=0) / len(kept)
-        square += np.einsum("ij,ij->j", x, x) / len(kept)
-    return np.where(mean**2 * (1.0 + 2.0 / NEAR) > square, mean * size, 0.0)
-
-
-def _quantile(mean: float, variance: float, third: float) -> float:
-    """A bound from three cumulants, by a shifted gamma law (Buckley and Eagleson 1988)."""
-    if not (mean > 0.0 and variance > 0.0 and third > 0.0):
-        return max(float(mean), 0.0)
-    shape = 4.0 * variance**3 / third**2
-    unit = np.sqrt(variance / shape)
-    return float(mean + unit * (special.gammaincinv(shape, LEVEL) - shape))

@@ -162,9 +162,11 @@ class Known:
         """Three cumulants of the excess loss that comes from the choice of the sample.
 
         It is half a sum of squares of normal variables, whose variances are the eigenvalues of
-        the gradient's error in the metric of the Hessian.
+        the gradient's error in the metric of the Hessian. The fourth number is how many degrees
+        of freedom these estimates have: few where a few rows have most of the error.
         """
         theta, factor = point.theta, objective.factored(point)
+        freedom = self._freedom(objective, theta, beta, factor)
         left_out = 1.0 - 1.0 / self._sample.factor
         if len(theta) > 1:
             spread = np.sqrt(DRAWS * left_out) * self.chance(objective, theta, beta)
@@ -172,7 +174,8 @@ class Known:
             found = 0.5 * np.einsum("bkq,bkq->b", spread, solved)
             middle, variance = float(found.mean()), float(found.var(ddof=1))
             # As of a gamma law: many eigenvalues make the third cumulant a small matter.
-            return np.array([middle, variance, 2.0 * variance**2 / max(middle, 1e-300)])
+            third = 2.0 * variance**2 / max(middle, 1e-300)
+            return np.array([middle, variance, third, freedom])
         spread, mean = np.zeros((theta.shape[1], theta.shape[1])), np.zeros(theta.shape)
         for x, rest in self._rests(objective, theta, beta):
             mean += rest.T @ x
@@ -183,7 +186,20 @@ class Known:
         solved = objective.solve(factor, point, spread[:, None, :])[:, 0]
         square = solved @ solved
         third = float(np.sum(square * solved.T))
-        return np.array([0.5 * np.trace(solved), 0.5 * np.trace(square), third])
+        return np.array([0.5 * np.trace(solved), 0.5 * np.trace(square), third, freedom])
+
+    def _freedom(
+        self, objective: Objective, theta: Array, beta: Array, factor: tuple[Array, bool]
+    ) -> float:
+        """Degrees of freedom of a variance with the spread that single rows' squares have."""
+        total = squares = 0.0
+        for x, rest in self._rests(objective, theta, beta):
+            white = linalg.solve_triangular(factor[0], x.T, lower=True, check_finite=False)
+            each = np.einsum("ij,ij->j", white, white) * np.einsum("ij,ij->i", rest, rest)
+            total += float(each.sum())
+            squares += float(each @ each)
+        spread = squares - total * total / len(self._sample.rows)
+        return 2.0 * total * total / max(spread, 1e-300)
 
     def chance(self, objective: Objective, theta: Array, beta: Array) -> Array:
         """Random gradients whose squares sum to the variance that the choice of the sample has.
@@ -205,9 +221,12 @@ class Known:
         return drawn
 
     def _scale(self, beta: Array) -> float:
-        """From sums over the kept rows to the error of the stream's mean; β was fitted to them."""
+        """From sums over the kept rows to the error of the stream's mean.
+
+        β, the weights and their Hessian were all fitted to these rows.
+        """
         rows, factor = self._sample
-        free = max(len(rows) - beta.shape[1], 1)
+        free = max(len(rows) - beta.shape[1] - 2 * len(self._metric), len(rows) // 4, 1)
         return float(factor / self._weight * np.sqrt(len(rows) / free))
 
     def _rests(

@@ -9,8 +9,9 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.drift import Forgetting
+from mixfree.linear.exact.gap import Gap
 from mixfree.linear.exact.glm import GlmFit
-from mixfree.linear.exact.squared import Gap, SquaredFit
+from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.losses import Loss, Squared, predictions
 from mixfree.steps import Profile
 
@@ -33,8 +34,8 @@ class ExactLearner:
     radius
         Keeps the weights, without intercepts, in a ball around the origin.
     half_life
-        Rows after which one counts half, or ``"auto"``: the half-life that has predicted best.
-        For the squared loss only.
+        Rows after which one counts half, or ``"auto"``: the mixture of half-lives that has
+        predicted best. For the squared loss only.
     memory
         What may be kept: rows, such as ``2048``, or bytes, such as ``"32MB"``. The squared loss
         keeps no rows for its weights; bytes limit what its intervals are found from.
@@ -111,12 +112,12 @@ class ExactLearner:
 
     @property
     def forgetting(self) -> Forgetting | None:
-        """Half-lives, when each was in force and how well it predicts; None: never forgets."""
+        """Half-lives, their shares and how well each predicts; None: never forgets."""
         return getattr(self._fit, "forgetting", None)
 
     @property
     def half_life(self) -> float | None:
-        """The half-life in force; None where nothing is forgotten."""
+        """The half-life that has predicted best; None where nothing is forgotten."""
         return None if self.forgetting is None else self.forgetting.half_life
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
@@ -278,7 +278,7 @@ class LSTD:
         with np.errstate(over="ignore"):
             squares = np.sum((change @ whole._residuals(theta).T) ** 2, axis=1)
             spread = np.sqrt(squares / max(covered, 1e-300) * (freedom + 1) / freedom)
-        quantile = stats.t.ppf(0.5 + 0.5 * level, freedom)
+        quantile = special.stdtrit(freedom, 0.5 + 0.5 * level)
         return np.where(known & (spread > 0.0), quantile * spread, np.inf)
 
     def _residuals(self, theta: Array) -> Array:

@@ -1,5 +1,6 @@
 """A uniform sample of a stream's rows, of which two can be merged."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -268,3 +269,14 @@ class Reservoir:
         self._rows, self._targets, self._weights, self._before = rows, targets, weights, before
         self._keys, self._bar, self.seed = keys, np.uint64(bar), seed
         self.stored, self.seen, self.drawn = stored, seen, drawn
+
+
+def stream_seed(seed: int, kept: Kept) -> int:
+    """A seed that two streams share only if they begin with the same rows.
+
+    Otherwise merging streams of the same seed would keep rows of the same numbers.
+    """
+    found = hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=8)
+    for array in (kept.rows, kept.targets):
+        found.update(array[:FEWEST].astype("<f8").tobytes())
+    return int.from_bytes(found.digest(), "little")

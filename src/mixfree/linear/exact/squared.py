@@ -1,7 +1,7 @@
 """Least squares in one pass: the sums of a stream, the fit to them, and how sure it is."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,17 +10,11 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.linear.exact.batches import MEMORY, Batches
 from mixfree.linear.exact.drift import Forgetting
+from mixfree.linear.exact.gap import NOTHING, Gap
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.solve import Solution, solve
 
 UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
-
-
-class Gap(NamedTuple):
-    """By how much a fit's loss exceeds that of the fit to all rows: estimate and 95 % bound."""
-
-    estimate: float
-    upper: float
 
 
 class SquaredFit:
@@ -108,7 +102,7 @@ class SquaredFit:
 
     def gap(self) -> Gap:
         """Nothing: the fit is that of all rows."""
-        return Gap(0.0, 0.0)
+        return NOTHING
 
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Take rows in their order, of any real type, dense or sparse.

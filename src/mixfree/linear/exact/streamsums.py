@@ -8,7 +8,9 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.batches import most_batches
+from mixfree.linear.exact.known import pieces
 from mixfree.linear.exact.moments import block_sums, check_array, plain_sums, restored_sums
+from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums
 
 FIRST = 16  # rows of a batch at first
@@ -185,3 +187,15 @@ class StreamSums:
 def joined_pairs(batches: tuple[Sums, ...]) -> tuple[Sums, ...]:
     """Neighbours joined; a last one without neighbour is dropped."""
     return tuple(a.joined(b) for a, b in zip(batches[::2], batches[1::2], strict=False))
+
+
+def origin_of(kept: Kept) -> Array:
+    """A point near the rows: their mean in columns for which 0 is far away, 0 in others."""
+    size = np.abs(kept.rows).max(axis=0)
+    size[size == 0.0] = 1.0
+    mean, square = np.zeros(len(size)), np.zeros(len(size))
+    for piece in pieces(kept, len(size)):
+        x = piece.rows / size
+        mean += x.sum(axis=0) / len(kept)
+        square += np.einsum("ij,ij->j", x, x) / len(kept)
+    return np.where(mean**2 * (1.0 + 2.0 / NEAR) > square, mean * size, 0.0)

@@ -1,5 +1,6 @@
 """Weighted sums of rows about their own mean: all that least squares needs to know of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -166,7 +167,7 @@ class Sums:
         )
 
 
-def stacked(parts: list[Sums]) -> Sums:
+def stacked(parts: Sequence[Sums]) -> Sums:
     """Blocks of equally many rows one after another, in common units, with a leading axis."""
     exponent = np.zeros(parts[0].mean.shape[-1], dtype=np.int64)
     if any(part.exponent is not None for part in parts):
@@ -234,24 +235,17 @@ def _products(
 ) -> Sums | None:
     """Sums of deviations from ``origin``; None where they need other units or another origin."""
     n, columns = x.shape[-2:]
-    if weights is None:
-        weight = np.array(float(n)) if x.ndim == 2 else np.full(len(x), float(n))
-        total = np.concatenate([np.ones(n) @ x, y.sum(axis=-2)], axis=-1)
-    else:
-        weight = weights.sum(axis=-1)
-        line = weights[..., None, :]
-        total = np.concatenate([(line @ x)[..., 0, :], (line @ y)[..., 0, :]], axis=-1)
-    mean = total / weight[..., None]
     few = n <= columns  # rows are moved to their mean, not their products
+    root = None if weights is None else np.sqrt(weights)[..., None]
+    if not few:
+        # Before the totals: a product of matrices calculates while it waits for the memory.
+        second = _second(x, y, root)
+    weight, total = _first(x, y, weights)
+    mean = total / weight[..., None]
     if few:
         x, y = x - mean[..., None, :columns], y - mean[..., None, columns:]
-    if weights is not None:
-        root = np.sqrt(weights)[..., None]
-        x, y = x * root, y * root
-    scatter = x.swapaxes(-1, -2) @ x
-    # One target is multiplied from the left, which reads x as it lies in memory.
-    cross = x.swapaxes(-1, -2) @ y if y.shape[-1] > 1 else (y.swapaxes(-1, -2) @ x).swapaxes(-1, -2)
-    squares = np.einsum("...ij,...ij->...j", y, y)
+        second = _second(x, y, root)
+    scatter, cross, squares = second
     if exponent is None:
         diagonal = np.concatenate([_diagonal(scatter), squares], axis=-1)
         far = total * mean
@@ -271,6 +265,27 @@ def _products(
         mean = origin + (mean if exponent is None else _scaled(mean, exponent))
     units = exponent if exponent is not None and exponent.any() else None
     return Sums(n, weight, mean, scatter, cross, squares, units)
+
+
+def _first(x: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
+    """Weight, and weighted sums of columns and targets."""
+    n = x.shape[-2]
+    if weights is None:
+        weight = np.array(float(n)) if x.ndim == 2 else np.full(len(x), float(n))
+        return weight, np.concatenate([np.ones(n) @ x, y.sum(axis=-2)], axis=-1)
+    line = weights[..., None, :]
+    total = np.concatenate([(line @ x)[..., 0, :], (line @ y)[..., 0, :]], axis=-1)
+    return weights.sum(axis=-1), total
+
+
+def _second(x: Array, y: Array, root: Array | None) -> tuple[Array, Array, Array]:
+    """Sums of products of columns, of columns with targets, and of squares of targets."""
+    if root is not None:
+        x, y = x * root, y * root
+    scatter = x.swapaxes(-1, -2) @ x
+    # One target is multiplied from the left, which reads x as it lies in memory.
+    cross = x.swapaxes(-1, -2) @ y if y.shape[-1] > 1 else (y.swapaxes(-1, -2) @ x).swapaxes(-1, -2)
+    return scatter, cross, np.einsum("...ij,...ij->...j", y, y)
 
 
 def _usual(x: Array, y: Array, diagonal: Array) -> bool:

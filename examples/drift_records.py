@@ -1,0 +1,119 @@
+"""Forecasts of three records that drift: forgetting with nothing to choose, and what one would use.
+
+python examples/drift_records.py FOLDER
+
+The folder has bike-hours.csv.gz (UCI Bike Sharing, hourly), beijing-pm25.csv.gz (UCI Beijing PM2.5)
+and transformer-oil.csv.gz (ETTh1). Every model predicts 50 rows, then learns from them. Printed is
+the squared error of these predictions over that of the best constant in hindsight.
+"""
+
+import csv
+import gzip
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+from river import linear_model, preprocessing
+from sklearn.linear_model import SGDRegressor
+from sklearn.preprocessing import StandardScaler
+
+from mixfree.sklearn import StreamRegressor
+
+CHUNK = 50
+HALF_LIVES = (50, 200, 800, 3200, 12800, None)
+# Target, hour of a row, and the columns that are numbers and do not give the target away.
+RECORDS = {
+    "transformer-oil": ("OT", lambda row: int(row["date"][11:13]), "HUFL HULL MUFL MULL LUFL LULL"),
+    "bike-hours": (
+        "cnt",
+        lambda row: int(row["hr"]),
+        "season yr mnth holiday weekday workingday weathersit temp atemp hum windspeed",
+    ),
+    "beijing-pm25": ("pm2.5", lambda row: int(row["hour"]), "year month DEWP TEMP PRES Iws Is Ir"),
+}
+
+
+def record(path):
+    """Rows, with one column per hour of the day, and targets; rows with an empty cell left out."""
+    target, hour, columns = RECORDS[path.name.partition(".")[0]]
+    wanted = [*columns.split(), target]
+    rows, hours = [], []
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if all(row[name] not in ("", "NA") for name in wanted):
+                rows.append([float(row[name]) for name in wanted])
+                hours.append(hour(row))
+    table = np.array(rows)
+    return np.hstack([table[:, :-1], np.eye(24)[hours]]), table[:, -1]
+
+
+class Scaled:
+    """An estimator of scikit-learn on columns standardised by what has been seen of them."""
+
+    def __init__(self, model):
+        self.scaler, self.model = StandardScaler(), model
+
+    def partial_fit(self, rows, targets):
+        self.scaler.partial_fit(rows)
+        self.model.partial_fit(self.scaler.transform(rows), targets)
+
+    def predict(self, rows):
+        return self.model.predict(self.scaler.transform(rows))
+
+
+class River:
+    """river's linear regression on columns that river has standardised."""
+
+    def __init__(self):
+        self.model = preprocessing.StandardScaler() | linear_model.LinearRegression()
+
+    def partial_fit(self, rows, targets):
+        for row, target in zip(rows, targets, strict=True):
+            self.model.learn_one(dict(enumerate(row.tolist())), float(target))
+
+    def predict(self, rows):
+        return np.array([self.model.predict_one(dict(enumerate(row.tolist()))) for row in rows])
+
+
+def models():
+    """What is compared, by name."""
+    fixed = {
+        "never" if life is None else f"{life:,}": StreamRegressor(half_life=life)
+        for life in HALF_LIVES
+    }
+    return fixed | {
+        "auto": StreamRegressor(half_life="auto"),
+        "SGD, averaged": Scaled(SGDRegressor(average=True, random_state=0)),
+        "SGD": Scaled(SGDRegressor(random_state=0)),
+        "river": River(),
+    }
+
+
+def forecast_errors(rows, targets, chunk=CHUNK):
+    """Test-then-train squared error of each model over that of the best constant."""
+    found = {}
+    for name, model in models().items():
+        lost = 0.0
+        for start in range(0, len(rows), chunk):
+            now = slice(start, start + chunk)
+            if start:
+                # An error beyond 1e100 is one that has no end.
+                lost += float(np.sum((model.predict(rows[now]) - targets[now]).clip(-1e100) ** 2))
+            model.partial_fit(rows[now], targets[now])
+        found[name] = lost / float(np.sum((targets[chunk:] - targets[chunk:].mean()) ** 2))
+    return found
+
+
+def main(folder):
+    """Print the table."""
+    tables = {name: forecast_errors(*record(Path(folder) / f"{name}.csv.gz")) for name in RECORDS}
+    print("|", *(["record", *next(iter(tables.values()))]), sep=" | ")
+    for name, found in tables.items():
+        shown = (f"{v:.3f}" if v < 10 else f"10^{math.log10(v):.0f}" for v in found.values())
+        print("|", name, *shown, sep=" | ")
+    return tables
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,93 @@
+"""A fit of parts of a stream, wherever they are: each by itself, then merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mixfree.base.extras import require
+
+if TYPE_CHECKING:
+    from mixfree.linear.estimator import StreamModel
+
+    Model = TypeVar("Model", bound=StreamModel)
+
+
+def fit_parts(
+    model: Model, parts: Iterable[Any], *, target: str | None = None, classes: Any = None
+) -> Model:
+    """Fit an estimator to each part of a stream by itself, and merge the fits in their order.
+
+    The fit is that of all rows at once, as :meth:`StreamModel.merge` has it. Only one part at a
+    time is needed in memory. Parts that Dask computes are fitted where Dask computes them, all
+    at the same time: on the cluster of the current ``distributed.Client`` if there is one.
+
+    Parameters
+    ----------
+    model
+        An estimator with the exact method; it stays as it is.
+    parts
+        Tuples (X, y) or (X, y, sample_weight) in the order of the stream, or Dask's delayed ones.
+        With ``target``: a Dask DataFrame, or an iterable of data frames.
+    target
+        Name of the target's column, if parts are data frames; all others are features.
+    classes
+        Of a classifier: all labels, which not every part must have.
+
+    Returns
+    -------
+    A new estimator, fitted to all parts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixfree.linear import fit_parts
+    >>> from mixfree.sklearn import StreamRegressor
+    >>> X, y = np.arange(9.0)[:, None], np.arange(9.0) ** 2
+    >>> parts = ((X[start : start + 3], y[start : start + 3]) for start in (0, 3, 6))
+    >>> fit_parts(StreamRegressor(), parts).coef_
+    array([8.])
+    """
+    if hasattr(parts, "to_delayed"):
+        parts = parts.to_delayed()
+    merged: Model | None = None
+    for fitted in _fits(model, parts, target, classes):
+        if fitted is not None:
+            merged = fitted if merged is None else merged.merge(fitted)
+    if merged is None:
+        raise ValueError("parts have no rows: there is nothing to fit")
+    return merged
+
+
+def _fits(
+    model: Model, parts: Iterable[Any], target: str | None, classes: Any
+) -> Iterable[Model | None]:
+    """The fits of the parts, in their order; of all at the same time where Dask computes them."""
+    waiting = []
+    for part in parts:
+        if hasattr(part, "__dask_graph__"):
+            waiting.append(require("dask").delayed(_fitted)(model, part, target, classes))
+            continue
+        if waiting:
+            yield from require("dask").compute(*waiting)
+            waiting = []
+        yield _fitted(model, part, target, classes)
+    if waiting:
+        yield from require("dask").compute(*waiting)
+
+
+def _fitted(model: Model, part: Any, target: str | None, classes: Any) -> Model | None:
+    from sklearn.base import clone
+
+    if target is not None:
+        names = [name for name in part.columns if name != target]
+        part = part[names], part[target]
+    X, y, *weights = part
+    if len(y) == 0:
+        return None
+    fresh: Any = clone(model)
+    options = {"sample_weight": weights[0] if weights else None}
+    if classes is not None:
+        options["classes"] = classes
+    fitted: Model = fresh.partial_fit(X, y, **options)
+    return fitted

@@ -1,0 +1,1 @@
+"""How often the bound of the optimality gap holds."""

@@ -132,7 +132,10 @@ class Learner:
         ValueError
             When a row's gradient is not finite; the learner is as it was before the call.
         """
-        run, scale, sparse = self.optimizer.export_run(), copy.deepcopy(self._scale), self._sparse
+        # Sparse rows leave the optimiser's run as it is, if they do not replace it as a whole.
+        lazy = hasattr(rows, "indptr") and runs_sparse(self.optimizer, self.loss, self.l2)
+        run, scale = self.optimizer.export_run(own=not lazy), copy.deepcopy(self._scale)
+        sparse = self._sparse
         listed = None if sparse is None else sparse.export()
         try:
             self._advance(rows, targets, weights)
@@ -154,7 +157,7 @@ class Learner:
 
     def profile(self) -> Profile | None:
         """How correlated the gradients are at each scale; None if the step does not tell."""
-        return self.optimizer.profile() if hasattr(self.optimizer.step, "profile") else None
+        return self.settle().profile() if hasattr(self.optimizer.step, "profile") else None
 
     def settle(self) -> Optimizer:
         """The optimiser, brought up to date."""
@@ -175,9 +178,11 @@ class Learner:
                 self._scale = None
             if self._scale is not None:
                 raise ValueError("`scale='running'` needs dense rows: it would fill sparse ones")
-            if runs_sparse(self.optimizer, self.loss):
+            if runs_sparse(self.optimizer, self.loss, self.l2):
                 if self._sparse is None:
                     self._sparse = SparseLinear(self.optimizer, self.loss, self.l2)
+                if self._sparse.samples == 0 and rows.shape[0]:
+                    self._guess_distance(self._sparse, norm(rows[:1].data), float(targets[0]))
                 self._sparse.advance(rows, targets, weights)
                 return
         if self._sparse is not None:
@@ -196,18 +201,20 @@ class Learner:
         if self.optimizer.samples == 0 and len(rows):
             # A standardised row is zero at first, but about as long as this in the long run.
             longest = math.sqrt(self.columns) if self._scale is not None else norm(rows[0])
-            self._guess_distance(math.hypot(longest, self._intercept), float(targets[0]))
+            self._guess_distance(self.optimizer, longest, float(targets[0]))
         advance_linear(self.optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
 
-    def _guess_distance(self, length: float, target: float) -> None:
+    def _guess_distance(self, run: Optimizer | SparseLinear, length: float, target: float) -> None:
         """Let a step that searches for its scale begin with a fraction of a Kaczmarz step.
 
         That is |target|/‖row‖, or 1/‖row‖ where the target is a class. It has the units of the
-        weights, so that a short stream is not spent on finding them.
+        weights, so that a short stream is not spent on finding them. ``length`` is that of the
+        row without the intercept's 1.
         """
+        length = math.hypot(length, self._intercept)
         residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
         if residual > 0.0 and length > 0.0:
-            self.optimizer.begin(SHARE * residual / length)
+            run.begin(SHARE * residual / length)
 
     def _tell_scaled(
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
@@ -252,7 +259,7 @@ class Learner:
         if scale is not None:
             scale.load_state_dict(state["scale"])
         if state["sparse"] is not None:
-            if not runs_sparse(self.optimizer, self.loss):
+            if not runs_sparse(self.optimizer, self.loss, self.l2):
                 raise ValueError(f"state is of sparse rows, for which {self.optimizer.name} is not")
             sparse = SparseLinear(self.optimizer, self.loss, self.l2)
             sparse.load_state_dict(state["sparse"])

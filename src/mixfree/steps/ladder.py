@@ -163,8 +163,13 @@ class Ladder:
 
     def begin(self, state: LadderState, first: float) -> None:
         """Begin with this distance, unless the settings give a scale or a distance."""
-        if self.alpha is None and self.distance.first is None:
+        if self.guesses:
             self.distance.begin(state.distance, first)
+
+    @property
+    def guesses(self) -> bool:
+        """Whether the settings give neither a scale nor a distance to begin with."""
+        return self.alpha is None and self.distance.first is None
 
     def extend(self, state: LadderState, x0: Array) -> None:
         """Add coordinates that have been at ``x0`` so far, with gradients of zero."""

@@ -1,0 +1,290 @@
+"""The ladder's run over sparse rows, in the form that its kernel changes."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.state import RunState, State
+from mixfree.kernels import sparse_ladder as lazy
+from mixfree.kernels.ladder import EPOCH, EXCESS, GAIN, HALF, LEVEL, MARGIN, PEAK, SHRINK, WEIGHT
+from mixfree.kernels.run import COUNT, STEPS
+from mixfree.kernels.sparse import LISTED, MASS, Q, V
+from mixfree.steps.ladder import Ladder, LadderState
+
+LEVELS, MORE = 8, 4  # room for levels at first, and what is added when they do not fit
+# By their names in the states of the ladder and of its distance: columns of the entries, columns
+# of the cells, and places in the rates.
+_SUMS = {"sum": lazy.SUM, "squares": lazy.SQUARES, "carry": lazy.CARRIED}
+_VECTORS = {"weighted_sum": lazy.PULL, "origin": lazy.ORIGIN}
+_SCALARS = {"lam": PEAK, "weight": WEIGHT, "numerator": GAIN, "margin": MARGIN}
+
+
+@dataclass(slots=True)
+class SparseLadderState(State):
+    """The run in the form that the kernel changes: see :mod:`mixfree.kernels.sparse_ladder`."""
+
+    counts: Array
+    numbers: Array
+    rates: Array
+    cells: Array  # one row per coordinate
+    levels: Array  # three numbers per level, one row per coordinate
+    places: Array  # coordinates touched in this block
+    entries: Array  # their sums
+    earlier: Array  # mean of the epoch before
+    before: Array  # the tail average's older sum
+    kept: Array  # the random iterate
+
+    @classmethod
+    def of(cls, run: RunState, step: Ladder) -> "SparseLadderState":
+        """The state of a run as the optimiser keeps it, which is left as it is."""
+        ladder, distance, output, size = run.step, run.step.distance, run.output, run.x.size
+        counts = [run.gradient.samples, run.steps, 0, 1, 0, output.count, 0]
+        rates, pull = np.zeros(lazy.LARGEST_SIZE + 1), np.abs(distance.weighted_sum).sum()
+        for name, place in _SCALARS.items():
+            rates[place] = getattr(distance, name)
+        rates[[SHRINK, EPOCH, lazy.RBAR]] = 2.0**-ladder.unit, distance.epoch, distance.rbar[0]
+        rates[[lazy.SIZE, lazy.LARGEST_SIZE]] = pull
+        state = cls(
+            counts=np.array(counts),
+            numbers=np.array([0.0, 1.0, 0.0]),
+            rates=rates,
+            cells=_zeros(size, 8),
+            levels=np.empty((size, 3 * LEVELS)),
+            places=np.empty(size, np.int32),
+            entries=np.empty((size, 4)),
+            earlier=distance.before.copy(),
+            before=np.array(getattr(output, "before", np.zeros(0))),
+            kept=np.array(getattr(output, "kept", np.zeros(0)), dtype=np.float64),
+        )
+        columns = {V: run.x, lazy.TOTAL: ladder.total}
+        columns |= {place: getattr(distance, name) for name, place in _VECTORS.items()}
+        if hasattr(output, "sum"):
+            columns[Q] = -output.sum
+        if distance.weight > 0.0:
+            columns[lazy.LAG] = distance.weight * (run.x - distance.mean)
+        for place, column in columns.items():
+            if column.any():  # a pass over all rows takes as long as thousands of steps
+                state.cells[:, place] = column
+        state._take_ladder(ladder, run.steps // step.block)
+        return state
+
+    def begin(self, step: Ladder, first: float) -> None:
+        """See :meth:`mixfree.steps.Ladder.begin`."""
+        if step.guesses:
+            self.rates[[PEAK, lazy.RBAR]] = first
+
+    def make_room(self, step: Ladder, samples: int) -> None:
+        """Let each coordinate have the levels of so many further samples."""
+        self._widen(step.levels(int(self.counts[STEPS]) + samples))
+
+    def _widen(self, levels: int) -> None:
+        room = self.levels.shape[1] // 3
+        if levels > room:
+            room += -(-(levels - room) // MORE) * MORE
+            wider = np.empty((len(self.levels), 3 * room))
+            wider[:, : self.levels.shape[1]] = self.levels
+            self.levels = wider
+
+    def settled(self, run: RunState, step: Ladder, l2: float) -> RunState:
+        """The run, given as it was when this state was made from it, brought up to date."""
+        samples, steps, *_ = self.counts.tolist()
+        size, rates, listed = len(self.cells), self.rates, self.places[self._listed]
+        tables = np.zeros((3, step.levels(steps), size))
+        # Not the state itself, which would have other bits if it was up to date sooner.
+        lazy.settle_levels(self.copy().arrays(), steps // step.block, _limit(step), tables)
+        total = self.cells[:, lazy.TOTAL].copy()
+        root, rate = np.sqrt(total + (tables[EXCESS, 0] if len(tables[0]) else 0.0)), np.zeros(size)
+        np.divide(rates[PEAK] * rates[lazy.RBAR], root, out=rate, where=root > 0.0)
+        sums = {name: np.zeros(size) for name in _SUMS}
+        for name, place in _SUMS.items():
+            sums[name][listed] = self.entries[self._listed, place]
+        run.step.load(
+            {"unit": 1 - int(np.frexp(rates[SHRINK])[1]), "rate": rate, "total": total}
+            | {"halves": tables[HALF], "levels": tables[LEVEL], "excess": tables[EXCESS]}
+            | sums
+        )
+        mean = self.earlier.copy()
+        if rates[WEIGHT] > 0.0:
+            mean = self.cells[:, V] - self.cells[:, lazy.LAG] / rates[WEIGHT]
+        scalars = {name: float(rates[place]) for name, place in _SCALARS.items()}
+        run.step.distance.load(
+            {name: self.cells[:, place].copy() for name, place in _VECTORS.items()}
+            | {"mean": mean, "before": self.earlier.copy()}
+            | {"rbar": np.full(size, rates[lazy.RBAR]), "epoch": int(rates[EPOCH])}
+            | scalars
+        )
+        point = self.point().astype(run.x.dtype)
+        run.gradient.load({"samples": samples})
+        run.output.load(self.output())
+        run.load({"x": point, "steps": steps})
+        return run
+
+    def point(self) -> Array:
+        """Where the run is."""
+        return self.cells[:, V].copy()
+
+    def output(self) -> dict[str, Any]:
+        """What the output has, by the names of its state."""
+        total = self.numbers[MASS] * self.cells[:, V] - self.cells[:, Q]
+        return {
+            "count": int(self.counts[COUNT]),
+            "sum": total,
+            "before": self.before.copy(),
+            "kept": self.kept.copy(),
+        }
+
+    def arrays(self) -> lazy.SparseLadderRun:
+        """The arrays themselves, for the kernel to change."""
+        return lazy.SparseLadderRun(
+            self.counts,
+            self.numbers,
+            self.rates,
+            self.cells,
+            self.cells.view(np.int64),
+            self.levels,
+            self.places,
+            self.entries,
+            self.earlier,
+            self.before,
+            self.kept,
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Numbers and arrays, with the levels that coordinates have, one after the other."""
+        marks = self._marks.copy()
+        listed, slots = self.places[self._listed], self._listed
+        last = lazy.number_of(marks)
+        last[listed] = 0
+        names = ("counts", "numbers", "rates", "earlier", "before", "kept")
+        return {
+            **{name: getattr(self, name).copy() for name in names},
+            "cells": self.cells[:, : lazy.MARK].copy(),
+            "last": last,
+            "first": lazy.first_of(marks).astype(np.int8),
+            "end": lazy.end_of(marks).astype(np.int8),
+            "levels": self._triples[self._own],
+            "places": listed.copy(),
+            "entries": self.entries[slots].copy(),
+        }
+
+    def restored(self, plain: Any, what: str) -> "SparseLadderState":
+        """See :meth:`State.restored`; where the levels and the list stand is made anew."""
+        given = _PlainSparseLadder(**self.plain()).restored(plain, what)
+        found = self.copy()
+        names = ("counts", "numbers", "rates", "earlier", "before", "kept")
+        found.load({name: getattr(given, name) for name in names})
+        found.cells[:, : lazy.MARK] = given.cells
+        found._widen(int(given.end[given.first < lazy.NONE].max(initial=0)))
+        found._marks[:] = lazy.mark_of(given.last, 0, given.first.astype(np.int64), given.end)
+        found._triples[found._own] = given.levels
+        found._list(given.places, given.entries)
+        return found
+
+    @property
+    def _marks(self) -> Array:
+        """Where each coordinate is: see :func:`mixfree.kernels.sparse_ladder.mark_of`."""
+        marks: Array = self.cells.view(np.int64)[:, lazy.MARK]
+        return marks
+
+    @property
+    def _triples(self) -> Array:
+        """The levels of each coordinate, three numbers each."""
+        return self.levels.reshape(len(self.levels), -1, 3)
+
+    @property
+    def _own(self) -> Array:
+        """Which levels a coordinate has."""
+        level = np.arange(self.levels.shape[1] // 3)
+        first, end = lazy.first_of(self._marks), lazy.end_of(self._marks)
+        own: Array = (first[:, None] <= level) & (level < end[:, None])
+        return own
+
+    @property
+    def _listed(self) -> slice:
+        """Where the list stands."""
+        return slice(int(self.counts[LISTED]))
+
+    def _list(self, places: Array, entries: Array) -> None:
+        """Begin the list with these coordinates."""
+        self.counts[LISTED] = places.size
+        self.places[self._listed], self.entries[self._listed] = places, entries
+        marks = self._marks[places]
+        first, end = lazy.first_of(marks), lazy.end_of(marks)
+        self._marks[places] = lazy.mark_of(np.arange(places.size), 1, first, end)
+
+    def _take_ladder(self, ladder: LadderState, blocks: int) -> None:
+        """Take over the levels and the sums of the block that has begun."""
+        sums = np.array([ladder.sum, ladder.squares, ladder.rate, ladder.carry])
+        known = ladder.total > 0.0
+        listed = np.flatnonzero(np.delete(sums, lazy.RATE, axis=0).any(axis=0))
+        known[listed] = True
+        if not known.any():
+            return
+        levels = len(ladder.levels)
+        self._widen(levels)
+        # What is in halves of other levels has gone up already.
+        pending = (blocks >> np.arange(levels) & 1)[:, None]
+        tables = {HALF: pending * ladder.halves, LEVEL: ladder.levels, EXCESS: ladder.excess}
+        for place, table in tables.items():
+            self._triples[:, :levels, place] = table.T
+        self._marks[known] = lazy.mark_of(blocks, 0, 0, levels)
+        self._list(listed, sums.T[listed])
+
+
+@dataclass(slots=True)
+class _PlainSparseLadder(State):
+    """What is saved of a :class:`SparseLadderState`."""
+
+    counts: Array
+    numbers: Array
+    rates: Array
+    earlier: Array
+    before: Array
+    kept: Array
+    cells: Array
+    last: Array
+    first: Array
+    end: Array
+    levels: Array
+    places: Array
+    entries: Array
+
+    # Lists have as many rows as there are levels in use, and coordinates in the block.
+    grows: ClassVar[tuple[str, ...]] = ("levels", "places", "entries")
+
+    def check(self, what: str) -> None:
+        """Lists are as long as is said elsewhere, and numbers within their range."""
+        places, size = self.places, len(self.cells)
+        alone = np.unique(places).size == places.size == len(self.entries)
+        inside = places.size == 0 or (places.min() >= 0 and places.max() < size)
+        if not (alone and inside and places.size == self.counts[LISTED]):
+            raise ValueError(f"state of the {what} does not fit: its block's list is not one")
+        has = (self.first >= 0) & (self.first <= self.end) & (self.end <= _most_levels(self.counts))
+        none = (self.first == lazy.NONE) & (self.end == lazy.NONE)
+        own = int((self.end - self.first).sum(where=has))
+        if not ((has | none).all() and own == len(self.levels)):
+            raise ValueError(f"state of the {what} does not fit: its levels differ in number")
+        blocks = (self.last >= 0) & (self.last <= self.counts[STEPS])
+        scales = self.rates[[SHRINK, PEAK, lazy.RBAR, EPOCH, MARGIN]] > 0.0
+        if not (blocks.all() and scales.all() and (self.counts >= 0).all()):
+            raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
+        if (self.cells[:, lazy.TOTAL] < 0.0).any() or (self.levels[:, [LEVEL, EXCESS]] < 0.0).any():
+            raise ValueError(f"state of the {what} does not fit: a sum of squares is negative")
+
+
+def _limit(step: Ladder) -> int:
+    return 64 if step.max_levels is None else step.max_levels
+
+
+def _most_levels(counts: Array) -> int:
+    """Levels that so many steps can have."""
+    return int(counts[STEPS]).bit_length()
+
+
+def _zeros(*shape: int) -> Array:
+    """Zeros in large pages, for which NumPy asks only where it is not asked for zeros."""
+    found = np.empty(shape)
+    found.fill(0.0)
+    return found

@@ -34,7 +34,7 @@ from mixfree.kernels.ladder import (
     changed_unit,
     keeps_unit,
 )
-from mixfree.kernels.memory import SECOND, borrowed, prefetch
+from mixfree.kernels.memory import FIRST, SECOND, borrowed, prefetch
 from mixfree.kernels.run import SAMPLES, STEPS
 from mixfree.kernels.sparse import (
     LISTED,
@@ -61,6 +61,7 @@ SUM, SQUARES, RATE, CARRIED = range(4)
 RBAR, SIZE, REST, LARGEST_SIZE = range(MARGIN + 1, MARGIN + 5)
 NONE = 64  # first and end of a coordinate that has no levels
 _SHIFT = 15  # of the number in a mark; below are whether it is a slot, 64 − end and 64 − first
+_SOON = 8  # entries of the list by which their cells are asked for
 _COLLAPSE = 2.0**-30  # of its largest value: below, ‖Σ λ g‖₁ is summed up anew
 _LARGEST = np.finfo(np.float64).max
 
@@ -190,21 +191,27 @@ def catch_up(run, place, mark, block, limit):
 
 
 @inline
+def rate_of(run, place, mark, pace):
+    """λ r̄/√S of a coordinate that is up to date."""
+    root = run.cells[place, TOTAL] + excess_of(run, place, mark)
+    return pace / math.sqrt(root if root > 0.0 else np.inf)
+
+
+@inline
 def slot_of(run, place, block, limit, pace):
     """The coordinate's slot in the list, to which it is added if need be."""
     mark = run.marks[place, MARK]
     if is_listed(mark):
         return number_of(mark)
-    total = run.cells[place, TOTAL]
-    if number_of(mark) < block and total > 0.0:
+    if number_of(mark) < block and run.cells[place, TOTAL] > 0.0:
         mark = catch_up(run, place, mark, block, limit)
     slot = run.counts[LISTED]
     run.counts[LISTED] = slot + 1
-    entry, root = certain(slot), total + excess_of(run, place, mark)
+    entry = certain(slot)
     run.places[entry] = place
     run.entries[entry, SUM] = 0.0
     run.entries[entry, SQUARES] = 0.0
-    run.entries[entry, RATE] = pace / math.sqrt(root if root > 0.0 else np.inf)
+    run.entries[entry, RATE] = rate_of(run, place, mark, pace)
     run.entries[entry, CARRIED] = 0.0
     run.marks[place, MARK] = mark_of(slot, 1, first_of(mark), end_of(mark))
     return slot
@@ -224,10 +231,10 @@ def add(run, place, slot, g):
 
 
 @inline
-def move(run, place, slot, g):
-    """Move one coordinate at its rate, by r̄ at most."""
+def move(run, place, rate, g):
+    """Move one coordinate at this rate, by r̄ at most."""
     cells, rbar = run.cells, run.rates[RBAR]
-    delta = min(max(run.entries[certain(slot), RATE] * g, -rbar), rbar)
+    delta = min(max(rate * g, -rbar), rbar)
     cells[place, V] -= delta
     cells[place, Q] -= run.numbers[MASS] * delta
     cells[place, LAG] -= run.rates[WEIGHT] * delta
@@ -254,7 +261,7 @@ def _(run, plan, values, columns, factors, square, along, l2, width, intercept, 
             g = factor * (values[p] if inside else 1.0)
             slot = slot_of(run, place, block, step.max_levels, pace)
             add(run, place, slot, g)
-            move(run, place, slot, g)
+            move(run, place, run.entries[certain(slot), RATE], g)
 
 
 @apart
@@ -270,14 +277,19 @@ def step_and_refresh(step, run, values, columns, factors, width, intercept):
             slot = slot_of(run, place, (steps - 1) // step.block, limit, pace)
             add(run, place, slot, factor * (values[p] if inside else 1.0))
     refresh(step, run, back)
-    pace = rates[PEAK] * rates[RBAR]
+    block, pace = steps // step.block, rates[PEAK] * rates[RBAR]
     for o in range(factors.size):
         base, factor = o * (width + intercept), factors[o] * rates[SHRINK]
         for p in range(values.size + intercept):
             inside = p < values.size
             place = certain(base + (columns[p] if inside else width))
-            slot = slot_of(run, place, steps // step.block, limit, pace)
-            move(run, place, slot, factor * (values[p] if inside else 1.0))
+            mark = run.marks[place, MARK]
+            if not is_listed(mark) and highest_bit(number_of(mark) ^ block) >= first_of(mark):
+                # Else its block ends without completing another of which it has the level.
+                mark = catch_up(run, place, mark, block, limit)
+                run.marks[place, MARK] = mark
+            g = factor * (values[p] if inside else 1.0)
+            move(run, place, rate_of(run, place, mark, pace), g)
 
 
 @inline
@@ -293,56 +305,44 @@ def path_of_list(run):
 @inline
 def refresh(step, run, back):
     """See :meth:`mixfree.steps.Ladder._refresh`."""
-    steps, rates, cells, entries = run.counts[STEPS], run.rates, run.cells, run.entries
-    weight = rates[PEAK]
-    add_gain(step.reach, run, back)
+    steps, rates = run.counts[STEPS], run.rates
+    full = steps % step.block == 0
+    gain, growth = take_block(run, steps // step.block - 1 if full else -1)
+    update_distance(
+        step.reach, run, gain - back, growth, 1 if steps <= EARLY * step.block else step.block
+    )
+    if full:
+        run.counts[LISTED] = 0
+    pace = rates[PEAK] * rates[RBAR]
     for i in range(run.counts[LISTED]):
         place = certain(run.places[i])
-        cells[place, TOTAL] += weight * weight * entries[i, SQUARES]
-        entries[i, CARRIED] += weight * entries[i, SUM]
-        entries[i, SUM] = 0.0
-        entries[i, SQUARES] = 0.0
-    full = steps % step.block == 0
-    if full:
-        end_block(run, steps // step.block - 1)
-    update_distance(step.reach, run, 1 if steps <= EARLY * step.block else step.block)
-    if not full:
-        pace = rates[PEAK] * rates[RBAR]
-        for i in range(run.counts[LISTED]):
-            place = certain(run.places[i])
-            root = cells[place, TOTAL] + excess_of(run, place, run.marks[place, MARK])
-            entries[i, RATE] = pace / math.sqrt(root if root > 0.0 else np.inf)
+        run.entries[i, RATE] = rate_of(run, place, run.marks[place, MARK], pace)
 
 
 @inline
-def end_block(run, block):
-    """Let the listed coordinates keep the sums of the block until they are touched again."""
-    for i in range(run.counts[LISTED]):
-        place = certain(run.places[i])
-        mark = run.marks[place, MARK]
-        run.cells[place, CARRY] = run.entries[i, CARRIED]
-        run.marks[place, MARK] = mark_of(block, 0, first_of(mark), end_of(mark))
-    run.counts[LISTED] = 0
+def take_block(run, block):
+    """Take the sums of the list into the cells; Σ g·(o − x) then, and the growth of ‖Σ λ g‖₁.
 
-
-@chosen
-def add_gain(reach, run, back):
-    """See :meth:`mixfree.Distance.add`; a scale that is given needs nothing."""
-
-
-@add_gain.register(BoundReach)
-def _(reach, run, back):
-    cells, rates, weight = run.cells, run.rates, run.rates[PEAK]
+    Where a block has ended, coordinates keep its sum until they are touched again.
+    """
+    cells, entries, weight, listed = run.cells, run.entries, run.rates[PEAK], run.counts[LISTED]
     gain, growth = 0.0, 0.0
-    for i in range(run.counts[LISTED]):
-        place = certain(run.places[i])
-        total, pull = run.entries[i, SUM], cells[place, PULL]
+    for i in range(listed):
+        prefetch(cells, run.places[min(i + _SOON, listed - 1)], 0, FIRST)
+        place, total = certain(run.places[i]), entries[i, SUM]
+        pull, carried = cells[place, PULL], entries[i, CARRIED] + weight * total
         gain += total * (cells[place, ORIGIN] - cells[place, V])
         growth += abs(pull + weight * total) - abs(pull)
-    for i in range(run.counts[LISTED]):
-        cells[certain(run.places[i]), PULL] += weight * run.entries[i, SUM]
-    rates[GAIN] += weight * (gain - back)
-    add_exactly(rates, growth)
+        cells[place, PULL] = pull + weight * total
+        cells[place, TOTAL] += weight * weight * entries[i, SQUARES]
+        entries[i, CARRIED] = carried
+        entries[i, SUM] = 0.0
+        entries[i, SQUARES] = 0.0
+        if block >= 0:
+            mark = run.marks[place, MARK]
+            cells[place, CARRY] = carried
+            run.marks[place, MARK] = mark_of(block, 0, first_of(mark), end_of(mark))
+    return gain, growth
 
 
 @exact
@@ -356,13 +356,15 @@ def add_exactly(rates, growth):
 
 
 @chosen
-def update_distance(reach, run, steps):
+def update_distance(reach, run, gain, growth, steps):
     """See :meth:`mixfree.Distance.update`; a scale that is given stays as it is."""
 
 
 @update_distance.register(BoundReach)
-def _(reach, run, steps):
+def _(reach, run, gain, growth, steps):
     rates, step = run.rates, float(run.counts[STEPS])
+    rates[GAIN] += rates[PEAK] * gain
+    add_exactly(rates, growth)
     rates[WEIGHT] += step * steps
     if rates[SIZE] + rates[REST] < _COLLAPSE * rates[LARGEST_SIZE]:
         sum_size(run)
@@ -438,13 +440,16 @@ def choose_unit(run, size):
 
 @fetch_ahead.register(SparseLadderRun)
 def _(run, indices, starts, i):
-    last = starts.size - 1
+    last, step = starts.size - 1, run.counts[STEPS]
     for p in range(starts[min(i + 2, last)], starts[min(i + 3, last)]):
         prefetch(run.cells, indices[p], 0, SECOND)
     for p in range(starts[i + 1], starts[min(i + 2, last)]):
-        first = first_of(run.marks[certain(indices[p]), MARK])
-        if first < NONE:
-            prefetch(run.levels, indices[p], 3 * first, SECOND)
+        mark = run.marks[certain(indices[p]), MARK]
+        top = highest_bit(number_of(mark) ^ (step // 64) | 1)
+        first = min(first_of(mark), top)
+        for place in range(3 * first, 3 * top + 3, 8):
+            prefetch(run.levels, indices[p], place, SECOND)
+        prefetch(run.levels, indices[p], 3 * top + 2, SECOND)
 
 
 @kernel

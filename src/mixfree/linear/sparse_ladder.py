@@ -9,11 +9,12 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.state import RunState, State
 from mixfree.kernels import sparse_ladder as lazy
 from mixfree.kernels.ladder import EPOCH, EXCESS, GAIN, HALF, LEVEL, MARGIN, PEAK, SHRINK, WEIGHT
+from mixfree.kernels.memory import LINE
 from mixfree.kernels.run import COUNT, STEPS
 from mixfree.kernels.sparse import LISTED, MASS, Q, V
 from mixfree.steps.ladder import Ladder, LadderState
 
-LEVELS, MORE = 8, 4  # room for levels at first, and what is added when they do not fit
+LEVELS, MORE = 8, 4  # least room for levels, and the multiples in which it grows
 # By their names in the states of the ladder and of its distance: columns of the entries, columns
 # of the cells, and places in the rates.
 _SUMS = {"sum": lazy.SUM, "squares": lazy.SQUARES, "carry": lazy.CARRIED}
@@ -50,14 +51,15 @@ class SparseLadderState(State):
             counts=np.array(counts),
             numbers=np.array([0.0, 1.0, 0.0]),
             rates=rates,
-            cells=_zeros(size, 8),
-            levels=np.empty((size, 3 * LEVELS)),
+            cells=_empty(size, 8),
+            levels=_empty(size, 0),
             places=np.empty(size, np.int32),
-            entries=np.empty((size, 4)),
+            entries=_empty(size, 4),
             earlier=distance.before.copy(),
             before=np.array(getattr(output, "before", np.zeros(0))),
             kept=np.array(getattr(output, "kept", np.zeros(0)), dtype=np.float64),
         )
+        state.cells.fill(0.0)
         columns = {V: run.x, lazy.TOTAL: ladder.total}
         columns |= {place: getattr(distance, name) for name, place in _VECTORS.items()}
         if hasattr(output, "sum"):
@@ -80,10 +82,9 @@ class SparseLadderState(State):
         self._widen(step.levels(int(self.counts[STEPS]) + samples))
 
     def _widen(self, levels: int) -> None:
-        room = self.levels.shape[1] // 3
-        if levels > room:
-            room += -(-(levels - room) // MORE) * MORE
-            wider = np.empty((len(self.levels), 3 * room))
+        if levels > self.levels.shape[1] // 3:
+            room = max(LEVELS, levels + -levels % MORE)
+            wider = _empty(len(self.levels), 3 * room)
             wider[:, : self.levels.shape[1]] = self.levels
             self.levels = wider
 
@@ -283,8 +284,8 @@ def _most_levels(counts: Array) -> int:
     return int(counts[STEPS]).bit_length()
 
 
-def _zeros(*shape: int) -> Array:
-    """Zeros in large pages, for which NumPy asks only where it is not asked for zeros."""
-    found = np.empty(shape)
-    found.fill(0.0)
-    return found
+def _empty(rows: int, columns: int) -> Array:
+    """Room that begins at a cache line, in large pages: NumPy asks for them, but not for zeros."""
+    room = np.empty(rows * columns + LINE // 8)
+    first = -room.ctypes.data % LINE // 8
+    return room[first : first + rows * columns].reshape(rows, columns)

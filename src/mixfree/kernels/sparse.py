@@ -411,8 +411,10 @@ def fetch_ahead(run, indices, starts, i):
 
 
 @chosen
-def take_row(run, plan, values, columns, factors, square, along, l2, width, intercept, exact):
-    """Take the gradient of a row."""
+def take_row(
+    run, plan, indices, at, values, columns, factors, square, along, l2, width, intercept, exact
+):
+    """Take the gradient of a row, whose columns begin at place ``at`` of the indices."""
     step_or_add(
         plan.gradient,
         plan,
@@ -454,5 +456,19 @@ def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets
         square = factor_square * row_square
         if not acceptable(plan, values, size, square):
             return i
-        take_row(run, plan, values, columns, factors, square, along, l2, width, intercept, exact)
+        take_row(
+            run,
+            plan,
+            indices,
+            starts[i],
+            values,
+            columns,
+            factors,
+            square,
+            along,
+            l2,
+            width,
+            intercept,
+            exact,
+        )
     return targets.size

@@ -61,7 +61,7 @@ SUM, SQUARES, RATE, CARRIED = range(4)
 RBAR, SIZE, REST, LARGEST_SIZE = range(MARGIN + 1, MARGIN + 5)
 NONE = 64  # first and end of a coordinate that has no levels
 _SHIFT = 15  # of the number in a mark; below are whether it is a slot, 64 − end and 64 − first
-_SOON = 8  # entries of the list by which their cells are asked for
+_SOON, _LATER = 24, 96  # coordinates by which memory is asked for
 _COLLAPSE = 2.0**-30  # of its largest value: below, ‖Σ λ g‖₁ is summed up anew
 _LARGEST = np.finfo(np.float64).max
 
@@ -241,7 +241,7 @@ def move(run, place, rate, g):
 
 
 @take_row.register(SparseLadderRun)
-def _(run, plan, values, columns, factors, square, along, l2, width, intercept, exact):
+def _(run, plan, indices, at, values, columns, factors, square, along, l2, width, intercept, exact):
     counts, rates, step = run.counts, run.rates, plan.step
     counts[SAMPLES] += 1
     counts[STEPS] += 1
@@ -259,6 +259,8 @@ def _(run, plan, values, columns, factors, square, along, l2, width, intercept, 
             inside = p < values.size
             place = certain(base + (columns[p] if inside else width))
             g = factor * (values[p] if inside else 1.0)
+            if o == 0 and inside:
+                fetch(run, indices, at + p, block)
             slot = slot_of(run, place, block, step.max_levels, pace)
             add(run, place, slot, g)
             move(run, place, run.entries[certain(slot), RATE], g)
@@ -328,7 +330,7 @@ def take_block(run, block):
     cells, entries, weight, listed = run.cells, run.entries, run.rates[PEAK], run.counts[LISTED]
     gain, growth = 0.0, 0.0
     for i in range(listed):
-        prefetch(cells, run.places[min(i + _SOON, listed - 1)], 0, FIRST)
+        prefetch(cells, run.places[min(i + 8, listed - 1)], 0, FIRST)
         place, total = certain(run.places[i]), entries[i, SUM]
         pull, carried = cells[place, PULL], entries[i, CARRIED] + weight * total
         gain += total * (cells[place, ORIGIN] - cells[place, V])
@@ -440,16 +442,19 @@ def choose_unit(run, size):
 
 @fetch_ahead.register(SparseLadderRun)
 def _(run, indices, starts, i):
-    last, step = starts.size - 1, run.counts[STEPS]
-    for p in range(starts[min(i + 2, last)], starts[min(i + 3, last)]):
-        prefetch(run.cells, indices[p], 0, SECOND)
-    for p in range(starts[i + 1], starts[min(i + 2, last)]):
-        mark = run.marks[certain(indices[p]), MARK]
-        top = highest_bit(number_of(mark) ^ (step // 64) | 1)
-        first = min(first_of(mark), top)
-        for place in range(3 * first, 3 * top + 3, 8):
-            prefetch(run.levels, indices[p], place, SECOND)
-        prefetch(run.levels, indices[p], 3 * top + 2, SECOND)
+    pass  # they are asked for one by one, while others are at work
+
+
+@inline
+def fetch(run, indices, at, block):
+    """Ask for a coordinate that comes later, and for the levels of one that comes soon."""
+    last = indices.size - 1
+    prefetch(run.cells, indices[min(at + _LATER, last)], 0, SECOND)
+    place = indices[min(at + _SOON, last)]
+    mark = run.marks[certain(place), MARK]
+    top = highest_bit(number_of(mark) ^ block | 1)
+    for level in range(3 * min(first_of(mark), top), 3 * top + 3, 8):
+        prefetch(run.levels, place, level, SECOND)
 
 
 @kernel

@@ -4,11 +4,15 @@ A coordinate is brought up to date when a row has it. Until then its gradients a
 that happens to it is known: scale and weights are the same for all coordinates, and its blocks
 are completed by zeros. What was touched since a block began is listed, with the sums of the block.
 
-Of its levels, a coordinate keeps those from ``first`` to before ``end``. Above, no block is complete
-yet. Below, each gradient was alone in its block, and all blocks are complete: V_j is Q, without
-excess. Most coordinates of wide data have few levels of their own.
+A level j has the sums of λg and of (λg)² over the first half of its block, where that is complete
+and the block is not, and U_j = V_j − Q as it was when its block was last complete. With D = b − a
+for the sums a and b of two halves, and A and B for those of squares, U_j adds D² − (A + B). A block
+whose other half is zeros adds a² − A, which is nothing as long as only one gradient is in it. So a
+coordinate that is touched now and then changes at few levels, and Σ_j max(0, U_j) only there.
 
-A coordinate has what a step touches in one line of the cache, and its levels side by side.
+Of its levels, a coordinate keeps those from ``first`` to before ``end``; the others are zero.
+``low`` is the lowest whose first half is waiting. All of a coordinate is side by side in memory,
+beginning with what a step touches.
 """
 
 import math
@@ -34,7 +38,7 @@ from mixfree.kernels.ladder import (
     changed_unit,
     keeps_unit,
 )
-from mixfree.kernels.memory import FIRST, SECOND, borrowed, prefetch
+from mixfree.kernels.memory import FIRST, LINE, SECOND, borrowed, prefetch
 from mixfree.kernels.run import SAMPLES, STEPS
 from mixfree.kernels.sparse import (
     LISTED,
@@ -52,16 +56,17 @@ from mixfree.kernels.sparse import (
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY
 
-# Columns of the cells after V and Q. The mean of the epoch is x − LAG/weight, CARRY is the sum of
-# the block in which the coordinate was last listed.
-LAG, PULL, TOTAL, CARRY, ORIGIN, MARK = range(2, 8)
-# Columns of the entries: CARRIED is the sum of weighted gradients until the last refresh.
-SUM, SQUARES, RATE, CARRIED = range(4)
+# Columns of the cells after V and Q. The mean of the epoch is x − LAG/weight; CARRY and DUE are
+# the sums of λg and (λg)² over the block in which the coordinate was last listed.
+LAG, PULL, TOTAL, ORIGIN, ABOVE, MARK, CARRY, DUE, LEVELS = range(2, 11)
+WAITING, WAITING_DUE, OVER = range(3)  # of each level: the sums of the first half, and U
+# Columns of the entries; CARRIED and ADDED are what CARRY and DUE will be.
+SUM, SQUARES, RATE, CARRIED, ADDED = range(5)
 # Further places in rates: r̄, and ‖Σ λ g‖₁ as a sum of two numbers with the largest it has been.
 RBAR, SIZE, REST, LARGEST_SIZE = range(MARGIN + 1, MARGIN + 5)
 NONE = 64  # first and end of a coordinate that has no levels
-_SHIFT = 15  # of the number in a mark; below are whether it is a slot, 64 − end and 64 − first
-_SOON, _LATER = 24, 96  # coordinates by which memory is asked for
+_SHIFT = 22  # of the number in a mark; below are whether it is a slot, and 64 less low, end, first
+_AHEAD, _LINES = 64, 3  # coordinates by which memory is asked for, and how much of each
 _COLLAPSE = 2.0**-30  # of its largest value: below, ‖Σ λ g‖₁ is summed up anew
 _LARGEST = np.finfo(np.float64).max
 
@@ -74,7 +79,6 @@ class SparseLadderRun(NamedTuple):
     rates: np.ndarray  # numbers of the ladder
     cells: np.ndarray  # one row per coordinate
     marks: np.ndarray  # the same memory as integers
-    levels: np.ndarray  # three numbers per level, one row per coordinate
     places: np.ndarray  # the coordinates of the list
     entries: np.ndarray  # one row per coordinate of the list
     earlier: np.ndarray  # mean of the epoch before
@@ -105,9 +109,10 @@ def highest_bit(typing_context, value):
 
 
 @inline
-def mark_of(number, listed, first, end):
+def mark_of(number, listed, first, end, low):
     """What stands for a coordinate's last block, or slot in the list, and for its levels."""
-    return number << _SHIFT | listed << 14 | (NONE - end) << 7 | (NONE - first)
+    levels = (NONE - low) << 14 | (NONE - end) << 7 | (NONE - first)
+    return number << _SHIFT | listed << 21 | levels
 
 
 @inline
@@ -119,7 +124,13 @@ def number_of(mark):
 @inline
 def is_listed(mark):
     """Whether the coordinate is in the list."""
-    return mark >> 14 & 1
+    return mark >> 21 & 1
+
+
+@inline
+def low_of(mark):
+    """The lowest level whose first half is waiting."""
+    return NONE - (mark >> 14 & 127)
 
 
 @inline
@@ -135,24 +146,24 @@ def first_of(mark):
 
 
 @inline
-def excess_of(run, place, mark):
-    """Σ_j max(0, V_j − Q) of a coordinate that is up to date."""
-    first = first_of(mark)
-    return run.levels[place, 3 * first + EXCESS] if first < end_of(mark) else 0.0
+def renumbered(mark, number, listed):
+    """The mark with another number."""
+    return number << _SHIFT | listed << 21 | mark & 0x1FFFFF
 
 
 @inline
-def begin_levels(run, place, mark, first, total):
-    """Let the coordinate have levels from ``first`` on, with V_j at ``total``; its mark then."""
-    levels, old = run.levels, first_of(mark)
+def begin_levels(run, place, mark, first):
+    """Let the coordinate have levels from ``first`` on, at zero; its mark then."""
+    cells, old, end = run.cells, first_of(mark), end_of(mark)
     if old == NONE:
-        return mark_of(number_of(mark), is_listed(mark), first, first)
-    excess = excess_of(run, place, mark)
-    for j in range(first, old):
-        levels[place, 3 * j + HALF] = 0.0
-        levels[place, 3 * j + LEVEL] = max(total, 0.0)
-        levels[place, 3 * j + EXCESS] = excess
-    return mark_of(number_of(mark), is_listed(mark), first, end_of(mark))
+        end = first
+    else:
+        shift = 3 * (old - first)
+        for s in range(LEVELS + 3 * (end - old) - 1, LEVELS - 1, -1):
+            cells[place, s + shift] = cells[place, s]
+        for s in range(LEVELS, LEVELS + shift):
+            cells[place, s] = 0.0
+    return mark_of(number_of(mark), is_listed(mark), first, end, low_of(mark))
 
 
 @inline
@@ -162,38 +173,41 @@ def catch_up(run, place, mark, block, limit):
     See :meth:`mixfree.steps.Ladder._climb`: all blocks up to the level at which the last one
     and this one are halves of one block are complete.
     """
-    cells, levels, last = run.cells, run.levels, number_of(mark)
-    carry, total = cells[place, CARRY], cells[place, TOTAL]
+    cells, top = run.cells, min(highest_bit(number_of(mark) ^ block), limit)
+    carry, due = cells[place, CARRY], cells[place, DUE]
     cells[place, CARRY] = 0.0
-    top = min(highest_bit(last ^ block), limit)
+    cells[place, DUE] = 0.0
     if top < first_of(mark):
-        mark = begin_levels(run, place, mark, top, total - carry * carry)
+        mark = begin_levels(run, place, mark, top)
     first, end = first_of(mark), end_of(mark)
+    base = LEVELS - 3 * first
     for j in range(end, min(top + 1, limit)):
-        levels[place, 3 * j + HALF] = 0.0
-        levels[place, 3 * j + LEVEL] = 0.0
-        levels[place, 3 * j + EXCESS] = 0.0
+        cells[place, base + 3 * j + WAITING] = 0.0
+        cells[place, base + 3 * j + WAITING_DUE] = 0.0
+        cells[place, base + 3 * j + OVER] = 0.0
         end = j + 1
-    for j in range(first, top):
-        half = levels[place, 3 * j + HALF]
-        difference = carry - half
-        levels[place, 3 * j + HALF] = 0.0
-        levels[place, 3 * j + LEVEL] += difference * difference
+    above = cells[place, ABOVE]
+    for j in range(low_of(mark), top):
+        at = certain(base + 3 * j)
+        half, half_due, over = cells[place, at], cells[place, at + 1], cells[place, at + 2]
+        grown = over + ((carry - half) ** 2 - (due + half_due))
+        above += max(grown, 0.0) - max(over, 0.0)
         carry += half
-    above = 0.0
+        due += half_due
+        cells[place, at + WAITING] = 0.0
+        cells[place, at + WAITING_DUE] = 0.0
+        cells[place, at + OVER] = grown
     if top < limit:
-        levels[place, 3 * top + HALF] = carry
-        above = levels[place, 3 * top + EXCESS]
-    for j in range(top - 1, first - 1, -1):
-        above += max(levels[place, 3 * j + LEVEL] - total, 0.0)
-        levels[place, 3 * j + EXCESS] = above
-    return mark_of(block, 0, first, end)
+        cells[place, base + 3 * top + WAITING] = carry
+        cells[place, base + 3 * top + WAITING_DUE] = due
+    cells[place, ABOVE] = max(above, 0.0)
+    return mark_of(block, 0, first, end, top)
 
 
 @inline
-def rate_of(run, place, mark, pace):
+def rate_of(run, place, pace):
     """λ r̄/√S of a coordinate that is up to date."""
-    root = run.cells[place, TOTAL] + excess_of(run, place, mark)
+    root = run.cells[place, TOTAL] + run.cells[place, ABOVE]
     return pace / math.sqrt(root if root > 0.0 else np.inf)
 
 
@@ -211,9 +225,10 @@ def slot_of(run, place, block, limit, pace):
     run.places[entry] = place
     run.entries[entry, SUM] = 0.0
     run.entries[entry, SQUARES] = 0.0
-    run.entries[entry, RATE] = rate_of(run, place, mark, pace)
+    run.entries[entry, RATE] = rate_of(run, place, pace)
     run.entries[entry, CARRIED] = 0.0
-    run.marks[place, MARK] = mark_of(slot, 1, first_of(mark), end_of(mark))
+    run.entries[entry, ADDED] = 0.0
+    run.marks[place, MARK] = renumbered(mark, slot, 1)
     return slot
 
 
@@ -221,11 +236,11 @@ def slot_of(run, place, block, limit, pace):
 def add(run, place, slot, g):
     """Add a gradient's entry to the sums of the block."""
     entry, mark = certain(slot), run.marks[place, MARK]
-    carried = run.entries[entry, CARRIED]
-    if first_of(mark) > 0 and (run.entries[entry, SQUARES] > 0.0 or carried != 0.0):
+    if low_of(mark) > 0 and (run.entries[entry, SQUARES] > 0.0 or run.entries[entry, ADDED] > 0.0):
         # A second gradient in one block: from now on V_0 may differ from Q.
-        total = run.cells[place, TOTAL] - carried * carried
-        run.marks[place, MARK] = begin_levels(run, place, mark, 0, total)
+        if first_of(mark) > 0:
+            mark = begin_levels(run, place, mark, 0)
+        run.marks[place, MARK] = mark_of(slot, 1, 0, end_of(mark), 0)
     run.entries[entry, SUM] += g
     run.entries[entry, SQUARES] += g * g
 
@@ -260,7 +275,7 @@ def _(run, plan, indices, at, values, columns, factors, square, along, l2, width
             place = certain(base + (columns[p] if inside else width))
             g = factor * (values[p] if inside else 1.0)
             if o == 0 and inside:
-                fetch(run, indices, at + p, block)
+                fetch(run, indices, at + p)
             slot = slot_of(run, place, block, step.max_levels, pace)
             add(run, place, slot, g)
             move(run, place, run.entries[certain(slot), RATE], g)
@@ -286,12 +301,12 @@ def step_and_refresh(step, run, values, columns, factors, width, intercept):
             inside = p < values.size
             place = certain(base + (columns[p] if inside else width))
             mark = run.marks[place, MARK]
-            if not is_listed(mark) and highest_bit(number_of(mark) ^ block) >= first_of(mark):
-                # Else its block ends without completing another of which it has the level.
+            if not is_listed(mark) and highest_bit(number_of(mark) ^ block) > low_of(mark):
+                # Else the end of its block changes nothing above.
                 mark = catch_up(run, place, mark, block, limit)
                 run.marks[place, MARK] = mark
             g = factor * (values[p] if inside else 1.0)
-            move(run, place, rate_of(run, place, mark, pace), g)
+            move(run, place, rate_of(run, place, pace), g)
 
 
 @inline
@@ -309,7 +324,8 @@ def refresh(step, run, back):
     """See :meth:`mixfree.steps.Ladder._refresh`."""
     steps, rates = run.counts[STEPS], run.rates
     full = steps % step.block == 0
-    gain, growth = take_block(run, steps // step.block - 1 if full else -1)
+    block = steps // step.block - 1 if full else -1
+    gain, growth = take_block(step.reach, run, block)
     update_distance(
         step.reach, run, gain - back, growth, 1 if steps <= EARLY * step.block else step.block
     )
@@ -318,11 +334,11 @@ def refresh(step, run, back):
     pace = rates[PEAK] * rates[RBAR]
     for i in range(run.counts[LISTED]):
         place = certain(run.places[i])
-        run.entries[i, RATE] = rate_of(run, place, run.marks[place, MARK], pace)
+        run.entries[i, RATE] = rate_of(run, place, pace)
 
 
 @inline
-def take_block(run, block):
+def take_block(reach, run, block):
     """Take the sums of the list into the cells; Σ g·(o − x) then, and the growth of ‖Σ λ g‖₁.
 
     Where a block has ended, coordinates keep its sum until they are touched again.
@@ -335,15 +351,19 @@ def take_block(run, block):
         pull, carried = cells[place, PULL], entries[i, CARRIED] + weight * total
         gain += total * (cells[place, ORIGIN] - cells[place, V])
         growth += abs(pull + weight * total) - abs(pull)
-        cells[place, PULL] = pull + weight * total
-        cells[place, TOTAL] += weight * weight * entries[i, SQUARES]
-        entries[i, CARRIED] = carried
-        entries[i, SUM] = 0.0
-        entries[i, SQUARES] = 0.0
+        if is_sought(reach):
+            cells[place, PULL] = pull + weight * total
+        added = weight * weight * entries[i, SQUARES]
+        cells[place, TOTAL] += added
         if block >= 0:
-            mark = run.marks[place, MARK]
             cells[place, CARRY] = carried
-            run.marks[place, MARK] = mark_of(block, 0, first_of(mark), end_of(mark))
+            cells[place, DUE] = entries[i, ADDED] + added
+            run.marks[place, MARK] = renumbered(run.marks[place, MARK], block, 0)
+        else:
+            entries[i, CARRIED] = carried
+            entries[i, ADDED] += added
+            entries[i, SUM] = 0.0
+            entries[i, SQUARES] = 0.0
     return gain, growth
 
 
@@ -355,6 +375,17 @@ def add_exactly(rates, growth):
     rates[REST] += (rates[SIZE] - (size - part)) + (growth - part)
     rates[SIZE] = size
     rates[LARGEST_SIZE] = max(rates[LARGEST_SIZE], size)
+
+
+@chosen
+def is_sought(reach):
+    """Whether r̄ is found on the way."""
+    return False
+
+
+@is_sought.register(BoundReach)
+def _(reach):
+    return True
 
 
 @chosen
@@ -413,7 +444,7 @@ def end_epoch(run, rbar):
 @apart
 def choose_unit(run, size):
     """See :meth:`mixfree.steps.ladder.LadderState.change_unit`."""
-    rates, cells, levels, entries = run.rates, run.cells, run.levels, run.entries
+    rates, cells, entries = run.rates, run.cells, run.entries
     seen, listed = 0.0, run.counts[LISTED]
     for k in range(cells.shape[0]):
         seen = max(seen, cells[k, TOTAL])
@@ -427,16 +458,19 @@ def choose_unit(run, size):
     for k in range(cells.shape[0]):
         cells[k, PULL] = math.ldexp(cells[k, PULL], -change)
         cells[k, TOTAL] = math.ldexp(cells[k, TOTAL], -2 * change)
+        cells[k, ABOVE] = math.ldexp(cells[k, ABOVE], -2 * change)
         cells[k, CARRY] = math.ldexp(cells[k, CARRY], -change)
+        cells[k, DUE] = math.ldexp(cells[k, DUE], -2 * change)
         mark = run.marks[k, MARK]
-        for j in range(first_of(mark), end_of(mark)):
-            levels[k, 3 * j + HALF] = math.ldexp(levels[k, 3 * j + HALF], -change)
-            levels[k, 3 * j + LEVEL] = math.ldexp(levels[k, 3 * j + LEVEL], -2 * change)
-            levels[k, 3 * j + EXCESS] = math.ldexp(levels[k, 3 * j + EXCESS], -2 * change)
+        for s in range(LEVELS, LEVELS + 3 * (end_of(mark) - first_of(mark)), 3):
+            cells[k, s + WAITING] = math.ldexp(cells[k, s + WAITING], -change)
+            cells[k, s + WAITING_DUE] = math.ldexp(cells[k, s + WAITING_DUE], -2 * change)
+            cells[k, s + OVER] = math.ldexp(cells[k, s + OVER], -2 * change)
     for i in range(listed):
         entries[i, SUM] = math.ldexp(entries[i, SUM], -change)
         entries[i, SQUARES] = math.ldexp(entries[i, SQUARES], -2 * change)
         entries[i, CARRIED] = math.ldexp(entries[i, CARRIED], -change)
+        entries[i, ADDED] = math.ldexp(entries[i, ADDED], -2 * change)
         entries[i, RATE] = min(math.ldexp(entries[i, RATE], change), _LARGEST)
 
 
@@ -446,32 +480,32 @@ def _(run, indices, starts, i):
 
 
 @inline
-def fetch(run, indices, at, block):
-    """Ask for a coordinate that comes later, and for the levels of one that comes soon."""
-    last = indices.size - 1
-    prefetch(run.cells, indices[min(at + _LATER, last)], 0, SECOND)
-    place = indices[min(at + _SOON, last)]
-    mark = run.marks[certain(place), MARK]
-    top = highest_bit(number_of(mark) ^ block | 1)
-    for level in range(3 * min(first_of(mark), top), 3 * top + 3, 8):
-        prefetch(run.levels, place, level, SECOND)
+def fetch(run, indices, at):
+    """Ask for a coordinate that comes later."""
+    place = indices[min(at + _AHEAD, indices.size - 1)]
+    for line in range(0, _LINES * LINE // 8, LINE // 8):
+        prefetch(run.cells, place, line, SECOND)
 
 
 @kernel
 def settle_levels(run, block, limit, tables):
     """Bring every coordinate up to date, and leave halves, V and excess of its levels in tables."""
     run = borrowed(run)
-    for k in range(run.cells.shape[0]):
-        mark, total = run.marks[k, MARK], run.cells[k, TOTAL]
+    cells = run.cells
+    for k in range(cells.shape[0]):
+        mark, total, above = run.marks[k, MARK], cells[k, TOTAL], 0.0
         if is_listed(mark):
-            # V_j does not have this block's gradient yet, which Q may have.
-            total -= run.entries[number_of(mark), CARRIED] ** 2
+            total -= run.entries[number_of(mark), ADDED]
         elif number_of(mark) < block and total > 0.0:
             mark = catch_up(run, k, mark, block, limit)
-        first, end, excess = first_of(mark), end_of(mark), excess_of(run, k, mark)
+        first, end = first_of(mark), end_of(mark)
         for j in range(min(first, tables.shape[1])):
             tables[LEVEL, j, k] = max(total, 0.0)
-            tables[EXCESS, j, k] = excess
         for j in range(first, end):
-            for part in range(3):
-                tables[part, j, k] = run.levels[k, 3 * j + part]
+            at = LEVELS + 3 * (j - first)
+            total -= cells[k, at + WAITING_DUE]
+            tables[HALF, j, k] = cells[k, at + WAITING]
+            tables[LEVEL, j, k] = max(total + cells[k, at + OVER], 0.0)
+        for j in range(min(end, tables.shape[1]) - 1, -1, -1):
+            above += max(cells[k, LEVELS + 3 * (j - first) + OVER], 0.0) if j >= first else 0.0
+            tables[EXCESS, j, k] = above

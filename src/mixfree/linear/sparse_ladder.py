@@ -14,7 +14,7 @@ from mixfree.kernels.run import COUNT, STEPS
 from mixfree.kernels.sparse import LISTED, MASS, Q, V
 from mixfree.steps.ladder import Ladder, LadderState
 
-LEVELS, MORE = 8, 4  # least room for levels, and the multiples in which it grows
+LEAST = 10  # room for levels in any case
 # By their names in the states of the ladder and of its distance: columns of the entries, columns
 # of the cells, and places in the rates.
 _SUMS = {"sum": lazy.SUM, "squares": lazy.SQUARES, "carry": lazy.CARRIED}
@@ -30,7 +30,6 @@ class SparseLadderState(State):
     numbers: Array
     rates: Array
     cells: Array  # one row per coordinate
-    levels: Array  # three numbers per level, one row per coordinate
     places: Array  # coordinates touched in this block
     entries: Array  # their sums
     earlier: Array  # mean of the epoch before
@@ -51,15 +50,15 @@ class SparseLadderState(State):
             counts=np.array(counts),
             numbers=np.array([0.0, 1.0, 0.0]),
             rates=rates,
-            cells=_empty(size, 8),
-            levels=_empty(size, 0),
+            cells=_empty(size, _columns(0)),
             places=np.empty(size, np.int32),
-            entries=_empty(size, 4),
+            entries=_empty(size, lazy.ADDED + 1),
             earlier=distance.before.copy(),
             before=np.array(getattr(output, "before", np.zeros(0))),
             kept=np.array(getattr(output, "kept", np.zeros(0)), dtype=np.float64),
         )
-        state.cells.fill(0.0)
+        state._widen(step.levels(run.steps))
+        state.cells[:, : lazy.LEVELS] = 0.0
         columns = {V: run.x, lazy.TOTAL: ladder.total}
         columns |= {place: getattr(distance, name) for name, place in _VECTORS.items()}
         if hasattr(output, "sum"):
@@ -82,11 +81,10 @@ class SparseLadderState(State):
         self._widen(step.levels(int(self.counts[STEPS]) + samples))
 
     def _widen(self, levels: int) -> None:
-        if levels > self.levels.shape[1] // 3:
-            room = max(LEVELS, levels + -levels % MORE)
-            wider = _empty(len(self.levels), 3 * room)
-            wider[:, : self.levels.shape[1]] = self.levels
-            self.levels = wider
+        old = self.cells
+        if _columns(levels) > old.shape[1]:
+            self.cells = _empty(len(old), _columns(levels))
+            self.cells[:, : old.shape[1]] = old
 
     def settled(self, run: RunState, step: Ladder, l2: float) -> RunState:
         """The run, given as it was when this state was made from it, brought up to date."""
@@ -144,7 +142,6 @@ class SparseLadderState(State):
             self.rates,
             self.cells,
             self.cells.view(np.int64),
-            self.levels,
             self.places,
             self.entries,
             self.earlier,
@@ -161,10 +158,11 @@ class SparseLadderState(State):
         names = ("counts", "numbers", "rates", "earlier", "before", "kept")
         return {
             **{name: getattr(self, name).copy() for name in names},
-            "cells": self.cells[:, : lazy.MARK].copy(),
+            "cells": np.delete(self.cells[:, : lazy.LEVELS], lazy.MARK, axis=1),
             "last": last,
             "first": lazy.first_of(marks).astype(np.int8),
             "end": lazy.end_of(marks).astype(np.int8),
+            "low": lazy.low_of(marks).astype(np.int8),
             "levels": self._triples[self._own],
             "places": listed.copy(),
             "entries": self.entries[slots].copy(),
@@ -176,9 +174,10 @@ class SparseLadderState(State):
         found = self.copy()
         names = ("counts", "numbers", "rates", "earlier", "before", "kept")
         found.load({name: getattr(given, name) for name in names})
-        found.cells[:, : lazy.MARK] = given.cells
-        found._widen(int(given.end[given.first < lazy.NONE].max(initial=0)))
-        found._marks[:] = lazy.mark_of(given.last, 0, given.first.astype(np.int64), given.end)
+        found._widen(int((given.end - given.first).max()))
+        found.cells[:, : lazy.LEVELS] = np.insert(given.cells, lazy.MARK, 0.0, axis=1)
+        first, end, low = (part.astype(np.int64) for part in (given.first, given.end, given.low))
+        found._marks[:] = lazy.mark_of(given.last, 0, first, end, low)
         found._triples[found._own] = given.levels
         found._list(given.places, given.entries)
         return found
@@ -191,15 +190,18 @@ class SparseLadderState(State):
 
     @property
     def _triples(self) -> Array:
-        """The levels of each coordinate, three numbers each."""
-        return self.levels.reshape(len(self.levels), -1, 3)
+        """The levels of each coordinate from its first one on, three numbers each."""
+        room = (self.cells.shape[1] - lazy.LEVELS) // 3
+        levels = self.cells[:, lazy.LEVELS : lazy.LEVELS + 3 * room]
+        return np.lib.stride_tricks.as_strided(
+            levels, (len(levels), room, 3), (levels.strides[0], 24, 8)
+        )
 
     @property
     def _own(self) -> Array:
-        """Which levels a coordinate has."""
-        level = np.arange(self.levels.shape[1] // 3)
-        first, end = lazy.first_of(self._marks), lazy.end_of(self._marks)
-        own: Array = (first[:, None] <= level) & (level < end[:, None])
+        """Which of them a coordinate has."""
+        number = lazy.end_of(self._marks) - lazy.first_of(self._marks)
+        own: Array = np.arange(self._triples.shape[1]) < number[:, None]
         return own
 
     @property
@@ -211,27 +213,41 @@ class SparseLadderState(State):
         """Begin the list with these coordinates."""
         self.counts[LISTED] = places.size
         self.places[self._listed], self.entries[self._listed] = places, entries
-        marks = self._marks[places]
-        first, end = lazy.first_of(marks), lazy.end_of(marks)
-        self._marks[places] = lazy.mark_of(np.arange(places.size), 1, first, end)
+        self._marks[places] = lazy.renumbered(self._marks[places], np.arange(places.size), 1)
 
     def _take_ladder(self, ladder: LadderState, blocks: int) -> None:
         """Take over the levels and the sums of the block that has begun."""
-        sums = np.array([ladder.sum, ladder.squares, ladder.rate, ladder.carry])
-        known = ladder.total > 0.0
-        listed = np.flatnonzero(np.delete(sums, lazy.RATE, axis=0).any(axis=0))
-        known[listed] = True
-        if not known.any():
+        listed = np.flatnonzero((ladder.squares > 0.0) | (ladder.carry != 0.0))
+        levels, total = len(ladder.levels), ladder.total
+        if not (listed.size or total.any()):
             return
-        levels = len(ladder.levels)
-        self._widen(levels)
-        # What is in halves of other levels has gone up already.
-        pending = (blocks >> np.arange(levels) & 1)[:, None]
-        tables = {HALF: pending * ladder.halves, LEVEL: ladder.levels, EXCESS: ladder.excess}
-        for place, table in tables.items():
-            self._triples[:, :levels, place] = table.T
-        self._marks[known] = lazy.mark_of(blocks, 0, 0, levels)
-        self._list(listed, sums.T[listed])
+        rows = np.array(
+            [ladder.sum, ladder.squares, ladder.rate, ladder.carry, np.zeros_like(total)]
+        )
+        triples, known = self._triples[:, :levels], np.zeros_like(total)
+        for j in reversed(range(levels)):
+            waits = blocks >> j & 1
+            # Q when the levels from here to the next one that waits were last complete. Where
+            # they have no excess, any value will do that is not below V and grows with time.
+            group = slice(next((i for i in range(j, -1, -1) if blocks >> i & 1), 0), j + 1)
+            if j + 1 == levels or blocks >> j + 1 & 1:
+                above = np.append(ladder.excess[group.start + 1 : j + 2], [0.0 * total], axis=0)
+                over = ladder.excess[group] - above[: j + 1 - group.start]
+                found = np.where(over > 0.0, ladder.levels[group] - over, ladder.levels[group])
+                before, known = known, np.maximum(known, found.max(axis=0))
+                if j + 1 < levels:
+                    triples[:, j + 1, lazy.WAITING_DUE] = known - before
+            triples[:, j, lazy.WAITING] = waits * ladder.halves[j]
+            triples[:, j, lazy.WAITING_DUE] = 0.0
+            triples[:, j, lazy.OVER] = ladder.levels[j] - known
+        rows[lazy.ADDED, listed] = (total - known)[listed]
+        if levels:
+            triples[:, 0, lazy.WAITING_DUE] += np.where(rows[lazy.ADDED] > 0.0, 0.0, total - known)
+            self.cells[:, lazy.ABOVE] = ladder.excess[0]
+        seen = total > 0.0
+        seen[listed] = True
+        self._marks[seen] = lazy.mark_of(blocks, 0, 0, levels, 0)
+        self._list(listed, rows.T[listed])
 
 
 @dataclass(slots=True)
@@ -248,6 +264,7 @@ class _PlainSparseLadder(State):
     last: Array
     first: Array
     end: Array
+    low: Array
     levels: Array
     places: Array
     entries: Array
@@ -264,14 +281,15 @@ class _PlainSparseLadder(State):
             raise ValueError(f"state of the {what} does not fit: its block's list is not one")
         has = (self.first >= 0) & (self.first <= self.end) & (self.end <= _most_levels(self.counts))
         none = (self.first == lazy.NONE) & (self.end == lazy.NONE)
-        own = int((self.end - self.first).sum(where=has))
-        if not ((has | none).all() and own == len(self.levels)):
+        low = (self.low >= 0) & ((self.low < self.end) | none)
+        own = int((self.end - self.first).sum())
+        if not ((has | none).all() and low.all() and own == len(self.levels)):
             raise ValueError(f"state of the {what} does not fit: its levels differ in number")
         blocks = (self.last >= 0) & (self.last <= self.counts[STEPS])
         scales = self.rates[[SHRINK, PEAK, lazy.RBAR, EPOCH, MARGIN]] > 0.0
         if not (blocks.all() and scales.all() and (self.counts >= 0).all()):
             raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
-        if (self.cells[:, lazy.TOTAL] < 0.0).any() or (self.levels[:, [LEVEL, EXCESS]] < 0.0).any():
+        if (self.cells[:, [lazy.TOTAL, lazy.ABOVE, lazy.DUE - 1]] < 0.0).any():
             raise ValueError(f"state of the {what} does not fit: a sum of squares is negative")
 
 
@@ -282,6 +300,12 @@ def _limit(step: Ladder) -> int:
 def _most_levels(counts: Array) -> int:
     """Levels that so many steps can have."""
     return int(counts[STEPS]).bit_length()
+
+
+def _columns(levels: int) -> int:
+    """Columns of the cells with room for so many levels: whole cache lines."""
+    columns = lazy.LEVELS + 3 * max(levels, LEAST)
+    return columns + -columns % (LINE // 8)
 
 
 def _empty(rows: int, columns: int) -> Array:

@@ -65,7 +65,10 @@ SUM, SQUARES, RATE, CARRIED, ADDED = range(5)
 # Further places in rates: r̄, and ‖Σ λ g‖₁ as a sum of two numbers with the largest it has been.
 RBAR, SIZE, REST, LARGEST_SIZE = range(MARGIN + 1, MARGIN + 5)
 NONE = 64  # first and end of a coordinate that has no levels
-_SHIFT = 22  # of the number in a mark; below are whether it is a slot, and 64 less low, end, first
+# A mark, which is 0 until the coordinate is touched: its number from the bit _SHIFT on, below it
+# a one, whether the number is a slot of the list, and 64 less low, end and first.
+_SHIFT, _TOUCHED, _SLOT, _REST = 23, 1 << 22, 21, (1 << 21) - 1
+TOUCHED = LISTED + 1  # a further place in counts: how many coordinates have been touched
 _AHEAD, _LINES = 64, 3  # coordinates by which memory is asked for, and how much of each
 _COLLAPSE = 2.0**-30  # of its largest value: below, ‖Σ λ g‖₁ is summed up anew
 _LARGEST = np.finfo(np.float64).max
@@ -81,6 +84,7 @@ class SparseLadderRun(NamedTuple):
     marks: np.ndarray  # the same memory as integers
     places: np.ndarray  # the coordinates of the list
     entries: np.ndarray  # one row per coordinate of the list
+    touched: np.ndarray  # the coordinates that have been touched
     earlier: np.ndarray  # mean of the epoch before
     before: np.ndarray  # the tail average's older sum
     kept: np.ndarray  # the random iterate
@@ -112,7 +116,7 @@ def highest_bit(typing_context, value):
 def mark_of(number, listed, first, end, low):
     """What stands for a coordinate's last block, or slot in the list, and for its levels."""
     levels = (NONE - low) << 14 | (NONE - end) << 7 | (NONE - first)
-    return number << _SHIFT | listed << 21 | levels
+    return number << _SHIFT | _TOUCHED | listed << _SLOT | levels
 
 
 @inline
@@ -124,7 +128,7 @@ def number_of(mark):
 @inline
 def is_listed(mark):
     """Whether the coordinate is in the list."""
-    return mark >> 21 & 1
+    return mark >> _SLOT & 1
 
 
 @inline
@@ -148,7 +152,7 @@ def first_of(mark):
 @inline
 def renumbered(mark, number, listed):
     """The mark with another number."""
-    return number << _SHIFT | listed << 21 | mark & 0x1FFFFF
+    return number << _SHIFT | _TOUCHED | listed << _SLOT | mark & _REST
 
 
 @inline
@@ -219,6 +223,9 @@ def slot_of(run, place, block, limit, pace):
         return number_of(mark)
     if number_of(mark) < block and run.cells[place, TOTAL] > 0.0:
         mark = catch_up(run, place, mark, block, limit)
+    if mark == 0:
+        run.touched[certain(run.counts[TOUCHED])] = place
+        run.counts[TOUCHED] += 1
     slot = run.counts[LISTED]
     run.counts[LISTED] = slot + 1
     entry = certain(slot)
@@ -423,7 +430,11 @@ def sum_size(run):
 def end_epoch(run, rbar):
     """Compare the mean of the epoch with that of the one before; r̄ then."""
     cells, rates, earlier, far = run.cells, run.rates, run.earlier, 0.0
-    for k in range(earlier.size):
+    number = run.counts[TOUCHED]
+    few = 4 * number < earlier.size  # of many, it is faster to go through all in their order
+    number = number if few else earlier.size
+    for i in range(number):
+        k = certain(run.touched[i] if few else i)
         mean = cells[k, V] - cells[k, LAG] / rates[WEIGHT]
         far = max(far, abs(mean - earlier[k]))
         earlier[k] = mean
@@ -435,7 +446,8 @@ def end_epoch(run, rbar):
         rates[MARGIN] = 1.0
         rates[GAIN] = 0.0
         rates[SIZE], rates[REST], rates[LARGEST_SIZE] = 0.0, 0.0, 0.0
-        for k in range(earlier.size):
+        for i in range(number):
+            k = certain(run.touched[i] if few else i)
             cells[k, ORIGIN] = earlier[k]
             cells[k, PULL] = 0.0
     return rbar

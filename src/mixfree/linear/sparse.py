@@ -57,7 +57,7 @@ class SparseState(State):
     kept: Array  # the random iterate
 
     @classmethod
-    def of(cls, run: RunState, step: Any) -> "SparseState":
+    def of(cls, run: RunState) -> "SparseState":
         """The state of a run as the optimiser keeps it, which is left as it is."""
         gradient, output, size = run.gradient, run.output, run.x.size
         counts = [gradient.samples, run.steps, gradient.seen, gradient.length, 0, output.count, 0]
@@ -222,10 +222,12 @@ class SparseLinear:
         if not runs_sparse(opt, loss, l2):
             raise ValueError(f"{opt.name} has no sparse twin")
         self._opt, self._plan = opt, plan_of(opt)
-        self._step: Any = opt.step
+        self._step: Any = opt.step  # of the kind that the state is for
         self._loss, self._l2 = loss, float(l2)
-        form = SparseLadderState if isinstance(opt.step, Ladder) else SparseState
-        self._state: AnyState = form.of(opt.export_run(own=False), self._step)
+        run, ladder = opt.export_run(own=False), isinstance(opt.step, Ladder)
+        self._state: AnyState = (
+            SparseLadderState.of(run, self._step) if ladder else SparseState.of(run)
+        )
 
     def export(self) -> AnyState:
         """The run's state as one of its own, to come back to."""

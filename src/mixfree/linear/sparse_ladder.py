@@ -32,6 +32,7 @@ class SparseLadderState(State):
     cells: Array  # one row per coordinate
     places: Array  # coordinates touched in this block
     entries: Array  # their sums
+    touched: Array  # coordinates touched so far
     earlier: Array  # mean of the epoch before
     before: Array  # the tail average's older sum
     kept: Array  # the random iterate
@@ -40,7 +41,7 @@ class SparseLadderState(State):
     def of(cls, run: RunState, step: Ladder) -> "SparseLadderState":
         """The state of a run as the optimiser keeps it, which is left as it is."""
         ladder, distance, output, size = run.step, run.step.distance, run.output, run.x.size
-        counts = [run.gradient.samples, run.steps, 0, 1, 0, output.count, 0]
+        counts = [run.gradient.samples, run.steps, 0, 1, 0, output.count, 0, 0]
         rates, pull = np.zeros(lazy.LARGEST_SIZE + 1), np.abs(distance.weighted_sum).sum()
         for name, place in _SCALARS.items():
             rates[place] = getattr(distance, name)
@@ -53,6 +54,7 @@ class SparseLadderState(State):
             cells=_empty(size, _columns(0)),
             places=np.empty(size, np.int32),
             entries=_empty(size, lazy.ADDED + 1),
+            touched=np.empty(size, np.int32),
             earlier=distance.before.copy(),
             before=np.array(getattr(output, "before", np.zeros(0))),
             kept=np.array(getattr(output, "kept", np.zeros(0)), dtype=np.float64),
@@ -144,6 +146,7 @@ class SparseLadderState(State):
             self.cells.view(np.int64),
             self.places,
             self.entries,
+            self.touched,
             self.earlier,
             self.before,
             self.kept,
@@ -153,7 +156,7 @@ class SparseLadderState(State):
         """Numbers and arrays, with the levels that coordinates have, one after the other."""
         marks = self._marks.copy()
         listed, slots = self.places[self._listed], self._listed
-        last = lazy.number_of(marks)
+        last = np.where(marks == 0, -1, lazy.number_of(marks))
         last[listed] = 0
         names = ("counts", "numbers", "rates", "earlier", "before", "kept")
         return {
@@ -177,7 +180,8 @@ class SparseLadderState(State):
         found._widen(int((given.end - given.first).max()))
         found.cells[:, : lazy.LEVELS] = np.insert(given.cells, lazy.MARK, 0.0, axis=1)
         first, end, low = (part.astype(np.int64) for part in (given.first, given.end, given.low))
-        found._marks[:] = lazy.mark_of(given.last, 0, first, end, low)
+        marks = lazy.mark_of(np.maximum(given.last, 0), 0, first, end, low)
+        found._mark(np.where(given.last < 0, 0, marks))
         found._triples[found._own] = given.levels
         found._list(given.places, given.entries)
         return found
@@ -208,6 +212,13 @@ class SparseLadderState(State):
     def _listed(self) -> slice:
         """Where the list stands."""
         return slice(int(self.counts[LISTED]))
+
+    def _mark(self, marks: Array) -> None:
+        """Give every coordinate its mark."""
+        self._marks[:] = marks
+        touched = np.flatnonzero(marks)
+        self.counts[lazy.TOUCHED] = touched.size
+        self.touched[: touched.size] = touched
 
     def _list(self, places: Array, entries: Array) -> None:
         """Begin the list with these coordinates."""
@@ -246,7 +257,7 @@ class SparseLadderState(State):
             self.cells[:, lazy.ABOVE] = ladder.excess[0]
         seen = total > 0.0
         seen[listed] = True
-        self._marks[seen] = lazy.mark_of(blocks, 0, 0, levels, 0)
+        self._mark(np.where(seen, lazy.mark_of(blocks, 0, 0, levels, 0), 0))
         self._list(listed, rows.T[listed])
 
 
@@ -285,7 +296,7 @@ class _PlainSparseLadder(State):
         own = int((self.end - self.first).sum())
         if not ((has | none).all() and low.all() and own == len(self.levels)):
             raise ValueError(f"state of the {what} does not fit: its levels differ in number")
-        blocks = (self.last >= 0) & (self.last <= self.counts[STEPS])
+        blocks = (self.last >= -1) & (self.last <= self.counts[STEPS])
         scales = self.rates[[SHRINK, PEAK, lazy.RBAR, EPOCH, MARGIN]] > 0.0
         if not (blocks.all() and scales.all() and (self.counts >= 0).all()):
             raise ValueError(f"state of the {what} does not fit: its counts contradict each other")

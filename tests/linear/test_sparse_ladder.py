@@ -62,7 +62,7 @@ def test_twin_of_the_reference_step_by_step(loss, block):
     rows, targets = data(loss)
     dense, weights = rows.toarray(), np.random.default_rng(1).uniform(0.5, 2.0, ROWS)
     make = partial(mf.Ladder, np.zeros(loss.outputs * (COLUMNS + 1)), block=block)
-    distance = mf.Distance(first=1.0) if block == 4 else DISTANCE  # so that one of them arrives
+    distance = mf.Distance(first=5.0) if block == 4 else DISTANCE  # so that one of them arrives
     reference, lazy = make(distance=distance), SparseLinear(make(distance=distance), loss)
     for i in range(ROWS):
         gradient = linear_gradient(loss, reference.x, dense[i], targets[i])

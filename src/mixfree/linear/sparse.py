@@ -224,9 +224,9 @@ class SparseLinear:
         self._opt, self._plan = opt, plan_of(opt)
         self._step: Any = opt.step  # of the kind that the state is for
         self._loss, self._l2 = loss, float(l2)
-        run, ladder = opt.export_run(own=False), isinstance(opt.step, Ladder)
+        run, step = opt.export_run(own=False), opt.step
         self._state: AnyState = (
-            SparseLadderState.of(run, self._step) if ladder else SparseState.of(run)
+            SparseLadderState.of(run, step) if isinstance(step, Ladder) else SparseState.of(run)
         )
 
     def export(self) -> AnyState:

@@ -228,37 +228,29 @@ class SparseLadderState(State):
 
     def _take_ladder(self, ladder: LadderState, blocks: int) -> None:
         """Take over the levels and the sums of the block that has begun."""
-        listed = np.flatnonzero((ladder.squares > 0.0) | (ladder.carry != 0.0))
         levels, total = len(ladder.levels), ladder.total
-        if not (listed.size or total.any()):
-            return
-        rows = np.array(
-            [ladder.sum, ladder.squares, ladder.rate, ladder.carry, np.zeros_like(total)]
-        )
-        triples, known = self._triples[:, :levels], np.zeros_like(total)
+        triples, q = self._triples[:, :levels], np.zeros_like(total)
+        waits = [bool(blocks >> j & 1) for j in range(levels)]
+        excess = -np.diff(ladder.excess, axis=0, append=np.zeros((1, total.size)))
+        # From the oldest on: q is Q when a level was last complete, as it was for those below
+        # down to one that waits. Without excess, it may be anything not below V that grows.
+        complete = np.where(excess > 0.0, ladder.levels - excess, ladder.levels)
         for j in reversed(range(levels)):
-            waits = blocks >> j & 1
-            # Q when the levels from here to the next one that waits were last complete. Where
-            # they have no excess, any value will do that is not below V and grows with time.
-            group = slice(next((i for i in range(j, -1, -1) if blocks >> i & 1), 0), j + 1)
-            if j + 1 == levels or blocks >> j + 1 & 1:
-                above = np.append(ladder.excess[group.start + 1 : j + 2], [0.0 * total], axis=0)
-                over = ladder.excess[group] - above[: j + 1 - group.start]
-                found = np.where(over > 0.0, ladder.levels[group] - over, ladder.levels[group])
-                before, known = known, np.maximum(known, found.max(axis=0))
+            if j + 1 == levels or waits[j + 1]:
+                lowest = max((i for i in range(j + 1) if waits[i]), default=0)
+                before, q = q, np.maximum(q, complete[lowest : j + 1].max(axis=0))
                 if j + 1 < levels:
-                    triples[:, j + 1, lazy.WAITING_DUE] = known - before
-            triples[:, j, lazy.WAITING] = waits * ladder.halves[j]
+                    triples[:, j + 1, lazy.WAITING_DUE] = q - before
+            triples[:, j, lazy.WAITING] = ladder.halves[j] if waits[j] else 0.0
             triples[:, j, lazy.WAITING_DUE] = 0.0
-            triples[:, j, lazy.OVER] = ladder.levels[j] - known
-        rows[lazy.ADDED, listed] = (total - known)[listed]
+            triples[:, j, lazy.OVER] = ladder.levels[j] - q
         if levels:
-            triples[:, 0, lazy.WAITING_DUE] += np.where(rows[lazy.ADDED] > 0.0, 0.0, total - known)
             self.cells[:, lazy.ABOVE] = ladder.excess[0]
-        seen = total > 0.0
-        seen[listed] = True
+        seen, added = (total > 0.0) | (ladder.squares > 0.0), np.maximum(total - q, 0.0)
+        listed = np.flatnonzero((ladder.squares > 0.0) | (ladder.carry != 0.0) | (added > 0.0))
         self._mark(np.where(seen, lazy.mark_of(blocks, 0, 0, levels, 0), 0))
-        self._list(listed, rows.T[listed])
+        entries = np.array([ladder.sum, ladder.squares, ladder.rate, ladder.carry, added])
+        self._list(listed, entries.T[listed])
 
 
 @dataclass(slots=True)
@@ -292,7 +284,7 @@ class _PlainSparseLadder(State):
             raise ValueError(f"state of the {what} does not fit: its block's list is not one")
         has = (self.first >= 0) & (self.first <= self.end) & (self.end <= _most_levels(self.counts))
         none = (self.first == lazy.NONE) & (self.end == lazy.NONE)
-        low = (self.low >= 0) & ((self.low < self.end) | none)
+        low = (self.low >= 0) & (self.low <= self.end)
         own = int((self.end - self.first).sum())
         if not ((has | none).all() and low.all() and own == len(self.levels)):
             raise ValueError(f"state of the {what} does not fit: its levels differ in number")

@@ -242,9 +242,12 @@ class Optimizer:
         self._run.x = np.array(self.domain.project(self._run.x))
         self._run.x.flags.writeable = False
 
-    def export_run(self) -> RunState:
-        """The run as a state of its own, for a twin that keeps it in another form."""
-        return self._run.copy()
+    def export_run(self, own: bool = True) -> RunState:
+        """The run as a state of its own, for a twin that keeps it in another form.
+
+        ``own=False`` lends the run itself, to a caller that leaves it as it is.
+        """
+        return self._run.copy() if own else self._run
 
     def import_run(self, run: RunState) -> None:
         """Go on with a run that such a twin gives back."""

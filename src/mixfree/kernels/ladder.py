@@ -112,9 +112,31 @@ def in_unit(run, row, factor, square):
     """The factor of the gradient factor · row in the ladder's unit, and its length there."""
     numbers = run.rates
     share = square * numbers[SHRINK] * numbers[SHRINK]
-    if not _LEAST < share < _MOST:
+    if not keeps_unit(share):
         share = choose_unit(run.table, numbers, row, factor)
     return factor * numbers[SHRINK], math.sqrt(share)
+
+
+@inline
+def keeps_unit(share):
+    """Whether the unit can stay for a gradient whose square is ``share`` in it."""
+    return _LEAST < share < _MOST
+
+
+@inline
+def changed_unit(numbers, size, seen):
+    """Fit the unit to a gradient of this size, if no square so far has been above ``seen``.
+
+    Returns by how much its exponent has changed.
+    """
+    if size == 0.0:
+        return 0
+    unit = 1 - math.frexp(numbers[SHRINK])[1]
+    change = max(math.frexp(size)[1], LEAST_UNIT) - unit
+    if not (change > LARGEST_EXPONENT or (change < -LARGEST_EXPONENT and seen == 0.0)):
+        return 0
+    numbers[SHRINK] = math.ldexp(1.0, -unit - change)
+    return change
 
 
 @inline
@@ -172,14 +194,10 @@ def climb_along(plan, run, row, scale, length):
 def choose_unit(table, numbers, row, factor):
     """See :meth:`mixfree.steps.Ladder._change_unit`; returns ‖g‖² in the unit."""
     seen, size = 0.0, abs(factor) * scaled_size(row)
-    if size == 0.0:
-        return 0.0
     for k in range(row.size):
         seen = max(seen, table[SQUARES, k], table[TOTAL, k])
-    unit = 1 - math.frexp(numbers[SHRINK])[1]
-    change = max(math.frexp(size)[1], LEAST_UNIT) - unit
-    if change > LARGEST_EXPONENT or (change < -LARGEST_EXPONENT and seen == 0.0):
-        numbers[SHRINK] = math.ldexp(1.0, -unit - change)
+    change = changed_unit(numbers, size, seen)
+    if change != 0:
         numbers[GAIN] = math.ldexp(numbers[GAIN], -change)
         numbers[FASTEST] = min(math.ldexp(numbers[FASTEST], change), _LARGEST)
         for r in range(table.shape[0]):

@@ -61,14 +61,14 @@ def mark(slot):
     return _MARK << 32 | slot
 
 
-@inline
+@chosen
 def put_back(run):
     """Put the q of the listed coordinates where they belong."""
     for i in range(run.counts[LISTED]):
         run.cells[run.places[i], Q] = run.aside[i]
 
 
-@inline
+@chosen
 def put_aside(run):
     """List the q of the listed coordinates; their own are written when the window is done."""
     for i in range(run.counts[LISTED]):
@@ -402,6 +402,35 @@ def _(rule, plan, run, values, columns, factors, square, along, l2, width, inter
     step_along_row(plan, run, values, columns, factors, square, along, l2, width, intercept, exact)
 
 
+@chosen
+def fetch_ahead(run, indices, starts, i):
+    """Ask for the coordinates of the row after the ``i``-th."""
+    for p in range(starts[i + 1], starts[min(i + 2, starts.size - 1)]):
+        # The second cache can wait for more rows at once than the first.
+        prefetch(run.cells, indices[p], 0, SECOND)
+
+
+@chosen
+def take_row(
+    run, plan, indices, at, values, columns, factors, square, along, l2, width, intercept, exact
+):
+    """Take the gradient of a row, whose columns begin at place ``at`` of the indices."""
+    step_or_add(
+        plan.gradient,
+        plan,
+        run,
+        values,
+        columns,
+        factors,
+        square,
+        along,
+        l2,
+        width,
+        intercept,
+        exact,
+    )
+
+
 @kernel
 def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets, weights):
     """Go over the rows of a CSR matrix; how many were taken before one was not acceptable."""
@@ -411,9 +440,7 @@ def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets
     for i in range(targets.size):
         values = data[starts[i] : starts[i + 1]]
         columns = indices[starts[i] : starts[i + 1]]
-        for p in range(starts[i + 1], starts[min(i + 2, targets.size)]):
-            # The second cache can wait for more rows at once than the first.
-            prefetch(run.cells, indices[p], 0, SECOND)
+        fetch_ahead(run, indices, starts, i)
         for o in range(margins.size):
             base = o * (width + intercept)
             margins[o] = margin_of(run, values, columns, base, width, intercept)
@@ -429,10 +456,11 @@ def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets
         square = factor_square * row_square
         if not acceptable(plan, run, values, size, square):
             return i
-        step_or_add(
-            plan.gradient,
-            plan,
+        take_row(
             run,
+            plan,
+            indices,
+            starts[i],
             values,
             columns,
             factors,

@@ -151,7 +151,9 @@ class Learner:
         ValueError
             When a row's gradient is not finite; the learner is as it was before the call.
         """
-        runs = [(run, run.export_run()) for run in self._runs]
+        # Sparse rows leave the optimiser's run as it is, if they do not replace it as a whole.
+        lazy = hasattr(rows, "indptr") and runs_sparse(self._optimizer, self.loss, self.l2)
+        runs = [(run, run.export_run(own=not lazy)) for run in self._runs]
         scale, sparse = copy.deepcopy(self._scale), self._sparse
         listed = None if sparse is None else sparse.export()
         try:
@@ -180,7 +182,7 @@ class Learner:
         """
         tells = hasattr(self.optimizer.step, "profile")
         remembers = isinstance(self.optimizer.gradient, Reservoir)
-        return self.optimizer.profile() if tells and not remembers else None
+        return self.settle().profile() if tells and not remembers else None
 
     def settle(self) -> Optimizer:
         """The optimiser, brought up to date."""
@@ -210,9 +212,11 @@ class Learner:
                 self._scale = None
             if self._scale is not None:
                 raise ValueError("`scale='running'` needs dense rows: it would fill sparse ones")
-            if runs_sparse(self._optimizer, self.loss):
+            if runs_sparse(self._optimizer, self.loss, self.l2):
                 if self._sparse is None:
                     self._sparse = SparseLinear(self._optimizer, self.loss, self.l2)
+                if self._sparse.samples == 0 and rows.shape[0]:
+                    self._guess_distance([self._sparse], norm(rows[:1].data), float(targets[0]))
                 self._sparse.advance(rows, targets, weights)
                 return
         if self._sparse is not None:
@@ -231,19 +235,23 @@ class Learner:
         if self._first.samples == 0 and len(rows):
             # A standardised row is zero at first, but about as long as this in the long run.
             longest = math.sqrt(self.columns) if self._scale is not None else norm(rows[0])
-            self._guess_distance(math.hypot(longest, self._intercept), float(targets[0]))
+            self._guess_distance(self._runs, longest, float(targets[0]))
         for run in self._runs:
             advance_linear(run, self.loss, rows, targets, weights=weights, l2=self.l2)
 
-    def _guess_distance(self, length: float, target: float) -> None:
+    def _guess_distance(
+        self, runs: Iterable[Optimizer | SparseLinear], length: float, target: float
+    ) -> None:
         """Let a step that searches for its scale begin with a fraction of a Kaczmarz step.
 
         That is |target|/‖row‖, or 1/‖row‖ where the target is a class. It has the units of the
-        weights, so that a short stream is not spent on finding them.
+        weights, so that a short stream is not spent on finding them. ``length`` is that of the
+        row without the intercept's 1.
         """
+        length = math.hypot(length, self._intercept)
         residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
         if residual > 0.0 and length > 0.0:
-            for run in self._runs:
+            for run in runs:
                 run.begin(SHARE * residual / length)
 
     def _tell_scaled(
@@ -290,7 +298,7 @@ class Learner:
         if scale is not None:
             scale.load_state_dict(state["scale"])
         if state["sparse"] is not None:
-            if not runs_sparse(self._optimizer, self.loss):
+            if not runs_sparse(self._optimizer, self.loss, self.l2):
                 raise ValueError(
                     f"state is of sparse rows, for which {self._optimizer.name} is not"
                 )

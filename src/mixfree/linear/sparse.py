@@ -9,17 +9,21 @@ from mixfree.base.arithmetic import Array, sum_of_squares
 from mixfree.base.state import RunState, State
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Ball
-from mixfree.gradients import Window
+from mixfree.gradients import Plain, Window
 from mixfree.kernels.plan import plan_of
-from mixfree.kernels.run import LENGTH, ROOT, SAMPLES, SEEN
+from mixfree.kernels.run import COUNT, LENGTH, ROOT, SAMPLES, SEEN
 from mixfree.kernels.runner import CHUNK
 from mixfree.kernels.sparse import LISTED, MASS, WEIGHTS, A, Q, SparseRun, V, mark, sparse
 from mixfree.linear.losses import Loss, has_twin, loss_twin
-from mixfree.steps import AdaGradNorm, Constant
+from mixfree.linear.sparse_ladder import SparseLadderState
+from mixfree.steps import AdaGradNorm, Constant, Ladder
 
 
-def runs_sparse(opt: Optimizer, loss: Loss) -> bool:
+def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
     """Whether a step of the method can cost as little as the row has non-zeros.
+
+    The ladder's cannot if weights that a row does not have move, too, each at its own rate: by
+    regularisation or in a ball.
 
     Examples
     --------
@@ -29,14 +33,14 @@ def runs_sparse(opt: Optimizer, loss: Loss) -> bool:
     >>> runs_sparse(mf.MAG([0.0]), Squared()), runs_sparse(boxed, Squared())
     (True, False)
     """
+    if not (opt.has_twin and has_twin(loss) and isinstance(opt.gradient, Window)):
+        return False
+    anywhere, step = isinstance(opt.domain, AllSpace), opt.step
+    if isinstance(step, Ladder):
+        common = step.per_coordinate and (step.alpha is not None or step.distance.of == "bound")
+        return common and anywhere and l2 == 0.0 and isinstance(opt.gradient, Plain)
     around_origin = isinstance(opt.domain, Ball) and opt.domain.center is None
-    return (
-        opt.has_twin
-        and has_twin(loss)
-        and isinstance(opt.gradient, Window)
-        and isinstance(opt.step, Constant | AdaGradNorm)
-        and (isinstance(opt.domain, AllSpace) or around_origin)
-    )
+    return isinstance(step, Constant | AdaGradNorm) and (anywhere or around_origin)
 
 
 @dataclass(slots=True)
@@ -54,7 +58,7 @@ class SparseState(State):
 
     @classmethod
     def of(cls, run: RunState) -> "SparseState":
-        """The state of a run as the optimiser keeps it."""
+        """The state of a run as the optimiser keeps it, which is left as it is."""
         gradient, output, size = run.gradient, run.output, run.x.size
         counts = [gradient.samples, run.steps, gradient.seen, gradient.length, 0, output.count, 0]
         numbers = [getattr(run.step, "root", 0.0), 1.0, 0.0, sum_of_squares(run.x), 0.0, 0.0]
@@ -76,27 +80,37 @@ class SparseState(State):
             state._list(places, gradient.sum[places])
         return state
 
-    def settled(self, run: RunState, l2: float) -> RunState:
+    def begin(self, step: Any, first: float) -> None:
+        """None of the steps searches for its scale."""
+
+    def settled(self, run: RunState, step: Any, l2: float) -> RunState:
         """The run, given as it was when this state was made from it, brought up to date."""
-        point = (self.numbers[A] * self.cells[:, V]).astype(run.x.dtype)
+        point = self.point().astype(run.x.dtype)
         # The kernel adds the regularisation of a window when it is full.
         window = l2 * self.numbers[WEIGHTS] * point.astype(np.float64)
         window[self.places[self._listed]] += self.sums[self._listed]
-        samples, steps, seen, length, _, count, _ = self.counts.tolist()
+        samples, steps, seen, length, *_ = self.counts.tolist()
         run.gradient.load(
             {"samples": samples, "seen": seen, "length": length, "sum": window.astype(point.dtype)}
         )
         run.step.load({"root": float(self.numbers[ROOT])})
-        run.output.load(
-            {
-                "count": count,
-                "sum": self.numbers[MASS] * self.cells[:, V] - self._q(),
-                "before": self.before.copy(),
-                "kept": self.kept.astype(point.dtype),
-            }
-        )
+        run.output.load(self.output() | {"kept": self.kept.astype(point.dtype)})
         run.load({"x": point, "steps": steps})
         return run
+
+    def point(self) -> Array:
+        """Where the run is."""
+        point: Array = self.numbers[A] * self.cells[:, V]
+        return point
+
+    def output(self) -> dict[str, Any]:
+        """What the output has, by the names of its state."""
+        return {
+            "count": int(self.counts[COUNT]),
+            "sum": self.numbers[MASS] * self.cells[:, V] - self._q(),
+            "before": self.before.copy(),
+            "kept": self.kept.copy(),
+        }
 
     def arrays(self) -> SparseRun:
         """The arrays themselves, for the kernel to change."""
@@ -177,6 +191,9 @@ class _PlainSparse(State):
     grows: ClassVar[tuple[str, ...]] = ("places", "sums")
 
 
+AnyState = SparseState | SparseLadderState
+
+
 class SparseLinear:
     """The run of an optimiser over the rows of CSR matrices, in double precision.
 
@@ -202,19 +219,28 @@ class SparseLinear:
     """
 
     def __init__(self, opt: Optimizer, loss: Loss, l2: float = 0.0) -> None:
-        if not runs_sparse(opt, loss):
+        if not runs_sparse(opt, loss, l2):
             raise ValueError(f"{opt.name} has no sparse twin")
         self._opt, self._plan = opt, plan_of(opt)
+        self._step: Any = opt.step  # of the kind that the state is for
         self._loss, self._l2 = loss, float(l2)
-        self._state = SparseState.of(opt.export_run())
+        run, step = opt.export_run(own=False), opt.step
+        self._state: AnyState = (
+            SparseLadderState.of(run, step) if isinstance(step, Ladder) else SparseState.of(run)
+        )
 
-    def export(self) -> SparseState:
+    def export(self) -> AnyState:
         """The run's state as one of its own, to come back to."""
         return self._state.copy()
 
-    def restore(self, state: SparseState) -> None:
+    def restore(self, state: AnyState) -> None:
         """Come back to an exported state."""
         self._state = state
+
+    def begin(self, distance: float) -> None:
+        """See :meth:`mixfree.Optimizer.begin`; the optimiser itself is told nothing."""
+        if self.samples == 0:
+            self._state.begin(self._step, distance)
 
     @property
     def samples(self) -> int:
@@ -224,8 +250,10 @@ class SparseLinear:
     @property
     def average(self) -> Array:
         """The output point."""
-        run = self._settled()
-        return self._opt.output.point(run.output, run.x)
+        point, output = self._state.point().astype(self._opt.x.dtype), self._opt.output
+        state, found = output.start(point), self._state.output()
+        state.load(found | {"kept": found["kept"].astype(point.dtype)})
+        return output.point(state, point)
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
         """Learn from rows in their order, as :func:`mixfree.linear.advance_linear` does."""
@@ -236,6 +264,8 @@ class SparseLinear:
         twin, margins, factors = loss_twin(loss), np.zeros(loss.outputs), np.zeros(loss.outputs)
         y = np.ascontiguousarray(targets, dtype=np.float64)
         w = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
+        if isinstance(self._state, SparseLadderState):
+            self._state.make_room(self._step, y.size)
         for start in range(0, y.size, CHUNK):
             piece = slice(start, start + CHUNK)
             csr, aims = _arrays(rows, start, min(start + CHUNK, y.size)), y[piece]
@@ -258,7 +288,7 @@ class SparseLinear:
         self._state = self._state.restored(state, "sparse run")
 
     def _settled(self) -> RunState:
-        return self._state.settled(self._opt.export_run(), self._l2)
+        return self._state.settled(self._opt.export_run(), self._step, self._l2)
 
 
 def _canonical(rows: Any) -> Any:

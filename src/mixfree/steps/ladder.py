@@ -163,13 +163,18 @@ class Ladder:
 
     def begin(self, state: LadderState, first: float) -> None:
         """Begin with this distance, unless the settings give a scale or a distance."""
-        if self.alpha is None and self.distance.first is None:
+        if self.guesses:
             self.distance.begin(state.distance, first)
 
     def reach(self, state: LadderState) -> float:
         """The largest scale that steps have had, to tell a run that goes away without end."""
         distance = state.distance
         return distance.lam if self.distance.of == "bound" else float(distance.rbar.max())
+
+    @property
+    def guesses(self) -> bool:
+        """Whether the settings give neither a scale nor a distance to begin with."""
+        return self.alpha is None and self.distance.first is None
 
     def extend(self, state: LadderState, x0: Array) -> None:
         """Add coordinates that have been at ``x0`` so far, with gradients of zero."""

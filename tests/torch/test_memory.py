@@ -132,7 +132,7 @@ def test_state_goes_through_a_file(balanced):
 def test_a_state_before_the_first_batch():
     memory, other = mt.Memory(10), mt.Memory(10)
     other.load_state_dict(memory.state_dict())
-    assert len(other) == other.seen == 0
+    assert other.kept == other.seen == 0
     assert torch.equal(other.mix(torch.arange(3)), memory.mix(torch.arange(3)))
 
 
@@ -311,4 +311,4 @@ def test_kept_on_another_device_than_the_batch():
     memory = mt.Memory(4, device="meta")
     with pytest.raises((RuntimeError, NotImplementedError)):
         memory.mix(torch.arange(6))
-    assert memory._kept["batch"].device.type == "meta"
+    assert memory._samples["batch"].device.type == "meta"

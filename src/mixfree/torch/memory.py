@@ -53,7 +53,7 @@ class Memory:
     ...     x, y = memory.mix((numbers, {"double": 2 * numbers}))
     >>> x[:10].tolist(), len(x), bool((y["double"] == 2 * x).all())
     ([990, 991, 992, 993, 994, 995, 996, 997, 998, 999], 40, True)
-    >>> len(memory), memory.seen
+    >>> memory.kept, memory.seen
     (100, 1000)
     """
 
@@ -80,15 +80,16 @@ class Memory:
         self.rank = None if rank is None else check_whole(rank, "rank", least=0)
         self._worker = 0  # of a DataLoader, counted from 1
         self._keeper: Uniform | Balanced = Balanced() if balance_by else Uniform()
-        self._kept: dict[str, torch.Tensor] = {}
+        self._samples: dict[str, torch.Tensor] = {}
 
     @property
     def seen(self) -> int:
         """Samples that had their chance to be kept."""
         return self._keeper.seen
 
-    def __len__(self) -> int:
-        """Samples kept."""
+    @property
+    def kept(self) -> int:
+        """Samples kept so far."""
         return min(self.seen, self.capacity)
 
     @torch._dynamo.disable
@@ -111,8 +112,8 @@ class Memory:
         keys, first = keys_of(self.seed, self._stream()), self.seen
         places = self._keeper.take(keys.keep, self.capacity, count, labels)
         todo = plan(keys, self.capacity, self.draws, first, places)
-        if not self._kept:
-            self._kept = {name: self._room_for(rows) for name, rows in fresh.items()}
+        if not self._samples:
+            self._samples = {name: self._room_for(rows) for name, rows in fresh.items()}
         return rebuild(batch, {name: self._mixed(name, rows, todo) for name, rows in fresh.items()})
 
     def stream(self, source: Iterable[Any], *, batched: bool | None = None) -> "MemoryStream":
@@ -140,7 +141,7 @@ class Memory:
 
     def state_dict(self) -> dict[str, Any]:
         """The samples kept, and all that decides what comes next."""
-        kept = {name: rows[: len(self)].clone() for name, rows in self._kept.items()}
+        kept = {name: rows[: self.kept].clone() for name, rows in self._samples.items()}
         keeper = as_tensors(self._keeper.plain())
         return {"settings": self._settings(), "keeper": keeper, "kept": kept}
 
@@ -172,7 +173,7 @@ class Memory:
         room = {name: self._room_for(rows) for name, rows in kept.items()}
         for name, rows in kept.items():
             room[name][:length] = rows
-        self._keeper, self._kept = keeper, room
+        self._keeper, self._samples = keeper, room
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -193,9 +194,9 @@ class Memory:
 
     def _check_batch(self, fresh: Mapping[str, torch.Tensor]) -> int:
         """Number of rows, if the batch is like those before."""
-        if self._kept and self._kept.keys() != fresh.keys():
+        if self._samples and self._samples.keys() != fresh.keys():
             raise ValueError(
-                f"batch has tensors {sorted(fresh)}, those before had {sorted(self._kept)}"
+                f"batch has tensors {sorted(fresh)}, those before had {sorted(self._samples)}"
             )
         counts = {len(rows) if rows.ndim else None for rows in fresh.values()}
         if len(counts) != 1 or None in counts:
@@ -204,7 +205,7 @@ class Memory:
                 f"{[tuple(rows.shape) for rows in fresh.values()]}"
             )
         for name, rows in fresh.items():
-            before = self._kept.get(name, rows)
+            before = self._samples.get(name, rows)
             if (rows.shape[1:], rows.dtype) != (before.shape[1:], before.dtype):
                 raise ValueError(
                     f"rows of {name} are {rows.dtype} of shape {tuple(rows.shape[1:])}, those "
@@ -231,7 +232,7 @@ class Memory:
         return torch.zeros(shape, dtype=rows.dtype, device=device, pin_memory=self.pin)
 
     def _mixed(self, name: str, batch: torch.Tensor, todo: Plan) -> torch.Tensor:
-        kept, rows = self._kept[name], batch.detach()
+        kept, rows = self._samples[name], batch.detach()
         drawn = kept.index_select(0, _index(todo.drawn, kept)).to(rows.device, non_blocking=True)
         from_batch = np.flatnonzero(todo.fresh >= 0)
         if len(from_batch):

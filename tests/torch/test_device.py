@@ -173,7 +173,7 @@ def test_float32_sums_stay_near_the_reference(monkeypatch):
     wide, rows, x = gradients.astype(float), torch.from_numpy(gradients), np.zeros(3)
     for t in range(100_000):
         rule.move(reference, wide[t], t + 1, x)
-        ladder.step(rule, rows[t], torch.zeros(()), t + 1, rows[0], 1.0)
+        ladder.step(rule, rows[t], rows[t, 0], t + 1, rows[0] if rule.refreshes(t + 1) else None)
     found = device_ladder.on_host(ladder)
     assert ladder.rate.dtype == torch.float32
     for name in ("rate", "total", "excess"):

@@ -38,17 +38,17 @@ class DeviceDistance:
         self.numerator = self.numerator + self.lam * (total @ (self.origin - x) - back)
         self.weighted_sum = self.weighted_sum + self.lam * total
 
-    def update(self, of: str, x: Tensor, step: int, steps: int) -> None:
+    def update(self, of: str, x: Tensor, step: int, steps: int, lr: float) -> None:
         """Bring r̄ up to date at the point ``x``, ``steps`` steps after the last time."""
         self.weight += float(step) * steps
         self.mean = torch.lerp(self.mean, x, float(step) * steps / self.weight)
         per_coordinate = self.rbar.numel() > 1
         if of == "bound":
-            self._bound(step, per_coordinate)
+            self._bound(step, per_coordinate, lr)
         else:
             self.rbar = torch.maximum(self.rbar, _size(x - self.origin, per_coordinate, each=True))
 
-    def _bound(self, step: int, per_coordinate: bool) -> None:
+    def _bound(self, step: int, per_coordinate: bool, lr: float) -> None:
         size = torch.linalg.vector_norm(self.weighted_sum, 1 if per_coordinate else 2)
         found = torch.where(size > 0.0, self.margin * self.numerator / size, 0.0)
         rbar = torch.maximum(self.rbar[0], found)
@@ -56,7 +56,8 @@ class DeviceDistance:
             self.epoch *= 2
             moved = MOVED * _size(self.mean - self.before, per_coordinate)
             self.before, self.weight = self.mean, 0.0
-            arrived = moved < rbar
+            # Steps that were made shorter take longer to get anywhere.
+            arrived = moved < lr * rbar
             rbar = torch.where(arrived, torch.maximum(moved, KEPT * rbar), rbar)
             self.margin = torch.where(arrived, 1.0, self.margin)
             self.origin = torch.where(arrived, self.mean, self.origin)
@@ -93,7 +94,13 @@ class DeviceLadder:
         return 2.0**exponent if exponent < 1024 else math.inf
 
     def step(
-        self, rule: Ladder, direction: Tensor, size: Tensor, step: int, x: Tensor, lr: float
+        self,
+        rule: Ladder,
+        direction: Tensor,
+        size: Tensor,
+        step: int,
+        x: Tensor | None = None,
+        lr: float = 1.0,
     ) -> Tensor:
         """The displacement of every coordinate, or the one rate along the direction.
 
@@ -106,20 +113,23 @@ class DeviceLadder:
         step
             Number of the step.
         x
-            The point or its sketch; needed when the rates are renewed.
+            The point or its sketch, where ``rule.refreshes(step)``.
         lr
             What multiplies the displacement of this step and those before it in the block.
         """
         g, length = _scaled(direction, -self.unit), _scaled(size, -self.unit)
-        self.squares = self.squares + (g * g if rule.per_coordinate else length * length)
-        self.sum = self.sum + g
-        if rule.refreshes(step):
+        if rule.per_coordinate:
+            self.squares.addcmul_(g, g)
+        else:
+            self.squares.addcmul_(length, length)
+        self.sum.add_(g)
+        if x is not None:
             self._refresh(rule, g, length, step, x, lr)
         rbar = self.distance.rbar
         if rule.per_coordinate:
             return torch.clamp(self.rate * g, -rbar, rbar)
-        longest = torch.where(length > 0.0, rbar / length, 0.0)
-        return _scaled(torch.minimum(self.rate, longest)[0], -self.unit)
+        # A gradient of zero makes the second infinite, and moves nothing.
+        return _scaled(torch.minimum(self.rate, rbar / length)[0], -self.unit)
 
     def rates(self) -> Tensor:
         """Displacement per gradient."""
@@ -145,7 +155,7 @@ class DeviceLadder:
             self._climb(rule, step)
         if rule.alpha is None:
             steps = 1 if step <= EARLY * rule.block else rule.block
-            distance.update(rule.distance.of, x, step, steps)
+            distance.update(rule.distance.of, x, step, steps, lr)
         root = torch.sqrt(self.total + self.excess[0] if len(self.excess) else self.total)
         self.rate = torch.where(root > 0.0, distance.lam * distance.rbar / root, 0.0)
 

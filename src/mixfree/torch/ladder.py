@@ -18,7 +18,7 @@ from mixfree.steps.ladder import BLOCK, LEAST_UNIT, LadderState
 from mixfree.steps.profile import CorrelationScale
 from mixfree.torch.device_ladder import DeviceLadder, on_device, on_host
 from mixfree.torch.stream import READ, Given, StreamOptimizer, StreamRun
-from mixfree.torch.tensors import Tensors, largest, norm, step_along, sums_dtype, wide
+from mixfree.torch.tensors import Tensors, largest, norm, step_along, sums_dtype
 
 LEAST_LR = 0.1  # below it, lr is taken for a learning rate of another optimiser
 
@@ -171,11 +171,16 @@ class Ladder(StreamOptimizer):
         rule, ladder = self._rule(sketched), self._ladder_of(params, sketched)
         if renews:
             ladder = self._with_unit(ladder, float(size), most)
-        vector, size = (torch.where(left_out > 0.0, 0.0, each) for each in (vector, size))
+        bad = left_out > 0.0
+        vector.masked_fill_(bad, 0.0)
+        size.masked_fill_(bad, 0.0)
         self._count_step()
         run.samples += 1
-        x = self._vector(params, sketched) if rule.refreshes(run.steps) else vector
-        moved = ladder.step(rule, vector, size, run.steps, x, self._mean_lr())
+        if rule.refreshes(run.steps):
+            x = self._vector(params, sketched)
+            moved = ladder.step(rule, vector, size, run.steps, x, self._mean_lr())
+        else:
+            moved = ladder.step(rule, vector, size, run.steps)
         if rule.per_coordinate:
             self._displace(moved, ladder.rates())
         else:
@@ -304,7 +309,8 @@ class Ladder(StreamOptimizer):
 
 def _has_wide_range(params: Tensors) -> bool:
     """Whether squares of gradients may be beyond the range of the sums' dtype."""
-    return any(wide(p.dtype) == sums_dtype(p.device) for p in params)
+    sums = sums_dtype(params[0].device)
+    return sums == torch.float32 or sums in {p.dtype for p in params}
 
 
 def _ascent(p: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:

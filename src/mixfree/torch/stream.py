@@ -93,7 +93,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         self.stepped = False
         self._swapped = False
         self._run = run
-        self._left_out: torch.Tensor | None = None  # first sample whose gradient was; 0 for none
+        # Which of the latest gradients were left out, by the sample's number modulo READ.
+        self._flags: torch.Tensor | None = None
         super().__init__(params, defaults)
 
     @abstractmethod
@@ -255,7 +256,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """
         run = self._restored(state_dict)
         super().load_state_dict(state_dict)
-        self._run, self._left_out = run, None
+        self._run, self._flags = run, None
         # torch casts to the parameters' dtype, and half the digits of the sums would go.
         for place, p in enumerate(self._parameters()):
             for name, value in state_dict["state"].get(place, {}).items():
@@ -264,7 +265,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         self._swapped = any("own" in buffers for buffers in self.state.values())
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("output", "check_finite", "settings", "stepped", "_swapped", "_run", "_left_out")
+        names = ("output", "check_finite", "settings", "stepped", "_swapped", "_run", "_flags")
         return {**super().__getstate__(), **{name: getattr(self, name) for name in names}}
 
     def _parameters(self) -> list[torch.Tensor]:
@@ -328,13 +329,12 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         ValueError
             With ``check_finite="now"``, instead of leaving it out.
         """
-        bad = ~(size < most)
-        if self.check_finite == "late":
-            if self._left_out is None:
-                self._left_out = torch.zeros((), dtype=torch.int64, device=bad.device)
-            found = torch.where(self._left_out > 0, self._left_out, self.samples + 1)
-            self._left_out = torch.where(bad, found, self._left_out)
-        elif bool(bad):
+        if self._flags is None:
+            self._flags = torch.zeros(READ, device=size.device)
+        flag = self._flags[self.samples % READ]
+        torch.logical_not(size < most, out=flag)
+        if self.check_finite == "now" and bool(flag):
+            flag.zero_()
             gradients = [g for each in given for g in each.gradients]
             tops = [float(g.abs().amax()) for g in gradients if g.numel()]
             top = max(tops, key=lambda size: (math.isnan(size), size))
@@ -342,18 +342,20 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
                 f"gradient of sample {self.samples + 1} is not finite or above {most:.1e}: "
                 f"its largest entry is {top}"
             )
-        return bad.float()
+        return flag
 
     def _report_left_out(self) -> None:
         """Raise an error, once, if a gradient was left out since the last time."""
-        if self._left_out is not None:
-            sample, self._left_out = int(self._left_out), None
-            if sample:
-                raise ValueError(
-                    f"gradient of sample {sample} is not finite or too large, perhaps later ones, "
-                    "too: it counted as zero, and nothing else has changed (with "
-                    "check_finite='now' it is refused at once)"
-                )
+        if self._flags is None or self.check_finite == "now":
+            return
+        flags, self._flags = self._flags.tolist(), None
+        if any(flags):
+            first = (self.samples - 1) // READ * READ
+            raise ValueError(
+                f"gradient of sample {first + 1 + flags.index(1.0)} is not finite or too large, "
+                "perhaps later ones, too: it counted as zero, and nothing else has changed (with "
+                "check_finite='now' it is refused at once)"
+            )
 
     def _check_group(self, group: dict[str, Any]) -> None:
         if not float(group.get("lr", 0.0)) >= 0.0:
@@ -452,6 +454,8 @@ def averaged(optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:
     inside: Any = optimizer
     while not isinstance(inside, StreamOptimizer):
         if not hasattr(inside, "optimizer"):
-            raise ValueError(f"optimizer must have one of mixfree.torch in it, not {optimizer!r}")
+            raise ValueError(
+                f"optimizer must have one of mixfree.torch in it, not {type(inside).__name__}"
+            )
         inside = inside.optimizer
     return inside.averaged()

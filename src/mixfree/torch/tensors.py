@@ -24,7 +24,7 @@ def largest(tensors: Tensors) -> float:
 
     A norm over float32 is summed in float32, since the host takes six times as long for float64.
     """
-    narrow = any(wide(t.dtype) == torch.float32 for t in tensors)
+    narrow = {t.dtype for t in tensors} - {torch.float64}
     return 2.0**60 if narrow else float(torch.finfo(torch.float64).max) / 2.0**40
 
 
@@ -83,7 +83,7 @@ def step_along(
         pairs = [(p, d) for p, d in zip(params, directions, strict=True) if p.dtype == dtype]
         if dtype == torch.float64:
             for p, d in pairs:
-                p.sub_(torch.where(left_out > 0.0, 0.0, size * (d + decay * p)))
+                p.sub_((size * (d + decay * p)).masked_fill_(left_out > 0.0, 0.0))
             continue
         # torch's own SGD in one pass, which reads the flag on the device; its size is float32.
         torch._fused_sgd_(
@@ -110,11 +110,14 @@ def move(
     A root of zero means sums of zero, and no step.
     """
     rate = torch.where(root > 0.0, alpha / root, 0.0)
-    for s, p in zip(sums, params, strict=True):
-        if decay:
-            p.mul_(1.0 - (decay * rate).clamp(max=1.0))
+    if decay:
+        torch._foreach_mul_(params, 1.0 - (decay * rate).clamp(max=1.0))
+    for dtype in {s.dtype for s in sums}:
+        pairs = [(p, s) for p, s in zip(params, sums, strict=True) if s.dtype == dtype]
+        mine = [s for _, s in pairs]
         # A rate of more than the dtype can hold goes with sums below its smallest normal number.
-        p.sub_(s.mul_((scale * rate).clamp(max=torch.finfo(s.dtype).max).to(s.dtype)))
+        torch._foreach_mul_(mine, (scale * rate).clamp(max=torch.finfo(dtype).max).to(dtype))
+        torch._foreach_sub_([p for p, _ in pairs], mine)
 
 
 def _alike(direction: torch.Tensor, p: torch.Tensor) -> torch.Tensor:

@@ -20,6 +20,7 @@ from mixfree.base.figures import new_figure, plain_ticks
 
 NUMBERS = ("yr", "holiday", "workingday", "temp", "atemp", "hum", "windspeed")
 CLASSES = {"hr": range(24), "weekday": range(7), "mnth": range(1, 13), "weathersit": range(1, 5)}
+MISSING = ("", "NA")
 BATCH = 8
 CAPACITY = 2_000  # hours kept by a memory
 RATES = (1e-3, 1e-2)  # of Adam
@@ -33,11 +34,11 @@ SHOWN = (
 
 
 def read(path):
-    """Columns of a file by their names."""
+    """Columns of a file by their names; hours without all of them are left out."""
     opened = gzip.open if str(path).endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
     names = (*NUMBERS, *CLASSES, "cnt")
+    with opened(path, "rt", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if {row[n] for n in names}.isdisjoint(MISSING)]
     return {name: np.array([float(row[name]) for row in rows]) for name in names}
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from curves import finish, last_fifth, marks_of, with_average
 from sklearn.datasets import load_digits
-from torch_methods import follow, methods
+from torch_methods import batches, follow, methods
 
 from mixfree.base.figures import new_figure
 
 RUNS_OF = (10, 200)  # mean number of consecutive digits of the same class
+CAPACITY = 1_000  # digits kept by a memory
 
 
 def data(seed=0):
@@ -47,26 +48,28 @@ def run(name, samples, length, seed, marks):
     """Test accuracies at the marks: of the last iterate, and of the average."""
     (x, y), test = data()
     rows = class_after_class(y, samples, length, seed)
-    if "shuffled" in name:
-        np.random.default_rng(seed).shuffle(rows)
     model = network(seed)
-    losses = (torch.nn.functional.cross_entropy(model(x[row]), y[row]) for row in rows)
+    losses = (
+        torch.nn.functional.cross_entropy(model(pixels), labels)
+        for pixels, labels in batches(name, (x[rows], y[rows]), 1, CAPACITY, seed)
+    )
     return follow(METHODS[name](model), losses, marks, lambda: accuracy(model, test))
 
 
-def main(samples=8_000, seeds=2, figure="docs/figures/digits"):
+def main(samples=8_000, seeds=range(1000, 1005), figure="docs/figures/digits"):
     marks = marks_of(samples)
     drawing, panels = new_figure(1, len(RUNS_OF), width=10.0, sharey=True)
     last, start = {}, time.process_time()
     for axes, length in zip(panels, RUNS_OF, strict=True):
         for i, name in enumerate(METHODS):
-            each = [run(name, samples, length, seed, set(marks)) for seed in range(seeds)]
+            each = [run(name, samples, length, seed, set(marks)) for seed in seeds]
             plain, averaged = np.mean(each, axis=0)
             last[name, length] = last_fifth(plain), last_fifth(averaged)
             with_average(axes, i, name, marks, plain, averaged)
             print(
-                f"runs of {length:3d}, {name:15s} accuracy over the last fifth: "
-                f"{last[name, length][0]:.3f}, of the average {last[name, length][1]:.3f}"
+                f"runs of {length:3d}, {name:27s} accuracy over the last fifth: "
+                f"{last[name, length][0]:.3f}, of the average {last[name, length][1]:.3f}",
+                flush=True,
             )
         axes.set_title(f"runs of about {length} digits per class")
     label = "test accuracy\n(broad: averaged, thin: last iterate)"
@@ -75,4 +78,5 @@ def main(samples=8_000, seeds=2, figure="docs/figures/digits"):
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     main()

@@ -5,6 +5,8 @@ import torch
 
 import mixfree.torch as mt
 
+DRAWS = 4  # from the memory, beside each fresh sample
+
 
 def every_sample(optimizer):
     """The optimiser itself, one step per sample, with an average beside it."""
@@ -12,7 +14,10 @@ def every_sample(optimizer):
 
 
 def methods(lr):
-    """Adam at a learning rate, also with MLMC gradients, and the ladder, which needs none."""
+    """Adam at a learning rate, and the ladder, which needs none; with a memory and without.
+
+    With a memory a step takes 1 + DRAWS gradients; so does the second bound.
+    """
 
     def adam(model):
         return every_sample(torch.optim.Adam(model.parameters(), lr=lr))
@@ -23,7 +28,30 @@ def methods(lr):
     def ladder(model):
         return mt.Ladder(model.parameters())
 
-    return {"Adam": adam, "MLMC(Adam)": mlmc, "Ladder": ladder, "Adam, shuffled": adam}
+    return {
+        "Adam": adam,
+        "MLMC(Adam)": mlmc,
+        "Ladder": ladder,
+        "Adam + Memory": adam,
+        "Ladder + Memory": ladder,
+        "Adam, shuffled": adam,
+        f"Adam, shuffled, {1 + DRAWS} gradients": adam,
+    }
+
+
+def batches(name, samples, batch, capacity, seed):
+    """What a method is fed: rows in their order, with draws beside them, or shuffled.
+
+    ``samples`` are tensors whose rows are in the order of the stream.
+    """
+    rows = len(samples[0])
+    order = torch.arange(rows)[:, None]
+    if "shuffled" in name:
+        rng = np.random.default_rng(seed)
+        passes = 1 + DRAWS if "gradients" in name else 1
+        order = torch.tensor(np.stack([rng.permutation(rows) for _ in range(passes)], axis=1))
+    fresh = (tuple(part[at.ravel()] for part in samples) for at in order.split(batch))
+    return mt.Memory(capacity, DRAWS, seed).stream(fresh) if "Memory" in name else fresh
 
 
 def follow(opt, losses, marks, look):

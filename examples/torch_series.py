@@ -9,7 +9,7 @@ import time
 import numpy as np
 import torch
 from curves import finish, last_fifth, marks_of, with_average
-from torch_methods import follow, methods
+from torch_methods import batches, follow, methods
 
 from mixfree.base.figures import new_figure, plain_ticks
 
@@ -18,6 +18,7 @@ REGIMES = np.array(
 )  # coefficients of the last value and the one before
 NOISE = 0.3
 WINDOW = 16  # values the network sees before each prediction
+CAPACITY = 1_000  # windows kept by a memory
 
 
 def series(length, lasting, seed):
@@ -48,30 +49,28 @@ METHODS = methods(lr=3e-3)
 
 def run(name, windows, test, marks, seed):
     """Test errors at the marks: of the last iterate, and of the average."""
-    order = np.arange(len(windows))
-    if "shuffled" in name:
-        np.random.default_rng(seed).shuffle(order)
     model = Network(seed)
-    losses = (model.error(windows[row : row + 1]) for row in order)
+    losses = (model.error(window) for (window,) in batches(name, (windows,), 1, CAPACITY, seed))
     return follow(METHODS[name](model), losses, marks, lambda: float(model.error(test)))
 
 
-def main(samples=5_000, lasting=500, seeds=2, figure="docs/figures/series"):
+def main(samples=5_000, lasting=500, seeds=range(1000, 1005), figure="docs/figures/series"):
     marks = marks_of(samples)
     test = series(20_000, 50, seed=99).unfold(0, WINDOW + 1, 7)
     drawing, axes = new_figure()
     last, start = {}, time.process_time()
     for i, name in enumerate(METHODS):
         each = []
-        for seed in range(seeds):
+        for seed in seeds:
             windows = series(samples + WINDOW, lasting, seed).unfold(0, WINDOW + 1, 1)
             each.append(run(name, windows, test, set(marks), seed))
         plain, averaged = np.mean(each, axis=0)
         last[name] = last_fifth(plain), last_fifth(averaged)
         with_average(axes, i, name, marks, plain, averaged)
         print(
-            f"{name:15s} squared error over the last fifth: "
-            f"{last[name][0]:.3f}, of the average {last[name][1]:.3f}"
+            f"{name:27s} squared error over the last fifth: "
+            f"{last[name][0]:.3f}, of the average {last[name][1]:.3f}",
+            flush=True,
         )
     axes.axhline(NOISE**2, color="#999999", linewidth=0.8)
     axes.annotate("variance of the noise", (marks[0], NOISE**2), va="bottom", color="#555555")
@@ -88,4 +87,5 @@ def main(samples=5_000, lasting=500, seeds=2, figure="docs/figures/series"):
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     main()

@@ -69,6 +69,7 @@ class Torch:
     def __init__(self, method, start, **options):
         self.params = [torch.nn.Parameter(torch.tensor(part)) for part in split(start)]
         groups = [{"params": [p]} for p in self.params]
+        options = {"check_finite": "now", **options}
         if method == "mlmc":
             inner = torch.optim.SGD(groups, lr=RATE)
             self.opt = mixfree.torch.MLMC(inner, output="average", **options)

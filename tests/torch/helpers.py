@@ -53,20 +53,25 @@ def flat(model):
     return torch.cat([p.detach().ravel().double() for p in model.parameters()])
 
 
+# A gradient that is not finite is refused at once; test_device.py is about what happens otherwise.
+NOW = {"check_finite": "now"}
+
+
 def mag(model, **options):
-    return mt.MAG(model.parameters(), levels=3, alpha=0.2, **options)
+    return mt.MAG(model.parameters(), levels=3, alpha=0.2, **NOW | options)
 
 
 def mlmc(model, **options):
-    return mt.MLMC(torch.optim.Adam(model.parameters(), lr=0.01), levels=3, **options)
+    inner = torch.optim.Adam(model.parameters(), lr=0.01)
+    return mt.MLMC(inner, levels=3, **NOW | options)
 
 
 def ladder(model, **options):
-    return mt.Ladder(model.parameters(), block=4, **options)
+    return mt.Ladder(model.parameters(), block=4, **NOW | options)
 
 
 def sketched(model, **options):
-    return mt.Ladder(model.parameters(), block=4, sketch=2, **options)
+    return mt.Ladder(model.parameters(), block=4, sketch=2, **NOW | options)
 
 
 WINDOWS = {"mag": mag, "mlmc": mlmc}  # parameters stand still for a whole level

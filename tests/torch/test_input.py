@@ -161,7 +161,7 @@ def remove(*path):
 
 BROKEN = {  # by the optimisers that it is for: what has gone wrong, and a word of the message
     tuple(MAKERS): [
-        (remove("settings", "format"), "saved with format=None, this optimiser has format=2"),
+        (remove("settings", "format"), "saved with format=None, this optimiser has format=3"),
         (remove("run"), "no entry 'run'"),
         (remove("run", "steps"), "has entries"),
         (set_in("run", "samples", value="many"), "samples is 'many'"),

@@ -64,8 +64,8 @@ def word(key: Key, counter: int, lane: int = 0) -> int:
     return mix((inner + second) & _MASK)
 
 
-def words(key: Key, counters: Array, lane: int = 0) -> Array:
-    """As :func:`word`, for each of an array of counters.
+def words(key: Key, counters: Array, lane: int | Array = 0) -> Array:
+    """As :func:`word`, for each of an array of counters, and of lanes of type uint64.
 
     Examples
     --------

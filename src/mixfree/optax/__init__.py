@@ -9,6 +9,7 @@ from mixfree.optax.distance import DistanceState  # noqa: E402
 from mixfree.optax.guard import GuardState  # noqa: E402
 from mixfree.optax.ladder import LadderState, ladder  # noqa: E402
 from mixfree.optax.mag import AdaGradNormState, adagrad_norm, mag  # noqa: E402
+from mixfree.optax.memory import Memory, MemoryState, memory  # noqa: E402
 from mixfree.optax.mlmc import MLMCState, mlmc  # noqa: E402
 
 __all__ = [
@@ -18,10 +19,13 @@ __all__ = [
     "GuardState",
     "LadderState",
     "MLMCState",
+    "Memory",
+    "MemoryState",
     "adagrad_norm",
     "averaged",
     "averaging",
     "ladder",
     "mag",
+    "memory",
     "mlmc",
 ]

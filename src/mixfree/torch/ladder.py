@@ -1,5 +1,6 @@
-"""The ladder for PyTorch: the reference's step, fed with the gradient or with a sketch of it."""
+"""The ladder for PyTorch: a step fed with the gradient, or with a sketch of it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,12 +11,16 @@ import torch
 from torch.optim.optimizer import ParamsT
 
 from mixfree import steps
-from mixfree.base.arithmetic import Array, norm
+from mixfree.base.arithmetic import Array
 from mixfree.dropins import Sketch, is_exact
 from mixfree.steps import Distance, Profile
-from mixfree.steps.ladder import BLOCK, LadderState
-from mixfree.torch.stream import Given, StreamOptimizer, StreamRun
-from mixfree.torch.tensors import Tensors, add
+from mixfree.steps.ladder import BLOCK, LEAST_UNIT, LadderState
+from mixfree.steps.profile import CorrelationScale
+from mixfree.torch.device_ladder import DeviceLadder, on_device, on_host
+from mixfree.torch.stream import READ, Given, StreamOptimizer, StreamRun
+from mixfree.torch.tensors import Tensors, largest, norm, step_along, sums_dtype
+
+LEAST_LR = 0.1  # below it, lr is taken for a learning rate of another optimiser
 
 
 @dataclass(slots=True)
@@ -24,7 +29,7 @@ class LadderRun(StreamRun):
 
     tensors: int = 0  # parameters in the vectors: those added since join at the next step
     sketched: int = 0  # entries of the model at the first step; zero if its totals are exact
-    ladder: LadderState | None = None  # none before the first step
+    ladder: LadderState | None = None  # as it was saved; none before the first step
 
     def check(self, what: str) -> None:
         """Counts are not negative."""
@@ -37,14 +42,16 @@ class Ladder(StreamOptimizer):
     """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.
 
     It needs no step size. The norms run over the parameters of all groups. A model of at most
-    ``16·sketch`` entries has the totals of :class:`mixfree.steps.Ladder` itself, computed on the
-    host; a larger one has those of a sketch of its gradients, so that a level takes ``sketch``
-    numbers and not one per parameter.
+    ``16·sketch`` entries has the totals of :class:`mixfree.steps.Ladder` itself; a larger one has
+    those of a sketch of its gradients, so that a level takes ``sketch`` numbers and not one per
+    parameter. All of it is computed on the parameters' device, and an ordinary step does not wait
+    for it.
 
     Parameters
     ----------
     params
-        As for any torch optimiser; a group may have its own ``lr`` and ``maximize``.
+        As for any torch optimiser; a group may have its own ``lr``, ``weight_decay`` and
+        ``maximize``.
     alpha, block, max_levels, distance
         As in :class:`mixfree.steps.Ladder`.
     per_coordinate
@@ -56,11 +63,17 @@ class Ladder(StreamOptimizer):
     seed
         Seed of the sketch.
     lr
-        Multiplies the step; it is there for learning-rate schedulers.
+        Multiplies the step that the ladder finds: 1, unless a scheduler or a group changes it. A
+        learning rate of another optimiser, such as 1e-3, is refused, since nothing would be learnt.
+    weight_decay
+        Each step also moves by its rate times this times the parameters, which do not enter the
+        totals: it is decoupled.
     maximize
         Maximise the objective instead of minimising it.
     output
-        ``"weighted"``, ``"average"`` or ``"last"``: what :meth:`averaged` swaps in.
+        ``"weighted"``, ``"average"`` or ``"last"``: what :meth:`averaged` and :meth:`eval` put in.
+    check_finite
+        As in :class:`mixfree.torch.MAG`.
 
     Examples
     --------
@@ -89,9 +102,17 @@ class Ladder(StreamOptimizer):
         seed: int = 0,
         *,
         lr: float = 1.0,
+        weight_decay: float = 0.0,
         maximize: bool = False,
         output: str = "weighted",
+        check_finite: str = "late",
     ) -> None:
+        if 0.0 <= lr < LEAST_LR:
+            raise ValueError(
+                f"lr={lr!r} multiplies the step that the ladder finds by itself, so that it would "
+                "hardly move: leave it out (a scheduler, or lr of a parameter group, can make "
+                "steps smaller on purpose)"
+            )
         distance = Distance() if distance is None else distance
         by_coordinate = per_coordinate is not False
         self._exact_rule = steps.Ladder(alpha, by_coordinate, block, max_levels, distance)
@@ -108,41 +129,107 @@ class Ladder(StreamOptimizer):
             "sketch": sketch,
             "seed": seed,
         }
-        defaults = {"lr": lr, "maximize": maximize}
-        super().__init__(params, defaults, settings, output, LadderRun())
+        defaults = {"lr": lr, "weight_decay": weight_decay, "maximize": maximize}
+        self._ladder: DeviceLadder | None = None  # of the run that goes on; the run's is the saved
+        super().__init__(params, defaults, settings, output, check_finite, LadderRun())
 
     def profile(self) -> Profile:
         """How correlated the gradients are at each scale: see :class:`mixfree.steps.Ladder`."""
-        run = self._run
-        if run.ladder is None:
-            raise ValueError("there is no profile before the first step")
-        return self._rule(run.sketched).profile(run.ladder, run.steps)
+        return self._rule(self._run.sketched).profile(self._on_host("profile"), self.steps)
+
+    def correlation_scale(self) -> CorrelationScale:
+        """Samples over which gradients stay correlated, as far as it is known: see ``profile``."""
+        return self.profile().correlation_scale()
+
+    @property
+    def rate(self) -> float:
+        """Displacement per gradient, in the mean over all rates; read from the device."""
+        state = self._on_host("rate")
+        return float(np.ldexp(state.rate.mean(), -state.unit))
+
+    @property
+    def distance(self) -> float:
+        """The scale r̄ of the steps, the largest if there are several; read from the device."""
+        return float(self._on_host("distance").distance.rbar.max())
+
+    def _on_host(self, asked: str) -> LadderState:
+        if self._run.steps == 0:
+            raise ValueError(f"there is no {asked} before the first step")
+        return on_host(self._ladder_of(self._parameters(), self._run.sketched))
 
     def _take(self, given: list[Given]) -> bool:
         run, params = self._run, self._parameters()
         gradients = [_ascent(p, group) for group in self.param_groups for p in group["params"]]
-        sketched = self._entries_to_sketch(params) if run.ladder is None else run.sketched
+        sketched = self._entries_to_sketch(params) if run.steps == 0 else run.sketched
         vector = self._vector(gradients, sketched)
-        self._check_size(norm(vector), given)
+        size = norm([vector]) if _has_wide_range(params) else torch.linalg.vector_norm(vector)
+        renews = self._may_change_unit(params)
+        most = largest(params)
+        if not renews and self._ladder is not None:
+            most = min(most, self._ladder.largest)
+        left_out = self._refuse(size, given, most)
         rule, ladder = self._rule(sketched), self._ladder_of(params, sketched)
+        if renews:
+            ladder = self._with_unit(ladder, float(size), most)
+        bad = left_out > 0.0
+        vector.masked_fill_(bad, 0.0)
+        size.masked_fill_(bad, 0.0)
         self._count_step()
         run.samples += 1
-        x = self._vector(params, sketched) if rule.refreshes(run.steps) else vector
-        displacement = rule.move(ladder, vector, run.steps, x)
-        if sketched:
-            # The displacement is a multiple of the sketch; the step is that of the gradient.
-            top = int(np.abs(vector).argmax())
-            self._move(params, gradients, displacement[top] / vector[top] if vector[top] else 0.0)
+        if rule.refreshes(run.steps):
+            x = self._vector(params, sketched)
+            moved = ladder.step(rule, vector, size, run.steps, x, self._mean_lr())
         else:
-            self._move(params, _split(displacement, params), 1.0)
+            moved = ladder.step(rule, vector, size, run.steps)
+        if rule.per_coordinate:
+            self._displace(moved, ladder.rates())
+        else:
+            self._step_along(gradients, moved, left_out)
         return True
 
-    def _move(self, params: Tensors, directions: Tensors, size: float) -> None:
+    def _displace(self, displacement: torch.Tensor, rates: torch.Tensor) -> None:
+        """Move every entry by its own displacement, and decay it at its own rate."""
+        params = self._parameters()
+        sizes = [p.numel() for p in params]
+        parts = zip(params, displacement.split(sizes), rates.split(sizes), strict=True)
+        for group in self.param_groups:
+            lr, decay = float(group["lr"]), group["weight_decay"]
+            for _ in group["params"]:
+                p, part, rate = next(parts)
+                if decay:
+                    p.mul_((1.0 - (lr * decay * rate).clamp(max=1.0)).view_as(p).to(p.dtype))
+                p.sub_(part.view_as(p), alpha=lr)
+
+    def _step_along(self, gradients: Tensors, rate: torch.Tensor, left_out: torch.Tensor) -> None:
+        """Move and decay all parameters at one rate."""
         at = 0
         for group in self.param_groups:
-            end = at + len(group["params"])
-            add(params[at:end], directions[at:end], -size * float(group["lr"]))
-            at = end
+            params, lr = group["params"], float(group["lr"])
+            along = gradients[at : at + len(params)]
+            step_along(params, along, lr * rate, left_out, group["weight_decay"])
+            at += len(params)
+
+    def _mean_lr(self) -> float:
+        """``lr`` in the mean over all entries."""
+        counts = [sum(p.numel() for p in group["params"]) for group in self.param_groups]
+        rates = [float(group["lr"]) for group in self.param_groups]
+        total = sum(counts)
+        return sum(n * lr for n, lr in zip(counts, rates, strict=True)) / total if total else 1.0
+
+    def _may_change_unit(self, params: Tensors) -> bool:
+        """Whether to compare the gradient with the unit of the sums, for which it must be read."""
+        return _has_wide_range(params) and (
+            self.check_finite == "now" or self.samples % READ == 0 or self._run.steps == 0
+        )
+
+    def _with_unit(self, ladder: DeviceLadder, size: float, most: float) -> DeviceLadder:
+        """The state in a unit in which squares of such a gradient neither overflow nor vanish."""
+        change = max(math.frexp(size)[1], LEAST_UNIT) - ladder.unit
+        if abs(change) > ladder.largest_exponent and 0.0 < size < most:
+            state = on_host(ladder)
+            state.change_unit(change)
+            self._ladder = ladder = on_device(state, ladder.rate.device)
+        return ladder
 
     def _entries_to_sketch(self, params: Tensors) -> int:
         """Entries of the model; zero if it is small enough not to be sketched."""
@@ -152,35 +239,52 @@ class Ladder(StreamOptimizer):
     def _is_exact(self, entries: int) -> bool:
         return is_exact(entries, self.settings["sketch"], self.settings["per_coordinate"])
 
-    def _ladder_of(self, params: Tensors, sketched: int) -> LadderState:
+    def _ladder_of(self, params: Tensors, sketched: int) -> DeviceLadder:
         """The state of the step, in which every parameter is: begun, or extended, if need be."""
-        run, rule = self._run, self._rule(sketched)
+        run, rule, device = self._run, self._rule(sketched), params[0].device
+        if self._ladder is None and run.ladder is not None:
+            self._ladder, run.ladder = on_device(run.ladder, device), None
         known, run.tensors = run.tensors, len(params)
-        if run.ladder is None:
+        if self._ladder is None:
             run.sketched = sketched
-            run.ladder = rule.start(self._vector(params, sketched))
-        elif known < len(params) and sketched:
-            # Parameters added since have stood where they are, with gradients of zero.
-            new = [p * (i >= known) for i, p in enumerate(params)]
-            run.ladder.distance.shift(self._vector(new, sketched))
+            self._ladder = on_device(rule.start(self._host_vector(params, sketched)), device)
         elif known < len(params):
-            rule.extend(run.ladder, self._vector(params[known:], 0))
-        return run.ladder
+            state = on_host(self._ladder)
+            if sketched:
+                # Parameters added since have stood where they are, with gradients of zero.
+                new = [p * (i >= known) for i, p in enumerate(params)]
+                state.distance.shift(self._host_vector(new, sketched))
+            else:
+                rule.extend(state, self._host_vector(params[known:], 0))
+            self._ladder = on_device(state, device)
+        return self._ladder
 
     def _rule(self, sketched: int) -> steps.Ladder:
         """The step part: one rate per coordinate only where totals are exact."""
         return self._sketched_rule if sketched else self._exact_rule
 
-    def _vector(self, tensors: Tensors, sketched: int) -> Array:
-        """The tensors as one vector, or its sketch, on the host: one transfer."""
+    def _vector(self, tensors: Tensors, sketched: int) -> torch.Tensor:
+        """The tensors as one vector, or its sketch, in the dtype of the sums."""
         if sketched:
             size, seed = self.settings["sketch"], self.settings["seed"]
             sketch, table = _sketch(size, sketched, seed, tensors[0].device)
             flat = sketch.of(tensors, torch.cat, table)
         else:
             flat = torch.cat([t.reshape(-1) for t in tensors])
-        vector: Array = flat.detach().cpu().double().numpy()
+        return flat.detach().to(sums_dtype(flat.device))
+
+    def _host_vector(self, tensors: Tensors, sketched: int) -> Array:
+        vector: Array = self._vector(tensors, sketched).double().cpu().numpy()
         return vector
+
+    def _plain_run(self) -> dict[str, Any]:
+        plain = super()._plain_run()
+        return plain if self._ladder is None else {**plain, "ladder": on_host(self._ladder).plain()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where the optimiser that gave the state was."""
+        super().load_state_dict(state_dict)
+        self._ladder = None
 
     def _restored_run(self, plain: Any) -> LadderRun:
         begun = isinstance(plain, Mapping) and plain.get("ladder") is not None
@@ -200,13 +304,13 @@ class Ladder(StreamOptimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         rules = {"_exact_rule": self._exact_rule, "_sketched_rule": self._sketched_rule}
-        return {**super().__getstate__(), **rules}
+        return {**super().__getstate__(), **rules, "_ladder": self._ladder}
 
 
-def _split(vector: Array, params: Tensors) -> list[torch.Tensor]:
-    """A vector as tensors like the parameters."""
-    parts = torch.split(torch.from_numpy(vector), [p.numel() for p in params])
-    return [q.to(p.device, p.dtype).view_as(p) for q, p in zip(parts, params, strict=True)]
+def _has_wide_range(params: Tensors) -> bool:
+    """Whether squares of gradients may be beyond the range of the sums' dtype."""
+    sums = sums_dtype(params[0].device)
+    return sums == torch.float32 or sums in {p.dtype for p in params}
 
 
 def _ascent(p: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:

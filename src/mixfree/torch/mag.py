@@ -1,14 +1,14 @@
 """MAG for PyTorch: Algorithm 1, fed with one sample per call."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.optim.optimizer import ParamsT
 
 from mixfree.base.checks import check_positive
 from mixfree.gradients.mlmc import MLMC as Law
-from mixfree.torch.tensors import move, norm
+from mixfree.torch.tensors import move, norm, sums_dtype
 from mixfree.torch.window import WindowOptimizer, WindowRun
 
 
@@ -33,17 +33,25 @@ class MAG(WindowOptimizer):
     Parameters
     ----------
     params
-        As for any torch optimiser; a group may have its own ``alpha``, ``lr`` and ``maximize``.
+        As for any torch optimiser; a group may have its own ``alpha``, ``lr``, ``weight_decay`` and
+        ``maximize``.
     levels, weights, horizon, seed
         As in :class:`mixfree.MLMC`.
     alpha
         Scale of the steps.
     lr
         Multiplies ``alpha``; it is there for learning-rate schedulers.
+    weight_decay
+        Each step also moves by its rate times this times the parameters, which do not enter the
+        accumulator: it is decoupled.
     maximize
         Maximise the objective instead of minimising it.
     output
-        ``"average"``, ``"weighted"`` or ``"last"``: what :meth:`averaged` swaps in.
+        ``"average"``, ``"weighted"`` or ``"last"``: what :meth:`averaged` and :meth:`eval` put in.
+    check_finite
+        ``"late"``: a gradient that is not finite counts as zero, and an error says so at most 64
+        samples later, or before saving; the device is not waited for. ``"now"``: it is refused at
+        once.
 
     Examples
     --------
@@ -70,12 +78,15 @@ class MAG(WindowOptimizer):
         *,
         horizon: int | None = None,
         lr: float = 1.0,
+        weight_decay: float = 0.0,
         maximize: bool = False,
         output: str = "average",
+        check_finite: str = "late",
     ) -> None:
         law = Law(levels, weights, horizon, seed)
-        defaults = {"alpha": alpha, "lr": lr, "maximize": maximize}
-        super().__init__(params, defaults, law, output, MAGRun())
+        defaults = {"alpha": alpha, "lr": lr, "weight_decay": weight_decay, "maximize": maximize}
+        self._root: torch.Tensor | None = None  # on the device; the run's is that of the last save
+        super().__init__(params, defaults, law, output, check_finite, MAGRun())
 
     def _move(self, scale: float) -> None:
         summed = [
@@ -83,10 +94,29 @@ class MAG(WindowOptimizer):
             for group in self.param_groups
         ]
         sums = [[self.state[p]["sum"] for p in params] for _, params in summed]
-        run = self._run
-        run.root = math.hypot(run.root, scale * norm([s for each in sums for s in each]))
+        every = [s for each in sums for s in each]
+        if not every:
+            return
+        if self._root is None:
+            device = every[0].device
+            self._root = torch.tensor(self._run.root, dtype=sums_dtype(device), device=device)
+        self._root = torch.hypot(self._root, scale * norm(every).to(self._root.dtype))
         for (group, params), directions in zip(summed, sums, strict=True):
-            move(params, directions, scale * group["alpha"] * float(group["lr"]), run.root)
+            rate = group["alpha"] * float(group["lr"])
+            move(params, directions, rate, scale, self._root, group["weight_decay"])
+
+    def _plain_run(self) -> dict[str, Any]:
+        if self._root is not None:
+            self._run.root = float(self._root)
+        return super()._plain_run()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where the optimiser that gave the state was, also in the middle of a level."""
+        super().load_state_dict(state_dict)
+        self._root = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_root": self._root}
 
     def _check_group(self, group: dict[str, Any]) -> None:
         super()._check_group(group)

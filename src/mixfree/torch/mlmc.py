@@ -23,6 +23,8 @@ class MLMC(WindowOptimizer):
         As in :class:`mixfree.MLMC`.
     output
         ``"last"``, or an average of the iterates as in :class:`mixfree.torch.MAG`.
+    check_finite
+        As in :class:`mixfree.torch.MAG`.
 
     Examples
     --------
@@ -50,19 +52,21 @@ class MLMC(WindowOptimizer):
         *,
         horizon: int | None = None,
         output: str = "last",
+        check_finite: str = "late",
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise ValueError(f"optimizer must be a torch optimiser, not {optimizer!r}")
         self.optimizer = optimizer
         law = Law(levels, weights, horizon, seed)
-        super().__init__(optimizer.param_groups, optimizer.defaults, law, output, WindowRun())
+        groups, defaults = optimizer.param_groups, optimizer.defaults
+        super().__init__(groups, defaults, law, output, check_finite, WindowRun())
         self.param_groups = optimizer.param_groups
 
     def _sign(self, group: dict[str, Any]) -> float:
         return 1.0  # whether to maximise is for the optimiser inside to decide
 
-    def _add(self, given: list[Given], weight: float) -> None:
-        super()._add(given, weight)
+    def _add(self, given: list[Given], weight: float, left_out: torch.Tensor) -> None:
+        super()._add(given, weight, left_out)
         for each in given:
             for p in each.params:
                 self.state[p]["given"] = True

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,9 +14,11 @@ from torch.optim.optimizer import ParamsT
 from mixfree.base.checks import check_one_of
 from mixfree.base.state import State
 from mixfree.dropins import OUTPUTS, newest_weight
-from mixfree.torch.tensors import as_arrays, as_tensors, largest, wide
+from mixfree.torch.tensors import as_arrays, as_tensors, wide
 
-FORMAT = 2  # of state_dict
+FORMAT = 3  # of state_dict
+READ = 64  # samples after which the flag of gradients left out is read
+CHECKS = ("late", "now")  # when it is found out that a gradient is not finite
 
 
 class Given(NamedTuple):
@@ -58,11 +60,16 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         What must be the same when a state is loaded.
     output
         ``"average"``, ``"weighted"`` (weights proportional to t) or ``"last"`` (keeps none).
+    check_finite
+        ``"now"`` reads from the device at every sample whether its gradient is finite, and refuses
+        it if not. ``"late"`` leaves such a gradient out on the device, as one of zero, and reads a
+        flag every 64 samples and before saving.
     run
         The state of a run that has seen nothing.
     """
 
-    buffers: ClassVar[tuple[str, ...]] = ("average",)  # what a parameter may have in ``state``
+    # What a parameter may have in ``state``: its average, and itself while the average stands in.
+    buffers: ClassVar[tuple[str, ...]] = ("average", "own")
     entries: ClassVar[tuple[str, ...]] = ("state", "param_groups", "run", "shapes")  # saved
     _run: StreamRun
 
@@ -72,9 +79,11 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         defaults: dict[str, Any],
         settings: Mapping[str, Any],
         output: str,
+        check_finite: str,
         run: StreamRun,
     ) -> None:
         self.output = check_one_of(output, "output", OUTPUTS)
+        self.check_finite = check_one_of(check_finite, "check_finite", CHECKS)
         self.settings = {
             "method": type(self).__name__,
             "format": FORMAT,
@@ -84,6 +93,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         self.stepped = False
         self._swapped = False
         self._run = run
+        # Which of the latest gradients were left out, by the sample's number modulo READ.
+        self._flags: torch.Tensor | None = None
         super().__init__(params, defaults)
 
     @abstractmethod
@@ -108,10 +119,14 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         ------
         ValueError
             If a gradient is sparse or not finite. The message has the sample's number, and the
-            optimiser is as it was before the call.
+            optimiser is as it was before the call. With ``check_finite="late"``, a gradient that
+            is not finite was left out by then, up to 64 samples ago.
         """
         if self._swapped:
-            raise RuntimeError("step() inside averaged(): the parameters are the average there")
+            raise RuntimeError(
+                "step() inside averaged() or after eval(): the parameters are the average there; "
+                "call train() first"
+            )
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -120,6 +135,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             given = self._given()
             self._check_layout(given)
             self.stepped = self._take(given)
+        if self.samples % READ == 0:
+            self._report_left_out()
         return loss
 
     @_disable_dynamo
@@ -132,6 +149,40 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             self.param_groups.pop()
             raise
 
+    @_disable_dynamo
+    def eval(self) -> None:
+        """Put the average into the parameters, until :meth:`train` is called.
+
+        With ``output="last"`` there is none, and they stay.
+
+        Examples
+        --------
+        >>> from mixfree.torch import MAG
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> opt = MAG([w], levels=1)
+        >>> for _ in range(4):
+        ...     w.grad = torch.tensor([-1.0])
+        ...     opt.step()
+        >>> opt.eval(), w.item(), opt.train(), w.item()
+        (None, 0.5, None, 1.7071...)
+        """
+        if self._swapped:
+            return
+        params = self._parameters()
+        if self.output != "last":
+            for p in params:
+                self.state[p]["own"] = p.detach().clone()
+            self._copy(map(self._average, params), params)
+        self._swapped = True
+
+    @_disable_dynamo
+    def train(self) -> None:
+        """Put the parameters themselves back, after :meth:`eval`."""
+        if self._swapped:
+            params = self._parameters()
+            self._copy([self.state[p].pop("own", p) for p in params], params)
+            self._swapped = False
+
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """Within the ``with`` block the parameters are the average; after it, themselves again.
@@ -143,16 +194,12 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """
         self._check_average("averaged()")
         if self._swapped:
-            raise RuntimeError("averaged() inside averaged()")
-        params = self._parameters()
-        own = [p.detach().clone() for p in params]
-        self._swapped = True
+            raise RuntimeError("averaged() inside averaged() or after eval()")
+        self.eval()
         try:
-            self._copy(map(self._average, params), params)
             yield
         finally:
-            self._copy(own, params)
-            self._swapped = False
+            self.train()
 
     def average_into(self, model: torch.nn.Module) -> None:
         """Copy the average into another model with the same parameters.
@@ -180,10 +227,17 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @_disable_dynamo
     def state_dict(self) -> dict[str, Any]:
-        """All that changes, in the form of every torch optimiser, and the settings it goes with."""
+        """All that changes, in the form of every torch optimiser, and the settings it goes with.
+
+        Raises
+        ------
+        ValueError
+            If a gradient was left out since the flag was last read; a second call saves.
+        """
+        self._report_left_out()
         return {
             **super().state_dict(),
-            "run": as_tensors(self._run.plain()),
+            "run": as_tensors(self._plain_run()),
             "settings": dict(self.settings),
             "shapes": self._shapes(),
         }
@@ -202,15 +256,16 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """
         run = self._restored(state_dict)
         super().load_state_dict(state_dict)
-        self._run = run
+        self._run, self._flags = run, None
         # torch casts to the parameters' dtype, and half the digits of the sums would go.
         for place, p in enumerate(self._parameters()):
             for name, value in state_dict["state"].get(place, {}).items():
                 if isinstance(value, torch.Tensor):
                     self.state[p][name] = value.detach().to(p.device, copy=True)
+        self._swapped = any("own" in buffers for buffers in self.state.values())
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("output", "settings", "stepped", "_swapped", "_run")
+        names = ("output", "check_finite", "settings", "stepped", "_swapped", "_run", "_flags")
         return {**super().__getstate__(), **{name: getattr(self, name) for name in names}}
 
     def _parameters(self) -> list[torch.Tensor]:
@@ -266,20 +321,48 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
                     "can be summed (give the embedding sparse=False)"
                 )
 
-    def _check_size(self, size: float, given: list[Given]) -> None:
-        """Refuse a gradient whose norm is not finite, or so large that sums might not be."""
-        gradients = [g for each in given for g in each.gradients]
-        if gradients and not size < largest(gradients):
+    def _refuse(self, size: torch.Tensor, given: list[Given], most: float) -> torch.Tensor:
+        """Whether to leave out a gradient: 1 if its norm is not finite or above ``most``, else 0.
+
+        Raises
+        ------
+        ValueError
+            With ``check_finite="now"``, instead of leaving it out.
+        """
+        if self._flags is None:
+            self._flags = torch.zeros(READ, device=size.device)
+        flag = self._flags[self.samples % READ]
+        torch.logical_not(size < most, out=flag)
+        if self.check_finite == "now" and bool(flag):
+            flag.zero_()
+            gradients = [g for each in given for g in each.gradients]
             tops = [float(g.abs().amax()) for g in gradients if g.numel()]
             top = max(tops, key=lambda size: (math.isnan(size), size))
             raise ValueError(
-                f"gradient of sample {self.samples + 1} is not finite or above "
-                f"{largest(gradients):.1e}: its largest entry is {top}"
+                f"gradient of sample {self.samples + 1} is not finite or above {most:.1e}: "
+                f"its largest entry is {top}"
+            )
+        return flag
+
+    def _report_left_out(self) -> None:
+        """Raise an error, once, if a gradient was left out since the last time."""
+        if self._flags is None or self.check_finite == "now":
+            return
+        flags, self._flags = self._flags.tolist(), None
+        if any(flags):
+            first = (self.samples - 1) // READ * READ
+            raise ValueError(
+                f"gradient of sample {first + 1 + flags.index(1.0)} is not finite or too large, "
+                "perhaps later ones, too: it counted as zero, and nothing else has changed (with "
+                "check_finite='now' it is refused at once)"
             )
 
     def _check_group(self, group: dict[str, Any]) -> None:
         if not float(group.get("lr", 0.0)) >= 0.0:
             raise ValueError(f"lr must be at least 0, not {group['lr']!r}")
+        decay = group.get("weight_decay", 0.0)
+        if not 0.0 <= float(decay) < math.inf:
+            raise ValueError(f"weight_decay must be at least 0 and finite, not {decay!r}")
         for p in group["params"]:
             if not p.is_floating_point():
                 raise ValueError(f"params must be real floating-point tensors, not {p.dtype}")
@@ -317,6 +400,9 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         self._check_saved_buffers(state_dict["state"])
         return self._restored_run(as_arrays(state_dict["run"]))
 
+    def _plain_run(self) -> dict[str, Any]:
+        return self._run.plain()
+
     def _restored_run(self, plain: Any) -> StreamRun:
         return type(self._run)().restored(plain, "optimiser")
 
@@ -346,3 +432,30 @@ def _fits(value: Any, p: torch.Tensor) -> bool:
     if not isinstance(value, torch.Tensor):
         return isinstance(value, bool)
     return value.is_floating_point() and value.shape == p.shape and bool(value.isfinite().all())
+
+
+def averaged(optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:
+    """:meth:`StreamOptimizer.averaged` of an optimiser that may be wrapped, as by ``accelerate``.
+
+    Parameters
+    ----------
+    optimizer
+        An optimiser of :mod:`mixfree.torch`, or one that has it as its ``optimizer``, or as that
+        one's, and so on.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from mixfree.torch import MAG
+    >>> wrapped = SimpleNamespace(optimizer=MAG([torch.nn.Parameter(torch.zeros(1))]))
+    >>> with averaged(wrapped):
+    ...     pass
+    """
+    inside: Any = optimizer
+    while not isinstance(inside, StreamOptimizer):
+        if not hasattr(inside, "optimizer"):
+            raise ValueError(
+                f"optimizer must have one of mixfree.torch in it, not {type(inside).__name__}"
+            )
+        inside = inside.optimizer
+    return inside.averaged()

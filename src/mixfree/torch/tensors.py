@@ -1,12 +1,12 @@
 """Arithmetic on lists of tensors: one point made of many parameters."""
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
 
 Tensors = list[torch.Tensor]
+WITHOUT_FLOAT64 = ("mps", "xla")  # types of devices
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -14,66 +14,117 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def sums_dtype(device: torch.device) -> torch.dtype:
+    """The dtype of sums of squares: float64 where the device has it."""
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+
+
 def largest(tensors: Tensors) -> float:
-    """The largest norm that a gradient may have: the sum of 2^40 like it is still finite."""
-    return float(min(torch.finfo(wide(t.dtype)).max for t in tensors)) / 2.0**40
+    """The largest norm that a gradient may have: its square, or the sum of 2^40 like it, is finite.
+
+    A norm over float32 is summed in float32, since the host takes six times as long for float64.
+    """
+    narrow = {t.dtype for t in tensors} - {torch.float64}
+    return 2.0**60 if narrow else float(torch.finfo(torch.float64).max) / 2.0**40
 
 
-def norm(tensors: Tensors) -> float:
-    """Euclidean norm over all tensors, in one transfer to the host.
+def norm(tensors: Tensors) -> torch.Tensor:
+    """Euclidean norm over all tensors, left on their device.
 
-    Twin of :func:`mixfree.base.arithmetic.norm`: it neither overflows nor underflows, and is not
-    finite if an entry is not.
+    Over float64 it neither overflows nor underflows, as :func:`mixfree.base.arithmetic.norm`; over
+    narrower ones it is infinite from 2^64 on. It is not finite if an entry is not.
 
     Examples
     --------
-    >>> norm([torch.tensor([3e30], dtype=torch.float64), torch.zeros(2, 2)])
-    3e+30
+    >>> norm([torch.tensor([3e200], dtype=torch.float64), torch.zeros(2, 2)])
+    tensor(3.0000e+200, dtype=torch.float64)
     """
-    if not tensors:
-        return 0.0
-    found = math.hypot(*_norms(tensors))
-    # Between these no square has overflowed, and those lost to underflow do not matter.
-    narrow = any(wide(t.dtype) == torch.float32 for t in tensors)
-    least, most = (1e-12, 1e18) if narrow else (1e-130, 1e150)
-    return found if least < found < most else math.hypot(*map(_scaled_norm, tensors))
+    given = [t for t in tensors if t.numel()]
+    if not given:
+        return torch.zeros((), device=tensors[0].device if tensors else None)
+    kinds = {wide(t.dtype) for t in given}
+    if len(kinds) > 1:
+        apart = [[t for t in given if wide(t.dtype) == kind] for kind in kinds]
+        return norm([norm(each).double() for each in apart])
+    kind = kinds.pop()
+    if kind == torch.float32:
+        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(given, 2, dtype=kind)))
+    top = torch.stack(torch._foreach_norm(given, torch.inf)).amax()
+    # A power of two keeps the scaling exact; an infinite top gives NaN.
+    unit = torch.ldexp(torch.ones_like(top), torch.frexp(top).exponent - 1)
+    unit = torch.where(unit > 0.0, unit, torch.ones_like(unit))
+    scaled = torch._foreach_norm(torch._foreach_div(given, unit), 2)
+    return unit * torch.linalg.vector_norm(torch.stack(scaled))
 
 
-def add(tensors: Tensors, others: Tensors, factor: float) -> None:
-    """Add factor·other to every tensor; torch refuses an empty list."""
-    if tensors:
-        torch._foreach_add_(tensors, others, alpha=factor)
+def step_along(
+    params: Tensors, directions: Tensors, size: Any, left_out: torch.Tensor, decay: float = 0.0
+) -> None:
+    """Subtract size·(direction + decay·p) from each p, or nothing where ``left_out`` is 1.
+
+    Parameters
+    ----------
+    params, directions
+        Tensors of the same shapes on one device.
+    size, left_out
+        A number, or a tensor on that device; and a float32 tensor there. Neither is read here.
+    decay
+        Weight of the parameters themselves in the direction.
+
+    Examples
+    --------
+    >>> p = torch.ones(2)
+    >>> step_along([p], [torch.tensor([1.0, 2.0])], 0.5, torch.zeros(()))
+    >>> step_along([p], [torch.tensor([torch.nan, 2.0])], 0.5, torch.ones(()))
+    >>> p
+    tensor([0.5000, 0.0000])
+    """
+    for dtype in {p.dtype for p in params}:
+        pairs = [(p, d) for p, d in zip(params, directions, strict=True) if p.dtype == dtype]
+        if dtype == torch.float64:
+            for p, d in pairs:
+                p.sub_((size * (d + decay * p)).masked_fill_(left_out > 0.0, 0.0))
+            continue
+        # torch's own SGD in one pass, which reads the flag on the device; its size is float32.
+        torch._fused_sgd_(
+            [p for p, _ in pairs],
+            [_alike(d, p) for p, d in pairs],
+            [],
+            weight_decay=decay,
+            momentum=0.0,
+            lr=size.float() if isinstance(size, torch.Tensor) else size,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+            grad_scale=None,
+            found_inf=left_out,
+        )
 
 
-def move(params: Tensors, directions: Tensors, alpha: float, root: float) -> None:
-    """Subtract (α/root)·direction from every parameter; root zero means directions of zero."""
-    if root == 0.0:
-        return
-    size = alpha / root
-    if abs(size) < torch.finfo(torch.float32).max:
-        add(params, directions, -size)
-    else:
-        add(params, [d / root for d in directions], -alpha)
+def move(
+    params: Tensors, sums: Tensors, alpha: float, scale: float, root: torch.Tensor, decay: float
+) -> None:
+    """Subtract (α/root)·(scale·sum + decay·p) from each p; the sums are used up.
+
+    A root of zero means sums of zero, and no step.
+    """
+    rate = torch.where(root > 0.0, alpha / root, 0.0)
+    if decay:
+        torch._foreach_mul_(params, 1.0 - (decay * rate).clamp(max=1.0))
+    for dtype in {s.dtype for s in sums}:
+        pairs = [(p, s) for p, s in zip(params, sums, strict=True) if s.dtype == dtype]
+        mine = [s for _, s in pairs]
+        # A rate of more than the dtype can hold goes with sums below its smallest normal number.
+        torch._foreach_mul_(mine, (scale * rate).clamp(max=torch.finfo(dtype).max).to(dtype))
+        torch._foreach_sub_([p for p, _ in pairs], mine)
 
 
-def _norms(tensors: Tensors) -> list[float]:
-    dtypes = {wide(t.dtype) for t in tensors}
-    if len(dtypes) == 1:
-        found: list[float] = torch.stack(
-            torch._foreach_norm(tensors, 2, dtype=dtypes.pop())
-        ).tolist()
-        return found
-    return [each for t in tensors for each in _norms([t])]
-
-
-def _scaled_norm(tensor: torch.Tensor) -> float:
-    top = float(tensor.abs().amax()) if tensor.numel() else 0.0
-    if top == 0.0 or not math.isfinite(top):
-        return top
-    # A power of two keeps the scaling exact.
-    exponent = math.frexp(top)[1]
-    scaled = tensor.double() * 2.0 ** (-exponent // 2) * 2.0 ** (-exponent - -exponent // 2)
-    return math.ldexp(float(torch.linalg.vector_norm(scaled)), exponent)
+def _alike(direction: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+    """The direction with the dtype and the strides of the parameter."""
+    if direction.dtype == p.dtype and direction.stride() == p.stride():
+        return direction
+    return torch.empty_like(p).copy_(direction)
 
 
 def as_tensors(plain: Any) -> Any:

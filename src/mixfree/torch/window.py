@@ -9,7 +9,7 @@ from torch.optim.optimizer import ParamsT
 
 from mixfree.gradients.mlmc import MLMC as Law
 from mixfree.torch.stream import Given, StreamOptimizer, StreamRun
-from mixfree.torch.tensors import norm, wide
+from mixfree.torch.tensors import largest, norm, step_along, wide
 
 
 @dataclass(slots=True)
@@ -42,11 +42,17 @@ class WindowOptimizer(StreamOptimizer):
     _run: WindowRun
 
     def __init__(
-        self, params: ParamsT, defaults: dict[str, Any], law: Law, output: str, run: WindowRun
+        self,
+        params: ParamsT,
+        defaults: dict[str, Any],
+        law: Law,
+        output: str,
+        check_finite: str,
+        run: WindowRun,
     ) -> None:
         self.law = law
         settings = {name: getattr(law, name) for name in ("levels", "weights", "horizon", "seed")}
-        super().__init__(params, defaults, settings, output, run)
+        super().__init__(params, defaults, settings, output, check_finite, run)
 
     def _sign(self, group: dict[str, Any]) -> float:
         return -1.0 if group["maximize"] else 1.0
@@ -61,11 +67,14 @@ class WindowOptimizer(StreamOptimizer):
         return self._run.seen
 
     def _take(self, given: list[Given]) -> bool:
-        self._check_size(norm([g for each in given for g in each.gradients]), given)
+        gradients = [g for each in given for g in each.gradients]
         run = self._run
+        if gradients:
+            left_out = self._refuse(norm(gradients), given, largest(gradients))
         if run.seen == 0:
             run.length = self.law.length(run.steps, run.samples)
-        self._add(given, self.law.weight(run.seen, run.length))
+        if gradients:
+            self._add(given, self.law.weight(run.seen, run.length), left_out)
         run.samples += 1
         run.seen += 1
         if run.seen < run.length:
@@ -78,13 +87,13 @@ class WindowOptimizer(StreamOptimizer):
             torch._foreach_zero_(sums)
         return True
 
-    def _add(self, given: list[Given], weight: float) -> None:
+    def _add(self, given: list[Given], weight: float, left_out: torch.Tensor) -> None:
         for group, params, gradients in given:
             for p in params:
                 if "sum" not in self.state[p]:
                     self.state[p]["sum"] = torch.zeros_like(p, dtype=wide(p.dtype))
             sums = [self.state[p]["sum"] for p in params]
-            torch._foreach_add_(sums, gradients, alpha=weight * self._sign(group))
+            step_along(sums, gradients, -weight * self._sign(group), left_out)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "law": self.law}

@@ -1,0 +1,186 @@
+"""Which samples of a stream are kept and which are drawn: the law of a memory, without the samples.
+
+:mod:`mixfree.torch.memory` moves tensors by these plans, and :mod:`mixfree.optax.memory` is a twin
+inside compiled code. Every number comes from the seed and the number of the sample, so that a
+stream can be cut into batches anywhere.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.draws import RESERVOIR, SAMPLE, Key, below, bits, key, words
+from mixfree.base.state import State
+
+LARGEST_CAPACITY = 2**31 - 1
+
+
+class Keys(NamedTuple):
+    """What decides where a sample is kept, and what is drawn beside it."""
+
+    keep: Key
+    draw: Key
+
+
+def keys_of(seed: int, stream: int = 0) -> Keys:
+    """Keys of a seed; each of several ``stream`` numbers has draws of its own.
+
+    Examples
+    --------
+    >>> keys_of(0) == keys_of(0, stream=0) != keys_of(0, stream=1)
+    True
+    """
+    if stream:
+        # Counters of the upper half, since those of the lower half are the samples' numbers.
+        seed = bits(key(seed, RESERVOIR), (1 << 63) + stream)
+    return Keys(key(seed, RESERVOIR), key(seed, SAMPLE))
+
+
+class Plan(NamedTuple):
+    """What is to be done with the rows of a batch."""
+
+    places: Array  # places of the memory that are written, each once
+    rows: Array  # row of the batch that is written to each
+    drawn: Array  # place of each draw, ``draws`` per row, as it was before the batch
+    fresh: Array  # row of the batch that is drawn instead, or −1
+
+
+@dataclass(slots=True)
+class Uniform(State):
+    """Every sample seen so far is kept with the same probability: Algorithm R (Vitter 1985)."""
+
+    seen: int = 0
+
+    def check(self, what: str) -> None:
+        """A count is not negative."""
+        if self.seen < 0:
+            raise ValueError(f"state of the {what} does not fit: seen is {self.seen}")
+
+    def take(self, keep: Key, capacity: int, count: int, labels: Array | None = None) -> Array:
+        """Places of the next samples; those that are not kept have one beyond the capacity.
+
+        Sample n, counted from 0, goes to a place that is uniform in 0, …, n.
+        """
+        numbers = np.arange(self.seen, self.seen + count, dtype=np.uint64)
+        places = below_each(keep, numbers, numbers + np.uint64(1))
+        self.seen += count
+        return np.where(numbers < capacity, numbers, places).astype(np.int64)
+
+
+@dataclass(slots=True)
+class Balanced(State):
+    """Classes share the memory as evenly as they can, each with a uniform sample of its own.
+
+    Class-balancing reservoir sampling (Chrysakis and Moens 2020): a sample of a class that was
+    never among the largest takes the place of one of the largest class; within a class that once
+    was, Algorithm R goes on.
+    """
+
+    seen: int = 0
+    classes: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # labels in order
+    counts: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # samples seen of each
+    was_largest: Array = field(default_factory=lambda: np.zeros(0, bool))
+    kept: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # class at each place
+
+    grows: ClassVar[tuple[str, ...]] = ("classes", "counts", "was_largest", "kept")
+
+    def check(self, what: str) -> None:
+        """Counts add up, and every place has a class that was seen often enough."""
+        number = len(self.classes)
+        fits = (
+            number == len(self.counts) == len(self.was_largest)
+            and self.seen == self.counts.sum() >= len(self.kept)
+            and bool(np.isin(self.kept, np.arange(number)).all())
+            and bool((np.bincount(self.kept, minlength=number) <= self.counts).all())
+        )
+        if not fits:
+            raise ValueError(f"state of the {what} does not fit: its counts do not add up")
+
+    def take(self, keep: Key, capacity: int, count: int, labels: Array | None = None) -> Array:
+        """Places of the next samples; those that are not kept have one beyond the capacity."""
+        assert labels is not None
+        return np.array([self._place(keep, capacity, int(label)) for label in labels], np.int64)
+
+    def _place(self, keep: Key, capacity: int, label: int) -> int:
+        own = self._class_of(label)
+        number, self.seen = self.seen, self.seen + 1
+        self.counts[own] += 1
+        if len(self.kept) < capacity:
+            self.kept = np.append(self.kept, own)
+            return len(self.kept) - 1
+        sizes = np.bincount(self.kept, minlength=len(self.classes))
+        self.was_largest |= sizes == sizes.max()
+        loses = own if self.was_largest[own] else int(sizes.argmax())
+        limit = self.counts[own] if self.was_largest[own] else sizes[loses]
+        chosen = below(keep, number, int(limit))
+        if chosen >= sizes[loses]:
+            return capacity
+        place = int(np.flatnonzero(self.kept == loses)[chosen])
+        self.kept[place] = own
+        return place
+
+    def _class_of(self, label: int) -> int:
+        found = np.flatnonzero(self.classes == label)
+        if len(found):
+            return int(found[0])
+        self.classes, self.counts = np.append(self.classes, label), np.append(self.counts, 0)
+        self.was_largest = np.append(self.was_largest, False)
+        return len(self.classes) - 1
+
+
+def plan(keys: Keys, capacity: int, draws: int, first: int, places: Array) -> Plan:
+    """Where the rows of a batch go, and what is drawn beside each once it is among the kept.
+
+    Parameters
+    ----------
+    keys, capacity, draws
+        Settings of the memory.
+    first
+        Number of samples seen before the batch.
+    places
+        Place of each row, as a keeper gave it.
+
+    Examples
+    --------
+    >>> keys = keys_of(0)
+    >>> plan(keys, 4, 2, 0, Uniform().take(keys.keep, 4, 3))
+    Plan(places=array([0, 1, 2]), rows=array([0, 1, 2]), drawn=array([0, 0, 1, 1, 0, 0]), \
+fresh=array([0, 0, 1, 1, 0, 0]))
+    """
+    count = len(places)
+    numbers = np.arange(first, first + count, dtype=np.uint64)[:, None]
+    lanes = 2 * np.arange(draws, dtype=np.uint64)
+    stored = np.minimum(numbers + np.uint64(1), np.uint64(capacity))
+    drawn = below_each(keys.draw, numbers, stored, lanes).astype(np.int64).ravel()
+    kept = np.flatnonzero(places < capacity)
+    # Rows written to one place are neighbours here, in their order: the last one stays, and a
+    # draw finds the last one up to its own row.
+    order = kept[np.argsort(places[kept], kind="stable")]
+    stamps = places[order] * count + order
+    asked = drawn * count + np.repeat(np.arange(count), draws)
+    before = np.searchsorted(stamps, asked, side="right") - 1
+    row = order[before] if len(order) else np.full(len(drawn), -1)
+    from_batch = (before >= 0) & (places[row] == drawn)
+    last = np.append(np.diff(places[order]) > 0, True)[: len(order)]
+    return Plan(places[order[last]], order[last], drawn, np.where(from_batch, row, -1))
+
+
+def below_each(key: Key, counters: Array, limits: Array, lanes: Array | int = 0) -> Array:
+    """As :func:`mixfree.base.draws.below`, for each of some counters, with two lanes per draw.
+
+    Examples
+    --------
+    >>> own, numbers = key(0, SAMPLE), np.arange(5, dtype=np.uint64)
+    >>> found = below_each(own, numbers, numbers + np.uint64(1))
+    >>> found.tolist() == [below(own, n, n + 1) for n in range(5)]
+    True
+    """
+    pairs = np.asarray(lanes, np.uint64)
+    low, high = (words(key, counters, pairs + np.uint64(i)).astype(np.uint64) for i in (0, 1))
+    if limits.max(initial=0) < 2**32:
+        found: Array = (high * limits + (low * limits >> np.uint64(32))) >> np.uint64(32)
+        return found
+    exact = (high.astype(object) << 32 | low.astype(object)) * limits.astype(object) >> 64
+    return np.array(exact, np.uint64)

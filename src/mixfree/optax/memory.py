@@ -1,0 +1,119 @@
+"""A memory for JAX: twin of :class:`mixfree.torch.Memory` inside compiled code."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mixfree.base.checks import check_whole
+from mixfree.base.draws import RESERVOIR, SAMPLE
+from mixfree.dropins.reservoir import LARGEST_CAPACITY
+from mixfree.optax.draws import key, word
+from mixfree.optax.trees import separate
+
+
+class MemoryState(NamedTuple):
+    """The number of samples seen, the seed's keys, and the samples kept."""
+
+    seen: jax.Array
+    keep: jax.Array
+    draw: jax.Array
+    kept: Any
+
+
+class Memory(NamedTuple):
+    """Two pure functions: ``init(batch)`` and ``mix(batch, state)``."""
+
+    init: Callable[[Any], MemoryState]
+    mix: Callable[[Any, MemoryState], tuple[Any, MemoryState]]
+
+
+def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
+    """A uniform sample of all samples so far, drawn from beside every fresh batch.
+
+    What is kept and drawn is the same as with :class:`mixfree.torch.Memory`, up to 2^32 samples,
+    and does not depend on how the stream is cut into batches. Give each process its own seed.
+
+    Parameters
+    ----------
+    capacity, draws
+        As in :class:`mixfree.torch.Memory`.
+    seed
+        May be an array, also under ``vmap``.
+
+    Examples
+    --------
+    >>> remember = memory(capacity=100, draws=3)
+    >>> batches = jnp.arange(1000).reshape(100, 10)
+    >>> state, mix = remember.init(batches[0]), jax.jit(remember.mix)
+    >>> for batch in batches:
+    ...     mixed, state = mix(batch, state)
+    >>> mixed[:10].tolist(), mixed.shape, int(state.seen)
+    ([990, 991, 992, 993, 994, 995, 996, 997, 998, 999], (40,), 1000)
+    """
+    check_whole(capacity, "capacity", most=LARGEST_CAPACITY)
+    check_whole(draws, "draws")
+
+    def init(batch: Any) -> MemoryState:
+        _count(batch)
+        kept = jax.tree.map(lambda rows: jnp.zeros((capacity, *rows.shape[1:]), rows.dtype), batch)
+        keys = key(seed, RESERVOIR), key(seed, SAMPLE)
+        state: MemoryState = separate(MemoryState(jnp.zeros((), jnp.uint32), *keys, kept))
+        return state
+
+    def mix(batch: Any, state: MemoryState) -> tuple[Any, MemoryState]:
+        count = _count(batch)
+        numbers = state.seen + jnp.arange(count, dtype=jnp.uint32)
+        places = jnp.where(numbers < capacity, numbers, _below(state.keep, numbers, numbers + 1))
+        stored = jnp.minimum(numbers + 1, np.uint32(capacity))
+        lanes = [_below(state.draw, numbers, stored, 2 * i) for i in range(draws)]
+        drawn = jnp.stack(lanes, axis=1).reshape(-1)
+        # A draw finds the last row up to its own that went to its place; of the rows that went to
+        # one place the last one stays.
+        row = jnp.arange(count)
+        asked = jnp.repeat(row, draws)
+        here = (places == drawn[:, None]) & (row <= asked[:, None])
+        found = jnp.where(here, row, -1).max(axis=1)
+        again = ((places == places[:, None]) & (row > row[:, None])).any(axis=1)
+        target = jnp.where(again, np.uint32(capacity), places)  # beyond the end: dropped
+
+        def mixed(rows: jax.Array, kept: jax.Array) -> jax.Array:
+            fresh = found.reshape(-1, *[1] * (rows.ndim - 1)) >= 0
+            return jnp.concatenate([rows, jnp.where(fresh, rows[found], kept[drawn])])
+
+        def written(rows: jax.Array, kept: jax.Array) -> jax.Array:
+            return kept.at[target].set(rows, mode="drop")
+
+        after = state._replace(
+            seen=state.seen + np.uint32(count), kept=jax.tree.map(written, batch, state.kept)
+        )
+        return jax.tree.map(mixed, batch, state.kept), after
+
+    return Memory(init, mix)
+
+
+def _count(batch: Any) -> int:
+    """The number of rows, the same for all arrays of a batch."""
+    shapes = [tuple(rows.shape) for rows in jax.tree.leaves(batch)]
+    counts = {shape[:1] for shape in shapes}
+    if len(counts) != 1 or counts == {()}:
+        raise ValueError(f"arrays of a batch must have as many rows each, not shapes {shapes}")
+    return int(counts.pop()[0])
+
+
+def _below(key: jax.Array, counter: jax.Array, limit: jax.Array, lane: int = 0) -> jax.Array:
+    """Twin of :func:`mixfree.base.draws.below` for limits below 2^32."""
+    low, high = word(key, counter, lane), word(key, counter, lane + 1)
+    top, bottom = _product(high, limit)
+    carried = bottom + _product(low, limit)[0]
+    return top + (carried < bottom)
+
+
+def _product(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The upper and the lower 32 bits of a product."""
+    half = np.uint32(0xFFFF)
+    middle = (a >> 16) * (b & half) + ((a & half) * (b & half) >> 16)
+    other = (a & half) * (b >> 16) + (middle & half)
+    return (a >> 16) * (b >> 16) + (middle >> 16) + (other >> 16), a * b

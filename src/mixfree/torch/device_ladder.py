@@ -1,0 +1,224 @@
+"""The ladder's arithmetic on the parameters' device: twin of :class:`mixfree.steps.Ladder`.
+
+Nothing here waits for the device. Branches depend on the number of the step alone; what depends on
+the gradients is chosen by ``torch.where``.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mixfree.steps import Ladder
+from mixfree.steps.distance import KEPT, MOVED, DistanceState
+from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LadderState
+from mixfree.torch.tensors import sums_dtype
+
+
+@dataclass(slots=True)
+class DeviceDistance:
+    """As :class:`mixfree.steps.distance.DistanceState`, with tensors for what is data."""
+
+    rbar: Tensor
+    lam: Tensor
+    origin: Tensor
+    mean: Tensor
+    before: Tensor
+    weighted_sum: Tensor
+    numerator: Tensor
+    weight: float
+    epoch: int
+    margin: Tensor
+
+    def add(self, total: Tensor, x: Tensor, back: Tensor) -> None:
+        """Take the sum Σ g_i of the latest gradients, where Σ g_i·(x_i − x) is ``back``."""
+        self.numerator = self.numerator + self.lam * (total @ (self.origin - x) - back)
+        self.weighted_sum = self.weighted_sum + self.lam * total
+
+    def update(self, of: str, x: Tensor, step: int, steps: int, lr: float) -> None:
+        """Bring r̄ up to date at the point ``x``, ``steps`` steps after the last time."""
+        self.weight += float(step) * steps
+        self.mean = torch.lerp(self.mean, x, float(step) * steps / self.weight)
+        per_coordinate = self.rbar.numel() > 1
+        if of == "bound":
+            self._bound(step, per_coordinate, lr)
+        else:
+            self.rbar = torch.maximum(self.rbar, _size(x - self.origin, per_coordinate, each=True))
+
+    def _bound(self, step: int, per_coordinate: bool, lr: float) -> None:
+        size = torch.linalg.vector_norm(self.weighted_sum, 1 if per_coordinate else 2)
+        found = torch.where(size > 0.0, self.margin * self.numerator / size, 0.0)
+        rbar = torch.maximum(self.rbar[0], found)
+        if step >= self.epoch:
+            self.epoch *= 2
+            moved = MOVED * _size(self.mean - self.before, per_coordinate)
+            self.before, self.weight = self.mean, 0.0
+            # Steps that were made shorter take longer to get anywhere.
+            arrived = moved < lr * rbar
+            rbar = torch.where(arrived, torch.maximum(moved, KEPT * rbar), rbar)
+            self.margin = torch.where(arrived, 1.0, self.margin)
+            self.origin = torch.where(arrived, self.mean, self.origin)
+            self.numerator = torch.where(arrived, 0.0, self.numerator)
+            self.weighted_sum = torch.where(arrived, 0.0, self.weighted_sum)
+        self.rbar = rbar.expand_as(self.rbar)
+        self.lam = torch.maximum(self.lam, rbar)
+
+
+@dataclass(slots=True)
+class DeviceLadder:
+    """As :class:`mixfree.steps.ladder.LadderState`, with tensors for arrays."""
+
+    unit: int
+    rate: Tensor
+    sum: Tensor
+    squares: Tensor
+    carry: Tensor
+    total: Tensor
+    halves: Tensor
+    levels: Tensor
+    excess: Tensor
+    distance: DeviceDistance
+
+    @property
+    def largest_exponent(self) -> int:
+        """A gradient is at most two to this power in the state's unit: no square overflows."""
+        return LARGEST_EXPONENT if self.rate.dtype == torch.float64 else 30
+
+    @property
+    def largest(self) -> float:
+        """The largest gradient whose square does not overflow in the state's unit."""
+        exponent = self.unit + self.largest_exponent
+        return 2.0**exponent if exponent < 1024 else math.inf
+
+    def step(
+        self,
+        rule: Ladder,
+        direction: Tensor,
+        size: Tensor,
+        step: int,
+        x: Tensor | None = None,
+        lr: float = 1.0,
+    ) -> Tensor:
+        """The displacement of every coordinate, or the one rate along the direction.
+
+        Parameters
+        ----------
+        rule
+            The settings.
+        direction, size
+            The gradient or its sketch, and its norm.
+        step
+            Number of the step.
+        x
+            The point or its sketch, where ``rule.refreshes(step)``.
+        lr
+            What multiplies the displacement of this step and those before it in the block.
+        """
+        g, length = _scaled(direction, -self.unit), _scaled(size, -self.unit)
+        if rule.per_coordinate:
+            self.squares.addcmul_(g, g)
+        else:
+            self.squares.addcmul_(length, length)
+        self.sum.add_(g)
+        if x is not None:
+            self._refresh(rule, g, length, step, x, lr)
+        rbar = self.distance.rbar
+        if rule.per_coordinate:
+            return torch.clamp(self.rate * g, -rbar, rbar)
+        # A gradient of zero makes the second infinite, and moves nothing.
+        return _scaled(torch.minimum(self.rate, rbar / length)[0], -self.unit)
+
+    def rates(self) -> Tensor:
+        """Displacement per gradient."""
+        return _scaled(self.rate, -self.unit)
+
+    def _refresh(
+        self, rule: Ladder, g: Tensor, length: Tensor, step: int, x: Tensor, lr: float
+    ) -> None:
+        """Take the gradients since the last time into all sums, and renew the rates."""
+        distance, weight, total = self.distance, self.distance.lam, self.sum
+        if rule.alpha is None and rule.distance.of == "bound":
+            # Each x_i came to x_t by steps at the rates that now end.
+            earlier = total - g
+            if rule.per_coordinate:
+                back = self.rate @ (earlier * earlier + (self.squares - g * g))
+            else:
+                back = (self.rate * (earlier @ earlier + self.squares - length * length))[0]
+            distance.add(total, x, 0.5 * lr * back)
+        self.total = self.total + weight * weight * self.squares
+        self.carry = self.carry + weight * total
+        self.squares, self.sum = torch.zeros_like(self.squares), torch.zeros_like(total)
+        if step % rule.block == 0:
+            self._climb(rule, step)
+        if rule.alpha is None:
+            steps = 1 if step <= EARLY * rule.block else rule.block
+            distance.update(rule.distance.of, x, step, steps, lr)
+        root = torch.sqrt(self.total + self.excess[0] if len(self.excess) else self.total)
+        self.rate = torch.where(root > 0.0, distance.lam * distance.rbar / root, 0.0)
+
+    def _climb(self, rule: Ladder, step: int) -> None:
+        """Give the block's sum to the first level, and what is complete to the next."""
+        levels, blocks = rule.levels(step), step // rule.block
+        for name in ("halves", "levels", "excess"):
+            rows: Tensor = getattr(self, name)
+            if len(rows) < levels:
+                more = rows.new_zeros(levels - len(rows), rows.shape[1])
+                setattr(self, name, torch.cat([rows, more]))
+        carry = self.carry
+        complete = min((blocks & -blocks).bit_length() - 1, levels)
+        for j in range(complete):
+            difference = carry - self.halves[j]
+            self.levels[j] += difference**2 if rule.per_coordinate else difference @ difference
+            carry = carry + self.halves[j]
+        if complete < levels:
+            self.halves[complete] = carry
+        # excess[j] is the sum over level j and those above, which have not changed.
+        for j in reversed(range(complete)):
+            own = torch.relu(self.levels[j] - self.total)
+            self.excess[j] = own + self.excess[j + 1] if j + 1 < levels else own
+        self.carry = torch.zeros_like(carry)
+
+
+def on_device(state: LadderState, device: torch.device) -> DeviceLadder:
+    """The state of the reference's step as tensors of its own."""
+    dtype = sums_dtype(device)
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, int):
+            return value
+        return torch.tensor(value, dtype=dtype, device=device)
+
+    distance = {f.name: moved(getattr(state.distance, f.name)) for f in fields(state.distance)}
+    distance["weight"] = state.distance.weight
+    own = {f.name: moved(getattr(state, f.name)) for f in fields(state) if f.name != "distance"}
+    return DeviceLadder(**own, distance=DeviceDistance(**distance))
+
+
+def on_host(ladder: DeviceLadder) -> LadderState:
+    """The state that the reference's step would have."""
+
+    def moved(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        array: Any = value.double().cpu().numpy()
+        return np.array(array) if array.ndim else float(array)
+
+    distance = {f.name: moved(getattr(ladder.distance, f.name)) for f in fields(ladder.distance)}
+    own = {f.name: moved(getattr(ladder, f.name)) for f in fields(ladder) if f.name != "distance"}
+    return LadderState(**own, distance=DistanceState(**distance))
+
+
+def _size(vector: Tensor, per_coordinate: bool, each: bool = False) -> Tensor:
+    if per_coordinate:
+        return vector.abs() if each else vector.abs().amax()
+    return torch.linalg.vector_norm(vector)
+
+
+def _scaled(x: Tensor, exponent: int) -> Tensor:
+    """2^exponent · x, in two steps so that the power itself cannot overflow."""
+    if not exponent:
+        return x
+    return x * 2.0 ** (exponent // 2) * 2.0 ** (exponent - exponent // 2)

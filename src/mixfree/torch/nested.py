@@ -1,0 +1,52 @@
+"""Batches as dictionaries of tensors: each tensor by its place among tuples, lists and dicts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+
+def flatten(batch: Any, path: str = "batch") -> dict[str, torch.Tensor]:
+    """The tensors of a batch by the expression that finds each.
+
+    Examples
+    --------
+    >>> found = flatten((torch.zeros(2), {"mask": torch.ones(2)}))
+    >>> list(found)
+    ['batch[0]', "batch[1]['mask']"]
+    """
+    if isinstance(batch, torch.Tensor):
+        return {path: batch}
+    found: dict[str, torch.Tensor] = {}
+    for name, part in _parts(batch, path):
+        found |= flatten(part, f"{path}[{name!r}]")
+    return found
+
+
+def rebuild(batch: Any, tensors: Mapping[str, torch.Tensor], path: str = "batch") -> Any:
+    """A batch of the same make with other tensors.
+
+    Examples
+    --------
+    >>> rebuild([torch.zeros(2)], {"batch[0]": torch.ones(1)})
+    [tensor([1.])]
+    """
+    if isinstance(batch, torch.Tensor):
+        return tensors[path]
+    parts = {
+        name: rebuild(part, tensors, f"{path}[{name!r}]") for name, part in _parts(batch, path)
+    }
+    if isinstance(batch, Mapping):
+        return parts
+    values = parts.values()
+    return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
+
+
+def _parts(batch: Any, path: str) -> list[tuple[Any, Any]]:
+    if isinstance(batch, Mapping):
+        return list(batch.items())
+    if isinstance(batch, tuple | list):
+        return list(enumerate(batch))
+    raise ValueError(
+        f"{path} must be a tensor, or a tuple, list or dict of them, not {type(batch).__name__}"
+    )

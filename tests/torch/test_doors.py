@@ -1,0 +1,184 @@
+"""What users of other optimisers expect: schedulers, weight decay, train and eval, loggers."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+import mixfree.torch as mt
+from tests.torch.helpers import LADDERS, MAKERS, flat, network, stream, train
+
+
+@pytest.fixture(params=MAKERS)
+def make(request):
+    return MAKERS[request.param]
+
+
+@pytest.mark.parametrize("lr", [1e-3, 0.0, 3e-2])
+def test_a_learning_rate_of_adam_is_refused(lr):
+    """A run that hardly moves, and says nothing."""
+    with pytest.raises(ValueError, match=f"lr={lr} multiplies the step .* leave it out"):
+        mt.Ladder(network().parameters(), lr=lr)
+
+
+def test_a_group_may_have_a_small_multiplier():
+    model = network()
+    groups = [{"params": model[0].parameters(), "lr": 0.01}, {"params": model[2].parameters()}]
+    assert [group["lr"] for group in mt.Ladder(groups).param_groups] == [0.01, 1.0]
+
+
+def test_one_cycle_of_the_learning_rate():
+    """Refused by the scheduler, or at its last, tiny rate by a load."""
+    model = network()
+    opt = mt.Ladder(model.parameters())
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(
+        opt, max_lr=1.0, total_steps=300, cycle_momentum=False
+    )
+    data = stream(300)
+    before = sum(float((model(x) - y).square().mean().detach()) for x, y in data)
+    train(model, opt, data, scheduler.step)
+    after = sum(float((model(x) - y).square().mean().detach()) for x, y in data)
+    assert after < 0.5 * before
+    assert opt.param_groups[0]["lr"] < 1e-4
+    mt.Ladder(network().parameters()).load_state_dict(opt.state_dict())
+
+
+def test_the_distance_is_found_with_shorter_steps_too():
+    """Steps taken for longer than they were, or for an arrival since they lead nowhere fast.
+
+    The first finds a distance of 0.12, the second of 0.0002.
+    """
+    p = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    opt = mt.Ladder([p], lr=0.1)
+    for _ in range(1_500):
+        p.grad = (p - 5.0).detach()
+        opt.step()
+    assert opt.distance > 0.25
+
+
+@pytest.mark.parametrize("name", ["mag", "ladder", "sketched"])
+def test_weight_decay_adds_its_own_step(name):
+    """Decay in the accumulator, at another rate than the gradient's, or none at all."""
+    plain, decayed = network(dtype=torch.float64), network(dtype=torch.float64)
+    start = flat(plain)
+    one, other = MAKERS[name](plain), MAKERS[name](decayed, weight_decay=0.25)
+    samples = stream(1, dtype=torch.float64)
+    while not one.stepped:  # the first step: from then on the points differ
+        train(plain, one, samples)
+        train(decayed, other, samples)
+    if name == "mag":
+        rates = torch.full_like(start, 0.2 / other.state_dict()["run"]["root"])
+    else:
+        rates = other.state_dict()["run"]["ladder"]["rate"].expand_as(start)
+    torch.testing.assert_close(flat(plain) - flat(decayed), 0.25 * rates * start)
+
+
+def test_weight_decay_leads_to_the_minimum_with_the_penalty():
+    p = torch.nn.Parameter(torch.zeros(2))
+    opt = mt.Ladder([p], weight_decay=1.0)
+    for _ in range(2_000):
+        p.grad = p.detach() - torch.tensor([2.0, -4.0])
+        opt.step()
+    torch.testing.assert_close(p.detach(), torch.tensor([1.0, -2.0]), rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("decay", [-0.1, math.inf, math.nan])
+def test_wrong_weight_decay(decay):
+    with pytest.raises(ValueError, match="weight_decay must be at least 0"):
+        mt.Ladder(network().parameters(), weight_decay=decay)
+
+
+def test_eval_puts_the_average_in_and_train_the_parameters_back(make):
+    model = network()
+    opt = make(model, output="average")
+    train(model, opt, stream(30))
+    own = flat(model)
+    with opt.averaged():
+        average = flat(model)
+    opt.eval()
+    opt.eval()  # a second call changes nothing
+    assert torch.equal(flat(model), average) and not torch.equal(own, average)
+    with pytest.raises(RuntimeError, match=r"after eval\(\).* call train\(\) first"):
+        opt.step()
+    opt.train()
+    opt.train()
+    assert torch.equal(flat(model), own)
+
+
+def test_eval_without_an_average_leaves_the_parameters(make):
+    model = network()
+    opt = make(model, output="last")
+    train(model, opt, stream(30))
+    own = flat(model)
+    opt.eval()
+    assert torch.equal(flat(model), own)
+    with pytest.raises(RuntimeError, match=r"call train\(\) first"):
+        opt.step()
+
+
+def test_a_run_saved_while_the_average_stands_in_goes_on(make):
+    """A checkpoint of the evaluation in which the parameters themselves are lost."""
+    model, other = network(), network(seed=5)
+    opt, again = make(model, output="average"), make(other, output="average")
+    train(model, opt, stream(31))
+    opt.eval()
+    saved = copy.deepcopy((model.state_dict(), opt.state_dict()))
+    opt.train()
+    other.load_state_dict(saved[0])
+    again.load_state_dict(saved[1])
+    with pytest.raises(RuntimeError, match=r"call train\(\) first"):
+        again.step()
+    again.train()
+    for each, optimiser in ((model, opt), (other, again)):
+        train(each, optimiser, stream(20, seed=3))
+    assert torch.equal(flat(model), flat(other))
+
+
+class Wrapper(torch.optim.Optimizer):
+    """As accelerate's: an optimiser that has another one, and passes on what it knows of."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def train(self):
+        if hasattr(self.optimizer, "train") and callable(self.optimizer.train):
+            self.optimizer.train()
+
+    def eval(self):
+        if hasattr(self.optimizer, "eval") and callable(self.optimizer.eval):
+            self.optimizer.eval()
+
+
+def test_the_average_of_a_wrapped_optimiser(make):
+    model = network()
+    opt = make(model, output="average")
+    train(model, opt, stream(30))
+    own, wrapped = flat(model), Wrapper(Wrapper(opt))
+    with mt.averaged(wrapped):
+        average = flat(model)
+    assert torch.equal(flat(model), own) and not torch.equal(average, own)
+    wrapped.eval()
+    assert torch.equal(flat(model), average)
+    wrapped.train()
+    assert torch.equal(flat(model), own)
+
+
+def test_no_average_in_another_optimiser():
+    adam = torch.optim.Adam(network().parameters())
+    with pytest.raises(ValueError, match=r"must have one of mixfree\.torch in it, not Adam"):
+        mt.averaged(Wrapper(adam))
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_numbers_for_a_logger(name):
+    model = network()
+    opt = LADDERS[name](model)
+    for asked in ("rate", "distance"):
+        with pytest.raises(ValueError, match=f"no {asked} before the first step"):
+            getattr(opt, asked)
+    train(model, opt, stream(60))
+    ladder = opt.state_dict()["run"]["ladder"]
+    assert opt.rate == pytest.approx(float(ladder["rate"].mean()))
+    assert opt.distance == pytest.approx(float(ladder["distance"]["rbar"].max()))
+    assert opt.correlation_scale() == opt.profile().correlation_scale()

@@ -72,3 +72,9 @@ def test_a_value_network_learns_from_one_trajectory(tmp_path, capsys):
     assert max(found["adam"], found["mlmc(adam)"]) < constant, out
     assert found["ladder, averaged"] < 0.6 * constant, out  # half of it is noise
     assert (tmp_path / "values.png").stat().st_size > 10_000
+
+
+def test_a_csv_file_becomes_a_page(tmp_path, capsys):
+    load("report_heating").main(tmp_path, hours=2_000)
+    assert "open it in a browser" in capsys.readouterr().out
+    assert "What was learnt about" in (tmp_path / "report.html").read_text(encoding="utf-8")

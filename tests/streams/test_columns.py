@@ -91,6 +91,16 @@ def test_every_shape_of_csv_gives_the_same_bits(tmp_path, shape):
     assert found.learner.weights.tobytes() == plain.learner.weights.tobytes()
 
 
+def test_a_letter_may_lie_across_what_is_read_for_the_head(tmp_path, monkeypatch):
+    """The head was decoded with as many bytes of the rows as were read with it."""
+    monkeypatch.setattr(formats, "PAGE", 64)
+    texts = ["ü" * 40, "ß" * 40] * 20
+    for before in range(1, 9):
+        text = csv_text("x" * before + ",c,y", X[:40], texts, Y[:40])
+        (tmp_path / "d.csv").write_text(text, encoding="utf-8")
+        assert len(look(tmp_path / "d.csv").encoder.features) == 3
+
+
 def test_dates_have_the_same_bits_in_every_format_and_after_a_resume(tmp_path, monkeypatch):
     """Parts chosen anew from the rows of a resumed run, or from a block, would differ."""
     times = np.datetime64("2019-11-20", "us") + np.arange(ROWS) * np.timedelta64(1, "h")
@@ -211,6 +221,16 @@ def test_many_texts_share_columns(tmp_path, capsys):
     assert row[0, 64:].sum() == 1.0
     assert fit(tmp_path / "d.parquet", "--hash", "4") == 0
     assert StreamFit.load(tmp_path / "m").encoder.columns[0].hashed == 4
+
+
+def test_new_texts_are_expected_where_some_came_once(tmp_path):
+    """Columns to share for every column of texts would be of no use for most."""
+    kinds = (["red", "blue", "green"] * ROWS)[:ROWS]
+    rare = [*kinds[:-5], "a", "b", "c", "d", "e"]
+    write(pa.table({"kind": kinds, "rare": rare, "y": Y}), tmp_path / "d.parquet")
+    kind, seldom = look(tmp_path / "d.parquet").encoder.columns
+    assert (len(kind.categories), kind.hashed) == (3, 0)
+    assert (len(seldom.categories), seldom.hashed) == (8, 16)
 
 
 def test_columns_of_a_model_are_restored():

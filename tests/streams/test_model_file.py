@@ -67,7 +67,16 @@ def test_foreign_files_and_versions(path, tmp_path):
         models.load(path)
 
 
-@pytest.mark.parametrize("value", [np.array([{}]), {1: 2}, {"$array": 0}, object(), {1, 2}])
+@pytest.mark.parametrize(
+    "value", [{"$array": 0}, {"$tuple": [1]}, {"$float": "x", "$$a": {"$": 1}}]
+)
+def test_keys_of_the_format_itself_come_back_as_they_were(tmp_path, value):
+    """Taken for a mark, such a key would give an array, a tuple or an error."""
+    models.save(tmp_path / "m", {"value": value})
+    assert models.load(tmp_path / "m") == {"value": value}
+
+
+@pytest.mark.parametrize("value", [np.array([{}]), {1: 2}, object(), {1, 2}])
 def test_what_cannot_be_held_is_refused_and_nothing_written(tmp_path, value):
     with pytest.raises(ValueError, match="a model file cannot hold"):
         models.save(tmp_path / "m", {"value": value})

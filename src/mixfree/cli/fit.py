@@ -83,7 +83,8 @@ def fit(
         typer.Option(
             "--hash",
             help="Columns that texts without a column of their own share. Default: 16 where a "
-            "text column has more than 64 different texts, else none.",
+            "text column has more than 64 different texts or new ones are to be expected, else "
+            "none.",
         ),
     ] = None,
     scale: Annotated[

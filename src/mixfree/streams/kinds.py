@@ -21,6 +21,8 @@ __all__ = ["Choices", "Verdict", "columns_of", "judge", "matching"]
 
 MOST_CATEGORIES = 64  # texts of a column that have a column of their own
 HASHED = 16  # columns that the others share
+NEW = 0.001  # share of rows with a text that was not there before, from which on columns are shared
+ENOUGH = 1000  # rows from which that share can be told
 LONGEST = 200  # letters of a text that can have a column of its own
 MOSTLY = 0.95  # share of values that tells what a column is: the others are missing values
 FEW = 16  # rows in which a number may grow by one without being a row number
@@ -227,7 +229,10 @@ def _texts(known: Any, name: str, choices: Choices) -> Verdict:
     frequent = sorted(short, key=lambda text: (-counts[text], text))[:MOST_CATEGORIES]
     hashed = choices.hash_columns
     if hashed is None:
-        hashed = HASHED if len(counts) > len(frequent) else 0
+        # The share of rows whose text came once estimates that of rows with a new text (Good).
+        once = sum(count == 1 for count in counts.values())
+        new = len(known) >= ENOUGH and once > NEW * len(known)
+        hashed = HASHED if new or len(counts) > len(frequent) else 0
     column = Category(name, tuple(sorted(frequent)), hashed)
     return Verdict("text", column, f"{len(counts):,} different texts")
 

@@ -52,7 +52,7 @@ class FitPlan:
         Whether 1/2/2019 is in February; None: by the dates of the first rows.
     hash_columns
         Number of columns that texts without a column of their own share; None: 16 for a column
-        of many different texts, none for the others.
+        of more than 64 different texts, or in which new ones are to be expected, else none.
 
     Examples
     --------

@@ -119,3 +119,9 @@ def test_drift_is_forecast_best_by_forgetting(tmp_path):
     assert X.shape == (1500, 30) and X[25, 6:].argmax() == 1
     found = example.forecast_errors(X, y)
     assert 0.05 < found["auto"] < min(found["never"], found["SGD, averaged"], found["SGD"])
+
+
+def test_a_csv_file_becomes_a_page(tmp_path, capsys):
+    load("report_heating").main(tmp_path, hours=2_000)
+    assert "open it in a browser" in capsys.readouterr().out
+    assert "What was learnt about" in (tmp_path / "report.html").read_text(encoding="utf-8")

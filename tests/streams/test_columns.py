@@ -91,6 +91,16 @@ def test_every_shape_of_csv_gives_the_same_bits(tmp_path, shape):
     assert found.learner.weights.tobytes() == plain.learner.weights.tobytes()
 
 
+def test_a_letter_may_lie_across_what_is_read_for_the_head(tmp_path, monkeypatch):
+    """The head was decoded with as many bytes of the rows as were read with it."""
+    monkeypatch.setattr(formats, "PAGE", 64)
+    texts = ["ü" * 40, "ß" * 40] * 20
+    for before in range(1, 9):
+        text = csv_text("x" * before + ",c,y", X[:40], texts, Y[:40])
+        (tmp_path / "d.csv").write_text(text, encoding="utf-8")
+        assert len(look(tmp_path / "d.csv").encoder.features) == 3
+
+
 def test_dates_have_the_same_bits_in_every_format_and_after_a_resume(tmp_path, monkeypatch):
     """Parts chosen anew from the rows of a resumed run, or from a block, would differ."""
     times = np.datetime64("2019-11-20", "us") + np.arange(ROWS) * np.timedelta64(1, "h")

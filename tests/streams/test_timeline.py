@@ -137,3 +137,23 @@ def test_measures_of_two_classes_are_those_of_scikit_learn(tmp_path):
     kept = fit.reservoir
     scores = fit.learner.predict(kept.rows)
     assert metrics(fit)["in_sample"]["auc"] == pytest.approx(roc_auc_score(kept.targets, scores))
+
+
+@pytest.mark.parametrize(
+    ("loss", "later"),
+    [("squared", [5000, 6000, 7000, 8000, 9000, 11_000]), ("huber", [5000, 8000])],
+)
+def test_the_weights_that_predict_are_renewed_at_row_counts_that_batches_do_not_change(
+    tmp_path, monkeypatch, loss, later
+):
+    """Weights of every 1,000 rows of a long stream would cost more than learning it."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal(12_000)
+    at = []
+    renew = Timeline.renew
+    monkeypatch.setattr(
+        Timeline, "renew", lambda self, *given: at.append(self.rows) or renew(self, *given)
+    )
+    fitted(tmp_path, {"x": x, "y": x + rng.standard_normal(len(x))}, loss=loss)
+    assert [row for row in at if row < 4000] == [0, 1000, 2000, 3000]
+    assert [row for row in at if row > 4000] == later

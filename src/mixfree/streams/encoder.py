@@ -221,50 +221,32 @@ class Encoder:
 
     def _matrix(self, piece: Piece) -> tuple[Array, Array]:
         """All features, NaN for a missing value; and the times of the first column of dates."""
-        pyarrow = require("pyarrow")
+        double = require("pyarrow").float64()
         times: Array = np.zeros(0, "M8[us]")
-        double = pyarrow.float64()
-        batch, stray = piece.batch.select([column.name for column in self.columns]), []
+        batch = piece.batch.select([column.name for column in self.columns])
         if self._all_numbers and all(kind == double for kind in batch.schema.types):
             whole = batch.to_tensor(null_to_nan=True, row_major=True)
             return np.asarray(whole.to_numpy()), times
-        if self._all_numbers:
-            numbers = [
-                numbers_in(values, column.form)
-                for column, values in zip(self.columns, batch.columns, strict=True)
-                if isinstance(column, Number)
-            ]
-            table = pyarrow.RecordBatch.from_arrays(numbers, names=batch.schema.names)
-            rows: Array = table.to_tensor(null_to_nan=True, row_major=True).to_numpy()
-            for place, (values, found) in enumerate(zip(batch.columns, numbers, strict=True)):
-                if found.null_count != values.null_count:
-                    stray.append(place)
-        else:
-            rows, at = np.zeros((batch.num_rows, len(self.features))), 0
-            for place, (column, values) in enumerate(zip(self.columns, batch.columns, strict=True)):
-                out = rows[:, at : at + len(column.features)]
-                if isinstance(column, Time):
-                    here = column.times(values)
-                    out[:] = column.of_times(here)
-                    times = times if len(times) else here
-                else:
-                    for what, count in column.fill(values, out).items():
-                        getattr(self, what)[column.name] += count
-                if is_text(values.type) and np.isnan(out[:, 0]).sum() != values.null_count:
-                    stray.append(place)
-                at += out.shape[1]
-        for place in stray:
-            column, values = self.columns[place], batch.column(place)
-            found = np.zeros((batch.num_rows, len(column.features)))
-            column.fill(values, found)
-            self._note_strays(piece, column, np.isnan(found[:, 0]))
+        rows, at = np.zeros((batch.num_rows, len(self.features))), 0
+        for column, values in zip(self.columns, batch.columns, strict=True):
+            out = rows[:, at : at + len(column.features)]
+            at += out.shape[1]
+            if isinstance(column, Time) and not len(times):
+                times = column.times(values)
+                out[:] = column.of_times(times)
+            else:
+                for what, count in column.fill(values, out).items():
+                    getattr(self, what)[column.name] += count
+            self._note_strays(piece, column, np.isnan(out[:, 0]))
         return rows, times
 
     def _note_strays(self, piece: Piece, column: Column, missing: Array) -> None:
         """Count texts where a number or a date should be, and remember where the first one is."""
         values = piece.batch.column(column.name)
+        if not is_text(values.type) or missing.sum() == values.null_count:
+            return
         odd = np.flatnonzero(missing & values.is_valid().to_numpy(False))
-        if odd.size and is_text(values.type):
+        if odd.size:
             row = int(odd[0])
             first = located(piece, row, f"is {_shown(values[row])}", column.name)
             self.strays.setdefault(column.name, [0, first])[0] += len(odd)

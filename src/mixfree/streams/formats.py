@@ -174,7 +174,8 @@ class Dialect(NamedTuple):
         >>> Dialect.of(b"time;load\\n1,5;2\\n").delimiter
         ';'
         """
-        text = head.decode("utf-8-sig", errors="strict" if len(head) < LONGEST_HEAD else "ignore")
+        # The bytes may end within a letter, and rows that are not in UTF-8 have a line to be named.
+        text = head.decode("utf-8-sig", errors="surrogateescape")
         if not text.strip():
             raise EOFError(_EMPTY[0])
         candidates = ["\t"] if tabs else [",", ";", "\t", "|"]
@@ -188,6 +189,8 @@ class Dialect(NamedTuple):
         names, row, lines = found[delimiter]
         if len(row) == len(names) + 1:
             names = [*names, ""] if row[-1] == "" else ["", *names]
+        for name in names:
+            name.encode("utf-8", "surrogateescape").decode()  # raises if it is not in UTF-8
         width = max(map(len, head.splitlines()[:4]))
         return cls(_all_named(names), delimiter, lines, width)
 

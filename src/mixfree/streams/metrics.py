@@ -83,8 +83,11 @@ def _of_timeline(fit: StreamFit) -> dict[str, float]:
     tested = course.tested
     loss = course.total("loss") / tested
     if fit.encoder.classes is None:
-        mean = course.total("tested_target") / tested
-        spread = max(course.total("tested_target_squares") / tested - mean**2, 0.0)
+        mean, mean_square = (
+            (course.total(name) - course.total(f"untested_{name}")) / tested
+            for name in ("target", "target_squares")
+        )
+        spread = max(mean_square - mean**2, 0.0)
         squares, absolute = (course.total(name) / tested for name in ("squares", "absolute"))
         return _regression(squares, absolute, spread, loss)
     counts = course.scores.astype(np.float64)

@@ -267,12 +267,15 @@ class StreamFit:
     def _next_renewal(self, rows: int) -> int:
         """The row count, after ``rows``, at which the weights that predict are taken anew."""
         if not isinstance(self.learner, ExactLearner):
-            return rows + CHUNK
+            # To stop and go on takes a method with steps as long as a thousand rows do: chunks
+            # grow with the stream, of which they stay below a sixty-fourth.
+            return rows + CHUNK * (1 << max((rows // (64 * CHUNK)).bit_length() - 1, 0))
         if self.learner.forgetting is not None:
             return rows + max(FEW, 4 * len(self.encoder.features))
-        # To solve for the weights costs more than to learn 1,000 rows: an eighth more of a long
-        # stream hardly changes them.
-        return max(-(-9 * rows // (8 * CHUNK)), 1) * CHUNK
+        # To solve for the weights costs more than to learn 1,000 rows, least so for the squared
+        # loss; a part more of a long stream hardly changes them.
+        part = 8 if self.plan.loss == "squared" else 2
+        return max(-(-(part + 1) * rows // (part * CHUNK)), 1) * CHUNK
 
     def _learn(self, piece: Piece, part: Encoded) -> None:
         rows, targets, times = part

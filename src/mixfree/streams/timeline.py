@@ -1,5 +1,6 @@
 """What a report tells about the course of a stream, gathered in the one pass over it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
 
@@ -17,19 +18,14 @@ MOST = 512  # bins at most; beyond, neighbours are merged
 CELLS = 4096  # of the histogram of scores
 LARGEST = 1e140  # predictions and targets beyond are taken for it, so that squares can be summed
 UNKNOWN = np.iinfo(np.int64).min  # of times: that of NaT
-# Sums of a bin: over all rows, then over those that were predicted before they were learnt.
+# Sums of a bin: counts; sums over all rows; sums over rows that were predicted before they were
+# learnt; and sums over those that were not.
+COUNTS = ("rows", "tested", "correct")
 COLUMNS = (
-    "rows",
-    "target",
-    "target_squares",
-    "tested",
-    "loss",
-    "squares",
-    "absolute",
-    "correct",
-    "predicted",
-    "tested_target",
-    "tested_target_squares",
+    *COUNTS,
+    *("target", "target_squares"),
+    *("loss", "squares", "absolute", "predicted"),
+    *("untested_target", "untested_target_squares"),
 )
 
 
@@ -203,29 +199,42 @@ class Timeline(State):
         if not self.rows and len(actual):
             self.origin = float(_bounded(actual[:1])[0])
         actual = _bounded(actual)
-        centred, one = actual - self.origin, np.ones(len(actual))
-        values = [one, centred, centred**2]
+        centred = actual - self.origin
+        values = {"target": centred, "target_squares": centred**2}
         if found is None:
-            values += [np.zeros(len(actual))] * (len(COLUMNS) - len(values))
+            values |= {f"untested_{name}": each for name, each in values.items()}
         else:
             error = actual - found.predicted
-            values += [one, found.losses, error**2, np.abs(error), found.correct]
-            values += [found.predicted - self.origin, centred, centred**2]
+            values |= {"loss": found.losses, "squares": error**2, "absolute": np.abs(error)}
+            values |= {"predicted": found.predicted - self.origin}
             self._add_by_time(error, times)
             self._add_scores(actual, found.scores)
-        table, begin = np.array(values), 0
+        begin = 0
         while begin < len(actual):
             if not len(self.sums) or self.sums[-1, 0] >= self.per_bin:
                 self._open_bin(actual[begin], times[begin] if len(times) else None)
             end = begin + min(self.per_bin - int(self.sums[-1, 0]), len(actual) - begin)
-            part = np.concatenate([self.sums[-1][:, None], table[:, begin:end]], axis=1)
-            # One row after the other: a sum of sums would depend on where a batch ends.
-            self.sums[-1] = np.add.accumulate(part, axis=1)[:, -1]
-            low, high = self.ranges[-1]
-            here = actual[begin:end]
-            self.ranges[-1] = min(low, float(here.min())), max(high, float(here.max()))
+            self._add_to_bin(slice(begin, end), values, actual, found)
             begin = end
         self.rows += len(actual)
+
+    def _add_to_bin(
+        self, part: slice, values: Mapping[str, Array], actual: Array, found: Judged | None
+    ) -> None:
+        """Add rows to the last bin, of which they are all."""
+        bin_, here = self.sums[-1], actual[part]
+        bin_[0] += len(here)
+        if found is not None:
+            bin_[1] += len(here)
+            bin_[2] += found.correct[part].sum()
+        for name, each in values.items():
+            column = COLUMNS.index(name)
+            # One row after the other: a sum of sums would depend on where a batch ends.
+            onwards = each[part].copy()
+            onwards[0] += bin_[column]
+            bin_[column] = np.add.accumulate(onwards)[-1]
+        low, high = self.ranges[-1]
+        self.ranges[-1] = min(low, float(here.min())), max(high, float(here.max()))
 
     def merge(self, other: Self) -> None:
         """Append the course of the rows that follow, which were seen apart.
@@ -243,11 +252,12 @@ class Timeline(State):
             self.origin = other.origin
         theirs = other.copy()
         shift, sums = other.origin - self.origin, theirs.sums
-        for prefix, rows in (("", sums[:, 0]), ("tested_", sums[:, 3])):
+        rows, tested = sums[:, 0], sums[:, 1]
+        for prefix, count in (("", rows), ("untested_", rows - tested)):
             at, squares = (COLUMNS.index(f"{prefix}target{end}") for end in ("", "_squares"))
-            sums[:, squares] += shift * (2.0 * sums[:, at] + shift * rows)
-            sums[:, at] += shift * rows
-        sums[:, COLUMNS.index("predicted")] += shift * sums[:, 3]
+            sums[:, squares] += shift * (2.0 * sums[:, at] + shift * count)
+            sums[:, at] += shift * count
+        sums[:, COLUMNS.index("predicted")] += shift * tested
         while self.per_bin < theirs.per_bin:
             self._halve()
         while theirs.per_bin < self.per_bin:
@@ -320,8 +330,7 @@ def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
         columns = [np.einsum("ij,j->i", rows, each[:width]) for each in weights]
         if weights.shape[1] > width:
             columns = [column + each[-1] for column, each in zip(columns, weights, strict=True)]
-    raw = _bounded(np.column_stack(columns))
-    raw = raw[:, 0] if loss.outputs == 1 else raw
+    raw = _bounded(columns[0] if loss.outputs == 1 else np.column_stack(columns))
     losses = _bounded(np.asarray(loss.value(raw, _bounded(targets))))
     actual, none = actual_of(targets, loss), np.zeros(0)
     if loss.outputs > 1:
@@ -348,5 +357,7 @@ def _two_classes(loss: Loss) -> bool:
 
 def _bounded(values: Array) -> Array:
     """Values without infinity and NaN, which a run that has diverged predicts."""
+    if not values.size or (values.min() >= -LARGEST and values.max() <= LARGEST):
+        return values
     bounded: Array = np.clip(np.nan_to_num(values, nan=LARGEST), -LARGEST, LARGEST)
     return bounded

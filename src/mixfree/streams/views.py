@@ -34,13 +34,12 @@ class Jump(NamedTuple):
         Examples
         --------
         >>> Jump(9, 12_000, "", 2.0, 5.0).sentence("RMSE")
-        'RMSE rises from 2 to 5 at row 12,000'
+        'RMSE rises from 2 to 5 at about row 12,000'
         """
         moves = "rises" if self.after > self.before else "falls"
         when = f" ({self.when})" if self.when else ""
-        return (
-            f"{error} {moves} from {self.before:.3g} to {self.after:.3g} at row {self.row:,}{when}"
-        )
+        change = f"{moves} from {self.before:.3g} to {self.after:.3g}"
+        return f"{error} {change} at about row {self.row:,}{when}"
 
 
 class Course(NamedTuple):

@@ -58,10 +58,13 @@ def dense():
     base = rate(SGDRegressor(average=True, **ONE_PASS), rows, targets)
     lines = [("SGDRegressor, averaged", base, 1.0, None)]
     for name, least in (("mag", 4.0), ("ladder", 3.0)):
-        found = rate(StreamRegressor(method=name, scale=None), rows, targets)
+        found = rate(StreamRegressor(method=name, memory=0, scale=None), rows, targets)
         lines.append((f"StreamRegressor, {name}", found, found / base, least))
-    found = rate(StreamRegressor(method="ladder", scale="running"), rows, targets)
-    lines.append(("StreamRegressor, ladder, running scale", found, found / base, None))
+    without = rate(StreamRegressor(method="ladder", memory=0), rows, targets)
+    lines.append(("StreamRegressor, ladder, running scale", without, without / base, None))
+    for memory, least in ((1000, 0.4), ("auto", 0.2)):
+        found = rate(StreamRegressor(method="ladder", memory=memory), rows, targets)
+        lines.append((f"the same, memory={memory!r}, beside none", found, found / without, least))
     for name, of in (("river", river_rate), ("Vowpal Wabbit", vowpal_rate)):
         found = of(rows, targets)
         lines.append((f"{name}, linear regression", found, found / base, None))
@@ -69,7 +72,7 @@ def dense():
     base = rate(SGDClassifier(loss="log_loss", average=True, **ONE_PASS), rows, labels)
     lines.append(("SGDClassifier, averaged", base, 1.0, None))
     for name in ("mag", "ladder"):
-        found = rate(StreamClassifier(method=name, scale=None), rows, labels)
+        found = rate(StreamClassifier(method=name, memory=0, scale=None), rows, labels)
         lines.append((f"StreamClassifier, {name}", found, found / base, 3.0))
     head = ("dense, d = 100, float64", "million rows/s", "ratio", "wanted")
     show("One pass over rows in their order", head, lines)
@@ -180,6 +183,7 @@ def command_line(gigabytes):
                 for scale in ("none", "running"):
                     settings = ["--target", "y", "--model", folder + "/m", "--method", method]
                     settings += ["--scale", scale, "-q"]
+                    settings += [] if method == "auto" else ["--memory", "0"]
                     # The first time may compile.
                     start = min(measured(FIT, "fit", few, *settings)[0] for _ in range(2))
                     seconds, memory = measured(FIT, "fit", path, *settings)
@@ -226,9 +230,11 @@ def order_of_the_stream():
         rows, labels, order = digits(50_000, stay)
         models = {
             "SGDClassifier, averaged": SGDClassifier(loss="log_loss", average=True, **ONE_PASS),
-            "ladder": StreamClassifier(method="ladder", scale=None),
+            "ladder": StreamClassifier(method="ladder", memory=0, scale=None),
             "exact": StreamClassifier(),
-            "ladder, one rate, running scale": StreamClassifier(method="ladder", options=ONE_RATE),
+            "ladder, one rate, running scale": StreamClassifier(
+                method="ladder", memory=0, options=ONE_RATE
+            ),
             "mag": StreamClassifier(method="mag", scale=None),
         }
         for name, model in models.items():
@@ -248,11 +254,13 @@ def order_of_the_stream():
         best = 0.5 * np.mean((LinearRegression().fit(rows, targets).predict(rows) - targets) ** 2)
         models = {
             "SGDRegressor, averaged": SGDRegressor(average=True, **ONE_PASS),
-            "ladder": StreamRegressor(method="ladder", scale=None),
+            "ladder": StreamRegressor(method="ladder", memory=0, scale=None),
             "exact": StreamRegressor(),
-            "ladder, one rate, running scale": StreamRegressor(method="ladder", options=ONE_RATE),
+            "ladder, one rate, running scale": StreamRegressor(
+                method="ladder", memory=0, options=ONE_RATE
+            ),
             "ladder, one rate, step_scale=1": StreamRegressor(
-                method="ladder", scale=None, step_scale=1.0, options=ONE_RATE
+                method="ladder", memory=0, scale=None, step_scale=1.0, options=ONE_RATE
             ),
             "mag": StreamRegressor(method="mag", scale=None),
         }
@@ -291,7 +299,7 @@ def small_chunks():
     for name, model in (
         ("SGDRegressor, averaged", SGDRegressor(average=True)),
         ("StreamRegressor, exact", StreamRegressor()),
-        ("StreamRegressor, ladder", StreamRegressor(method="ladder", scale=None)),
+        ("StreamRegressor, ladder", StreamRegressor(method="ladder", memory=0, scale=None)),
         ("StreamRegressor, mag", StreamRegressor(method="mag", scale=None)),
     ):
         model.partial_fit(rows, targets)

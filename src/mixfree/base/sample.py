@@ -1,6 +1,6 @@
 """A uniform sample of a stream, of fixed size, of which two can be merged."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
@@ -15,7 +15,8 @@ from mixfree.base.state import State
 
 _ALL = 2**64 - 1
 _SLOT = 2**32 - 1
-_NONE, _FIRST = np.zeros(0, np.int64), np.zeros(1, np.int64)
+_FIRST = np.zeros(1, np.int64)
+Replace = Callable[[Array, Array], Array]
 
 
 @dataclass(slots=True)
@@ -79,40 +80,41 @@ class UniformSample(State):
         """Let the next samples take their chance; each column has one entry per sample."""
         self.store(columns, *self.place(len(columns[0])))
 
-    def place(self, count: int) -> tuple[Array, Array]:
+    def place(self, count: int, replace: Replace | None = None) -> tuple[Array, Array]:
         """Draw the keys of the next samples: which of them are kept, and in which slots, in order.
 
-        Half of a key is enough to tell for nearly all samples.
+        Half of a key is enough to tell for nearly all samples. ``replace`` is a twin of
+        :meth:`_replaced`: from the keys that are kept and new ones, a slot for each, or −1.
         """
         own, first = self._key, self.seen
         free = min(self.size - self.filled, count)
         numbers = np.arange(first, first + count, dtype=np.uint64)
+        places, slots = np.arange(free), np.arange(self.filled, self.filled + free)
         if free:
-            places, slots = np.arange(free), np.arange(self.filled, self.filled + free)
             self._enter(bits(own, numbers[:free]), places, slots)
         self.seen += free
         if free == count:
-            return (places, slots) if count else (_NONE, _NONE)
-        heap = self._by_key()
-        high = words(own, numbers[free:])
-        low = np.flatnonzero(high <= np.uint32(_ALL - (heap[0] >> 32) >> 32))
+            return places, slots
+        largest = self.keys[: self.size].max()
+        low = np.flatnonzero(words(own, numbers[free:]) <= np.uint32(largest >> np.uint64(32)))
         keys = bits(own, numbers[free:][low])
-        found: list[int] = []
-        taken: list[int] = []
+        taken = self._replaced(keys) if replace is None else replace(self.keys[: self.size], keys)
+        kept = taken >= 0
+        if kept.any():
+            self._enter(keys[kept], low[kept], taken[kept])
+            self._heap = self._heap if replace is None else []
+        self.seen = first + count
+        return np.append(places, free + low[kept]), np.append(slots, taken[kept])
+
+    def _replaced(self, keys: Array) -> Array:
+        """The slot of the largest key for each new key that is less, one after the other."""
+        heap, slots = self._by_key(), np.full(keys.size, -1)
         for i, rank in enumerate((~keys).tolist()):
             top = heap[0]
             if rank > top >> 32:
-                slot = top & _SLOT
-                heapreplace(heap, rank << 32 | slot)
-                found.append(i)
-                taken.append(slot)
-        if found:
-            later, others = free + low[found], np.array(taken, np.int64)
-            self._enter(keys[found], later - free, others)
-            places = np.concatenate([places, later]) if free else later
-            slots = np.concatenate([slots, others]) if free else others
-        self.seen = first + count
-        return (places, slots) if free or found else (_NONE, _NONE)
+                slots[i] = top & _SLOT
+                heapreplace(heap, rank << 32 | top & _SLOT)
+        return slots
 
     def store(self, columns: Sequence[Array], places: Array, slots: Array) -> None:
         """Keep the samples at ``places`` of the columns in the slots that :meth:`place` gave."""

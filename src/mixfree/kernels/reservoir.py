@@ -7,10 +7,41 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.sample import UniformSample
 from mixfree.kernels.draws import below
+from mixfree.kernels.jit import apart
 from mixfree.kernels.jit import kernel as compiled
 from mixfree.kernels.plan import indices, plan_of, return_run, run_of
 
 CHUNK = 1 << 14  # samples whose keys are drawn at a time
+
+
+@apart
+def sink(heap, keys, parent):
+    """Restore the order of a heap of slots, largest key first, below one place."""
+    slot = heap[parent]
+    child = 2 * parent + 1
+    while child < heap.size:
+        if child + 1 < heap.size and keys[heap[child + 1]] > keys[heap[child]]:
+            child += 1
+        if keys[heap[child]] <= keys[slot]:
+            break
+        heap[parent] = heap[child]
+        parent, child = child, 2 * child + 1
+    heap[parent] = slot
+
+
+@compiled
+def replaced(kept, new):
+    """Twin of :meth:`mixfree.base.sample.UniformSample._replaced`."""
+    keys, heap = kept.copy(), np.arange(kept.size)
+    for parent in range(kept.size // 2 - 1, -1, -1):
+        sink(heap, keys, parent)
+    slots = np.empty(new.size, dtype=np.int64)
+    for i in range(new.size):
+        slots[i] = heap[0] if new[i] < keys[heap[0]] else -1
+        if slots[i] >= 0:
+            keys[heap[0]] = new[i]
+            sink(heap, keys, 0)
+    return slots
 
 
 @compiled
@@ -57,7 +88,7 @@ def _take(rule, gradient, kernel, plan, run, arrays, order):
     """Take a chunk of samples; if a gradient is refused, stop as the reference would."""
     sample = gradient.sample
     seen, mark = sample.seen, sample.mark()
-    places, slots = sample.place(order.size)
+    places, slots = sample.place(order.size, replaced)
     told = with_draws(*rule.key, seen, sample.size, rule.draws, places, slots, order)
     # Before anything is kept, no draw is of it, and any arrays of these types will do.
     kept = tuple(sample.columns) or tuple(_filled(part) for part in arrays)
@@ -66,7 +97,7 @@ def _take(rule, gradient, kernel, plan, run, arrays, order):
     if refused:
         sample.go_back(mark)
         each = 1 + rule.draws
-        places, slots = sample.place(taken // each + (taken % each > 0))
+        places, slots = sample.place(taken // each + (taken % each > 0), replaced)
     _store(sample, arrays, order, places, slots)
     return not refused
 

@@ -14,7 +14,7 @@ from mixfree.kernels.run import COUNT, STEPS
 from mixfree.kernels.sparse import LISTED, MASS, Q, V
 from mixfree.steps.ladder import Ladder, LadderState
 
-LEAST = 10  # room for levels in any case
+LEAST = 12  # levels for which there is room from the first: more are a copy of everything
 # By their names in the states of the ladder and of its distance: columns of the entries, columns
 # of the cells, and places in the rates.
 _SUMS = {"sum": lazy.SUM, "squares": lazy.SQUARES, "carry": lazy.CARRIED}
@@ -118,7 +118,7 @@ class SparseLadderState(State):
         )
         point = self.point().astype(run.x.dtype)
         run.gradient.load({"samples": samples})
-        run.output.load(self.output())
+        run.output.load(self.output() | {"kept": self.kept.astype(point.dtype)})
         run.load({"x": point, "steps": steps})
         return run
 

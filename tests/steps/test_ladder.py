@@ -8,8 +8,8 @@ import pytest
 import mixfree as mf
 from mixfree.gradients import Plain
 from mixfree.linear.advance import advance_linear
-from mixfree.linear.losses import Squared
-from mixfree.reproduce.ladder.suite import between_two
+from mixfree.linear.losses import Huber, Squared
+from mixfree.reproduce.ladder.problem import between_two
 from mixfree.steps import Ladder, Profile
 from tests.helpers import assert_same_bits
 
@@ -275,3 +275,46 @@ def test_independent_gradients_have_a_flat_profile():
     error = np.sqrt(2.0 / (50 * blocks))
     assert (np.abs(ratios - 1.0) < 4.0 * error).all(), (ratios, error)
     assert opt.correlation_scale() == (1.0, True)
+
+
+FALLS = [lambda x: np.ones_like(x), lambda x: -x - 1.0, lambda x: -(x**3) - 1.0]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("of", ["bound", "iterate"])
+@pytest.mark.parametrize("per_coordinate", [True, False])
+@pytest.mark.parametrize("slope", FALLS, ids=["linear", "concave", "overflows"])
+def test_a_loss_without_a_minimum_ends_in_a_sentence_at_a_finite_point(
+    slope, per_coordinate, of, dtype
+):
+    # Steps that grow until a sum overflows end in NaN.
+    start = np.zeros(3, dtype=dtype)
+    opt = mf.Ladder(start, per_coordinate=per_coordinate, distance=mf.Distance(of=of))
+    with np.errstate(all="raise"), pytest.raises(ValueError, match=r"without end|not finite"):
+        for _ in range(50_000):  # DoG grows as exp(2√t)
+            with np.errstate(over="ignore"):
+                gradient = slope(opt.x)
+            opt.tell(gradient)
+    before = opt.state_dict()
+    with pytest.raises(ValueError, match=r"without end|not finite"):
+        opt.tell(slope(opt.x))
+    assert_same_bits(opt.state_dict(), before)
+    assert np.isfinite(opt.x).all() and np.isfinite(opt.average).all()
+
+
+@pytest.mark.parametrize("of", ["bound", "iterate"])
+@pytest.mark.parametrize("per_coordinate", [True, False])
+def test_the_twin_stops_at_the_sample_where_the_reference_does(per_coordinate, of):
+    # The absolute loss of a target that is out of reach: a gradient that never changes.
+    loss, rows = Huber(1.0), np.ones((50_000, 2))
+    targets = np.full(50_000, 1e200)
+    settings = {"per_coordinate": per_coordinate, "distance": mf.Distance(of=of)}
+    twin, reference = mf.Ladder([0.0, 0.0], **settings), mf.Ladder([0.0, 0.0], **settings)
+    with pytest.raises(ValueError, match="without end") as told:
+        advance_linear(twin, loss, rows, targets)
+    with pytest.raises(ValueError, match="without end") as said:
+        for row, target in zip(rows, targets, strict=True):
+            at = row @ reference.x
+            reference.tell(loss.derivative(np.array([at]), np.array([target]))[0] * row)
+    assert str(told.value) == str(said.value)
+    assert np.isfinite(twin.x).all() and np.allclose(twin.x / reference.x, 1.0)

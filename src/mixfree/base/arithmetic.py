@@ -58,6 +58,11 @@ def norm(v: Array) -> float:
         return math.inf
 
 
+def farthest_of(dtype: npt.DTypeLike) -> float:
+    """The scale of steps above which a run goes nowhere: its sums would soon overflow."""
+    return 1e120 if np.dtype(dtype).itemsize >= 8 else 1e30
+
+
 def largest_of(dtype: np.dtype[Any]) -> float:
     """The largest size of a vector of which 2^40 can be summed."""
     return float(np.finfo(dtype).max) / 2.0**40

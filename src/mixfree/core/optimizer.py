@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy import ndarray
 
-from mixfree.base.arithmetic import Array, inner, largest_of, norm
+from mixfree.base.arithmetic import Array, farthest_of, inner, largest_of, norm
 from mixfree.base.checks import check_point
 from mixfree.base.state import RunState, UnitChange
 from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
@@ -76,7 +76,8 @@ class Optimizer:
         x.flags.writeable = False
         self._shape, self._dtype = x.shape, x.dtype
         self._run = RunState(x, 0, gradient.start(x), step.start(x), self.output.start(x))
-        self.largest = largest_of(x.dtype)
+        self.largest, self._farthest = largest_of(x.dtype), farthest_of(x.dtype)
+        self._reach = getattr(step, "reach", None)
 
     @property
     def x(self) -> Array:
@@ -121,8 +122,9 @@ class Optimizer:
         Raises
         ------
         ValueError
-            For a gradient of the wrong shape or kind, or one that is not finite. The message
-            has the sample's number, and the optimiser is as it was before the call.
+            For a gradient of the wrong shape or kind, one that is not finite, or any gradient
+            once the steps of a method that searches for its scale have grown without end. The
+            message has the sample's number, and the optimiser is as it was before the call.
         """
         g = gradient if type(gradient) is ndarray else np.asarray(gradient)
         if g.shape != self._shape or g.dtype is not self._dtype:
@@ -130,13 +132,13 @@ class Optimizer:
         # One dot product says that all is well; only if it does not, look closer.
         if not isfinite(inner(g, g)):
             self._refuse_if_not_finite(g)
-        run = self._run
-        direction = self.gradient.add(run.gradient, g, run.steps)
-        return direction is not None and self._step_along(run, direction)
+        return self.take(g)
 
     def take(self, g: Array) -> bool:
         """What :meth:`tell` does with a gradient of the point's shape and dtype, known finite."""
         run = self._run
+        if self._reach is not None and self._runs_away():
+            raise self.refusal()
         direction = self.gradient.add(run.gradient, g, run.steps)
         return direction is not None and self._step_along(run, direction)
 
@@ -174,9 +176,18 @@ class Optimizer:
 
     def refusal(self) -> GradientRefused:
         """What to raise when the gradient of the next sample is not acceptable."""
+        if self._runs_away():
+            return GradientRefused(
+                f"the steps have grown beyond {self._farthest:.0e} by sample {self.number}: the "
+                "loss falls without end, or its gradient never changes; the last point is kept"
+            )
         return GradientRefused(
             f"gradient of sample {self.number} is not finite or above {self.largest:.1e}"
         )
+
+    def _runs_away(self) -> bool:
+        """Whether a step that searches for its scale has found none."""
+        return self._reach is not None and self._reach(self._run.step) > self._farthest
 
     def begin(self, distance: float) -> None:
         """Tell a step that searches for its scale how far there may be to go.

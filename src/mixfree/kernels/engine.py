@@ -23,6 +23,7 @@ from mixfree.kernels.ladder import (
     climb_along,
     in_unit,
     only_adds,
+    stays,
 )
 from mixfree.kernels.memory import unshared
 from mixfree.kernels.run import STEPS
@@ -38,9 +39,21 @@ def begin(plan, run):
 
 
 @inline
-def acceptable(plan, row, factor, square):
-    """Whether the gradient factor · row is finite and small enough to be summed."""
-    return square < plan.largest or abs(factor) * scaled_size(row) < plan.largest
+def acceptable(plan, run, row, factor, square):
+    """Whether the gradient factor · row can be summed, and the step still goes somewhere."""
+    small = square < plan.largest or abs(factor) * scaled_size(row) < plan.largest
+    return small and goes_on(plan.step, run)
+
+
+@chosen
+def goes_on(step, run):
+    """Whether a step that searches for its scale has one; others always do."""
+    return True
+
+
+@goes_on.register(LadderPlan)
+def _(step, run):
+    return stays(step, run)
 
 
 @inline

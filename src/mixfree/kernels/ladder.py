@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import Array, farthest_of
 from mixfree.kernels.jit import apart, chosen, inline
 from mixfree.kernels.run import STEPS, Run
 from mixfree.kernels.vectors import add_scaled, clear, copy, scaled_size
@@ -15,8 +15,8 @@ from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LEAST_UNIT, Ladder, La
 # Rows of the table; from LEVELS on, three per level.
 RATE, SUM, SQUARES, CARRY, TOTAL, REACH, ORIGIN, MEAN, BEFORE, PULL, LEVELS = range(11)
 HALF, LEVEL, EXCESS = range(3)
-# Places in the numbers; SHRINK is 2^-unit, FASTEST the largest rate.
-SHRINK, PEAK, WEIGHT, EPOCH, GAIN, MARGIN, FASTEST = range(7)
+# Places in the numbers; SHRINK is 2^-unit, FASTEST the largest rate, FARTHEST the largest scale.
+SHRINK, PEAK, WEIGHT, EPOCH, GAIN, MARGIN, FASTEST, FARTHEST = range(8)
 _LEAST, _MOST = 4.0**-LARGEST_EXPONENT, 4.0 ** (LARGEST_EXPONENT - 1)
 _LARGEST = np.finfo(np.float64).max
 # Each row's unit is that of a gradient to this power; the last three are those of every level.
@@ -45,6 +45,7 @@ class LadderPlan(NamedTuple):
     max_levels: int
     width: int  # the dimension, or 1 for one rate
     reach: Any
+    farthest: float  # scale above which the run goes away without end
 
 
 def _plan(step, x):
@@ -54,6 +55,7 @@ def _plan(step, x):
         max_levels=64 if step.max_levels is None else step.max_levels,
         width=x.size if step.per_coordinate else 1,
         reach=FixedReach() if step.alpha is not None else reaches[step.distance.of],
+        farthest=farthest_of(x.dtype),
     )
 
 
@@ -63,7 +65,7 @@ PLANS = {Ladder: _plan}
 def table_of(step: Any, state: Any, steps: int) -> tuple[Array, Array]:
     """The ladder's state as a table and numbers, with room for the levels of ``steps`` steps."""
     if not isinstance(state, LadderState):
-        return np.zeros((0, 0)), np.zeros(7)
+        return np.zeros((0, 0)), np.zeros(8)
     distance = state.distance
     table = np.zeros((LEVELS + 3 * step.levels(steps), state.sum.size))
     vectors = [getattr(state, name) for name in _OWN] + [getattr(distance, name) for name in _ITS]
@@ -74,7 +76,7 @@ def table_of(step: Any, state: Any, steps: int) -> tuple[Array, Array]:
         table[LEVELS + place :: 3, :width][:rows] = getattr(state, name)
     numbers = (distance.lam, distance.weight, distance.epoch, distance.numerator, distance.margin)
     shrink, fastest = math.ldexp(1.0, -state.unit), state.rate.max()
-    return table, np.array([shrink, *numbers, fastest])
+    return table, np.array([shrink, *numbers, fastest, step.reach(state)])
 
 
 def return_table(step: Any, state: LadderState, run: Run, steps: int) -> None:
@@ -97,6 +99,12 @@ def return_table(step: Any, state: LadderState, run: Run, steps: int) -> None:
         | {"lam": numbers[PEAK], "weight": numbers[WEIGHT], "epoch": int(numbers[EPOCH])}
         | {"numerator": numbers[GAIN], "margin": numbers[MARGIN]}
     )
+
+
+@inline
+def stays(plan, run):
+    """Whether the scale of the steps has not run away: see :meth:`mixfree.steps.Ladder.reach`."""
+    return run.rates[FARTHEST] <= plan.farthest
 
 
 @inline
@@ -282,6 +290,8 @@ def _(reach, width, table, numbers, x, step, steps):
             rbar[k] = max(rbar[k], gone)
     if width == 1:
         rbar[0] = max(rbar[0], math.sqrt(square))
+    for k in range(width):
+        numbers[FARTHEST] = max(numbers[FARTHEST], rbar[k])
 
 
 @apart
@@ -322,6 +332,7 @@ def bound_distance(width, table, numbers, step):
     for k in range(width):
         rbar[k] = reach
     numbers[PEAK] = max(numbers[PEAK], reach)
+    numbers[FARTHEST] = numbers[PEAK]
 
 
 @apart

@@ -105,7 +105,7 @@ def linear(plan, run, loss, l2, margins, rows, targets, weights, order):
         row, factor, square = linear_gradient(
             loss, l2, run.x, rows[r], targets[r], weight, margins, run.gradient
         )
-        if not acceptable(plan, row, factor, square):
+        if not acceptable(plan, run, row, factor, square):
             return i
         tell(plan, run, row, factor, square)
     return order.size

@@ -22,7 +22,7 @@ def oracle(gradient, plan, run, stream, order):
             return WRONG_SIZE
         copy(told, run.gradient)
         square = sum_of_squares(run.gradient)
-        if not acceptable(plan, run.gradient, one, square):
+        if not acceptable(plan, run, run.gradient, one, square):
             return i
         tell(plan, run, run.gradient, one, square)
     return order.size

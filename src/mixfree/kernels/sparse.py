@@ -454,7 +454,7 @@ def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets
             along += factors[o] * margins[o]
             size += abs(factors[o])
         square = factor_square * row_square
-        if not acceptable(plan, values, size, square):
+        if not acceptable(plan, run, values, size, square):
             return i
         take_row(
             run,

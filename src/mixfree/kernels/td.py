@@ -22,7 +22,7 @@ def td(plan, run, gamma, rows, rewards, here, there, order):
         if there[t] >= 0:
             factor -= gamma * dot(run.x, rows[there[t]])
         square = square_along(square, factor)
-        if not acceptable(plan, row, factor, square):
+        if not acceptable(plan, run, row, factor, square):
             return i
         tell(plan, run, row, factor, square)
     return order.size

@@ -14,7 +14,7 @@ from mixfree.steps.profile import Profile
 
 BLOCK = 64
 EARLY = 8  # number of first blocks in which the rates are renewed at every step
-LARGEST_EXPONENT = 256  # a gradient is at most 2^256 in the state's unit: no square overflows
+LARGEST_EXPONENT = 64  # a gradient is at most 2^64 in the state's unit: no square overflows
 LEAST_UNIT = -1000  # below it 2^-unit would overflow
 
 
@@ -170,6 +170,11 @@ class Ladder:
     def guesses(self) -> bool:
         """Whether the settings give neither a scale nor a distance to begin with."""
         return self.alpha is None and self.distance.first is None
+
+    def reach(self, state: LadderState) -> float:
+        """The largest scale that steps have had, to tell a run that goes away without end."""
+        distance = state.distance
+        return distance.lam if self.distance.of == "bound" else float(distance.rbar.max())
 
     def extend(self, state: LadderState, x0: Array) -> None:
         """Add coordinates that have been at ``x0`` so far, with gradients of zero."""

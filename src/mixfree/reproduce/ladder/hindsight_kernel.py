@@ -8,22 +8,19 @@ from mixfree.kernels.memory import borrowed
 
 
 @kernel
-def constant_step(loss, step, rows, seen, targets, order):
-    """Averages of SGD's path from the origin: uniform, with weights t, and of the second half.
-
-    The prediction of sample r is ``seen[r]·x`` and its gradient has the direction ``rows[r]``.
-    """
+def constant_step(loss, step, rows, targets, order):
+    """Averages of SGD's path from the origin: uniform, with weights t, and of the second half."""
     averages = np.zeros((3, rows.shape[1]))
     x = np.zeros(rows.shape[1])
-    sums, rows_, seen_, x_ = borrowed(averages), borrowed(rows), borrowed(seen), borrowed(x)
+    sums, rows_, x_ = borrowed(averages), borrowed(rows), borrowed(x)
     half = order.size // 2
     for i in range(order.size):
         r = order[i]
-        row, view = rows_[r], seen_[r]
+        row = rows_[r]
         sum_, weighted = sums[0 if i < half else 2], sums[1]
         margin = 0.0
         for k in range(x_.size):
-            margin += view[k] * x_[k]
+            margin += row[k] * x_[k]
         if not abs(margin) < 1e150:
             return np.full((3, x_.size), np.inf)
         move = step * slope(loss, margin, targets[r])

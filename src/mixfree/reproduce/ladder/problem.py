@@ -1,0 +1,140 @@
+"""A linear problem on numbered samples, and the paper's as one."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.extras import require
+from mixfree.chains import MarkovChain, two_state
+from mixfree.core.optimizer import Optimizer
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.losses import Huber, Logistic, Loss, Squared
+from mixfree.reproduce.paper.problem import mixing_time as two_state_mixing_time
+
+__all__ = ["Problem", "between_two", "minimizer", "on_chain"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Numbered samples, the order in which they are observed, and the suboptimality of a point.
+
+    Attributes
+    ----------
+    rows, targets
+        The gradient of sample r at w is the loss's slope at (rows[r]·w, targets[r]) times rows[r].
+    loss
+        The loss of a prediction.
+    order
+        ``order(seed, samples)``: the sample numbers of a stream.
+    excess
+        Suboptimality of each of several points; it may overflow far from the minimiser.
+    mixing_time
+        Mixing time of the chain that draws the order.
+    """
+
+    rows: Array = field(repr=False)
+    targets: Array = field(repr=False)
+    loss: Loss
+    order: Callable[[int, int], Array] = field(repr=False)
+    excess: Callable[[Array], Array] = field(repr=False)
+    mixing_time: int
+
+    @np.errstate(over="ignore")
+    def gap(self, points: Array) -> Array:
+        """Suboptimality of each point; infinite where it overflows."""
+        return self.excess(points)
+
+    def advance(self, opt: Optimizer, order: Array) -> None:
+        """Run an optimiser over a stream."""
+        advance_linear(opt, self.loss, self.rows, self.targets, order=order)
+
+
+def on_chain(
+    chain: MarkovChain, rows: Array, targets: Array, loss: Loss, mixing_time: int | None = None
+) -> Problem:
+    """Each state has its own rows; a visit shows one of them, drawn uniformly."""
+    _, per_state, dimension = rows.shape
+    flat, labels = np.ascontiguousarray(rows.reshape(-1, dimension)), targets.ravel()
+
+    def order(seed: int, samples: int) -> Array:
+        shown = np.random.default_rng([seed, 1]).integers(per_state, size=samples)
+        drawn: Array = np.asarray(chain.simulate(samples, seed=seed)) * per_state + shown
+        return drawn
+
+    law = np.repeat(chain.stationary / per_state, per_state)
+    best = minimizer(flat, labels, loss, law)
+
+    def excess(points: Array) -> Array:
+        gaps: Array
+        if isinstance(loss, Squared):
+            # A difference of two large losses would cancel.
+            gaps = 0.5 * law @ (flat @ (points - best).T) ** 2
+        else:
+            least = law @ loss.value(flat @ best, labels)
+            gaps = law @ loss.value(flat @ points.T, labels[:, None]) - least
+        return gaps
+
+    return Problem(flat, labels, loss, order, excess, mixing_time or chain.mixing_time())
+
+
+def minimizer(rows: Array, targets: Array, loss: Loss, law: Array) -> Array:
+    """The minimiser of the mean loss."""
+    if isinstance(loss, Squared):
+        weighted = rows * law[:, None]
+        return np.linalg.solve(rows.T @ weighted, weighted.T @ targets)
+
+    # In coordinates in which the rows have unit covariance, the condition is that of the loss.
+    root = np.linalg.cholesky(rows.T @ (rows * law[:, None]))
+    white = np.linalg.solve(root, rows.T).T
+
+    def objective(u: Array) -> tuple[float, Array]:
+        at = white @ u
+        return float(law @ loss.value(at, targets)), white.T @ (law * loss.derivative(at, targets))
+
+    start = np.zeros(rows.shape[1])
+    options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 0.0, "gtol": 1e-9, "maxls": 60}
+    found = require("scipy.optimize").minimize(
+        objective, start, jac=True, method="L-BFGS-B", options=options
+    )
+    return np.asarray(np.linalg.solve(root.T, found.x))
+
+
+def states_with_data(
+    seed: int,
+    chain: MarkovChain,
+    loss: Loss | None = None,
+    dimension: int = 20,
+    per_state: int = 250,
+    scale: float | Array = 1.0,
+    distance: float = 0.0,
+    mixing_time: int | None = None,
+) -> Problem:
+    """Linear data: w† ~ N(0, I/d) per state, shifted by ``distance``, features N(0, scale²)."""
+    loss = Squared() if loss is None else loss
+    rng = np.random.default_rng([seed, 0])
+    states = len(chain)
+    truth = rng.standard_normal((states, dimension)) / math.sqrt(dimension)
+    away = rng.standard_normal(dimension)
+    truth += distance * away / np.linalg.norm(away)
+    rows = rng.standard_normal((states, per_state, dimension))
+    margins = np.einsum("snd,sd->sn", rows, truth)
+    noise = rng.standard_normal(margins.shape)
+    if isinstance(loss, Logistic):
+        labels = np.where(
+            rng.random(margins.shape) < 1.0 / (1.0 + np.exp(-2.0 * margins)), 1.0, -1.0
+        )
+        return on_chain(chain, rows, labels, loss, mixing_time)
+    if isinstance(loss, Huber):
+        noise *= 30.0 ** (rng.random(noise.shape) < 0.1)  # one in ten samples is an outlier
+    rows = rows * scale
+    targets = np.einsum("snd,sd->sn", rows, truth) + math.sqrt(1e-3) * noise
+    return on_chain(chain, rows, targets, loss, mixing_time)
+
+
+def between_two(seed: int, p: float, **settings: Any) -> Problem:
+    """Data on the paper's chain: two states, each left with probability p."""
+    return states_with_data(seed, two_state(p), mixing_time=two_state_mixing_time(p), **settings)

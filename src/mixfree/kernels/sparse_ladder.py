@@ -27,6 +27,7 @@ from mixfree.kernels.jit import apart, chosen, exact, inline, kernel
 from mixfree.kernels.ladder import (
     EPOCH,
     EXCESS,
+    FARTHEST,
     GAIN,
     HALF,
     LEVEL,
@@ -63,7 +64,7 @@ WAITING, WAITING_DUE, OVER = range(3)  # of each level: the sums of the first ha
 # Columns of the entries; CARRIED and ADDED are what CARRY and DUE will be.
 SUM, SQUARES, RATE, CARRIED, ADDED = range(5)
 # Further places in rates: r̄, and ‖Σ λ g‖₁ as a sum of two numbers with the largest it has been.
-RBAR, SIZE, REST, LARGEST_SIZE = range(MARGIN + 1, MARGIN + 5)
+RBAR, SIZE, REST, LARGEST_SIZE = range(FARTHEST + 1, FARTHEST + 5)
 NONE = 64  # first and end of a coordinate that has no levels
 # A mark, which is 0 until the coordinate is touched: its number from the bit _SHIFT on, below it
 # a one, whether the number is a slot of the list, and 64 less low, end and first.
@@ -415,6 +416,7 @@ def _(reach, run, gain, growth, steps):
         rbar = end_epoch(run, rbar)
     rates[RBAR] = rbar
     rates[PEAK] = max(rates[PEAK], rbar)
+    rates[FARTHEST] = rates[PEAK]
 
 
 @apart
@@ -457,11 +459,14 @@ def end_epoch(run, rbar):
 def choose_unit(run, size):
     """See :meth:`mixfree.steps.ladder.LadderState.change_unit`."""
     rates, cells, entries = run.rates, run.cells, run.entries
-    seen, listed = 0.0, run.counts[LISTED]
-    for k in range(cells.shape[0]):
-        seen = max(seen, cells[k, TOTAL])
-    for i in range(listed):
-        seen = max(seen, entries[i, SQUARES])
+    seen, i, listed = 0.0, 0, run.counts[LISTED]
+    while seen == 0.0 and i < listed:
+        seen = entries[i, SQUARES]
+        i += 1
+    i = 0
+    while seen == 0.0 and i < run.counts[TOUCHED]:
+        seen = cells[certain(run.touched[i]), TOTAL]
+        i += 1
     change = changed_unit(rates, size, seen)
     if change == 0:
         return

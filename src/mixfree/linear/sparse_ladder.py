@@ -8,13 +8,24 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.state import RunState, State
 from mixfree.kernels import sparse_ladder as lazy
-from mixfree.kernels.ladder import EPOCH, EXCESS, GAIN, HALF, LEVEL, MARGIN, PEAK, SHRINK, WEIGHT
+from mixfree.kernels.ladder import (
+    EPOCH,
+    EXCESS,
+    FARTHEST,
+    GAIN,
+    HALF,
+    LEVEL,
+    MARGIN,
+    PEAK,
+    SHRINK,
+    WEIGHT,
+)
 from mixfree.kernels.memory import LINE
 from mixfree.kernels.run import COUNT, STEPS
 from mixfree.kernels.sparse import LISTED, MASS, Q, V
 from mixfree.steps.ladder import Ladder, LadderState
 
-LEAST = 10  # room for levels in any case
+LEAST = 12  # levels for which there is room from the first: more are a copy of everything
 # By their names in the states of the ladder and of its distance: columns of the entries, columns
 # of the cells, and places in the rates.
 _SUMS = {"sum": lazy.SUM, "squares": lazy.SQUARES, "carry": lazy.CARRIED}
@@ -46,7 +57,7 @@ class SparseLadderState(State):
         for name, place in _SCALARS.items():
             rates[place] = getattr(distance, name)
         rates[[SHRINK, EPOCH, lazy.RBAR]] = 2.0**-ladder.unit, distance.epoch, distance.rbar[0]
-        rates[[lazy.SIZE, lazy.LARGEST_SIZE]] = pull
+        rates[[lazy.SIZE, lazy.LARGEST_SIZE]], rates[FARTHEST] = pull, step.reach(ladder)
         state = cls(
             counts=np.array(counts),
             numbers=np.array([0.0, 1.0, 0.0]),
@@ -76,7 +87,7 @@ class SparseLadderState(State):
     def begin(self, step: Ladder, first: float) -> None:
         """See :meth:`mixfree.steps.Ladder.begin`."""
         if step.guesses:
-            self.rates[[PEAK, lazy.RBAR]] = first
+            self.rates[[PEAK, FARTHEST, lazy.RBAR]] = first
 
     def make_room(self, step: Ladder, samples: int) -> None:
         """Let each coordinate have the levels of so many further samples."""
@@ -118,7 +129,7 @@ class SparseLadderState(State):
         )
         point = self.point().astype(run.x.dtype)
         run.gradient.load({"samples": samples})
-        run.output.load(self.output())
+        run.output.load(self.output() | {"kept": self.kept.astype(point.dtype)})
         run.load({"x": point, "steps": steps})
         return run
 

@@ -36,7 +36,34 @@ Words = Callable[[str], str]
 def write_page(
     fit: StreamFit, path: str | os.PathLike[str], words: Words = str, command: str | None = None
 ) -> int:
-    """Write :func:`page` to a file in one piece; its size in bytes."""
+    """Write the report of a fit as one page for a browser, which needs no network.
+
+    Parameters
+    ----------
+    fit
+        From a model file or just fitted.
+    path
+        The HTML file, written in one piece.
+    words, command
+        As :func:`page` takes them.
+
+    Returns
+    -------
+    The size of the page in bytes, at most about 2 MB.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from mixfree.streams import FitPlan, Source, StreamFit, find_files
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "log.csv").write_text("x,load\\n" + "1,2.5\\n2,4.7\\n3,6.4\\n" * 500)
+    >>> source = Source(find_files([str(folder / "log.csv")]))
+    >>> fit = StreamFit.begin(source, FitPlan("load"))
+    >>> fit.run(source.pieces())
+    >>> write_page(fit, folder / "report.html") < 2_000_000
+    True
+    """
     content = page(fit, words, command).encode()
     with replacing(path) as file:
         file.write(content)

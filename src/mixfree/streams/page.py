@@ -142,7 +142,8 @@ def _predicted(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
     if not len(found.x):
         return
     figure, source = _course_figure(found, found.of)
-    if (found.low < found.high).any():
+    ranged = bool((found.low < found.high).any())
+    if ranged:
         figure.varea(
             "x", "low", "high", source=source, color=BLUE, alpha=0.15, legend_label="range"
         )
@@ -160,7 +161,7 @@ def _predicted(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
     yield _figure(
         "predicted",
         f"{_short(found.of)}: means of {len(found.x):,} stretches of up to "
-        f"{fit.timeline.per_bin:,} rows, with the least and greatest value; {ahead}. "
+        f"{fit.timeline.per_bin:,} rows{', with the range' if ranged else ''}; {ahead}. "
         "Drag to move, click on the legend to hide a line.",
     )
 
@@ -273,6 +274,7 @@ def _correlation(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
         y_axis_label="variance inflation",
         title=first,
     )
+    figure.title.text_font_size = "11px"
     for axis in figure.axis:
         axis.formatter = models.NumeralTickFormatter(format="0,0.[00]")
     figure.segment("length", "low", "length", "high", source=source, color=BLUE, width=2)
@@ -284,13 +286,15 @@ def _correlation(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
         line.update(line_color=ORANGE, line_width=1.5)
         figure.add_layout(line)
         more = " or more" if found.rising else ""
+        right = found.scale**2 > found.lengths[0] * found.lengths[-1]
         figure.add_layout(
             models.Label(
                 x=max(found.scale, 1),
                 y=float(low.min()),
-                text=f" {found.scale:,} rows{more}",
+                text=f" {found.scale:,} rows{more} ",
                 text_color=ORANGE,
                 text_baseline="bottom",
+                text_align="right" if right else "left",
             )
         )
     _hover(figure, [("rows per block", "@length{0,0}"), ("inflation", "@ratio{0.[00]a}")], None)
@@ -395,6 +399,7 @@ def _course_figure(found: Course, label: str) -> tuple[Any, Any]:
         x_axis_label="" if found.dated else "row",
         y_axis_label=_drawn(label),
     )
+    figure.xaxis.ticker.desired_num_ticks = 4
     if not found.dated:
         figure.xaxis.formatter = require("bokeh.models").NumeralTickFormatter(format="0,0")
     columns = ("x", "rows", "actual", "low", "high", "predicted", "error")

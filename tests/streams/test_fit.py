@@ -229,6 +229,18 @@ def test_options_reach_the_method(tmp_path):
     assert bits(tmp_path / "m") == bits_of(model)
 
 
+def test_the_output_is_that_of_the_estimator(tmp_path, capsys):
+    """A flag that is left out of the plan would give the average."""
+    path = write(table(), tmp_path / "d.parquet")
+    options = ["--features", "u,v", "--method", "adagrad", "--output", "last"]
+    assert fit(path, "--model", tmp_path / "m", *options) == 0
+    X = np.column_stack([table()["u"], table()["v"]])
+    model = StreamRegressor(method="adagrad", output="last", scale="running")
+    assert bits(tmp_path / "m") == bits_of(model.fit(X, np.array(table()["load"])))
+    assert fit(path, "--model", tmp_path / "m", "--output", "last") == 2
+    assert "--output is for methods with steps: name one as --method" in capsys.readouterr().err
+
+
 def test_worse_than_a_constant_is_said(tmp_path, capsys):
     data = table()
     far = pa.array(np.array(data["load"]) + 1000.0)

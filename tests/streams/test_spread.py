@@ -46,6 +46,16 @@ def check_same(found, alone):
     assert (found.read, found.used, found.complete) == (12_000, 11_998, True)
     assert found.encoder.left_out == alone.encoder.left_out
     assert found.read_record.state_dict() == alone.read_record.state_dict()
+    # The course of the stream is whole and in order; nothing of it was predicted ahead.
+    course = found.timeline
+    assert (course.rows, course.tested) == (11_998, 0)
+    assert course.total("target") / 11_998 + course.origin == pytest.approx(
+        alone.timeline.total("target") / 11_998 + alone.timeline.origin
+    )
+    assert (course.bins.least[0], course.bins.greatest.max()) == (
+        alone.timeline.bins.least[0],
+        alone.timeline.bins.greatest.max(),
+    )
     # Batches are cut elsewhere: standard errors are those of other 32 to 64 batches.
     noise = 4.0 / np.sqrt(2.0 * 32)
     ratio = found.learner.bse / alone.learner.bse

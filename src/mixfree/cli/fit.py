@@ -98,6 +98,13 @@ def fit(
         float | None,
         typer.Option(help="Scale of the steps. Default: 1; the ladder finds its own."),
     ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            help="For methods with steps: which point is the model, such as average or last. "
+            "Default: that of the method."
+        ),
+    ] = None,
     l2: Annotated[
         float | None,
         typer.Option(help="Regularisation: adds ½·l2·‖weights‖² to the loss of each row."),
@@ -206,6 +213,7 @@ def fit(
         "method": method,
         "scale": _or_none(check_one_of(scale, "scale", ("auto", "running", "none"))),
         "step_scale": step_scale,
+        "output": output,
         "l2": l2,
         "memory": int(memory) if memory is not None and memory.isdecimal() else memory,
         "half_life": _number_or(half_life, "half_life", "auto"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from mixfree.base.extras import require
-from mixfree.cli.options import Exclude, Format, names
+from mixfree.cli.options import Format, names
 
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
@@ -30,7 +30,15 @@ def report(
     target: Annotated[
         str | None, typer.Option(help="Column to predict, if data is given instead of a model.")
     ] = None,
-    exclude: Exclude = None,
+    exclude: Annotated[
+        str | None,
+        typer.Option(
+            "--leave-out",
+            "--exclude",
+            help="Columns of data to leave out, separated by commas; lag* is all that begin with "
+            "lag.",
+        ),
+    ] = None,
     format: Format = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:

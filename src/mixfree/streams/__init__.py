@@ -13,9 +13,18 @@
 """
 
 from mixfree.streams.files import StreamFile, find_files
+from mixfree.streams.page import write_page
 from mixfree.streams.plan import FitPlan
 from mixfree.streams.predictions import write_predictions
 from mixfree.streams.source import Source
 from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["FitPlan", "Source", "StreamFile", "StreamFit", "find_files", "write_predictions"]
+__all__ = [
+    "FitPlan",
+    "Source",
+    "StreamFile",
+    "StreamFit",
+    "find_files",
+    "write_page",
+    "write_predictions",
+]

@@ -84,8 +84,8 @@ def remarks(fit: StreamFit) -> Iterator[str]:
         if knows_intervals(fit.learner) and fit.plan.loss == "squared":
             forget = "; `half_life='auto'` follows changes"
         yield (
-            "predicted ahead, rows were worse off than with the best constant: what comes next is "
-            f"not like what came before{forget}"
+            "predictions ahead were worse than the best constant: what comes next is not like what "
+            f"came before{forget}"
         )
 
 

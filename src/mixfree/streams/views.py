@@ -97,7 +97,7 @@ def course(fit: StreamFit) -> Course:
     bins, classes, target = fit.timeline.bins, fit.encoder.classes, fit.encoder.target
     known = ~np.isnat(bins.times)
     dated = bool(known.all() and (np.diff(bins.times.astype(np.int64)) > 0).all())
-    x = bins.times.astype(np.int64) / 1000.0 if dated else bins.ends - bins.rows
+    x = bins.times.astype(np.int64) / 1000.0 if dated else bins.ends - bins.rows + 1.0
     low, high, actual = bins.least, bins.greatest, bins.target
     if classes is None:
         of, error, name = target, np.sqrt(bins.squares), "RMSE"

@@ -72,3 +72,11 @@ def test_a_value_network_learns_from_one_trajectory(tmp_path, capsys):
     assert max(found["adam"], found["mlmc(adam)"]) < constant, out
     assert found["ladder, averaged"] < 0.6 * constant, out  # half of it is noise
     assert (tmp_path / "values.png").stat().st_size > 10_000
+
+
+def test_what_is_kept_decides_what_the_order_costs():
+    found = load("three_ways").main(times=(1, 300), rows=4_000, seeds=2)
+    exact, kept, chosen, nothing, _, shuffled = (means[1] for means in found.values())
+    assert exact < 2.0 * shuffled
+    assert max(kept, chosen) < 0.5 * nothing
+    assert exact < kept

@@ -105,6 +105,10 @@ class ChoosingLearner(Learner):
         factors = np.ones(len(targets)) if weights is None else weights
         columns = dense(rows), targets, factors
         for now, learnt in self._contest.pieces(columns):
+            # What is learnt is looked at when its gradient is taken.
+            for column in columns[:2]:
+                if not np.isfinite(column[now][~learnt]).all():
+                    raise ValueError("a row that is held out is not finite")
             which = slice(None) if learnt.all() else learnt
             x, y, w = (column[now][which] for column in columns)
             super()._advance(x, y, None if weights is None else w)

@@ -18,7 +18,7 @@ MEMORY = 4096  # samples that "auto" keeps, if they are not too large
 BYTES = 1 << 26  # what they may take
 FEWEST = 32  # held-out samples below which nothing is chosen but the default
 PIECE = 1 << 14  # samples to look at together for those to be held out
-CUT = 1 << 16  # samples from which on runs are given up, at every power of two
+CUT = 1 << 17  # samples after which runs are given up: a power of two
 
 Losses = Callable[[Array, UniformSample], Array]
 
@@ -173,15 +173,14 @@ class Contest:
     def learnt(self) -> None:
         """All runs have learnt from what was seen so far and not held out.
 
-        At fixed numbers of samples, the powers of two, runs that have lost are given up. Of two
-        that differ in their rates alone, the better one is left. Memory is given up if it is
-        clearly worse: what a few thousand samples tell does not grow any more, while what the
-        stream itself tells does.
+        At a fixed number of samples, runs that have lost are given up: of two that differ in their
+        rates alone, the better one is left. Memory is not: a stream may mix so slowly that what
+        it is good for has not come yet.
         """
         seen = self.samples
         if seen & (seen - 1):
             return
-        if seen >= CUT and len(self.runs) > 1:
+        if seen == CUT:
             self._cut()
         self.judge()
 
@@ -212,13 +211,9 @@ class Contest:
             run.load_state_dict(saved)
 
     def _cut(self) -> None:
-        """Give up the runs that have lost."""
+        """Of two runs that differ in their rates alone, leave the better one."""
         kinds = [[run for run in self.runs if bool(run.memory) == kept] for kept in (False, True)]
-        best = [self._chosen(kind).chosen for kind in kinds if kind]
-        if len(best) == 2:
-            without, within = (self._losses(self._point(each), self._held) for each in best)
-            worse, error = _difference(within, without)
-            best = best[:1] if worse > 2.0 * error else best
+        best = [self._chosen(kind).chosen for kind in kinds]
         self.runs = {name: self.runs[name] for name in map(self._name, best)}
 
     def _chosen(self, runs: Iterable[Candidate]) -> Choice:

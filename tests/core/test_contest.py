@@ -86,12 +86,14 @@ def test_what_is_given_is_not_tried_otherwise():
 def test_lost_runs_are_given_up_at_fixed_counts(monkeypatch):
     """Caught: a cut wherever a chunk ends."""
     monkeypatch.setattr(contests, "CUT", 1024)
+    monkeypatch.setattr(contests, "FAR", 0.1)
     samples = 3.0 + np.random.default_rng(7).standard_normal((2500, DIMENSION))
     one, other = contest(), contest()
     learn(one, samples[:1023])
     assert len(one.runs) == 4
     learn(one, samples[1023:1030])
-    assert [bool(run.memory) for run in one.runs] == [False, True]
+    assert len(one.runs) < 4
+    assert {bool(run.memory) for run in one.runs} == {False, True}
     learn(other, samples[:1030])
     assert one.runs.keys() == other.runs.keys()
     resumed = contest()

@@ -18,7 +18,8 @@ MEMORY = 4096  # samples that "auto" keeps, if they are not too large
 BYTES = 1 << 26  # what they may take
 FEWEST = 32  # held-out samples below which nothing is chosen but the default
 PIECE = 1 << 14  # samples to look at together for those to be held out
-CUT = 1 << 17  # samples after which runs are given up: a power of two
+CUT = 1 << 16  # samples from which on runs are given up, at every power of two
+FAR = 4.0  # standard errors by which a run that is given up is worse
 
 Losses = Callable[[Array, UniformSample], Array]
 
@@ -173,14 +174,14 @@ class Contest:
     def learnt(self) -> None:
         """All runs have learnt from what was seen so far and not held out.
 
-        At a fixed number of samples, runs that have lost are given up: of two that differ in their
-        rates alone, the better one is left. Memory is not: a stream may mix so slowly that what
-        it is good for has not come yet.
+        At fixed numbers of samples, runs that have clearly lost to one with other rates are given
+        up. Memory is not: a stream may mix so slowly that what it is good for has not come yet.
         """
         seen = self.samples
         if seen & (seen - 1):
             return
-        if seen == CUT:
+        if seen >= CUT and self._held.filled >= FEWEST:
+            self.runs = dict(self.runs)  # what was exported stays as it is
             self._cut()
         self.judge()
 
@@ -211,10 +212,20 @@ class Contest:
             run.load_state_dict(saved)
 
     def _cut(self) -> None:
-        """Of two runs that differ in their rates alone, leave the better one."""
-        kinds = [[run for run in self.runs if bool(run.memory) == kept] for kept in (False, True)]
-        best = [self._chosen(kind).chosen for kind in kinds]
-        self.runs = {name: self.runs[name] for name in map(self._name, best)}
+        """Of two runs that differ in their rates alone, give up one that is far worse.
+
+        Not the default, which the others have to beat.
+        """
+        found: dict[Candidate, Array] = {}
+        for run in self.runs:
+            points = [self._point(run._replace(output=output)) for output in self._outputs]
+            found[run] = min((self._losses(x, self._held) for x in points), key=np.mean)
+        for run, losses in list(found.items())[1:]:
+            other = run._replace(one_rate=not run.one_rate)
+            if other in found:
+                worse, error = _difference(losses, found[other])
+                if worse > FAR * error:
+                    del self.runs[run]
 
     def _chosen(self, runs: Iterable[Candidate]) -> Choice:
         held = self._held

@@ -1,6 +1,6 @@
 """A linear learner that lets a held-out sample of the rows decide how it learns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,12 @@ class ChoosingLearner(Learner):
     @property
     def _runs(self) -> Iterable[Optimizer]:
         return (self._optimizer,) if self._contest is None else self._contest.runs.values()
+
+    def _teach(self, learn: Callable[[Optimizer], None]) -> None:
+        if self._contest is None:
+            super()._teach(learn)
+        else:
+            self._contest.teach(learn)
 
     def _new_contest(self) -> Contest:
         sizes = {"values": self.columns + 2, "draws": self._draws}

@@ -243,8 +243,15 @@ class Learner:
             # A standardised row is zero at first, but about as long as this in the long run.
             longest = math.sqrt(self.columns) if self._scale is not None else norm(rows[0])
             self._guess_distance(math.hypot(longest, self._intercept), float(targets[0]))
-        for run in self._runs:
+
+        def learn(run: Optimizer) -> None:
             advance_linear(run, self.loss, rows, targets, weights=weights, l2=self.l2)
+
+        self._teach(learn)
+
+    def _teach(self, learn: Callable[[Optimizer], None]) -> None:
+        """Let every run learn."""
+        learn(self._optimizer)
 
     def _guess_distance(self, length: float, target: float) -> None:
         """Let a step that searches for its scale begin with a fraction of a Kaczmarz step.

@@ -16,7 +16,7 @@ from scipy.signal import lfilter
 from mixfree.base.figures import line_style, log_log, new_figure, save
 from mixfree.sklearn import StreamRegressor
 
-ROWS, COLUMNS = 50_000, 20
+COLUMNS = 20
 TIMES = (1, 10, 100, 1_000, 10_000)  # 1/(1 − ρ)
 WAYS = {
     "exact": {},
@@ -28,49 +28,50 @@ WAYS = {
 }
 
 
-def stream(seed, mixing_time):
+def stream(seed, mixing_time, rows):
     """Rows, targets and the true weights."""
     rng = np.random.default_rng(seed)
     correlation = 1.0 - 1.0 / mixing_time
-    noise = rng.standard_normal((ROWS, COLUMNS))
+    noise = rng.standard_normal((rows, COLUMNS))
     noise[0] /= np.sqrt(1.0 - correlation**2)  # so that it begins in the stationary law
-    rows = lfilter([np.sqrt(1.0 - correlation**2)], [1.0, -correlation], noise, axis=0)
+    features = lfilter([np.sqrt(1.0 - correlation**2)], [1.0, -correlation], noise, axis=0)
     truth = rng.standard_normal(COLUMNS)
-    return rows, rows @ truth + rng.standard_normal(ROWS), truth
+    return features, features @ truth + rng.standard_normal(rows), truth
 
 
-def excess(way, seed, mixing_time):
+def excess(way, seed, mixing_time, rows):
     """Excess risk of the weights: ½E(prediction − target)² above that of the true ones."""
-    rows, targets, truth = stream(seed, mixing_time)
+    features, targets, truth = stream(seed, mixing_time, rows)
     if "shuffled" in way:
-        order = np.random.default_rng([seed, 1]).permutation(ROWS)
-        rows, targets = rows[order], targets[order]
+        order = np.random.default_rng([seed, 1]).permutation(rows)
+        features, targets = features[order], targets[order]
     model = StreamRegressor(**WAYS[way], scale=None, fit_intercept=False, seed=seed)
-    return 0.5 * ((model.fit(rows, targets).coef_ - truth) ** 2).sum()
+    return 0.5 * ((model.fit(features, targets).coef_ - truth) ** 2).sum()
 
 
-def main():
-    """Measure every way at every mixing time, and draw the curves."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--figure", help="write the figure to this file")
-    parser.add_argument("--seeds", type=int, default=5, help="streams per mixing time")
-    arguments = parser.parse_args()
+def main(times=TIMES, rows=50_000, seeds=5, figure=None):
+    """Measure every way at every mixing time, and draw the curves; the means by way."""
     begun = time.process_time()
-    figure, axes = new_figure(height=4.6)
-    print(f"{'':34}" + "".join(f"{mixing:>10,}" for mixing in TIMES))
+    drawing, axes = new_figure(height=4.6)
+    print(f"{'':34}" + "".join(f"{mixing:>10,}" for mixing in times))
+    means = {}
     for index, way in enumerate(WAYS):
         # Seeds from 1,000 on were not used when the methods were made.
-        runs = [[excess(way, 1000 + s, t) for s in range(arguments.seeds)] for t in TIMES]
-        means = [float(np.mean(each)) for each in runs]
-        print(f"{way:34}" + "".join(f"{mean:10.2g}" for mean in means), flush=True)
-        axes.plot(TIMES, means, label=way, marker="o", markersize=3.5, **line_style(index))
+        runs = [[excess(way, 1000 + s, t, rows) for s in range(seeds)] for t in times]
+        means[way] = [float(np.mean(each)) for each in runs]
+        print(f"{way:34}" + "".join(f"{mean:10.2g}" for mean in means[way]), flush=True)
+        axes.plot(times, means[way], label=way, marker="o", markersize=3.5, **line_style(index))
     xlabel = "mixing time 1/(1 − ρ) of the features, in rows"
-    log_log(axes, xlabel, f"excess risk after {ROWS:,} rows")
+    log_log(axes, xlabel, f"excess risk after {rows:,} rows")
     axes.legend(fontsize="small")
-    if arguments.figure:
-        print(f"figure: {save(figure, arguments.figure)[0]}")
+    if figure:
+        print(f"figure: {save(drawing, figure)[0]}")
     print(f"{time.process_time() - begun:.0f} s")
+    return means
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--figure", help="write the figure to this file")
+    parser.add_argument("--seeds", type=int, default=5, help="streams per mixing time")
+    main(**vars(parser.parse_args()))

@@ -125,3 +125,11 @@ def test_a_csv_file_becomes_a_page(tmp_path, capsys):
     load("report_heating").main(tmp_path, hours=2_000)
     assert "open it in a browser" in capsys.readouterr().out
     assert "What was learnt about" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_is_kept_decides_what_the_order_costs():
+    found = load("three_ways").main(times=(1, 300), rows=4_000, seeds=2)
+    exact, kept, chosen, nothing, _, shuffled = (means[1] for means in found.values())
+    assert exact < 2.0 * shuffled
+    assert max(kept, chosen) < 0.5 * nothing
+    assert exact < kept

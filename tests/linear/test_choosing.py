@@ -130,3 +130,19 @@ def test_a_state_of_another_learner_is_refused():
         learner().load_state_dict(plain.state_dict())
     with pytest.raises(ValueError, match="not that of a learner"):
         plain.load_state_dict(learner().state_dict())
+
+
+def test_a_held_out_row_that_is_not_finite_is_refused():
+    """Caught: rows that nothing looks at, since no gradient of theirs is taken."""
+    rows, targets = data(shift=0.0)
+    for bad in range(20):
+        spoilt = rows[:100].copy()
+        spoilt[bad, 1] = np.nan
+        with pytest.raises(ValueError, match="not finite"):
+            learner(scale=None).advance(spoilt, targets[:100])
+
+
+def test_too_many_sparse_rows_to_keep():
+    wide = Learner(Squared(), 1_000_000, memory=1000, fit_intercept=False)
+    with pytest.raises(ValueError, match="give memory=134 at most, or memory=0"):
+        wide.advance(csr_array((1, 1_000_000)), np.ones(1))

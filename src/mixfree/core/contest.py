@@ -19,6 +19,7 @@ BYTES = 1 << 26  # what they may take
 FEWEST = 32  # held-out samples below which nothing is chosen but the default
 PIECE = 1 << 14  # samples to look at together for those to be held out
 CUT = 1 << 16  # samples from which on runs are given up, at every power of two
+FAR = 4.0  # standard errors by which a run that is given up is worse
 
 Losses = Callable[[Array, UniformSample], Array]
 
@@ -170,18 +171,28 @@ class Contest:
             self.learnt()
             done = stop
 
+    def teach(self, learn: Callable[[Optimizer], None]) -> None:
+        """Let every run learn; one that ends in an error where the default does not is given up."""
+        for name, run in list(self.runs.items()):
+            try:
+                learn(run)
+            except (ValueError, ArithmeticError):
+                if name == next(iter(self.runs)):
+                    raise
+                self.runs = {each: other for each, other in self.runs.items() if each != name}
+                self._choice, self._judged = self._chosen(self.runs), self.samples
+
     def learnt(self) -> None:
         """All runs have learnt from what was seen so far and not held out.
 
-        At fixed numbers of samples, the powers of two, runs that have lost are given up. Of two
-        that differ in their rates alone, the better one is left. Memory is given up if it is
-        clearly worse: what a few thousand samples tell does not grow any more, while what the
-        stream itself tells does.
+        At fixed numbers of samples, runs that have clearly lost to one with other rates are given
+        up. Memory is not: a stream may mix so slowly that what it is good for has not come yet.
         """
         seen = self.samples
         if seen & (seen - 1):
             return
-        if seen >= CUT and len(self.runs) > 1:
+        if seen >= CUT and self._held.filled >= FEWEST:
+            self.runs = dict(self.runs)  # what was exported stays as it is
             self._cut()
         self.judge()
 
@@ -212,14 +223,20 @@ class Contest:
             run.load_state_dict(saved)
 
     def _cut(self) -> None:
-        """Give up the runs that have lost."""
-        kinds = [[run for run in self.runs if bool(run.memory) == kept] for kept in (False, True)]
-        best = [self._chosen(kind).chosen for kind in kinds if kind]
-        if len(best) == 2:
-            without, within = (self._losses(self._point(each), self._held) for each in best)
-            worse, error = _difference(within, without)
-            best = best[:1] if worse > 2.0 * error else best
-        self.runs = {name: self.runs[name] for name in map(self._name, best)}
+        """Of two runs that differ in their rates alone, give up one that is far worse.
+
+        Not the default, which the others have to beat.
+        """
+        found: dict[Candidate, Array] = {}
+        for run in self.runs:
+            points = [self._point(run._replace(output=output)) for output in self._outputs]
+            found[run] = min((self._losses(x, self._held) for x in points), key=np.mean)
+        for run, losses in list(found.items())[1:]:
+            other = run._replace(one_rate=not run.one_rate)
+            if other in found:
+                worse, error = _difference(losses, found[other])
+                if worse > FAR * error:
+                    del self.runs[run]
 
     def _chosen(self, runs: Iterable[Candidate]) -> Choice:
         held = self._held

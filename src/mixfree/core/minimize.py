@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -201,10 +202,10 @@ def _reference(
     mark = next(grid)
     for sample in samples:
         if isinstance(run, Optimizer):
-            _tell(run, grad, sample)
-        elif not run.takes(sample):
-            for each_run in run.runs.values():
-                _tell(each_run, grad, sample)
+            _tell(grad, sample, run)
+        else:
+            if not run.takes(sample):
+                run.teach(partial(_tell, grad, sample))
             run.learnt()
         if run.samples == mark:
             mark = next(grid)
@@ -215,9 +216,13 @@ def _reference(
     return history
 
 
-def _tell(opt: Optimizer, grad: GradientFunction, sample: Any) -> None:
+def _tell(grad: GradientFunction, sample: Any, opt: Optimizer) -> None:
     for due in opt.offer(sample):
         opt.tell(grad(opt.x, due))
+
+
+def _advance(kernel: Any, stream: Array, order: Array, opt: Optimizer) -> None:
+    opt.advance(kernel, (stream,), order)
 
 
 def _compiled(
@@ -246,8 +251,7 @@ def _compiled(
             return
         for now, learnt in run.pieces([stream[start:stop]]):
             order = start + now.start + np.flatnonzero(learnt)
-            for opt in run.runs.values():
-                opt.advance(kernel, (stream,), order)
+            run.teach(partial(_advance, kernel, stream, order))
 
     return follow(run, advance, len(stream), each)
 

@@ -92,7 +92,7 @@ class Optimizer:
     def outputs(self) -> dict[str, Array]:
         """Every output point that the run can hand back, by name."""
         every = getattr(self.output, "points", None)
-        return every(self._run.output, self._run.x) if every else {"": self.average}
+        return every(self._run.output, self._run.x) if every else {"output": self.average}
 
     @property
     def samples(self) -> int:

@@ -1,6 +1,6 @@
 """A linear learner that lets a held-out sample of the rows decide how it learns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,12 @@ class ChoosingLearner(Learner):
     def _runs(self) -> Iterable[Optimizer]:
         return (self._optimizer,) if self._contest is None else self._contest.runs.values()
 
+    def _teach(self, learn: Callable[[Optimizer], None]) -> None:
+        if self._contest is None:
+            super()._teach(learn)
+        else:
+            self._contest.teach(learn)
+
     def _new_contest(self) -> Contest:
         sizes = {"values": self.columns + 2, "draws": self._draws}
         found: Contest = self._begin(Contest, losses=self._held_out_losses, **sizes)
@@ -105,6 +111,10 @@ class ChoosingLearner(Learner):
         factors = np.ones(len(targets)) if weights is None else weights
         columns = dense(rows), targets, factors
         for now, learnt in self._contest.pieces(columns):
+            # What is learnt is looked at when its gradient is taken.
+            for column in columns[:2]:
+                if not np.isfinite(column[now][~learnt]).all():
+                    raise ValueError("a row that is held out is not finite")
             which = slice(None) if learnt.all() else learnt
             x, y, w = (column[now][which] for column in columns)
             super()._advance(x, y, None if weights is None else w)

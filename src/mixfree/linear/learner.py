@@ -23,6 +23,7 @@ from mixfree.steps import Profile
 # First distance, as a fraction of a Kaczmarz step: too long a one costs more than too short.
 SHARE = 0.1
 VALUES = 1 << 20  # most entries to copy at a time, where rows must be copied
+ROOM = 1 << 27  # most entries of sparse rows that memory keeps
 
 
 class Learner:
@@ -208,6 +209,7 @@ class Learner:
 
     def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
         if hasattr(rows, "indptr"):
+            self._check_room()
             if self._may_do_without_scale and self.samples == 0:
                 self._scale = None
             if self._scale is not None:
@@ -231,13 +233,29 @@ class Learner:
             else:
                 self._tell_scaled(self._scale, dense(rows[piece]), targets[piece], factors)
 
+    def _check_room(self) -> None:
+        """Sparse rows are kept as dense ones: ValueError if these would be too many numbers."""
+        gradient = self._optimizer.gradient
+        if isinstance(gradient, Reservoir) and gradient.size * self.columns > ROOM:
+            raise ValueError(
+                f"memory keeps dense rows, and {gradient.size:,} of {self.columns:,} columns are "
+                f"too many: give memory={ROOM // self.columns} at most, or memory=0"
+            )
+
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
         if self._first.samples == 0 and len(rows):
             # A standardised row is zero at first, but about as long as this in the long run.
             longest = math.sqrt(self.columns) if self._scale is not None else norm(rows[0])
             self._guess_distance(self._runs, longest, float(targets[0]))
-        for run in self._runs:
+
+        def learn(run: Optimizer) -> None:
             advance_linear(run, self.loss, rows, targets, weights=weights, l2=self.l2)
+
+        self._teach(learn)
+
+    def _teach(self, learn: Callable[[Optimizer], None]) -> None:
+        """Let every run learn."""
+        learn(self._optimizer)
 
     def _guess_distance(
         self, runs: Iterable[Optimizer | SparseLinear], length: float, target: float

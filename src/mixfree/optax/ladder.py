@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from mixfree.base.arithmetic import farthest_of
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.dropins import Sketch, is_exact
 from mixfree.optax import distance as scales
@@ -166,7 +167,9 @@ def _scale_by_ladder(
                 scale = scales.update(distance, scale, x, step, passed)
             root = jnp.sqrt(after.total + after.excess[0])
             rate = scale.lam * scale.rbar / jnp.where(root > 0, root, 1)
-            return after._replace(rate=jnp.where(root > 0, rate, 0), distance=scale)
+            # Beyond it the run goes away without end, and stays where it is.
+            moves = (root > 0) & (jnp.maximum(scale.lam, scale.rbar.max()) <= farthest_of(x.dtype))
+            return after._replace(rate=jnp.where(moves, rate, 0), distance=scale)
 
         state = jax.lax.cond((step <= EARLY * block) | (step % block == 0), refresh, lambda: state)
         rbar = state.distance.rbar

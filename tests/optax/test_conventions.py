@@ -255,7 +255,7 @@ def test_a_ladder_on_a_loss_without_a_minimum_stays_at_a_finite_point(form):
     opt, start = mo.ladder(block=8, **form), jnp.zeros(50)
 
     def step(carry, _):
-        return advance(opt, carry, jnp.ones(50)), carry[0].max()
+        return advance(opt, carry, jnp.ones(50)), None
 
     (params, _), _ = jax.lax.scan(step, (start, opt.init(start)), length=2_000)
-    assert bool(jnp.isfinite(params).all()) and float(jnp.abs(params).max()) > 1e20
+    assert bool(jnp.isfinite(params).all()) and float(jnp.abs(params).max()) > 1e10

@@ -17,6 +17,7 @@ from mixfree.optax.trees import norm, times_power_of_two, widest
 from mixfree.steps import Distance
 from mixfree.steps.ladder import BLOCK, EARLY
 
+FARTHEST = 1e15  # scale of steps whose square can be summed in float32
 LEVELS = 24  # from the start, since arrays cannot grow in compiled code
 
 
@@ -168,7 +169,8 @@ def _scale_by_ladder(
             root = jnp.sqrt(after.total + after.excess[0])
             rate = scale.lam * scale.rbar / jnp.where(root > 0, root, 1)
             # Beyond it the run goes away without end, and stays where it is.
-            moves = (root > 0) & (jnp.maximum(scale.lam, scale.rbar.max()) <= farthest_of(x.dtype))
+            farthest = farthest_of(x.dtype) if x.dtype == jnp.float64 else FARTHEST
+            moves = (root > 0) & (jnp.maximum(scale.lam, scale.rbar.max()) <= farthest)
             return after._replace(rate=jnp.where(moves, rate, 0), distance=scale)
 
         state = jax.lax.cond((step <= EARLY * block) | (step % block == 0), refresh, lambda: state)

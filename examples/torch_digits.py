@@ -10,7 +10,6 @@ from torch_methods import batches, follow, methods
 
 from mixfree.base.figures import new_figure
 
-RUNS_OF = (10, 200)  # mean number of consecutive digits of the same class
 CAPACITY = 1_000  # digits kept by a memory
 
 
@@ -56,11 +55,12 @@ def run(name, samples, length, seed, marks):
     return follow(METHODS[name](model), losses, marks, lambda: accuracy(model, test))
 
 
-def main(samples=8_000, seeds=range(1000, 1005), figure="docs/figures/digits"):
+def main(samples=8_000, seeds=range(1000, 1005), runs_of=(200,), figure="docs/figures/digits"):
+    """Accuracies by method and mean number of consecutive digits of the same class."""
     marks = marks_of(samples)
-    drawing, panels = new_figure(1, len(RUNS_OF), width=10.0, sharey=True)
+    drawing, panels = new_figure(1, len(runs_of), width=3.0 + 4.0 * len(runs_of), sharey=True)
     last, start = {}, time.process_time()
-    for axes, length in zip(panels, RUNS_OF, strict=True):
+    for axes, length in zip(np.atleast_1d(panels), runs_of, strict=True):
         for i, name in enumerate(METHODS):
             each = [run(name, samples, length, seed, set(marks)) for seed in seeds]
             plain, averaged = np.mean(each, axis=0)

@@ -22,15 +22,11 @@ def methods(lr):
     def adam(model):
         return every_sample(torch.optim.Adam(model.parameters(), lr=lr))
 
-    def mlmc(model):
-        return mt.MLMC(torch.optim.Adam(model.parameters(), lr=lr), output="weighted")
-
     def ladder(model):
         return mt.Ladder(model.parameters())
 
     return {
         "Adam": adam,
-        "MLMC(Adam)": mlmc,
         "Ladder": ladder,
         "Adam + Memory": adam,
         "Ladder + Memory": ladder,

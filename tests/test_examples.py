@@ -38,14 +38,13 @@ def test_cart_pole_agrees_with_monte_carlo(capsys):
 
 
 def test_digits_are_learned_and_best_if_shuffled_or_remembered(tmp_path, capsys):
-    """One of 397 digits is 0.25 %, and the standard error at an accuracy of a tenth 1.5 %."""
+    """One of 397 digits is 0.25 %."""
     example = load("torch_digits")
-    found = example.main(samples=1_500, seeds=[0], figure=tmp_path / "digits")
-    start, out = example.accuracy(example.network(0), example.data()[1]), capsys.readouterr().out
+    found = example.main(1_500, seeds=[0], runs_of=(10, 200), figure=tmp_path / "digits")
+    out = capsys.readouterr().out
     one_gradient = {key: value for key, value in found.items() if not FIVE_GRADIENTS & {*key}}
     assert max(one_gradient, key=lambda key: found[key][0])[0] == "Adam, shuffled", out
     assert min(found["Ladder", 10]) > 0.6, out
-    assert min(found["MLMC(Adam)", 10]) > start + 4.0 * 0.015, out
     for name in ("Adam", "Ladder"):
         assert found[f"{name} + Memory", 200][0] > found[name, 200][0] + 0.3, out
     assert found["Ladder + Memory", 200][0] > found["Adam, shuffled", 200][0], out
@@ -56,7 +55,7 @@ def test_a_series_is_learned_to_better_than_its_spread(tmp_path, capsys):
     example = load("torch_series")
     found = example.main(samples=1_000, lasting=15, seeds=[0], figure=tmp_path / "series")
     spread = float(example.series(20_000, 50, seed=99).var())
-    for name in ("Adam, shuffled", "MLMC(Adam)", "Ladder", "Adam + Memory", "Ladder + Memory"):
+    for name in ("Adam, shuffled", "Ladder", "Adam + Memory", "Ladder + Memory"):
         assert max(found[name]) < 0.8 * spread, (name, capsys.readouterr().out)
     assert (tmp_path / "series.png").stat().st_size > 10_000
 

@@ -247,3 +247,15 @@ def test_skipped_gradients_are_counted_and_leave_no_trace(name):
     assert_close(params, clean)
     assert int(state.skipped) == 40 and int(same.skipped) == 0
     assert int(state.samples) == int(same.samples) == 40
+
+
+@pytest.mark.parametrize("form", [{}, {"per_coordinate": False}, {"sketch": 1}])
+def test_a_ladder_on_a_loss_without_a_minimum_stays_at_a_finite_point(form):
+    """Steps that grow until a sum overflows end in NaN."""
+    opt, start = mo.ladder(block=8, **form), jnp.zeros(50)
+
+    def step(carry, _):
+        return advance(opt, carry, jnp.ones(50)), None
+
+    (params, _), _ = jax.lax.scan(step, (start, opt.init(start)), length=2_000)
+    assert bool(jnp.isfinite(params).all()) and float(jnp.abs(params).max()) > 1e10

@@ -138,3 +138,18 @@ def test_other_settings_on_load(name):
     other = mt.Ladder(model.parameters(), block=5)
     with pytest.raises(ValueError, match="saved with block=4, this optimiser has block=5"):
         other.load_state_dict(opt.state_dict())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("form", [{}, {"per_coordinate": False}, {"sketch": 2}])
+@pytest.mark.parametrize("check_finite", ["late", "now"])
+def test_a_loss_without_a_minimum_ends_in_a_sentence_at_a_finite_point(dtype, form, check_finite):
+    """Steps that grow until a sum overflows end in NaN."""
+    p = torch.nn.Parameter(torch.zeros(50, dtype=dtype))
+    opt = mt.Ladder([p], block=8, check_finite=check_finite, **form)
+    with pytest.raises(ValueError, match="the loss falls without end"):
+        for _ in range(20_000):
+            p.grad = torch.ones_like(p)
+            opt.step()
+    assert bool(p.isfinite().all()) and float(p.detach().abs().amax()) > 1e20
+    assert opt.state_dict()["run"]["samples"] == opt.samples

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from mixfree.base.arithmetic import farthest_of
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.dropins import Sketch, is_exact
 from mixfree.optax import distance as scales
@@ -16,6 +17,7 @@ from mixfree.optax.trees import norm, times_power_of_two, widest
 from mixfree.steps import Distance
 from mixfree.steps.ladder import BLOCK, EARLY
 
+FARTHEST = 1e15  # scale of steps whose square can be summed in float32
 LEVELS = 24  # from the start, since arrays cannot grow in compiled code
 
 
@@ -166,7 +168,10 @@ def _scale_by_ladder(
                 scale = scales.update(distance, scale, x, step, passed)
             root = jnp.sqrt(after.total + after.excess[0])
             rate = scale.lam * scale.rbar / jnp.where(root > 0, root, 1)
-            return after._replace(rate=jnp.where(root > 0, rate, 0), distance=scale)
+            # Beyond it the run goes away without end, and stays where it is.
+            farthest = farthest_of(x.dtype) if x.dtype == jnp.float64 else FARTHEST
+            moves = (root > 0) & (jnp.maximum(scale.lam, scale.rbar.max()) <= farthest)
+            return after._replace(rate=jnp.where(moves, rate, 0), distance=scale)
 
         state = jax.lax.cond((step <= EARLY * block) | (step % block == 0), refresh, lambda: state)
         rbar = state.distance.rbar

@@ -101,6 +101,7 @@ class DeviceLadder:
         step: int,
         x: Tensor | None = None,
         lr: float = 1.0,
+        farthest: float = math.inf,
     ) -> Tensor:
         """The displacement of every coordinate, or the one rate along the direction.
 
@@ -116,6 +117,8 @@ class DeviceLadder:
             The point or its sketch, where ``rule.refreshes(step)``.
         lr
             What multiplies the displacement of this step and those before it in the block.
+        farthest
+            Scale of the steps beyond which they are zero, since the run goes away without end.
         """
         g, length = _scaled(direction, -self.unit), _scaled(size, -self.unit)
         if rule.per_coordinate:
@@ -124,7 +127,7 @@ class DeviceLadder:
             self.squares.addcmul_(length, length)
         self.sum.add_(g)
         if x is not None:
-            self._refresh(rule, g, length, step, x, lr)
+            self._refresh(rule, g, length, step, x, lr, farthest)
         rbar = self.distance.rbar
         if rule.per_coordinate:
             return torch.clamp(self.rate * g, -rbar, rbar)
@@ -135,8 +138,19 @@ class DeviceLadder:
         """Displacement per gradient."""
         return _scaled(self.rate, -self.unit)
 
+    def reach(self, rule: Ladder) -> Tensor:
+        """Twin of :meth:`mixfree.steps.Ladder.reach`."""
+        return self.distance.lam if rule.distance.of == "bound" else self.distance.rbar.amax()
+
     def _refresh(
-        self, rule: Ladder, g: Tensor, length: Tensor, step: int, x: Tensor, lr: float
+        self,
+        rule: Ladder,
+        g: Tensor,
+        length: Tensor,
+        step: int,
+        x: Tensor,
+        lr: float,
+        farthest: float,
     ) -> None:
         """Take the gradients since the last time into all sums, and renew the rates."""
         distance, weight, total = self.distance, self.distance.lam, self.sum
@@ -157,7 +171,8 @@ class DeviceLadder:
             steps = 1 if step <= EARLY * rule.block else rule.block
             distance.update(rule.distance.of, x, step, steps, lr)
         root = torch.sqrt(self.total + self.excess[0] if len(self.excess) else self.total)
-        self.rate = torch.where(root > 0.0, distance.lam * distance.rbar / root, 0.0)
+        moves = (root > 0.0) & (self.reach(rule) <= farthest)
+        self.rate = torch.where(moves, distance.lam * distance.rbar / root, 0.0)
 
     def _climb(self, rule: Ladder, step: int) -> None:
         """Give the block's sum to the first level, and what is complete to the next."""

@@ -11,7 +11,7 @@ import torch
 from torch.optim.optimizer import ParamsT
 
 from mixfree import steps
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import Array, farthest_of
 from mixfree.dropins import Sketch, is_exact
 from mixfree.steps import Distance, Profile
 from mixfree.steps.ladder import BLOCK, LEAST_UNIT, LadderState
@@ -169,6 +169,8 @@ class Ladder(StreamOptimizer):
             most = min(most, self._ladder.largest)
         left_out = self._refuse(size, given, most)
         rule, ladder = self._rule(sketched), self._ladder_of(params, sketched)
+        if self.check_finite == "now":
+            self._check_reach()
         if renews:
             ladder = self._with_unit(ladder, float(size), most)
         bad = left_out > 0.0
@@ -178,7 +180,8 @@ class Ladder(StreamOptimizer):
         run.samples += 1
         if rule.refreshes(run.steps):
             x = self._vector(params, sketched)
-            moved = ladder.step(rule, vector, size, run.steps, x, self._mean_lr())
+            farthest = farthest_of(_numpy_dtype(params))
+            moved = ladder.step(rule, vector, size, run.steps, x, self._mean_lr(), farthest)
         else:
             moved = ladder.step(rule, vector, size, run.steps)
         if rule.per_coordinate:
@@ -186,6 +189,20 @@ class Ladder(StreamOptimizer):
         else:
             self._step_along(gradients, moved, left_out)
         return True
+
+    def _report(self) -> None:
+        super()._report()
+        self._check_reach()
+
+    def _check_reach(self) -> None:
+        """Raise an error if the distance has grown without end; nothing moves then."""
+        farthest = farthest_of(_numpy_dtype(self._parameters()))
+        rule = self._rule(self._run.sketched)
+        if self._ladder is not None and float(self._ladder.reach(rule)) > farthest:
+            raise ValueError(
+                f"the steps have grown beyond {farthest:.0e} by sample {self.samples}: the loss "
+                "falls without end, or its gradient never changes; the last parameters are kept"
+            )
 
     def _displace(self, displacement: torch.Tensor, rates: torch.Tensor) -> None:
         """Move every entry by its own displacement, and decay it at its own rate."""
@@ -305,6 +322,10 @@ class Ladder(StreamOptimizer):
     def __getstate__(self) -> dict[str, Any]:
         rules = {"_exact_rule": self._exact_rule, "_sketched_rule": self._sketched_rule}
         return {**super().__getstate__(), **rules, "_ladder": self._ladder}
+
+
+def _numpy_dtype(params: Tensors) -> type[np.floating[Any]]:
+    return np.float32 if {p.dtype for p in params} - {torch.float64} else np.float64
 
 
 def _has_wide_range(params: Tensors) -> bool:

@@ -136,7 +136,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             self._check_layout(given)
             self.stepped = self._take(given)
         if self.samples % READ == 0:
-            self._report_left_out()
+            self._report()
         return loss
 
     @_disable_dynamo
@@ -343,6 +343,10 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
                 f"its largest entry is {top}"
             )
         return flag
+
+    def _report(self) -> None:
+        """Raise an error if something went wrong since the last time."""
+        self._report_left_out()
 
     def _report_left_out(self) -> None:
         """Raise an error, once, if a gradient was left out since the last time."""

@@ -19,8 +19,8 @@ ROWS = 32  # rows below which anything may be explained by chance
 def giveaways(fit: StreamFit) -> Iterator[str]:
     """Sentences that name the columns which explain the target almost alone.
 
-    The share is that of the variance in a uniform sample of the rows; for two classes that of the
-    wrong classes of a constant that one threshold avoids.
+    The share is that of the variance in a uniform sample of the rows; for two classes it is that of
+    the rows whose class one threshold tells.
     """
     rows, targets = fit.reservoir.rows, fit.reservoir.targets
     if len(rows) < ROWS or (targets == targets[0]).all():
@@ -30,12 +30,16 @@ def giveaways(fit: StreamFit) -> Iterator[str]:
         found = _explaining(rows, targets, columns)
     else:
         found = _telling(rows, targets, columns)
+    two = fit.encoder.classes is not None and len(fit.encoder.classes) == 2
     for each in found:
         what = " and ".join(repr(name) for name in each.names)
-        alone = "alone explains" if len(each.names) == 1 else "together explain"
+        verb = "alone explains" if len(each.names) == 1 else "together explain"
+        share = f"{100 * each.share:.4g} % of {fit.encoder.target!r}"
+        if two:
+            verb, share = "alone tells the class of", f"{100 * each.share:.4g} % of the rows"
         yield (
-            f"{what} {alone} {100 * each.share:.4g} % of {fit.encoder.target!r}; if that is not "
-            f"known before the target, `exclude={list(each.names)!r}`"
+            f"{what} {verb} {share}; if that is not known before the target, "
+            f"`exclude={list(each.names)!r}`"
         )
 
 
@@ -115,9 +119,8 @@ def _telling(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[_Fo
     found = []
     for place in columns:
         best = min(_mistakes(rows[:, at], second) for at in range(place.begin, place.end))
-        share = 1.0 - best / mistakes
-        if share > TELLING:
-            found.append(_Found((place.name,), share))
+        if best < (1.0 - TELLING) * mistakes:
+            found.append(_Found((place.name,), 1.0 - best / len(rows)))
     return found
 
 

@@ -114,9 +114,8 @@ def test_fit_and_inspect(tmp_path, capsys):
 def test_weights_of_a_file_are_those_of_the_model(tmp_path, capsys):
     """The ends of another weight's interval, or rounded ones, would be written."""
     path, model = write(odd_table(), tmp_path / "d.parquet"), tmp_path / "m"
-    answer(
-        capsys, "fit", path, "--model", model, "-q", "--target", "colour", "--leave-out", "twice"
-    )
+    options = ["--model", model, "--target", "colour", "--features", "u u,v", "-q"]
+    answer(capsys, "fit", path, *options)
     found = answer(capsys, "inspect", model, "--weights", tmp_path / "w.csv")["weights"]
     lines = (tmp_path / "w.csv").read_text(encoding="utf-8").splitlines()[1:]
     assert len(lines) == len(found)

@@ -19,7 +19,7 @@ MODULES = (
     "mixfree.reproduce",
     "mixfree.sklearn",
     "mixfree.steps",
-    # "mixfree.streams",
+    "mixfree.streams",
     "mixfree.td",
     "mixfree.td.features",
     "mixfree.torch",

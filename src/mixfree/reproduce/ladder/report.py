@@ -50,7 +50,11 @@ def _over_oracle(drawn: list[Row]) -> dict[str, Array]:
     """Each method's suboptimality over that of the best constant step, one entry per case."""
     found = gather(drawn, "method", "seed", "suboptimality")
     best = np.array([gap for (gap,) in found[ORACLE].values()])
-    return {name: np.array([gap for (gap,) in found[name].values()]) / best for name in CONTENDERS}
+    # A run that diverged is as bad as can be told.
+    return {
+        name: np.minimum(np.array([gap for (gap,) in found[name].values()]) / best, 1e300)
+        for name in CONTENDERS
+    }
 
 
 def _geometric_mean(values: Array) -> float:

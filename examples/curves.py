@@ -29,8 +29,9 @@ def finish(drawing, path, begun, xlabel, ylabel):
         axes.set_xlabel(xlabel)
     drawing.axes[0].set_ylabel(ylabel)
     handles = drawing.axes[0].get_legend_handles_labels()
-    if len(drawing.axes) > 1:
-        drawing.legend(*handles, loc="outside upper center", ncols=len(handles[0]))
+    if len(drawing.axes) > 1 or len(handles[0]) > 4:
+        columns = len(handles[0]) if len(drawing.axes) > 1 else 3
+        drawing.legend(*handles, loc="outside upper center", ncols=columns)
     else:
         drawing.axes[0].legend()
     if path:

@@ -318,6 +318,7 @@ def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, mon
     path = write(table(), tmp_path / "d.parquet")
     for method, compiles in (("ladder", True), ("exact", False)):
         shown.clear()
+        capsys.readouterr()  # what is left of the fit before: the bar is drawn anew while it learns
         assert fit(path, "--model", tmp_path / "m", "--method", method, quiet=False) == 0
         assert ("compiles, once" in shown[0]) == compiles
         assert "0/3000" in shown[0]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.held_out import HeldOut
 from mixfree.base.sample import UniformSample
+from mixfree.base.state import UnitChange
 from mixfree.core.methods import EVERY, Method, find_method, start_method
 from mixfree.core.optimizer import Optimizer
 
@@ -195,6 +196,14 @@ class Contest:
             self.runs = dict(self.runs)  # what was exported stays as it is
             self._cut()
         self.judge()
+
+    def change_units(self, change: UnitChange) -> None:
+        """Express the runs and what is held out in new units."""
+        for run in self.runs.values():
+            run.change_units(change)
+        if self._held.filled:
+            self._held.change_columns(change.samples(self._held.columns))
+        self._judged = -1
 
     def export(self) -> tuple[Any, ...]:
         """All that changes but the runs' own states."""

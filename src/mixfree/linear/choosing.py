@@ -11,6 +11,7 @@ from mixfree.core.contest import Choice, Contest
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.learner import Learner, dense
 from mixfree.linear.losses import predictions
+from mixfree.linear.scaling import Rescaling
 from mixfree.steps import Profile
 
 
@@ -105,11 +106,14 @@ class ChoosingLearner(Learner):
         return found
 
     def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
+        super()._advance(rows if self._contest is None else dense(rows), targets, weights)
+
+    def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
         if self._contest is None:
-            super()._advance(rows, targets, weights)
+            super()._tell(rows, targets, weights)
             return
         factors = np.ones(len(targets)) if weights is None else weights
-        columns = dense(rows), targets, factors
+        columns = rows, targets, factors
         for now, learnt in self._contest.pieces(columns):
             # What is learnt is looked at when its gradient is taken.
             for column in columns[:2]:
@@ -117,13 +121,19 @@ class ChoosingLearner(Learner):
                     raise ValueError("a row that is held out is not finite")
             which = slice(None) if learnt.all() else learnt
             x, y, w = (column[now][which] for column in columns)
-            super()._advance(x, y, None if weights is None else w)
+            super()._tell(x, y, None if weights is None else w)
+
+    def _change_units(self, change: Rescaling) -> None:
+        if self._contest is None:
+            super()._change_units(change)
+        else:
+            self._contest.change_units(change)
 
     def _held_out_losses(self, point: Array, held: UniformSample) -> Array:
         """Losses of the held-out rows, each as often as its weight says."""
         rows, targets, weights = (held.column(place) for place in range(3))
         with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged has lost
-            predicted = predictions(self._in_own_units(point), rows, self.loss.outputs)
+            predicted = predictions(point, rows, self.loss.outputs)
             losses = np.asarray(self.loss.value(predicted, targets), dtype=np.float64)
             return losses * (weights / weights.mean()) if weights.any() else losses
 

@@ -286,8 +286,10 @@ class Learner:
             scale.change()
             if scale.due:
                 change = Rescaling(self.loss.outputs, self._intercept, before, scale.units)
-                for run in self._runs:
-                    run.change_units(change)
+                self._change_units(change)
+
+    def _change_units(self, change: Rescaling) -> None:
+        self._optimizer.change_units(change)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes, as numbers and arrays of its own."""

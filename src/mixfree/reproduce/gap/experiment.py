@@ -1,16 +1,22 @@
 """The optimality gap of exact fits that keep 256 of 4,000 rows, beside what they really lose."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.figures import line_style, log_log, new_figure
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 from mixfree.reproduce.engine.report import Claim, Report, Row, Table, gather
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import estimate
 from mixfree.reproduce.intervals.streams import autoregressive
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report", "stream"]
 
@@ -114,7 +120,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
     head = ["loss", *ORDERS, "all", "lost over estimate"]
     return Report(
         [Table(title, head, lines)],
-        {},
+        {"gap": _figure(rows)},
         [
             Claim(
                 f"the 95 % bound holds in at least {100.0 * LEAST:.0f} % of the runs",
@@ -123,3 +129,19 @@ def report(rows: list[Row], settings: Settings) -> Report:
             )
         ],
     )
+
+
+def _figure(rows: list[Row]) -> Figure:
+    """Plot the bound against what was lost, one dot per stream; below the line it did not hold."""
+    drawn, axes = new_figure()
+    least = 1e-3 * max(row["upper"] for row in rows)
+    for index, loss in enumerate(dict.fromkeys(row["loss"] for row in rows)):
+        dots = [(row["lost"], row["upper"]) for row in rows if row["loss"] == loss]
+        lost, upper = np.maximum(np.array(dots).T, least)
+        color = line_style(index)["color"]
+        axes.plot(lost, upper, linestyle="none", marker="o", markersize=3, color=color, label=loss)
+    most = max(max(axes.get_xlim()), max(axes.get_ylim()))
+    axes.plot([least, most], [least, most], color="black", linewidth=0.8)
+    log_log(axes, "lost to the fit of all rows", "95 % bound of it, above the line where it holds")
+    axes.legend(frameon=False)
+    return drawn

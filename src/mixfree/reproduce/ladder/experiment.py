@@ -25,7 +25,7 @@ from mixfree.reproduce.ladder.report import EACH, ORACLE, SHUFFLED, TUNED, ladde
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
 FULL = Settings(samples=200_000, seeds=200, first_seed=1000)
-QUICK = Settings(samples=10_000, seeds=4)
+QUICK = Settings(samples=4_000, seeds=2)
 
 PAPER = (0.5, 1e-2, 1e-3, 1e-4, 1e-5)  # switching probabilities
 PAPER_LENGTH = 25  # times as long as the longest stream that is drawn
@@ -42,7 +42,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
         {"study": "drawn", "longest": settings.samples, "seed": first + i}
         for i in range(settings.seeds)
     ]
-    seeds = [first + i for i in range(PAPER_SEEDS)]
+    seeds = [first + i for i in range(min(PAPER_SEEDS, settings.seeds))]
     paper = [{"study": "paper", "p": p, "samples": samples, "seeds": seeds} for p in PAPER]
     memory = [
         {"study": "memory", "p": p, "samples": samples // 5, "seeds": seeds[:3]} for p in PAPER

@@ -35,6 +35,7 @@ def test_the_verdict_is_of_the_worst_loss(held, verdict):
             "order": experiment.ORDERS[seed % 3],
             "lost": 1.0,
             "estimate": 1.0,
+            "upper": 2.0,
             "held": float(loss != "softmax" or seed < held * 300),
         }
         for loss in experiment.LOSSES

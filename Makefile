@@ -45,7 +45,7 @@ lowest:
 	$(PYTHON) -m venv .venv-lowest
 	$(LOWEST) tools/lowest.py > .venv-lowest/constraints.txt
 	$(LOWEST) -m pip install --quiet --constraint .venv-lowest/constraints.txt \
-		--editable '.[report,graphs,rl,dask]' pytest pytest-xdist hypothesis quantecon
+		--editable '.[report,graphs,rl,dask]' pytest pytest-xdist hypothesis quantecon selenium
 	$(LOWEST) -m pytest -n 2 --dist worksteal -q -W default $(LOWEST_ROOMS)
 
 # A wheel, and the demo run from it where nothing else of the project is.

@@ -133,7 +133,6 @@ def test_diagnose(tmp_path, capsys):
 
 
 def test_td(capsys):
-    pytest.importorskip("gymnasium")
     found = answer(capsys, "td", "FrozenLake-v1", "--samples", 2000)
     check("td", found)
 

@@ -4,6 +4,7 @@ import shutil
 import time
 
 import pytest
+from selenium import webdriver
 
 from mixfree.streams.page import write_page
 from tests.streams.test_page import SECTIONS, evil_table, fitted
@@ -30,7 +31,6 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver")
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     home = tmp_path_factory.mktemp("browser")

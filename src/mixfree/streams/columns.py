@@ -1,6 +1,7 @@
 """Columns that are learnt from, and the features that each becomes."""
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ __all__ = ["Boolean", "Category", "Column", "Number", "Time", "column_from_plain
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(ABC):
     """A column of the data; each kind of column is a class of its own."""
 
     name: str
@@ -32,9 +33,9 @@ class Column:
         """What a value must be, in words."""
         return {"number": "a number", "boolean": "true or false"}.get(self.kind, "a text")
 
+    @abstractmethod
     def fill(self, values: Any, out: Array) -> dict[str, int]:
         """Write the features of stored values, NaN for what is missing; count the odd ones."""
-        raise NotImplementedError
 
     def plain(self) -> dict[str, Any]:
         """Everything, as plain values."""

@@ -119,7 +119,7 @@ def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
     if effective == effective:  # not NaN: there were enough rows to tell
         yield (
             "           intervals know about the correlation of the rows: the effective sample "
-            f"size is {min(effective, learner.samples):,.0f}"
+            f"size is {effective:,.0f}"
         )
 
 

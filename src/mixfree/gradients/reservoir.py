@@ -38,6 +38,14 @@ class ReservoirState(State):
                 f"samples used, {self.turn} gradients told of the next"
             )
 
+    def expect(self, waiting: list[Any]) -> None:
+        """Wait for the gradient of the next sample, if one is given; the last must be complete."""
+        if self.turn:
+            raise RuntimeError(
+                "the last sample's draws are not finished: tell their gradients first"
+            )
+        self.waiting = waiting
+
     def change_units(self, change: UnitChange) -> None:
         """What is kept of the stream changes as the samples to come do."""
         self.group = change.gradients(self.group)
@@ -107,11 +115,7 @@ class Reservoir:
 
     def offer(self, state: ReservoirState, sample: Any) -> Iterator[Any]:
         """The sample itself first; it is kept once its gradient has been told. Then the draws."""
-        if state.turn:
-            raise RuntimeError(
-                "the last sample's draws are not finished: tell their gradients first"
-            )
-        state.waiting = [sample]
+        state.expect([sample])
         return self.due(state)
 
     def due(self, state: ReservoirState) -> Iterator[Any]:

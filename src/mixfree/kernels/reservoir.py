@@ -70,9 +70,7 @@ def run_with_memory(opt: Any, state: Any, kernel: Any, arrays: Any, order: Array
     The kernel gets the arrays of the samples and then those of what is kept.
     """
     gradient = state.gradient
-    if gradient.turn:
-        raise RuntimeError("the last sample's draws are not finished: tell their gradients first")
-    gradient.waiting = []
+    gradient.expect([])
     plan, run = plan_of(opt), run_of(opt, state, len(order))
     try:
         for start in range(0, len(order), CHUNK):

@@ -186,13 +186,18 @@ def test_a_saved_run_goes_on_with_the_same_bits():
     np.testing.assert_array_equal(second.theta, whole.theta)
 
 
+BAD_TRANSITIONS = [
+    ((0, np.nan, 1, False), "reward of transition 2 must be finite, not nan"),
+    ((0, -np.inf, 1, True), "reward of transition 2 must be finite, not -inf"),
+    ((7, 1.0, 1, False), "state 7 must be a row number"),
+    ((0, 1.0, -1, False), "state -1 must be a row number"),
+]
+
+
 @pytest.mark.parametrize(
     ("transition", "message"),
     [
-        ((0, np.nan, 1, False), "reward of transition 2 must be finite, not nan"),
-        ((0, -np.inf, 1, True), "reward of transition 2 must be finite, not -inf"),
-        ((7, 1.0, 1, False), "state 7 must be a row number"),
-        ((0, 1.0, -1, False), "state -1 must be a row number"),
+        *BAD_TRANSITIONS,
         ((0, 1e305, 1, False), "TD error of transition 2"),
     ],
 )

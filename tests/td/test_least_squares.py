@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mixfree.td import RewardProcess, TDLearner, rescaled
+from tests.td.test_learner import BAD_TRANSITIONS
 
 GAMMA = 0.8
 
@@ -125,10 +126,7 @@ def test_states_of_others_are_refused():
 @pytest.mark.parametrize(
     ("transition", "message"),
     [
-        ((0, np.nan, 1, False), "reward of transition 2 must be finite, not nan"),
-        ((0, -np.inf, 1, True), "reward of transition 2 must be finite, not -inf"),
-        ((7, 1.0, 1, False), "state 7 must be a row number"),
-        ((0, 1.0, -1, False), "state -1 must be a row number"),
+        *BAD_TRANSITIONS,
         ((0, -1e200, 1, False), r"reward of transition 2 is -1e\+200, too large"),
     ],
 )

@@ -82,9 +82,9 @@ def fit(
         int | None,
         typer.Option(
             "--hash",
-            help="Columns that texts without a column of their own share. Default: 16 where a "
-            "text column has more than 64 different texts or new ones are to be expected, else "
-            "none.",
+            help="Number of columns per text column into which its rarer and new texts are "
+            "hashed. Default: 16 where there are more than 64 different texts or new ones are to "
+            "be expected, else none.",
         ),
     ] = None,
     scale: Annotated[
@@ -183,7 +183,7 @@ def fit(
     """Fit a linear model to rows in time order.
 
     The rows are read once and in constant memory. The model file can be given to `mixfree
-    predict` and `mixfree inspect`.
+    predict`, `mixfree inspect` and `mixfree report`.
 
     \b
     Examples:

@@ -7,13 +7,17 @@ export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 export NUMBA_NUM_THREADS = 1
 
-.PHONY: demo test lint format bench public-names coverage lowest wheel clean
+.PHONY: demo test docs lint format bench public-names coverage fuzz soak lowest wheel clean
 
 demo: .venv/demo
 	$(BIN)/mixfree demo
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+# The documentation site: open build/site/index.html.
+docs: .venv/test
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m sphinx --fail-on-warning --quiet docs build/site
 
 lint: .venv/test
 	$(BIN)/ruff format --check .
@@ -37,6 +41,14 @@ coverage: .venv/dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q --cov --cov-report=json:build/coverage.json
 	$(BIN)/python tools/coverage_gaps.py build/coverage.json
 
+# A million changed inputs, going on where it stopped; FUZZ="--minutes 10 --bounds" and its like.
+fuzz: .venv/test
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+# Four hours of long runs, kills, rivals and a full disk; SOAK="--minutes 5" is shorter.
+soak: .venv/test
+	$(BIN)/python -m tests.soak $(SOAK)
+
 # The lowest versions that pyproject allows; they warn of newer packages than their own. PyTorch
 # and JAX have a job of their own in the workflow.
 LOWEST := .venv-lowest/bin/python
@@ -45,7 +57,7 @@ lowest:
 	$(PYTHON) -m venv .venv-lowest
 	$(LOWEST) tools/lowest.py > .venv-lowest/constraints.txt
 	$(LOWEST) -m pip install --quiet --constraint .venv-lowest/constraints.txt \
-		--editable '.[report,graphs,rl,dask]' pytest pytest-xdist hypothesis quantecon selenium
+		--editable '.[report,graphs,rl,dask]' pytest pytest-xdist pytest-timeout hypothesis quantecon selenium
 	$(LOWEST) -m pytest -n 2 --dist worksteal -q -W default $(LOWEST_ROOMS)
 
 # A wheel, and the demo run from it where nothing else of the project is.
@@ -76,5 +88,5 @@ wheel: .venv/dev
 	touch $@ .venv/test .venv/demo
 
 clean:
-	rm -rf .venv .venv-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv .venv-lowest build dist docs/made .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

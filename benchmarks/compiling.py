@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-import mixfree as mf
+from benchmarks.core import METHODS
 from benchmarks.table import show
 from mixfree.td.methods import td_methods
 
@@ -60,7 +60,7 @@ def compile_seconds(name, kind):
 
 def main():
     lines = []
-    for name in mf.methods():
+    for name in METHODS:
         # There is no replay of transitions.
         kinds = [kind for kind in KINDS if kind != "TD" or name in td_methods()]
         lines.append([name, *(compile_seconds(name, kind) for kind in kinds)])

@@ -12,7 +12,7 @@ from sklearn.linear_model import SGDRegressor
 from benchmarks.core import cpu_seconds, problem
 from benchmarks.streams import ONE_PASS
 from benchmarks.table import show
-from mixfree.base.figures import line_style, new_figure
+from mixfree.base.figures import label_ends, new_figure, styles_of
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 
 COLUMNS = (10, 30, 100, 300, 1000, 2000)
@@ -39,16 +39,18 @@ def seconds_per_row(columns):
 
 
 def draw(found, path):
-    figure, axes = new_figure(1, 1, width=6.0, height=4.0)
-    for index, name in enumerate(NAMES):
+    figure, axes = new_figure(1, 1, width=7.4, height=4.0)
+    styles = styles_of(NAMES)
+    for name in NAMES:
         places = [columns for columns in found if name in found[columns]]
         values = [1e6 * found[columns][name] for columns in places]
-        axes.plot(places, values, label=name, marker="o", markersize=4, **line_style(index))
+        axes.plot(places, values, label=name, marker="o", markersize=4, **styles[name])
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("columns")
     axes.set_ylabel("CPU time per row, µs")
-    axes.legend(frameon=False)
+    axes.set_title("Cost of a row, lower is better", loc="left")
+    label_ends(axes)
     figure.savefig(path, dpi=150)
 
 

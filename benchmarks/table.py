@@ -1,17 +1,15 @@
-"""Tables for the benchmarks."""
+"""Tables for the benchmarks: printed, and kept for the report of the run."""
 
-from rich.console import Console
-from rich.table import Table
+from mixfree.reproduce.engine.report import Table
+
+shown = []
 
 
 def show(title, head, lines):
     """Print a table; numbers get three digits that matter."""
-    table = Table(title=title, title_justify="left")
-    for i, name in enumerate(head):
-        table.add_column(name, justify="left" if i == 0 else "right")
-    for line in lines:
-        table.add_row(*(_text(value) for value in line))
-    Console(width=110).print(table)
+    table = Table(title, head, [[_text(value) for value in line] for line in lines])
+    table.show()
+    shown.append(table)
 
 
 def _text(value):

@@ -1,10 +1,13 @@
 """What the examples with figures share: curves over the samples seen, and their summaries."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 
-from mixfree.base.figures import line_style, save
+from mixfree.base.figures import save
+from mixfree.reproduce.engine.provenance import write_report
+from mixfree.reproduce.engine.report import Table
 
 
 def marks_of(samples, count=30):
@@ -17,10 +20,10 @@ def last_fifth(curve):
     return float(curve[-len(curve) // 5 :].mean())
 
 
-def with_average(axes, index, name, marks, plain, averaged):
+def with_average(axes, style, name, marks, plain, averaged):
     """Draw two curves of one method: broad for the average, thin for the last iterate."""
-    axes.plot(marks, averaged, label=name, linewidth=2.2, **line_style(index))
-    axes.plot(marks, plain, alpha=0.7, linewidth=0.8, **line_style(index))
+    axes.plot(marks, averaged, label=name, linewidth=2.2, **style)
+    axes.plot(marks, plain, alpha=0.7, linewidth=0.8, **style)
 
 
 def finish(drawing, path, begun, xlabel, ylabel):
@@ -37,3 +40,14 @@ def finish(drawing, path, begun, xlabel, ylabel):
     if path:
         print(f"figure: {save(drawing, path)[0]}")
     print(f"{time.process_time() - begun:.0f} s")
+
+
+def keep(script, title, found, head, seeds=(), digits=3):
+    """Write a table of what was found to ``results/NAME``, for ``tools/publish.py``."""
+    lines = [
+        (name, *(v if isinstance(v, str) else f"{v:.{digits}f}" for v in np.atleast_1d(row)))
+        for name, row in found.items()
+    ]
+    path = Path(script)
+    folder, command = Path("results") / path.stem.replace("_", "-"), f"python examples/{path.name}"
+    write_report(folder, path.resolve(), command, [Table(title, ["", *head], lines)], seeds)

@@ -2,18 +2,18 @@
 
 python examples/drift_records.py FOLDER
 
-The folder has bike-hours.csv.gz (UCI Bike Sharing, hourly), beijing-pm25.csv.gz (UCI Beijing PM2.5)
-and transformer-oil.csv.gz (ETTh1). Every model predicts 50 rows, then learns from them. Printed is
-the squared error of these predictions over that of the best constant in hindsight.
+The folder has three of the files that `records.py` names. Every model predicts 50 rows, then learns
+from them. Printed is the squared error of these predictions over that of the best constant in
+hindsight.
 """
 
-import csv
-import gzip
 import math
 import sys
 from pathlib import Path
 
 import numpy as np
+from curves import keep
+from records import record
 from river import linear_model, preprocessing
 from sklearn.linear_model import SGDRegressor
 from sklearn.preprocessing import StandardScaler
@@ -22,30 +22,7 @@ from mixfree.sklearn import StreamRegressor
 
 CHUNK = 50
 HALF_LIVES = (50, 200, 800, 3200, 12800, None)
-# Target, hour of a row, and the columns that are numbers and do not give the target away.
-RECORDS = {
-    "transformer-oil": ("OT", lambda row: int(row["date"][11:13]), "HUFL HULL MUFL MULL LUFL LULL"),
-    "bike-hours": (
-        "cnt",
-        lambda row: int(row["hr"]),
-        "season yr mnth holiday weekday workingday weathersit temp atemp hum windspeed",
-    ),
-    "beijing-pm25": ("pm2.5", lambda row: int(row["hour"]), "year month DEWP TEMP PRES Iws Is Ir"),
-}
-
-
-def record(path):
-    """Rows, with one column per hour of the day, and targets; rows with an empty cell left out."""
-    target, hour, columns = RECORDS[path.name.partition(".")[0]]
-    wanted = [*columns.split(), target]
-    rows, hours = [], []
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if all(row[name] not in ("", "NA") for name in wanted):
-                rows.append([float(row[name]) for name in wanted])
-                hours.append(hour(row))
-    table = np.array(rows)
-    return np.hstack([table[:, :-1], np.eye(24)[hours]]), table[:, -1]
+DRIFTING = ("transformer-oil", "bike-hours", "beijing-pm25")
 
 
 class Scaled:
@@ -107,7 +84,7 @@ def forecast_errors(rows, targets, chunk=CHUNK):
 
 def main(folder):
     """Print the table."""
-    tables = {name: forecast_errors(*record(Path(folder) / f"{name}.csv.gz")) for name in RECORDS}
+    tables = {name: forecast_errors(*record(Path(folder) / f"{name}.csv.gz")) for name in DRIFTING}
     print("|", *(["record", *next(iter(tables.values()))]), sep=" | ")
     for name, found in tables.items():
         shown = (f"{v:.3f}" if v < 10 else f"10^{math.log10(v):.0f}" for v in found.values())
@@ -116,4 +93,7 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    tables = main(sys.argv[1])
+    title = "Squared error of forecasts over that of the best constant"
+    shown = {name: [*found.values()] for name, found in tables.items()}
+    keep(__file__, title, shown, [*models()])

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from curves import finish, last_fifth
+from curves import finish, keep, last_fifth
 
 import mixfree.optax as mo
-from mixfree.base.figures import line_style, new_figure
+from mixfree.base.figures import new_figure, styles_of
 
 GAMMA, STICKY = 0.95, 0.9
 SCALE = np.array(
@@ -110,7 +110,8 @@ def main(samples=60_000, seeds=2, marks=2_000, asked=100_000, figure="docs/figur
     test = states[: len(truth)]
     drawing, axes = new_figure()
     last, begun = {}, time.process_time()
-    for i, (name, (opt, in_order)) in enumerate(METHODS.items()):
+    styles = styles_of(METHODS)
+    for name, (opt, in_order) in METHODS.items():
         curves = []
         for seed in range(seeds):
             transitions = trajectory(samples, seed)
@@ -120,7 +121,7 @@ def main(samples=60_000, seeds=2, marks=2_000, asked=100_000, figure="docs/figur
             curves.append(run(opt, network(seed), transitions, test, truth, marks))
         curve = np.mean(curves, axis=0)
         last[name] = last_fifth(curve)
-        axes.plot(marks * np.arange(1, len(curve) + 1), curve, label=name, **line_style(i))
+        axes.plot(marks * np.arange(1, len(curve) + 1), curve, label=name, **styles[name])
         print(f"{name:20s} squared error over the last fifth: {last[name]:.3f}")
     finish(
         drawing, figure, begun, "transitions seen", "squared error to the returns of other episodes"
@@ -129,4 +130,5 @@ def main(samples=60_000, seeds=2, marks=2_000, asked=100_000, figure="docs/figur
 
 
 if __name__ == "__main__":
-    main()
+    title = "Squared error of the values over the last fifth of the run"
+    keep(__file__, title, main(), ["squared error"], range(2), digits=1)

@@ -11,9 +11,10 @@ import argparse
 import time
 
 import numpy as np
+from curves import keep
 from scipy.signal import lfilter
 
-from mixfree.base.figures import line_style, log_log, new_figure, save
+from mixfree.base.figures import label_ends, log_log, new_figure, save, styles_of
 from mixfree.sklearn import StreamRegressor
 
 COLUMNS = 20
@@ -21,7 +22,7 @@ TIMES = (1, 10, 100, 1_000, 10_000)  # 1/(1 − ρ)
 WAYS = {
     "exact": {},
     "memory: ladder, 4,096 rows kept": {"method": "ladder", "memory": 4096},
-    "memory='auto'": {"method": "ladder", "memory": "auto"},
+    "ladder, memory='auto'": {"method": "ladder", "memory": "auto"},
     "nothing kept: ladder": {"method": "ladder", "memory": 0},
     "nothing kept: MAG": {"method": "mag", "step_scale": np.sqrt(COLUMNS)},
     "ladder, rows shuffled": {"method": "ladder", "memory": 0},
@@ -52,18 +53,21 @@ def excess(way, seed, mixing_time, rows):
 def main(times=TIMES, rows=50_000, seeds=5, figure=None):
     """Measure every way at every mixing time, and draw the curves; the means by way."""
     begun = time.process_time()
-    drawing, axes = new_figure(height=4.6)
+    drawing, axes = new_figure(width=8.4, height=4.6)
     print(f"{'':34}" + "".join(f"{mixing:>10,}" for mixing in times))
-    means = {}
-    for index, way in enumerate(WAYS):
+    means, styles = {}, styles_of(WAYS)
+    for way in WAYS:
         # Seeds from 1,000 on were not used when the methods were made.
         runs = [[excess(way, 1000 + s, t, rows) for s in range(seeds)] for t in times]
         means[way] = [float(np.mean(each)) for each in runs]
         print(f"{way:34}" + "".join(f"{mean:10.2g}" for mean in means[way]), flush=True)
-        axes.plot(times, means[way], label=way, marker="o", markersize=3.5, **line_style(index))
+        axes.plot(times, means[way], label=way, marker="o", markersize=3.5, **styles[way])
     xlabel = "mixing time 1/(1 − ρ) of the features, in rows"
     log_log(axes, xlabel, f"excess risk after {rows:,} rows")
-    axes.legend(fontsize="small")
+    axes.margins(x=0.0)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_title("What the order of the rows costs, lower is better", loc="left")
+    label_ends(axes)
     if figure:
         print(f"figure: {save(drawing, figure)[0]}")
     print(f"{time.process_time() - begun:.0f} s")
@@ -74,4 +78,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--figure", help="write the figure to this file")
     parser.add_argument("--seeds", type=int, default=5, help="streams per mixing time")
-    main(**vars(parser.parse_args()))
+    options = parser.parse_args()
+    shown = {way: [f"{mean:.2g}" for mean in means] for way, means in main(**vars(options)).items()}
+    title, head = "Excess risk by mixing time 1/(1 − ρ)", [f"{mixing:,}" for mixing in TIMES]
+    keep(__file__, title, shown, head, range(1000, 1000 + options.seeds))

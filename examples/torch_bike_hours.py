@@ -13,10 +13,10 @@ import time
 
 import numpy as np
 import torch
-from curves import finish, last_fifth, marks_of, with_average
+from curves import finish, keep, last_fifth, marks_of, with_average
 from torch_methods import batches, follow, methods
 
-from mixfree.base.figures import new_figure, plain_ticks
+from mixfree.base.figures import new_figure, plain_ticks, styles_of
 
 NUMBERS = ("yr", "holiday", "workingday", "temp", "atemp", "hum", "windspeed")
 CLASSES = {"hr": range(24), "weekday": range(7), "mnth": range(1, 13), "weathersit": range(1, 5)}
@@ -117,12 +117,13 @@ def main(path=None, seeds=range(1000, 1005), figure="docs/figures/bike-hours", h
     steps = marks_of(-(-cut // BATCH))
     drawing, panels = new_figure(1, 2, width=10.0)
     last, start = {}, time.process_time()
-    for i, name in enumerate(contenders()):
+    styles = styles_of(SHOWN)
+    for name in contenders():
         found = np.mean([run(name, train, test, set(steps), seed) for seed in seeds], axis=0)
         last[name] = [last_fifth(curve) for both in found for curve in both]
         for axes, (plain, averaged) in zip(panels, found, strict=True):
             if name in SHOWN:
-                with_average(axes, i, name, [BATCH * s for s in steps], plain, averaged)
+                with_average(axes, styles[name], name, [BATCH * s for s in steps], plain, averaged)
         print(
             f"{name:37s} squared error over the last fifth of the run, new hours: "
             "{:.3f}, averaged {:.3f}; hours of the stream: {:.3f}, averaged {:.3f}".format(
@@ -143,4 +144,6 @@ def main(path=None, seeds=range(1000, 1005), figure="docs/figures/bike-hours", h
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(*sys.argv[1:2])
+    title = "Squared error over the last fifth of the run, in units of the variance"
+    head = ["new hours, last iterate", "averaged", "stream, last iterate", "averaged"]
+    keep(__file__, title, main(*sys.argv[1:2]), head, range(1000, 1005))

@@ -4,11 +4,11 @@ import time
 
 import numpy as np
 import torch
-from curves import finish, last_fifth, marks_of, with_average
+from curves import finish, keep, last_fifth, marks_of, with_average
 from sklearn.datasets import load_digits
 from torch_methods import batches, follow, methods
 
-from mixfree.base.figures import new_figure
+from mixfree.base.figures import new_figure, styles_of
 
 CAPACITY = 1_000  # digits kept by a memory
 
@@ -61,11 +61,11 @@ def main(samples=8_000, seeds=range(1000, 1005), runs_of=(200,), figure="docs/fi
     drawing, panels = new_figure(1, len(runs_of), width=3.0 + 4.0 * len(runs_of), sharey=True)
     last, start = {}, time.process_time()
     for axes, length in zip(np.atleast_1d(panels), runs_of, strict=True):
-        for i, name in enumerate(METHODS):
+        for name, style in styles_of(METHODS).items():
             each = [run(name, samples, length, seed, set(marks)) for seed in seeds]
             plain, averaged = np.mean(each, axis=0)
             last[name, length] = last_fifth(plain), last_fifth(averaged)
-            with_average(axes, i, name, marks, plain, averaged)
+            with_average(axes, style, name, marks, plain, averaged)
             print(
                 f"runs of {length:3d}, {name:27s} accuracy over the last fifth: "
                 f"{last[name, length][0]:.3f}, of the average {last[name, length][1]:.3f}",
@@ -79,4 +79,6 @@ def main(samples=8_000, seeds=range(1000, 1005), runs_of=(200,), figure="docs/fi
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main()
+    found = {name: accuracies for (name, _), accuracies in main().items()}
+    title = "Test accuracy over the last fifth of the run"
+    keep(__file__, title, found, ["last iterate", "averaged"], range(1000, 1005))

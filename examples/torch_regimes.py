@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import torch
+from curves import keep
 from torch_methods import every_sample, follow
 
 import mixfree.torch as mt
@@ -52,4 +53,5 @@ def main(rows=4_000, seeds=4):
 
 
 if __name__ == "__main__":
-    main()
+    title = "Distance from the weights that are best over all regimes"
+    keep(__file__, title, main(), ["last iterate", "averaged"], range(4), digits=2)

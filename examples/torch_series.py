@@ -8,10 +8,10 @@ import time
 
 import numpy as np
 import torch
-from curves import finish, last_fifth, marks_of, with_average
+from curves import finish, keep, last_fifth, marks_of, with_average
 from torch_methods import batches, follow, methods
 
-from mixfree.base.figures import new_figure, plain_ticks
+from mixfree.base.figures import new_figure, plain_ticks, styles_of
 
 REGIMES = np.array(
     [[1.6, -0.8], [-0.6, 0.2], [0.2, 0.7]]
@@ -59,14 +59,14 @@ def main(samples=5_000, lasting=500, seeds=range(1000, 1005), figure="docs/figur
     test = series(20_000, 50, seed=99).unfold(0, WINDOW + 1, 7)
     drawing, axes = new_figure()
     last, start = {}, time.process_time()
-    for i, name in enumerate(METHODS):
+    for name, style in styles_of(METHODS).items():
         each = []
         for seed in seeds:
             windows = series(samples + WINDOW, lasting, seed).unfold(0, WINDOW + 1, 1)
             each.append(run(name, windows, test, set(marks), seed))
         plain, averaged = np.mean(each, axis=0)
         last[name] = last_fifth(plain), last_fifth(averaged)
-        with_average(axes, i, name, marks, plain, averaged)
+        with_average(axes, style, name, marks, plain, averaged)
         print(
             f"{name:27s} squared error over the last fifth: "
             f"{last[name][0]:.3f}, of the average {last[name][1]:.3f}",
@@ -88,4 +88,5 @@ def main(samples=5_000, lasting=500, seeds=range(1000, 1005), figure="docs/figur
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main()
+    title = f"Squared error over the last fifth of the run (the noise alone: {NOISE**2:.2f})"
+    keep(__file__, title, main(), ["last iterate", "averaged"], range(1000, 1005))

@@ -6,11 +6,14 @@ import mixfree as mf
 
 
 def make(name, start, domain=None, **options):
-    """A method of the table, with a mixing time where it needs one."""
-    method = mf.methods()[name]
-    if method.needs_mixing_time():
-        options.setdefault("mixing_time", 6)
-    return method(start, domain=domain, **options)
+    """A method of the table, with a mixing time or whatever else it needs."""
+    return mf.methods()[name](start, domain=domain, **{**needed(name, 6), **options})
+
+
+def needed(name, mixing_time):
+    """The options that a method of the table must be given."""
+    required = mf.methods()[name].required
+    return required | ({"mixing_time": mixing_time} if "mixing_time" in required else {})
 
 
 def flatten(state, prefix=""):

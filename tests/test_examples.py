@@ -53,7 +53,7 @@ def test_digits_are_learned_and_best_if_shuffled_or_remembered(tmp_path, capsys)
 
 def test_a_series_is_learned_to_better_than_its_spread(tmp_path, capsys):
     example = load("torch_series")
-    found = example.main(samples=1_000, lasting=15, seeds=[0], figure=tmp_path / "series")
+    found = example.main(samples=400, lasting=10, seeds=[0], figure=tmp_path / "series")
     spread = float(example.series(20_000, 50, seed=99).var())
     for name in ("Adam, shuffled", "Ladder", "Adam + Memory", "Ladder + Memory"):
         assert max(found[name]) < 0.8 * spread, (name, capsys.readouterr().out)
@@ -83,7 +83,7 @@ def test_bicycle_rentals_are_read_by_the_names_of_their_columns(tmp_path, compre
 
 
 def test_without_an_average_mag_is_nearer_than_usual_rates(capsys):
-    found = load("torch_regimes").main(rows=2_000, seeds=2)
+    found = load("torch_regimes").main(rows=1_000, seeds=2)
     out = capsys.readouterr().out
     assert found["MAG"][0] < min(found[f"SGD, lr {lr}"][0] for lr in (0.1, 0.01)), out
     # The ladder's average is about as near as the best of the others.
@@ -102,6 +102,37 @@ def test_a_value_network_learns_from_one_trajectory(tmp_path, capsys):
     assert (tmp_path / "values.png").stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("name", ["ObGD", "Adam + Memory"])
+def test_control_learns_the_value_of_an_action(name):
+    """Caught: an update of the wrong sign or of another action, a target beyond the end."""
+    example, state = load("stream_control"), np.float32([0.5, -1.0, 2.0])
+    learner = example.begin(name, example.network((3, 8, 8, 2), 0), state, 0)
+    last = example.Transition(state, np.int32(1), np.float32(1), state, np.float32(0))
+    learn = example.jax.jit(example.partial(example.learn, name))
+    for _ in range(800):
+        learner, values = learn(learner, last, True, state)
+    assert abs(values[1] - 1.0) < 0.05
+
+
+def test_control_runs_and_is_drawn(tmp_path, capsys):
+    found = load("stream_control").main({"CartPole-v1": 2_000}, [0, 1], ("ObGD",), tmp_path / "fig")
+    mean, half = found["CartPole-v1", "ObGD"]
+    assert 8.0 < mean < 500.0 and half > 0.0, capsys.readouterr().out  # a fall takes 8 steps
+    assert (tmp_path / "fig.png").stat().st_size > 10_000
+
+
+def test_steps_of_obgd_are_bounded():
+    """Rates 1/(2·max(1, |error|)·‖trace‖₁), and at most 1; caught: a bound by the gradient."""
+    opt = load("stream_control").obgd()
+    for error, trace, rate in (
+        (0.5, [3.0, -1.0], 1 / 8),
+        (-4.0, [1.0, 1.0], 1 / 16),
+        (1, [0.1], 1),
+    ):
+        moved, _ = opt.update(np.array([2.0]), (), error=error, trace=[np.array(trace)])
+        np.testing.assert_allclose(moved, [-2.0 * rate], rtol=1e-6)
+
+
 def test_drift_is_forecast_best_by_forgetting(tmp_path):
     """A comparison that learns before it predicts would have errors of nearly 0."""
     rng = np.random.default_rng(0)
@@ -118,6 +149,26 @@ def test_drift_is_forecast_best_by_forgetting(tmp_path):
     assert X.shape == (1500, 30) and X[25, 6:].argmax() == 1
     found = example.forecast_errors(X, y)
     assert 0.05 < found["auto"] < min(found["never"], found["SGD, averaged"], found["SGD"])
+
+
+def test_defaults_lose_nothing_to_the_order_of_a_record(tmp_path):
+    """Rows read one column off, or a loss other than the estimator's, would not be 0."""
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.normal(size=(3000, 4)), axis=0)
+    seen = rng.random(3000) < 1.0 / (1.0 + np.exp(-2.0 * rows[:, 0]))
+    lines = ["date,Temperature,Humidity,CO2,HumidityRatio,Occupancy"]
+    for k, row in enumerate(rows):
+        cells = ",".join(map(str, [*row, int(seen[k])]))
+        lines.append(f"{k},2015-02-04 {k % 24:02}:00:00,{cells}")
+    path = tmp_path / "room-occupancy.csv.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    X, y = load("records").record(path)
+    np.testing.assert_array_equal(y, seen)
+    assert X.shape == (3000, 28) and X[25, 4:].argmax() == 1
+    lost = load("order_of_records").gain_lost
+    assert abs(lost(X, y)) < 1e-6
+    assert abs(lost(X[:, :4], X[:, 0] - 3.0 * X[:, 1])) < 1e-8
+    assert lost(X, y, method="mag") > 1e-3
 
 
 def test_a_csv_file_becomes_a_page(tmp_path, capsys):

@@ -4,6 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mixfree.core.extrapolation import RichardsonRomberg
+    from mixfree.core.later import RASGD, REG
+    from mixfree.core.method import Method
     from mixfree.core.methods import (
         EMD,
         MAG,
@@ -13,8 +16,8 @@ if TYPE_CHECKING:
         SGDMLMC,
         SGDRER,
         AdaGrad,
+        Algorithm1,
         Ladder,
-        Method,
         MiniBatch,
         methods,
     )
@@ -30,12 +33,15 @@ __all__ = [
     "EMD",
     "MAG",
     "MLMC",
+    "RASGD",
+    "REG",
     "SGD",
     "SGDDD",
     "SGDER",
     "SGDMLMC",
     "SGDRER",
     "AdaGrad",
+    "Algorithm1",
     "AllSpace",
     "Ball",
     "Box",
@@ -45,6 +51,7 @@ __all__ = [
     "MiniBatch",
     "Optimizer",
     "Result",
+    "RichardsonRomberg",
     "Simplex",
     "methods",
     "minimize",
@@ -54,9 +61,12 @@ _MODULES = ("chains", "linear", "optax", "reproduce", "sklearn", "streams", "td"
 _HOME = {
     **dict.fromkeys(("AllSpace", "Ball", "Box", "Simplex"), "mixfree.domains"),
     **dict.fromkeys(("Result", "minimize"), "mixfree.core.minimize"),
+    **dict.fromkeys(("RASGD", "REG"), "mixfree.core.later"),
     "Distance": "mixfree.steps",
     "MLMC": "mixfree.gradients",
+    "Method": "mixfree.core.method",
     "Optimizer": "mixfree.core.optimizer",
+    "RichardsonRomberg": "mixfree.core.extrapolation",
 }
 
 

@@ -1,7 +1,9 @@
+import itertools
 from pathlib import Path
 
 import pytest
 
+import mixfree as mf
 from mixfree.base import figures
 
 
@@ -26,6 +28,32 @@ def test_no_two_styles_are_alike():
     styles = [str(figures.line_style(index)) for index in range(len(figures.PALETTE))]
     assert len(set(styles)) == len(figures.PALETTE) == len(figures.DASHES)
     assert figures.line_style(len(figures.PALETTE)) == figures.line_style(0)
+
+
+def test_a_method_has_one_colour_in_every_figure():
+    """Colours by the place in a figure would give MAG another one beside two methods than alone."""
+    assert figures.METHODS[: len(mf.methods())] == tuple(mf.methods())
+    alone = figures.styles_of(["MAG"])["MAG"]
+    beside = figures.styles_of(["Adam", "sgd", "nothing kept: MAG", "MAG, 5 levels"])
+    assert beside["nothing kept: MAG"] == alone
+    assert beside["MAG, 5 levels"]["color"] == alone["color"]
+    assert beside["MAG, 5 levels"]["linestyle"] != alone["linestyle"]
+    assert beside["Adam"]["color"] not in (alone["color"], beside["sgd"]["color"])
+    every = figures.styles_of(figures.METHODS).values()
+    assert len({str(style) for style in every}) == len(figures.METHODS)
+
+
+def test_labels_at_the_ends_of_lines_do_not_cover_one_another():
+    """Three lines that end at almost the same place have three labels, in their order."""
+    _, axes = figures.new_figure()
+    for height in (1.0, 1.001, 1.002, 5.0):
+        axes.plot([1, 10], [2.0, height], label=f"{height}")
+    figures.log_log(axes)
+    figures.label_ends(axes)
+    heights = [text.xy[1] for text in axes.texts]
+    assert [text.get_text() for text in axes.texts] == ["1.0", "1.001", "1.002", "5.0"]
+    assert min(b - a for a, b in itertools.pairwise(heights)) > 0.059
+    assert [text.get_color() for text in axes.texts] == [line.get_color() for line in axes.lines]
 
 
 def test_both_formats_are_written_the_same_each_time(tmp_path: Path):

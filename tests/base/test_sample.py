@@ -1,10 +1,9 @@
-"""The uniform sample and the held-out sample: uniform, the same however cut, exact when merged."""
+"""The uniform sample: uniform, the same however cut, exact when merged."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from mixfree.base.held_out import HeldOut
 from mixfree.base.sample import UniformSample
 from tests.helpers import assert_same_bits
 
@@ -125,18 +124,3 @@ def test_a_damaged_state_is_refused(name, value):
         state["keys"] = state["keys"][:-1]
     with pytest.raises(ValueError, match="state of the sample"):
         UniformSample(SIZE).restored(state, "sample")
-
-
-def test_held_out_samples_are_uniform_and_never_learnt():
-    """Caught: holding out the first thousand, or learning from one that judges."""
-    values = np.arange(40_000.0)
-    judges = HeldOut.start(seed=1)
-    learnt = np.concatenate([judges.split([piece]) for piece in np.split(values, [7, 500, 9000])])
-    held = judges.sample.column(0)
-    assert len(held) == 1000
-    assert not learnt[held.astype(int)].any()
-    assert learnt[:1000].mean() > 0.8
-    assert stats.kstest(held / len(values), "uniform").pvalue > 0.001
-    single = HeldOut.start(seed=1)
-    taken = np.array([single.takes(value) for value in values[:9000]])
-    assert np.array_equal(~taken, learnt[:9000])

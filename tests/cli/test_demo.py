@@ -3,8 +3,12 @@ import re
 import pytest
 
 from mixfree.cli import main
-from mixfree.reproduce.paper.demo import run_demo
+from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.losses import Squared
+from mixfree.reproduce.paper.demo import NAMES, _exact, run_demo
 from mixfree.reproduce.paper.fig1 import final
+from mixfree.reproduce.paper.problem import problem_of, stream_of
+from mixfree.reproduce.paper.runs import PAPER_METHODS
 
 
 def run(*arguments):
@@ -14,7 +18,7 @@ def run(*arguments):
 
 
 def test_mag_wins_on_the_slow_stream():
-    rows, _ = run_demo(2_000_000, 3)
+    rows, _ = run_demo(2_000_000, 3, PAPER_METHODS, first_seed=0)
     gap = {method: found.mean for method, found in final(rows).items()}
     assert gap["mag"] < 0.3 * min(gap["adagrad"], gap["sgd-mlmc"], gap["sgd"])
     assert gap["sgd-mlmc"] < gap["sgd"]
@@ -25,10 +29,20 @@ def test_the_table_and_the_figure_show_every_method(tmp_path, capsys):
     assert run("demo", "--out", str(tmp_path / "demo.png"), "--samples", "3000") == 0
     out = capsys.readouterr().out
     picture = (tmp_path / "demo.svg").read_text(encoding="utf-8")
-    for method in ("sgd", "adagrad", "sgd-mlmc", "mag"):
+    for method, name in NAMES.items():
         assert re.search(rf"(?<![\w-]){method}(?![\w-])", out)
-        assert method in picture
+        assert f">{name}<" in picture
     assert str(tmp_path / "demo.png") in out.replace("\n", "")
+
+
+def test_the_exact_fit_is_that_of_the_samples_so_far():
+    """Rows weighted by all of the stream, or an unconstrained fit, would differ."""
+    problem, order = problem_of(0), stream_of(0, 0.01, 700)
+    counts, gaps = _exact(problem, order)
+    learner = ExactLearner(Squared(), 100, intercept=False, radius=problem.radius)
+    learner.advance(problem.rows[order], problem.targets[order])
+    assert counts[-1] == 700
+    assert gaps[-1] == pytest.approx(problem.suboptimality(learner.weights)[0], rel=1e-6)
 
 
 @pytest.mark.parametrize(

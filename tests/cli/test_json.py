@@ -95,10 +95,12 @@ def test_fit_and_inspect(tmp_path, capsys):
     half = answer(capsys, "fit", path, *options, "--target", "load", "--half-life", 200)
     assert half["exact"]["half_life"] == 200
     classes = answer(capsys, "fit", path, *options, "--target", "colour")
-    check("fit", one, half, classes)
     first = answer(capsys, "inspect", model)
     steps = ["--target", "load", "--method", "ladder", "--compare"]
-    answer(capsys, "fit", path, *options, *steps)
+    stepped = answer(capsys, "fit", path, *options, *steps)
+    check("fit", one, half, classes, stepped)
+    assert "exact" not in one["metrics"]
+    assert stepped["metrics"]["exact"] == pytest.approx(one["metrics"]["in_sample"], abs=1e-9)
     weights = tmp_path / "w.csv"
     second = answer(capsys, "inspect", model, "--weights", weights)
     assert second["exact"] is None

@@ -1,5 +1,6 @@
 """What all commands share: the version, help that is quick, and mistakes in one line."""
 
+import os
 import subprocess
 import sys
 
@@ -31,6 +32,27 @@ def test_a_wrong_option_of_a_method_is_one_line(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "needs to know the mixing time" in error
     assert error.count("\n") == 1
+
+
+def test_a_warning_is_one_line():
+    """It came with the path of a file of the package and a line of its code."""
+    code = (
+        "import warnings, mixfree.cli, mixfree.cli.version as one\n"
+        "one.version = lambda: warnings.warn('a full disk', stacklevel=1)\n"
+        "mixfree.cli.main(['version'])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, "mixfree: a full disk\n")
+
+
+def test_an_option_by_the_name_that_it_has_elsewhere(capsys):
+    """For --alpha, --hash and --help were suggested."""
+    assert run("fit", "rows.csv", "--target", "y", "--alpha", "1") == 2
+    assert "(Possible options: --l2, --step-scale)" in capsys.readouterr().err
+    assert run("fit", "rows.csv", "--target", "y", "--lr=1") == 2
+    error = capsys.readouterr().err
+    assert "--step-scale" in error
+    assert "--l2" not in error
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -89,12 +111,34 @@ def test_methods_lists_every_method(capsys):
         ("`categories={'sky': ('rain', 'sun')}`", "--categories sky=rain,sun"),
         ("`fit_intercept=False`, `compare=False`", "--no-intercept, no --compare"),
         ("`step_scale=None`", "no --step-scale"),
-        ("sgd does not take `levels`", "sgd does not take --option levels"),
+        ("sgd does not take `levels`", "sgd does not take --set levels"),
         ('give `options={"mixing_time": …}`', "give --mixing-time"),
-        ("`options={'per_coordinate': False}`", "--option per_coordinate=false"),
+        ("`options={'per_coordinate': False}`", "--set per_coordinate=false"),
         ("`not Python`", "not Python"),
     ],
 )
 def test_arguments_become_flags(text, said):
     """Words that are no arguments stay, and so do names that the command does not have."""
     assert in_flags(text, fit) == said
+
+
+def test_a_terminal_without_all_letters():
+    """R² and α ended in a UnicodeEncodeError there."""
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-m", "mixfree.cli", "methods"], env=environment, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"\\u" in done.stdout or b"\\x" in done.stdout
+
+
+def test_ctrl_c_while_importing_is_no_traceback(monkeypatch):
+    class Impatient:
+        def find_spec(self, name, *others):
+            if name == "mixfree.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "mixfree.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [Impatient(), *sys.meta_path])
+    assert run("version") == 130

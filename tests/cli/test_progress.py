@@ -1,6 +1,7 @@
 """What ``mixfree fit`` shows while it runs, and what a Ctrl-C leaves."""
 
 import io
+import re
 import signal
 import sys
 
@@ -14,14 +15,6 @@ from mixfree.streams import StreamFit, formats
 from tests.streams.data import table, write
 
 
-@pytest.fixture
-def ctrl_c():
-    """Ctrl-C as on a terminal, also where the tests run in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_a_total_that_was_estimated_too_small_is_never_passed(monkeypatch):
     """A count above the total would be shown as more than 100 %."""
     terminal = io.StringIO()
@@ -31,6 +24,19 @@ def test_a_total_that_was_estimated_too_small_is_never_passed(monkeypatch):
     with progress_bar("rows", 10) as show:
         show(25)
     assert "25/25" in terminal.getvalue()
+
+
+def test_a_bar_gives_way_to_what_it_counts(monkeypatch):
+    """In 80 columns the count and the times were cut to 400000… and 0:01:…."""
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress_bar("rows", 399_975) as show:
+        show(400_000, "123,982 rows per second, test-then-train loss 0.4986")
+    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).rsplit("rows", 1)[1]
+    assert re.search(r"loss 0\.4986 .*400000/400000 \d:\d\d:\d\d", last)
 
 
 def test_lines_where_there_is_no_terminal(monkeypatch, capsys):

@@ -1,24 +1,12 @@
 """The page of ``mixfree report`` in a real browser: Debian's chromium, without a window."""
 
-import shutil
-import time
-
 import pytest
-from selenium import webdriver
 
 from mixfree.streams.page import write_page
+from tests.browser import browser, emulate, in_a_browser, wait_for
 from tests.streams.test_page import SECTIONS, evil_table, fitted
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.skipif(
-        not (BROWSER and DRIVER), reason="chromium and chromedriver are not installed"
-    ),
-    # Selenium leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+__all__ = ["browser"]
 
 
 @pytest.fixture(scope="module")
@@ -29,49 +17,15 @@ def address(tmp_path_factory):
     return path.as_uri()
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    home = tmp_path_factory.mktemp("browser")
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        f"--user-data-dir={home}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=DRIVER)
-    driver = webdriver.Chrome(options=options, service=service)
-    driver.execute_cdp_cmd("Network.enable", {})
-    driver.execute_cdp_cmd(
-        "Network.emulateNetworkConditions",
-        {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0},
-    )
-    yield driver
-    driver.quit()
-
-
 def opened(browser, address, width, mode):
     """Open the page and wait until its pictures have the colours of the mode."""
-    feature = {"name": "prefers-color-scheme", "value": mode}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    emulate(browser, width, mode)
     browser.get(address)
     wait_for(browser, f"return document.documentElement.dataset.painted === '{mode}'")
     wait_for(browser, "return document.querySelectorAll('figure > div').length > 0")
 
 
-def wait_for(browser, script):
-    end = time.monotonic() + 60.0
-    while not browser.execute_script(script):
-        assert time.monotonic() < end, f"never true: {script}"
-        time.sleep(0.05)
-
-
+@in_a_browser
 @pytest.mark.parametrize(("width", "mode"), [(1200, "light"), (400, "dark")])
 def test_the_page_opens_without_an_error(browser, address, width, mode):
     """A script cut short by a name, a missing library or a picture too wide would show here."""
@@ -93,6 +47,7 @@ def test_the_page_opens_without_an_error(browser, address, width, mode):
     assert dark == (mode == "dark")
 
 
+@in_a_browser
 def test_the_pictures_answer(browser, address):
     """A picture that is only an image would not move."""
     opened(browser, address, 1200, "light")
@@ -116,6 +71,7 @@ def test_the_pictures_answer(browser, address):
     wait_for(browser, f"{height} > {closed} + 100")
 
 
+@in_a_browser
 def test_the_colours_follow_the_reader(browser, address):
     """Pictures painted once would stay dark on a light page."""
     opened(browser, address, 1200, "dark")

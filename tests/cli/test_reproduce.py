@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 
 import pytest
 
 from mixfree.cli import main
-from mixfree.reproduce import EXPERIMENTS
+from mixfree.reproduce import EXPERIMENTS, experiment
 
 # Long enough that a signal finds it at work.
 SMALL = ["fig1", "--samples", "300000", "--seeds", "2", "--p", "0.01"]
@@ -22,11 +23,11 @@ def run(*arguments):
 
 
 def files(folder):
-    """What a run leaves, without the names of files under way."""
+    """What a run leaves, without files under way and the record, which has a date."""
     return {
         path.relative_to(folder): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
+        if path.is_file() and not path.name.startswith(".") and path.name != "measured.json"
     }
 
 
@@ -52,7 +53,7 @@ def test_jobs_and_backend_do_not_matter(undisturbed, tmp_path, how):
 
 # An interruption from outside is not to be had on Windows, where a process can only be killed.
 @pytest.mark.parametrize("stop", ["kill", "interrupt"] if os.name == "posix" else ["kill"])
-def test_a_stopped_sweep_goes_on_where_it_was(undisturbed, tmp_path, stop):
+def test_a_stopped_sweep_goes_on_where_it_was(undisturbed, tmp_path, ctrl_c, stop):
     folder = tmp_path / "out"
     command = [sys.executable, "-m", "mixfree.cli", "reproduce", *SMALL, "--out", str(folder)]
     process = subprocess.Popen(
@@ -70,6 +71,8 @@ def test_a_stopped_sweep_goes_on_where_it_was(undisturbed, tmp_path, stop):
     assert run(*SMALL, "--out", folder, "--jobs", 1) == 0
     assert files(folder) == undisturbed
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    # The same code has measured all of it.
+    assert "steps/adagrad.py" in json.loads((folder / "measured.json").read_bytes())["source"]
 
 
 def test_a_finished_run_can_be_asked_for_again(tmp_path):
@@ -123,6 +126,40 @@ def test_another_size_does_not_go_into_the_same_folder(tmp_path, capsys):
     assert files(tmp_path) == before
 
 
+def test_all_experiments_one_after_the_other(tmp_path, capsys, monkeypatch):
+    """All of the table, each in a folder of its own, with sizes of its own; twice is once."""
+    small = {
+        name: experiment(name).QUICK.changed(seeds=2, samples=samples)
+        for name, samples in (("fig1", 1000), ("gap", None))
+    }
+    monkeypatch.setattr(
+        import_module("mixfree.cli.reproduce"), "EXPERIMENTS", dict.fromkeys(small, "")
+    )
+    for name, settings in small.items():
+        monkeypatch.setattr(experiment(name), "QUICK", settings)
+    for _ in range(2):
+        assert run("all", "--quick", "--out", tmp_path, "--jobs", 1) == 0
+        found = files(tmp_path)
+        assert {name.parts[0] for name in found} == {"fig1-quick", "gap-quick"}
+        for name in small:
+            assert (tmp_path / f"{name}-quick" / "report.md").exists()
+    capsys.readouterr()
+    assert run("all", "--quick", "--seeds", 3, "--out", tmp_path) == 2
+    assert "name one to change its size" in capsys.readouterr().err
+
+
+def test_seeds_are_recorded_and_those_of_development_give_no_verdict(tmp_path):
+    words = ("fig1", "--samples", 100, "--seeds", 2, "--jobs", 1)
+    for first, said in ((7, "No verdicts on seeds below 1000"), (1000, "Too small to judge")):
+        folder = tmp_path / str(first)
+        assert run(*words, "--first-seed", first, "--out", folder) == 0
+        about = json.loads((folder / "settings.json").read_text())
+        assert about["seeds"] == [first, first + 1]
+        assert about["command"].endswith(f"--first-seed {first}")
+        report = (folder / "report.md").read_text(encoding="utf-8")
+        assert said in report and f"Seeds {first} to {first + 1}." in report
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_has_a_quick_version_that_reports(name, tmp_path):
     assert run(name, "--quick", "--seeds", 2, "--out", tmp_path, "--jobs", 1) == 0
@@ -131,4 +168,4 @@ def test_every_experiment_has_a_quick_version_that_reports(name, tmp_path):
     assert list(tmp_path.glob("*.png"))
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert not re.search(r"\| (holds|does not hold) \|", report)
-    assert ("| verdict |" in report) == ("Too small to judge the claims" in report)
+    assert ("| verdict |" in report) == ("No verdicts on seeds below 1000" in report)

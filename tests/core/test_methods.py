@@ -7,6 +7,10 @@ import pytest
 
 import mixfree as mf
 from mixfree import domains, gradients, steps
+from mixfree.core.methods import find_method
+from mixfree.linear.advance import advance_linear
+from mixfree.linear.losses import Squared
+from tests.helpers import needed
 
 PARTS = {
     "sgd": (gradients.Plain, steps.InverseSqrt, False),
@@ -15,10 +19,13 @@ PARTS = {
     "mag": (gradients.MLMC, steps.AdaGradNorm, False),
     "ladder": (gradients.Plain, steps.Ladder, False),
     "minibatch": (gradients.MiniBatch, steps.InverseSqrt, False),
+    "rasgd": (gradients.MLMC, steps.Accelerated, False),
+    "reg": (gradients.Halves, steps.Extragradient, False),
     "emd": (gradients.Plain, steps.InverseSqrt, True),
     "sgd-dd": (gradients.DataDrop, steps.InverseSqrt, True),
     "sgd-er": (gradients.ForwardReplay, steps.Constant, True),
     "sgd-rer": (gradients.ReverseReplay, steps.Constant, True),
+    "algorithm-1": (gradients.MLMC, steps.AdaGradNorm, False),
 }
 NAMES = {
     "sgd": mf.SGD,
@@ -27,10 +34,13 @@ NAMES = {
     "mag": mf.MAG,
     "ladder": mf.Ladder,
     "minibatch": mf.MiniBatch,
+    "rasgd": mf.RASGD,
+    "reg": mf.REG,
     "emd": mf.EMD,
     "sgd-dd": mf.SGDDD,
     "sgd-er": mf.SGDER,
     "sgd-rer": mf.SGDRER,
+    "algorithm-1": mf.Algorithm1,
 }
 
 
@@ -44,7 +54,7 @@ def test_the_parts_of_a_method(name):
     method = mf.methods()[name]
     assert method is NAMES[name]
     assert method.needs_mixing_time() == needs
-    opt = method(np.zeros(2), **({"mixing_time": 5} if needs else {}))
+    opt = method(np.zeros(2), **needed(name, 5))
     assert isinstance(opt, method) and isinstance(opt, mf.Optimizer)
     assert type(opt.gradient) is gradient
     assert type(opt.step) is step
@@ -76,7 +86,9 @@ def test_wrong_scale(alpha):
 
 
 def test_unknown_options_and_words():
-    with pytest.raises(TypeError, match=r"mag does not take `level`.*levels, weights, horizon"):
+    with pytest.raises(
+        TypeError, match=r"mag does not take `level`.*levels, weights, horizon, tails"
+    ):
         mf.minimize(lambda x, z: x - z, np.zeros(3), [0.0], method="mag", level=3)
     with pytest.raises(TypeError, match="it has no options"):
         mf.minimize(lambda x, z: x - z, np.zeros(3), [0.0], method="sgd", levels=3)
@@ -153,6 +165,22 @@ def test_forward_replay_draws_inside_each_block():
     assert set(seen[:50]) <= set(range(50)) and set(seen[50:]) <= set(range(50, 100))
     assert len(set(seen[:50])) < 50  # with replacement
     assert not np.array_equal(seen[:50], seen[50:] - 50)
+
+
+@pytest.mark.parametrize("name", ["sgd-er", "sgd-rer"])
+def test_replay_leaves_the_gap_at_the_start_of_every_block(name):
+    """A draw counted from the start of the block, and not from the end of its gap, is in the gap.
+
+    Both by hand and compiled: a gradient in the gap is 1 and one outside it 0.
+    """
+    made_by = find_method(name)
+    opt = made_by([0.0], mixing_time=2, buffer=6, gap=4, seed=9)
+    seen = np.array(replayed(opt, range(200)))
+    assert set(seen % 10) == set(range(4, 10))
+    compiled = made_by([0.0], mixing_time=2, buffer=6, gap=4, seed=9)
+    rows, targets = np.ones((200, 1)), np.where(np.arange(200) % 10 < 4, -1.0, 0.0)
+    advance_linear(compiled, Squared(), rows, targets)
+    assert compiled.samples == 200 and compiled.x == 0.0
 
 
 @pytest.mark.parametrize(("options", "buffer"), [({}, 30), ({"buffer": 4}, 4)])

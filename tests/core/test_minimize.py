@@ -8,7 +8,7 @@ import pytest
 
 import mixfree as mf
 from mixfree.core.history import marks
-from tests.helpers import assert_same_bits, assert_states_close, make
+from tests.helpers import assert_same_bits, assert_states_close, make, needed
 
 METHODS = list(mf.methods())
 TARGET = np.array([0.3, -0.2, 0.1])
@@ -23,7 +23,7 @@ COMPILED = numba.njit(gradient)
 
 
 def arguments(name):
-    return {"mixing_time": 5} if mf.methods()[name].needs_mixing_time() else {}
+    return needed(name, 5)
 
 
 @pytest.mark.parametrize("name", METHODS)

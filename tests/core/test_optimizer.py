@@ -159,11 +159,21 @@ FAR = {
 }
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+PLACES = [*((place, "euclidean") for place in FAR), ("simplex", "entropic")]
+
+
 @pytest.mark.parametrize(
-    ("place", "mirror"), [*((place, "euclidean") for place in FAR), ("simplex", "entropic")]
+    ("name", "place", "mirror", "dtype"),
+    [
+        # Each is a kernel to compile: every place and precision, and every method in two places.
+        *(("sgd", *where, dtype) for where in PLACES for dtype in (np.float64, np.float32)),
+        *(
+            (name, *where, np.float64)
+            for name in ("sgd-mlmc", "minibatch", "emd", "sgd-rer")
+            for where in (("ball", "euclidean"), ("simplex", "entropic"))
+        ),
+    ],
 )
-@pytest.mark.parametrize("name", ["sgd", "sgd-mlmc", "minibatch", "emd", "sgd-rer"])
 def test_a_step_beyond_all_numbers_ends_where_a_long_one_does(name, place, mirror, dtype):
     """In the reference and in the kernel, and the output is finite, too."""
     domain, start = FAR[place]

@@ -74,6 +74,18 @@ def test_entropic_step_is_the_mirror_step():
     assert objective(moved) <= objective(best.x) + 1e-12
 
 
+@pytest.mark.parametrize("mirror", [Euclidean(), Entropic()])
+def test_displacements_add_up_in_the_dual(mirror):
+    """From x to y and on is a step from y; catches a dual of another mirror map."""
+    x, y = np.random.default_rng(4).dirichlet(np.ones(SIZE), size=2)
+    step = np.linspace(-0.1, 0.1, SIZE)
+    there = mirror.dual(x) - mirror.dual(y)
+    np.testing.assert_allclose(mirror.move(x, there, mf.Simplex()), y, rtol=1e-12)
+    np.testing.assert_allclose(
+        mirror.move(x, there + step, mf.Simplex()), mirror.move(y, step, mf.Simplex()), rtol=1e-12
+    )
+
+
 def test_entropic_entries_can_come_back():
     x = Entropic().move(np.array([0.5, 0.5]), np.array([1e5, 0.0]), mf.Simplex())
     assert x[0] > 0.0

@@ -6,7 +6,7 @@ import pytest
 import mixfree as mf
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared, linear_gradient
-from tests.helpers import assert_same_bits, assert_states_close, make
+from tests.helpers import assert_same_bits, assert_states_close, make, needed
 
 DIMENSION = 7
 SAMPLES = 400
@@ -262,7 +262,7 @@ def test_a_bad_row_stops_the_run_with_everything_before_it_used(name, bad):
 @pytest.mark.parametrize("name", METHODS)
 def test_the_sample_that_is_refused_is_named(name):
     """In the reference and in the kernel, wherever in a block or window it is."""
-    options = {"mixing_time": 2} if mf.methods()[name].needs_mixing_time() else {}
+    options = needed(name, 2)
     used = {tell_all: set(), advance_linear: set()}
     for tell, refused in used.items():
         for bad in (1, 8, 20, 21, 33, 60):

@@ -10,6 +10,7 @@ import mixfree as mf
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Softmax, Squared, linear_gradient
 from mixfree.linear.sparse import SparseLinear, runs_sparse
+from tests.helpers import needed
 
 ROWS, COLUMNS = 600, 40
 
@@ -204,11 +205,10 @@ def test_an_infinite_gradient_is_refused_where_it_is():
 
 
 def test_which_methods_run_sparse():
-    options = {"mixing_time": 3}
     able = {
         name
         for name, method in mf.methods().items()
-        if runs_sparse(method([0.0], **(options if method.needs_mixing_time() else {})), Squared())
+        if runs_sparse(method([0.0], **needed(name, 3)), Squared())
     }
     assert {"sgd", "adagrad", "mag", "ladder", "sgd-mlmc", "minibatch", "sgd-dd", "emd"} <= able
-    assert not able & {"sgd-er", "sgd-rer"}
+    assert not able & {"sgd-er", "sgd-rer", "rasgd", "reg"}

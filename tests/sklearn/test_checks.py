@@ -10,6 +10,8 @@ _WEIGHTS = "one weighted row is not several rows of a stream"
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": _WEIGHTS,
     "check_sample_weight_equivalence_on_sparse_data": _WEIGHTS,
+    # Of methods with steps the check expects 1,000 passes; the exact method passes it with one.
+    "check_class_weight_classifiers": "one pass over 50 rows that are not standardised",
 }
 
 

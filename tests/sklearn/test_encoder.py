@@ -66,6 +66,29 @@ def test_missing_values(table):
     assert filled[7, 0] == pytest.approx(np.mean([v for v in x if v is not None]), rel=1e-12)
 
 
+def test_views_of_strings_as_polars_has_them(tmp_path, table):
+    """PyArrow cannot do with them what it does with strings: an error in it, or a column left out.
+
+    Files of Arrow that Polars writes have them, too.
+    """
+    words = pa.array(table["city"].to_pylist(), pa.string_view())
+    index = pa.array(np.arange(ROWS) % 2, pa.int32())
+    coded = pa.DictionaryArray.from_arrays(index, pa.array(["u", "v"], pa.string_view()))
+    views = table.select(["x", "y"]).append_column("city", words).append_column("code", coded)
+    plain = views.set_column(2, "city", table["city"])
+    plain = plain.set_column(3, "code", pa.array(["u", "v"] * (ROWS // 2)))
+    expected = StreamEncoder().fit(plain).transform(plain)
+    np.testing.assert_array_equal(StreamEncoder().fit(views).transform(views), expected)
+    with pa.ipc.new_file(tmp_path / "d.arrow", views.schema) as file:
+        file.write_table(views)
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", f"{tmp_path}/d.arrow", "--target", "y", "--model", f"{tmp_path}/m", "-q"])
+    assert ended.value.code == 0
+    features = StreamFit.load(tmp_path / "m").encoder.features
+    names = StreamEncoder().fit(plain.drop_columns(["y"])).get_feature_names_out()
+    assert features == names.tolist()
+
+
 def test_tables_of_other_libraries_and_matrices(table):
     matrix = np.column_stack([table["x"], table["y"]])
 

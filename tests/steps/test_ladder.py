@@ -66,6 +66,18 @@ def test_no_level_is_built_above_the_most():
 
 
 @pytest.mark.parametrize("per_coordinate", [True, False])
+def test_length_is_a_factor_of_the_rates(per_coordinate):
+    """Caught: a length that changes the clip at r̄ or the sums too."""
+    gradients = np.random.default_rng(3).standard_normal((100, 3))
+    plain, longer = (
+        told(Ladder(1.0, per_coordinate=per_coordinate, length=length), gradients)
+        for length in (1.0, 4.0)
+    )
+    np.testing.assert_array_equal(longer.rate, 4.0 * plain.rate)
+    np.testing.assert_array_equal(longer.distance.rbar, plain.distance.rbar)
+
+
+@pytest.mark.parametrize("per_coordinate", [True, False])
 def test_gradients_are_weighted_with_the_largest_scale_so_far(per_coordinate):
     """Q and V of λ_t g_t, where λ_t is the greatest r̄ before step t."""
     rows, targets = stream(500)
@@ -160,6 +172,7 @@ def test_cut_and_resumed_anywhere_with_the_same_bits():
     [
         ({"block": 0}, "block must be"),
         ({"max_levels": -1}, "max_levels must be"),
+        ({"length": 0.0}, "length must be"),
         ({"alpha": 0.0}, "alpha must be"),
         ({"distance": 0.1}, "distance must be"),
     ],

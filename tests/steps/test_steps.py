@@ -81,6 +81,29 @@ def test_the_regret_bound_is_not_idle():
     assert broken > 0
 
 
+def test_entropic_mag_in_a_few_lines():
+    """w ∝ w exp(−α g/√Σ‖g‖²_∞), α = √(log d); catches the Euclidean norm and α = D/√2."""
+    law, size = mf.MLMC(3, seed=4), 50
+    gradients = np.random.default_rng(8).standard_normal((300, size))
+    opt = mf.MAG(np.full(size, 1 / size), domain=mf.Simplex(), mirror="entropic", levels=3, seed=4)
+    w, squares, used, points = np.full(size, 1 / size), 0.0, 0, []
+    for step in range(1, 30):
+        window = gradients[used : used + 2 ** law.level(step)]
+        half = len(window) // 2
+        g = window[0] + law.coefficients[law.level(step) - 1] * (
+            window.mean(axis=0) - window[:half].mean(axis=0)
+        )
+        for each in window:
+            opt.tell(each)
+        used += len(window)
+        points.append(w)
+        squares += np.abs(g).max() ** 2
+        w = w * np.exp(-np.sqrt(np.log(size) / squares) * g)
+        w /= w.sum()
+        np.testing.assert_allclose(opt.x, w, rtol=1e-10)
+    np.testing.assert_allclose(opt.average, np.mean(points, axis=0), rtol=1e-10)
+
+
 def test_schedules():
     g = np.array([2.0, -1.0])
     np.testing.assert_allclose(Constant(0.3).move({}, g, 9, g), 0.3 * g)

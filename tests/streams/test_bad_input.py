@@ -101,11 +101,22 @@ def test_columns_that_change_between_files(tmp_path, capsys):
         (["odd.dat"], "its name does not tell its format; give --format, one of"),
         (["d.csv", "--method", "sgd-dd"], "needs to know the mixing time: give --mixing-time"),
         (["d.csv", "--model", "nowhere/m"], "there is no folder"),
-        (["changes.jsonl"], "changes.jsonl: column 'a' changes from number to string"),
+        (["changes.jsonl"], "changes.jsonl, row 12001, column 'a' is 'x', not a number; --missing"),
+        (["objects.jsonl"], "objects.jsonl: a line is not an object: JSON lines have one in"),
         (["cut.csv.gz"], "cut.csv.gz: Truncated compressed stream"),
         (["broken.csv.gz"], "broken.csv.gz: zlib inflate failed"),
         (["name.csv"], "name.csv: a column's name is not in UTF-8"),
-        (["late.csv"], "late.csv: line 300002, column 'c': not in UTF-8"),
+        (
+            ["late.csv"],
+            "late.csv: line 300002, column 'c' is not in UTF-8: iconv -f latin1 -t utf-8 FILE",
+        ),
+        (["packed.csv"], "packed.csv: it is compressed by gzip: let its name end in .gz"),
+        (["packed"], "packed: it is compressed by gzip: let its name end in .gz"),
+        (["wide.csv"], "wide.csv: it is in UTF-16: iconv -f utf-16 -t utf-8 FILE > utf8.csv"),
+        (["headless.csv"], "if that is a row, (echo a,b; cat FILE) > headed.csv gives it a head"),
+        (["titled.csv"], "if the head is in line N, tail -n +N FILE > table.csv leaves out what"),
+        (["marked.csv"], "has 1 fields instead of 2; grep -v '^#' FILE > plain.csv leaves out"),
+        (["mixed.csv"], "'a' is left out: dates in several forms, such as '2/2/2020'"),
         (["latin.jsonl"], "latin.jsonl: column 'c' is not in UTF-8"),
         (["d.csv", "--classes", "a"], "--classes must be at least two and all different, not a"),
         (
@@ -126,7 +137,18 @@ def test_bad_arguments(tmp_path, capsys, monkeypatch, arguments, message):
     write(table(), "d.csv")
     for name in ("odd.dat", "empty.parquet", "empty.arrow"):
         (tmp_path / name).touch()
-    (tmp_path / "changes.jsonl").write_text('{"a": 1, "load": 2}\n{"a": "x", "load": 3}\n')
+    rows = '{"a": 1, "load": 2}\n{"a": 2, "load": 3}\n' * 6000
+    (tmp_path / "changes.jsonl").write_text(rows + '{"a": "x", "load": 3}\n')
+    (tmp_path / "packed.csv").write_bytes(gzip.compress(b"a,load\n1,2\n"))
+    (tmp_path / "packed").write_bytes(gzip.compress(b"a,load\n1,2\n"))
+    (tmp_path / "wide.csv").write_text("a,load\n1,2\n", encoding="utf-16")
+    (tmp_path / "headless.csv").write_text("1.5,2\n2.5,3\n")
+    (tmp_path / "titled.csv").write_text("Report\n\na,load\n1,2\n")
+    (tmp_path / "marked.csv").write_text("a,load\n1,2\n# the end\n")
+    days = [f"{n % 9 + 1}/{n % 28 + 1}/2020" if n % 3 else f"{1990 + n}-01-01" for n in range(200)]
+    lines = [f"{day},{n % 7}\n" for n, day in enumerate(days)]
+    (tmp_path / "mixed.csv").write_text("a,load\n" + "".join(lines))
+    (tmp_path / "objects.jsonl").write_text('[{"a": 1, "load": 2}]\n')
     packed = bytearray(gzip.compress(b"a,load\n1,2\n" * 99))
     packed[-6] ^= 255
     (tmp_path / "broken.csv.gz").write_bytes(packed)
@@ -161,6 +183,16 @@ def test_a_full_disk_leaves_the_model_before(tmp_path, capsys, monkeypatch):
     assert run(*arguments, "--method", "adagrad") == 2
     assert "No space left on device; what was there is unchanged" in capsys.readouterr().err
     assert (tmp_path / "m").read_bytes() == before
+    for command, flag, name in (
+        ("predict", "-o", "p.csv"),
+        ("inspect", "--weights", "w.csv"),
+        ("report", "-o", "r.html"),
+    ):  # whose errors did not name the file
+        given = [path, "--model", tmp_path / "m"] if command == "predict" else [tmp_path / "m"]
+        assert run(command, *given, flag, tmp_path / name) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"mixfree: cannot write {tmp_path / name}: No space left on")
+        assert error.count("\n") == 1
     assert sorted(os.listdir(tmp_path)) == ["d.csv", "m"]
 
 
@@ -181,18 +213,26 @@ def test_a_model_for_other_features(tmp_path, capsys):
             "ladder does not take --mixing-time: its options are per_coordinate, block",
         ),
         (
-            ["--option", "levels=9"],
-            "ladder does not take --option levels: its options are per_coordinate",
+            ["--set", "levels=9"],
+            "ladder does not take --set levels: its options are per_coordinate",
         ),
         (["--method", "emd"], "emd needs to know the mixing time: give --mixing-time"),
-        (["--option", "per_coordinate=False"], "per_coordinate=false, not 'per_coordinate=False'"),
+        (["--set", "per_coordinate=False"], "per_coordinate=false, not 'per_coordinate=False'"),
         (
-            ["--option", "block"],
-            "--option must be NAME=VALUE with a value in JSON",
+            ["--set", "block"],
+            "--set must be NAME=VALUE with a value in JSON",
         ),
-        (["--option", "block=0"], "block must be"),
-        (["--option", "block=3", "--option", "block=4"], "--option block is given twice"),
-        (["--mixing-time", 5, "--option", "mixing_time=6"], "--option mixing_time is given twice"),
+        (["--set", "block=0"], "block must be"),
+        (["--set", "block=3", "--set", "block=4"], "--set block is given twice"),
+        (["--set", "half-life=5"], "no option 'half-life' to set; did you mean 'half_life'?"),
+        (["--set", "output=lst"], "output must be one of"),
+        (["--set", "epochs=0"], "--epochs must be"),
+        (["--set", "l2=-1", "--l2", 1], "--set l2 is given twice"),
+        (["--mixing-time", 5, "--set", "mixing_time=6"], "--set mixing_time is given twice"),
+        (["--draws", 2, "--set", "draws=2"], "--set draws is given twice"),
+        (["--draws", 0], "--draws must be"),
+        (["--set", "draws=0"], "--draws must be"),
+        (["--draws", 2, "--memory", 0], "--draws is for a memory"),
         (["--categories", "a=x,y", "--categories", "a=z"], "--categories a is given twice"),
     ],
 )
@@ -209,11 +249,14 @@ def test_options_of_the_method(tmp_path, capsys, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--option", "block=3"], "is for methods with steps: name one as --method"),
+        (["--set", "block=3"], "is for methods with steps: name one as --method"),
         (["--step-scale", 2], "--step-scale is for methods with steps"),
+        (["--draws", 2], "--draws is for methods with steps"),
+        (["--method", "mag", "--draws", 2], "--draws is for a memory"),
         (["--memory", "lots"], "--memory must be a number of bytes or such as '32MB', not 'lots'"),
         (["--half-life", "long"], "--half-life must be a number of rows or 'auto', not 'long'"),
         (["--half-life", "0"], "--half-life must be"),
+        (["--epochs", 2], "--epochs is for methods with steps, such as --method ladder: one pass"),
         (["--method", "mag", "--half-life", "50"], "--half-life needs --method exact"),
     ],
 )

@@ -1,5 +1,9 @@
 """Columns as real files have them: what becomes of each, whatever the format and the blocks."""
 
+import io
+import json
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,12 +19,18 @@ from mixfree.streams import (
     stream_fit,
     write_predictions,
 )
+from mixfree.streams.answers import answer_rows
 from mixfree.streams.columns import Category, column_from_plain
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.look import first_look
 from tests.streams.data import write
 
 ROWS = 1200
+LISTS = {
+    "jsonl": "list<item: int64>",
+    "parquet": "list<element: int64>",
+    "arrow": "list<item: int64>",
+}
 
 
 def run(*arguments):
@@ -48,6 +58,12 @@ def look(path, **asked):
     return first_look(Source(find_files([str(path)])), FitPlan("y", **asked))
 
 
+def opened(path, names):
+    source = Source(find_files([str(path)]))
+    source.open(names)
+    return source.pieces()
+
+
 def comma(values):
     return [f"{value:.6f}".replace(".", ",") for value in values]
 
@@ -64,6 +80,11 @@ SHAPES = {
     "blanks": PLAIN.replace(",", " , "),
     "bars": PLAIN.replace(",", "|"),
     "tabs": PLAIN.replace(",", "\t"),
+    "comments above the head": "# made by hand\n# in C, m, W\n" + PLAIN,
+    "a head as NumPy writes it": "# " + PLAIN.replace(",", ", ", 2),
+    "a line for Excel": "sep=|\n" + PLAIN.replace(",", "|"),
+    "a currency": re.sub(r"\n(-?)(\d)", r"\n\1$\2", PLAIN),
+    "per cent": PLAIN.replace(",", " %,").replace("x %,z %,", "x,z,"),
     "row names of R": PLAIN.replace("\n", "\n§,")[: -len("§,")],
     "a delimiter at the end": "\n".join(
         row + ("," if row[-1] != "y" else "") for row in PLAIN.split()
@@ -89,6 +110,46 @@ def test_every_shape_of_csv_gives_the_same_bits(tmp_path, shape):
     assert found.used == ROWS
     assert found.encoder.features == plain.encoder.features == ["x", "z"]
     assert found.learner.weights.tobytes() == plain.learner.weights.tobytes()
+
+
+def test_digits_may_be_grouped(tmp_path):
+    """They were texts, each of which was another, and the column was left out."""
+    numbers = [f"{value:,.2f}" for value in 1e5 * X]
+    for number, changed in enumerate((",_._", " _,_", "'_._", "\u202f_,_", "._,_")):
+        group, point, _ = changed.split("_")
+        texts = [each.translate({44: group, 46: point}) for each in numbers]
+        path = tmp_path / f"{number}.csv"
+        path.write_text(csv_text("x;y", texts, Y, separator=";"), encoding="utf-8")
+        found = look(path).encoder.encode(next(iter(opened(path, ["x", "y"]))))
+        np.testing.assert_array_equal(found.rows[:, 0], np.round(1e5 * X, 2))
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet", "arrow"])
+def test_objects_within_objects_have_their_own_columns(tmp_path, ending):
+    """They were left out as "of the type struct"."""
+    inner = [{"x": X[n], "at": {"z": Z[n]} if n % 7 else None} for n in range(ROWS)]
+    write(pa.table({"in": inner, "list": [[1]] * ROWS, "y": Y}), tmp_path / f"d.{ending}")
+    assert look(tmp_path / f"d.{ending}", missing="skip").left_out == {
+        "list": f"of the type {LISTS[ending]}"
+    }
+    assert fit(tmp_path / f"d.{ending}", "--missing", "skip") == 0
+    found = StreamFit.load(tmp_path / "m")
+    assert found.encoder.features == ["in.x", "in.at.z"]
+    assert found.used == ROWS - len(range(0, ROWS, 7))
+    if ending == "jsonl":  # a null in a row's place is read by Python
+        lines = (tmp_path / "d.jsonl").read_text().splitlines()
+        lines[9] = lines[9].replace('"list": [1]', '"list": "none"')
+        (tmp_path / "d.jsonl").write_text("\n".join(lines) + "\n")
+        assert fit(tmp_path / "d.jsonl", "--missing", "skip", "--leave-out", "list", model="p") == 0
+        by_python = StreamFit.load(tmp_path / "p").learner.weights
+        assert by_python.tobytes() == found.learner.weights.tobytes()
+        rows = (tmp_path / "d.jsonl").read_bytes()
+        out = io.BytesIO()
+        found.encoder.set_missing("skip", found.reservoir.rows)
+        answer_rows(found, io.BytesIO(rows), out, format="jsonl")
+        answers = [json.loads(line)["prediction"] for line in out.getvalue().splitlines()]
+        assert answers[0] is None
+        np.testing.assert_allclose(answers[1], 2.0 * X[1] - Z[1], atol=0.1)
 
 
 def test_a_letter_may_lie_across_what_is_read_for_the_head(tmp_path, monkeypatch):
@@ -353,7 +414,7 @@ def test_missing_values_of_the_first_rows_are_known(tmp_path, capsys):
     assert "1,200 read, 1,197 used, 3 left out" in out
     assert "2 left out: 'y' is missing" in out
     assert (
-        "missing in the first 1,200 rows: 'x' in 2; such rows are left out, --missing mean" in out
+        "missing in the first 1,200 rows: 'x' in 2; such rows are left out; --missing mean" in out
     )
     x[:400] = "?"
     (tmp_path / "d.csv").write_text(csv_text("x,z,y", x, Z, y))

@@ -247,7 +247,12 @@ def test_diagnose_finds_the_scale(tmp_path, capsys):
             assert inflation / 1.6 < float(inflated[1]) < inflation * 1.4, out
             assert scale / 1.6 < int(found[1]) < scale * 1.4, out
             assert found[1] == advised[1]
-        assert (tmp_path / "profile.svg").exists()
+        picture = (tmp_path / "profile.svg").read_text(encoding="utf-8")
+        assert "How correlated the rows are" in picture and "independent rows" in picture
+        assert ("none found in blocks of up to 2,048 rows" in picture) == (stay == 0.5)
+        if found is not None:  # in the verdict, and beside the line at the scale
+            assert f"gradients are correlated over about {found[1]} rows" in picture
+            assert f">{found[1]} rows<" in picture
 
 
 def test_diagnose_and_the_intervals_say_the_same(tmp_path, capsys):

@@ -61,6 +61,17 @@ def test_the_command_line_gives_the_bits_of_the_estimator(csv_model):
     assert bits(csv_model) == bits_of(model)
 
 
+def test_draws_are_given_by_a_flag_or_as_a_setting(tmp_path, csv_model):
+    """A flag that is parsed and dropped gives the weights of one draw."""
+    data, models = tmp_path / "all.csv", []
+    for number, more in enumerate(([], ["--draws", 3], ["--set", "draws=3"])):
+        models.append(tmp_path / f"{number}.mixfree")
+        options = ["--method", "ladder", "--memory", 200, *more]
+        assert fit(data, "--model", models[-1], *options) == 0
+    one, flag, setting = map(bits, models)
+    assert flag == setting != one
+
+
 def test_folders_and_globs_are_read_by_name(tmp_path, csv_model):
     data = table()
     for name, part in (("b", data[1000:]), ("a", data[:1000])):
@@ -221,7 +232,7 @@ def test_a_missing_text_is_as_likely_as_before(tmp_path):
 
 def test_options_reach_the_method(tmp_path):
     path = write(table(), tmp_path / "d.parquet")
-    options = ["--method", "mag", "--option", "levels=3", "--step-scale", 20]
+    options = ["--method", "mag", "--set", "levels=3", "--step-scale", 20]
     assert fit(path, "--features", "u,v", "--model", tmp_path / "m", *options) == 0
     X = np.column_stack([table()["u"], table()["v"]])
     model = StreamRegressor(method="mag", step_scale=20.0, scale="running", options={"levels": 3})
@@ -447,10 +458,10 @@ def test_the_command_does_not_wait_for_what_it_does_not_need(tmp_path):
     assert StreamFit.load(tmp_path / "m").learner.samples == 300
 
 
-def test_the_report_says_what_held_out_rows_chose(tmp_path, capsys):
+def test_the_report_says_what_the_rows_chose(tmp_path, capsys):
     path = write(table(), tmp_path / "all.csv")
     assert fit(path, "--model", tmp_path / "m", "--method", "ladder") == 0
     told = capsys.readouterr().out
     choice = StreamFit.load(tmp_path / "m").learner.choice
     assert f"chosen     {choice.chosen}" in told
-    assert f"{choice.held_out:,} rows that were never learnt from" in told
+    assert f"{choice.judges:,} of the first {choice.samples:,} rows" in told

@@ -113,6 +113,16 @@ def run(*arguments):
     return ended.value.code
 
 
+def test_a_page_takes_the_place_of_a_page_only(tmp_path, capsys):
+    """``-o log.csv`` replaced the data by a page."""
+    (tmp_path / "log.csv").write_text("u,y\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(tmp_path / "m"), "-o", str(tmp_path / "log.csv")])
+    assert ended.value.code == 2
+    assert "--output must end in .html, not be" in capsys.readouterr().err
+    assert (tmp_path / "log.csv").read_text() == "u,y\n"
+
+
 def test_the_command_takes_a_model_or_data(tmp_path, capsys):
     """Data fitted with other settings than those of ``mixfree fit`` would have another page."""
     path, out = write(table(), tmp_path / "d.csv"), tmp_path / "r.html"
@@ -126,10 +136,12 @@ def test_the_command_takes_a_model_or_data(tmp_path, capsys):
     (told,) = (each for each in of_model if each.startswith("A linear model"))
     assert told in of_data
     capsys.readouterr()
+    (tmp_path / "m.html").write_bytes((tmp_path / "m").read_bytes())
     for arguments, said in (
         ([path], "not a mixfree model file; data needs --target"),
         ([tmp_path / "m", "--target", "u"], "the model has its own"),
-        ([tmp_path / "m", "-o", tmp_path / "m"], "which is read from"),
+        ([tmp_path / "m", "-o", tmp_path / "m"], "--output must end in .html"),
+        ([tmp_path / "m.html", "-o", tmp_path / "m.html"], "which is read from"),
     ):
         assert run("report", *arguments) == 2
         error = capsys.readouterr().err

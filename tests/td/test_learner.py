@@ -22,7 +22,7 @@ def process(states=6, size=3, ends=True):
 
 
 def learner(features, method="mag", **options):
-    if method == "projected-td":
+    if method in ("projected-td", "algorithm-1"):
         options = {"horizon": 400, **options}
     return TDLearner(features, GAMMA, RADIUS, method, seed=1, **options)
 
@@ -158,7 +158,8 @@ def test_a_learner_is_called_what_its_step_is(options, name, step):
     assert found.method == name
     assert found.optimizer.step == step
     assert isinstance(found.optimizer.gradient, mf.MLMC) == name.startswith("mag")
-    assert repr(found).startswith(f"TDLearner(<{name}:")
+    levels = ", levels 1 to 5" if name.startswith("mag") else ""
+    assert repr(found).startswith(f"TDLearner(<{name}{levels}:")
 
 
 def test_without_a_radius_the_scale_is_the_distance_come():

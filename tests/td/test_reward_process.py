@@ -61,6 +61,16 @@ def test_key_inequality(processes):
             assert gain >= (1.0 - process.gamma) * error - 1e-9 * abs(gain)
 
 
+def test_key_inequality_holds_for_no_other_point(processes):
+    """Near the fixed point the inequality fails for any other θ that is taken for it."""
+    for process, rng in processes:
+        away = rng.standard_normal(process.features.shape[1])
+        if (process.features @ away)[process.visited].any():
+            wrong = process.theta_star + away
+            gain = process.mean_semi_gradient(process.theta_star) @ (wrong - process.theta_star)
+            assert gain < (1.0 - process.gamma) * process.error(wrong)
+
+
 def test_values_solve_the_bellman_equation_and_weights_are_stationary(processes):
     for process, _ in processes:
         bellman = process.r + process.gamma * process.P @ process.values

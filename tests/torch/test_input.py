@@ -49,8 +49,10 @@ def test_wrong_scale_of_a_group():
 
 @pytest.mark.parametrize("make", [mt.MAG, mt.Ladder])
 def test_wrong_learning_rate(make):
-    with pytest.raises(ValueError, match=r"lr must be at least 0, not -0\.5"):
+    with pytest.raises(ValueError, match=r"lr must be at least 0 and finite, not -0\.5"):
         make([torch.nn.Parameter(torch.zeros(2))], lr=-0.5)
+    with pytest.raises(ValueError, match=r"lr must be at least 0 and finite, not inf"):
+        make([torch.nn.Parameter(torch.zeros(2))], lr=float("inf"))
 
 
 def test_sparse_gradients():

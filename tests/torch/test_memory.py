@@ -282,11 +282,12 @@ def test_single_samples_of_a_dataset():
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")
-@pytest.mark.filterwarnings("ignore:.*fork")  # by JAX, which other tests import
 def test_workers_have_a_memory_each():
     """Workers that all draw the same places, or that draw samples of one another."""
     stream = mt.Memory(10).stream(Counting())
-    numbers = torch.stack([y for _, y in DataLoader(stream, batch_size=None, num_workers=2)])
+    # Not forked from this process, in which other tests have started threads of JAX.
+    loader = DataLoader(stream, batch_size=None, num_workers=2, multiprocessing_context="spawn")
+    numbers = torch.stack([y for _, y in loader])
     even, odd = numbers[0::2], numbers[1::2]  # the workers take turns
     for own in (even, odd):
         assert torch.equal(own[0::2], torch.arange(int(own[0]), 60, 2))  # fresh ones

@@ -1,12 +1,36 @@
 """Checks of arguments: each returns the value in one form, or raises ValueError naming it."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+
+UNITS = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+}
+MOST_COUNTED = 2**62  # counters must be below, so that they can go on in 64 bits
+
+
+def shown(value: Any) -> str:
+    """A value from outside in one short line.
+
+    Examples
+    --------
+    >>> shown(np.zeros((2, 2)))
+    'array([[0., 0.], [0., 0.]])'
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:79] + "…"
 
 
 def check_point(value: npt.ArrayLike, name: str) -> Array:
@@ -27,31 +51,62 @@ def check_positive(value: Any, name: str) -> float:
     """``value`` as a positive finite float, or an error naming it."""
     number = _real(value, name)
     if not (number > 0 and math.isfinite(number)):
-        raise ValueError(f"{name} must be positive and finite, not {value!r}")
+        raise ValueError(f"{name} must be positive and finite, not {shown(value)}")
     return number
 
 
-def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
-    """``value`` as an int in ``[least, most]``, or an error naming it."""
-    allowed = f"a whole number of at least {least}" + ("" if most is None else f", at most {most}")
+def check_not_negative(value: Any, name: str) -> float:
+    """``value`` as a finite float of at least 0, or an error naming it."""
+    number = _real(value, name)
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"{name} must be at least 0 and finite, not {shown(value)}")
+    return number
+
+
+def check_whole(value: Any, name: str, least: int = 1, most: float | None = None) -> int:
+    """``value`` as an int in ``[least, most]``, or an error naming it.
+
+    Unless told, the most is what a counter of 64 bits can go on from.
+    """
+    limited = most is not None and most < math.inf
+    allowed = f"a whole number of at least {least}" + (f", at most {most}" if limited else "")
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ValueError(f"{name} must be {allowed}, not {value!r}")
-    if value < least or (most is not None and value > most):
-        raise ValueError(f"{name} must be {allowed}, not {value!r}")
+        raise ValueError(f"{name} must be {allowed}, not {shown(value)}")
+    if not least <= value <= (MOST_COUNTED - 1 if most is None else most):
+        limit = " below 2^62" if most is None and value > least else ""
+        raise ValueError(f"{name} must be {allowed}{limit}, not {shown(value)}")
     return int(value)
+
+
+def check_bytes(value: str, name: str, instead: str = "a number of bytes or") -> float:
+    """Bytes from text such as ``"32MB"`` (10⁶ each) or ``"32MiB"`` (2²⁰ each), or an error.
+
+    ``instead`` says what else may be given.
+
+    Examples
+    --------
+    >>> check_bytes("32MB", "memory"), check_bytes("1.5 kib", "memory")
+    (32000000.0, 1536.0)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([A-Za-z]+)\s*", value)
+    if found is None or found[2].upper() not in UNITS or not float(found[1]) > 0.0:
+        raise ValueError(f"{name} must be {instead} such as '32MB', not {shown(value)}")
+    return float(found[1]) * UNITS[found[2].upper()]
 
 
 def check_one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
     """``value`` if it is one of the ``allowed`` words, or an error naming it."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+    if not (isinstance(value, str) and value in allowed):
+        listed = ", ".join(map(repr, allowed))
+        raise ValueError(f"{name} must be one of {listed}, not {shown(value)}")
     return str(value)
 
 
 def _real(value: Any, name: str) -> float:
-    if isinstance(value, bool | str | complex):
-        raise ValueError(f"{name} must be a real number, not {value!r}")
+    # An array of one number is one to float(), and not to what multiplies with it later.
+    if isinstance(value, bool | str | complex) or tuple(getattr(value, "shape", ())) != ():
+        raise ValueError(f"{name} must be a real number, not {shown(value)}")
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a real number, not {value!r}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must be a real number, not {shown(value)}") from error

@@ -14,7 +14,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 
 # Purposes: what a draw is for.
-LEVELS, REPLAY, RESERVOIR, SKETCH, SAMPLE, KEPT, DRAWN, HELD_OUT, COIN = range(1, 10)
+LEVELS, REPLAY, RESERVOIR, SKETCH, SAMPLE, KEPT, DRAWN, JUDGES = range(1, 9)
 Word = TypeVar("Word", int, Array)
 
 _MASK = 0xFFFFFFFF
@@ -35,6 +35,17 @@ def mix(word: Word) -> Word:
     word = word ^ (word >> 15)
     word = (word * 0x846CA68B) & _MASK
     return word ^ (word >> 16)
+
+
+def _mix_words(words: Array) -> Array:
+    """As :func:`mix`, in place and in half the time."""
+    shifted = words >> 16
+    words ^= shifted
+    words *= np.uint32(0x7FEB352D)
+    words ^= np.right_shift(words, 15, out=shifted)
+    words *= np.uint32(0x846CA68B)
+    words ^= np.right_shift(words, 16, out=shifted)
+    return words
 
 
 def key(seed: int, purpose: int) -> Key:
@@ -73,12 +84,13 @@ def words(key: Key, counters: Array, lane: int | Array = 0) -> Array:
     >>> found.tolist() == [word(key(0, SAMPLE), n) for n in range(9)]
     True
     """
-    counters = counters.astype(np.uint64)
-    inner = mix(counters.astype(np.uint32) ^ key.first)
-    high = (counters >> 32) + lane * _GOLDEN
-    if high.any():
-        inner = np.where(high, mix(inner + high.astype(np.uint32)), inner)
-    return mix(inner + key.second)
+    counters = counters.astype(np.uint64, copy=False)
+    inner = _mix_words(counters.astype(np.uint32) ^ np.uint32(key.first))
+    if np.ndim(lane) or lane or counters.max(initial=0) > _MASK:
+        high = (counters >> 32) + lane * _GOLDEN
+        inner = np.where(high, _mix_words(inner + high.astype(np.uint32)), inner)
+    inner += np.uint32(key.second)
+    return _mix_words(inner)
 
 
 def bits(key: Key, counter: int) -> int:

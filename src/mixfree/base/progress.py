@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 
 from mixfree.base.extras import require
@@ -22,7 +23,7 @@ class Show(Protocol):
 
 @contextmanager
 def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
-    """Show a bar with the time spent and left, at once; call what it yields with the count so far.
+    """Show a bar with the time left, at once; call what it yields with the count so far.
 
     Where there is no terminal, a line is written every 30 seconds instead. A total that turns out
     too small, since it was estimated, grows with the count.
@@ -37,14 +38,15 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
     if not (console.is_terminal or console.is_jupyter):
         yield _Lines(label, total)
         return
+    column = require("rich.table").Column
+    whole = partial(column, no_wrap=True, overflow="ignore")  # the bar gives way, then the label
     columns = (
-        rich.TextColumn("{task.description}", markup=False),
-        rich.BarColumn(),
-        rich.MofNCompleteColumn(),
-        rich.TimeElapsedColumn(),
-        rich.TimeRemainingColumn(),
+        rich.TextColumn("{task.description}", markup=False, table_column=column(no_wrap=True)),
+        rich.BarColumn(bar_width=None, table_column=column(ratio=1)),
+        rich.MofNCompleteColumn(table_column=whole(min_width=2 * len(f"{total}") + 1)),
+        rich.TimeRemainingColumn(table_column=whole(min_width=7)),
     )
-    with rich.Progress(*columns, console=console, transient=True) as bar:
+    with rich.Progress(*columns, console=console, transient=True, expand=True) as bar:
         task = bar.add_task(label, total=total)
         bar.refresh()
 

@@ -211,6 +211,10 @@ class UniformSample(State):
     def check(self, what: str) -> None:
         """As many samples are kept as were seen, up to the size."""
         kept = [self.keys, self.numbers, *self.columns]
+        if not all(isinstance(each, np.ndarray) for each in kept) or bool(self.columns) != (
+            self.filled > 0
+        ):
+            raise ValueError(f"state of the {what} does not fit: it has no samples")
         if self.seen < 0 or any(getattr(c, "shape", ())[:1] != (self.filled,) for c in kept):
             raise ValueError(
                 f"state of the {what} does not fit: it must keep {self.filled} samples"

@@ -2,13 +2,15 @@
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import MOST_COUNTED, shown
 
 
 class UnitChange(Protocol):
@@ -24,6 +26,59 @@ class UnitChange(Protocol):
 
     def samples(self, columns: list[Array]) -> list[Array]:
         """Samples that are kept, one array per part of a sample, in the new units."""
+
+
+@contextmanager
+def loading(what: str) -> Iterator[None]:
+    """Let a state of another make, in which a name, a type or a number is wrong, be a ValueError.
+
+    For the block in which the owner of a state takes one apart that comes from outside.
+
+    Examples
+    --------
+    >>> with loading("learner"):
+    ...     {}["rows"]
+    Traceback (most recent call last):
+    ValueError: state of the learner does not fit: it has no 'rows'
+    """
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"state of the {what} does not fit: it has no {error}") from error
+    except (
+        TypeError,
+        AttributeError,
+        LookupError,
+        ArithmeticError,
+        AssertionError,
+        RuntimeError,
+        MemoryError,
+    ) as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"state of the {what} does not fit: {why}") from error
+
+
+def check_room(state: Any, size: int, what: str) -> None:
+    """ValueError if a state that is to be of ``size`` numbers has no array as long as that.
+
+    Asked before room is made for so many: a small file cannot ask for a large memory.
+
+    Examples
+    --------
+    >>> check_room({"mean": np.zeros(3)}, 4, "learner")
+    Traceback (most recent call last):
+    ValueError: state of the learner does not fit: it has no array of length 4
+    """
+    if _longest(state) < size:
+        raise ValueError(f"state of the {what} does not fit: it has no array of length {size}")
+
+
+def _longest(state: Any) -> int:
+    if isinstance(state, np.ndarray):
+        return max(state.shape, default=1)
+    if isinstance(state, Mapping):
+        state = list(state.values())
+    return max(map(_longest, state), default=0) if isinstance(state, list | tuple) else 0
 
 
 class State:
@@ -72,7 +127,7 @@ class State:
             raise ValueError(f"state of the {what} must be a mapping, not {type(plain).__name__}")
         if set(plain) != set(self.names()):
             raise ValueError(
-                f"state of the {what} has entries {sorted(map(str, plain))}, "
+                f"state of the {what} has entries {shown(sorted(map(str, plain)))}, "
                 f"not {sorted(self.names())}"
             )
         found = self.copy()
@@ -142,7 +197,7 @@ def _difference(value: Any, like: Any, grows: bool) -> str:
         return "" if np.isfinite(value).all() else "not finite"
     number = isinstance(like, float) and type(value) is int
     if not (type(value) is type(like) or number):
-        return repr(value)
+        return shown(value)
     if isinstance(value, float) and not np.isfinite(value):
         return "not finite"
-    return repr(value) if isinstance(value, int) and abs(value) >= 2**63 else ""
+    return shown(value) if isinstance(value, int) and abs(value) >= MOST_COUNTED else ""

@@ -91,7 +91,7 @@ def autocorrelation(series: Any) -> Array:
 def autocorrelation_time(series: Any, window: float = WINDOW) -> AutocorrelationTime:
     """Integrated autocorrelation time of a real series, for instance of gradient norms.
 
-    τ = 1 + 2 Σ_{t≤M} ρ(t), with M the first lag of at least ``window`` · (1 + 2 Σ_{t≤M} |ρ(t)|).
+    τ = 1 + 2 Σ_{t≤M} ρ(t), with M the first lag of at least ``window · (1 + 2 Σ_{t≤M} |ρ(t)|)``.
     For a short series the result has a ``warning`` that says how unreliable it is.
 
     Parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -160,7 +161,7 @@ class MarkovChain:
         The largest total variation distance, over the starts, between the law after ``t`` steps
         and the stationary law.
         """
-        time = check_whole(t, "t", least=0)
+        time = check_whole(t, "t", least=0, most=math.inf)
         law = self.stationary
         if time == 0:
             return float(1 - law.min())

@@ -1,16 +1,37 @@
 """The command line ``mixfree``: one file per command, gathered in :mod:`mixfree.cli.app`."""
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal may not have all letters
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
         from mixfree.cli.app import app
     except ImportError as error:
         print(f"mixfree: {error}", file=sys.stderr)
         sys.exit(2)
-    app(args=None if arguments is None else list(arguments), prog_name="mixfree")
+    except KeyboardInterrupt:  # importing takes a moment
+        sys.exit(130)
+    with _plain_warnings():
+        app(args=None if arguments is None else list(arguments), prog_name="mixfree")
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show warnings as one line each, without the line of code that gave them."""
+    from mixfree.base.literal import literal
+
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"mixfree: {literal(str(message))}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before

@@ -2,13 +2,13 @@
 
 import functools
 import os
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from mixfree.base.extras import require
 from mixfree.cli.flags import in_flags
+from mixfree.cli.screen import complain
 from mixfree.cli.version import options
 
 __all__ = ["COMMANDS", "app", "load"]
@@ -19,16 +19,33 @@ typer = require("typer")
 # what is said about it here, so that the list of commands needs none of them.
 COMMANDS = {
     "chain": "Tell how fast a Markov chain mixes.",
-    "demo": "Compare MAG with its baselines on a slowly mixing stream.",
+    "demo": "Compare the package's methods with SGD and AdaGrad on a slowly mixing stream.",
     "diagnose": "Tell how correlated the rows of a stream are.",
     "fit": "Fit a linear model to rows in time order.",
     "inspect": "Show what a model file holds.",
     "methods": "List the methods with their options.",
     "predict": "Write a model's prediction for every row.",
     "report": "Write the report of a fit as a page for a browser.",
-    "reproduce": "Run an experiment of the paper or of this project.",
+    "reproduce": "Run an experiment of the paper or of this project, or all of them.",
     "td": "Evaluate a policy in an environment with finitely many states.",
     "version": "Print the version.",
+}
+
+
+# What an option is called elsewhere, and what may be meant here.
+ELSEWHERE = {
+    "--alpha": ("--l2", "--step-scale"),
+    "--learning-rate": ("--step-scale",),
+    "--lr": ("--step-scale",),
+    "--eta0": ("--step-scale",),
+    "--ridge": ("--l2",),
+    "--max-iter": ("--epochs",),
+    "--algorithm": ("--method",),
+    "--solver": ("--method",),
+    "--label": ("--target",),
+    "--drop": ("--leave-out",),
+    "--jobs": ("--workers",),
+    "--out": ("--output", "--model"),
 }
 
 
@@ -46,13 +63,30 @@ def load(name: str) -> Callable[..., None]:
     def run(*arguments: Any, **named: Any) -> None:
         try:
             function(*arguments, **named)
+        except BrokenPipeError:  # whoever read the output wants no more; the group ends quietly
+            raise
         except (ValueError, OSError, ImportError) as error:
             if os.environ.get("MIXFREE_DEBUG"):
                 raise
-            print(f"mixfree: {in_flags(str(error), function)}", file=sys.stderr)
+            full = isinstance(error, OSError) and error.filename is None and error.strerror
+            complain(f"mixfree: {in_flags(full or str(error), function)}")
             raise typer.Exit(2) from None
 
     return run
+
+
+class _Command(typer.core.TyperCommand):  # type: ignore[name-defined]
+    """A command that also knows what its options are called elsewhere."""
+
+    def make_context(self, *arguments: Any, **named: Any) -> Any:
+        try:
+            return super().make_context(*arguments, **named)
+        except Exception as error:  # NoSuchOption of click, of which typer may have its own
+            own = {name for option in self.params for name in option.opts}
+            meant = ELSEWHERE.get(getattr(error, "option_name", None) or "", ())
+            if found := [name for name in meant if name in own]:
+                error.possibilities = found  # type: ignore[attr-defined]
+            raise
 
 
 class _Commands(typer.core.TyperGroup):  # type: ignore[name-defined]
@@ -65,7 +99,7 @@ class _Commands(typer.core.TyperGroup):  # type: ignore[name-defined]
         if name not in COMMANDS:
             return None
         alone = _typer()
-        alone.command(name)(load(name))
+        alone.command(name, cls=_Command)(load(name))
         return typer.main.get_command(alone)
 
     def format_commands(self, context: Any, formatter: Any) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
+from mixfree.base.literal import literal
 from mixfree.cli.options import Json, print_json
+from mixfree.cli.screen import say, show
 
 if TYPE_CHECKING:
     from mixfree.chains import MarkovChain, MixingTimeEstimate
@@ -242,24 +244,21 @@ def _number(cell: str) -> float | None:
 
 
 def _print(answer: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
     sentence, bounds = answer.pop("sentence", None), answer.pop("bounds", None)
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in answer.items():
-        table.add_row(name, _text(value))
-    console.print(table)
+        table.add_row(name, literal(_text(value)))
+    show(table)
     if bounds is not None:
         table = Table("bound", "lower", "upper", box=None, pad_edge=False)
         for bound in bounds:
             table.add_row(bound["theorem"], _text(bound["lower"]), _text(bound["upper"]))
-        console.print()
-        console.print(table)
+        say("")
+        show(table)
     if sentence is not None:
-        console.print()
-        console.print(sentence, highlight=False)
+        say("", sentence)
 
 
 def _text(value: Any) -> str:

@@ -18,6 +18,7 @@ from mixfree.cli.options import (
     names,
     print_json,
 )
+from mixfree.cli.screen import say
 
 __all__ = ["diagnose"]
 
@@ -75,6 +76,6 @@ def diagnose(
         words = {"findings": [*found.lines()], "advice": [line.strip() for line in advice]}
         print_json("diagnose", {**about, **correlation_facts(found), **words, "figures": figures})
         return
-    print("\n".join([*found.bars(), "", *found.lines(), *advice]))
+    say(*found.bars(), "", *found.lines(), *advice)
     if figures:
-        print("figures: " + ", ".join(figures))
+        say("figures: " + ", ".join(figures))

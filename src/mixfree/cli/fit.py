@@ -1,7 +1,6 @@
 """``mixfree fit``: learn from files in time order."""
 
-import json
-import sys
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -22,6 +21,8 @@ from mixfree.cli.options import (
     names,
     print_json,
 )
+from mixfree.cli.screen import complain, say
+from mixfree.cli.settings import SCALES, settings
 
 if TYPE_CHECKING:
     from mixfree.base.progress import Show
@@ -40,12 +41,12 @@ def fit(
     ),
     loss: Loss = None,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="auto, exact, or one that `mixfree methods` lists; auto is exact up to 1,000 "
-            "features and the ladder above."
+            help="exact, one that `mixfree methods` lists, or auto, the default: exact up to "
+            "1,000 features and the ladder above.",
         ),
-    ] = "auto",
+    ] = None,
     features: Features = None,
     exclude: Exclude = None,
     categories: Annotated[
@@ -88,12 +89,12 @@ def fit(
         ),
     ] = None,
     scale: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="For methods with steps: running standardises the features by the rows seen so "
-            "far, none does not; auto is running where that is possible."
+            "far, none does not; auto, the default, is running where that is possible.",
         ),
-    ] = "auto",
+    ] = None,
     step_scale: Annotated[
         float | None,
         typer.Option(help="Scale of the steps. Default: 1; the ladder finds its own."),
@@ -101,8 +102,8 @@ def fit(
     output: Annotated[
         str | None,
         typer.Option(
-            help="For methods with steps: which point is the model, such as average or last. "
-            "Default: that of the method."
+            help="For methods with steps, which point is the model: average, weighted, tail, last "
+            "or random. Default: that of the method."
         ),
     ] = None,
     l2: Annotated[
@@ -114,34 +115,55 @@ def fit(
         typer.Option(
             help="What may be kept: a number of rows, or bytes such as 32MB, the default of "
             "exact. Methods with steps draw from what is kept; auto, the ladder's default, lets "
-            "rows that are held out decide."
+            "a sample of the rows decide."
+        ),
+    ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            help="For methods with steps and a memory: rows drawn from it beside each row. "
+            "Default: 1."
         ),
     ] = None,
     half_life: Annotated[
         str | None,
         typer.Option(
-            help="Forget: rows after which a row counts half, or auto. Default: never forget."
+            help="Forget old rows: number of rows after which a row counts half, or auto. "
+            "Default: never."
         ),
     ] = None,
     radius: Annotated[
         float | None, typer.Option(help="Keep the weights in a ball of this radius.")
     ] = None,
     fit_intercept: Annotated[
-        bool, typer.Option("--intercept/--no-intercept", help="Whether to fit an intercept.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--intercept/--no-intercept",
+            help="Whether to fit an intercept. Default: yes.",
+            show_default=False,
+        ),
+    ] = None,
     mixing_time: Annotated[
         int | None, typer.Option(help="Mixing time in rows, for the methods that need it.")
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            help="Passes over the files, for methods with steps; only the first one tests before "
+            "it trains. Default: 1, and exact needs no more."
+        ),
     ] = None,
     options: Annotated[
         list[str] | None,
         typer.Option(
-            "--option",
+            "--set",
             metavar="NAME=VALUE",
-            help="Option of the method, such as levels=9 or per_coordinate=false; may be given "
-            "several times. `mixfree methods` lists them.",
+            help="Any option of the estimators, or of the method, by its name in Python: levels=9, "
+            "per_coordinate=false. May be given several times; `mixfree methods` lists "
+            "those of the methods.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random draws. Default: 0.")] = None,
     checkpoint_every: Annotated[
         int | None, typer.Option(help="Also write the model file each time so many rows are read.")
     ] = None,
@@ -182,8 +204,8 @@ def fit(
 ) -> None:
     """Fit a linear model to rows in time order.
 
-    The rows are read once and in constant memory. The model file can be given to `mixfree
-    predict`, `mixfree inspect` and `mixfree report`.
+    The rows are read once, in constant memory, and never shuffled. `mixfree predict`, `mixfree
+    inspect` and `mixfree report` take the model file that is written.
 
     \b
     Examples:
@@ -193,12 +215,13 @@ def fit(
       mixfree fit years/*.parquet --target load --workers 8
     """
     from mixfree.base.checks import check_one_of, check_whole
+    from mixfree.base.files import only_writer
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.facts import fit_facts
     from mixfree.streams.look import first_look
     from mixfree.streams.model_file import check_place
     from mixfree.streams.report import check_something_learnt
-    from mixfree.streams.spread import run_on_cluster, run_on_workers
+    from mixfree.streams.spread import prepare_workers, run_on_cluster, run_on_workers
 
     if checkpoint_every is not None:
         check_whole(checkpoint_every, "checkpoint_every")
@@ -208,20 +231,22 @@ def fit(
         for name, value in others.items():
             if value and name != given:
                 raise ValueError(f"`{given}` does not go with `{name}`: a spread fit is one run")
-    mixing = [] if mixing_time is None else [("mixing_time", mixing_time)]
-    parameters = {
+    flags = {
         "method": method,
-        "scale": _or_none(check_one_of(scale, "scale", ("auto", "running", "none"))),
+        "scale": None if scale is None else check_one_of(scale, "scale", SCALES),
         "step_scale": step_scale,
         "output": output,
         "l2": l2,
         "memory": int(memory) if memory is not None and memory.isdecimal() else memory,
+        "draws": draws,
         "half_life": _number_or(half_life, "half_life", "auto"),
         "radius": radius,
         "fit_intercept": fit_intercept,
         "seed": seed,
-        "options": _by_name("--option", [*map(_option, options or ()), *mixing]) or None,
+        "epochs": epochs,
+        "mixing_time": mixing_time,
     }
+    parameters = settings(options or (), flags)
     plan = FitPlan(
         target,
         loss,
@@ -235,6 +260,7 @@ def fit(
         time,
         day_first,
         hash_columns,
+        parameters.pop("epochs"),
     )
     if plot is not None:
         from mixfree.base.figures import save_paths
@@ -245,10 +271,12 @@ def fit(
     if dry_run:
         look = first_look(source, plan)
         fitted = StreamFit(replace(plan, loss=look.loss), look.encoder)
-        print("\n".join(in_flags(line, fit) for line in look.lines()))
-        print(f"plan       {look.loss} loss, {fitted.learner.method}; nothing was fitted")
+        say(*(in_flags(line, fit) for line in look.lines()))
+        say(f"plan       {look.loss} loss, {fitted.learner.method}; nothing was fitted")
         return
     check_place(model, [file.path for file in files])
+    if workers is not None:
+        prepare_workers()
 
     def begin() -> StreamFit:
         if not (resume and model.exists()):
@@ -258,7 +286,7 @@ def fit(
         return begun
 
     spread: tuple[int, int] | None = None
-    with progress(source, quiet) as show:
+    with only_writer(model), progress(source, quiet) as show:
         fitted = begin()
         stopped = False
         if workers is not None or cluster is not None:
@@ -269,8 +297,8 @@ def fit(
             )
         else:
             stopped = run(fitted, source, show, model, checkpoint_every)
-    check_something_learnt(fitted)
-    fitted.save(model)
+        check_something_learnt(fitted)
+        fitted.save(model)
     figures = []
     if plot is not None:
         from mixfree.base.figures import save
@@ -281,14 +309,14 @@ def fit(
         about = {"model": str(model), "figures": figures}
         print_json("fit", {**about, **in_words(fit_facts(fitted))})
     else:
-        print("\n".join(report_lines(fitted)))
+        say(*report_lines(fitted))
         if spread is not None:
-            print(f"workers    {spread[0]:,}, which fitted {spread[1]:,} parts")
-        print(f"model      {model}")
+            say(f"workers    {spread[0]:,}, which fitted {spread[1]:,} parts")
+        say(f"model      {model}")
         if figures:
-            print(f"figures    {', '.join(figures)}")
+            say(f"figures    {', '.join(figures)}")
         if stopped:
-            print(f"stopped    after {fitted.read:,} rows, which the model holds; --resume goes on")
+            say(f"stopped    after {fitted.read:,} rows, which the model holds; --resume goes on")
     if stopped:
         raise typer.Exit(130)
 
@@ -304,11 +332,12 @@ def run(
     with show.compiling(fitted):
         try:
             fitted.run(source.pieces(), model, every, show)
+            fitted.run_again(source, model, every, show)
         except KeyboardInterrupt:
             if not (fitted.used and fitted.varied):
                 raise
             return True
-    fitted.unfinished = source.unfinished
+    fitted.end(source.unfinished)
     return False
 
 
@@ -333,8 +362,10 @@ class Progress:
 
     def __call__(self, fitted: "StreamFit") -> None:
         """Show the rows read so far, and how well they were predicted."""
-        loss = f", test-then-train loss {fitted.running_loss:.4g}" if fitted.timeline.tested else ""
-        self.count(fitted.read, fitted.seconds, loss)
+        more = f", test-then-train loss {fitted.running_loss:.4g}" if fitted.timeline.tested else ""
+        if fitted.plan.epochs > 1:
+            more += f", pass {fitted.passes + 1} of {fitted.plan.epochs}"
+        self.count(fitted.read_again or fitted.read, fitted.seconds, more)
 
     def count(self, read: int, seconds: float, more: str = "") -> None:
         """Show the rows read so far."""
@@ -368,7 +399,7 @@ def progress(source: "Source", quiet: bool) -> Iterator[Progress]:
         with bar as show:
             yield Progress(show)
     except KeyboardInterrupt:
-        print("mixfree: stopped before it was of use, no model was written", file=sys.stderr)
+        complain("mixfree: stopped before it was of use, no model was written")
         raise typer.Exit(130) from None
 
 
@@ -381,10 +412,6 @@ def _by_name(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return given
 
 
-def _or_none(word: str) -> str | None:
-    return None if word == "none" else word
-
-
 def _number_or(text: str | None, name: str, word: str) -> float | str | None:
     """A number, a word or nothing; ValueError for anything else."""
     if text is None or text == word:
@@ -395,19 +422,11 @@ def _number_or(text: str | None, name: str, word: str) -> float | str | None:
         raise ValueError(f"{name} must be a number of rows or {word!r}, not {text!r}") from None
 
 
-def _option(text: str) -> tuple[str, Any]:
-    name, _, value = text.partition("=")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            "--option must be NAME=VALUE with a value in JSON, such as per_coordinate=false, "
-            f"not {text!r}"
-        ) from error
-
-
 def _category(text: str) -> tuple[str, list[str]]:
+    quoted = re.match(r'"((?:[^"]|"")+)"=', text)  # a name with a comma or an equals sign
     column, _, texts = text.partition("=")
+    if quoted:
+        column, texts = quoted[1].replace('""', '"'), text[quoted.end() :]
     if not (column and texts):
         raise ValueError(f"--categories must be like colour=red,green, not {text!r}")
     return column, names(texts)

@@ -27,7 +27,7 @@ def in_flags(text: str, command: Callable[..., Any]) -> str:
     >>> in_flags("`missing='skip'` leaves out such rows", fit)
     '--missing skip leaves out such rows'
     >>> in_flags("try `method='mag', options={'levels': 9, 'mixing_time': 5}`", fit)
-    'try --method mag --option levels=9 --mixing-time 5'
+    'try --method mag --set levels=9 --mixing-time 5'
     >>> in_flags("l2 must be at least 0", fit)
     '--l2 must be at least 0'
     """
@@ -65,7 +65,7 @@ def _flag(name: str, value: Any, flags: Mapping[str, str]) -> str:
         given = name if value is ... else f"{name}={_text(value)}"
         return f"{flags['options']} {given}" if "options" in flags else given
     yes, _, no = flags[name].partition("/")
-    if value is None or value is False:
+    if value is None or value is False or value in ((), [], {}):
         return no or f"no {yes}"
     if value is ... or value is True:
         return yes

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
+from mixfree.base.literal import literal
 from mixfree.cli.options import Json, print_json
+from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
@@ -25,7 +27,7 @@ def inspect(
 ) -> None:
     """Show what a model file holds.
 
-    That is its settings, the report of its fit and its largest weights, with intervals where the
+    Prints its settings, the report of its fit and its largest weights, with intervals if the
     method is exact.
 
     \b
@@ -47,9 +49,9 @@ def inspect(
     if as_json:
         print_json("inspect", {"model": str(model), **in_words(model_facts(fit))})
         return
-    print("\n".join([*_what(fit), *report_lines(fit), *_weights(fit, top)]))
+    say(*_what(fit), *report_lines(fit), *_weights(fit, top))
     if weights is not None:
-        print(f"written    {count:,} weights to {weights}")
+        say(f"written    {count:,} weights to {weights}")
 
 
 def _what(fit: "StreamFit") -> Iterator[str]:
@@ -80,7 +82,7 @@ def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
 
     from mixfree.streams.correlation import knows_intervals
 
-    names = fit.encoder.features
+    names = [literal(name) for name in fit.encoder.features]
     weights, intercepts = np.split(fit.learner.weights, [len(names)], axis=1)
     order = np.argsort(-np.abs(weights).max(axis=0), kind="stable")[:top]
     yield f"weights    the {len(order)} largest of {len(names):,}, in the units of the data"
@@ -98,7 +100,7 @@ def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
     """Weights with their standard errors and intervals, per output."""
     learner: Any = fit.learner
     weights, errors, ends = learner.weights, learner.bse, learner.conf_int()
-    names = [*fit.encoder.features, "intercept"]
+    names = [*map(literal, fit.encoder.features), "intercept"]
     shown = [*order, *range(len(fit.encoder.features), weights.shape[1])]
     width = max(len(names[k]) for k in shown)
     labels = fit.encoder.classes if len(weights) > 1 else None
@@ -118,7 +120,7 @@ def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
     effective = learner.effective_rows
     if effective == effective:  # not NaN: there were enough rows to tell
         yield (
-            "           intervals know about the correlation of the rows: the effective sample "
+            "           intervals allow for the correlation of the rows: the effective sample "
             f"size is {effective:,.0f}"
         )
 

@@ -6,6 +6,7 @@ import math
 from typing import Annotated, Any
 
 from mixfree.base.extras import require
+from mixfree.cli.screen import say
 
 __all__ = [
     "Data",
@@ -29,7 +30,7 @@ Data = Annotated[
     list[str],
     typer.Argument(
         help="Files (CSV, Parquet, Arrow or JSON lines, also compressed), folders, globs, or - for "
-        "standard input. They are read once, in this order; files of a folder or glob by name.",
+        "standard input. They are read in this order, those of a folder or glob sorted by name.",
     ),
 ]
 Format = Annotated[
@@ -47,8 +48,10 @@ Loss = Annotated[
 Features = Annotated[
     str | None,
     typer.Option(
+        "--features",
+        "--columns",
         help="Columns to learn from, separated by commas; lag* is all that begin with lag, and a "
-        'name with a comma goes in "quotes". Default: all.'
+        'name with a comma goes in "quotes". Default: all.',
     ),
 ]
 Exclude = Annotated[
@@ -74,9 +77,11 @@ def names(text: str | None) -> list[str]:
     >>> names('a, "b,c"')
     ['a', 'b,c']
     """
-    return (
-        [name.strip() for name in next(csv.reader([text], skipinitialspace=True))] if text else []
-    )
+    try:
+        words = next(csv.reader([text], skipinitialspace=True)) if text else []
+    except csv.Error as error:
+        raise ValueError(f"{text!r} is no list of names: {error}") from error
+    return [name.strip() for name in words]
 
 
 def print_json(command: str, answer: dict[str, Any]) -> None:
@@ -92,7 +97,13 @@ def print_json(command: str, answer: dict[str, Any]) -> None:
     }
     """
     head = {"schema": f"mixfree {command}", "version": VERSIONS[command]}
-    print(json.dumps(_as_json(head | answer), indent=2, ensure_ascii=False))
+    text = json.dumps(_as_json(head | answer), indent=2, ensure_ascii=False)
+    say(*(_escaped(line) for line in text.split("\n")))
+
+
+def _escaped(line: str) -> str:
+    """A line in which letters that cannot be seen are escapes of JSON."""
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
 
 
 def _as_json(value: Any) -> Any:

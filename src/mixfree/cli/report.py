@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from mixfree.base.extras import require
 from mixfree.cli.options import Format, names
+from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
@@ -24,9 +25,9 @@ def report(
             "--target.",
         ),
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="HTML file to write, in one piece.")
-    ] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path(
+        "report.html"
+    ),
     target: Annotated[
         str | None, typer.Option(help="Column to predict, if data is given instead of a model.")
     ] = None,
@@ -35,8 +36,8 @@ def report(
         typer.Option(
             "--leave-out",
             "--exclude",
-            help="Columns of data to leave out, separated by commas; lag* is all that begin with "
-            "lag.",
+            help="Columns of the data to leave out, separated by commas; lag* is all that begin "
+            "with lag.",
         ),
     ] = None,
     format: Format = None,
@@ -60,6 +61,8 @@ def report(
     from mixfree.streams.page import write_page
 
     require("bokeh")
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"output must end in .html, not be {str(output)!r}")
     for read in map(Path, source):
         if output.exists() and read.exists() and output.samefile(read):
             raise ValueError(f"output must not be {read}, which is read from")
@@ -72,7 +75,7 @@ def report(
     files = " ".join(file.name for file in fitted.read_record.files[:20])
     command = f"mixfree fit {files} " + in_flags(f"`{fitted.plan.written()}`", fit_command)
     size = write_page(fitted, output, lambda text: in_flags(text, fit_command), command)
-    print(f"report     {output}, {size / 1e6:.1f} MB: open it in a browser")
+    say(f"report     {output}, {size / 1e6:.1f} MB: open it in a browser")
 
 
 def _fitted(

@@ -1,11 +1,11 @@
 """``mixfree reproduce``: the experiments."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from mixfree.base.extras import require
 from mixfree.cli.options import names
+from mixfree.cli.screen import complain, say
 from mixfree.reproduce import EXPERIMENTS, experiment
 
 __all__ = ["reproduce"]
@@ -14,7 +14,7 @@ typer = require("typer")
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="One of the experiments above.")],
+    name: Annotated[str, typer.Argument(help="One of the experiments above, or all of them: all.")],
     quick: Annotated[
         bool,
         typer.Option(
@@ -31,6 +31,10 @@ def reproduce(
     p: Annotated[
         str | None, typer.Option(help="Switching probabilities of the chain, such as 0.5,1e-4.")
     ] = None,
+    first_seed: Annotated[
+        int | None,
+        typer.Option(help="First of the seeds. Below 1000, which development uses, no verdicts."),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(help="Number of processes. Default: one per core.")
     ] = None,
@@ -41,34 +45,45 @@ def reproduce(
         Path | None, typer.Option(help="Folder to write the results to. Default: results/NAME.")
     ] = None,
 ) -> None:
-    """Run an experiment of the paper or of this project.
+    """Run an experiment of the paper or of this project, or all of them.
 
     Writes its rows, settings, tables and figures to a folder. After an interruption, the same
     command continues where the run stopped.
     """
     from mixfree.reproduce.engine.run import run_experiment
 
-    chosen = experiment(name)
-    settings = (chosen.QUICK if quick else chosen.FULL).changed(
-        samples=samples,
-        seeds=seeds,
-        methods=None if methods is None else tuple(names(methods)),
-        p=None if p is None else tuple(map(_number, names(p))),
-    )
-    folder = out or Path("results") / (f"{name}-quick" if quick else name)
-    try:
-        written = run_experiment(name, settings, folder, jobs, backend)
-    except KeyboardInterrupt:
-        print(
-            "mixfree: interrupted; finished runs are kept, the same command continues from them",
-            file=sys.stderr,
-        )
-        raise typer.Exit(130) from None
-    print("Written:", *map(str, written), sep="\n  ")
+    given = {
+        "samples": samples,
+        "seeds": seeds,
+        "methods": None if methods is None else tuple(names(methods)),
+        "p": None if p is None else tuple(map(_number, names(p))),
+        "first_seed": first_seed,
+    }
+    if name == "all" and any(value is not None for value in given.values()):
+        raise ValueError("all experiments have sizes of their own: name one to change its size")
+    for each in EXPERIMENTS if name == "all" else [name]:
+        chosen = experiment(each)
+        settings = (chosen.QUICK if quick else chosen.FULL).changed(**given)
+        folder = _folder(out, each, quick, several=name == "all")
+        try:
+            written = run_experiment(each, settings, folder, jobs, backend)
+        except KeyboardInterrupt:
+            complain(
+                "mixfree: interrupted; finished runs are kept, the same command continues from them"
+            )
+            raise typer.Exit(130) from None
+        say("Written:", *(f"  {path}" for path in written))
 
 
-_LIST = "\n".join(f"      {name:10} {summary}" for name, summary in EXPERIMENTS.items())
+_LIST = "\n".join(f"      {name:11} {summary}" for name, summary in EXPERIMENTS.items())
 reproduce.__doc__ = f"{reproduce.__doc__}\n    \b\n    Experiments:\n{_LIST}"
+
+
+def _folder(out: Path | None, name: str, quick: bool, several: bool) -> Path:
+    """``out`` itself for one experiment, and a folder in it for each of several."""
+    if out is not None and not several:
+        return out
+    return (out or Path("results")) / (f"{name}-quick" if quick else name)
 
 
 def _number(text: str) -> float:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
 from mixfree.cli.options import Json, print_json
+from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
     from mixfree.td import Evaluation, RewardProcess
@@ -154,20 +155,20 @@ def _print(title: str, answer: dict[str, Any]) -> None:
         columns["exact"] = [f"{line['exact']:.4f}" for line in lines[:SHOWN]]
     Table(title, list(columns), list(zip(*columns.values(), strict=True))).show()
     if len(lines) > SHOWN:
-        print(f"{len(lines) - SHOWN} more states; --json prints all of them")
+        say(f"{len(lines) - SHOWN} more states; --json prints all of them")
     correlated = answer["autocorrelation_time"]
-    print(
+    say(
         f"{answer['samples']:,} transitions, {answer['episodes']:,} complete episodes, "
         f"autocorrelation time {'unknown' if math.isnan(correlated) else f'{correlated:.3g}'}"
     )
     if answer["remark"]:
-        print(answer["remark"])
+        say(answer["remark"])
     if "all_within" in answer:
         time, unbounded = answer["mixing_time"], sum(math.isinf(x["high"]) for x in lines)
         mixing = "periodic chain" if time is None else f"mixing time {time:,}"
         verdict = "all" if answer["all_within"] else "not all"
         without = f"; {unbounded} unbounded intervals" if unbounded else ""
-        print(f"{mixing}; {verdict} exact values are within their intervals{without}")
+        say(f"{mixing}; {verdict} exact values are within their intervals{without}")
 
 
 def _interval(line: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import mixfree
 from mixfree.base.extras import require
+from mixfree.cli.screen import say
 
 __all__ = ["options", "version"]
 
@@ -12,7 +13,7 @@ typer = require("typer")
 
 def version() -> None:
     """Print the version."""
-    print(mixfree.__version__)
+    say(mixfree.__version__)
 
 
 def _print_and_exit(asked: bool) -> None:

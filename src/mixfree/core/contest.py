@@ -1,28 +1,32 @@
-"""Runs of one method side by side, and a held-out sample that chooses among their outputs."""
+"""Runs of one method side by side, and a uniform sample of the stream that chooses among them."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.held_out import HeldOut
+from mixfree.base.checks import check_whole, shown
+from mixfree.base.draws import JUDGES
 from mixfree.base.sample import UniformSample
-from mixfree.base.state import UnitChange
-from mixfree.core.methods import EVERY, Method, find_method, start_method
+from mixfree.base.state import UnitChange, loading
+from mixfree.core.method import EVERY, Method
+from mixfree.core.methods import find_method, start_method
 from mixfree.core.optimizer import Optimizer
 
-MEMORY = 4096  # samples that "auto" keeps, if they are not too large
-BYTES = 1 << 26  # what they may take
-FEWEST = 32  # held-out samples below which nothing is chosen but the default
-PIECE = 1 << 14  # samples to look at together for those to be held out
-CUT = 1 << 16  # samples from which on runs are given up, at every power of two
-FAR = 4.0  # standard errors by which a run that is given up is worse
+MEMORY = 1 << 17  # samples that a run with memory keeps, if they are not too large
+BYTES = 1 << 25  # what they may take; those that judge may take half of it
+LENGTH = 4.0  # factor of the steps with memory, for methods that have one
+FEWEST = 32  # samples below which nothing is chosen but the default
+EACH = 10  # samples per coordinate below which it is not either
+CUT = 1 << 16  # samples from which on only the best run with memory goes on
+PIECE = 1 << 16  # samples to take together
+CLEAR = 1.0  # standard errors by which a candidate is better that is chosen
 
-Losses = Callable[[Array, UniformSample], Array]
+Losses = Callable[[Sequence[Array], UniformSample], Iterable[Array]]
 
 
 class Candidate(NamedTuple):
@@ -30,40 +34,48 @@ class Candidate(NamedTuple):
 
     memory: int  # samples kept
     one_rate: bool  # whether all coordinates have one rate, for methods that have a choice
+    length: float  # factor of the steps, for methods that have one
     output: str
 
     def __str__(self) -> str:
-        kept = f"{self.memory:,} samples kept" if self.memory else "nothing kept"
+        kept = f"up to {self.memory:,} samples kept" if self.memory else "nothing kept"
         rates = "one rate" if self.one_rate else "the method's own rates"
+        steps = f", steps {self.length:g} times as long" if self.length != 1.0 else ""
         outputs = {"weighted": "weighted average", "tail": "tail average", "last": "last point"}
-        return f"{kept}, {rates}, {outputs.get(self.output, self.output)}"
+        return f"{kept}, {rates}{steps}, {outputs.get(self.output, self.output)}"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a held-out sample has chosen, and by how much.
+    """What a sample of the stream has chosen, and by how much.
 
     Attributes
     ----------
     chosen, default
         The candidate, and the one that it had to beat.
     gain, error
-        Mean loss of the default less that of the candidate, with its standard error.
-    held_out
-        Samples that were never learnt from and judged.
+        Mean loss of the default less that of the candidate, with its standard error as an
+        estimate of the same difference over all samples of the stream.
+    judges
+        Samples that judged.
+    samples
+        Samples of the stream when they did.
     candidates
         How many there were.
     """
 
     chosen: Candidate
     default: Candidate
-    gain: float
-    error: float
-    held_out: int
-    candidates: int
+    gain: float = 0.0
+    error: float = 0.0
+    judges: int = 0
+    samples: int = 0
+    candidates: int = 1
 
     def __str__(self) -> str:
-        judges = f"by {self.held_out:,} samples that were never learnt from"
+        judges = f"by {self.judges:,} of the first {self.samples:,} samples"
+        if not self.judges:
+            return f"{self.chosen}: too few samples to choose by"
         if self.chosen == self.default:
             return f"{self.chosen}: no other of {self.candidates} is clearly better {judges}"
         return (
@@ -73,18 +85,24 @@ class Choice:
 
 
 class Contest:
-    """Up to four runs: with and without memory, with one rate or the method's own.
+    """A run without memory, the default, and others with memory that are to beat it.
 
-    A uniform sample of the stream is held out, never learnt from, and judges the runs' outputs.
+    With memory, steps may be longer, and have one rate or the method's own. Every run learns from
+    every sample, so the default is what the method is without a contest. A uniform sample of the
+    stream judges the runs' outputs at fixed counts, four per doubling, and when one is asked for.
+    It is drawn independently of what the runs do, so that its mean loss is an unbiased estimate of
+    that over all samples so far.
 
     Parameters
     ----------
     method, x0, options, **common
         As of :func:`mixfree.core.methods.start_method`. What they settle is not tried otherwise.
     losses
-        Gives the loss at a point of each sample that is held out, to be compared by their mean.
+        Gives the loss at each of several points of every sample that judges.
     values
         Numbers per sample, which limit how many samples are kept.
+    judges
+        Samples that judge at most.
     draws
         Draws per sample.
     output
@@ -106,6 +124,7 @@ class Contest:
         *,
         losses: Losses,
         values: int = 1,
+        judges: int = 1 << 12,
         draws: int = 1,
         output: str | None = None,
         seed: int = 0,
@@ -113,62 +132,78 @@ class Contest:
     ) -> None:
         found = find_method(method)
         memory = max(FEWEST, min(MEMORY, BYTES // (8 * values)))
-        chooses_rate = "per_coordinate" in found.options() and "per_coordinate" not in options
+        offers, first = found.options(), "weighted" if output is None else output
+        rates = [bool(not options.get("per_coordinate", True))]
+        if "per_coordinate" in offers and "per_coordinate" not in options:
+            rates = [False, True]
+        given = options.get("length", 1.0)
+        longer = LENGTH if "length" in offers and "length" not in options else given
+        names = [Candidate(0, rates[0], given, first)]
+        names += [Candidate(memory, one, longer, first) for one in rates]
         self._outputs = ("weighted", "tail", "last") if output is None else (output,)
         common |= {"output": EVERY if output is None else output, "draws": draws, "seed": seed}
         self.runs: dict[Candidate, Optimizer] = {}
-        for size in (0, memory):
-            for one_rate in (False, True) if chooses_rate else (False,):
-                rates = {"per_coordinate": False} if one_rate else {}
-                run = start_method(found, x0, {**options, **rates}, memory=size, **common)
-                self.runs[Candidate(size, one_rate, self._outputs[0])] = run
-        self._losses, self._held_out = losses, HeldOut.start(seed)
-        self._choice, self._judged = self._chosen(self.runs), 0
+        for name in names:
+            tried = {"per_coordinate": not name.one_rate, "length": name.length}
+            own = {each: value for each, value in tried.items() if each in offers}
+            self.runs[name] = start_method(
+                found, x0, {**options, **own}, memory=name.memory, **common
+            )
+        self._losses = losses
+        self._judges = UniformSample(max(FEWEST, min(judges, BYTES // (16 * values))), seed, JUDGES)
+        self._choice = self._undecided()
+        self._clear: dict[Candidate, float] = {}  # gains that were clear when last judged
+        self._asked: Choice | None = None  # what was judged since, which later judging ignores
 
     @property
     def samples(self) -> int:
-        """Samples seen, those held out included."""
-        return self._held_out.seen
+        """Samples seen."""
+        return self._judges.seen
 
     @property
     def steps(self) -> int:
         """Steps of the run that is chosen."""
         return self.optimizer.steps
 
-    def judge(self) -> Choice:
-        """Choose the candidate with the least held-out loss, if clearly better than the default.
+    @property
+    def choice(self) -> Choice:
+        """What is chosen, by the points as they are now.
 
-        Clearly: by more than two standard errors of the mean of the paired differences.
+        Of the candidates, those that were clearly better at the last fixed count are judged anew:
+        the newest point may have been good then and not be any more.
         """
-        if self._judged != self.samples:
-            self._choice, self._judged = self._chosen(self.runs), self.samples
-        return self._choice
+        if not self._clear or self._choice.samples == self.samples:
+            return self._choice
+        if self._asked is None or self._asked.samples != self.samples:
+            self._asked, _ = self._chosen(self._judged(self._clear))
+        return self._asked
 
     @property
     def optimizer(self) -> Optimizer:
-        """The run whose output was chosen when it was last judged."""
-        return self._run(self._choice.chosen)
+        """The run whose output is chosen."""
+        return self.runs[self._name(self.choice.chosen)]
 
     @property
     def average(self) -> Array:
-        """The output that was chosen when it was last judged."""
-        return self._point(self._choice.chosen)
+        """The output that is chosen."""
+        chosen = self.choice.chosen
+        return self._outputs_of(self._name(chosen))[chosen.output]
 
-    def takes(self, sample: Any) -> bool:
-        """Whether the next sample is held out."""
-        return self._held_out.takes(sample)
+    def see(self, sample: Any) -> None:
+        """Let the next sample take its chance to judge."""
+        self._judges.keep(sample)
 
-    def pieces(self, columns: Sequence[Array]) -> Iterator[tuple[slice, Array]]:
-        """The next samples in pieces to be learnt from, and which of each are not held out.
+    def pieces(self, columns: Sequence[Array]) -> Iterator[slice]:
+        """The next samples in pieces, each to be learnt from before the next one is asked for."""
+        from mixfree.kernels.reservoir import replaced
 
-        Each piece must have been learnt from before the next one is asked for.
-        """
         done, count = 0, len(columns[0])
         while done < count:
-            seen = self.samples
-            stop = min(count, done + PIECE - seen % PIECE, done + (1 << seen.bit_length()) - seen)
+            stop = min(count, done + PIECE, done + _next_mark(self.samples) - self.samples)
             now = slice(done, stop)
-            yield now, self._held_out.split([column[now] for column in columns])
+            placed = self._judges.place(stop - done, replaced if stop - done > FEWEST else None)
+            self._judges.store([column[now] for column in columns], *placed)
+            yield now
             self.learnt()
             done = stop
 
@@ -178,100 +213,145 @@ class Contest:
             try:
                 learn(run)
             except (ValueError, ArithmeticError):
-                if name == next(iter(self.runs)):
+                if name == self._default:
                     raise
-                self.runs = {each: other for each, other in self.runs.items() if each != name}
-                self._choice, self._judged = self._chosen(self.runs), self.samples
+                self._give_up(name)
 
     def learnt(self) -> None:
-        """All runs have learnt from what was seen so far and not held out.
+        """All runs have learnt from what was seen so far: judge them, if this count is a mark.
 
-        At fixed numbers of samples, runs that have clearly lost to one with other rates are given
-        up. Memory is not: a stream may mix so slowly that what it is good for has not come yet.
+        Of two runs with memory, the one that has the best output goes on in the end.
         """
         seen = self.samples
-        if seen & (seen - 1):
+        if seen < max(FEWEST, EACH * self.runs[self._default].x.size) or seen != _next_mark(
+            seen - 1
+        ):
             return
-        if seen >= CUT and self._held.filled >= FEWEST:
-            self.runs = dict(self.runs)  # what was exported stays as it is
-            self._cut()
-        self.judge()
+        found = self._judged(self._candidates())
+        self._choice, self._clear = self._chosen(found)
+        if seen >= CUT and len(self.runs) > 2:
+            self._give_up(self._worst(found))
 
     def change_units(self, change: UnitChange) -> None:
-        """Express the runs and what is held out in new units."""
+        """Express the runs and the samples that judge in new units."""
         for run in self.runs.values():
             run.change_units(change)
-        if self._held.filled:
-            self._held.change_columns(change.samples(self._held.columns))
-        self._judged = -1
+        if self._judges.filled:
+            self._judges.change_columns(change.samples(self._judges.columns))
 
     def export(self) -> tuple[Any, ...]:
         """All that changes but the runs' own states."""
-        return self.runs, self._held_out.copy(), self._choice, self._judged
+        return self.runs, self._judges.copy(), self._choice, self._clear
 
     def restore(self, exported: tuple[Any, ...]) -> None:
         """Be as when ``exported`` was."""
-        self.runs, self._held_out, self._choice, self._judged = exported
+        self.runs, self._judges, self._choice, self._clear = exported
+        self._asked = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The runs that are left, and the sample that judges them."""
-        runs = [[name.memory, name.one_rate, run.state_dict()] for name, run in self.runs.items()]
-        return {"runs": runs, "held_out": self._held_out.plain()}
+        """The runs that are left, the sample that judges them and what it has chosen."""
+        runs = [[list(name), run.state_dict()] for name, run in self.runs.items()]
+        choice = asdict(self._choice) | {"chosen": list(self._choice.chosen)}
+        del choice["default"]
+        clear = [[list(name), gain] for name, gain in self._clear.items()]
+        return {"runs": runs, "judges": self._judges.plain(), "choice": choice, "clear": clear}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where the contest with the same arguments that gave ``state`` was.
 
         If that fails, the contest is of no use any more.
         """
-        names = [Candidate(size, one, self._outputs[0]) for size, one, _ in state["runs"]]
-        if not names or not set(names) <= set(self.runs):
-            raise ValueError(f"state has other runs: {', '.join(map(str, names)) or 'none'}")
-        self._held_out = self._held_out.restored(state["held_out"], "held-out sample")
-        self.runs = {name: self.runs[name] for name in names}
-        for run, (_, _, saved) in zip(self.runs.values(), state["runs"], strict=True):
-            run.load_state_dict(saved)
-
-    def _cut(self) -> None:
-        """Of two runs that differ in their rates alone, give up one that is far worse.
-
-        Not the default, which the others have to beat.
-        """
-        found: dict[Candidate, Array] = {}
-        for run in self.runs:
-            points = [self._point(run._replace(output=output)) for output in self._outputs]
-            found[run] = min((self._losses(x, self._held) for x in points), key=np.mean)
-        for run, losses in list(found.items())[1:]:
-            other = run._replace(one_rate=not run.one_rate)
-            if other in found:
-                worse, error = _difference(losses, found[other])
-                if worse > FAR * error:
-                    del self.runs[run]
-
-    def _chosen(self, runs: Iterable[Candidate]) -> Choice:
-        held = self._held
-        candidates = [run._replace(output=output) for run in runs for output in self._outputs]
-        chosen, gain, error = candidates[0], 0.0, 0.0
-        if held.filled >= FEWEST:
-            before = self._losses(self._point(chosen), held)
-            for candidate in candidates[1:]:
-                better, spread = _difference(before, self._losses(self._point(candidate), held))
-                if better > max(gain, 2.0 * spread):
-                    chosen, gain, error = candidate, better, spread
-        return Choice(chosen, candidates[0], gain, error, held.filled, len(candidates))
+        with loading("contest"):
+            names = [Candidate(*name) for name, _ in state["runs"]]
+            other = not set(names) <= set(self.runs) or len(set(names)) < len(names)
+            if self._default not in names or other:
+                raise ValueError(f"state has other runs: {shown(names)}")
+            chosen = Candidate(*state["choice"]["chosen"])
+            if self._name(chosen) not in names or chosen.output not in self._outputs:
+                raise ValueError(f"state has chosen a run that it has not: {shown(chosen)}")
+            choice = state["choice"]
+            gain, error = float(choice["gain"]), float(choice["error"])
+            counts = (
+                check_whole(choice[name], name, least=0)
+                for name in ("judges", "samples", "candidates")
+            )
+            self._choice = Choice(chosen, self._default, gain, error, *counts)
+            self._judges = self._judges.restored(state["judges"], "sample that judges")
+            self._clear = {Candidate(*name): float(gain) for name, gain in state["clear"]}
+            if not {self._name(each) for each in self._clear} <= set(names):
+                raise ValueError(f"state has judged runs that it has not: {shown(self._clear)}")
+            self._asked = None
+            self.runs = {name: self.runs[name] for name in names}
+            for run, (_, saved) in zip(self.runs.values(), state["runs"], strict=True):
+                run.load_state_dict(saved)
+            if self._judges.filled:  # what is kept must be fit to judge
+                self._losses([self.average], self._judges)
 
     @property
-    def _held(self) -> UniformSample:
-        return self._held_out.sample
+    def _default(self) -> Candidate:
+        return next(iter(self.runs))
+
+    def _undecided(self) -> Choice:
+        return Choice(self._default, self._default)
+
+    def _give_up(self, name: Candidate) -> None:
+        """Leave a run out; what was exported stays as it is."""
+        self.runs = {each: run for each, run in self.runs.items() if each != name}
+        self._clear = {each: gain for each, gain in self._clear.items() if self._name(each) != name}
+        self._asked = None
+        if self._name(self._choice.chosen) == name:
+            self._choice = self._undecided()
+
+    def _candidates(self) -> list[Candidate]:
+        return [run._replace(output=output) for run in self.runs for output in self._outputs]
+
+    def _judged(self, names: Iterable[Candidate]) -> dict[Candidate, Array]:
+        """Losses of the samples that judge, at the default's point and at those of others."""
+        judged = list(dict.fromkeys([self._default, *names]))
+        outputs = {run: self._outputs_of(run) for run in map(self._name, judged)}
+        points = [outputs[self._name(each)][each.output] for each in judged]
+        return dict(zip(judged, self._losses(points, self._judges), strict=True))
+
+    def _chosen(self, found: Mapping[Candidate, Array]) -> tuple[Choice, dict[Candidate, float]]:
+        """Of the candidates that are clearly better for the second time, the one with most gain.
+
+        Also the gains of all that are clearly better now.
+        """
+        default, count = self._default, self._judges.filled
+        # Of a finite number of samples, all but those that judge are uncertain.
+        unseen = math.sqrt(max(0.0, 1.0 - count / self.samples))
+        clear, errors = {}, {default: 0.0}
+        for candidate, losses in found.items():
+            gain, error = _difference(found[default], losses)
+            if gain > CLEAR * unseen * error:
+                clear[candidate], errors[candidate] = gain, unseen * error
+        # A point that happens to be good for a moment was not before.
+        twice = [name for name in clear if name in self._clear]
+        chosen = max(twice, key=clear.__getitem__, default=default)
+        gain, every = clear.get(chosen, 0.0), len(self._candidates())
+        return Choice(chosen, default, gain, errors[chosen], count, self.samples, every), clear
+
+    def _worst(self, found: Mapping[Candidate, Array]) -> Candidate:
+        """The run whose best output has the greatest mean loss; not the default."""
+        best = {run: math.inf for run in self.runs if run != self._default}
+        for candidate, losses in found.items():
+            run, mean = self._name(candidate), float(losses.mean())
+            if run in best and mean < best[run]:  # a mean that is not finite is the worst
+                best[run] = mean
+        return max(best, key=lambda run: best[run])
 
     def _name(self, candidate: Candidate) -> Candidate:
         return candidate._replace(output=self._outputs[0])
 
-    def _run(self, candidate: Candidate) -> Optimizer:
-        return self.runs[self._name(candidate)]
+    def _outputs_of(self, name: Candidate) -> dict[str, Array]:
+        run = self.runs[name]
+        return run.outputs() if len(self._outputs) > 1 else {self._outputs[0]: run.average}
 
-    def _point(self, candidate: Candidate) -> Array:
-        run = self._run(candidate)
-        return run.outputs()[candidate.output] if len(self._outputs) > 1 else run.average
+
+def _next_mark(seen: int) -> int:
+    """The least count above ``seen`` at which outputs are judged: four per doubling."""
+    quarter = max(1, (1 << seen.bit_length()) // 8)
+    return (seen // quarter + 1) * quarter
 
 
 def _difference(one: Array, other: Array) -> tuple[float, float]:
@@ -281,4 +361,6 @@ def _difference(one: Array, other: Array) -> tuple[float, float]:
     if not np.isfinite(one).all():
         return math.inf, 0.0
     apart = one - other
-    return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(apart.size)
+    unit = 2.0 ** (int(np.frexp(np.abs(apart).max())[1]) - 1)  # so that squares do not overflow
+    apart = apart / unit
+    return unit * float(apart.mean()), unit * float(apart.std(ddof=1)) / math.sqrt(apart.size)

@@ -1,150 +1,42 @@
 """The methods: each is a small class that names its parts, and a line of the table at the end."""
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar, TypedDict, cast
+from typing import Any, ClassVar, cast
 
 import numpy.typing as npt
 
 from mixfree import gradients, steps
-from mixfree.base.checks import check_one_of, check_point, check_positive, check_whole
-from mixfree.core.optimizer import Optimizer
-from mixfree.domains import AllSpace, Domain, Entropic, Euclidean, Mirror
+from mixfree.base.checks import check_one_of, check_whole
+from mixfree.core.later import RASGD, REG
+from mixfree.core.method import Common, Method
+from mixfree.domains import Domain
 from mixfree.gradients import (
     MLMC,
+    ClippedMLMC,
     DataDrop,
     ForwardReplay,
-    Gradient,
+    MedianMLMC,
     Plain,
     Replay,
     ReverseReplay,
 )
-from mixfree.outputs import OUTPUTS, EveryOutput, Output, RandomIterate
-from mixfree.steps import AdaGradNorm, Constant, Distance, InverseSqrt, Step
+from mixfree.steps import (
+    AdaGradMax,
+    AdaGradNorm,
+    Constant,
+    Distance,
+    InverseSqrt,
+    Step,
+)
 from mixfree.steps.ladder import BLOCK
 
-MIRRORS: Mapping[str, Mirror] = {"euclidean": Euclidean(), "entropic": Entropic()}
-EVERY = "every"  # the output of runs among which a held-out sample chooses
-_COMMON = ("self", "x0", "domain", "alpha", "output", "mirror", "seed")
-
-
-class Common(TypedDict):
-    """The arguments that every method passes on."""
-
-    domain: Domain | None
-    alpha: float | None
-    output: str | None
-    mirror: str | None
-    seed: int
-
-
-class OptionError(TypeError, ValueError):
-    """An option that a method does not have, or one that it needs and was not given."""
-
-
-class Method(Optimizer):
-    """An optimiser that has a name in the table; the arguments that all of them take.
-
-    Parameters
-    ----------
-    x0
-        Where to start, inside the domain.
-    gradient
-        The gradient part.
-    step
-        What makes the step part of the scale α.
-    domain
-        Where the point may live; all space unless given.
-    alpha
-        Scale α of the steps. ``None`` is D/√2 on a domain of diameter D (Theorem 3.3) and 1
-        where there are no bounds (Theorem 4.3); a ladder finds its own.
-    output
-        ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; ``None`` is the
-        method's own.
-    mirror
-        ``"euclidean"`` or ``"entropic"``; ``None`` is the method's own.
-    seed
-        Seed of every random draw.
-    """
-
-    default_output: ClassVar[str] = "average"
-    own_mirror: ClassVar[bool] = False  # whether it takes the mirror map that suits the domain
-    required: ClassVar[Mapping[str, Any]] = {}  # an example of each option that must be given
-    searches: ClassVar[bool] = False  # whether the step finds its scale where none is given
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        gradient: Gradient,
-        step: Callable[[Any], Step],
-        *,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        start = check_point(x0, "x0")
-        check_whole(seed, "seed", least=0, most=2**64 - 1)
-        if domain is not None and not hasattr(domain, "bind"):
-            raise ValueError(f"domain must be one such as mixfree.Ball(1.0), not {domain!r}")
-        place = (AllSpace() if domain is None else domain).bind(start.size)
-        if alpha is None and not self.searches:
-            bounded = 0.0 < place.diameter < math.inf
-            alpha = place.diameter / math.sqrt(2.0) if bounded else 1.0
-        if alpha is not None:
-            alpha = check_positive(alpha, "alpha")
-        geometry = mirror or (place.mirror.name if self.own_mirror else "euclidean")
-        super().__init__(
-            start,
-            gradient=gradient,
-            step=step(alpha),
-            domain=place,
-            output=_output(output or self.default_output, seed),
-            mirror=MIRRORS[check_one_of(geometry, "mirror", tuple(MIRRORS))],
-        )
-
-    @classmethod
-    def summary(cls) -> str:
-        """The first sentence of the docstring."""
-        return (cls.__doc__ or "").strip().partition("\n")[0]
-
-    @classmethod
-    def options(cls) -> dict[str, inspect.Parameter]:
-        """What the method takes besides the arguments that all methods take."""
-        parameters = inspect.signature(cls.__init__).parameters
-        return {name: p for name, p in parameters.items() if name not in _COMMON}
-
-    @classmethod
-    def needs_mixing_time(cls) -> bool:
-        """Whether the mixing time must be given."""
-        return "mixing_time" in cls.options()
-
-    @classmethod
-    def parts(cls) -> tuple[str, str]:
-        """Names of the gradient part and of the step part."""
-        made = start_method(cls, [0.0], cls.required)
-        return type(made.gradient).__name__, type(made.step).__name__
-
-    @classmethod
-    def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Raise OptionError for one that the method does not have, or for a mixing time not given.
-
-        Examples
-        --------
-        >>> SGD.check_options({"levels": 3})
-        Traceback (most recent call last):
-        mixfree.core.methods.OptionError: sgd does not take `levels`: it has no options
-        """
-        allowed = cls.options()
-        for name in options:
-            if name not in allowed:
-                has = f"its options are {', '.join(allowed)}" if allowed else "it has no options"
-                raise OptionError(f"{cls.name} does not take `{name}`: {has}")
-        if cls.needs_mixing_time() and options.get("mixing_time") is None:
-            raise OptionError(f"{cls.name} needs to know the mixing time: give `mixing_time`")
+TAILS: Mapping[str, type[MLMC]] = {
+    "plain": MLMC,
+    "clipped": ClippedMLMC,
+    "median": MedianMLMC,
+}
 
 
 class SGD(Method):
@@ -208,7 +100,7 @@ class AdaGrad(Method):
         seed: int = 0,
     ) -> None:
         common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        super().__init__(x0, Plain(), AdaGradNorm, **common)
+        super().__init__(x0, Plain(), _adagrad(mirror), **common)
 
 
 class SGDMLMC(Method):
@@ -248,12 +140,18 @@ class SGDMLMC(Method):
 
 
 class MAG(Method):
-    """Algorithm 1: multi-level Monte Carlo gradients with AdaGrad-Norm steps.
+    """MLMC gradients of five levels, as in the paper's experiments, with AdaGrad-Norm steps.
+
+    :class:`Algorithm1` is the paper's algorithm to the letter.
 
     Parameters
     ----------
     levels, weights, horizon
         Level law of the gradient: see :class:`mixfree.MLMC`.
+    tails
+        ``"plain"``: estimates as they are. For many levels, where they are rarely but hugely
+        long: ``"clipped"`` (:class:`mixfree.gradients.ClippedMLMC`) or ``"median"``
+        (:class:`mixfree.gradients.MedianMLMC`).
     x0, domain, alpha, output, mirror, seed
         As for every :class:`Method`.
 
@@ -261,7 +159,7 @@ class MAG(Method):
     --------
     >>> import mixfree as mf
     >>> MAG([0.0, 0.0], domain=mf.Ball(1.0), levels=3)
-    <mag: 2 dimensions, 0 samples, 0 steps>
+    <mag, levels 1 to 3: 2 dimensions, 0 samples, 0 steps>
     """
 
     name = "mag"
@@ -273,6 +171,7 @@ class MAG(Method):
         levels: int | None = 5,
         weights: str = "exact",
         horizon: int | None = None,
+        tails: str = "plain",
         domain: Domain | None = None,
         alpha: float | None = None,
         output: str | None = None,
@@ -280,7 +179,47 @@ class MAG(Method):
         seed: int = 0,
     ) -> None:
         common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        law = MLMC(levels, weights, horizon, seed)
+        kind = TAILS[check_one_of(tails, "tails", tuple(TAILS))]
+        super().__init__(x0, kind(levels, weights, horizon, seed), _adagrad(mirror), **common)
+
+
+class Algorithm1(Method):
+    """Algorithm 1 to the letter: T steps, levels J ~ Geom(½) with 2^J ≤ T, else g⁰; α = D/√2.
+
+    After T steps the run has ended: samples that come later change nothing. It needs about
+    T·log₂ T samples. The paper's experiments use five levels instead, as :class:`MAG` does.
+
+    Parameters
+    ----------
+    horizon
+        T, the number of steps.
+    x0, domain, alpha, output, mirror, seed
+        As for every :class:`Method`. Theorem 3.3 has a bounded domain, α = D/√2 and the average,
+        which are the defaults; Theorem 4.3 has no domain and α = 1.
+
+    Examples
+    --------
+    >>> import mixfree as mf
+    >>> Algorithm1([0.0, 0.0], horizon=1024, domain=mf.Ball(1.0))
+    <algorithm-1, levels 1 to 10, ends after 1,024 steps: 2 dimensions, 0 samples, 0 steps>
+    """
+
+    name = "algorithm-1"
+    required: ClassVar[Mapping[str, Any]] = {"horizon": 1000}
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        horizon: int,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        law = MLMC(None, "exact", check_whole(horizon, "horizon"), seed, max_steps=horizon)
         super().__init__(x0, law, AdaGradNorm, **common)
 
 
@@ -289,7 +228,7 @@ class Ladder(Method):
 
     Parameters
     ----------
-    per_coordinate, block, max_levels, distance
+    per_coordinate, block, max_levels, distance, length
         As in :class:`mixfree.steps.Ladder`.
     x0, domain, alpha, output, mirror, seed
         As for every :class:`Method`.
@@ -315,6 +254,7 @@ class Ladder(Method):
         block: int = BLOCK,
         max_levels: int | None = None,
         distance: Distance | None = None,
+        length: float = 1.0,
         domain: Domain | None = None,
         alpha: float | None = None,
         output: str | None = None,
@@ -328,6 +268,7 @@ class Ladder(Method):
             block=block,
             max_levels=max_levels,
             distance=Distance() if distance is None else distance,
+            length=length,
         )
         super().__init__(x0, Plain(), rule, **common)
 
@@ -544,7 +485,13 @@ class Methods(dict[str, type[Method]]):
 
 
 _TABLE = Methods(
-    {m.name: m for m in (SGD, AdaGrad, SGDMLMC, MAG, Ladder, MiniBatch, EMD, SGDDD, SGDER, SGDRER)}
+    {
+        method.name: method
+        for method in (
+            *(SGD, AdaGrad, SGDMLMC, MAG, Algorithm1, Ladder, MiniBatch, RASGD, REG),
+            *(EMD, SGDDD, SGDER, SGDRER),
+        )
+    }
 )
 
 
@@ -590,13 +537,11 @@ def start_method(
     return made
 
 
+def _adagrad(mirror: str | None) -> Callable[[float], Step]:
+    """AdaGrad in the norm that belongs to the mirror map."""
+    return AdaGradMax if mirror == "entropic" else AdaGradNorm
+
+
 def _replay_step(replay: Replay) -> Callable[[float], Step]:
     """The constant step α/(8B) of replay with buffers of B (Jain et al. 2021, with α = 1/R)."""
     return lambda alpha: Constant(alpha / (8.0 * int(replay.buffer or 0)))
-
-
-def _output(name: str, seed: int) -> Output:
-    if name == EVERY:
-        return EveryOutput()
-    kind = OUTPUTS[check_one_of(name, "output", tuple(OUTPUTS))]
-    return kind(seed) if kind is RandomIterate else kind()

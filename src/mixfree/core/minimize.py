@@ -1,6 +1,6 @@
 """One call for a whole run: any gradient, any stream, any method."""
 
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,8 @@ from mixfree.base.progress import progress_bar
 from mixfree.base.sample import UniformSample
 from mixfree.core.contest import Choice, Contest, Losses
 from mixfree.core.history import History, follow, marks
-from mixfree.core.methods import Ladder, Method, find_method, start_method
+from mixfree.core.method import Method
+from mixfree.core.methods import Ladder, find_method, start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Domain
 
@@ -102,10 +103,10 @@ def minimize(
         As for the method itself, for instance ``levels`` or ``mixing_time``.
     memory
         Samples to keep: a uniform sample of all so far, from which each step draws. 0 keeps
-        nothing. ``"auto"`` holds out about 1,000 samples that are never learnt from, and lets
-        them choose between memory and none, one rate and one per coordinate, and three outputs;
-        it takes about four runs' time and needs ``loss``. ``None`` is ``"auto"`` for the ladder
-        where a ``loss`` is given, else 0.
+        nothing. ``"auto"`` runs the method without memory and, with steps four times as long,
+        with it, with one rate and one per coordinate. A uniform sample of what has come so far
+        judges three outputs of each by ``loss``, which must be given. ``None`` is ``"auto"``
+        for the ladder where a ``loss`` is given, else 0.
     draws
         Draws from the memory per sample; each costs one more gradient.
     loss
@@ -136,7 +137,9 @@ def minimize(
     common |= {"mirror": mirror, "draws": draws, "seed": seed}
     run: Optimizer | Contest
     if _chooses(memory, method, loss):
-        run = Contest(method, x0, options, losses=_losses_by(loss), **common)
+        run = Contest(
+            method, x0, options, losses=_losses_by(loss), values=_values(stream), **common
+        )
     else:
         kept = 0 if memory is None else check_whole(memory, "memory", least=0)
         run = start_method(method, x0, options, memory=kept, **common)
@@ -159,16 +162,16 @@ def minimize(
             history = _compiled(run, grad, np.asarray(stream)[:max_samples], each)
         else:
             history = _reference(run, grad, islice(stream, max_samples), each)
-    choice = None if isinstance(run, Optimizer) else run.judge()
+    choice = None if isinstance(run, Optimizer) else run.choice
     opt = _optimizer(run)
     return Result(opt.x, run.average, run.samples, opt.steps, opt.pending, history, opt, choice)
 
 
 def _chooses(memory: int | str | None, method: str | type[Method], loss: Any) -> bool:
-    """Whether held-out samples choose; an error if they cannot."""
+    """Whether a sample of the stream chooses; an error if they cannot."""
     if memory == "auto" and loss is None:
         raise ValueError(
-            "memory='auto' judges by the loss of samples that are held out: give `loss`, a "
+            "memory='auto' judges by the loss of samples: give `loss`, a "
             "function of x and z, or give `memory` as a number of samples"
         )
     by_default = memory is None and loss is not None and find_method(method) is Ladder
@@ -176,14 +179,20 @@ def _chooses(memory: int | str | None, method: str | type[Method], loss: Any) ->
 
 
 def _losses_by(loss: LossFunction | None) -> Losses:
-    """Losses of all that is held out, by the user's function of one sample."""
+    """Losses of the samples that judge, by the user's function of one sample."""
     assert loss is not None
 
-    def losses(x: Array, held: UniformSample) -> Array:
+    def losses(points: Sequence[Array], judges: UniformSample) -> Array:
+        samples = [judges.sample(k) for k in range(judges.filled)]
         with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged has lost
-            return np.array([float(loss(x, held.sample(k))) for k in range(held.filled)])
+            return np.array([[float(loss(x, sample)) for sample in samples] for x in points])
 
     return losses
+
+
+def _values(stream: Any) -> int:
+    """Numbers per sample; where they cannot be told, as if there were 512."""
+    return int(np.prod(stream.shape[1:])) if isinstance(stream, np.ndarray) else 512
 
 
 def _optimizer(run: Optimizer | Contest) -> Optimizer:
@@ -204,8 +213,8 @@ def _reference(
         if isinstance(run, Optimizer):
             _tell(grad, sample, run)
         else:
-            if not run.takes(sample):
-                run.teach(partial(_tell, grad, sample))
+            run.see(sample)
+            run.teach(partial(_tell, grad, sample))
             run.learnt()
         if run.samples == mark:
             mark = next(grid)
@@ -221,7 +230,7 @@ def _tell(grad: GradientFunction, sample: Any, opt: Optimizer) -> None:
         opt.tell(grad(opt.x, due))
 
 
-def _advance(kernel: Any, stream: Array, order: Array, opt: Optimizer) -> None:
+def _advance(kernel: Any, stream: Array, order: range, opt: Optimizer) -> None:
     opt.advance(kernel, (stream,), order)
 
 
@@ -249,8 +258,8 @@ def _compiled(
         if isinstance(run, Optimizer):
             run.advance(kernel, (stream,), range(start, stop))
             return
-        for now, learnt in run.pieces([stream[start:stop]]):
-            order = start + now.start + np.flatnonzero(learnt)
+        for now in run.pieces([stream[start:stop]]):
+            order = range(start + now.start, start + now.stop)
             run.teach(partial(_advance, kernel, stream, order))
 
     return follow(run, advance, len(stream), each)

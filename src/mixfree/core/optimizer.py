@@ -10,8 +10,8 @@ import numpy.typing as npt
 from numpy import ndarray
 
 from mixfree.base.arithmetic import Array, farthest_of, inner, largest_of, norm
-from mixfree.base.checks import check_point
-from mixfree.base.state import RunState, UnitChange
+from mixfree.base.checks import check_point, shown
+from mixfree.base.state import RunState, UnitChange, loading
 from mixfree.domains import AllSpace, Domain, Euclidean, Mirror, Simplex
 from mixfree.gradients import Gradient, Reservoir, Window
 from mixfree.outputs import Average, Output
@@ -290,20 +290,21 @@ class Optimizer:
         if not isinstance(state, Mapping):
             raise ValueError(f"state must be a mapping, not {type(state).__name__}")
         if state.get("format") != FORMAT:
-            raise ValueError(f"state has format {state.get('format')!r}, not {FORMAT}")
+            raise ValueError(f"state has format {shown(state.get('format'))}, not {FORMAT}")
         if state.get("method") != self.name:
-            raise ValueError(f"state is of method {state.get('method')!r}, not {self.name!r}")
-        _check_settings(
-            state.get("settings"), {name: _settings(getattr(self, name)) for name in PARTS}
-        )
+            raise ValueError(f"state is of method {shown(state.get('method'))}, not {self.name!r}")
+        with loading("optimiser"):
+            _check_settings(
+                state.get("settings"), {name: _settings(getattr(self, name)) for name in PARTS}
+            )
         about = ("format", "method", "settings")
         run = {name: value for name, value in state.items() if name not in about}
         self.import_run(self._run.restored(run, "optimiser"))
 
     def __repr__(self) -> str:
-        return (
-            f"<{self.name}: {self.x.size} dimensions, {self.samples} samples, {self.steps} steps>"
-        )
+        about = getattr(self.gradient, "about", "")
+        name = f"{self.name}, {about}" if about else self.name
+        return f"<{name}: {self.x.size} dimensions, {self.samples} samples, {self.steps} steps>"
 
     def _converted(self, g: Array) -> Array:
         if g.shape != self._shape:
@@ -360,4 +361,7 @@ def _check_settings(theirs: Any, mine: dict[str, Any]) -> None:
     for part in (*mine, *theirs):
         there, here = theirs.get(part), mine.get(part)
         if there != here:
-            raise ValueError(f"state was made with other settings: {part} {there}, not {here}")
+            name = " ".join(str(part).split())[:40]
+            raise ValueError(
+                f"state was made with other settings: {name} {shown(there)}, not {here}"
+            )

@@ -19,6 +19,9 @@ class Mirror(Protocol):
     def move(self, x: Array, displacement: Array, domain: "Domain") -> Array:
         """The point that a displacement ηg leads to."""
 
+    def dual(self, x: Array) -> Array:
+        """∇ψ(x), in which displacements add up."""
+
 
 @dataclass(frozen=True)
 class Euclidean:
@@ -29,6 +32,10 @@ class Euclidean:
     def move(self, x: Array, displacement: Array, domain: "Domain") -> Array:
         """Π(x − ηg)."""
         return domain.project(x - displacement)
+
+    def dual(self, x: Array) -> Array:
+        """The point itself."""
+        return x
 
 
 @dataclass(frozen=True)
@@ -51,3 +58,8 @@ class Entropic:
         # An entry that underflows to zero could never come back.
         positive: Array = np.maximum(moved, np.finfo(x.dtype).tiny)
         return positive
+
+    def dual(self, x: Array) -> Array:
+        """log x, up to a constant."""
+        logarithm: Array = np.log(x)
+        return logarithm

@@ -1,6 +1,6 @@
 """The multi-level Monte Carlo gradient of the paper, as a signed running sum."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -9,18 +9,18 @@ from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.draws import LEVELS, Key, key, trailing_zeros
 from mixfree.gradients.window import Window
 
-MAX_LEVEL = 62  # 2^62 samples: a window must be countable in 64 bits
+MAX_LEVEL = 61  # 2^61 samples: the length of a window must be below MOST_COUNTED
 
 
 @dataclass(frozen=True)
 class MLMC(Window):
-    r"""The level law and the estimator of Eq. (6).
+    r"""The level law and the estimator of Eq. (6); B = 1 in the paper.
 
     .. math:: g_t = g_t^0 + C_J (g_t^J - g_t^{J-1}), \qquad
-              g_t^j = 2^{-j} \sum_{i \le 2^j} \nabla f(w_t; z_t^{(i)})
+              g_t^j = \frac{1}{2^j B} \sum_{i \le 2^j B} \nabla f(w_t; z_t^{(i)})
 
     With :math:`P(J=j)\,C_j = 1` its mean is that of the largest level's (Lemma 3.1). Since
-    :math:`2^J (g^J - g^{J-1})` is the sum over the second half of the samples minus the sum
+    :math:`2^J B (g^J - g^{J-1})` is the sum over the second half of the samples minus the sum
     over the first half, every sample enters once, with its sign, as it comes.
 
     Parameters
@@ -37,6 +37,11 @@ class MLMC(Window):
         samples seen so far.
     seed
         J_t is a pure function of the seed and t.
+    batch
+        B samples in place of one at the lowest level (Beznosikov et al. 2023).
+    max_steps
+        Steps after which the run has ended, as Algorithm 1 ends after T: samples that come
+        later fill no window. ``None``: no end.
 
     Examples
     --------
@@ -51,6 +56,8 @@ class MLMC(Window):
     weights: str = "exact"
     horizon: int | None = None
     seed: int = 0
+    batch: int = 1
+    max_steps: int | None = None
     key: Key = field(init=False, repr=False, compare=False)
     _share: float = field(init=False, repr=False, compare=False)
 
@@ -65,6 +72,10 @@ class MLMC(Window):
                 )
         if self.horizon is not None:
             check_whole(self.horizon, "horizon", most=2**MAX_LEVEL)
+        if self.max_steps is not None:
+            check_whole(self.max_steps, "max_steps", most=2**MAX_LEVEL)
+        highest = self.levels or (self.horizon or 1).bit_length() - 1
+        check_whole(self.batch, "batch", most=2 ** (MAX_LEVEL - highest))
         truncated_and_exact = self.levels is not None and self.weights == "exact"
         share = 1.0 - 0.5**self.levels if truncated_and_exact and self.levels else 1.0
         object.__setattr__(self, "_share", share)
@@ -72,8 +83,27 @@ class MLMC(Window):
     def at(self, samples: int) -> "MLMC":
         """The law in force after ``samples`` samples: itself, unless it grows with them."""
         if self.levels is None and self.horizon is None:
-            return MLMC(None, self.weights, max(1, samples), self.seed)
+            return replace(self, horizon=max(1, samples))
         return self
+
+    @property
+    def about(self) -> str:
+        """Which levels there are, and whether the run ends, in a few words.
+
+        Examples
+        --------
+        >>> MLMC(levels=None, horizon=1024, max_steps=1024).about
+        'levels 1 to 10, ends after 1,024 steps'
+        >>> MLMC(levels=5, weights="paper").about, MLMC(levels=None).about
+        ("levels 1 to 5, the paper's weights", 'levels up to the samples seen')
+        """
+        endless = self.levels is None and self.horizon is None
+        words = ["levels up to the samples seen" if endless else f"levels 1 to {len(self.support)}"]
+        if self.levels is not None and self.weights == "paper":
+            words.append("the paper's weights")
+        if self.max_steps is not None:
+            words.append(f"ends after {self.max_steps:,} steps")
+        return ", ".join(words)
 
     @property
     def support(self) -> Array:
@@ -86,7 +116,7 @@ class MLMC(Window):
 
     @property
     def probabilities(self) -> Array:
-        """P(J = j) for each level of the support; what is left of 1 uses one sample."""
+        """P(J = j) for each level of the support; what is left of 1 uses g^0 alone."""
         whole_law = 0.5**self.support
         return whole_law if self.levels is None else whole_law / (1.0 - 0.5**self.levels)
 
@@ -97,11 +127,11 @@ class MLMC(Window):
 
     @property
     def expected_samples(self) -> float:
-        """Expected number of samples per step: 1 + Σ P(J=j)(2^j - 1), which is O(log T)."""
-        return float(1.0 + np.sum(self.probabilities * (2.0**self.support - 1.0)))
+        """Expected number of samples per step: B(1 + Σ P(J=j)(2^j - 1)), which is O(B log T)."""
+        return self.batch * float(1.0 + np.sum(self.probabilities * (2.0**self.support - 1.0)))
 
     def level(self, step: int, samples: int = 0) -> int:
-        """J of the ``step``-th step (from 1) that opens after ``samples`` samples; 0: one sample.
+        """J of the ``step``-th step (from 1) that opens after ``samples`` samples; 0: g^0 alone.
 
         The count of trailing zeros is geometric; modulo K it has the truncated law exactly.
         """
@@ -112,15 +142,17 @@ class MLMC(Window):
         return 1 + zeros if 1 + zeros < horizon.bit_length() else 0
 
     def length(self, steps: int, samples: int) -> int:
-        """2^J samples."""
-        return 1 << self.level(steps + 1, samples)
+        """2^J B samples; more than will ever come once the run has ended."""
+        if self.max_steps is not None and steps >= self.max_steps:
+            return 1 << MAX_LEVEL
+        return self.batch << self.level(steps + 1, samples)
 
     def weight(self, position: int, length: int) -> float:
-        """−1 on the first half, +1 on the second; the first sample has g^0 besides."""
-        if 2 * position >= length or length == 1:
+        """−1 on the first half, +1 on the second; the first B samples have g^0 besides."""
+        if 2 * position >= length or length == self.batch:
             return 1.0
-        return -1.0 if position else 1.0 / self._share - 1.0
+        return -1.0 if position >= self.batch else 1.0 / self._share - 1.0
 
     def scale(self, length: int) -> float:
-        """C_J/2^J, which is the same number at every level."""
-        return self._share if length > 1 else 1.0
+        """C_J/(2^J B), which is the same number at every level."""
+        return (self._share if length > self.batch else 1.0) / self.batch

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -94,14 +94,17 @@ class Reservoir:
     seed: int = 0
     key: Key = field(init=False, repr=False, compare=False)
 
-    rescales: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Window):
             raise ValueError(f"memory does not go with {type(self.inner).__name__}: it replays")
         check_whole(self.size, "memory", most=2**31 - 1)
         check_whole(self.draws, "draws", most=2**16)
         object.__setattr__(self, "key", key(self.seed, DRAWN))
+
+    @property
+    def rescales(self) -> bool:
+        """Whether what it hands its samples' gradients to can be brought to other units."""
+        return self.inner.rescales
 
     @property
     def share(self) -> float:

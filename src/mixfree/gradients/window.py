@@ -18,7 +18,9 @@ class Gradient(Protocol):
     a :class:`mixfree.base.state.State` that counts the samples in ``samples``.
     """
 
-    rescales: ClassVar[bool]  # whether its state can be brought to other units
+    @property
+    def rescales(self) -> bool:
+        """Whether its state can be brought to other units."""
 
     def start(self, x0: Array) -> Any:
         """State of a run that has seen nothing."""

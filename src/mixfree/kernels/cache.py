@@ -12,7 +12,13 @@ from typing import Any
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 _ANEW = "every process compiles anew unless NUMBA_CACHE_DIR is a folder with room"
-_SOURCES = ("kernels/*.py", "steps/*.py", "base/arithmetic.py", "reproduce/*/*_kernel.py")
+_SOURCES = (
+    "kernels/*.py",
+    "steps/*.py",
+    "gradients/mlmc.py",
+    "base/arithmetic.py",
+    "reproduce/*/*_kernel.py",
+)
 
 
 class SafeFiles(IndexDataCacheFile):

@@ -46,6 +46,7 @@ class LadderPlan(NamedTuple):
     width: int  # the dimension, or 1 for one rate
     reach: Any
     farthest: float  # scale above which the run goes away without end
+    length: float  # factor of every step
 
 
 def _plan(step, x):
@@ -56,6 +57,7 @@ def _plan(step, x):
         width=x.size if step.per_coordinate else 1,
         reach=FixedReach() if step.alpha is not None else reaches[step.distance.of],
         farthest=farthest_of(x.dtype),
+        length=float(step.length),
     )
 
 
@@ -226,7 +228,8 @@ def refresh(plan, table, numbers, row, scale, share, step, x):
     update_distance(plan.reach, width, table, numbers, x, float(step), float(steps))
     # Without a level there is no excess: the row of zeros that SUM is now stands for it.
     excess = table[LEVELS + EXCESS] if table.shape[0] > LEVELS else table[SUM]
-    rate, total, reach, peak = table[RATE], table[TOTAL], table[REACH], numbers[PEAK]
+    rate, total, reach = table[RATE], table[TOTAL], table[REACH]
+    peak = plan.length * numbers[PEAK]
     for k in range(width):
         whole = total[k] + excess[k]
         rate[k] = peak * reach[k] / math.sqrt(whole if whole > 0.0 else np.inf)

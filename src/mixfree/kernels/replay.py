@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.state import loading
 from mixfree.gradients import ForwardReplay
 from mixfree.kernels.draws import below
 from mixfree.kernels.jit import kernel as compiled
@@ -85,7 +86,8 @@ def _joined(block, i, part, order):
     if lacking and all(len(sample) <= i for sample in samples):
         return part
     held = [sample[i] if i < len(sample) else 1.0 for sample in samples]
-    held = np.array(held, dtype=part.dtype).reshape(len(block), *part.shape[1:])
+    with loading("block to be replayed"):
+        held = np.array(held, dtype=part.dtype).reshape(len(block), *part.shape[1:])
     return np.concatenate([held, np.ones(order.size) if lacking else part[order]])
 
 

@@ -11,7 +11,7 @@ from mixfree.kernels.jit import apart
 from mixfree.kernels.jit import kernel as compiled
 from mixfree.kernels.plan import indices, plan_of, return_run, run_of
 
-CHUNK = 1 << 14  # samples whose keys are drawn at a time
+CHUNK = 1 << 16  # samples whose keys are drawn at a time
 
 
 @apart
@@ -48,8 +48,8 @@ def replaced(kept, new):
 def with_draws(first, second, seen, size, draws, places, slots, order):
     """Each sample of the order, then its draws: a place in the stream, or ~slot of one kept."""
     told = np.empty(order.size * (1 + draws), dtype=np.int64)
-    inside = np.empty(size, dtype=np.int64)
-    for slot in range(size):
+    inside = np.empty(min(seen + order.size, size), dtype=np.int64)
+    for slot in range(inside.size):
         inside[slot] = ~slot
     kept = 0
     for i in range(order.size):
@@ -71,6 +71,7 @@ def run_with_memory(opt: Any, state: Any, kernel: Any, arrays: Any, order: Array
     """
     gradient = state.gradient
     gradient.expect([])
+    _check_kept(gradient.sample, arrays)
     plan, run = plan_of(opt), run_of(opt, state, len(order))
     try:
         for start in range(0, len(order), CHUNK):
@@ -100,6 +101,13 @@ def _take(rule, gradient, kernel, plan, run, arrays, order):
     return not refused
 
 
+def _check_kept(sample: UniformSample, arrays: Any) -> None:
+    """ValueError if what is kept is of another kind than the samples: a kernel would misread it."""
+    mine = [(column.dtype, column.shape[1:]) for column in sample.columns]
+    if mine and mine != [(part.dtype, part.shape[1:]) for part in arrays]:
+        raise ValueError("the samples in the memory are not of the kind of the new ones")
+
+
 def _filled(part: Array) -> Array:
     """An array, or one weight if there are none."""
     return part if part.shape[0] else np.ones(1, part.dtype)
@@ -107,6 +115,6 @@ def _filled(part: Array) -> Array:
 
 def _store(sample: UniformSample, arrays: Any, order: Array, places: Array, slots: Array) -> None:
     """Keep the samples at some places of the order; weights that are lacking are 1."""
-    chosen = order[places]
-    columns = [part[chosen] if part.shape[0] else np.ones(places.size) for part in arrays]
-    sample.store(columns, np.arange(places.size), slots)
+    ones = np.broadcast_to(np.ones(1), arrays[0].shape[:1])
+    columns = [part if part.shape[0] else ones for part in arrays]
+    sample.store(columns, order[places], slots)

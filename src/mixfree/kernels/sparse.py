@@ -24,7 +24,7 @@ from mixfree.kernels.outputs import LAST, RANDOM, TAIL, WEIGHTED
 from mixfree.kernels.run import COUNT, LENGTH, SAMPLES, SEEN, STEPS
 from mixfree.kernels.steps import as_ratio, step_size
 from mixfree.kernels.vectors import divide, scaled_size, size_along
-from mixfree.kernels.windows import PlainPlan, window_length, window_weight
+from mixfree.kernels.windows import ReservoirPlan, window_length, window_weight
 
 LISTED = 6  # a further place in counts: how many coordinates the window's sum has
 # In numbers: a, A, ‖x‖², sum of the window's weights, ‖g‖ where its square is out of range.
@@ -396,7 +396,7 @@ def step_or_add(
         step_along_window(plan, run, l2, exact)
 
 
-@step_or_add.register(PlainPlan)
+@step_or_add.register(ReservoirPlan)
 def _(rule, plan, run, values, columns, factors, square, along, l2, width, intercept, exact):
     run.counts[SAMPLES] += 1
     step_along_row(plan, run, values, columns, factors, square, along, l2, width, intercept, exact)

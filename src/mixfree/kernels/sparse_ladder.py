@@ -275,7 +275,7 @@ def _(run, plan, indices, at, values, columns, factors, square, along, l2, width
     if steps <= EARLY * step.block or steps % step.block == 0:
         step_and_refresh(step, run, values, columns, factors, width, intercept)
         return
-    block, pace = steps // step.block, rates[PEAK] * rates[RBAR]
+    block, pace = steps // step.block, step.length * rates[PEAK] * rates[RBAR]
     for o in range(factors.size):
         base, factor = o * (width + intercept), factors[o] * rates[SHRINK]
         for p in range(values.size + intercept):
@@ -293,7 +293,7 @@ def _(run, plan, indices, at, values, columns, factors, square, along, l2, width
 def step_and_refresh(step, run, values, columns, factors, width, intercept):
     """A step at which the rates are renewed, before the point moves."""
     steps, rates, limit = run.counts[STEPS], run.rates, step.max_levels
-    back, pace = path_of_list(run), rates[PEAK] * rates[RBAR]
+    back, pace = path_of_list(run), step.length * rates[PEAK] * rates[RBAR]
     for o in range(factors.size):
         base, factor = o * (width + intercept), factors[o] * rates[SHRINK]
         for p in range(values.size + intercept):
@@ -302,7 +302,7 @@ def step_and_refresh(step, run, values, columns, factors, width, intercept):
             slot = slot_of(run, place, (steps - 1) // step.block, limit, pace)
             add(run, place, slot, factor * (values[p] if inside else 1.0))
     refresh(step, run, back)
-    block, pace = steps // step.block, rates[PEAK] * rates[RBAR]
+    block, pace = steps // step.block, step.length * rates[PEAK] * rates[RBAR]
     for o in range(factors.size):
         base, factor = o * (width + intercept), factors[o] * rates[SHRINK]
         for p in range(values.size + intercept):
@@ -339,7 +339,7 @@ def refresh(step, run, back):
     )
     if full:
         run.counts[LISTED] = 0
-    pace = rates[PEAK] * rates[RBAR]
+    pace = step.length * rates[PEAK] * rates[RBAR]
     for i in range(run.counts[LISTED]):
         place = certain(run.places[i])
         run.entries[i, RATE] = rate_of(run, place, pace)

@@ -11,6 +11,7 @@ from mixfree.gradients import (
     Reservoir,
     ReverseReplay,
 )
+from mixfree.gradients.mlmc import MAX_LEVEL
 from mixfree.kernels.draws import trailing_zeros
 from mixfree.kernels.jit import chosen
 from mixfree.kernels.outputs import recording_weight
@@ -41,12 +42,18 @@ class MLMCPlan(NamedTuple):
 
     levels: int  # 0: those of the geometric law
     horizon: int  # of the geometric law; 0: the samples seen so far
+    batch: int
     scale: float
+    max_steps: int  # after which the run has ended; 0: no end
     key: tuple[int, int]
 
 
 class ReservoirPlan(NamedTuple):
-    """See :class:`Reservoir`: each sample comes with its draws after it."""
+    """See :class:`Reservoir`: each sample comes with its draws after it.
+
+    Where nothing is kept there are no draws. One kernel serves both, since they are compared with
+    each other and compiling takes seconds.
+    """
 
     draws: int
     share: float
@@ -62,7 +69,12 @@ PLANS = {
     MiniBatch: lambda rule, x: FixedPlan(rule.batch, rule.scale(rule.batch), 1.0),
     DataDrop: lambda rule, x: FixedPlan(rule.mixing_time, 1.0, 0.0),
     MLMC: lambda rule, x: MLMCPlan(
-        rule.levels or 0, rule.horizon or 0, rule.scale(2), tuple(rule.key)
+        rule.levels or 0,
+        rule.horizon or 0,
+        rule.batch,
+        rule.scale(2 * rule.batch),
+        rule.max_steps or 0,
+        tuple(rule.key),
     ),
     ForwardReplay: _replay,
     ReverseReplay: _replay,
@@ -77,8 +89,9 @@ def compilable(rule: Any) -> bool:
 def plan_of(rule: Any, x: Any) -> Any:
     """The twin of a part that has one."""
     if isinstance(rule, Reservoir):
-        return ReservoirPlan(rule.draws, rule.share, plan_of(rule.inner, x))
-    return PLANS[type(rule)](rule, x)
+        return ReservoirPlan(rule.draws, rule.share, PLANS[type(rule.inner)](rule.inner, x))
+    plan = PLANS[type(rule)](rule, x)
+    return ReservoirPlan(0, 1.0, plan) if isinstance(plan, PlainPlan) else plan
 
 
 @chosen
@@ -89,11 +102,14 @@ def window_length(rule, steps, samples):
 
 @window_length.register(MLMCPlan)
 def _(rule, steps, samples):
+    if 0 < rule.max_steps <= steps:
+        return 1 << MAX_LEVEL
     zeros = trailing_zeros(rule.key[0], rule.key[1], steps + 1)
     if rule.levels > 0:
-        return 1 << (1 + zeros % rule.levels)
+        return rule.batch << (1 + zeros % rule.levels)
     horizon = rule.horizon if rule.horizon > 0 else samples
-    return 1 << (1 + zeros) if zeros < 61 and (1 << (1 + zeros)) <= horizon else 1
+    level = 1 + zeros if zeros < 61 and (1 << (1 + zeros)) <= horizon else 0
+    return rule.batch << level
 
 
 @chosen
@@ -104,9 +120,9 @@ def window_weight(rule, position, length):
 
 @window_weight.register(MLMCPlan)
 def _(rule, position, length):
-    if 2 * position >= length:
+    if 2 * position >= length or length == rule.batch:
         return 1.0
-    return -1.0 if position > 0 else 1.0 / rule.scale - 1.0
+    return -1.0 if position >= rule.batch else 1.0 / (rule.scale * rule.batch) - 1.0
 
 
 @chosen
@@ -144,6 +160,8 @@ def _(rule, run, row, factor, square):
 
 @add.register(ReservoirPlan)
 def _(rule, run, row, factor, square):
+    if rule.draws == 0:
+        return add(rule.inner, run, row, factor, square)
     turn, group = run.counts[TURN], run.group
     if turn == 0:
         for k in range(group.size):

@@ -1,13 +1,16 @@
 """Linear classification on a stream."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of
+from mixfree.core.method import Method
 from mixfree.linear.classes import (
     condensed,
     log_probabilities,
@@ -16,7 +19,7 @@ from mixfree.linear.classes import (
     probabilities,
     targets_of,
 )
-from mixfree.linear.estimator import StreamModel
+from mixfree.linear.estimator import StreamModel, checked_weights
 from mixfree.linear.losses import Loss
 
 
@@ -27,6 +30,10 @@ class StreamClassifier(ClassifierMixin, StreamModel):
     ----------
     loss
         ``"logistic"``, the default; there is no other.
+    class_weight
+        Weights of the classes by label, 1 for those that are not named, or ``"balanced"``: each
+        class counts the same in total. A stream does not know that before its end, so
+        ``partial_fit`` refuses it.
     {shared}
 
     Examples
@@ -39,12 +46,52 @@ class StreamClassifier(ClassifierMixin, StreamModel):
     array(['left', 'right'], dtype='<U5')
     """
 
+    _heeded_later = ("epochs", "class_weight")
+
+    def __init__(
+        self,
+        loss: str | Loss | None = None,
+        *,
+        class_weight: Mapping[Any, float] | str | None = None,
+        method: str | type[Method] = "auto",
+        memory: int | str | None = None,
+        draws: int | None = None,
+        half_life: float | str | None = None,
+        step_scale: float | None = None,
+        fit_intercept: bool = True,
+        l2: float | None = None,
+        radius: float | None = None,
+        scale: str | None = "auto",
+        epochs: int = 1,
+        output: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            loss,
+            method=method,
+            memory=memory,
+            draws=draws,
+            half_life=half_life,
+            step_scale=step_scale,
+            fit_intercept=fit_intercept,
+            l2=l2,
+            radius=radius,
+            scale=scale,
+            epochs=epochs,
+            output=output,
+            options=options,
+            seed=seed,
+        )
+        self.class_weight = class_weight
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Forget everything and learn from the rows in their order, ``epochs`` times."""
         X, y = self._checked(X, y, reset=True)
         classes = _at_least_two(np.unique(condensed(y)), "y")
         learner = self._new_learner(self._loss(classes), X.dtype)
-        self._learn(learner, X, targets_of(y, classes), sample_weight, self.epochs)
+        weights = self._weights(X, y, classes, sample_weight)
+        self._learn(learner, X, targets_of(y, classes), weights, self.epochs)
         self.classes_ = classes
         return self
 
@@ -63,8 +110,15 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         targets = targets_of(y, known)
         if first:
             _at_least_two(known, "classes")
+        else:
+            self._warn_of_changes()
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' is for fit: a stream does not know its shares before its "
+                "end; give the weights by class, such as class_weight={label: weight}"
+            )
         learner = self._new_learner(self._loss(known), X.dtype) if first else self._learner
-        self._learn(learner, X, targets, sample_weight)
+        self._learn(learner, X, targets, self._weights(X, y, known, sample_weight))
         self.classes_ = known
         return self
 
@@ -116,10 +170,17 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
     def load_state_dict(self, state: dict[str, Any]) -> Self:
         """Be as the estimator with the same parameters that gave ``state``."""
-        classes = np.array(state["classes"], dtype=state["kind"])
-        self._load(state, self._loss(classes))
-        self.classes_ = classes
-        return self
+
+        def loss() -> Loss:
+            classes, kind = state["classes"], np.dtype(state["kind"])
+            if not isinstance(classes, list) or kind.kind not in "biufmMUSO":
+                raise ValueError("classes of the state must be a list of labels")
+            self.classes_ = np.array(classes, dtype=kind)
+            if self.classes_.ndim != 1 or len(set(self.classes_.tolist())) < max(len(classes), 2):
+                raise ValueError("classes of the state must be two or more different labels")
+            return self._loss(self.classes_)
+
+        return self._load(state, loss)
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
         X, y = super()._checked(X, y, reset)
@@ -135,6 +196,18 @@ class StreamClassifier(ClassifierMixin, StreamModel):
                 f"{self.classes_.tolist()}: give all classes to partial_fit"
             )
         return super().merge(other)
+
+    def _weights(self, X: Any, y: Array, classes: Array, sample_weight: Any) -> Any:
+        """Weights of the rows, those of their classes included; None if there are none."""
+        if self.class_weight is None:
+            return sample_weight
+        if isinstance(self.class_weight, str):
+            check_one_of(self.class_weight, "class_weight", ("balanced",))
+        if sample_weight is not None:
+            sample_weight = checked_weights(sample_weight, X, part=True)
+        by_class = compute_class_weight(self.class_weight, classes=classes, y=y)
+        weights = by_class[np.searchsorted(classes, y)]
+        return weights if sample_weight is None else weights * sample_weight
 
     def _loss(self, classes: Array) -> Loss:
         if self.loss is not None:

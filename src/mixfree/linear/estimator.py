@@ -1,9 +1,10 @@
 """What the two estimators share: one run of an optimiser over the rows, in their order."""
 
 import inspect
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -11,17 +12,24 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole
+from mixfree.base.checks import check_one_of, check_whole
+from mixfree.base.state import check_room, loading
 from mixfree.core.contest import Choice
-from mixfree.core.methods import Method, OptionError
-from mixfree.linear.choice import EXACT_WEIGHTS, LinearLearner, learner_for
+from mixfree.core.method import Method, OptionError
 from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.learner_for import EXACT_WEIGHTS, LinearLearner, learner_for
 from mixfree.linear.losses import Loss
 from mixfree.linear.scaling import TooFar
+from mixfree.steps import CorrelationScale, Profile
+from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
+
+_OPTION = "options__"  # begins the name of a single option
 
 
 class StreamModel(BaseEstimator, ABC):
     """A linear model fitted in one pass to rows in the given order.
+
+    Rows come from one thread at a time; a second one that is noticed is refused.
 
     Parameters
     ----------
@@ -32,11 +40,12 @@ class StreamModel(BaseEstimator, ABC):
         :class:`mixfree.Method`.
     memory
         What may be kept of the stream: rows, such as ``2048``, or bytes, such as ``"32MB"``, the
-        exact method's default. Methods with steps draw from the rows kept, a uniform sample of
-        all rows so far, at every step; 0 keeps nothing, the default of all but the ladder.
-        ``"auto"``, the ladder's default: about 1,000 rows are never learnt from and choose
-        between memory and none, one rate and one per weight, and three outputs (see
-        :attr:`choice_`); it takes about four times as long.
+        exact method's default (a MB is 10⁶ bytes, a MiB 2²⁰). Methods with steps draw from the
+        rows kept, a uniform sample of all rows so far, at every step; 0 keeps nothing, the
+        default of all but the ladder.
+        ``"auto"``, the ladder's default: a uniform sample of the rows so far chooses between
+        memory and none, lengths of the steps, one rate and one per weight, and three outputs
+        (see :attr:`choice_`); it takes five to twenty times as long.
     draws
         Draws from the memory per row, for methods with steps; 1 by default.
     half_life
@@ -62,13 +71,14 @@ class StreamModel(BaseEstimator, ABC):
         methods that replay old rows.
     epochs
         Passes that ``fit`` makes over the rows, each in the given order; the exact method needs
-        one. Rows that ``memory="auto"`` holds out in one pass are learnt from in others.
+        one.
     output
         ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; the method's own
         unless given.
     options
         Further options of the method by name, for instance ``{"levels": 6}`` or
-        ``{"mixing_time": 100}``.
+        ``{"mixing_time": 100}``; in ``set_params`` and in grids also one by one, as
+        ``options__levels``.
     seed
         Seed of every random draw.
 
@@ -81,6 +91,11 @@ class StreamModel(BaseEstimator, ABC):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
     """
+
+    # Parameters of which a later call of `fit` or `partial_fit` takes the new value.
+    _heeded_later: ClassVar[tuple[str, ...]] = ("epochs",)
+    _begun_with: dict[str, Any] | None = None
+    _learner: LinearLearner
 
     def __init__(
         self,
@@ -138,6 +153,55 @@ class StreamModel(BaseEstimator, ABC):
         """What ``memory="auto"`` has chosen, and by how much; None for other fits."""
         return getattr(self.learner_, "choice", None)
 
+    @property
+    def profile_(self) -> Profile | None:
+        """Variance inflation of gradients by block length; None if the method does not tell."""
+        return self.learner_.profile()
+
+    @property
+    def correlation_scale_(self) -> CorrelationScale | None:
+        """Rows over which gradients stay correlated; None if the method does not tell.
+
+        Examples
+        --------
+        >>> from mixfree.sklearn import StreamRegressor
+        >>> rows = np.random.default_rng(0).standard_normal((4096, 2)).repeat(8, axis=0)
+        >>> found = StreamRegressor().fit(rows, rows[:, 0] ** 2).correlation_scale_
+        >>> 2 <= found.samples <= 8, found.resolved
+        (True, True)
+        """
+        profile = self.profile_
+        if profile is None:
+            return None
+        # Along the path of a run, block by block differences; at the weights of all rows, sums.
+        exact = isinstance(self.learner_, ExactLearner)
+        return profile.correlation_scale(SUM_AT_HALF if exact else BLOCK_AT_HALF)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; with ``deep``, also each of the ``options`` as ``options__name``."""
+        found: dict[str, Any] = super().get_params(deep=deep)
+        if deep and isinstance(self.options, Mapping):
+            found |= {f"{_OPTION}{name}": value for name, value in self.options.items()}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters, for the next ``fit``; ``options__name`` changes one of the options.
+
+        Examples
+        --------
+        >>> from mixfree.sklearn import StreamRegressor
+        >>> StreamRegressor(method="mag").set_params(options__levels=3).options
+        {'levels': 3}
+        """
+        own = {name: value for name, value in params.items() if not name.startswith(_OPTION)}
+        single = {
+            name.removeprefix(_OPTION): value for name, value in params.items() if name not in own
+        }
+        super().set_params(**own)
+        if single:
+            self.options = {**(self.options or {}), **single}
+        return self
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_learner")
 
@@ -186,24 +250,59 @@ class StreamModel(BaseEstimator, ABC):
 
     def _new_learner(self, loss: Loss, dtype: Any) -> LinearLearner:
         check_whole(self.epochs, "epochs")
-        parameters = self.get_params(deep=False)
-        del parameters["loss"], parameters["epochs"]
+        parameters = self._parameters()
+        del parameters["loss"]
         try:
             return learner_for(loss, self.n_features_in_, dtype, **parameters)
         except OptionError as error:
             raise OptionError(f"{error}, as in options={{'name': value}}") from None
 
+    def _parameters(self) -> dict[str, Any]:
+        """Those that a fit begins with and keeps."""
+        given = self.get_params(deep=False)
+        return {name: value for name, value in given.items() if name not in self._heeded_later}
+
+    def _warn_of_changes(self) -> None:
+        """Warn of parameters that were changed after the fit began, which goes on without them."""
+        if self._begun_with is None:
+            return
+        changed = [name for name, value in self._begun_with.items() if getattr(self, name) != value]
+        if changed:
+            warnings.warn(
+                f"{', '.join(changed)} changed after the fit began, without an effect on "
+                "partial_fit, which goes on with what it began with; fit begins anew",
+                UserWarning,
+                stacklevel=3,
+            )
+
     def _learn(
-        self, learner: LinearLearner, X: Any, targets: Array, sample_weight: Any, epochs: int = 1
+        self,
+        learner: LinearLearner,
+        X: Any,
+        targets: Array,
+        sample_weight: Any,
+        epochs: int | None = None,
     ) -> Self:
-        """Let the learner have the rows; it becomes the estimator's own when that has worked."""
+        """Let the learner have the rows; it becomes the estimator's own when that has worked.
+
+        Without ``epochs`` they are a part of a stream, in which all may have the weight 0.
+        """
+        if "_learning" in self.__dict__:
+            raise ValueError("another thread is learning: an estimator learns from one at a time")
+        self._learning = True
+        try:
+            return self._learn_alone(learner, X, targets, sample_weight, epochs)
+        finally:
+            self.__dict__.pop("_learning", None)
+
+    def _learn_alone(
+        self, learner: LinearLearner, X: Any, targets: Array, sample_weight: Any, epochs: int | None
+    ) -> Self:
         factors = None
         if sample_weight is not None:
-            factors = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
+            factors = checked_weights(sample_weight, X, part=epochs is None)
         try:
-            for _ in range(1 if isinstance(learner, ExactLearner) else epochs):
+            for _ in range(1 if epochs is None or isinstance(learner, ExactLearner) else epochs):
                 learner.advance(X, targets, factors)
         except TooFar as error:
             if hasattr(self, "feature_names_in_"):
@@ -212,6 +311,8 @@ class StreamModel(BaseEstimator, ABC):
         except ValueError:
             assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
             raise
+        if not (self.__sklearn_is_fitted__() and learner is self._learner):
+            self._begun_with = self._parameters()
         self._learner = learner
         return self
 
@@ -282,11 +383,40 @@ class StreamModel(BaseEstimator, ABC):
             "learner": self._learner.state_dict(),
         }
 
-    def _load(self, state: dict[str, Any], loss: Loss) -> Self:
-        self.n_features_in_ = int(state["n_features_in"])
-        if state["feature_names_in"] is not None:
-            self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
-        learner = self._new_learner(loss, np.dtype(state["dtype"]))
-        learner.load_state_dict(state["learner"])
-        self._learner = learner
+    def _load(self, state: dict[str, Any], loss: Callable[[], Loss]) -> Self:
+        before = dict(self.__dict__)
+        try:
+            with loading("estimator"):
+                columns = check_whole(state["n_features_in"], "n_features_in of the state")
+                dtype = check_one_of(state["dtype"], "dtype of the state", ("float64", "float32"))
+                check_room(state["learner"], columns, "estimator")
+                self.n_features_in_ = columns
+                self.__dict__.pop("feature_names_in_", None)
+                if state["feature_names_in"] is not None:
+                    self.feature_names_in_ = _names(state["feature_names_in"], columns)
+                learner = self._new_learner(loss(), np.dtype(dtype))
+                learner.load_state_dict(state["learner"])
+                self._learner = learner
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
         return self
+
+
+def _names(given: Any, columns: int) -> Array:
+    """Names of features from a state."""
+    if not isinstance(given, list) or [type(name) for name in given] != [str] * columns:
+        raise ValueError(f"feature_names_in of the state must be {columns} names")
+    return np.array(given, dtype=object)
+
+
+def checked_weights(sample_weight: Any, X: Any, part: bool) -> Array:
+    """Weights of the rows, not negative; in a part of a stream all may be 0."""
+    given = np.asarray(sample_weight)
+    if part and given.shape == (X.shape[0],) and given.dtype.kind in "biuf" and not given.any():
+        return np.zeros(X.shape[0])
+    weights: Array = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
+    return weights

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, norm
-from mixfree.base.checks import check_one_of
-from mixfree.core.methods import Method, start_method
+from mixfree.base.checks import check_not_negative, check_one_of
+from mixfree.core.method import Method
+from mixfree.core.methods import start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
-from mixfree.gradients import Reservoir
+from mixfree.gradients import Replay, Reservoir
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
 from mixfree.linear.scaling import Rescaling, RunningScale, original, points_in
@@ -86,25 +87,24 @@ class Learner:
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
-        if not (l2 >= 0.0 and np.isfinite(l2)):
-            raise ValueError(f"l2 must be at least 0 and finite, not {l2!r}")
         if scale is not None:
             check_one_of(scale, "scale", ("auto", "running"))
-        self.loss, self.columns, self.l2 = loss, columns, float(l2)
+        self.loss, self.columns, self.l2 = loss, columns, check_not_negative(l2, "l2")
         self._intercept = int(fit_intercept)
         start = np.zeros(loss.outputs * (columns + self._intercept), dtype)
         domain = None if radius is None else Ball(radius)
         common = {"domain": domain, "alpha": step_scale, "output": output, "seed": seed}
         self._common = (method, start, options or {}), common
         self._optimizer: Optimizer = self._begin(start_method, memory=memory, draws=draws)
-        replays = not self.optimizer.gradient.rescales
-        if scale == "running" and replays:
+        rescales = self.optimizer.gradient.rescales
+        if scale == "running" and not rescales:
             raise ValueError(
-                f"`scale='running'` does not go with {self.optimizer.name}, which replays old rows"
+                f"`scale='running'` does not go with {self.optimizer.name} here, which replays "
+                "rows or clips gradients in units of its own"
             )
         self._may_do_without_scale = scale == "auto"
         self._scale: RunningScale | None = None
-        if scale is not None and not replays:
+        if scale is not None and rescales:
             self._scale = RunningScale(columns, centred=bool(fit_intercept))
         self._sparse: SparseLinear | None = None
 
@@ -155,7 +155,9 @@ class Learner:
         # Sparse rows leave the optimiser's run as it is, if they do not replace it as a whole.
         lazy = hasattr(rows, "indptr") and runs_sparse(self._optimizer, self.loss, self.l2)
         runs = [(run, run.export_run(own=not lazy)) for run in self._runs]
-        scale, sparse = copy.deepcopy(self._scale), self._sparse
+        # Nor do they change a running scale, which is as large as the weights.
+        untouched = hasattr(rows, "indptr")
+        scale, sparse = self._scale if untouched else copy.deepcopy(self._scale), self._sparse
         listed = None if sparse is None else sparse.export()
         try:
             self._advance(rows, targets, weights)
@@ -325,8 +327,19 @@ class Learner:
             sparse = SparseLinear(self._optimizer, self.loss, self.l2)
             sparse.load_state_dict(state["sparse"])
         else:
-            self._optimizer.load_state_dict(state["optimizer"])
+            loaded = copy.deepcopy(self._optimizer)
+            loaded.load_state_dict(state["optimizer"])
+            check_between_samples(loaded)
+            self._optimizer.import_run(loaded.export_run(own=False))
         self._scale, self._sparse = scale, sparse
+
+
+def check_between_samples(opt: Optimizer) -> None:
+    """ValueError for a run in the middle of a sample, where no learner leaves one."""
+    run = opt.export_run(own=False).gradient
+    full = isinstance(opt.gradient, Replay) and len(run.block) >= opt.gradient.block_size
+    if full or getattr(run, "turn", None) or getattr(run, "waiting", None):
+        raise ValueError("state of the learner does not fit: a sample is half learnt")
 
 
 def dense(rows: Any) -> Array:

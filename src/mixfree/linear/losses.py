@@ -70,7 +70,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Huber:
-    """½r² up to |r| = delta, linear beyond.
+    """½r² up to ``|r|`` = delta, linear beyond.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class Huber:
         check_positive(self.delta, "delta")
 
     def value(self, prediction: Any, target: Any) -> Any:
-        """½r² or δ(|r| − ½δ)."""
+        """½r² or ``δ(|r| − ½δ)``."""
         size = np.abs(prediction - target)
         inside = np.minimum(size, self.delta)
         return inside * (size - 0.5 * inside)
@@ -132,7 +132,7 @@ class Robust:
         return width / self.shape * np.expm1(0.5 * self.shape * np.log1p(square / width))
 
     def derivative(self, prediction: Any, target: Any) -> Any:
-        """ρ′(r) = (r/c²) ((r/c)²/|a−2| + 1)^(a/2 − 1)."""
+        """``ρ′(r) = (r/c²) ((r/c)²/|a−2| + 1)^(a/2 − 1)``."""
         residual = (prediction - target) / self.scale
         if self.shape == 2.0:
             return residual / self.scale
@@ -191,6 +191,23 @@ def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:
     if blocks.shape[1] > width:
         found = found + blocks[:, width]
     return found[..., 0] if outputs == 1 else found
+
+
+def predictions_apart(weights: Array, rows: Array) -> Array:
+    """The same for weights with one row per output, none of them by a product of matrices.
+
+    The bits of a row's prediction then do not depend on the rows beside it.
+
+    Examples
+    --------
+    >>> predictions_apart(np.array([[2.0, 1.0]]), np.array([[1.0], [3.0]]))
+    array([3., 7.])
+    """
+    width = rows.shape[1]
+    columns = [np.einsum("ij,j->i", rows, each[:width]) for each in weights]
+    if weights.shape[1] > width:
+        columns = [column + each[-1] for column, each in zip(columns, weights, strict=True)]
+    return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
 
 REGRESSIONS: Mapping[str, Loss] = {"squared": Squared(), "huber": Huber(), "robust": Robust()}

@@ -42,6 +42,8 @@ class StreamRegressor(RegressorMixin, StreamModel):
         """Go on with the rows that follow, as if they had been in the rows before."""
         first = not self.__sklearn_is_fitted__()
         X, y = self._checked(X, y, reset=first)
+        if not first:
+            self._warn_of_changes()
         learner = self._new_learner(self._loss(), X.dtype) if first else self._learner
         return self._learn(learner, X, self._targets(y), sample_weight)
 
@@ -86,7 +88,7 @@ class StreamRegressor(RegressorMixin, StreamModel):
 
     def load_state_dict(self, state: dict[str, Any]) -> Self:
         """Be as the estimator with the same parameters that gave ``state``."""
-        return self._load(state, self._loss())
+        return self._load(state, self._loss)
 
     def _targets(self, y: Array) -> Array:
         return np.asarray(y, dtype=np.float64)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,9 +89,15 @@ class RunningScale:
     def __init__(self, columns: int, centred: bool) -> None:
         self.centred = centred
         self.due = False
-        self._state = ScaleState(*(np.zeros(columns) for _ in range(6)))
-        self._state.unit[:], self._state.scale[:] = 1.0, 1.0
+        self._columns = columns
         self._next = np.zeros(columns)  # the row for which new units are due
+
+    @cached_property
+    def _state(self) -> ScaleState:
+        """Made when it is first asked for: sparse rows, which may be wide, do without it."""
+        state = ScaleState(*(np.zeros(self._columns) for _ in range(6)))
+        state.unit[:], state.scale[:] = 1.0, 1.0
+        return state
 
     @property
     def units(self) -> Units:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixfree.base.arithmetic import Array, sum_of_squares
+from mixfree.base.checks import MOST_COUNTED
 from mixfree.base.state import RunState, State
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Ball
@@ -146,7 +147,8 @@ class SparseState(State):
         listed, places = int(given.counts[LISTED]), given.places
         distinct = np.unique(places).size == places.size == given.sums.size == listed
         inside = places.size == 0 or (places.min() >= 0 and places.max() < size)
-        if not (distinct and inside and (given.counts >= 0).all()):
+        counted = (given.counts >= 0).all() and (given.counts < MOST_COUNTED).all()
+        if not (distinct and inside and counted):
             raise ValueError(f"state of the {what} does not fit: its window's list is not one")
         if not (given.counts[SEEN] < given.counts[LENGTH] and given.numbers[A] != 0.0):
             raise ValueError(f"state of the {what} does not fit: its counts contradict each other")

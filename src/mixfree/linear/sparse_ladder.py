@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import MOST_COUNTED
 from mixfree.base.state import RunState, State
 from mixfree.kernels import sparse_ladder as lazy
 from mixfree.kernels.ladder import (
@@ -108,7 +109,7 @@ class SparseLadderState(State):
         lazy.settle_levels(self.copy().arrays(), steps // step.block, _limit(step), tables)
         total = self.cells[:, lazy.TOTAL].copy()
         root, rate = np.sqrt(total + (tables[EXCESS, 0] if len(tables[0]) else 0.0)), np.zeros(size)
-        np.divide(rates[PEAK] * rates[lazy.RBAR], root, out=rate, where=root > 0.0)
+        np.divide(step.length * rates[PEAK] * rates[lazy.RBAR], root, out=rate, where=root > 0.0)
         sums = {name: np.zeros(size) for name in _SUMS}
         for name, place in _SUMS.items():
             sums[name][listed] = self.entries[self._listed, place]
@@ -301,7 +302,8 @@ class _PlainSparseLadder(State):
             raise ValueError(f"state of the {what} does not fit: its levels differ in number")
         blocks = (self.last >= -1) & (self.last <= self.counts[STEPS])
         scales = self.rates[[SHRINK, PEAK, lazy.RBAR, EPOCH, MARGIN]] > 0.0
-        if not (blocks.all() and scales.all() and (self.counts >= 0).all()):
+        counted = (self.counts >= 0).all() and (self.counts < MOST_COUNTED).all()
+        if not (blocks.all() and scales.all() and counted):
             raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
         if (self.cells[:, [lazy.TOTAL, lazy.ABOVE, lazy.DUE - 1]] < 0.0).any():
             raise ValueError(f"state of the {what} does not fit: a sum of squares is negative")

@@ -1,4 +1,4 @@
-"""The outputs among which a held-out sample chooses, all of one run."""
+"""The outputs among which a sample of the stream chooses, all of one run."""
 
 from dataclasses import dataclass, field
 

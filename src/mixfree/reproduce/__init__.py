@@ -36,10 +36,22 @@ _TABLE = {  # name: module, summary
     "table1": ("paper.table1", "Table 1: measured exponents in the samples and the mixing time"),
     "theory": ("theory.experiment", "Every lemma and Theorem 3.3, measured beside its bound"),
     "ablation": ("paper.ablation", "Not in the paper: is MAG's gain less bias or smaller steps?"),
+    "sensitivity": (
+        "sensitivity.experiment",
+        "Figure 1 over the choices that the paper leaves open",
+    ),
+    "lower-bound": (
+        "lower_bound.experiment",
+        "A problem on which the rates of Table 1 separate",
+    ),
     "nonconvex": ("nonconvex.experiment", "Non-convex problems: gradient norms along runs of MAG"),
     "td": ("td.experiment", "TD learning on chains with known fixed points, beside projected TD"),
-    "ladder": ("ladder.experiment", "The ladder against the best step in hindsight, 22 streams"),
+    "after-td": ("after_td.experiment", "After the paper: averaged and extrapolated TD, and MAC"),
+    "ladder": ("ladder.experiment", "The ladder beside the best step, on streams drawn at random"),
     "intervals": ("intervals.experiment", "Coverage of 95 % intervals on correlated streams"),
+    "accelerated": ("after.accelerated", "After the paper: acceleration with random batches"),
+    "saddle": ("after.saddle", "After the paper: extragradient on a matrix game"),
+    "mirror": ("after.mirror", "After the paper: MAG with the geometry of the simplex"),
     "gap": ("gap.experiment", "How often the bound of an exact fit's optimality gap holds"),
 }
 EXPERIMENTS = {name: summary for name, (_, summary) in _TABLE.items()}
@@ -67,7 +79,7 @@ def experiment(name: str) -> Experiment:
     Examples
     --------
     >>> experiment("fig1").FULL.seeds
-    5
+    30
     """
     if name not in _TABLE:
         raise ValueError(f"experiment must be one of {', '.join(_TABLE)}, not {name!r}")

@@ -1,16 +1,21 @@
 """How far along the gradient?"""
 
-from mixfree.steps.adagrad import AdaGradNorm
+from mixfree.steps.accelerated import Accelerated
+from mixfree.steps.adagrad import AdaGradMax, AdaGradNorm
 from mixfree.steps.distance import Distance
+from mixfree.steps.extragradient import Extragradient
 from mixfree.steps.ladder import Ladder
 from mixfree.steps.profile import CorrelationScale, Profile
 from mixfree.steps.schedule import Constant, Inverse, InverseSqrt, Step
 
 __all__ = [
+    "Accelerated",
+    "AdaGradMax",
     "AdaGradNorm",
     "Constant",
     "CorrelationScale",
     "Distance",
+    "Extragradient",
     "Inverse",
     "InverseSqrt",
     "Ladder",

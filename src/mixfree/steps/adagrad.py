@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_positive
 from mixfree.base.state import State
@@ -49,8 +51,31 @@ class AdaGradNorm:
 
     def move(self, state: RootState, direction: Array, step: int, x: Array) -> Array:
         """α g_t/√Σ‖g‖²."""
-        root = state.root = math.hypot(state.root, norm(direction))
+        root = state.root = math.hypot(state.root, self.size(direction))
         if root == 0.0:
             return direction
         size = self.alpha / root
         return size * direction if size < _MOST else self.alpha * (direction / root)
+
+    size = staticmethod(norm)  # ‖g‖, the Euclidean norm
+
+
+@dataclass(frozen=True)
+class AdaGradMax(AdaGradNorm):
+    r"""The same with :math:`\|g\|_\infty`, the norm that belongs to the entropic mirror map.
+
+    The entropy is strongly convex in the ℓ₁ norm, so it is the largest entry of a gradient that
+    decides how far an entropic step may go; the Euclidean norm is up to √d times as large.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> step = AdaGradMax(alpha=1.0)
+    >>> step.move(step.start(np.zeros(2)), np.array([2.0, -4.0]), step=1, x=np.zeros(2))
+    array([ 0.5, -1. ])
+    """
+
+    @staticmethod
+    def size(direction: Array) -> float:
+        """‖g‖_∞, the largest entry."""
+        return float(np.abs(direction).max())

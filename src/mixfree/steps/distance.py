@@ -86,7 +86,7 @@ class Distance:
     Parameters
     ----------
     first
-        Where r̄ begins, r_ε; 1e-6 times 1 + |x0| unless given.
+        Where r̄ begins, r_ε; 1e-6 times ``1 + |x0|`` unless given.
     of
         ``"bound"`` or ``"iterate"``.
 

@@ -4,16 +4,20 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import shown
 from mixfree.base.extras import require
 from mixfree.streams import dates
 from mixfree.streams.numbers import doubles, is_text, numbers_in, texts_in
 
 __all__ = ["Boolean", "Category", "Column", "Number", "Time", "column_from_plain", "places"]
+
+
+MOST_HASHED = 1 << 20  # columns that texts may share
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,15 @@ class Column(ABC):
         """Everything, as plain values."""
         return {"kind": self.kind, **asdict(self)}
 
+    def checked(self) -> Self:
+        """The column itself; ValueError if something in it is not as it must be."""
+        self._require(isinstance(self.name, str))
+        return self
+
+    def _require(self, right: bool) -> None:
+        if not right:
+            raise ValueError(f"a column does not fit: {shown(self)}")
+
 
 @dataclass(frozen=True)
 class Number(Column):
@@ -48,6 +61,11 @@ class Number(Column):
 
     form: str = "point"
     kind = "number"
+
+    def checked(self) -> Self:
+        """The column itself; ValueError if something in it is not as it must be."""
+        self._require(isinstance(self.name, str) and self.form in ("point", "comma"))
+        return self
 
     def fill(self, values: Any, out: Array) -> dict[str, int]:
         """Write the features; count the odd values."""
@@ -88,6 +106,13 @@ class Category(Column):
         """Names of the features it becomes."""
         own = [f"{self.name}={category}" for category in self.categories]
         return own + [f"{self.name}#{place}" for place in range(self.hashed)]
+
+    def checked(self) -> Self:
+        """The column itself; ValueError if something in it is not as it must be."""
+        self._require(all(isinstance(text, str) for text in (self.name, *self.categories)))
+        self._require(len(set(self.categories)) == len(self.categories))
+        self._require(type(self.hashed) is int and 0 <= self.hashed <= MOST_HASHED)
+        return self
 
     def fill(self, values: Any, out: Array) -> dict[str, int]:
         """Write the features; count the odd values."""
@@ -133,6 +158,13 @@ class Time(Column):
         out[:] = self.of_times(self.times(values))
         return {}
 
+    def checked(self) -> Self:
+        """The column itself; ValueError if something in it is not as it must be."""
+        self._require(isinstance(self.name, str) and self.form in dates.FORMS)
+        self._require(bool(self.parts) and set(self.parts) <= {*dates.PARTS, "days"})
+        self._require(type(self.origin) is float and abs(self.origin) < 1e9)
+        return self
+
     def times(self, values: Any) -> Array:
         """Stored values as NumPy's times; NaT for what is missing."""
         return dates.times_in(values, self.form)
@@ -157,7 +189,7 @@ def column_from_plain(plain: Mapping[str, Any]) -> Column:
     for name in ("categories", "parts"):
         if name in rest:
             rest[name] = tuple(rest[name])
-    return _KINDS[rest.pop("kind")](**rest)
+    return _KINDS[rest.pop("kind")](**rest).checked()
 
 
 def truths_in(values: Any) -> Any:

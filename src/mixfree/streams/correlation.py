@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.linear.choice import LinearLearner
 from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.learner_for import LinearLearner
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING, SUM_AT_HALF
 
@@ -171,24 +171,31 @@ class Correlation:
 
     def plot(self) -> "Figure":
         """The profile as a figure."""
-        from mixfree.base.figures import line_style, log_log, new_figure
+        from mixfree.base.figures import line_style, log_log, new_figure, plain_ticks
 
-        figure, axes = new_figure()
+        figure, axes = new_figure(width=7.0)
         axes.errorbar(
             self.lengths, self.ratios, yerr=self.errors, marker="o", capsize=3, **line_style(0)
         )
+        log_log(axes, "rows per block", "variance of block sums\nover that of independent rows")
+        beside: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "color": "#555555"}
         axes.axhline(1.0, color="#777777", linewidth=1.0)
-        axes.annotate(
-            "independent rows",
-            (1.0, 1.0),
-            xycoords=("axes fraction", "data"),
-            xytext=(-4, 4),
-            textcoords="offset points",
-            ha="right",
-            color="#555555",
-        )
-        log_log(axes, "rows per block", "variance of block sums / that of independent rows")
+        right = ("axes fraction", "data")
+        axes.annotate("independent rows", (1.0, 1.0), xycoords=right, xytext=(-4, 4), **beside)
+        if self.correlated and not self._next_row_only:
+            axes.axvline(self.scale, **line_style(1))
+            said = f"correlated over\n{self.scale:,} rows{' or more' if self.rising else ''}"
+            low = ("data", "axes fraction")
+            # On the side on which there is room.
+            if self.scale**2 < self.lengths[0] * self.lengths[-1]:
+                beside |= {"ha": "left"}
+            away = (6 if beside["ha"] == "left" else -6, 0)
+            axes.annotate(said, (self.scale, 0.2), xycoords=low, xytext=away, **beside)
+        axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=24)
+        verdict = next(iter(self.lines()), "")
+        axes.text(0.0, 1.03, verdict, transform=axes.transAxes, color="#555555")
         few = self.lengths[:: 1 + self.lengths.size // 10]
         axes.set_xticks(few, [f"{length:,}" for length in few])
         axes.set_xticks([], minor=True)
+        plain_ticks(axes.yaxis)
         return figure

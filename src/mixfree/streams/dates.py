@@ -15,13 +15,19 @@ from mixfree.base.extras import require
 from mixfree.streams.numbers import doubles, is_text, numbers_in
 
 __all__ = [
+    "DIGITS",
+    "EPOCHS",
+    "MONTHS",
     "PARTS",
+    "SECONDS",
     "feature_names",
     "features_of",
     "form_of",
     "is_time",
     "may_be_named",
     "parts_that_vary",
+    "pattern_of",
+    "several_forms",
     "times_in",
     "too_long",
 ]
@@ -30,7 +36,7 @@ __all__ = [
 PARTS = {"hour": (1, 2), "weekday": (7, 2), "season": (365, 1)}
 ENOUGH = 0.95  # share of texts that must be dates for a column of dates
 _DAY = np.timedelta64(1, "D")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _CLOCK = (
     r"(?P<H>\d{1,2})(?:[:.](?P<M>\d{2})(?:[:.](?P<S>\d{2})(?:[.,](?P<f>\d+))?)?)?"
     r"(?: ?(?P<p>[AaPp])\.?[Mm]\.?)?"
@@ -52,10 +58,11 @@ _WRITTEN = {
     "clock": r"^(?P<H>\d{1,2})[:.](?P<M>\d{2})(?:[:.](?P<S>\d{2})(?:[.,](?P<f>\d+))?)?"
     r"(?: ?(?P<p>[AaPp])\.?[Mm]\.?)?$",
 }
-_DIGITS = r"^(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:(?P<H>\d{2})(?P<M>\d{2})(?P<S>\d{2})?)?$"
+DIGITS = r"^(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:(?P<H>\d{2})(?P<M>\d{2})(?P<S>\d{2})?)?$"
 # Units of an epoch, by the microseconds of one; the seconds of 1979 to 2096 tell them apart.
-_EPOCHS = {"seconds": 1e6, "milliseconds": 1e3, "microseconds": 1.0, "nanoseconds": 1e-3}
-_SECONDS = 3e8, 4e9
+EPOCHS = {"seconds": 1e6, "milliseconds": 1e3, "microseconds": 1.0, "nanoseconds": 1e-3}
+SECONDS = 3e8, 4e9
+FORMS = (*_WRITTEN, *EPOCHS, "digits", "stored")  # how a column may have its dates
 _NAMED = re.compile(r"time|date|epoch|unix|(?:^|_)(?:ts|at|on)(?:$|_)", re.IGNORECASE)
 
 
@@ -129,6 +136,21 @@ def form_of(values: Any, name: str, day_first: bool | None = None) -> str | None
     return best if fits[best] >= ENOUGH else None
 
 
+def several_forms(texts: Any) -> bool:
+    """Whether almost all texts are dates, though not in one form.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> several_forms(pyarrow.array(["2020-01-01", "1/2/2020"]))
+    True
+    """
+    found = np.zeros(len(texts), bool)
+    for form in _WRITTEN:
+        found |= ~np.isnat(times_in(texts, form))
+    return bool(found.mean() >= ENOUGH)
+
+
 def times_in(values: Any, form: str) -> Array:
     """The values as NumPy's times in microseconds; NaT where one is missing or is no date.
 
@@ -141,20 +163,25 @@ def times_in(values: Any, form: str) -> Array:
     pyarrow = require("pyarrow")
     if is_time(values.type):
         return _stored(values)
-    if form in _EPOCHS:
+    if form in EPOCHS:
         numbers = doubles(numbers_in(values))
-        lowest, highest = _SECONDS[0] / 1e3, _SECONDS[1]  # an early row may be from 1970
-        seconds = numbers * (_EPOCHS[form] / 1e6)
+        lowest, highest = SECONDS[0] / 1e3, SECONDS[1]  # an early row may be from 1970
+        seconds = numbers * (EPOCHS[form] / 1e6)
         fits = (lowest <= seconds) & (seconds <= highest)
-        whole = np.floor(np.where(fits, numbers, 0.0) * _EPOCHS[form]).astype(np.int64)
+        whole = np.floor(np.where(fits, numbers, 0.0) * EPOCHS[form]).astype(np.int64)
         return np.where(fits, whole.astype("M8[us]"), np.datetime64("NaT"))
     if form == "digits":
         whole = numbers_in(values).cast(pyarrow.int64(), safe=False)
-        return _written(whole.cast(pyarrow.string()), _DIGITS)
+        return _written(whole.cast(pyarrow.string()), DIGITS)
     if not is_text(values.type):
         return np.full(len(values), np.datetime64("NaT"), "M8[us]")
     texts = require("pyarrow.compute").utf8_trim_whitespace(values)
-    return _written(texts, _WRITTEN.get(form, _WRITTEN["year first"]))
+    return _written(texts, pattern_of(form))
+
+
+def pattern_of(form: str) -> str:
+    """The pattern of dates in texts of a form; texts of stored dates have the year first."""
+    return _WRITTEN.get(form, _WRITTEN["year first"])
 
 
 def parts_that_vary(times: Array, form: str) -> list[str]:
@@ -243,9 +270,9 @@ def _disorder(times: Array) -> tuple[int, float]:
 
 
 def _form_of_numbers(numbers: Array) -> str | None:
-    for unit, microseconds in _EPOCHS.items():
+    for unit, microseconds in EPOCHS.items():
         seconds = numbers * (microseconds / 1e6)
-        if ((seconds >= _SECONDS[0]) & (seconds <= _SECONDS[1])).all():
+        if ((seconds >= SECONDS[0]) & (seconds <= SECONDS[1])).all():
             return unit
     if (np.abs(numbers) >= 1e15).any() or (numbers != np.floor(numbers)).any():
         return None
@@ -309,5 +336,5 @@ def _month(texts: Any) -> Array:
     """Numbers of months by the first letters of their English names; 0 for another word."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     first = compute.utf8_lower(compute.utf8_slice_codeunits(texts.fill_null(""), 0, 3))
-    found = compute.index_in(first, pyarrow.array(_MONTHS)).fill_null(-1)
+    found = compute.index_in(first, pyarrow.array(MONTHS)).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64) + 1

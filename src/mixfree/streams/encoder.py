@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.extras import require
+from mixfree.base.state import loading
 from mixfree.linear.classes import targets_at
 from mixfree.streams.columns import Column, Number, Time, column_from_plain, places, truths_in
 from mixfree.streams.numbers import doubles, is_text, numbers_in, texts_in
@@ -80,6 +82,7 @@ class Encoder:
         self.hashed: Counter[str] = Counter()
         self.strays: dict[str, list[Any]] = {}
         self._sums = np.zeros((2, len(self.features)))  # of the values, and their number
+        self._settled = False  # whether means are no longer those of the earlier rows
 
     @property
     def needs(self) -> list[str]:
@@ -91,6 +94,16 @@ class Encoder:
         """Names of the columns that can be read as numbers at once."""
         columns = [*self.columns, self._target]
         return [each.name for each in columns if isinstance(each, Number) and each.form == "point"]
+
+    def settled(self) -> "Encoder":
+        """One for another pass: its counts are its own, and its means those of all rows so far."""
+        again = Encoder.from_state(self.state_dict())
+        again._settled = True
+        return again
+
+    def treat_missing(self, missing: str) -> None:
+        """Do this with missing values from now on: ``"error"``, ``"skip"`` or ``"mean"``."""
+        self.missing = missing
 
     def encode(self, piece: Piece) -> Encoded:
         """Features, targets and times of the rows that can be used."""
@@ -120,7 +133,11 @@ class Encoder:
 
     def encode_for_prediction(self, piece: Piece) -> tuple[Array, Array]:
         """Features of all rows, and which of them can be predicted."""
-        rows, gaps = self.rows_and_gaps(piece)
+        return self.predictable(piece, self._matrix(piece)[0])
+
+    def predictable(self, piece: Piece, rows: Array) -> tuple[Array, Array]:
+        """The features of a batch without gaps, and which of its rows can be predicted."""
+        gaps = self._gaps(piece, rows, np.arange(len(rows)))
         if self.missing == "mean":
             return self.with_means(rows, gaps), np.ones(len(rows), bool)
         usable: Array = np.logical_not(gaps.any(axis=1))
@@ -186,14 +203,32 @@ class Encoder:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Encoder":
-        """The encoder that gave ``state``."""
-        columns = [column_from_plain(plain) for plain in state["columns"]]
-        target = column_from_plain(state["target"])
-        encoder = cls(columns, target, state["classes"], state["missing"])
-        for name in ("left_out", "unknown", "hashed", "strays"):
-            getattr(encoder, name).update(state[name])
-        encoder._sums = state["sums"]
-        return encoder
+        """The encoder that gave ``state``; ValueError if there is none."""
+        with loading("encoder"):
+            columns = [column_from_plain(plain) for plain in state["columns"]]
+            target = column_from_plain(state["target"])
+            names = [column.name for column in (*columns, target)]
+            classes, missing = state["classes"], check_one_of(state["missing"], "missing", POLICIES)
+            right = len(set(names)) == len(names) and not isinstance(target, Time)
+            if classes is not None:
+                right &= len(set(classes)) == len(classes) >= 2
+                right &= isinstance(classes, list) and all(isinstance(c, str) for c in classes)
+            encoder = cls(columns, target, classes, missing)
+            for name in ("left_out", "unknown", "hashed"):
+                right &= state[name].keys() <= {*map(str, state[name])}
+                counts = {key: _count(count) for key, count in state[name].items()}
+                getattr(encoder, name).update(counts)
+            for name, (count, place) in state["strays"].items():
+                right &= isinstance(place, str)
+                encoder.strays[name] = [_count(count), place]
+            sums = state["sums"]
+            right &= sums.shape == encoder._sums.shape and sums.dtype == np.float64
+            if not (right and np.isfinite(sums).all() and (sums[1] >= 0.0).all()):
+                raise ValueError(
+                    "state of the encoder does not fit: its parts are not of one model"
+                )
+            encoder._sums = sums.copy()
+            return encoder
 
     def merge(self, other: "Encoder") -> None:
         """Add what another encoder has counted in the rows that follow."""
@@ -310,10 +345,16 @@ class Encoder:
 
     def _filled(self, rows: Array, gaps: Array) -> Array:
         """Fill each gap with the mean of the earlier values of its column."""
+        if self._settled:
+            return self.with_means(rows, gaps)
         values = np.add.accumulate(np.vstack([self._sums[0], np.where(gaps, 0.0, rows)]))
         counts = np.add.accumulate(np.vstack([self._sums[1], ~gaps]))
         self._sums = np.array([values[-1], counts[-1]])
         return np.where(gaps, values[:-1] / np.maximum(counts[:-1], 1.0), rows)
+
+
+def _count(value: Any) -> int:
+    return check_whole(value, "a count of the state", least=0, most=2**63 - 1)
 
 
 def _shown(text: Any) -> str:

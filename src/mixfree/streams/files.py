@@ -1,13 +1,22 @@
 """The files of a stream, and the format of each."""
 
 import glob
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mixfree.base.extras import require
 
-__all__ = ["COMPRESSIONS", "FORMATS", "STDIN", "SUFFIXES", "StreamFile", "find_files"]
+__all__ = [
+    "COMPRESSIONS",
+    "FORMATS",
+    "STDIN",
+    "SUFFIXES",
+    "StreamFile",
+    "disguise",
+    "find_files",
+]
 
 STDIN = "-"
 SUFFIXES = {
@@ -17,6 +26,7 @@ SUFFIXES = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "arrow",
+    ".arrows": "arrow",
     ".feather": "arrow",
     ".ipc": "arrow",
     ".jsonl": "jsonl",
@@ -24,6 +34,19 @@ SUFFIXES = {
     ".json": "jsonl",
 }
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
+# How files begin that are no text, with what to do about them.
+_BEGINNINGS = {
+    b"\x1f\x8b": "compressed by gzip: let its name end in .gz",
+    b"BZh": "compressed by bzip2: let its name end in .bz2",
+    b"\x28\xb5\x2f\xfd": "compressed by Zstandard: let its name end in .zst",
+    b"\x04\x22\x4d\x18": "compressed by LZ4: let its name end in .lz4",
+    b"\xfd7zXZ\0": "compressed by xz: `xzcat FILE > plain.csv`",
+    b"PK\x03\x04": "an archive or a spreadsheet: extract it, or save it as CSV",
+    b"PAR1": "a Parquet file: give `format='parquet'`",
+    b"ARROW1": "an Arrow file: give `format='arrow'`",
+    b"\xff\xfe": "in UTF-16: `iconv -f utf-16 -t utf-8 FILE > utf8.csv` converts it",
+    b"\xfe\xff": "in UTF-16: `iconv -f utf-16 -t utf-8 FILE > utf8.csv` converts it",
+}
 FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 
 
@@ -44,6 +67,11 @@ class StreamFile:
     def __str__(self) -> str:
         return "standard input" if self.path == STDIN else self.path
 
+    @property
+    def once(self) -> bool:
+        """Whether it can be read once only: standard input, a pipe or a device."""
+        return self.path == STDIN or (os.path.exists(self.path) and not os.path.isfile(self.path))
+
     def parts(self) -> "list[tuple[StreamFile, int]]":
         """What can be read by itself, row groups of Parquet or else the file, and bytes of each."""
         if self.format != "parquet":
@@ -61,12 +89,23 @@ class StreamFile:
         """Number of rows: exact for Parquet, estimated for plain text, None for the rest."""
         if self.format == "parquet":
             return int(require("pyarrow.parquet").read_metadata(self.path).num_rows)
-        if self.path == STDIN or self.compression or self.format == "arrow":
+        if self.once or self.compression or self.format == "arrow":
             return None
         with open(self.path, "rb") as file:
             head = file.read(1 << 16)
         lines = head.count(b"\n")
         return Path(self.path).stat().st_size * lines // len(head) if head else 0
+
+
+def disguise(head: bytes) -> str | None:
+    """What a file that begins with some bytes is instead of text; None if it may be text.
+
+    Examples
+    --------
+    >>> disguise(b"BZh91AY"), disguise(b"a,b")
+    ('compressed by bzip2: let its name end in .bz2', None)
+    """
+    return next((what for first, what in _BEGINNINGS.items() if head.startswith(first)), None)
 
 
 def find_files(data: Sequence[str], format: str | None = None) -> list[StreamFile]:
@@ -111,7 +150,9 @@ def _expand(entry: str, format: str | None) -> list[StreamFile]:
     elif path.exists():
         names = [entry]
     elif glob.has_magic(entry):
-        names = sorted(name for name in glob.glob(entry, recursive=True) if Path(name).is_file())
+        found = sorted(name for name in glob.glob(entry, recursive=True) if Path(name).is_file())
+        # A link to a folder above would give the same files again and again.
+        names = list({os.path.realpath(name): name for name in reversed(found)}.values())[::-1]
         if not names:
             raise ValueError(f"no file matches {entry}")
     else:
@@ -121,26 +162,37 @@ def _expand(entry: str, format: str | None) -> list[StreamFile]:
 
 def _file(name: str, format: str | None) -> StreamFile:
     path = Path(name)
-    compression = COMPRESSIONS.get(path.suffix)
+    compression = COMPRESSIONS.get(path.suffix.lower())
     if compression is not None:
         path = path.with_suffix("")
-    kind = format or SUFFIXES.get(path.suffix)
+    kind = format or SUFFIXES.get(path.suffix.lower())
     if kind is None:
+        what = None if StreamFile(name, "csv").once else disguise(_first_bytes(name))
         raise ValueError(
             f"{name}: its name does not tell its format; give `format`, one of {', '.join(FORMATS)}"
+            if what is None
+            else f"{name}: it is {what}"
         )
     if compression is not None and kind == "parquet":
         raise ValueError(
             f"{name}: a compressed Parquet file cannot be read; Parquet compresses its own columns"
         )
-    return StreamFile(name, kind, compression, tabs=path.suffix == ".tsv")
+    found = StreamFile(name, kind, compression, tabs=path.suffix.lower() == ".tsv")
+    if found.once and kind == "parquet":
+        raise ValueError(f"{name}: Parquet cannot be read from a pipe: its index is at its end")
+    return found
+
+
+def _first_bytes(name: str) -> bytes:
+    with open(name, "rb") as file:
+        return file.read(16)
 
 
 def _known(name: str) -> bool:
     path = Path(name)
-    if path.suffix in COMPRESSIONS:
+    if path.suffix.lower() in COMPRESSIONS:
         path = path.with_suffix("")
-    return path.suffix in SUFFIXES
+    return path.suffix.lower() in SUFFIXES
 
 
 def _hidden(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Reads batches of rows from CSV, Parquet, Arrow and JSON lines, with errors that say where."""
 
-import csv
 import io
+import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
 from mixfree.base.extras import require
-from mixfree.streams.files import STDIN, StreamFile
-from mixfree.streams.numbers import is_text
+from mixfree.streams.dialect import BLOCK, LARGEST_BLOCK, Dialect
+from mixfree.streams.files import STDIN, StreamFile, disguise
+from mixfree.streams.json_lines import JsonLines, flat, flat_schema
+from mixfree.streams.numbers import is_text, without_views
 
-__all__ = ["Dialect", "Reader"]
+__all__ = ["NOT_UTF8", "Reader"]
 
 ROWS = 1 << 13  # rows per batch of Parquet and Arrow
-BLOCK = 1 << 20  # bytes of text per batch of CSV and JSON lines
 PAGE = 1 << 16  # bytes read ahead of each Parquet column, and of a CSV file for its head
-MIN_ROWS = 32  # rows of a CSV file per batch, if they are not too long
-LARGEST_BLOCK = 1 << 25  # bytes of text per batch of a CSV file with long rows
 LONGEST_TEXT = 1 << 14  # bytes of a text that may come again in every row
 LONGEST_HEAD = 1 << 24  # bytes of a CSV file in which its first two lines must be
+NOT_UTF8 = "not in UTF-8: `iconv -f latin1 -t utf-8 FILE > utf8.csv` converts it"
 _EMPTY = ("Empty CSV", "Empty JSON", "file size is 0 bytes", "null or length 0")
 
 
@@ -49,12 +49,25 @@ class Reader:
         self.file = file
         self.unfinished = False
         self._head = b""
-        self._stdin: Any = None
+        self._pipe: Any = None  # what can be read once only
+        self._stream: Any = None  # a stream of Arrow that is read from there
         self._dialect = Dialect((), ",", 1)
+        self._lines = JsonLines(None, None)
+        self._outer: dict[str, str] = {}  # of columns of Arrow within others, the outermost
         with self._explained():
-            self.schema = self._schema()
-            self.schema.names  # noqa: B018 - raises if they are not in UTF-8
+            if file.once:
+                self._pipe = _pipe(file)
+            try:
+                self.schema = self._schema()
+                self.schema.names  # noqa: B018 - raises if they are not in UTF-8
+            except BaseException:
+                self._close_pipe()
+                raise
         self.decimal_comma = file.format == "csv" and self._dialect.delimiter == ";"
+
+    def end(self, unfinished: bool) -> None:
+        """The file has been read, with a last line that had no end, or without one."""
+        self.unfinished = unfinished
 
     def batches(
         self, names: Sequence[str], numbers: Collection[str] = (), whole_lines: bool = True
@@ -72,39 +85,48 @@ class Reader:
             Whether the last line of a text counts only if it has an end: it may be half written.
         """
         asked = Asked(list(names), frozenset(numbers), whole_lines)
-        with self._explained():
-            for batch in _OPEN[self.file.format](self, asked):
-                if batch.num_rows:
-                    yield batch
+        try:
+            with self._explained():
+                for batch in _OPEN[self.file.format](self, asked):
+                    if batch.num_rows:
+                        yield batch
+        finally:
+            self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        if self._pipe is not None and self.file.path != STDIN:
+            self._pipe.close()
 
     def _schema(self) -> Any:
         pyarrow = require("pyarrow")
         if self.file.format == "parquet":
-            return require("pyarrow.parquet").read_schema(self.file.path)
+            return flat_schema(require("pyarrow.parquet").read_schema(self.file.path))[0]
         if self.file.format == "arrow":
-            self._stdin = _open_arrow(self) if self.file.path == STDIN else None
-            return (self._stdin or _open_arrow(self)).schema
+            self._stream = _open_arrow(self) if self.file.once else None
+            schema, self._outer = flat_schema((self._stream or _open_arrow(self)).schema)
+            return schema
+        head = self._first_lines(PAGE if self.file.format == "csv" else BLOCK)
+        if (instead := disguise(head)) is not None:
+            raise EOFError(f"it is {instead}")
         if self.file.format == "csv":
-            self._dialect = Dialect.of(self._first_lines(), self.file.tabs)
+            self._dialect = Dialect.of(head, self.file.tabs)
             return pyarrow.schema([(name, pyarrow.string()) for name in self._dialect.names])
-        if self.file.path == STDIN:
-            self._head = sys.stdin.buffer.read(BLOCK)
-            cut = self._head.rfind(b"\n") + 1 if len(self._head) == BLOCK else BLOCK
-            source: Any = io.BytesIO(self._head[:cut])
-        else:
-            source = _raw(self)
-        found = require("pyarrow.json").open_json(source, read_options=_json_options()).schema
-        return pyarrow.schema([(field.name, _json_type(field.type)) for field in found])
+        if not head.strip():
+            raise EOFError(_EMPTY[1])
+        self._lines = JsonLines.of(head[: head.rfind(b"\n") + 1] or head)
+        return self._lines.schema
 
-    def _first_lines(self) -> bytes:
-        """The beginning of a CSV file with at least two lines, if it has them."""
-        head, source = b"", None if self.file.path == STDIN else _raw(self)
-        while head.count(b"\n") < 2 or not b"".join(head.split(b"\n")[1:-1]).strip():
-            more = source.read(PAGE) if source else sys.stdin.buffer.read(PAGE)
+    def _first_lines(self, least: int = PAGE) -> bytes:
+        """The beginning of a text with at least two lines, if it has them."""
+        head, source = b"", self._pipe or _raw(self)
+        while not Dialect.told(head.split(b"\n")[:-1]):
+            more = source.read(max(least, len(head)))
             head += more
+            if len(head) > LONGEST_HEAD and b"\n" not in head and b"\r" not in head:
+                raise EOFError(f"its first line is longer than {LONGEST_HEAD:,} bytes")
             if not more or len(head) > LONGEST_HEAD:
                 break
-        if source is None:
+        if self._pipe is not None:
             self._head = head
         return head
 
@@ -114,100 +136,47 @@ class Reader:
         pyarrow = require("pyarrow")
         try:
             yield
-        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, EOFError) as error:
-            raise ValueError(f"{self.file}: {self._reason(str(error))}") from error
         except UnicodeDecodeError as error:
-            raise ValueError(f"{self.file}: a column's name is not in UTF-8") from error
+            raise ValueError(f"{self.file}: a column's name is {NOT_UTF8}") from error
         except OSError as error:
             if str(self.file) in str(error):
                 raise
-            raise OSError(f"{self.file}: {error}") from error
+            raise OSError(f"{self.file}: {' '.join(str(error).split())}") from error
+        except (pyarrow.ArrowException, EOFError) as error:
+            reason = self._reason(" ".join(str(error).split()))
+            raise ValueError(f"{self.file}: {reason}") from error
 
     def _reason(self, message: str) -> str:
         if any(words in message for words in _EMPTY):
-            return "the file is empty"
+            if self._dialect.names:
+                return "there are no rows"
+            within = self.file.once or self.file.compression is not None
+            there = not within and os.path.getsize(self.file.path) > 0
+            what = "is cut short" if self.file.format == "arrow" else "has nothing but blank lines"
+            return f"the file {what}" if there else "the file is empty"
+        if "Column() changed from object" in message:
+            return (
+                "a line is not an object: JSON lines have one in {braces} per line; "
+                "`jq -c '.[]' FILE > lines.jsonl` makes them of a list"
+            )
         bad = re.search(r"column #(\d+): (?:Row #(\d+): )?.*invalid UTF8 data", message)
         if bad:
             column = self.schema.names[int(bad[1])]
             line = f"line {bad[2]}, " if bad[2] else ""
-            return f"{line}column {column!r}: not in UTF-8"
+            return f"{line}column {column!r} is {NOT_UTF8}"
         ragged = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)", message)
         if ragged:
             line = f"line {ragged[1]}" if ragged[1] else "a line"
-            return f"{line} has {ragged[3]} fields instead of {ragged[2]}"
+            comment = re.search(r"got \d+: #", message)
+            hint = "; `grep -v '^#' FILE > plain.csv` leaves out comments" if comment else ""
+            return f"{line} has {ragged[3]} fields instead of {ragged[2]}{hint}"
         if "straddl" in message:
-            return f"a line is longer than {self._dialect.block:,} bytes"
+            block = self._dialect.block if self.file.format == "csv" else LARGEST_BLOCK
+            return f"a line is longer than {block:,} bytes"
         changed = re.search(r"Column\(/(.*)\) changed from (\w+) to (\w+)", message)
         if changed:
             return f"column {changed[1]!r} changes from {changed[2]} to {changed[3]}"
         return message
-
-
-class Dialect(NamedTuple):
-    """How a CSV file is written.
-
-    Names of its columns, what separates fields, lines of its head, and bytes of its longest of
-    the first lines.
-    """
-
-    names: tuple[str, ...]
-    delimiter: str
-    lines: int
-    width: int = 0
-
-    @property
-    def block(self) -> int:
-        """Bytes to read at a time, so that a batch of a wide file has some rows, too."""
-        return min(max(BLOCK, MIN_ROWS * self.width), LARGEST_BLOCK)
-
-    @classmethod
-    def of(cls, head: bytes, tabs: bool = False) -> "Dialect":
-        """The dialect of a file that begins with some bytes.
-
-        A column without a name is called by its place. Rows with one field more than the head
-        have row names before the first column, as R writes them, or a delimiter at their end.
-
-        Examples
-        --------
-        >>> Dialect.of(b'"u","v"\\n"1",2.5,3\\n')
-        Dialect(names=('column 1', 'u', 'v'), delimiter=',', lines=1, width=9)
-        >>> Dialect.of(b"time;load\\n1,5;2\\n").delimiter
-        ';'
-        """
-        # The bytes may end within a letter, and rows that are not in UTF-8 have a line to be named.
-        text = head.decode("utf-8-sig", errors="surrogateescape")
-        if not text.strip():
-            raise EOFError(_EMPTY[0])
-        candidates = ["\t"] if tabs else [",", ";", "\t", "|"]
-        found = {delimiter: _first_records(text, delimiter) for delimiter in candidates}
-
-        def likely(delimiter: str) -> tuple[bool, int]:
-            head, row, _ = found[delimiter]
-            return len(row) - len(head) in (0, 1) or not row, len(head)
-
-        delimiter = max(candidates, key=likely)
-        names, row, lines = found[delimiter]
-        if len(row) == len(names) + 1:
-            names = [*names, ""] if row[-1] == "" else ["", *names]
-        for name in names:
-            name.encode("utf-8", "surrogateescape").decode()  # raises if it is not in UTF-8
-        width = max(map(len, head.splitlines()[:4]))
-        return cls(_all_named(names), delimiter, lines, width)
-
-
-def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int]:
-    """The fields of the head and of the row after it, and the lines that the head takes."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    try:
-        head = next(record for record in reader if record)
-        lines = reader.line_num
-        return head, next((record for record in reader if record), []), lines
-    except (csv.Error, StopIteration):
-        return [text], [], 1
-
-
-def _all_named(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name if name else f"column {at}" for at, name in enumerate(names, start=1))
 
 
 class Asked(NamedTuple):
@@ -237,37 +206,28 @@ def _csv_options(dialect: Dialect, types: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _json_options() -> Any:
-    return require("pyarrow.json").ReadOptions(use_threads=False, block_size=BLOCK)
-
-
-def _json_type(inferred: Any) -> Any:
-    """The type to read a field as whose first values have some type."""
-    pyarrow = require("pyarrow")
-    types = pyarrow.types
-    if types.is_integer(inferred) or types.is_null(inferred):
-        return pyarrow.float64()
-    return pyarrow.string() if types.is_timestamp(inferred) else inferred
-
-
 def _raw(reader: Reader) -> Any:
-    """The file's bytes, decompressed; of standard input also those read for the schema."""
+    """The file's bytes, decompressed; of a pipe also those read for the schema."""
     pyarrow = require("pyarrow")
-    if reader.file.path == STDIN:
-        return pyarrow.PythonFile(_Joined(reader._head, sys.stdin.buffer), mode="r")
+    if reader._pipe is not None:
+        return pyarrow.PythonFile(_Joined(reader._head, reader._pipe), mode="r")
     return pyarrow.input_stream(reader.file.path, compression=reader.file.compression)
 
 
-def _lines(reader: Reader, whole_lines: bool) -> Any:
-    """The same, without a last line that has no end."""
-    raw = _raw(reader)
-    return require("pyarrow").PythonFile(_WholeLines(raw, reader), "r") if whole_lines else raw
+def _pipe(file: StreamFile) -> Any:
+    """What can be read once only, decompressed."""
+    if file.path == STDIN:
+        return sys.stdin.buffer
+    raw = open(file.path, "rb")  # noqa: SIM115 - read to its end by whoever has the reader
+    if file.compression is None:
+        return raw
+    return require("pyarrow").input_stream(raw, compression=file.compression)
 
 
 def _open_csv(reader: Reader, asked: Asked) -> Iterator[Any]:
     pyarrow = require("pyarrow")
     types, done = dict.fromkeys(asked.names, pyarrow.string()), 0
-    if asked.numbers and reader.file.path != STDIN:
+    if asked.numbers and not reader.file.once:
         numbers = {name: pyarrow.float64() for name in asked.names if name in asked.numbers}
         try:
             for batch in _csv_batches(reader, {**types, **numbers}, asked.whole_lines):
@@ -283,18 +243,18 @@ def _open_csv(reader: Reader, asked: Asked) -> Iterator[Any]:
 
 
 def _csv_batches(reader: Reader, types: dict[str, Any], whole_lines: bool) -> Iterator[Any]:
-    source, options = _lines(reader, whole_lines), _csv_options(reader._dialect, types)
+    source: Any = _raw(reader)
+    if whole_lines:
+        source = require("pyarrow").PythonFile(_WholeLines(source, reader), "r")
+    options = _csv_options(reader._dialect, types)
     yield from require("pyarrow.csv").open_csv(source, **options)
 
 
 def _open_jsonl(reader: Reader, asked: Asked) -> Iterator[Any]:
-    json, schema = require("pyarrow.json"), reader.schema
-    parse = json.ParseOptions(
-        explicit_schema=require("pyarrow").schema([schema.field(name) for name in asked.names]),
-        unexpected_field_behavior="ignore",
-    )
-    source = _lines(reader, asked.whole_lines)
-    yield from json.open_json(source, read_options=_json_options(), parse_options=parse)
+    lines = _WholeLines(_raw(reader), reader, asked.whole_lines)
+    while block := lines.read():
+        if block.strip():
+            yield from reader._lines.table(block, asked.names).combine_chunks().to_batches()
 
 
 def _open_parquet(reader: Reader, asked: Asked) -> Iterator[Any]:
@@ -307,28 +267,32 @@ def _open_parquet(reader: Reader, asked: Asked) -> Iterator[Any]:
     with file:
         groups = reader.file.row_groups
         for batch in file.iter_batches(ROWS, groups, columns=asked.names, use_threads=True):
-            yield _plain(batch.select(asked.names))
+            yield _plain(flat(batch, asked.names))
 
 
 def _open_arrow(reader: Reader) -> Any:
     pyarrow = require("pyarrow")
-    if reader.file.path == STDIN:
-        return pyarrow.ipc.open_stream(sys.stdin.buffer)
+    if reader._pipe is not None:
+        return pyarrow.ipc.open_stream(reader._pipe)
     if reader.file.compression is not None:
         return pyarrow.ipc.open_stream(_raw(reader))
-    source = pyarrow.memory_map(reader.file.path)
+    # Not mapped to memory: a file that becomes shorter meanwhile would end the process.
+    source = pyarrow.OSFile(reader.file.path)
     try:
         return pyarrow.ipc.open_file(source)
     except pyarrow.ArrowInvalid:
+        source.seek(0)
         return pyarrow.ipc.open_stream(source)
 
 
 def _arrow_batches(reader: Reader, asked: Asked) -> Iterator[Any]:
-    opened = reader._stdin or _open_arrow(reader)
+    opened = reader._stream or _open_arrow(reader)
     count = getattr(opened, "num_record_batches", None)  # a stream does not know it
     for batch in opened if count is None else map(opened.get_batch, range(count)):
+        batch = batch.select(list(dict.fromkeys(reader._outer[name] for name in asked.names)))
+        batch.validate(full=True)  # offsets of a damaged file may point anywhere
         for start in range(0, batch.num_rows, ROWS):
-            yield _plain(batch.slice(start, ROWS).select(asked.names))
+            yield _plain(flat(batch.slice(start, ROWS), asked.names))
 
 
 def _plain(batch: Any) -> Any:
@@ -336,6 +300,7 @@ def _plain(batch: Any) -> Any:
     pyarrow = require("pyarrow")
     columns = []
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        values = without_views(values)
         if pyarrow.types.is_dictionary(values.type):
             if is_text(values.type.value_type):
                 lengths = require("pyarrow.compute").binary_length(values.dictionary)
@@ -372,10 +337,10 @@ class _Joined(io.RawIOBase):
 
 
 class _WholeLines(io.RawIOBase):
-    """The bytes of a text up to its last end of a line."""
+    """The bytes of a text up to its last end of a line, or with what follows that."""
 
-    def __init__(self, source: Any, reader: Reader) -> None:
-        self._source, self._reader = source, reader
+    def __init__(self, source: Any, reader: Reader, only: bool = True) -> None:
+        self._source, self._reader, self._only = source, reader, only
         self._ready = self._rest = b""
 
     def readable(self) -> bool:
@@ -385,8 +350,11 @@ class _WholeLines(io.RawIOBase):
         while not self._ready:
             more = self._source.read(BLOCK)
             if not (more or self._rest.endswith(b"\r")):
-                self._reader.unfinished = bool(self._rest.strip())
-                return b""
+                rest, self._rest = self._rest, b""
+                self._reader.end(self._only and bool(rest.strip()))
+                return b"" if self._only else rest
+            if len(self._rest) > LARGEST_BLOCK:
+                raise require("pyarrow").ArrowInvalid("straddling object")
             data = self._rest + more
             # A line may end in \r alone; at the end of what was read, \n may still follow it.
             end = data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1 if more else None) + 1

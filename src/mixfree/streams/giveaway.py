@@ -1,5 +1,13 @@
-"""Columns that give the target away: known only when the target is known, too."""
+"""Columns that give the target away: known only when the target is known, too.
 
+A number is given away by a column, or by two, that explain more than 99.9 % of its variance. Two
+classes are given away by a column that alone avoids 99.9 % of the mistakes of the best constant, or
+that is right in 95 % of the rows and to whose gain over the constant all other columns add, with
+95 % confidence, less than 5 %; in both cases unless chance could do as much. Alone, a column of
+numbers tells the class by one threshold, and one of texts by the frequent class of each text.
+"""
+
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -7,11 +15,14 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.streams.stream_fit import StreamFit
+from mixfree.streams.timeline import judged
 
 __all__ = ["giveaways"]
 
 SUSPICIOUS = 0.999  # share of the target that a column must explain to be named
-TELLING = 0.9  # share of a constant's mistakes that a threshold of one column may avoid
+CHANCE = 0.001  # probability at most of classes that one of the columns tells by chance
+LITTLE = 0.05  # share of rows, and of the gain, that is left to all other columns
+NORMAL_95 = 1.645  # quantile of the normal distribution for 95 % confidence on one side
 PAIRS = 1000  # most columns of which all pairs are tried
 ROWS = 32  # rows below which anything may be explained by chance
 
@@ -19,18 +30,20 @@ ROWS = 32  # rows below which anything may be explained by chance
 def giveaways(fit: StreamFit) -> Iterator[str]:
     """Sentences that name the columns which explain the target almost alone.
 
-    The share is that of the variance in a uniform sample of the rows; for two classes it is that of
-    the rows whose class one threshold tells.
+    They are judged on a uniform sample of the rows.
     """
     rows, targets = fit.reservoir.rows, fit.reservoir.targets
     if len(rows) < ROWS or (targets == targets[0]).all():
         return
     columns = _columns(fit)
+    two = fit.encoder.classes is not None and len(fit.encoder.classes) == 2
     if fit.encoder.classes is None:
         found = _explaining(rows, targets, columns)
+    elif two:
+        correct = judged(fit.row_loss, fit.learner.weights, rows, targets).correct.astype(bool)
+        found = _telling(rows, targets > 0.0, columns, correct)
     else:
-        found = _telling(rows, targets, columns)
-    two = fit.encoder.classes is not None and len(fit.encoder.classes) == 2
+        found = _same_within(rows, np.unique(targets, return_inverse=True)[1], columns)
     for each in found:
         what = " and ".join(repr(name) for name in each.names)
         verb = "alone explains" if len(each.names) == 1 else "together explain"
@@ -109,31 +122,65 @@ def _explained(part: Array, target: Array) -> float:
     return 1.0 - float(((target - part @ weights) ** 2).sum())
 
 
-def _telling(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[_Found]:
-    """Columns of which one threshold tells the class."""
-    classes, which = np.unique(targets, return_inverse=True)
-    if len(classes) > 2:
-        return _same_within(rows, which, columns)
-    second = which == 1
-    mistakes = min(second.sum(), (~second).sum())
+def _telling(rows: Array, second: Array, columns: Sequence[_Place], model: Array) -> list[_Found]:
+    """Columns that tell almost alone which rows are of the second class.
+
+    ``model`` says in which rows the fit to all columns is right.
+    """
+    count, constant = len(rows), int(min(second.sum(), (~second).sum()))
     found = []
     for place in columns:
-        best = min(_mistakes(rows[:, at], second) for at in range(place.begin, place.end))
-        if best < (1.0 - TELLING) * mistakes:
-            found.append(_Found((place.name,), 1.0 - best / len(rows)))
+        right, parts = _alone(rows[:, place.begin : place.end], second)
+        wrong = int((~right).sum())
+        # Bound of the probability that one of the columns does as well by chance, by counting.
+        ways = _log_ways(count, constant) - _log_ways(count, wrong)
+        if math.log(len(columns)) + parts * math.log(2.0) - ways > math.log(CHANCE):
+            continue
+        perfect = wrong <= (1.0 - SUSPICIOUS) * constant
+        if perfect or (wrong < LITTLE * count and _adds_little(right, model, constant - wrong)):
+            found.append(_Found((place.name,), 1.0 - wrong / count))
     return found
 
 
-def _mistakes(values: Array, second: Array) -> int:
-    """Rows in the wrong class if those above the best threshold are in one class."""
+def _log_ways(count: int, some: int) -> float:
+    """Logarithm of the number of ways to choose some of the rows."""
+    return math.lgamma(count + 1) - math.lgamma(some + 1) - math.lgamma(count - some + 1)
+
+
+def _adds_little(right: Array, model: Array, gain: int) -> bool:
+    """Whether the fit to all columns is hardly better than one column, by a one-sided test."""
+    better, worse = int((model & ~right).sum()), int((right & ~model).sum())
+    return better - worse + NORMAL_95 * math.sqrt(better + worse) < LITTLE * gain
+
+
+def _alone(part: Array, second: Array) -> tuple[Array, int]:
+    """In which rows a column is right by itself, and how many parts it cuts the rows into."""
+    binary = bool(((part == 0.0) | (part == 1.0)).all())
+    if part.shape[1] > 1 and binary:  # one column per text
+        text = np.where(part.any(axis=1), part.argmax(axis=1), part.shape[1])
+        count = np.bincount(text), np.bincount(text, second, minlength=int(text.max()) + 1)
+        most = count[1] > count[0] / 2.0
+        return most[text] == second, int((count[0] > 0).sum())
+    each = [_by_threshold(part[:, at], second) for at in range(part.shape[1])]
+    return max(each, key=lambda right: int(right.sum())), 1
+
+
+def _by_threshold(values: Array, second: Array) -> Array:
+    """In which rows the class is right if those above the best threshold are in one class."""
     order = np.argsort(values, kind="stable")
     below = np.concatenate([[0], np.cumsum(second[order])])
     cut = np.concatenate([[True], values[order][1:] != values[order][:-1], [True]])
     number = np.arange(len(values) + 1)
     # Second above: those of the second below, and those of the first above, are wrong.
     wrong = below + (len(values) - number) - (below[-1] - below)
-    wrong = wrong[cut]
-    return int(min(wrong.min(), len(values) - wrong.max()))
+    wrong = np.where(cut, wrong, len(values) // 2)
+    if wrong.min() <= len(values) - wrong.max():
+        above = np.arange(len(values)) >= wrong.argmin()
+    else:
+        above = np.arange(len(values)) < wrong.argmax()
+    right = np.empty(len(values), bool)
+    right[order] = above == second[order]
+    return right
 
 
 def _same_within(rows: Array, which: Array, columns: Sequence[_Place]) -> list[_Found]:

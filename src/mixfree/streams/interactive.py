@@ -7,6 +7,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
+from mixfree.base.literal import literal
 from mixfree.streams.correlation import Correlation
 from mixfree.streams.views import Cells, Course, Effect
 
@@ -227,8 +228,8 @@ def _drawn(text: str) -> str:
 
 
 def shortened(text: str, most: int = LONGEST) -> str:
-    """A text of the data without letters that cannot be seen, cut if it is long."""
-    return cut("".join(each if each.isprintable() else "�" for each in text), most)
+    """A text of the data with letters that cannot be seen written out, cut if it is long."""
+    return cut(literal(text), most)
 
 
 def cut(text: str, most: int) -> str:

@@ -224,6 +224,8 @@ def _texts(known: Any, name: str, choices: Choices) -> Verdict:
     if not choices.features and len(counts) > max(MOST_CATEGORIES, len(known) / 2):
         example = min(counts, key=len)[:40]
         why = f"almost every row has another text, such as {example!r}"
+        if dates.several_forms(known.slice(0, ENOUGH)):
+            why = f"dates in several forms, such as {example!r}: write them in one"
         return Verdict("text", None, why)
     short = [text for text in counts if len(text) <= LONGEST]
     frequent = sorted(short, key=lambda text: (-counts[text], text))[:MOST_CATEGORIES]

@@ -8,8 +8,10 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
+from mixfree.base.literal import literal
 from mixfree.streams.columns import Boolean, Category, Column, Number, Time
 from mixfree.streams.encoder import Encoder
+from mixfree.streams.formats import NOT_UTF8
 from mixfree.streams.kinds import LONGEST, Choices, Verdict, columns_of, judge, matching
 from mixfree.streams.numbers import label_of, texts_in
 from mixfree.streams.plan import FitPlan
@@ -65,12 +67,12 @@ class FirstLook:
         table = [("column", "type", "missing", "becomes")]
         for name, verdict in self.verdicts.items():
             table.append(
-                (_printable(name), verdict.type, f"{self.gaps.get(name, 0):,}", _fate(verdict))
+                (literal(name), verdict.type, f"{self.gaps.get(name, 0):,}", _fate(verdict))
             )
         classes = self.encoder.classes
         becomes = "the target" if classes is None else f"the target, of {len(classes)} classes"
         own = self.encoder.target
-        table.append((_printable(own), self.target.type, f"{self.gaps.get(own, 0):,}", becomes))
+        table.append((literal(own), self.target.type, f"{self.gaps.get(own, 0):,}", becomes))
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         yield f"rows       {self.rows:,} looked at"
         for row in table:
@@ -95,7 +97,8 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     source.open([*names, plan.target])
     first = source.look(rows_to_look_at(len(names) + 1))
     if not first:
-        raise ValueError(f"{source.files[0]}: there are no rows")
+        half = "; its last line has no end and may be half written" if source.unfinished else ""
+        raise ValueError(f"{source.files[0]}: there are no rows{half}")
     rows = sum(piece.batch.num_rows for piece in first)
     choices = Choices(
         plan.features,
@@ -124,7 +127,7 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     encoder = Encoder(columns, target.column or Number(plan.target), classes, plan.missing)
     source.narrow(encoder.needs, encoder.numbers)
     gaps, incomplete = _gaps(columns, table, encoder, values)
-    encoder.missing = _policy(plan.missing, gaps, incomplete, rows)
+    encoder.treat_missing(_policy(plan.missing, gaps, incomplete, rows))
     notes += _about_gaps(encoder.missing, gaps, rows)
     notes += _about_columns(columns, verdicts, rows)
     gaps[plan.target] = int((~encoder.known(values)).sum())
@@ -182,7 +185,7 @@ def _in_utf8(first: Sequence[Piece], judged: Any) -> Any:
                 try:
                     values.validate(full=True)
                 except pyarrow.ArrowInvalid:
-                    text = f"{piece.file}: column {name!r} is not in UTF-8"
+                    text = f"{piece.file}: column {name!r} is {NOT_UTF8}"
                     raise ValueError(text) from error
         raise
 
@@ -319,7 +322,7 @@ def _about_gaps(policy: str, gaps: Mapping[str, int], rows: int) -> list[str]:
     listed = ", ".join(f"{name!r} in {gaps[name]:,}" for name in worst[:5])
     more = f" and {len(worst) - 5} more columns" if len(worst) > 5 else ""
     return [
-        f"missing in the first {rows:,} rows: {listed}{more}; such rows are left out, "
+        f"missing in the first {rows:,} rows: {listed}{more}; such rows are left out; "
         "`missing='mean'` fills in the mean"
     ]
 
@@ -348,11 +351,6 @@ def _about_columns(
 
 def _parts(column: Time) -> str:
     return "days" if column.parts == ("days",) else ", ".join(column.parts)
-
-
-def _printable(name: str) -> str:
-    """A name with its control characters shown."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in name)
 
 
 def _fate(verdict: Verdict) -> str:

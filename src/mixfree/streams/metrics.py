@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.linear.choice import LinearLearner
+from mixfree.linear.learner_for import LinearLearner
 from mixfree.linear.losses import REGRESSIONS
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.timeline import Judged, judged
@@ -28,14 +28,17 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
     """Measures of the model and of what it is compared with, by what they are of.
 
     ``"in_sample"`` is the model on a uniform sample of the rows, ``"test_then_train"`` is each row
-    predicted before it was learnt, if there are such rows, ``"constant"`` the best constant, and
-    ``"sgd"`` plain SGD where it was asked for. A regression has ``r2``, ``rmse`` and ``mae``,
+    predicted before it was learnt, if there are such rows, ``"exact"`` the exact fit of all rows
+    beside a method with steps, ``"constant"`` the best constant, and ``"sgd"`` plain SGD where it
+    was asked for. A regression has ``r2``, ``rmse`` and ``mae``,
     classes have ``log_loss``, ``accuracy`` and, if they are two, ``auc``; ``loss`` is the mean of
     the loss that is minimised. What cannot be told is NaN.
     """
     found = {"in_sample": _of_sample(fit, fit.learner)}
     if fit.timeline.tested:
         found["test_then_train"] = _of_timeline(fit)
+    if fit.exact is not None:
+        found["exact"] = _of_sample(fit, fit.exact)
     found["constant"] = _of_constant(fit)
     if fit.rival is not None:
         found["sgd"] = _of_sample(fit, fit.rival)

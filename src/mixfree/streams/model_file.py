@@ -32,9 +32,11 @@ from mixfree.base.files import replacing
 __all__ = ["check_place", "is_model", "load", "save"]
 
 MAGIC = b"mixfree\0"
-VERSION = 6
+VERSION = 7
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
+DEEPEST = 64  # dicts and lists within one another
+LONGEST = 1 << 48  # entries along an axis
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
 
 
@@ -60,7 +62,7 @@ def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     described = _describe(content, arrays)
     kinds = [[array.dtype.name, list(array.shape)] for array in arrays]
     header = json.dumps({"content": described, "arrays": kinds}, allow_nan=False).encode()
-    with replacing(os.path.realpath(path)) as file:  # a link goes on being one
+    with replacing(path) as file:
         digest = hashlib.sha256()
         for part in (_FIXED.pack(MAGIC, VERSION, len(header)), header, *map(_bytes, arrays)):
             digest.update(part)
@@ -115,11 +117,14 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        For a file that is not a model file, is of another version, or is damaged.
+        For a file that is not a model file, is of another version, is damaged, or has a right
+        checksum over what :func:`save` never writes.
     """
-    data = Path(path).read_bytes()
-    if data[: len(MAGIC)] != MAGIC:
-        raise ValueError(f"{path} is not a mixfree model file")
+    with open(path, "rb") as file:
+        data = file.read(len(MAGIC))
+        if data != MAGIC:  # before anything else is read: it may be without end
+            raise ValueError(f"{path} is not a mixfree model file")
+        data += file.read()
     if len(data) < _FIXED.size + _DIGEST:
         raise ValueError(f"{path} is cut short: it has {len(data)} bytes")
     _, version, length = _FIXED.unpack_from(data)
@@ -130,17 +135,74 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     body = memoryview(data)[:-_DIGEST]
     if hashlib.sha256(body).digest() != data[-_DIGEST:]:
         raise ValueError(f"{path} is damaged: its checksum does not match its content")
-    header = json.loads(bytes(body[_FIXED.size : _FIXED.size + length]))
-    arrays, at = [], _FIXED.size + length
-    for name, shape in header["arrays"]:
-        if name not in _DTYPES:
-            raise ValueError(f"{path} has an array of {name!r}, which a model file cannot have")
-        dtype, count = np.dtype(name).newbyteorder("<"), math.prod(shape)
-        found = np.frombuffer(body, dtype, count, at).reshape(shape)
-        arrays.append(found.astype(np.dtype(name)))
-        at += dtype.itemsize * count
-    content: dict[str, Any] = _restore(header["content"], arrays)
-    return content
+    try:
+        return _parsed(body[_FIXED.size :], length)
+    except (ValueError, RecursionError) as error:
+        why = "its values are nested too deeply" if isinstance(error, RecursionError) else error
+        raise ValueError(f"{path} is not as mixfree writes a model file: {why}") from error
+
+
+def _parsed(body: memoryview, length: int) -> dict[str, Any]:
+    """The content of a header of so many bytes and the arrays after it."""
+    if length > len(body):
+        raise ValueError(f"its header of {length} bytes is longer than the file")
+    header = json.loads(
+        bytes(body[:length]),
+        object_pairs_hook=_without_twins,
+        parse_constant=_finite,
+        parse_float=_finite,
+    )
+    match header:
+        case {"content": dict() as content, "arrays": list() as kinds} if len(header) == 2:
+            arrays: list[Array | None] = []
+            at = length
+            for kind in kinds:
+                found = _array(kind, body[at:])
+                arrays.append(found)
+                at += found.nbytes
+            if at != len(body):
+                raise ValueError(f"{len(body) - at} bytes follow its arrays")
+            restored: dict[str, Any] = _restore(content, arrays, DEEPEST)
+            if any(array is not None for array in arrays):
+                raise ValueError("it has an array without a name")
+            return restored
+    raise ValueError("its header has no content and arrays")
+
+
+def _array(kind: Any, body: memoryview) -> Array:
+    """The array of a dtype and a shape at the beginning of some bytes."""
+    match kind:
+        case [str() as name, list() as shape] if name in _DTYPES and all(map(_is_length, shape)):
+            dtype, count = np.dtype(name), math.prod(shape)
+            if count * dtype.itemsize > len(body):
+                raise ValueError(f"an array of shape {shape} is longer than the file")
+            if name == "bool" and (np.frombuffer(body, np.uint8, count) > 1).any():
+                raise ValueError("a truth value is neither 0 nor 1")
+            found = np.frombuffer(body, dtype.newbyteorder("<"), count).reshape(shape)
+            return found.astype(dtype)
+    raise ValueError(f"{_shown(kind)} is not the kind of an array")
+
+
+def _is_length(value: Any) -> bool:
+    return type(value) is int and 0 <= value < LONGEST
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    if not math.isfinite(number):
+        raise ValueError(f"{word} is not a finite number")
+    return number
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:80]
 
 
 def _describe(value: Any, arrays: list[Array]) -> Any:
@@ -169,18 +231,27 @@ def _describe(value: Any, arrays: list[Array]) -> Any:
     raise ValueError(f"a model file cannot hold {value!r}")
 
 
-def _restore(value: Any, arrays: list[Array]) -> Any:
+def _restore(value: Any, arrays: list[Array | None], depth: int) -> Any:
+    """What :func:`_describe` was given; each array, once it is used, is taken from the list."""
+    if depth == 0:
+        raise ValueError(f"its values are nested more than {DEEPEST} deep")
     match value:
-        case {"$array": index}:
-            return arrays[index]
-        case {"$tuple": entries}:
-            return tuple(_restore(each, arrays) for each in entries)
-        case {"$float": text}:
+        case {"$array": int() as index} if len(value) == 1 and type(index) is int:
+            array = arrays[index] if 0 <= index < len(arrays) else None
+            if array is None:
+                raise ValueError(f"array {index} does not exist, or is used twice")
+            arrays[index] = None
+            return array
+        case {"$tuple": list() as entries} if len(value) == 1:
+            return tuple(_restore(each, arrays, depth - 1) for each in entries)
+        case {"$float": ("nan" | "inf" | "-inf") as text} if len(value) == 1:
             return float(text)
         case dict():
-            return {_unescaped(key): _restore(each, arrays) for key, each in value.items()}
+            return {
+                _unescaped(key): _restore(each, arrays, depth - 1) for key, each in value.items()
+            }
         case list():
-            return [_restore(each, arrays) for each in value]
+            return [_restore(each, arrays, depth - 1) for each in value]
     return value
 
 
@@ -189,6 +260,8 @@ def _escaped(key: str) -> str:
 
 
 def _unescaped(key: str) -> str:
+    if key.startswith("$") and not key.startswith("$$"):
+        raise ValueError(f"{_shown(key)} is not a mark of the format")
     return key[1:] if key.startswith("$$") else key
 
 

@@ -7,10 +7,17 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 
-__all__ = ["MARKS", "doubles", "is_text", "label_of", "numbers_in", "texts_in"]
+__all__ = ["MARKS", "doubles", "is_text", "label_of", "numbers_in", "texts_in", "without_views"]
 
 # What stands for a missing number in files; as a text it may well be a category.
-MARKS = ("?", "-", "--", "---", ".", "..", "*", "none", "missing", "unknown", "nil", "(null)")
+MARKS = (
+    *("?", "-", "--", "---", ".", "..", "*", "none", "missing", "unknown", "nil", "(null)"),
+    *("null", "na", "n/a", "n.a.", "nan", "nat", "#n/a", "#div/0!", "#value!", "#ref!", "\\n"),
+)
+# A sign of a currency before or after a number, or one of per cent after it, goes.
+_SIGNS = r"^([+-]?)[$€£¥] ?|[ \x{a0}\x{202f}]?[%$€£¥]$"
+_GROUPED = r"^[+-]?\d{1,3}(?:[ '’\x{a0}\x{2009}\x{202f}]\d{3})+(?:[.,]\d*)?$"
+_GROUPS = r"[ '’\x{a0}\x{2009}\x{202f}]"
 _NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?$|^(?i:[+-]?inf(?:inity)?)$"
 _THOUSANDS = r"^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?$"
 _WITH_COMMA = r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d*)?(?:[eE][+-]?\d{1,3})?$"
@@ -22,6 +29,26 @@ def is_text(arrow_type: Any) -> bool:
     return bool(types.is_string(arrow_type) or types.is_large_string(arrow_type))
 
 
+def without_views(values: Any) -> Any:
+    """The same values with texts, or a dictionary of texts, as strings of Arrow.
+
+    Polars hands over views of strings, for which much of PyArrow is not implemented.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> without_views(pyarrow.array(["a"], pyarrow.string_view())).type
+    DataType(string)
+    """
+    pyarrow = require("pyarrow")
+    if pyarrow.types.is_dictionary(values.type):
+        if not pyarrow.types.is_string_view(values.type.value_type):
+            return values
+        words = values.dictionary.cast(pyarrow.string())
+        return pyarrow.DictionaryArray.from_arrays(values.indices, words)
+    return values.cast(pyarrow.string()) if pyarrow.types.is_string_view(values.type) else values
+
+
 def numbers_in(values: Any, form: str = "point") -> Any:
     """The values as doubles; null where one is missing or is not a number.
 
@@ -30,8 +57,10 @@ def numbers_in(values: Any, form: str = "point") -> Any:
     >>> import pyarrow
     >>> numbers_in(pyarrow.array(["1.5", " 2 ", "1,234.5", "error"])).to_pylist()
     [1.5, 2.0, 1234.5, None]
-    >>> numbers_in(pyarrow.array(["1,5", "1.234,5"]), "comma").to_pylist()
-    [1.5, 1234.5]
+    >>> numbers_in(pyarrow.array(["1,5", "1.234,5", "1 234,5"]), "comma").to_pylist()
+    [1.5, 1234.5, 1234.5]
+    >>> numbers_in(pyarrow.array(["-$1,234.50", "12.5 %", "1'234"])).to_pylist()
+    [-1234.5, 12.5, 1234.0]
     """
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     if not is_text(values.type):
@@ -43,6 +72,10 @@ def numbers_in(values: Any, form: str = "point") -> Any:
         except pyarrow.ArrowInvalid:
             pass  # some are not written as a program would write them
     texts = compute.utf8_trim_whitespace(values)
+    texts = compute.replace_substring_regex(texts, _SIGNS, r"\1")
+    grouped = compute.match_substring_regex(texts, _GROUPED)
+    whole = compute.replace_substring_regex(texts, _GROUPS, "")
+    texts = compute.if_else(grouped, whole, texts)
     if form == "comma":
         written = compute.match_substring_regex(texts, _WITH_COMMA)
         texts = compute.replace_substring(texts, ".", "")

@@ -3,6 +3,7 @@
 import html
 import os
 import platform
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import mixfree
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
+from mixfree.base.literal import literal
 from mixfree.streams.correlation import Correlation
 from mixfree.streams.facts import fit_facts
 from mixfree.streams.interactive import (
@@ -130,15 +132,15 @@ def _summary(fit: StreamFit, facts: Mapping[str, Any], words: Words) -> Iterator
     if not fit.complete:
         yield "<p class=warning>The fit was stopped: this is what was read until then.</p>"
     for sentence in facts["warnings"]:
-        yield f"<p class=warning>Warning: {_text(words(sentence))}.</p>"
+        yield f"<p class=warning>Warning: {_said(words(sentence))}.</p>"
     found = metrics(fit)
     table = {what: shown(fit, of) for what, of in found.items()}
     head = ["", *next(iter(table.values()))]
-    yield _table(head, [[measured(fit, what), *row.values()] for what, row in table.items()])
+    yield _table(head, [[words(measured(fit, what)), *row.values()] for what, row in table.items()])
     notes = [*verdict, *facts["notes"]]
     left_out = facts["rows"]["left_out"]
     notes += [f"{each['rows']:,} rows were left out: {each['reason']}" for each in left_out]
-    yield "<ul>" + "".join(f"<li>{_text(words(note))}</li>" for note in notes) + "</ul>"
+    yield "<ul>" + "".join(f"<li>{_said(words(note))}</li>" for note in notes) + "</ul>"
 
 
 def _predicted(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
@@ -172,7 +174,7 @@ def _error(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
         said = (jump.sentence(found.error_name) for jump in found.jumps)
         yield "<ul>" + "".join(f"<li>{_text(each)}</li>" for each in said) + "</ul>"
     else:
-        yield "<p>It jumps nowhere.</p>"
+        yield "<p>No jump was found.</p>"
 
 
 def _weights(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
@@ -181,7 +183,7 @@ def _weights(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
     pictures["weights"] = effects_picture(found, unit)
     has_ends = bool(found) and found[0].low == found[0].low
     intervals = (
-        "with 95 % intervals that know about the correlation of the rows; grey and hollow: the "
+        "with 95 % intervals that allow for the correlation of the rows; grey and hollow: the "
         "interval contains 0"
         if has_ends
         else "without intervals, which exact fits have"
@@ -280,13 +282,24 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], more: int = 0) ->
     top = "".join(f"<th>{_text(name)}</th>" for name in head)
     lines = (
         "<tr>"
-        + "".join(f"<td>{_text(shortened(cell, 2 * LONGEST))}</td>" for cell in row)
+        + "".join(f"<td>{_said(shortened(cell, 2 * LONGEST))}</td>" for cell in row)
         + "</tr>"
         for row in rows
     )
     rest = f"<p>and {more:,} more</p>" if more > 0 else ""
     table = f"<table><thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     return f"<div class=wide>{table}</div>{rest}"
+
+
+def _said(text: str) -> str:
+    """A text in which flags, and numbers with an exponent, are not broken at their hyphens.
+
+    Examples
+    --------
+    >>> _said("give --leave-out a")
+    'give <span>--leave-out</span> a'
+    """
+    return re.sub(r"(?<!\S)--\w[\w-]*|\d[.\d]*e-\d+", r"<span>\g<0></span>", _text(text))
 
 
 def _text(text: str) -> str:
@@ -297,4 +310,4 @@ def _text(text: str) -> str:
     >>> _text("<b>'")
     '&lt;b&gt;&#x27;'
     """
-    return html.escape(text)
+    return html.escape(literal(text))

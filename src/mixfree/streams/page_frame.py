@@ -37,6 +37,7 @@ figure { margin: .5rem 0; min-width: 0; }
 figcaption { color: var(--soft); font-size: .87rem; }
 p, li { overflow-wrap: anywhere; }
 .warning { color: var(--warn); font-weight: 600; }
+p span, li span, td span { white-space: nowrap; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; margin: .5rem 0; }
 th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line);

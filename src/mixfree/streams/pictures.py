@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixfree.base.figures import PALETTE, line_style, new_figure
+from mixfree.base.literal import literal
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.views import Course, course, effects
 
@@ -63,4 +64,5 @@ def _draw_error(axes: Any, x: Any, found: Course, tested: bool) -> None:
 
 def _plain(text: str) -> str:
     """A text of the data, shortened; a dollar would begin a formula."""
+    text = literal(text)
     return (text if len(text) <= 60 else text[:59] + "…").replace("$", r"\$")

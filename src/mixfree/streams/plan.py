@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.checks import check_one_of, check_whole
-from mixfree.linear.choice import LinearLearner, learner_for
 from mixfree.linear.classes import loss_of
 from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.learner_for import EXACT_WEIGHTS, LinearLearner, learner_for
 from mixfree.linear.losses import REGRESSIONS, Loss, Squared
+from mixfree.streams.columns import MOST_HASHED
 from mixfree.streams.encoder import POLICIES
 
 __all__ = ["TIMES", "FitPlan"]
 
 TIMES = ("auto", "cyclic", "linear", "none")  # what may become of dates
+BESIDE = 100  # most features for which a fit that solves equations runs beside one with steps
+KEPT = "4MB"  # what it keeps of the stream
 FORGETTING = 100  # most features for which a comparison with forgetting does not take too long
 
 
@@ -40,7 +43,7 @@ class FitPlan:
         leaves out rows without a target, and rows without a feature if the first rows show that
         this happens.
     parameters
-        Those of :func:`mixfree.linear.choice.learner_for`: ``method``, ``scale``, ``l2``, ….
+        Those of :func:`mixfree.linear.learner_for.learner_for`: ``method``, ``scale``, ``l2``, ….
     compare
         Whether plain SGD, and for least squares also a fit that forgets, learn from the same
         rows, for comparison.
@@ -53,6 +56,8 @@ class FitPlan:
     hash_columns
         Number of columns that texts without a column of their own share; None: 16 for a column
         of more than 64 different texts, or in which new ones are to be expected, else none.
+    epochs
+        Passes over the rows, for methods with steps; only the first one tests before it trains.
 
     Examples
     --------
@@ -73,17 +78,22 @@ class FitPlan:
     time: str = "auto"
     day_first: bool | None = None
     hash_columns: int | None = None
+    epochs: int = 1
 
     def __post_init__(self) -> None:
         # Tuples, so that a plan equals the one that a model file gives back.
         for name in ("features", "exclude", "classes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         known = {column: tuple(texts) for column, texts in self.categories.items()}
+        for column, texts in known.items():
+            if len(set(texts)) < len(texts):
+                raise ValueError(f"categories must be different, but {column!r} has one twice")
         object.__setattr__(self, "categories", known)
         check_one_of(self.missing, "missing", POLICIES)
         check_one_of(self.time, "time", TIMES)
         if self.hash_columns is not None:
-            check_whole(self.hash_columns, "hash_columns", least=0)
+            check_whole(self.hash_columns, "hash_columns", least=0, most=MOST_HASHED)
+        check_whole(self.epochs, "epochs")
         if self.loss is not None:
             check_one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
         if self.classes:
@@ -97,7 +107,26 @@ class FitPlan:
 
     def learner(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
         """A learner that has learnt nothing yet."""
-        return self._learner(features, classes, self.parameters)
+        found = self._learner(features, classes, self.parameters)
+        if self.epochs > 1 and isinstance(found, ExactLearner):
+            raise ValueError(
+                "`epochs` is for methods with steps, such as `method='ladder'`: one pass is all "
+                "that an exact fit needs"
+            )
+        return found
+
+    def exact(
+        self, features: int, classes: Sequence[str] | None, learner: LinearLearner
+    ) -> ExactLearner | None:
+        """The exact fit of all rows beside a method with steps, if that is not too much work."""
+        intercept = bool(self.parameters.get("fit_intercept", True))
+        most = EXACT_WEIGHTS - intercept if self.loss == "squared" else BESIDE
+        if isinstance(learner, ExactLearner) or features > most:
+            return None
+        parameters = {"method": "exact", "fit_intercept": intercept, "memory": KEPT}
+        found = self._learner(features, classes, parameters)
+        assert isinstance(found, ExactLearner)
+        return found
 
     def rival(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
         """Plain SGD to compare with."""

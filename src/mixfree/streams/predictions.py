@@ -1,5 +1,6 @@
 """Predictions for every row of a stream, written batch by batch and in one piece."""
 
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.linear.classes import most_probable, probabilities
+from mixfree.linear.losses import predictions_apart
 from mixfree.streams.columns import Number
 from mixfree.streams.correlation import knows_intervals
 from mixfree.streams.encoder import located
@@ -22,7 +24,7 @@ from mixfree.streams.numbers import is_text, numbers_in
 from mixfree.streams.source import Piece, Source
 from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["ENDINGS", "Written", "write_predictions"]
+__all__ = ["ENDINGS", "Predictor", "Written", "write_predictions"]
 
 ENDINGS = (".parquet", ".csv", ".arrow")
 
@@ -48,14 +50,10 @@ def write_predictions(
     the probability of each class. ``keep`` names columns of the data to copy; ``interval`` is the
     level of intervals of the predicted means.
     """
-    if interval is not None:
-        _check_interval(fit, interval)
+    predictor = Predictor(fit, keep, interval)
     ending = Path(output).suffix
     if ending not in ENDINGS:
         raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(output)!r}")
-    for name in keep:
-        if name in _names(fit, interval):
-            raise ValueError(f"keep must not have {name!r}, the name of a column of predictions")
     needed = fit.encoder.needs[:-1]
     source.require_columns([*needed, *keep], "column")
     numbers = [name for name in fit.encoder.numbers if name not in keep]
@@ -64,12 +62,82 @@ def write_predictions(
     rows, empty, before = 0, 0, fit.encoder.unknown.copy()
     with replacing(output) as file, _writer(file, ending) as write:
         for piece in source.pieces():
-            batch, usable = _predictions(fit, piece, kept, interval)
+            batch, usable = _batch(predictor, piece, kept)
             write(batch)
             rows, empty = rows + len(usable), empty + int((~usable).sum())
         if rows == 0:
             raise ValueError(f"{source.files[0]}: there are no rows")
     return Written(rows, empty, fit.encoder.unknown - before)
+
+
+class Predictor:
+    """The predictions of a fit for encoded rows, whatever the rows beside them.
+
+    Parameters
+    ----------
+    fit
+        What predicts.
+    keep
+        Columns of the data that are copied: none may have the name of a prediction.
+    interval
+        Level of intervals of the predicted means; None for none.
+
+    Attributes
+    ----------
+    names
+        What the columns of predictions are called.
+    """
+
+    def __init__(
+        self, fit: StreamFit, keep: Sequence[str] = (), interval: float | None = None
+    ) -> None:
+        if interval is not None:
+            _check_interval(fit, interval)
+        self.fit, self.interval = fit, interval
+        self.classes = fit.encoder.classes
+        ends = [] if interval is None else ["lower", "upper"]
+        labels = fit.encoder.classes or ()
+        self.names = ["prediction", *(f"probability of {label}" for label in labels), *ends]
+        for name in keep:
+            if name in self.names:
+                raise ValueError(
+                    f"keep must not have {name!r}, the name of a column of predictions"
+                )
+        self._weights = fit.learner.weights
+        columns = len(fit.encoder.features)
+        self._first, rest = np.split(self._weights[0], [columns])
+        self._intercept = float(rest[0]) if rest.size else None
+        self._quick = interval is None and len(self._weights) == 1
+
+    def row(self, features: list[float]) -> list[Any] | None:
+        """What :meth:`columns` has for one row, quickly; None if that cannot be told quickly."""
+        if not self._quick:
+            return None
+        value = float(np.einsum("j,j->", features, self._first))
+        if self._intercept is not None:
+            value += self._intercept
+        if not math.isfinite(value):
+            return None
+        if self.classes is None:
+            return [value]
+        shares: list[float] = np.exp(-np.logaddexp(0.0, (value, -value))).tolist()
+        return [self.classes[int(value > 0.0)], *shares]
+
+    def columns(self, rows: Array, file: str, start: int) -> list[Array]:
+        """One array per name; ValueError that names the row whose prediction is not finite."""
+        outputs = predictions_apart(self._weights, rows)
+        numbers = outputs[:, None] if self.classes is None else probabilities(outputs)
+        if not np.isfinite(numbers.sum()):  # one sum is cheap
+            finite = np.isfinite(numbers).all(axis=1)
+            if not finite.all():
+                where = f"{file}, row {start + int(finite.argmin()) + 1}"
+                raise ValueError(f"{where}, has values that are too large for a prediction")
+        predicted = list(numbers.T)
+        if self.interval is not None and knows_intervals(self.fit.learner):
+            predicted += self.fit.learner.mean_interval(rows, self.interval)
+        if self.classes is not None:
+            predicted.insert(0, most_probable(outputs, np.array(self.classes)))
+        return predicted
 
 
 def _check_interval(fit: StreamFit, level: float) -> None:
@@ -82,25 +150,14 @@ def _check_interval(fit: StreamFit, level: float) -> None:
         raise ValueError("`interval` needs a model of the method 'exact' without a half-life")
 
 
-def _predictions(
-    fit: StreamFit, piece: Piece, kept: Mapping[str, str | None], interval: float | None
-) -> tuple[Any, Array]:
+def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, str | None]) -> tuple[Any, Array]:
+    """What is written for a batch, and which of its rows have a prediction."""
     pyarrow = require("pyarrow")
-    rows, usable = fit.encoder.encode_for_prediction(piece)
-    with np.errstate(over="ignore", invalid="ignore"):
-        outputs = fit.learner.predict(rows)
-        numbers = outputs[:, None] if fit.encoder.classes is None else probabilities(outputs)
-    finite = np.isfinite(numbers).all(axis=1)
-    if not finite.all():
-        row = int(finite.argmin())
-        raise ValueError(located(piece, row, "has values that are too large for a prediction"))
-    predicted = list(numbers.T)
-    if interval is not None and knows_intervals(fit.learner):
-        predicted += fit.learner.mean_interval(rows, interval)
-    if fit.encoder.classes is not None:
-        predicted.insert(0, most_probable(outputs, np.array(fit.encoder.classes)))
+    rows, usable = predictor.fit.encoder.encode_for_prediction(piece)
     columns = {name: _copied(piece, name, form) for name, form in kept.items()}
-    for name, values in zip(_names(fit, interval), predicted, strict=True):
+    with np.errstate(over="ignore", invalid="ignore"):
+        predicted = predictor.columns(rows, piece.file, piece.start)
+    for name, values in zip(predictor.names, predicted, strict=True):
         columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
     return pyarrow.RecordBatch.from_pydict(columns), usable
 
@@ -130,13 +187,6 @@ def _copied(piece: Piece, name: str, form: str | None) -> Any:
         what = f"is {values[row].as_py()[:40]!r}, not a number: leave it out of `keep`"
         raise ValueError(located(piece, row, what, name))
     return found
-
-
-def _names(fit: StreamFit, interval: float | None) -> list[str]:
-    """Names of the columns of predictions."""
-    ends = [] if interval is None else ["lower", "upper"]
-    labels = fit.encoder.classes or ()
-    return ["prediction", *(f"probability of {label}" for label in labels), *ends]
 
 
 @contextmanager

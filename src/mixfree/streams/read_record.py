@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from mixfree.base.checks import MOST_COUNTED, check_whole, shown
+from mixfree.base.state import loading
 from mixfree.streams.source import Piece
 
 __all__ = ["FileRead", "ReadRecord"]
@@ -57,7 +59,7 @@ class ReadRecord:
         numbers = np.arange(piece.start, piece.start + count)
         checked = np.flatnonzero((numbers & (numbers - 1) == 0) | (numbers % EVERY == 0))
         for row in checked.tolist():
-            values = [_canonical(each[0].as_py()) for each in piece.batch.slice(row, 1).columns]
+            values = [_canonical(each[0]) for each in piece.batch.slice(row, 1).columns]
             # Parts of a file that were read apart have checksums that add up.
             file.checksum += zlib.crc32(f"{piece.start + row} {values}".encode())
         file.rows += count
@@ -103,14 +105,29 @@ class ReadRecord:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "ReadRecord":
-        """The record that gave ``state``."""
+        """The record that gave ``state``; ValueError if there is none."""
         record = cls()
-        record.files = [FileRead(**file) for file in state["files"]]
+        with loading("record of what was read"):
+            record.files = [FileRead(**file) for file in state["files"]]
+            for file in record.files:
+                for name in ("start", "rows", "checksum"):
+                    check_whole(
+                        getattr(file, name), f"{name} of the state", least=0, most=MOST_COUNTED
+                    )
+            if record.rows >= MOST_COUNTED:
+                raise ValueError(f"the state has {record.rows} rows, which are too many")
+            for file in record.files:
+                if not isinstance(file.name, str):
+                    raise ValueError(f"name of the state must be a text, not {shown(file.name)}")
         return record
 
 
-def _canonical(value: Any) -> Any:
+def _canonical(scalar: Any) -> Any:
     """A value that is the same whether a number was read as such or as text."""
+    try:
+        value = scalar.as_py()
+    except (OverflowError, ValueError):  # a date that Python does not know
+        return scalar.value
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:

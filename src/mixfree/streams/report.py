@@ -50,6 +50,8 @@ def lines(fit: StreamFit) -> Iterator[str]:
     compiled = ", including compilation if this was the first fit" if compiles(fit) else ""
     yield f"rows       {fit.read:,} read, {fit.used:,} used, {left_out:,} left out"
     yield f"           {rate:,.0f} per second{compiled}"
+    if fit.plan.epochs > 1:
+        yield f"           {fit.passes} of {fit.plan.epochs} passes, test-then-train in the first"
     for reason, count in fit.encoder.left_out.most_common():
         yield f"           {count:,} left out: {reason}"
     yield from _oddities(fit)
@@ -144,10 +146,12 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
 
 
 def _chosen(choice: Choice) -> Iterator[str]:
-    """What held-out rows have chosen, and by how much."""
+    """What a sample of the rows has chosen, and by how much."""
     yield str(choice.chosen)
-    judges = f"{choice.held_out:,} rows that were never learnt from"
-    if choice.chosen == choice.default:
+    judges = f"{choice.judges:,} of the first {choice.samples:,} rows"
+    if not choice.judges:
+        yield "the method's default: too few rows to choose by"
+    elif choice.chosen == choice.default:
         yield f"no other of {choice.candidates} candidates is clearly better, by {judges}"
     else:
         yield f"better than {choice.default}"
@@ -203,6 +207,8 @@ def measured(fit: StreamFit, what: str) -> str:
         return f"in-sample: {rows}{last}"
     if what == "test_then_train":
         return f"test-then-train: {fit.timeline.tested:,} rows, predicted before they were learnt"
+    if what == "exact":
+        return "the exact fit of all rows, `method='exact'`"
     if what == "constant":
         return "the best constant prediction"
     scale = fit.plan.rival_step_scale(len(fit.encoder.features)) or 1.0

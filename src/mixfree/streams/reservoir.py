@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
 from mixfree.base.draws import SAMPLE
 from mixfree.base.sample import UniformSample
+from mixfree.base.state import loading
 
 __all__ = ["Reservoir"]
 
@@ -75,8 +77,21 @@ class Reservoir:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Reservoir":
-        """The reservoir that gave ``state``."""
-        kept, plain = cls(state["size"], state["seed"]), dict(state)
-        del plain["size"], plain["seed"]
-        kept._sample = kept._sample.restored(plain, "reservoir")
+        """The reservoir that gave ``state``; ValueError if there is none."""
+        with loading("reservoir"):
+            seed = check_whole(state["seed"], "seed of the state", least=0, most=2**64 - 1)
+            kept, plain = cls(state["size"], seed), dict(state)
+            del plain["size"], plain["seed"]
+            kept._sample = kept._sample.restored(plain, "reservoir")
+            shapes = [each.shape for each in kept._sample.columns]
+            doubles = all(each.dtype == np.float64 for each in kept._sample.columns)
+            if shapes and not (doubles and [len(shape) for shape in shapes] == [2, 1]):
+                raise ValueError("state of the reservoir does not fit: it has no rows and targets")
         return kept
+
+    def check_columns(self, columns: int) -> None:
+        """ValueError if rows have another number of columns."""
+        if self.seen and self.rows.shape[1] != columns:
+            raise ValueError(
+                f"state of the reservoir does not fit: rows must have {columns} values"
+            )

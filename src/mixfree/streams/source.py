@@ -1,15 +1,17 @@
 """Several files as one stream of batches."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import chain
 from typing import Any, NamedTuple
 
-from mixfree.streams.files import STDIN, StreamFile
+from mixfree.base.checks import shown
+from mixfree.streams.files import StreamFile
 from mixfree.streams.formats import Reader
 
-__all__ = ["Piece", "Source"]
+__all__ = ["Piece", "Source", "check_columns", "check_different"]
 
 
 class Piece(NamedTuple):
@@ -42,10 +44,9 @@ class Source:
         self.files = list(files)
         self._first = Reader(self.files[0])
         self.schema = self._first.schema
-        self.check_same_columns(str(self.files[0]), self.schema.names)
+        check_different(str(self.files[0]), self.schema.names)
         self.decimal_comma = self._first.decimal_comma
         self.unfinished: list[str] = []
-        self._known = frozenset(self.schema.names)
         self._names: list[str] = []
         self._ahead: list[Piece] = []
         self._pieces: Iterator[Piece] = iter(())
@@ -58,9 +59,9 @@ class Source:
         self._pieces = self._read(frozenset(numbers), whole_lines)
 
     def narrow(self, names: Iterable[str], numbers: Iterable[str] = ()) -> None:
-        """Begin anew with some of the columns; standard input goes on, with what was seen."""
+        """Begin anew with some of the columns; what is read once goes on, with what was seen."""
         self._names = list(dict.fromkeys(names))
-        if self.files[0].path != STDIN:
+        if not self.files[0].once:
             self._ahead = []
             self._pieces = self._read(frozenset(numbers), whole_lines=True)
 
@@ -92,15 +93,7 @@ class Source:
 
     def require_columns(self, names: Sequence[str], what: str) -> None:
         """ValueError, with similar names, if a column does not exist."""
-        for name in names:
-            if name not in self._known:
-                near = get_close_matches(name, self.schema.names, n=3, cutoff=0.5)
-                hint = (
-                    f"did you mean {', '.join(map(repr, near))}?"
-                    if near
-                    else f"the columns are {', '.join(map(repr, self.schema.names[:20]))}"
-                )
-                raise ValueError(f"{self.files[0]}: there is no {what} {name!r}; {hint}")
+        check_columns(names, self.schema.names, what, str(self.files[0]))
 
     def _read(self, numbers: frozenset[str], whole_lines: bool) -> Iterator[Piece]:
         self.unfinished = []
@@ -116,9 +109,7 @@ class Source:
 
     def check_same_columns(self, file: str, names: Sequence[str]) -> None:
         """ValueError if a file has other columns than the first, or two of the same name."""
-        for name, count in Counter(names).items():
-            if count > 1:
-                raise ValueError(f"{file}: {count} columns are called {name!r}; rename all but one")
+        check_different(file, names)
         mine, theirs = set(self.schema.names), set(names)
         if mine != theirs:
             missing, extra = sorted(mine - theirs), sorted(theirs - mine)
@@ -130,3 +121,35 @@ class Source:
                     if names
                 )
             )
+
+
+def check_different(file: str, names: Sequence[str]) -> None:
+    """ValueError if two columns have the same name."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"{file}: {count} columns are called {name!r}; rename all but one")
+
+
+def _about_head(names: Sequence[str]) -> str:
+    """What to do if the first line of a file does not look like a head."""
+    if sum(not re.fullmatch(r"column \d+", name) for name in names) == 1:
+        return "; if the head is in line N, `tail -n +N FILE > table.csv` leaves out what is above"
+    if all(re.fullmatch(r"[-+.,\d\s]*\d[-+.,\d\s]*", name) for name in names):
+        given = ",".join("abcdefgh"[: len(names)])
+        return f"; if that is a row, `(echo {given}; cat FILE) > headed.csv` gives it a head"
+    return ""
+
+
+def check_columns(names: Sequence[str], known: Sequence[str], what: str, file: str) -> None:
+    """ValueError, with similar names, if a file does not have a column."""
+    there = frozenset(known)
+    for name in names:
+        if name not in there:
+            near = get_close_matches(name, known, n=3, cutoff=0.5)
+            if near:
+                hint = f"did you mean {', '.join(map(repr, near))}?"
+            else:
+                hint = f"the columns are {', '.join(map(shown, known[:20]))}"
+                hint += ", …" if len(known) > 20 else ""
+                hint += _about_head(known)
+            raise ValueError(f"{file}: there is no {what} {name!r}; {hint}")

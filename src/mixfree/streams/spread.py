@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from itertools import groupby
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_all_start_methods, get_context
 from typing import Any, NamedTuple
 
 from mixfree.base.checks import check_whole
@@ -21,7 +21,7 @@ from mixfree.streams.reservoir import Reservoir
 from mixfree.streams.source import Source
 from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["check_can_be_spread", "parts_of", "run_on_cluster", "run_on_workers"]
+__all__ = ["check_can_be_spread", "parts_of", "prepare_workers", "run_on_cluster", "run_on_workers"]
 
 PER_WORKER = 4  # parts per worker, so that all have work until the end
 MOST_DEATHS = 3  # deaths of workers after which something else must be wrong
@@ -95,6 +95,21 @@ def _joined(pieces: Sequence[StreamFile]) -> Iterator[StreamFile]:
         yield last
 
 
+def prepare_workers() -> None:
+    """Begin to import, in another process, what workers need, while this one looks at the data."""
+    if _context().get_start_method() == "forkserver":
+        forkserver.ensure_running()
+
+
+def _context() -> Any:
+    """How workers are started: as copies of a process that has imported all, where that exists."""
+    if "forkserver" not in get_all_start_methods():
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
 def run_on_workers(
     fit: StreamFit, source: Source, workers: int, show: Show | None = None
 ) -> tuple[int, int]:
@@ -158,7 +173,7 @@ def _merge(fit: StreamFit, results: Iterator[tuple[int, dict[str, Any]]]) -> Non
         while following in early:
             fit.merge(StreamFit.from_state(early.pop(following)))
             following += 1
-    fit.seconds, fit.complete = time.monotonic() - began, True
+    fit.end(seconds=time.monotonic() - began)
 
 
 def fit_part(part: Part, show: Callable[[StreamFit], None] | None = None) -> dict[str, Any]:
@@ -168,7 +183,7 @@ def fit_part(part: Part, show: Callable[[StreamFit], None] | None = None) -> dic
     source = Source(part.files)
     source.open(fit.encoder.needs, fit.encoder.numbers)
     fit.run(source.pieces(), show=show)
-    fit.unfinished = source.unfinished
+    fit.end(source.unfinished)
     return fit.state_dict()
 
 
@@ -188,7 +203,7 @@ def _fitted_there(
 def _fitted_here(
     parts: Sequence[Part], workers: int, show: Show | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    context = get_context("spawn")
+    context = _context()
     # Rows read of each part, and whether to stop. No lock: a worker could die while it has it.
     counts = context.RawArray("q", len(parts) + 1)
     began, deaths = time.monotonic(), 0

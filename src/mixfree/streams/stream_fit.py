@@ -2,19 +2,23 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import mixfree
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import shown
 from mixfree.base.interrupts import interrupts_wait
-from mixfree.linear.choice import LinearLearner
+from mixfree.base.state import State, check_room, loading
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.exact.sums import LARGEST
+from mixfree.linear.learner_for import LinearLearner
 from mixfree.linear.scaling import TooFar
 from mixfree.streams import model_file
 from mixfree.streams.encoder import Encoded, Encoder
+from mixfree.streams.files import STDIN
 from mixfree.streams.look import first_look
 from mixfree.streams.plan import FitPlan
 from mixfree.streams.read_record import ReadRecord
@@ -27,16 +31,28 @@ __all__ = ["StreamFit"]
 KIND = "stream fit"
 CELLS = 1 << 22  # values of a matrix of features, so that many features need no more memory
 FEW = 64  # rows that a fit that forgets predicts at a time, but more for many features
-# What a model file keeps besides the parts that have a state of their own.
-_KEPT = (
-    "complete",
-    "seconds",
-    "varied",
-    "unused_columns",
-    "notes",
-    "unfinished",
-    "rival_diverged",
-)
+
+
+@dataclass(slots=True)
+class _Record(State):
+    """What a model file keeps besides the parts that have a state of their own."""
+
+    complete: bool = False
+    seconds: float = 0.0
+    varied: bool = False
+    unused_columns: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    rival_diverged: bool = False
+    passes: int = 0
+    read_again: int = 0
+
+    def check(self, what: str) -> None:
+        """Everything that is said is a text."""
+        texts = [*self.notes, *self.unfinished, *self.unused_columns, *self.unused_columns.values()]
+        counted = min(self.passes, self.read_again, self.seconds) >= 0
+        if not (counted and all(isinstance(text, str) for text in texts)):
+            raise ValueError(f"state of the {what} does not fit: {shown(texts)}")
 
 
 class StreamFit:
@@ -61,10 +77,14 @@ class StreamFit:
         The linear model.
     rival, forgetting
         Plain SGD, and least squares that forgets, beside it if the plan compares.
+    exact
+        The exact fit of all rows, beside a method with steps; None if that is too much work.
     reservoir
         A uniform sample of the rows learnt from.
     timeline
         The course of the stream, with its rows predicted before they were learnt.
+    passes, read_again
+        Passes over the rows that are complete, and rows read in one after the first that is not.
     """
 
     def __init__(self, plan: FitPlan, encoder: Encoder) -> None:
@@ -76,11 +96,13 @@ class StreamFit:
         self.learner: LinearLearner = plan.learner(*shape)
         self.rival: LinearLearner | None = plan.rival(*shape) if plan.compare else None
         self.rival_diverged = False
+        self.exact: ExactLearner | None = plan.exact(*shape, self.learner)
         self.forgetting: ExactLearner | None = None
         if plan.compare:
             self.forgetting = plan.forgetting(shape[0], self.learner)
         self.reservoir = Reservoir()
         self.read_record = ReadRecord()
+        self.passes = self.read_again = 0
         self.complete = False
         self.seconds = 0.0
         self.varied = False  # whether two rows had different targets
@@ -93,6 +115,7 @@ class StreamFit:
     @classmethod
     def begin(cls, source: Source, plan: FitPlan) -> "StreamFit":
         """A fit that has learnt nothing yet; opens the source at its beginning."""
+        _check_passes(source, plan)
         look = first_look(source, plan)
         fit = cls(replace(plan, loss=look.loss), look.encoder)
         fit.unused_columns, fit.notes = look.left_out, list(look.notes)
@@ -101,6 +124,7 @@ class StreamFit:
     def resume(self, source: Source, plan: FitPlan) -> None:
         """Open the source to go on with this fit; ValueError if the plan is another."""
         self.plan.check_same(plan)
+        _check_passes(source, plan)
         source.require_columns(self.encoder.needs[:-1], "column")
         source.require_columns([self.encoder.target], "target column")
         source.open(self.encoder.needs, self.encoder.numbers)
@@ -132,10 +156,27 @@ class StreamFit:
 
     def learn(self, piece: Piece) -> None:
         """Learn from one batch, of which no more is encoded at a time than ``CELLS`` values."""
+        for part in self._parts(piece):
+            self._learn_part(part)
+
+    def _parts(self, piece: Piece) -> Iterator[Piece]:
         step = max(FEW, CELLS // max(len(self.encoder.features), 1))
         for begin in range(0, piece.batch.num_rows, step):
-            part = piece.batch.slice(begin, step)
-            self._learn_part(Piece(piece.file, piece.start + begin, part))
+            yield Piece(piece.file, piece.start + begin, piece.batch.slice(begin, step))
+
+    def _learn_next(self, piece: Piece) -> None:
+        if self.passes > 1 or self.read_again:
+            raise ValueError(
+                f"{piece.file}, row {piece.start + 1}, is new, but the second pass over the rows "
+                "has begun: fit all of them to another `model` file"
+            )
+        self.learn(piece)
+
+    def _learn_again(self, encoder: Encoder, piece: Piece) -> None:
+        for part in self._parts(piece):
+            found = encoder.encode(part)
+            self._advance(part, found.rows, found.targets)
+        self.read_again += piece.batch.num_rows
 
     def _learn_part(self, piece: Piece) -> None:
         found = self.encoder.encode(piece)
@@ -192,18 +233,63 @@ class StreamFit:
         KeyboardInterrupt
             When Ctrl-C is pressed; the fit is then one to whole batches, and can be saved.
         """
-        began, saved = time.monotonic() - self.seconds, self.read
         self.complete = False
-        for piece in self.read_record.rest(pieces):
+        self._run(self.read_record.rest(pieces), self._learn_next, path, every, show)
+        self.passes = max(self.passes, 1)
+        self.complete = self.passes >= self.plan.epochs
+
+    def run_again(
+        self,
+        source: Source,
+        path: str | os.PathLike[str] | None = None,
+        every: int | None = None,
+        show: Callable[["StreamFit"], None] | None = None,
+    ) -> None:
+        """Make the passes that the plan asks for after the first, in which nothing is tested.
+
+        For the arguments see :meth:`run`.
+        """
+        while self.passes < self.plan.epochs:
+            source.open(self.encoder.needs, self.encoder.numbers)
+            learn = partial(self._learn_again, self.encoder.settled())
+            self._run(_after(source.pieces(), self.read_again), learn, path, every, show)
+            self.passes, self.read_again = self.passes + 1, 0
+        self.complete = True
+
+    def _run(
+        self,
+        pieces: Iterator[Piece],
+        learn: Callable[[Piece], None],
+        path: str | os.PathLike[str] | None,
+        every: int | None,
+        show: Callable[["StreamFit"], None] | None,
+    ) -> None:
+        """Learn from batches, and save and show on the way."""
+        began, unsaved = time.monotonic() - self.seconds, 0
+        for piece in pieces:
             with interrupts_wait():
-                self.learn(piece)
+                learn(piece)
+                unsaved += piece.batch.num_rows
                 self.seconds = time.monotonic() - began
                 if show is not None:
                     show(self)
-                if path is not None and every is not None and self.read - saved >= every:
+                if path is not None and every is not None and unsaved >= every:
                     self.save(path)
-                    saved = self.read
+                    unsaved = 0
+
+    def end(self, unfinished: Sequence[str] | None = None, seconds: float | None = None) -> None:
+        """Be complete.
+
+        Parameters
+        ----------
+        unfinished
+            The files whose last line had no end; None if that is known from the parts.
+        seconds
+            How long it took; None if :meth:`run` has measured it.
+        """
         self.complete = True
+        self.unfinished = self.unfinished if unfinished is None else list(unfinished)
+        self.seconds = self.seconds if seconds is None else seconds
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values and arrays."""
@@ -216,45 +302,53 @@ class StreamFit:
             "reservoir": self.reservoir.state_dict(),
             "timeline": self.timeline.plain(),
             "read": self.read_record.state_dict(),
-            "record": {name: getattr(self, name) for name in _KEPT},
+            "record": {name: getattr(self, name) for name in _Record.names()},
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "StreamFit":
-        """The fit that gave ``state``."""
-        fit = cls(FitPlan(**state["plan"]), Encoder.from_state(state["encoder"]))
-        for name in _KEPT:
-            setattr(fit, name, state["record"][name])
-        for name, learner in fit._learners.items():
-            if state[name] is None:
-                setattr(fit, name, None)
-            elif learner is not None:
-                learner.load_state_dict(state[name])
-        fit.reservoir = Reservoir.from_state(state["reservoir"])
-        fit.timeline = fit.timeline.restored(state["timeline"], "timeline")
-        fit.read_record = ReadRecord.from_state(state["read"])
+        """The fit that gave ``state``; ValueError if there is none."""
+        with loading("model"):
+            plan, encoder = FitPlan(**state["plan"]), Encoder.from_state(state["encoder"])
+            check_room(state["timeline"], len(encoder.features), "model")
+            fit = cls(plan, encoder)
+            if (plan.target, plan.loss == "logistic") != (
+                encoder.target,
+                encoder.classes is not None,
+            ):
+                raise ValueError("state of the model does not fit: its target is another")
+            for name, learner in fit._learners.items():
+                if state[name] is None and name != "learner":
+                    setattr(fit, name, None)
+                elif learner is None:
+                    raise ValueError(f"state of the model does not fit: it has a {name}")
+                else:
+                    learner.load_state_dict(state[name])
+            fit.reservoir = Reservoir.from_state(state["reservoir"])
+            fit.reservoir.check_columns(len(encoder.features))
+            fit.timeline = fit.timeline.restored(state["timeline"], "timeline")
+            fit.read_record = ReadRecord.from_state(state["read"])
+            record = _Record().restored(state["record"], "record")
+            for name in record.names():
+                setattr(fit, name, getattr(record, name))
         return fit
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a model file; if that fails, the old file stays."""
-        try:
-            model_file.save(path, self.state_dict())
-        except OSError as error:
-            raise OSError(
-                f"cannot write {path}: {error.strerror or error}; what was there is unchanged"
-            ) from error
+        model_file.save(path, self.state_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "StreamFit":
         """Read what :meth:`save` wrote."""
         content = model_file.load(path)
         if content.get("kind") != KIND:
-            raise ValueError(f"{path} holds a {content.get('kind')!r}, not a {KIND!r}")
+            raise ValueError(f"{path} holds a {shown(content.get('kind'))}, not a {KIND!r}")
         return cls.from_state(content)
 
     @property
     def _learners(self) -> dict[str, LinearLearner | None]:
-        return {"learner": self.learner, "rival": self.rival, "forgetting": self.forgetting}
+        names = ("learner", "rival", "forgetting", "exact")
+        return {name: getattr(self, name) for name in names}
 
     def _renew(self) -> int:
         """Take the weights that predict anew if it is time; the row count at which it is next."""
@@ -281,6 +375,18 @@ class StreamFit:
         rows, targets, times = part
         loss, course = self.row_loss, self.timeline
         found = judged(loss, course.weights, rows, targets) if course.predicts else None
+        self._advance(piece, rows, targets)
+        if self.forgetting is not None:
+            self.forgetting.advance(rows, targets)
+        if self.exact is not None:
+            try:
+                self.exact.advance(rows, targets)
+            except ValueError:  # of a size that sums of squares cannot hold
+                self.exact = None
+        course.add(actual_of(targets, loss), found, times)
+
+    def _advance(self, piece: Piece, rows: Array, targets: Array) -> None:
+        """Let the learner, and plain SGD beside it, learn from rows."""
         try:
             self.learner.advance(rows, targets)
         except TooFar as error:
@@ -288,15 +394,23 @@ class StreamFit:
         except ValueError:
             self.encoder.check_sizes(piece, LARGEST)
             raise
-        if self.rival is not None:
-            self._advance_rival(self.rival, rows, targets)
-        if self.forgetting is not None:
-            self.forgetting.advance(rows, targets)
-        course.add(actual_of(targets, loss), found, times)
-
-    def _advance_rival(self, rival: LinearLearner, rows: Array, targets: Array) -> None:
-        """Advance the rival; rows that the learner accepted can only fail if it diverged."""
+        if self.rival is None:
+            return
         try:
-            rival.advance(rows, targets)
-        except ValueError:
+            self.rival.advance(rows, targets)
+        except ValueError:  # rows that the learner accepts: it can only have diverged
             self.rival, self.rival_diverged = None, True
+
+
+def _check_passes(source: Source, plan: FitPlan) -> None:
+    if plan.epochs > 1 and any(file.path == STDIN for file in source.files):
+        raise ValueError("`epochs` needs files: standard input can be read only once")
+
+
+def _after(pieces: Iterator[Piece], rows: int) -> Iterator[Piece]:
+    """The batches after so many rows."""
+    for piece in pieces:
+        count = min(rows, piece.batch.num_rows)
+        rows -= count
+        if count < piece.batch.num_rows:
+            yield Piece(piece.file, piece.start + count, piece.batch.slice(count))

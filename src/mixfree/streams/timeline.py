@@ -9,7 +9,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.state import State
 from mixfree.linear.classes import most_probable, probabilities
-from mixfree.linear.losses import Logistic, Loss
+from mixfree.linear.losses import Logistic, Loss, predictions_apart
 
 __all__ = ["CHUNK", "COLUMNS", "Bins", "Judged", "Timeline", "actual_of", "judged"]
 
@@ -144,9 +144,12 @@ class Timeline(State):
         )
 
     def check(self, what: str) -> None:
-        """Every bin has all of its parts, and no run has a negative number of rows."""
-        if not len(self.sums) == len(self.ranges) == len(self.times) or self.rows < 0:
-            raise ValueError(f"state of the {what} does not fit: {len(self.sums)} bins")
+        """Every bin has all of its parts, and bins have all rows, of which some were predicted."""
+        bins, (rows, tested) = len(self.sums), self.sums[:, :2].T
+        whole = (rows == np.floor(rows)).all() and (tested >= 0.0).all() and (tested <= rows).all()
+        counted = whole and rows.sum() == self.rows and min(self.until, self.per_bin - 1) >= 0
+        if not (bins == len(self.ranges) == len(self.times) <= MOST and counted):
+            raise ValueError(f"state of the {what} does not fit: {bins} bins of {self.rows} rows")
 
     @property
     def tested(self) -> int:
@@ -325,12 +328,8 @@ def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
     >>> found.actual, found.predicted
     (array([0.]), array([0.5]))
     """
-    width = rows.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
-        columns = [np.einsum("ij,j->i", rows, each[:width]) for each in weights]
-        if weights.shape[1] > width:
-            columns = [column + each[-1] for column, each in zip(columns, weights, strict=True)]
-    raw = _bounded(columns[0] if loss.outputs == 1 else np.column_stack(columns))
+        raw = _bounded(predictions_apart(weights, rows))
     losses = _bounded(np.asarray(loss.value(raw, _bounded(targets))))
     actual, none = actual_of(targets, loss), np.zeros(0)
     if loss.outputs > 1:

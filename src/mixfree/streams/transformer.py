@@ -12,8 +12,10 @@ from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.extras import require
 from mixfree.streams.columns import Number
 from mixfree.streams.encoder import Encoder
+from mixfree.streams.json_lines import flat
 from mixfree.streams.kinds import Choices, columns_of, matching
 from mixfree.streams.look import rows_to_look_at
+from mixfree.streams.numbers import without_views
 from mixfree.streams.plan import TIMES
 from mixfree.streams.source import Piece
 
@@ -142,7 +144,7 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
 
     def _copy(self, encoder: Encoder) -> Encoder:
         found = Encoder.from_state(encoder.state_dict())
-        found.missing = "error" if self.missing == "error" else "skip"
+        found.treat_missing("error" if self.missing == "error" else "skip")
         return found
 
 
@@ -167,14 +169,17 @@ def _batch(X: Any) -> Any:
     if type(X).__module__.startswith("pandas"):
         table = pyarrow.Table.from_pandas(X, preserve_index=False)
     else:
-        table = pyarrow.table(X)
+        try:
+            table = pyarrow.table(X)
+        except TypeError as error:
+            kind = type(X).__name__
+            raise TypeError(f"X must be a table that PyArrow can take, not {kind}") from error
+    table = flat(table)
     columns = [_plain(column.combine_chunks()) for column in table.columns]
     return pyarrow.RecordBatch.from_arrays(columns, names=table.schema.names)
 
 
 def _plain(values: Any) -> Any:
-    return (
-        values.dictionary_decode()
-        if require("pyarrow").types.is_dictionary(values.type)
-        else values
-    )
+    values = without_views(values)
+    dictionary = require("pyarrow").types.is_dictionary(values.type)
+    return values.dictionary_decode() if dictionary else values

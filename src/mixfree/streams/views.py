@@ -188,7 +188,7 @@ def summary(fit: StreamFit) -> Iterator[str]:
         yield f"It explains {_percent(inside['r2'])} of the variance of the rows it has learnt."
         if ahead is not None:
             yield (
-                f"Of rows that it had not seen yet it has predicted {_percent(ahead['r2'])} of the "
+                f"On rows that it had not seen yet it explained {_percent(ahead['r2'])} of the "
                 f"variance: its typical error ({NAMES['rmse']}) was {ahead['rmse']:.3g}, and that "
                 f"of the best constant in hindsight is {constant['rmse']:.3g}."
             )
@@ -198,7 +198,7 @@ def summary(fit: StreamFit) -> Iterator[str]:
         f"say the most frequent class is right in {_percent(constant['accuracy'])}."
     )
     if ahead is not None:
-        yield f"Of rows that it had not seen yet it was right in {_percent(ahead['accuracy'])}."
+        yield f"On rows that it had not seen yet it was right in {_percent(ahead['accuracy'])}."
 
 
 def _percent(share: float) -> str:

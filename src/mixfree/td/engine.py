@@ -105,8 +105,8 @@ def start_engine(
         return LstdTD(size, gamma, **least_squares)
     for name in least_squares:
         raise ValueError(
-            f"`{name}` needs `method='lstd'`, which takes up to {LARGEST:,} features and no "
-            "option of methods with steps"
+            f"`{name}` needs `method='lstd'`, which takes up to {LARGEST:,} features, or more that "
+            "are mostly 0, and no option of methods with steps"
         )
     settings = {"radius": None, "seed": seed, **steps}
     return StepTD(start_method(method, np.zeros(size), gamma, **settings), gamma)

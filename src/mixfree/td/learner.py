@@ -50,7 +50,8 @@ class TDLearner:
         step size from the radius; ``mag-dog``, ``dog`` and ``ladder`` take theirs from the
         distance from the start, r̄ = max(1, max_i ‖θ_i‖) (DoG), and need none. Unless given,
         ``lstd`` up to 1,000 features; above, and with any option of methods with steps, ``mag``
-        with a radius and ``mag-dog`` without.
+        with a radius and ``mag-dog`` without. By name, ``lstd`` takes more features than 1,000 if
+        most of them are 0 at a time: memory grows with the pairs that occur together.
     seed, alpha, output, **options
         As for :func:`mixfree.minimize`, for instance ``levels``; not for ``lstd``, which draws
         nothing.
@@ -63,7 +64,8 @@ class TDLearner:
     l2
         For ``lstd``: ridge per transition, 0 unless given.
     half_life
-        For ``lstd``: transitions after which one counts half; unless given, all count alike.
+        For ``lstd`` up to 1,000 features: transitions after which one counts half; unless given,
+        all count alike.
 
     Examples
     --------
@@ -134,6 +136,11 @@ class TDLearner:
     def samples(self) -> int:
         """Transitions seen."""
         return self.engine.samples
+
+    @property
+    def steps(self) -> int:
+        """Changes of θ."""
+        return self.engine.steps
 
     def value(self, state: Any) -> float:
         """V(s) = φ(s)ᵀθ̄."""

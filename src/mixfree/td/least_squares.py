@@ -6,14 +6,19 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import shown
+from mixfree.base.state import loading
 from mixfree.linear.exact.lstd import LSTD
+from mixfree.linear.exact.lstd_sparse import SparseLSTD
+from mixfree.linear.exact.moments import check_array
 
 __all__ = ["LARGEST", "LstdRecord", "LstdTD"]
 
-LARGEST = 1000  # most features: the sums of all transitions and of 16 batches take 136 MB
+# Most features that may all be other than 0: sums of all transitions and of 16 batches take 136 MB.
+LARGEST = 1000
 REWARD = 1e150  # size of a reward from which on sums are not safe
 WAITING = 256  # transitions given one by one that are summed together
-PIECE = 4096  # transitions whose features are held at a time
+PIECE = 4096  # transitions whose features are held at a time, fewer if there are many features
 FORMAT = 1  # version of what state_dict gives
 
 
@@ -27,18 +32,21 @@ class LstdTD:
     Parameters
     ----------
     size, gamma, lam, l2, half_life
-        As for :class:`LSTD`.
+        As for :class:`LSTD`. More than 1,000 features must be 0 for the most part, and have no
+        half-life.
     """
 
     name = "lstd"
 
     def __init__(self, size: int, gamma: float, **options: Any) -> None:
-        if size > LARGEST:
-            raise ValueError(
-                f"lstd takes up to {LARGEST:,} features, not {size:,}, because its sums are of "
-                "the square of that size: `method='ladder'` and `method='mag-dog'` take any number"
-            )
-        self._lstd = LSTD(size, gamma, **options)
+        self._lstd: LSTD | SparseLSTD
+        if size <= LARGEST:
+            self._lstd = LSTD(size, gamma, **options)
+        elif "half_life" in options:
+            raise ValueError(f"half_life needs at most {LARGEST:,} features, not {size:,}")
+        else:
+            self._lstd = SparseLSTD(size, gamma, **options)
+        self._piece = max(PIECE * LARGEST // max(size, LARGEST), 1)
         self._waiting: list[tuple[Array, float, Array | None]] = []
         self._ahead: Array | None = None  # φ(s') of the last transition, if traces go on from it
         self._theta: Array | None = None
@@ -83,13 +91,13 @@ class LstdTD:
             wrong = int(np.argmax(large))
             self._refuse(rewards[wrong], wrong)
         self._complete()
-        for start in range(0, len(here), PIECE):
-            piece = slice(start, start + PIECE)
+        for start in range(0, len(here), self._piece):
+            piece = slice(start, start + self._piece)
             before, ahead = rows[here[piece]], rows[there[piece]]
             self._add(before, rewards[piece], ahead, there[piece] < 0)
         self._theta = None
 
-    def _complete(self) -> LSTD:
+    def _complete(self) -> LSTD | SparseLSTD:
         """The sums, with the transitions in them that wait."""
         if self._waiting:
             before, rewards, after = zip(*self._waiting, strict=True)
@@ -143,11 +151,14 @@ class LstdTD:
         wanted = {"method": self.name, "format": FORMAT, "settings": self._settings()}
         for name, mine in wanted.items():
             if state.get(name) != mine:
-                raise ValueError(f"state has {name} {state.get(name)!r}, not {mine!r}")
-        ahead = state["ahead"]
-        self._lstd.restore(state["sums"])
-        self._ahead = None if ahead is None else np.array(ahead, dtype=np.float64)
-        self._waiting, self._theta = [], None
+                raise ValueError(f"state has {name} {shown(state.get(name))}, not {mine!r}")
+        lstd = self._lstd.copy()
+        with loading("learner"):
+            ahead = state["ahead"]
+            if ahead is not None:
+                ahead = check_array(ahead, "ahead", (lstd.size,))
+            lstd.restore(state["sums"])
+        self._lstd, self._ahead, self._waiting, self._theta = lstd, ahead, [], None
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self._lstd.size} features, {self.samples} transitions>"
@@ -181,7 +192,7 @@ class LstdFixedPoint:
         The sums; they are copied.
     """
 
-    def __init__(self, sums: LSTD) -> None:
+    def __init__(self, sums: LSTD | SparseLSTD) -> None:
         self._lstd = sums.copy()
         self._lstd.l2 = 0.0
         self.theta = self._lstd.theta

@@ -1,4 +1,4 @@
-"""The methods for TD learning: those that step on every gradient, DoG variants, projected TD."""
+"""The methods for TD learning: those that step on every gradient, DoG variants, two kinds of TD."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -8,10 +8,11 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_positive, check_whole
 from mixfree.core import methods as table
-from mixfree.core.methods import Common, Method, Methods
+from mixfree.core.method import Common, Method
+from mixfree.core.methods import Methods
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball, Domain
-from mixfree.gradients import MLMC, Plain
+from mixfree.gradients import MLMC, DataDrop, Plain
 from mixfree.steps import Constant, Distance, Inverse, Ladder, Step
 
 __all__ = ["td_methods"]
@@ -71,6 +72,58 @@ class ProjectedTD(Method):
 
         common["alpha"] = 1.0 if alpha is None else alpha
         super().__init__(x0, Plain(), rule, **common)
+
+
+class AveragedTD(Method):
+    r"""TD with a constant step, without projection, averaged over its later iterates.
+
+    .. math:: \theta_{t+1} = \theta_t + \alpha\,\delta_t\,\phi(s_t), \qquad
+              \delta_t = r_t + \gamma\phi(s_t')^\top\theta_t - \phi(s_t)^\top\theta_t
+
+    Samsonov et al. (2024) bound the tail average with high probability, for a step that depends on
+    γ alone, and for a trajectory if only every ``gap``-th transition is used (TD-skip). The default
+    α = (1−γ)/(1+γ)² is that of Patil et al. (2023). It follows from norms of features at most 1:
+    for a transition drawn from the stationary law, with A = φ(s)(φ(s) − γφ(s'))ᵀ,
+
+    .. math:: \mathbb E\|(I - \alpha A)\theta\|^2 \le
+              \|\theta\|^2 - \big(2\alpha(1-\gamma) - \alpha^2(1+\gamma)^2\big)\|V_\theta\|_M^2,
+
+    and this α makes the bracket largest. The constants of Samsonov et al. could not be verified
+    here, and are not used. The tail is :class:`mixfree.outputs.TailAverage`: half to three quarters
+    of the iterates, where the paper averages the last half.
+
+    Parameters
+    ----------
+    gamma
+        The discount.
+    gap
+        A step is taken on every ``gap``-th transition; the others are left out.
+    alpha
+        The step itself; (1−γ)/(1+γ)² unless given.
+    x0, domain, output, mirror, seed
+        As for every :class:`mixfree.Method`.
+    """
+
+    name = "averaged-td"
+    required: ClassVar[Mapping[str, Any]] = {"gamma": 0.5}
+    default_output = "tail"
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        gamma: float,
+        gap: int = 1,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        common["alpha"] = (1.0 - gamma) / (1.0 + gamma) ** 2 if alpha is None else alpha
+        skip = DataDrop(check_whole(gap, "gap"))
+        super().__init__(x0, Plain() if gap == 1 else skip, Constant, **common)
 
 
 class LadderTD(Method):
@@ -173,6 +226,7 @@ def _dog_step(alpha: float | None) -> Step:
 
 
 _REPLAY = ("sgd-er", "sgd-rer")  # they ask for gradients of earlier samples, which TD cannot give
+_UNCOMPILED = ("rasgd", "reg")  # TD learning runs compiled, and these have no twin
 _WITHOUT_RADIUS = {"mag": MAGDoG.name, "adagrad": DoG.name}
 
 
@@ -184,8 +238,8 @@ def td_methods() -> Methods:
     >>> sorted({"mag", "mag-dog", "projected-td"} & td_methods().keys())
     ['mag', 'mag-dog', 'projected-td']
     """
-    own: tuple[type[Method], ...] = (LadderTD, MAGDoG, DoG, ProjectedTD)
-    general = {name: m for name, m in table.methods().items() if name not in _REPLAY}
+    own: tuple[type[Method], ...] = (LadderTD, MAGDoG, DoG, ProjectedTD, AveragedTD)
+    general = {name: m for name, m in table.methods().items() if name not in _REPLAY + _UNCOMPILED}
     return Methods(general | {m.name: m for m in own})
 
 
@@ -210,10 +264,11 @@ def start_method(
             f"{name} takes its step size from radius, a bound on ‖θ*‖: give radius=…, or use "
             f"method={_WITHOUT_RADIUS[name]!r}, which needs none"
         )
+    if "gamma" in method.options():
+        settings["gamma"] = gamma
     if method is ProjectedTD:
         if radius is None:
             raise ValueError("projected-td needs radius, that of a ball which holds θ*")
-        settings["gamma"] = gamma
         alpha = 1.0 if alpha is None else alpha
     common = {name: settings.pop(name) for name in ("output", "seed") if name in settings}
     domain = None if radius is None else Ball(radius)

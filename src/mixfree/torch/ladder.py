@@ -210,7 +210,7 @@ class Ladder(StreamOptimizer):
         sizes = [p.numel() for p in params]
         parts = zip(params, displacement.split(sizes), rates.split(sizes), strict=True)
         for group in self.param_groups:
-            lr, decay = float(group["lr"]), group["weight_decay"]
+            lr, decay = float(group["lr"]), float(group["weight_decay"])
             for _ in group["params"]:
                 p, part, rate = next(parts)
                 if decay:
@@ -223,7 +223,7 @@ class Ladder(StreamOptimizer):
         for group in self.param_groups:
             params, lr = group["params"], float(group["lr"])
             along = gradients[at : at + len(params)]
-            step_along(params, along, lr * rate, left_out, group["weight_decay"])
+            step_along(params, along, lr * rate, left_out, float(group["weight_decay"]))
             at += len(params)
 
     def _mean_lr(self) -> float:

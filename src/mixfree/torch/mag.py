@@ -102,8 +102,8 @@ class MAG(WindowOptimizer):
             self._root = torch.tensor(self._run.root, dtype=sums_dtype(device), device=device)
         self._root = torch.hypot(self._root, scale * norm(every).to(self._root.dtype))
         for (group, params), directions in zip(summed, sums, strict=True):
-            rate = group["alpha"] * float(group["lr"])
-            move(params, directions, rate, scale, self._root, group["weight_decay"])
+            rate = float(group["alpha"]) * float(group["lr"])
+            move(params, directions, rate, scale, self._root, float(group["weight_decay"]))
 
     def _plain_run(self) -> dict[str, Any]:
         if self._root is not None:

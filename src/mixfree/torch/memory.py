@@ -8,7 +8,8 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole
+from mixfree.base.checks import check_whole, shown
+from mixfree.base.state import loading
 from mixfree.dropins.reservoir import LARGEST_CAPACITY, Balanced, Plan, Uniform, keys_of, plan
 from mixfree.torch.nested import flatten, rebuild
 from mixfree.torch.tensors import as_arrays, as_tensors
@@ -153,26 +154,27 @@ class Memory:
         ValueError
             If the state is not of a memory with the same settings. Nothing has changed then.
         """
-        saved = state_dict.get("settings", {})
-        for name, wanted in self._settings().items():
-            if name not in saved or saved[name] != wanted:
-                raise ValueError(
-                    f"state was saved with {name}={saved.get(name)!r}, this memory has "
-                    f"{name}={wanted!r}"
-                )
-        for name in ("keeper", "kept"):
-            if name not in state_dict:
-                raise ValueError(f"state has no entry {name!r}")
-        keeper = type(self._keeper)().restored(as_arrays(dict(state_dict["keeper"])), "memory")
-        kept, length = state_dict["kept"], min(keeper.seen, self.capacity)
-        if bool(kept) != bool(length):
-            raise ValueError(f"state has samples of {sorted(kept)}, but {length} were kept")
-        for name, rows in kept.items():
-            if not isinstance(rows, torch.Tensor) or rows.ndim < 1 or len(rows) != length:
-                raise ValueError(f"state does not fit: {name} is not a tensor of {length} rows")
-        room = {name: self._room_for(rows) for name, rows in kept.items()}
-        for name, rows in kept.items():
-            room[name][:length] = rows
+        with loading("memory"):
+            saved = state_dict.get("settings", {})
+            for name, wanted in self._settings().items():
+                if name not in saved or saved[name] != wanted:
+                    raise ValueError(
+                        f"state was saved with {name}={shown(saved.get(name))}, this memory has "
+                        f"{name}={wanted!r}"
+                    )
+            for name in ("keeper", "kept"):
+                if name not in state_dict:
+                    raise ValueError(f"state has no entry {name!r}")
+            keeper = type(self._keeper)().restored(as_arrays(dict(state_dict["keeper"])), "memory")
+            kept, length = state_dict["kept"], min(keeper.seen, self.capacity)
+            if bool(kept) != bool(length):
+                raise ValueError(f"state has samples of {sorted(kept)}, but {length} were kept")
+            for name, rows in kept.items():
+                if not isinstance(rows, torch.Tensor) or rows.ndim < 1 or len(rows) != length:
+                    raise ValueError(f"state does not fit: {name} is not a tensor of {length} rows")
+            room = {name: self._room_for(rows) for name, rows in kept.items()}
+            for name, rows in kept.items():
+                room[name][:length] = rows
         self._keeper, self._samples = keeper, room
 
     def _settings(self) -> dict[str, Any]:

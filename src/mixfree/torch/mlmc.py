@@ -1,10 +1,12 @@
 """MLMC gradients for any torch optimiser."""
 
+import copy
 from typing import Any, ClassVar
 
 import torch
 from torch._compile import _disable_dynamo
 
+from mixfree.base.state import loading
 from mixfree.gradients.mlmc import MLMC as Law
 from mixfree.torch.stream import Given
 from mixfree.torch.window import WindowOptimizer, WindowRun
@@ -92,9 +94,19 @@ class MLMC(WindowOptimizer):
     @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where both optimisers were, also in the middle of a level."""
-        self._restored(state_dict)  # refuses a bad state before either optimiser has changed
-        self.optimizer.load_state_dict(state_dict["optimizer"])
-        super().load_state_dict(state_dict)
+        before = copy.deepcopy(self.optimizer.state_dict())
+        try:
+            with loading("optimiser"):
+                self._restored(state_dict)  # refuses most before either optimiser has changed
+                inner = state_dict["optimizer"]
+                for own, saved in zip(self.param_groups, inner["param_groups"], strict=False):
+                    if own.keys() - saved.keys():
+                        raise ValueError("state of the optimiser inside has groups of another make")
+                self.optimizer.load_state_dict(inner)
+            super().load_state_dict(state_dict)
+        except BaseException:
+            self.optimizer.load_state_dict(before)
+            raise
         self.param_groups = self.optimizer.param_groups
 
     def _check_saved_group(self, group: dict[str, Any]) -> None:

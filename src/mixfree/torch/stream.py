@@ -11,8 +11,8 @@ import torch
 from torch._compile import _disable_dynamo
 from torch.optim.optimizer import ParamsT
 
-from mixfree.base.checks import check_one_of
-from mixfree.base.state import State
+from mixfree.base.checks import check_not_negative, check_one_of, shown
+from mixfree.base.state import State, loading
 from mixfree.dropins import OUTPUTS, newest_weight
 from mixfree.torch.tensors import as_arrays, as_tensors, wide
 
@@ -254,8 +254,9 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             If the state is not of such an optimiser with the same settings and parameters. Nothing
             has changed then.
         """
-        run = self._restored(state_dict)
-        super().load_state_dict(state_dict)
+        with loading("optimiser"):
+            run = self._restored(state_dict)
+            super().load_state_dict(state_dict)
         self._run, self._flags = run, None
         # torch casts to the parameters' dtype, and half the digits of the sums would go.
         for place, p in enumerate(self._parameters()):
@@ -362,11 +363,10 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             )
 
     def _check_group(self, group: dict[str, Any]) -> None:
-        if not float(group.get("lr", 0.0)) >= 0.0:
-            raise ValueError(f"lr must be at least 0, not {group['lr']!r}")
-        decay = group.get("weight_decay", 0.0)
-        if not 0.0 <= float(decay) < math.inf:
-            raise ValueError(f"weight_decay must be at least 0 and finite, not {decay!r}")
+        for name in ("lr", "weight_decay"):
+            check_not_negative(group.get(name, 0.0), name)
+        if not isinstance(group.get("maximize", False), bool):
+            raise ValueError(f"maximize must be True or False, not {shown(group['maximize'])}")
         for p in group["params"]:
             if not p.is_floating_point():
                 raise ValueError(f"params must be real floating-point tensors, not {p.dtype}")
@@ -380,7 +380,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         for name, wanted in self.settings.items():
             if name not in saved or saved[name] != wanted:
                 raise ValueError(
-                    f"state was saved with {name}={saved.get(name)!r}, this optimiser has "
+                    f"state was saved with {name}={shown(saved.get(name))}, this optimiser has "
                     f"{name}={wanted!r}"
                 )
         for name in self.entries:
@@ -392,13 +392,15 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             raise ValueError(
                 f"state is of groups with {others} parameters, this optimiser's have {own}"
             )
+        if [place for g in groups for place in g["params"]] != list(range(sum(own))):
+            raise ValueError("state does not fit: its parameters are not numbered in order")
         for group, saved_group in zip(self.param_groups, groups, strict=True):
             self._check_saved_group({**saved_group, "params": group["params"]})
         shapes = zip(state_dict["shapes"], self._shapes(), strict=True)
         for place, (before, mine) in enumerate(shapes):
             if tuple(before) != mine:
                 raise ValueError(
-                    f"state is of a parameter {place} of shape {tuple(before)}, "
+                    f"state is of a parameter {place} of shape {shown(tuple(before))}, "
                     f"this optimiser's has {mine}"
                 )
         self._check_saved_buffers(state_dict["state"])
@@ -421,21 +423,22 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         for place, buffers in saved.items():
             if place not in range(len(params)):
                 raise ValueError(
-                    f"state has buffers of a parameter {place!r}, there are {len(params)}"
+                    f"state has buffers of a parameter {shown(place)}, there are {len(params)}"
                 )
             for name, value in buffers.items():
-                if name not in self.buffers or not _fits(value, params[place]):
+                if name not in self.buffers or not _fits(name, value, params[place]):
                     raise ValueError(
                         f"state does not fit: {name!r} of parameter {place} is not a finite "
                         "tensor of its shape"
                     )
 
 
-def _fits(value: Any, p: torch.Tensor) -> bool:
-    """Whether a saved value can be a flag or a buffer of a parameter."""
-    if not isinstance(value, torch.Tensor):
-        return isinstance(value, bool)
-    return value.is_floating_point() and value.shape == p.shape and bool(value.isfinite().all())
+def _fits(name: str, value: Any, p: torch.Tensor) -> bool:
+    """Whether a saved value can be a buffer of a parameter, or the flag that it has a gradient."""
+    if name == "given" or not isinstance(value, torch.Tensor):
+        return name == "given" and isinstance(value, bool)
+    right = value.dtype in (p.dtype, wide(p.dtype)) and value.shape == p.shape
+    return right and bool(value.isfinite().all())
 
 
 def averaged(optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:

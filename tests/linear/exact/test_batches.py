@@ -75,6 +75,24 @@ def test_any_chunking_gives_the_same_bits(offset):
         same_bits(added(x, y, pieces), whole)
 
 
+def test_long_streams_have_the_same_bits_in_any_chunks_and_batches_of_all_rows():
+    """Blocks that grow with what a chunk brings, or that overshoot a batch, would be seen."""
+    count = 24 * block_rows(3) + 100
+    x, y = stream(count)
+    whole = added(x, y)
+    for pieces in (7, 1000):
+        same_bits(added(x, y, pieces), whole)
+    saved, cut = Batches(3), 21 * block_rows(3) + 7
+    saved.restore(added(x[:cut], y[:cut]).plain())
+    saved.add(x[cut:], y[cut:])
+    same_bits(saved, whole)
+    assert whole.rows == count
+    np.testing.assert_allclose(whole.total.mean[:3], x.mean(axis=0), atol=1e-12)
+    length = whole.split.rows
+    for place, batch in enumerate(np.split(x[: len(whole.split) * length], len(whole.split))):
+        np.testing.assert_allclose(whole.split.mean[place, :3], batch.mean(axis=0), atol=1e-12)
+
+
 @pytest.mark.parametrize("cut", [0, 5, 5000, 8192, 20_001])
 def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits(cut):
     x, y = stream(25_000)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.exact.squared import check_memory
+from mixfree.linear.exact.reservoir import rows_of
+from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.losses import Squared
 
 SIZES, OFFSETS = np.array([1.0, 1e3, 1e-3, 1.0]), np.array([0.0, 1e4, 0.0, -2.0])
@@ -138,9 +139,13 @@ def test_wrong_options_are_named(wrong):
         ExactLearner(Squared(), 2, **wrong)
 
 
-def test_memory_in_bytes():
-    assert check_memory("32MB") == check_memory("32 mb") == 32 << 20
-    assert check_memory(5) == 5
+def test_a_megabyte_is_as_long_for_the_squared_loss_as_for_kept_rows():
+    """One of 2²⁰ bytes here and of 10⁶ there was the same text with two meanings."""
+    kept = {text: SquaredFit(3, memory=text)._sums.memory for text in ("32MB", "32 mb", "32MiB")}
+    assert kept == {"32MB": 32 * 10**6, "32 mb": 32 * 10**6, "32MiB": 32 << 20}
+    assert SquaredFit(3, memory=5)._sums.memory == 5
+    for text, size in kept.items():
+        assert rows_of(text, 10, 1) == int(size / (8 * 14 * 1.125))
 
 
 def test_a_refused_chunk_changes_nothing():

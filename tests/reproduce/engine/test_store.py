@@ -33,7 +33,9 @@ def test_rows_are_written_as_csv_and_parquet(tmp_path):
 def test_the_settings_say_how_to_do_it_again(tmp_path):
     Store(tmp_path, "fig1", SETTINGS)
     about = json.loads((tmp_path / "settings.json").read_text())
-    assert about["command"] == "mixfree reproduce fig1 --samples 100 --seeds 2 --p 0.1"
+    assert about["command"] == (
+        "mixfree reproduce fig1 --samples 100 --seeds 2 --p 0.1 --first-seed 0"
+    )
     assert about["seeds"] == [0, 1]
     assert {"python", "mixfree", "numpy", "numba"} <= about["versions"].keys()
 

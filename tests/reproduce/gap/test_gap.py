@@ -49,5 +49,5 @@ def test_the_verdict_is_of_the_worst_loss(held, verdict):
 def test_cells_have_every_seed_of_every_loss_once():
     settings = experiment.FULL.changed(seeds=25)
     met = [(c["loss"], seed) for c in experiment.cells(settings) for seed in c["seeds"]]
-    assert len(met) == len(set(met)) == 4 * 25
+    assert len(met) == len(set(met)) == len(experiment.LOSSES) * 25
     assert {seed for _, seed in met} == set(range(1000, 1025))

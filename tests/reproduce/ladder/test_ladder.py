@@ -6,7 +6,7 @@ import pytest
 import mixfree as mf
 from mixfree.linear.losses import Huber, Logistic, loss_twin
 from mixfree.reproduce import experiment
-from mixfree.reproduce.ladder.contenders import CONTENDERS, MEMORY, gap_of, run_of
+from mixfree.reproduce.ladder.contenders import CONTENDERS, MEMORY, WITHOUT, gap_of, run_of
 from mixfree.reproduce.ladder.draws import FAMILIES, LOSSES, STREAMS, draw
 from mixfree.reproduce.ladder.experiment import measure
 from mixfree.reproduce.ladder.hindsight import POWERS, gaps_in_hindsight
@@ -153,7 +153,7 @@ def made_up(ladder, paper, memory=0.25):
     rows = []
     for seed, ratio in enumerate(ladder):
         about = {"study": "drawn", "seed": seed, "family": "ring", "case": f"case {seed}"}
-        found = {ORACLE: 1.0, **others, "ladder": ratio, MEMORY: memory}
+        found = {ORACLE: 1.0, **others, "ladder": ratio, WITHOUT: ratio, MEMORY: memory}
         rows += [{**about, "method": n, "suboptimality": 1e-3 * v} for n, v in found.items()]
     for p in (0.5, 0.01):
         found = {ORACLE: 1.0, EACH: 0.9, TUNED: 2.0, **others, "ladder": paper}

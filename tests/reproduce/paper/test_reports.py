@@ -43,12 +43,54 @@ def test_table1_recovers_exponents_and_judges_them():
         assert (given[method]["stated in T"], given[method]["stated in τ"]) == stated
         assert given[method]["given τ"] == "no"
         assert given[method]["samples per step, p=0.1"] == "4.00"
-    assert {fitted["mag"][f"T, p={p:g}"] for p in settings.p} == {"-0.80 ± 0.00"}
+    same = "-0.80 (-0.80 to -0.80)"
+    assert {fitted["mag"][f"T, p={p:g}"] for p in settings.p} == {same}
     assert fitted["mag"]["in τ"].startswith("+0.3")
+    assert fitted["mag"]["in τ ≥ 10"].startswith("+0.3")
     verdicts = {claim.text: claim.holds for claim in found.claims}
     assert verdicts["mag: fitted exponent in T, at every p, at most -0.5"] is True
     assert verdicts["mag: fitted exponent in τ at most +0.5"] is True
     assert verdicts["sgd: fitted exponent in τ at most +1"] is False
+
+
+def test_table1_is_fitted_from_100_mixing_times_on():
+    """Flat before, T^−½ after: a fit that begins earlier, or later, has another exponent."""
+    p, seeds, grid = 1e-2, 3, 10.0 ** np.arange(2, 7.01, 0.25)
+    begin = 100 * mixing_time(p)
+    settings = Settings(10**7, seeds, ("mag",), (p,))
+
+    def exponent(kink):
+        rows = [
+            {
+                "method": "mag", "seed": seed, "p": p, "samples": round(n), "steps": round(n),
+                "suboptimality": max(n, kink) ** -0.6,
+            }
+            for seed in range(seeds)
+            for n in grid
+        ]  # fmt: skip
+        return table1.report(rows, settings).tables[1].lines[0][1].split()[0]
+
+    assert exponent(begin) == "-0.60"
+    # A kink inside the range of the fit shows, and by as much as it does over that range.
+    kept = grid[grid >= begin]
+    expected = np.polyfit(np.log(kept), -0.6 * np.log(np.maximum(kept, 30 * begin)), 1)[0]
+    assert exponent(30 * begin) == f"{expected:+.2f}" != "-0.60"
+
+
+def test_table1_has_all_mixing_times_and_the_slow_ones():
+    """τ = 4 is far off the line of the others: it counts in one of the two fits."""
+    p = (1e-1, 1e-2, 1e-3)
+    settings = Settings(10**7, 3, ("mag",), p)
+    rows = [
+        {**row, "suboptimality": row["suboptimality"] * (100.0 if each == 1e-1 else 1.0)}
+        for each in p
+        for seed in range(3)
+        for row in power_law("mag", each, seed, -0.8, 0.3)
+    ]
+    fitted = table1.report(rows, settings).tables[1]
+    line = dict(zip(fitted.head, fitted.lines[0], strict=True))
+    assert line["in τ ≥ 10"].startswith("+0.3")
+    assert line["in τ"].startswith("-0.7")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +108,8 @@ def test_table1_does_not_judge_what_it_has_not_measured(p, seeds, samples):
         if row["samples"] <= samples
     ]
     found = table1.report(rows, settings)
-    in_samples, in_mixing = found.claims
+    in_samples, in_mixing, in_slow = found.claims
+    assert in_slow.holds is in_mixing.holds
     assert in_samples.holds is (True if len(p) == 1 else None)
     assert in_mixing.holds is (None if len(p) == 1 or seeds == 1 else True)
     if len(p) == 1:

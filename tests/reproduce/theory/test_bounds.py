@@ -32,6 +32,36 @@ def test_formulas_term_by_term():
     assert theory.mean_square_error(10**6, 2.0, 3, 1000) == pytest.approx(4 * squared)
 
 
+def test_concentration_term_by_term():
+    """Lemmas A.1 to A.4 as the appendix has them, with n = ⌊N/K⌋ = 14 and not 1000/70."""
+    assert theory.coupling_bound(8, 0.01) == pytest.approx(0.07)
+    assert theory.coupling_bound(500, 0.01) == 1.0
+    root = 6 * 3.0 / math.sqrt(400) * (1 + math.sqrt(math.log(20)))
+    assert theory.independent_deviation(400, 3.0, 0.05) == pytest.approx(root)
+    assert theory.independent_deviation(4, 3.0, 0.05) == 6.0
+    parts, delay, samples, away = 1400, 70, 98_001, 1e-7
+    for bound, left in (
+        (theory.stationary_deviation, 0.05 - delay * (parts - 1) * away),
+        (theory.delayed_deviation, 0.05 - (delay * (parts - 1) + 1) * away),
+    ):
+        root = 6 / math.sqrt(parts) * (1 + math.sqrt(math.log(delay / left)))
+        expected = 3.0 * (root + 2 * delay / samples)
+        assert bound(samples, 3.0, 0.05, delay, away) == pytest.approx(expected, rel=1e-14)
+        assert bound(samples, 3.0, 0.05, delay, 1e-6) == 6.0  # δ′ is below 0
+        assert bound(60, 3.0, 0.05, delay, 0.0) == 6.0  # K is above N
+
+
+def test_rates_term_by_term():
+    """Theorems 3.3, 4.3 and 5.2 are the same two terms, with factors of their own."""
+    moment = theory.second_moment(5.0, 3, 1000)
+    error = theory.mean_error(512, 5.0, 3, 1000)
+    expected = 4.0 * math.sqrt(2 * 1000 * moment) / 1000 + 4.0 * error
+    assert theory.convex_rate(5.0, 4.0, 3, 1000) == pytest.approx(expected)
+    assert theory.td_rate(1.0, 2.0, 0.8, 3, 1000) == pytest.approx(expected / 0.2)
+    expected = (2 * 1.5 + 0.7) * math.sqrt(1000 * moment) / 1000 + 5.0 * error
+    assert theory.nonconvex_rate(5.0, 1.5, 0.7, 3, 1000) == pytest.approx(expected)
+
+
 def test_trivial_bounds_where_the_lemmas_do_not_apply():
     assert theory.mean_error(10, 3.0, 100, 1000) == 6.0
     assert theory.mean_square_error(10, 3.0, 100, 1000) == 36.0
@@ -71,9 +101,17 @@ def test_expected_cost_is_logarithmic(horizon):
     assert theory.expected_cost(horizon) == pytest.approx(largest + 2.0**-largest)
 
 
-def test_the_rate_has_the_stated_exponents_up_to_logarithms():
+RATES = {
+    "Theorem 3.3": lambda tau, horizon: theory.convex_rate(1.0, 1.0, tau, horizon),
+    "Theorem 4.3": lambda tau, horizon: theory.nonconvex_rate(1.0, 2.0, 1.0, tau, horizon),
+    "Theorem 5.2": lambda tau, horizon: theory.td_rate(1.0, 2.0, 0.9, tau, horizon),
+}
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_the_rate_has_the_stated_exponents_up_to_logarithms(name):
     """Over six decades of T and three of τ, √(τ/T) up to a power of the logarithm."""
-    rate = lambda tau, horizon: theory.convex_rate(1.0, 1.0, tau, horizon)  # noqa: E731
+    rate = RATES[name]
     in_samples = math.log(rate(1, 2**60) / rate(1, 2**40)) / math.log(2**20)
     in_mixing = math.log(rate(1024, 2**60) / rate(1, 2**60)) / math.log(1024)
     assert -0.5 < in_samples < -0.4

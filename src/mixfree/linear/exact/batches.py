@@ -21,7 +21,11 @@ from mixfree.linear.exact.windows import Window, Windows
 
 SHORTEST = 16  # rows of a batch, but where the whole stream is shorter than a block
 MOST, LEAST = 64, 16  # batches at which two neighbours become one: as many as the memory allows
-MEMORY = 32 << 20  # bytes that batches may take; there are LEAST of them even where they need more
+LONG, SOON = 4, 16  # blocks that are taken as one, once the stream has so many
+LARGEST = 1 << 21  # values of such a block: 16 MB
+MEMORY = (
+    32 * 10**6
+)  # bytes that batches may take; there are LEAST of them even where they need more
 
 
 def most_batches(columns: int, memory: int = MEMORY) -> int:
@@ -169,6 +173,14 @@ class Batches(Moments):
         super().restore(state)
         self._current, self._closed, self.windows = current, closed, windows
         self._length_of_batch = length
+
+    def _length(self) -> int:
+        """Rows of the next block: on long streams so many that joining sums takes no time."""
+        block = super()._length()
+        fit = 1 << (LARGEST // max(self._blocks.columns, 1)).bit_length() >> 1
+        long = max(min(LONG * block, fit), block)
+        aligned = self._current.rows % long == 0
+        return long if aligned and self._sums.rows >= SOON * block else block
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         self.windows.take(self._sums.rows + self._current.rows, rows, targets, weights)

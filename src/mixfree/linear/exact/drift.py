@@ -1,5 +1,7 @@
 """Least squares that forgets: exponentially, with a half-life that is given or found."""
 
+import bisect
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,12 +20,15 @@ from mixfree.linear.exact.sums import BIG, Sums
 HALF_LIVES = (50.0, 200.0, 800.0, 3200.0, 12800.0, math.inf)
 JUDGED = 2000.0  # rows after which a test-then-train loss counts half
 BLOCK = 32  # rows within which nothing is forgotten, and weights stay as they are
-STALE = 16  # part of a half-life after which its weights are solved for again
+STALE = 8  # part of a half-life after which its weights are solved for again
 FLAT = 8  # part of a long half-life within which nothing is forgotten
+LEVELS = 3  # of sums of 2, 4 and 8 blocks, from which long half-lives are brought up to date
+TOGETHER = 2048  # rows of blocks that are multiplied at a time
 RECENTRED = 4096  # rows after which a new origin and new units are taken
 SIZED = 256  # rows after which the columns' deviations are looked at again
 PRIOR = 1.0  # rows of each column's own deviation that the ridge is worth
 HOPELESS = 1e6  # times the least loss from which a half-life has no share
+FAR = 1e296  # loss of a block beyond which sums are looked at, since they may come to WORST
 WORST = 1e300  # loss of a block that counts at most, so that it can be forgotten
 
 
@@ -87,9 +92,18 @@ class Forgetting:
         self._intercept, self._l2, self._radius = intercept, float(l2), radius
         self._blocks = Blocks(columns, targets)
         count, size = len(self.half_lives), 1 + columns + targets
+        self._levels = [
+            next(k for k in range(LEVELS, -1, -1) if k == 0 or self.block << k <= life / FLAT)
+            for life in self.half_lives
+        ]
+        ends = [bisect.bisect(self._levels, k) for k in range(-1, LEVELS + 1)]
+        self._turns = [slice(*each) for each in itertools.pairwise(ends)]  # half-lives by level
         self._rows = 0
-        # Products of (1, columns, targets) about the origin, in units of 2^exponent.
+        # Products of (1, columns, targets) about the origin, in units of 2^exponent. Those of a
+        # half-life end at the last multiple of 2^level blocks; the blocks since are in partial
+        # sums, of 2^k blocks where bit k of their number is set.
         self._products = np.zeros((count, size, size))
+        self._partial = np.zeros((LEVELS, size, size))
         self._origin = np.zeros(size)
         self._exponent = np.zeros(size, dtype=np.int64)
         self._prior, self._sized = np.zeros(1 + columns), 0
@@ -156,59 +170,116 @@ class Forgetting:
         """Predict and then learn rows in their order; as in :class:`Moments`."""
         before = vars(self.copy())
         try:
-            self._blocks.cut(rows, targets, weights, lambda: self.block, self._take)
+            together = max(TOGETHER // self.block, 1)
+            self._blocks.cut(rows, targets, weights, lambda: self.block, self._take, together)
         except BaseException:
             before["_blocks"] = self._blocks
             vars(self).update(before)
             raise
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        if self._rows == 0 or self._rows - self._moved >= RECENTRED:
-            check_finite(rows, targets)
-            self._move(rows, targets)
-        gram = self._gram(rows, targets, weights)
-        if not gram.max() < BIG**2:
-            check_finite(rows, targets)
-            self._move(rows, targets)
-            gram = self._gram(rows, targets, weights)
-        if self._rows and self._candidates > 1:
-            self._judge(gram, len(rows))
-        self._products *= (0.5 ** (len(rows) / self.half_lives))[:, None, None]
-        self._products += gram
-        self._rows += len(rows)
-        if self._rows - self._sized >= min(self._rows, SIZED):
-            self._prior, self._sized = self._priors(), self._rows
-        if self._candidates > 1:
-            for h, life in enumerate(HALF_LIVES):
-                if self._rows - self._solved[h] >= min(life, self._rows) / STALE:
-                    self._solve(h)
+        """Take some blocks, or a single one that is shorter."""
+        done = 0
+        while done < len(rows):
+            first = slice(done, done + self.block)
+            if self._rows == 0 or self._rows - self._moved >= RECENTRED:
+                self._move(rows[first], targets[first])
+            blocks = -(-(self._moved + RECENTRED - self._rows) // self.block)
+            here = slice(done, done + max(blocks, 1) * self.block)
+            grams = self._grams(
+                rows[here], targets[here], None if weights is None else weights[here]
+            )
+            safe = grams.reshape(len(grams), -1).max(axis=1) < BIG**2
+            if not safe[0]:
+                self._move(rows[first], targets[first])
+                factors = None if weights is None else weights[first]
+                grams, safe = self._grams(rows[first], targets[first], factors), safe[:1]
+            elif not safe.all():
+                grams = grams[: int(np.argmin(safe))]
+            length = len(rows[first])
+            self._learn(grams, length)
+            done += len(grams) * length
 
-    def _gram(self, rows: Array, targets: Array, weights: Array | None) -> Array:
-        """Products of a block about the origin."""
-        z = np.concatenate([np.ones((len(rows), 1)), rows, targets], axis=1)
+    def _grams(self, rows: Array, targets: Array, weights: Array | None) -> Array:
+        """Products of each block about the origin."""
+        columns = rows.shape[1]
+        z = np.empty((len(rows), len(self._origin)))
+        z[:, 0], z[:, 1 : 1 + columns], z[:, 1 + columns :] = 1.0, rows, targets
         z -= self._origin
         if self._exponent.any():
             z = np.ldexp(z, -self._exponent)
         if weights is not None:
             z *= np.sqrt(weights)[:, None]
-        gram: Array = z.T @ z
-        return gram
+        blocks = z.reshape(max(len(z) // self.block, 1), -1, z.shape[1])
+        grams: Array = blocks.swapaxes(1, 2) @ blocks
+        return grams
 
-    def _judge(self, gram: Array, rows: int) -> None:
-        """Add what the weights lose on a block that they have not seen."""
-        rest = self._rest
-        units = np.ldexp(1.0, 2 * self._exponent[-rest.shape[1] :])
+    def _learn(self, grams: Array, length: int) -> None:
+        """Learn from blocks of ``length`` rows, then judge the weights that came before each."""
+        first, auto = self._rows, self._candidates > 1
+        rests = np.empty((len(grams), *self._rest.shape))
+        for rest, gram in zip(rests, grams, strict=True):
+            rest[:] = self._rest
+            self._add(gram, length)
+            rows = self._rows
+            if rows - self._sized >= min(rows, SIZED):
+                self._prior, self._sized = self._priors(), rows
+            if auto:
+                for h, solved in enumerate(self._solved.tolist()):
+                    if rows - solved >= min(HALF_LIVES[h], rows) / STALE:
+                        self._solve(h)
+        if auto:
+            unseen = slice(0 if first else 1, None)  # nothing has predicted the very first block
+            self._judge(grams[unseen], rests[unseen], max(first, length), length)
+
+    def _add(self, gram: Array, rows: int) -> None:
+        """Add a block's products to those of all half-lives whose turn it is."""
+        number = -(-self._rows // self.block)  # of this block
+        self._rows += rows
+        for level, turn in enumerate(self._turns):
+            since = self._rows - (number >> level << level) * self.block
+            if turn.start < turn.stop:
+                due = self._products[turn]
+                due *= (0.5 ** (since / self.half_lives[turn]))[:, None, None]
+                due += gram
+            if level < LEVELS:
+                if not number >> level & 1:
+                    self._partial[level] = gram
+                    break
+                gram = self._partial[level] + gram
+
+    def _whole(self, h: int) -> Array:
+        """Products of a half-life with all rows so far."""
+        number = -(-self._rows // self.block)
+        missing = number % (1 << self._levels[h])
+        if not missing:
+            return np.asarray(self._products[h])
+        since = max(self._rows - (number - missing) * self.block, 0)
+        found: Array = self._products[h] * 0.5 ** (since / float(self.half_lives[h]))
+        for level in range(self._levels[h]):
+            if missing >> level & 1:
+                found += self._partial[level]
+        return found
+
+    def _judge(self, grams: Array, rests: Array, first: int, length: int) -> None:
+        """Add what the weights before each block lose on it; ``first`` rows came before them."""
+        units = np.ldexp(1.0, 2 * self._exponent[-rests.shape[2] :])
+        flat = rests.reshape(*rests.shape[:2], rests.shape[2] * rests.shape[3])
         with np.errstate(over="ignore", invalid="ignore"):
-            lost = ((rest @ gram) * units[:, None]).reshape(len(rest), -1)
-            errors = self._errors * 0.5 ** (rows / JUDGED) + lost @ rest.reshape(len(rest), -1).T
-        wrong = ~(np.abs(errors).max(axis=1) < WORST)
-        if wrong.any():
-            errors[wrong] = errors[:, wrong] = 0.0
-            errors[wrong, wrong] = WORST
-        self._errors = errors
-        best = self._best
-        if not self._changes or self._changes[-1][1] != best:
-            self._changes = (*self._changes, (self._rows + rows, best))
+            lost = (rests @ grams[:, None]) * units[:, None]
+            products = lost.reshape(flat.shape) @ flat.swapaxes(1, 2)
+            far = ~(np.abs(products).max(axis=(1, 2)) < FAR)
+            for place, product in enumerate(products):
+                errors = self._errors * 0.5 ** (length / JUDGED) + product
+                wrong = ~(np.abs(errors).max(axis=1) < WORST) if far[place] else None
+                if wrong is not None and wrong.any():
+                    errors[wrong] = errors[:, wrong] = 0.0
+                    errors[wrong, wrong] = WORST
+                self._errors = products[place] = errors
+        bests = products.diagonal(axis1=1, axis2=2).argmin(axis=1).tolist()
+        for place, best in enumerate(bests):
+            if not self._changes or self._changes[-1][1] != best:
+                self._changes = (*self._changes, (first + (place + 1) * length, best))
 
     def _solve(self, h: int) -> None:
         """Take new weights of a half-life for the blocks to come."""
@@ -223,9 +294,12 @@ class Forgetting:
             level = np.ldexp(level - self._origin[-targets:], -self._exponent[-targets:])
             found = np.column_stack([level, inner])[:, first:]
         else:
-            matrix = self._products[h, first:-targets, first:-targets].copy()
-            np.einsum("ii->i", matrix)[:] += self._ridge(h, self._prior)[first:]
-            right = self._products[h, -targets:, first:-targets].T
+            whole = self._whole(h)
+            matrix = whole[first:-targets, first:-targets].copy()
+            matrix.ravel()[:: len(matrix) + 1] += self._ridge(float(whole[0, 0]), self._prior)[
+                first:
+            ]
+            right = whole[-targets:, first:-targets].T
             # The matrix is symmetric: its transpose lies in memory as LAPACK wants it.
             _, solved, failed = lapack.dposv(matrix.T, right, overwrite_a=1)
             if failed:
@@ -234,19 +308,19 @@ class Forgetting:
         self._rest[h, :, first:-targets] = -found
         self._solved[h] = self._rows
 
-    def _ridge(self, h: int, prior: Array) -> Array:
-        """Diagonal that is added to the products of (1, columns), for all of a half-life's rows."""
+    def _ridge(self, weight: float, prior: Array) -> Array:
+        """Diagonal that is added to the products of (1, columns) of rows of this weight."""
         if not self._l2:
             return prior
         with np.errstate(over="ignore"):
             own = np.ldexp(self._l2, -2 * self._exponent[: len(prior)])
-            ridge = np.minimum(prior + float(self._products[h, 0, 0]) * own, WORST)
+            ridge = np.minimum(prior + weight * own, WORST)
         ridge[0] = 0.0
         return ridge
 
     def _priors(self) -> Array:
         """The columns' squares about their mean over all rows, as much as PRIOR rows have."""
-        targets, whole = self._blocks.targets, self._products[-1]
+        targets, whole = self._blocks.targets, self._whole(-1)
         weight = max(float(whole[0, 0]), 1e-300)
         squares = (whole.diagonal() - whole[0] ** 2 / weight)[:-targets] / weight
         prior = PRIOR * np.where(squares > 0.0, squares, 1.0)
@@ -259,7 +333,8 @@ class Forgetting:
         targets = self._blocks.targets
         with np.errstate(over="ignore"):
             own = (
-                np.ldexp(self._ridge(h, self._priors()), 2 * self._exponent[:-targets])[1:] / weight
+                np.ldexp(self._ridge(weight, self._priors()), 2 * self._exponent[:-targets])[1:]
+                / weight
             )
         return solve(
             sums, l2=np.minimum(own, WORST), radius=self._radius, intercept=self._intercept
@@ -267,7 +342,7 @@ class Forgetting:
 
     def _sums(self, h: int) -> Sums:
         """The sums of a half-life about their mean."""
-        products, columns = self._products[h], self._blocks.columns
+        products, columns = self._whole(h), self._blocks.columns
         weight = products[0, 0]
         mean = products[0, 1:] / max(float(weight), 1e-300)
         centred = products[1:, 1:] - weight * mean[:, None] * mean
@@ -279,17 +354,19 @@ class Forgetting:
 
     def _move(self, rows: Array, targets: Array) -> None:
         """Take a block's mean for origin, and units in which products of any size are safe."""
+        check_finite(rows, targets)
         both = np.concatenate([rows, targets], axis=1)
         origin = np.append(0.0, both[0] + (both - both[0]).mean(axis=0))
         if not self._intercept:
             origin[:] = 0.0
-        weight = self._products[-1, 0, 0]
-        old = np.sqrt(self._products[-1].diagonal() / max(float(weight), 1.0))
+        whole = self._whole(-1)
+        old = np.sqrt(whole.diagonal() / max(float(whole[0, 0]), 1.0))
         size = np.abs(both - origin[1:]).max(axis=0)
         size = np.maximum(size, np.ldexp(old, self._exponent)[1:])
         exponent = np.append(0, np.where(size > 0.0, np.frexp(size)[1], 0))
         change = np.clip(self._exponent - exponent, -1070, 1070)
-        products = np.ldexp(np.ldexp(self._products, change), change[:, None])
+        products = np.concatenate([self._products, self._partial])
+        products = np.ldexp(np.ldexp(products, change), change[:, None])
         # Rows z become z + step, in the new units: their ones are in column 0.
         step = np.ldexp(self._origin - origin, -exponent)
         products += products[:, :, :1] * step
@@ -298,7 +375,8 @@ class Forgetting:
         k = self._blocks.targets
         rest = np.ldexp(rest, change[-k:, None])
         rest[:, :, 0] -= (rest * step).sum(axis=2)
-        self._products, self._rest = products, rest
+        self._products, self._partial = np.split(products, [len(self._products)])
+        self._rest = rest
         self._origin, self._exponent, self._moved = origin, exponent, self._rows
         if self._rows:
             self._prior, self._sized = self._priors(), self._rows
@@ -319,6 +397,7 @@ class Forgetting:
             "sized": self._sized,
             "prior": self._prior.copy(),
             "products": self._products.copy(),
+            "partial": self._partial.copy(),
             "origin": self._origin.copy(),
             "exponent": self._exponent.copy(),
             "rest": self._rest.copy(),
@@ -329,7 +408,7 @@ class Forgetting:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
-        arrays = {"products": "f", "origin": "f", "exponent": "i", "rest": "f"}
+        arrays = {"products": "f", "partial": "f", "origin": "f", "exponent": "i", "rest": "f"}
         arrays |= {"solved": "i", "errors": "f", "prior": "f"}
         found = {
             name: check_array(state[name], name, getattr(self, f"_{name}").shape, kind)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from scipy import special
 
-from mixfree.linear.exact.problem import Fitted
+from mixfree.linear.exact.folds import Mean, Solved
 
 LEVEL = 0.98  # of the law behind the bound of 95 %: sorted streams have heavier tails
 
@@ -19,14 +19,29 @@ class Gap(NamedTuple):
 NOTHING = Gap(0.0, 0.0)
 
 
-def gap_of(fitted: Fitted, unit: float) -> Gap:
-    """The gap of a fit to a sample, times ``unit``.
+def gap_of(solved: Solved) -> Gap:
+    """The gap of a fit to a sample of the stream.
 
-    From the spread of what the sums do not explain of the kept rows' slopes.
+    From the spread of what the sums do not explain of the kept rows' slopes. Where these rows
+    hardly determine the weights, their slopes may say too little or too much; then the gap is at
+    least what rows left out say about the fit, and at most what they say about the kept rows alone.
     """
+    problem, fitted, unseen = solved
     assert fitted.known is not None
+    unit = problem.units.scale**2 * problem.settings.family.weight
     mean, *others = fitted.known.error(fitted.objective, fitted.point, fitted.beta).tolist()
-    return Gap(mean * unit, _quantile(mean, *others) * unit)
+    found = Gap(mean * unit, _quantile(mean, *others) * unit)
+    if unseen is None:
+        return found
+    least, most = map(_of_rows, (unseen.above_fit, unseen.above_least))
+    between = zip(found, least, most, strict=True)
+    return Gap(*(min(max(own, low), high) for own, low, high in between))
+
+
+def _of_rows(above: Mean) -> Gap:
+    """Half of the loss above that of a fit which had seen the rows is that fit's own."""
+    estimate = max(0.5 * above.value, 0.0)
+    return Gap(estimate, max(estimate, above.value + 2.0 * above.error))
 
 
 def _quantile(mean: float, variance: float, third: float, freedom: float) -> float:

@@ -21,21 +21,23 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_positive, check_whole
+from mixfree.base.checks import check_not_negative, check_positive, check_whole
+from mixfree.linear.exact.folds import Solved, cross_validated, determined
 from mixfree.linear.exact.gap import NOTHING, Gap, gap_of
 from mixfree.linear.exact.glm_inference import GlmInference
 from mixfree.linear.exact.known import pieces
 from mixfree.linear.exact.moments import Blocks, block_rows, check_array, check_finite, check_rows
 from mixfree.linear.exact.newton import CLOSE, Part
-from mixfree.linear.exact.problem import ROUGH, Fitted, Problem, Settings
+from mixfree.linear.exact.problem import ROUGH, Problem, Settings
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
 from mixfree.linear.exact.streamsums import StreamSums, origin_of
 from mixfree.linear.exact.sums import BIG
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
-GROWTH = 1.25  # rows of the stream from one choice of the weights of its time to the next
-LATER = 1.6  # the same once the stream is 16 times as long as the sample
-FEW = 1024  # rows of the sample that are enough to choose them
+GROWTH = 1.5  # rows of the stream from one choice of the weights of its time to the next
+LATER = 2.0  # the same once the stream is 16 times as long as the sample
+FEW = 2048  # rows of the sample that are enough to choose them
+PRIOR = 0.1  # rows of each standardised column that the ridge of these is worth
 MORE = 4096  # rows of the sample from whose fit the last one starts
 LARGE = 1 << 23  # bytes of rows from which undoing is quicker than looking at all of them first
 
@@ -50,6 +52,8 @@ class GlmFit:
 
     The result does not depend on how the rows are cut into chunks. Once the stream is longer than
     the memory it depends on the rows that the seed happens to keep; :meth:`gap` says how much.
+    Where these are so few that they hardly determine the weights, a ridge is chosen by
+    cross-validation (:mod:`mixfree.linear.exact.folds`).
 
     The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
     with Huber's loss of the same width.
@@ -107,12 +111,9 @@ class GlmFit:
         if not isinstance(loss, Logistic | Softmax | Huber | Robust):
             raise ValueError(f"loss must be logistic, softmax, Huber's or robust, not {loss!r}")
         columns = check_whole(columns, "columns", least=0)
-        if l2 is not None and not (l2 >= 0.0 and np.isfinite(l2)):
-            raise ValueError(f"l2 must be at least 0 and finite, not {l2!r}")
+        l2 = None if l2 is None else check_not_negative(l2, "l2")
         radius = None if radius is None else check_positive(radius, "radius")
-        self.settings = Settings(
-            loss, columns, bool(intercept), None if l2 is None else float(l2), radius
-        )
+        self.settings = Settings(loss, columns, bool(intercept), l2, radius)
         self.memory, self.seed = memory, check_whole(seed, "seed", least=0, most=2**64 - 1)
         self.samples = 0
         self._family = self.settings.family
@@ -122,7 +123,7 @@ class GlmFit:
         self._now = np.zeros(self._shape)  # the weights of this time, in the rows' own units
         self._due = 0  # rows at which they are chosen anew
         self._streams: tuple[int, ...] = ()  # seeds of all streams that were merged
-        self._problem: tuple[Problem, Fitted] | None = None
+        self._solution: Solved | None = None
         self._inference: GlmInference | None = None
 
     @property
@@ -165,7 +166,7 @@ class GlmFit:
                 self._set(before)
             raise
         self.samples += count
-        self._problem = self._inference = None
+        self._solution = self._inference = None
 
     def _add(self, x: Any, y: Array, w: Array | None) -> None:
         room = self._sample.size - self._sample.seen if self._sums is None else 0
@@ -183,7 +184,7 @@ class GlmFit:
     def _length(self) -> int:
         """Rows of the next block: more as the stream grows, for the sake of speed."""
         eighth = max(self._sample.seen, FEWEST) // 8
-        return min(1 << eighth.bit_length() >> 1, 2 * block_rows(self.settings.columns))
+        return min(1 << eighth.bit_length() >> 1, block_rows(self.settings.columns))
 
     def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and let its rows take their chance to be kept."""
@@ -233,16 +234,16 @@ class GlmFit:
 
     def _rough(self, most: int, close: float, waiting: bool) -> Array:
         """The fit to so many of the kept rows, in the rows' own units."""
-        problem = self._problem_of(most, waiting)
+        parts = self._parts(most, waiting)
+        problem = self._problem_of(parts, ridge=PRIOR / max(len(parts[0].rows), 1))
         fitted = problem.solved(None if self._sums is None else self._now, close)
         return problem.own(fitted.point.theta)
 
-    def _problem_of(self, most: int | None = None, waiting: bool = True) -> Problem:
-        """The fit to the rows that are kept, or to about so many of them."""
-        parts = self._parts(most, waiting)
+    def _problem_of(self, parts: list[Part], ridge: float = 0.0) -> Problem:
+        """The fit to rows of the sample and to the sums, if there are any."""
         if self._sums is None:
-            return Problem.of_rows(self.settings, parts)
-        return Problem.of_sample(self.settings, parts, self._sums.total)
+            return Problem.of_rows(self.settings, parts, ridge)
+        return Problem.of_sample(self.settings, parts, self._sums.total, ridge)
 
     def _parts(self, most: int | None = None, waiting: bool = True) -> list[Part]:
         """The sample, whose rows stand for all that it was drawn from, then rows that wait.
@@ -253,7 +254,7 @@ class GlmFit:
         sample, kept = self._sample, self._sample.all
         stride = 1
         if most is not None:
-            most = max(most, 8 * (self.settings.columns + 1))
+            most = max(most, 16 * (self.settings.columns + 1))
             stride = max(min(len(kept), sample.size) // most, 1)
         if sample.stored > sample.size:
             kept = kept.take(sample.chosen()[::stride])
@@ -270,35 +271,37 @@ class GlmFit:
 
     def weights(self) -> Array:
         """One row per output in the rows' own units; the intercept, if there is one, is last."""
-        problem, fitted = self._solved()
-        return problem.own(fitted.point.theta)
+        solved = self._solved()
+        return solved.problem.own(solved.fitted.point.theta)
 
-    def _solved(self) -> tuple[Problem, Fitted]:
-        if self._problem is None:
+    def _solved(self) -> Solved:
+        if self._solution is None:
             start = None
             if self._sums is not None or self.kept > 2 * MORE:
                 start = self._rough(MORE, ROUGH, waiting=True)
-            problem = self._problem_of()
-            self._problem = problem, problem.solved(start, CLOSE)
-        return self._problem
+            parts = self._parts()
+            problem = self._problem_of(parts)
+            solved = Solved(problem, problem.solved(start, CLOSE))
+            if start is not None and not (self.complete or determined(solved.fitted)):
+                solved = cross_validated(self._problem_of, parts, solved, start)
+            self._solution = solved
+        return self._solution
 
     def gap(self) -> Gap:
         """An estimate of the loss above that of the fit to all rows, and a bound for 95 %.
 
         Per unit of weight, from the spread of what the sums do not explain of the kept rows'
-        slopes; 0 as long as all rows are kept.
+        slopes, and from the losses of kept rows at fits without them where the kept rows hardly
+        determine the weights; 0 as long as all rows are kept.
         """
-        if self.complete:
-            return NOTHING
-        problem, fitted = self._solved()
-        return gap_of(fitted, problem.units.scale**2 * self._family.weight)
+        return NOTHING if self.complete else gap_of(self._solved())
 
     @property
     def inference(self) -> GlmInference:
         """Intervals and the correlation profile of the fit."""
         if self._inference is None:
             rows = self._sample.seen + self._blocks.filled
-            self._inference = GlmInference(*self._solved(), rows, self._sums)
+            self._inference = GlmInference(*self._solved()[:2], rows, self._sums)
         return self._inference
 
     def merge(self, other: Self) -> None:
@@ -338,7 +341,7 @@ class GlmFit:
             self._sample.merge(theirs._sample)
             self._streams = tuple(sorted((*self._streams, *theirs._streams)))
             self._choose()
-        self.samples, self._problem, self._inference = samples, None, None
+        self.samples, self._solution, self._inference = samples, None, None
 
     def _add_all(self, other: Self) -> None:
         """Add the rows of a fit that has kept all of them."""
@@ -369,7 +372,7 @@ class GlmFit:
     def _set(self, state: tuple[Any, ...]) -> None:
         self.samples, self._sample, self._blocks, self._sums, *rest = state
         self._now, self._due, self._streams = rest
-        self._problem = self._inference = None
+        self._solution = self._inference = None
 
     def plain(self) -> dict[str, Any]:
         """Everything that changes, as arrays and numbers of their own."""

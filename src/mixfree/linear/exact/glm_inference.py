@@ -8,6 +8,7 @@ the choice of the rows, and is added.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -188,10 +189,17 @@ class GlmInference(BatchMeans):
 
     @property
     def _hessians(self) -> Iterator[Array]:
-        """Second derivatives of the loss in the weights of each output, the others held."""
-        objective, point = self._fitted.objective, self._fitted.point
+        """Second derivatives of the loss in the weights of each output, the others held.
+
+        At the fit to the rows alone: what sums say beyond them is known up to chance, which
+        would stop weights of separable classes anywhere.
+        """
+        alone = self._fitted
+        if alone.known is not None:
+            alone = replace(self._problem, known=None).solved(self._weights)
+        objective, point = alone.objective, alone.point
         if len(point.theta) == 1:
-            lower = self._factor[0]
+            lower = objective.factored(point)[0]
             yield lower @ lower.T
             return
         for output in range(len(point.theta)):

@@ -1,5 +1,6 @@
 """The learner that loses nothing to the order of the rows."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -8,6 +9,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
+from mixfree.base.state import loading
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.gap import Gap
 from mixfree.linear.exact.glm import GlmFit
@@ -191,5 +193,14 @@ class ExactLearner:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the learner that gave ``state`` was, made with the same arguments."""
-        self._fit.restore(state)
+        """Go on exactly where the learner that gave ``state`` was, made with the same arguments.
+
+        Raises
+        ------
+        ValueError
+            When the state is of another kind of learner, or damaged; nothing has changed then.
+        """
+        fit = copy.deepcopy(self._fit)
+        with loading("exact learner"):
+            fit.restore(state)
+        self._fit = fit

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy import special
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_positive, check_whole
+from mixfree.base.checks import check_not_negative, check_positive, check_whole
 from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.moments import (
@@ -71,12 +71,7 @@ class LSTD:
         half_life: float | None = None,
     ) -> None:
         self.size = check_whole(size, "size")
-        for name, value in (("gamma", gamma), ("lam", lam)):
-            if isinstance(value, bool | str) or not 0.0 <= value <= 1.0:
-                raise ValueError(f"{name} must be in [0, 1], not {value!r}")
-        if isinstance(l2, bool | str) or not 0.0 <= l2 < np.inf:
-            raise ValueError(f"l2 must be at least 0 and finite, not {l2!r}")
-        self.gamma, self.lam, self.l2 = float(gamma), float(lam), float(l2)
+        self.gamma, self.lam, self.l2 = check_discounts(gamma, lam, l2)
         self.half_life = None if half_life is None else check_positive(half_life, "half_life")
         self._blocks = Blocks(2 * size, 2)
         self._block = block_rows(2 * size)
@@ -127,19 +122,8 @@ class LSTD:
         """
         if weights is not None and self.lam > 0.0:
             raise ValueError("weights need lam=0: a trace has no single weight")
-        x, ahead, r = np.asarray(rows), np.asarray(next_rows), np.asarray(rewards)
-        stop = np.asarray(terminated, dtype=bool)
-        broken = stop if ended is None else stop | np.asarray(ended, dtype=bool)
-        n = len(x)
-        for name, array, shape in (
-            ("rows", x, (n, self.size)),
-            ("next_rows", ahead, (n, self.size)),
-            ("rewards", r, (n,)),
-            ("terminated", stop, (n,)),
-            ("ended", broken, (n,)),
-        ):
-            if array.shape != shape:
-                raise ValueError(f"{name} must have shape {shape}, not {array.shape}")
+        x, ahead = np.asarray(rows), np.asarray(next_rows)
+        r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
         both = np.concatenate([x, np.where(stop[:, None], 0.0, ahead)], axis=1)
         before = dict(vars(self))
         try:
@@ -177,7 +161,7 @@ class LSTD:
     def _shorten(self) -> None:
         """Two neighbouring batches become one where there are too many."""
         while len(self._closed) >= self._most:
-            self._closed = _paired(self._closed)
+            self._closed = paired(self._closed)
             self._length *= 2
 
     def _sums(self, rows: Array, targets: Array, weights: Array | None) -> tuple[Array, Array]:
@@ -264,22 +248,17 @@ class LSTD:
         From the batches' residuals in a sandwich, with Student's t; infinite for a row whose
         features did not occur in at least five batches, or that the transitions do not determine.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1, not {level!r}")
+        check_level(level)
         self._check_batches()
         whole, met = self._folded(), self.batches_met(rows)
         x = np.asarray(rows, dtype=np.float64)
         theta, inverse = whole._solved()
         change = x @ inverse
         aside = np.linalg.norm(x - change @ whole._system, axis=1)
-        known = (met >= ENOUGH) & (aside <= UNDETERMINED * np.linalg.norm(x, axis=1))
         covered = len(whole._closed) * whole._length / max(whole._rows, 1)
-        freedom = np.maximum(met - 1, 1)
         with np.errstate(over="ignore"):
-            squares = np.sum((change @ whole._residuals(theta).T) ** 2, axis=1)
-            spread = np.sqrt(squares / max(covered, 1e-300) * (freedom + 1) / freedom)
-        quantile = special.stdtrit(freedom, 0.5 + 0.5 * level)
-        return np.where(known & (spread > 0.0), quantile * spread, np.inf)
+            moved = change @ whole._residuals(theta).T
+        return half_widths(x, moved, aside, met, covered, level)
 
     def _residuals(self, theta: Array) -> Array:
         """What is left of each batch's equations at θ, the ridge included: they sum to 0."""
@@ -311,7 +290,7 @@ class LSTD:
         for each in (one, two):
             batches, own = each._closed, each._length
             while own < length:
-                batches, own = _paired(batches), 2 * own
+                batches, own = paired(batches), 2 * own
             closed += batches
         self._total, self._weight = one._total + two._total, one._weight + two._weight
         self._rows, self._trace = one._rows + two._rows, two._trace
@@ -355,10 +334,62 @@ class LSTD:
             check_whole(state[name], f"{name} of the state", least=least)
             for name, least in (("rows", 0), ("length", 1), ("filled", 0))
         ]
+        if numbers[2] > numbers[1]:
+            raise ValueError(f"{numbers[2]} transitions of the state fill a batch of {numbers[1]}")
         self._blocks.restore(state["blocks"])
         self._trace, self._total, self._current, self._weight = trace, total, current, weight
         self._closed = tuple(closed)
         self._rows, self._length, self._filled = numbers
+
+
+def check_discounts(gamma: Any, lam: Any, l2: Any) -> tuple[float, float, float]:
+    """γ and λ in [0, 1] and a ridge, or ValueError."""
+    for name, value in (("gamma", gamma), ("lam", lam)):
+        if isinstance(value, bool | str) or not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name} must be in [0, 1], not {value!r}")
+    return float(gamma), float(lam), check_not_negative(l2, "l2")
+
+
+def check_level(level: float) -> None:
+    """ValueError unless ``level`` is that of an interval."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1, not {level!r}")
+
+
+def check_transitions(
+    rows: Any, next_rows: Any, rewards: Any, terminated: Any, ended: Any, size: int
+) -> tuple[Array, Array, Array]:
+    """Rewards, where episodes end and where trajectories break off, of the right shapes."""
+    r, stop = np.asarray(rewards), np.asarray(terminated, dtype=bool)
+    broken = stop if ended is None else stop | np.asarray(ended, dtype=bool)
+    n = rows.shape[0]
+    for name, array, shape in (
+        ("rows", rows, (n, size)),
+        ("next_rows", next_rows, (n, size)),
+        ("rewards", r, (n,)),
+        ("terminated", stop, (n,)),
+        ("ended", broken, (n,)),
+    ):
+        if array.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, not {array.shape}")
+    return r, stop, broken
+
+
+def half_widths(
+    rows: Array, moved: Array, aside: Array, met: Array, covered: float, level: float
+) -> Array:
+    """Half-widths from what the batches' residuals do to the rows' values, by Student's t.
+
+    Infinite where ``aside``, the part of a row that the transitions do not determine, is not
+    small, and where a row's features have met in too few batches.
+    """
+    known = (met >= ENOUGH) & (aside <= UNDETERMINED * np.linalg.norm(rows, axis=1))
+    freedom = np.maximum(met - 1, 1)
+    with np.errstate(over="ignore"):
+        squares = np.sum(moved**2, axis=1)
+        spread = np.sqrt(squares / max(covered, 1e-300) * (freedom + 1) / freedom)
+    quantile = special.stdtrit(freedom, 0.5 + 0.5 * level)
+    return np.where(known & (spread > 0.0), quantile * spread, np.inf)
 
 
 def correlation_remark(residuals: Array, length: int) -> str:
@@ -406,6 +437,6 @@ def _weight(rows: Array, weights: Array | None) -> float:
     return float(len(rows)) if weights is None else float(weights.sum())
 
 
-def _paired(batches: tuple[Array, ...]) -> tuple[Array, ...]:
+def paired(batches: tuple[Any, ...]) -> tuple[Any, ...]:
     """Sums of neighbours; what is left over is dropped."""
     return tuple(one + two for one, two in zip(batches[::2], batches[1::2], strict=False))

@@ -11,7 +11,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.sums import LARGEST, Sums, sums_of
 
-VALUES = 1 << 18  # per matrix product: what stays in a cache
+VALUES = 1 << 19  # per matrix product: what stays in a cache
 HEAVIEST = 1e150  # weight of a row beyond which sums of weights are not safe
 
 
@@ -24,7 +24,7 @@ def block_rows(columns: int) -> int:
     Examples
     --------
     >>> block_rows(10), block_rows(100), block_rows(1000)
-    (8192, 2048, 1024)
+    (8192, 4096, 1024)
     """
     fit = (VALUES // max(columns, 1)).bit_length() - 1
     return 1 << min(max(fit, 8, (columns - 1).bit_length()), 13)
@@ -50,6 +50,10 @@ class Blocks:
         self._targets = np.empty((0, self.targets))
         self._weights = np.empty(0)
 
+    def clear(self) -> None:
+        """Let no row wait."""
+        self.filled = 0
+
     @property
     def pending(self) -> tuple[Array, Array, Array | None] | None:
         """Rows that wait for more, their targets and weights."""
@@ -62,9 +66,11 @@ class Blocks:
         weights: npt.ArrayLike | None,
         length: Callable[[], int],
         take: Callable[[Array, Array, Array | None], None],
+        together: int = 1,
     ) -> None:
         """Give ``take`` every block that is complete now; ``length`` tells the next one's rows.
 
+        ``together`` is the largest number of blocks, all equally long, to give at a time.
         An error of ``take``, or what is not finite among the rows that wait, leaves this object
         as it was.
         """
@@ -80,10 +86,11 @@ class Blocks:
                 start, filled = first, 0
             while filled == 0 and count - start >= (rest := length()):
                 ones = w if w is not None else np.empty(0)
-                block = self._block(x, y, ones, start, start + rest)
+                end = start + rest * min((count - start) // rest, together)
+                block = self._block(x, y, ones, start, end)
                 assert block is not None
                 take(*block)
-                start += rest
+                start = end
             tail = slice(start, None)
             check_finite(_dense(x[tail]), y[tail])
         self._keep(x[tail], y[tail], None if w is None else w[tail], filled)
@@ -93,7 +100,7 @@ class Blocks:
         """Write rows behind the first ``place`` ones of those that wait."""
         end = place + x.shape[0]
         if end > len(self._rows):
-            room = max(end, min(2 * end, block_rows(self.columns)))
+            room = max(end, 2 * len(self._rows))  # what is never written to takes no memory
             self._rows = _longer(self._rows, room)
             self._targets = _longer(self._targets, room)
             self._weights = _longer(self._weights, room)
@@ -211,7 +218,7 @@ class Moments:
         check_same_columns(self._blocks, other._blocks)
         self._sums = self.total.joined(other.total)
         self._quick = self._quick and other._quick
-        self._blocks.filled = 0
+        self._blocks.clear()
 
     def copy(self) -> Self:
         """Another one that goes on by itself."""

@@ -26,7 +26,11 @@ from mixfree.linear.exact.reservoir import Kept
 VALUES = 1 << 16  # of standardised rows that are in use at a time
 CACHED = 1 << 22  # standardised values that are kept from one step to the next
 CLOSE = 1e-12  # decrement over loss at which steps end
+RESIDUAL = 1e-6  # of conjugate gradients, squared and relative
+ROUGHLY = 1e-2  # the same for a minimum that need not be close
 ROUNDS, CUTS, PRODUCTS = 60, 30, 100  # most Newton steps, halvings of one, products per step
+BEYOND = 1e-4  # times that, where the Hessian is one of before
+SERVES = 0.1  # of the last step's decrement, up to which a Hessian of before is good enough
 JITTER = 1e-10  # of a matrix's diagonal, so that columns which repeat others do no harm
 
 
@@ -174,13 +178,28 @@ class Objective:
         assert factor is not None
         return factor
 
-    def solve(self, factor: tuple[Array, bool], point: Point, right: Array) -> Array:
-        """Hessian⁻¹ times ``right``, whose last two axes are outputs and weights."""
+    def solve(
+        self,
+        factor: tuple[Array, bool],
+        point: Point,
+        right: Array,
+        bound: bool = False,
+        residual: float = RESIDUAL,
+    ) -> Array:
+        """Hessian⁻¹ times ``right``, whose last two axes are outputs and weights.
+
+        ``bound``: that of the bound whose factor is given, which all outputs share. ``residual``
+        is the square of what may be left over of softmax's equations, relative to ``right``.
+        """
         if not self._several:
             return _solved(factor, right)
-        return self._conjugate_gradients(factor, point, right)
+        if bound:
+            return _zero_sums(_solved(factor, right))
+        return self._conjugate_gradients(factor, point, right, residual)
 
-    def _conjugate_gradients(self, factor: tuple[Array, bool], point: Point, b: Array) -> Array:
+    def _conjugate_gradients(
+        self, factor: tuple[Array, bool], point: Point, b: Array, residual: float
+    ) -> Array:
         """Solve for one or several right-hand sides at a time, preconditioned."""
         shape = b.shape
         b = b.reshape(-1, *shape[-2:])
@@ -196,7 +215,7 @@ class Objective:
         x, r = np.zeros_like(b), b.copy()
         y = precondition(r)
         d, rho = y, dots(r, y)
-        goal = 1e-6 * rho
+        goal = residual * rho
         for _ in range(PRODUCTS):
             if (rho <= goal).all():
                 break
@@ -233,33 +252,40 @@ class Objective:
 def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point | None:
     """The minimum near ``theta``, by Newton's steps that are halved until the loss falls.
 
-    Steps use the curvature of a bound of the loss where the loss's own did not serve. None if the
-    loss falls below 0, which no stream's loss does: rows and sums do not go together then.
+    A factored Hessian serves for as many steps as each is far shorter than the one before. Steps
+    use the curvature of a bound of the loss where the loss's own did not serve. None if the loss
+    falls below 0, which no stream's loss does: rows and sums do not go together then.
     """
     point = objective.at(theta)
-    bound = False
+    bound, old, last = False, None, np.inf
+    residual = RESIDUAL if close <= CLOSE else ROUGHLY
     for _ in range(ROUNDS):
         if not point.value >= 0.0:
             return None
-        factor = objective.factor(point, bound)
+        factor = old or objective.factor(point, bound)
         if factor is None:
             if bound:
                 break
             bound = True
             continue
-        direction = -objective.solve(factor, point, point.gradient)
+        direction = -objective.solve(factor, point, point.gradient, bound, residual)
         fall = -float(np.vdot(point.gradient, direction))
-        if not fall > close * abs(point.value):
+        if old is not None and not fall <= SERVES * last:
+            old = None
+            continue
+        # One more of Newton's own steps would have ended far below the goal.
+        if not fall > (close if old is None else BEYOND * close) * abs(point.value):
             if bound and fall > 0.0:  # the bound's steps are short: ask the loss itself
-                bound = False
+                bound, old = False, None
                 continue
             break
         found, whole = _search(objective, point, direction, fall)
         if found is None:
-            if bound:
+            if bound and old is None:
                 break
-            bound = True
+            bound, old = old is None, None
             continue
+        old, last = (factor, fall) if whole and not bound else (None, np.inf)
         bound = not whole and not bound
         point = found
     return point

@@ -53,16 +53,19 @@ class Problem:
     units: Units
     weight: float
     known: Known | None
+    ridge: float = 0.0  # of standardised columns, beside the penalty
 
     @classmethod
-    def of_rows(cls, settings: Settings, parts: list[Part]) -> "Problem":
+    def of_rows(cls, settings: Settings, parts: list[Part], ridge: float = 0.0) -> "Problem":
         """The problem in which the rows are all there is."""
         mean, size = column_units(parts, settings.columns, settings.intercept)
         units = _units(settings, mean, size, parts[0].rows.targets)
-        return cls(settings, parts, units, sum(map(_weight, parts)), None)
+        return cls(settings, parts, units, sum(map(_weight, parts)), None, ridge)
 
     @classmethod
-    def of_sample(cls, settings: Settings, parts: list[Part], total: Sums) -> "Problem":
+    def of_sample(
+        cls, settings: Settings, parts: list[Part], total: Sums, ridge: float = 0.0
+    ) -> "Problem":
         """The problem in which the first part was drawn from rows of which sums are known."""
         columns, weight = settings.columns, float(total.weight)
         mean, exponents = total.mean[:columns], total.exponents[:columns]
@@ -74,7 +77,7 @@ class Problem:
         known = Known(
             settings.family, total, parts[0], units, intercept=settings.intercept, weight=weight
         )
-        return cls(settings, parts, units, weight, known)
+        return cls(settings, parts, units, weight, known, ridge)
 
     def solved(self, start: Array | None, close: float = CLOSE) -> Fitted:
         """The minimum, from weights in the rows' own units or from 0 on."""
@@ -121,6 +124,7 @@ class Problem:
         ridge = ((settings.l2 or 0.0) + extra) / settings.family.weight
         with np.errstate(over="ignore"):
             penalty = np.minimum(ridge / size / size, 1e100)
+        penalty += self.ridge
         if settings.l2 is None:
             penalty += LEAST_PENALTY
         penalty = np.where(np.isfinite(size), penalty, 1.0)
@@ -139,7 +143,7 @@ class Problem:
             point = _minimum(objective, theta, close)
             return Fitted(objective, point, None, np.zeros((len(theta), 0)))
         beta = self.known.regressed(objective, theta)
-        for share in SHARES:
+        for share in (1.0, 0.0) if self.ridge else SHARES:
             objective.control = self.known.control(share * beta)
             found = minimise(objective, theta, close)
             if found is not None:

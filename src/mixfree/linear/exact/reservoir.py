@@ -1,7 +1,6 @@
 """A uniform sample of a stream's rows, of which two can be merged."""
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,13 +9,12 @@ import numpy as np
 
 from mixfree.base import draws
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole
+from mixfree.base.checks import check_bytes, check_whole
 from mixfree.linear.exact.moments import check_array
 
 FEWEST = 64  # rows below which a sample says too little
 PER_COLUMN = 3  # rows per column below which the kept rows alone could be fitted perfectly
 SPARE = 8  # one more row per so many is stored, so that rows are sorted out only now and then
-UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 def rows_of(memory: int | str, columns: int, outputs: int) -> int:
@@ -31,10 +29,7 @@ def rows_of(memory: int | str, columns: int, outputs: int) -> int:
     each = 8 * (columns + outputs + 3) * (1 + 1 / SPARE)
     if not isinstance(memory, str):
         return check_whole(memory, "memory", least=least)
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMG]?B)\s*", memory, re.IGNORECASE)
-    if found is None:
-        raise ValueError(f"memory must be a number of rows or bytes such as '32MB', not {memory!r}")
-    rows = int(float(found[1]) * UNITS[found[2].upper()] / each)
+    rows = int(check_bytes(memory, "memory", "a number of rows or bytes") / each)
     if rows < least:
         raise ValueError(
             f"memory={memory!r} holds {rows:,} rows, but {columns:,} columns need {least:,}: "
@@ -217,7 +212,8 @@ class Reservoir:
     def _make_room(self, length: int) -> None:
         if length <= len(self._targets):
             return
-        length = min(max(length, 2 * len(self._targets), FEWEST), self._limit)
+        # Room that is not written to costs nothing, a second copy of half the rows does.
+        length = self._limit if 4 * length > self.size else max(length, 2 * len(self._targets))
         for name in ("_rows", "_targets", "_weights", "_before", "_keys"):
             old = getattr(self, name)
             longer = np.empty((length, *old.shape[1:]), dtype=old.dtype)

@@ -7,14 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_positive, check_whole
+from mixfree.base.checks import check_bytes, check_not_negative, check_positive, check_whole
 from mixfree.linear.exact.batches import MEMORY, Batches
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.gap import NOTHING, Gap
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.solve import Solution, solve
-
-UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
 class SquaredFit:
@@ -50,14 +48,12 @@ class SquaredFit:
         half_life: float | str | None = None,
         memory: int | str = MEMORY,
     ) -> None:
-        if isinstance(l2, bool | str) or not 0.0 <= l2 < np.inf:
-            raise ValueError(f"l2 must be at least 0 and finite, not {l2!r}")
-        self.l2, self.intercept = float(l2), bool(intercept)
+        self.l2, self.intercept = check_not_negative(l2, "l2"), bool(intercept)
         self.radius = None if radius is None else check_positive(radius, "radius")
         self.columns, self.samples = check_whole(columns, "columns", least=0), 0
         self._sums: Batches | Forgetting
         if half_life is None:
-            self._sums = Batches(self.columns, memory=check_memory(memory))
+            self._sums = Batches(self.columns, memory=_bytes(memory))
         else:
             self._sums = Forgetting(
                 self.columns,
@@ -139,17 +135,7 @@ class SquaredFit:
         self._solution = self._inference = None
 
 
-def check_memory(memory: int | str) -> int:
-    """Bytes from a number, or from text such as ``"32MB"``.
-
-    Examples
-    --------
-    >>> check_memory("2MB")
-    2097152
-    """
-    if not isinstance(memory, str):
-        return check_whole(memory, "memory")
-    number, unit = memory[:-2].strip(), memory[-2:].upper()
-    if unit not in UNITS or not number.isdecimal():
-        raise ValueError(f"memory must be a number of bytes or such as '32MB', not {memory!r}")
-    return check_whole(int(number), "memory") * UNITS[unit]
+def _bytes(memory: int | str) -> int:
+    if isinstance(memory, str):
+        return int(check_bytes(memory, "memory"))
+    return check_whole(memory, "memory")

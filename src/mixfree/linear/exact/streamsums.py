@@ -10,6 +10,7 @@ from mixfree.base.checks import check_whole
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.known import pieces
 from mixfree.linear.exact.moments import block_sums, check_array, plain_sums, restored_sums
+from mixfree.linear.exact.products import Products
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums
 
@@ -98,20 +99,24 @@ class StreamSums:
 
     def _add_quickly(self, rows: Array, functions: Array) -> bool:
         """Add rows of weight 1 unless that would lose digits."""
-        n = len(rows)
-        if self._origin.any():
-            rows = rows - self._origin
-        products = rows.T @ rows
-        both = np.empty((1 + len(functions), n))
-        both[0] = 1.0
-        both[1:] = functions
-        cross = both @ rows
+        n, far = len(rows), self._origin.any()
+        half, cross = Products(self.columns), np.zeros_like(self._cross)
+        for start in range(0, n, half.piece):
+            piece = slice(start, start + half.piece)
+            x = rows[piece] - self._origin if far else rows[piece]
+            half.add(x)
+            both = np.ones((len(cross), len(x)))
+            both[1:] = functions[:, piece]
+            cross += both @ x
+        products = half.total
         diagonal = products.diagonal()
         empty = diagonal == 0.0
         near = cross[0] ** 2 * ((1.0 + 1.0 / NEAR) / n) <= diagonal
         if not (near.all() and diagonal.max(initial=0.0) < BIG**2):  # NaN is neither
             return False
-        if ((diagonal < SMALL**2) & ~empty).any() or (empty.any() and rows[:, empty].any()):
+        if ((diagonal < SMALL**2) & ~empty).any():
+            return False
+        if empty.any() and (rows[:, empty] != self._origin[empty]).any():
             return False
         squares = np.einsum("ij,ij->i", functions, functions)
         if not (np.isfinite(squares) & ((squares > SMALL**2) | (squares == 0.0))).all():

@@ -7,11 +7,13 @@ from typing import Self
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.products import Products
 
 LARGEST = 2.0**1000  # values beyond it are refused: differences and products could overflow
 BIG, SMALL = 2.0**250, 2.0**-250  # sizes whose squares and products lose nothing
 EMPTY = -(1 << 14)  # exponent of a column that has not varied yet
 NEAR = 4.0  # (mean/deviation)² up to which sums about 0 lose less than three bits
+FEW = 1024  # rows per block below which blocks are quicker multiplied all at once
 FAR = 64.0  # the same for sums about a block's first row, where six bits may be lost
 
 
@@ -140,17 +142,6 @@ class Sums:
         added = _added(_scaled(apart, -exponent), sums)
         return type(self)(self.rows, self.weight, np.zeros_like(self.mean), *added, sums.exponent)
 
-    def discounted(self, factor: float | Array) -> Self:
-        """The same rows with all weights multiplied by ``factor``, or one per block."""
-        each = np.asarray(factor)
-        return self._with(
-            self.weight * each,
-            self.mean,
-            self.scatter * each[..., None, None],
-            self.cross * each[..., None, None],
-            self.squares * each[..., None],
-        )
-
     def in_units(self, exponent: Array) -> Self:
         """The same sums in units of 2^exponent."""
         if self.exponent is None and not exponent.any():
@@ -235,17 +226,21 @@ def _products(
 ) -> Sums | None:
     """Sums of deviations from ``origin``; None where they need other units or another origin."""
     n, columns = x.shape[-2:]
-    few = n <= columns  # rows are moved to their mean, not their products
     root = None if weights is None else np.sqrt(weights)[..., None]
-    if not few:
-        # Before the totals: a product of matrices calculates while it waits for the memory.
-        second = _second(x, y, root)
-    weight, total = _first(x, y, weights)
-    mean = total / weight[..., None]
+    count = np.full(x.shape[:-2], float(n)) if weights is None else weights.sum(axis=-1)
+    weight = np.asarray(count)
+    few = n <= columns  # rows are moved to their mean, not their products
     if few:
+        total = _first(x, y, weights)
+        mean = total / weight[..., None]
         x, y = x - mean[..., None, :columns], y - mean[..., None, columns:]
-        second = _second(x, y, root)
-    scatter, cross, squares = second
+        gram = _gram(x, y, root)
+    else:
+        gram = _gram(x, y, root)
+        total = gram[..., -1, :-1]
+        mean = total / weight[..., None]
+    scatter, cross = gram[..., :columns, :columns], gram[..., :columns, columns:-1]
+    squares = _diagonal(gram)[..., columns:-1]
     if exponent is None:
         diagonal = np.concatenate([_diagonal(scatter), squares], axis=-1)
         far = total * mean
@@ -257,9 +252,11 @@ def _products(
             return None
         if quick and not (far * (1.0 + 1.0 / NEAR) <= diagonal).all():
             return None
-    if not few:
-        scatter -= total[..., :columns, None] * mean[..., None, :columns]
-        cross -= total[..., :columns, None] * mean[..., None, columns:]
+    if few:
+        scatter, cross, squares = scatter.copy(), cross.copy(), squares.copy()
+    else:
+        scatter = scatter - total[..., :columns, None] * mean[..., None, :columns]
+        cross = cross - total[..., :columns, None] * mean[..., None, columns:]
         squares = np.maximum(squares - (total * mean)[..., columns:], 0.0)
     if origin is not None:
         mean = origin + (mean if exponent is None else _scaled(mean, exponent))
@@ -267,25 +264,43 @@ def _products(
     return Sums(n, weight, mean, scatter, cross, squares, units)
 
 
-def _first(x: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-    """Weight, and weighted sums of columns and targets."""
-    n = x.shape[-2]
-    if weights is None:
-        weight = np.array(float(n)) if x.ndim == 2 else np.full(len(x), float(n))
-        return weight, np.concatenate([np.ones(n) @ x, y.sum(axis=-2)], axis=-1)
-    line = weights[..., None, :]
-    total = np.concatenate([(line @ x)[..., 0, :], (line @ y)[..., 0, :]], axis=-1)
-    return weights.sum(axis=-1), total
+def _first(x: Array, y: Array, weights: Array | None) -> Array:
+    """Weighted sums of columns and targets."""
+    line = np.ones(x.shape[:-1]) if weights is None else weights
+    line = line[..., None, :]
+    return np.concatenate([(line @ x)[..., 0, :], (line @ y)[..., 0, :]], axis=-1)
 
 
-def _second(x: Array, y: Array, root: Array | None) -> tuple[Array, Array, Array]:
-    """Sums of products of columns, of columns with targets, and of squares of targets."""
-    if root is not None:
-        x, y = x * root, y * root
-    scatter = x.swapaxes(-1, -2) @ x
-    # One target is multiplied from the left, which reads x as it lies in memory.
-    cross = x.swapaxes(-1, -2) @ y if y.shape[-1] > 1 else (y.swapaxes(-1, -2) @ x).swapaxes(-1, -2)
-    return scatter, cross, np.einsum("...ij,...ij->...j", y, y)
+def _gram(x: Array, y: Array, root: Array | None) -> Array:
+    """Sums of products of (columns, targets, 1) with each other."""
+    n, columns = x.shape[-2:]
+    size = columns + y.shape[-1] + 1
+    if x.ndim > 2 and n < FEW:  # copied side by side, so that there is one product
+        z = np.empty((*x.shape[:-1], size))
+        z[..., :columns], z[..., columns:-1], z[..., -1] = x, y, 1.0
+        if root is not None:
+            z *= root
+        several: Array = z.swapaxes(-1, -2) @ z
+        return several
+    gram = np.zeros((*x.shape[:-2], size, size))
+    if x.ndim > 2:
+        for place in range(len(x)):
+            gram[place] = _gram(x[place], y[place], None if root is None else root[place])
+        return gram
+    products = Products(columns)
+    for start in range(0, n, products.piece):
+        piece = slice(start, start + products.piece)
+        rows, others = x[piece], np.ones((size - columns, len(x[piece])))
+        others[:-1] = y[piece].T
+        if root is not None:
+            rows = rows * root[piece]
+            others *= root[piece, 0]
+        products.add(rows)
+        gram[columns:, :columns] += others @ rows
+        gram[columns:, columns:] += others @ others.T
+    gram[:columns, :columns] = products.total
+    gram[:columns, columns:] = gram[columns:, :columns].T
+    return gram
 
 
 def _usual(x: Array, y: Array, diagonal: Array) -> bool:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixfree.base.extras import require
-from mixfree.base.figures import PALETTE, line_style
-from mixfree.reproduce.engine.settings import Settings
+from mixfree.base.figures import PALETTE, styles_of
+from mixfree.base.literal import console, literal
+from mixfree.reproduce.engine.settings import FRESH, Settings
 from mixfree.reproduce.engine.statistics import estimate
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ class Table:
 
     def show(self) -> None:
         """Print to the terminal."""
-        table = require("rich.table").Table(title=self.title, title_justify="left")
+        table = require("rich.table").Table(title=literal(self.title), title_justify="left")
         for index, name in enumerate(self.head):
             table.add_column(name, justify="right" if index else "left")
         for line in self.lines:
-            table.add_row(*map(str, line))
-        require("rich").print(table)
+            table.add_row(*(literal(str(cell)) for cell in line))
+        console().print(table)
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,20 @@ class Report:
     claims: Sequence[Claim] = ()
     notes: Sequence[str] = field(default=())
 
-    def too_small(self, full: Settings) -> Report:
-        """The same without verdicts, which need runs of the full size."""
-        if not self.claims:
-            return self
-        note = f"Too small to judge the claims: the full size is {full.options()}."
+    def judged(self, settings: Settings, full: Settings) -> Report:
+        """The same with its seeds, and without verdicts if it is too small or its seeds are known.
+
+        Verdicts need runs of the full size, on seeds that development has not seen.
+        """
+        seeds = settings.seed_numbers
+        notes = [f"Seeds {seeds[0]} to {seeds[-1]}.", *self.notes]
+        if not self.claims or (settings.fresh and settings.covers(full)):
+            return replace(self, notes=notes)
+        why = f"Too small to judge the claims: the full size is {full.options()}."
+        if not settings.fresh:
+            why = f"No verdicts on seeds below {FRESH}, which development has seen. {why}"
         undecided = [replace(claim, holds=None) for claim in self.claims]
-        return replace(self, claims=undecided, notes=[note, *self.notes])
+        return replace(self, claims=undecided, notes=[why, *notes])
 
     def all_tables(self) -> list[Table]:
         """The tables, followed by one of the claims if there are any."""
@@ -144,11 +152,13 @@ def curves(
     **style: Any,
 ) -> None:
     """Plot the mean of ``y`` against ``x``, one line per series, with its 95 % interval shaded."""
-    for index, (name, points) in enumerate(gather(rows, series, x, y).items()):
+    found_by_name = gather(rows, series, x, y)
+    styles = styles_of(map(str, found_by_name))
+    for index, (name, points) in enumerate(found_by_name.items()):
         at = sorted(points)
         found = [estimate(points[place]) for place in at]
         means = np.array([each.mean for each in found])
-        drawn = {"linewidth": 1.8, **line_style(index), **style}
+        drawn = {"linewidth": 1.8, **styles[str(name)], **style}
         if index >= len(PALETTE):
             drawn |= {"marker": "s", "markersize": 4, "markevery": 0.1}
         axes.plot(at, means, label=str(name), **drawn)
@@ -156,4 +166,4 @@ def curves(
             # An interval may reach below zero, which a logarithmic axis cannot show.
             low = np.maximum([each.low for each in found], means / 50.0)
             high = [each.high for each in found]
-            axes.fill_between(at, low, high, color=line_style(index)["color"], alpha=0.18, lw=0)
+            axes.fill_between(at, low, high, color=drawn["color"], alpha=0.18, lw=0)

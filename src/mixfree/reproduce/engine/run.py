@@ -23,7 +23,8 @@ def run_experiment(
 ) -> list[Path]:
     """Run an experiment, print its report and write rows, report and figures to ``folder``.
 
-    The files do not depend on the number of jobs, the backend, or interruptions.
+    The files do not depend on the number of jobs, the backend, or interruptions, apart from
+    ``measured.json``, which says when, where and by which code the rows were measured.
 
     Parameters
     ----------
@@ -44,11 +45,11 @@ def run_experiment(
     chosen = experiment(name)
     cells = chosen.cells(settings)
     store = Store(folder, name, settings)
+    if any(store.rows(cell) is None for cell in cells):
+        store.record(Path(vars(chosen)["__file__"]))
     rows = sweep(name, cells, store, processes, backend)
     written = store.write_rows(rows)
-    report = chosen.report(rows, settings)
-    if not settings.covers(chosen.FULL):
-        report = report.too_small(chosen.FULL)
+    report = chosen.report(rows, settings).judged(settings, chosen.FULL)
     report.show()
     path = store.folder / "report.md"
     with replacing(path) as file:

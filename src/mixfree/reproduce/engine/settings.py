@@ -8,6 +8,7 @@ from mixfree.core.methods import find_method
 
 __all__ = ["Settings", "check_switching_probability"]
 
+FRESH = 1000  # first of the seeds that development does not use
 LONGEST_WINDOW = 32  # samples per MLMC gradient at the highest of the paper's 5 levels
 
 
@@ -26,7 +27,7 @@ class Settings:
     p
         Switching probabilities of the two-state chain; empty if there is no such chain.
     first_seed
-        The first of the seeds, which are consecutive numbers; the experiment's own choice.
+        The first of the seeds, which are consecutive numbers.
 
     Examples
     --------
@@ -43,6 +44,7 @@ class Settings:
     def __post_init__(self) -> None:
         check_whole(self.samples, "samples", least=LONGEST_WINDOW)
         check_whole(self.seeds, "seeds")
+        check_whole(self.first_seed, "first_seed", least=0)
         for method in self.methods:
             find_method(method)
         for p in self.p:
@@ -51,6 +53,28 @@ class Settings:
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} has the same value twice: {values}")
+
+    @property
+    def seed_numbers(self) -> range:
+        """The seeds themselves.
+
+        Examples
+        --------
+        >>> Settings(samples=1000, seeds=2, first_seed=1000).seed_numbers
+        range(1000, 1002)
+        """
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether development has not seen the seeds.
+
+        Examples
+        --------
+        >>> Settings(samples=1000, seeds=2).fresh
+        False
+        """
+        return self.first_seed >= FRESH
 
     def changed(self, **given: Any) -> "Settings":
         """Replace what is given and not None; an error where the experiment has no such choice."""
@@ -63,6 +87,8 @@ class Settings:
     def covers(self, other: "Settings") -> bool:
         """Whether everything in ``other`` is measured, with at least as many samples and seeds.
 
+        The seeds must not be below those of ``other``: low ones are for development.
+
         Examples
         --------
         >>> full = Settings(samples=1000, seeds=3, p=(0.5, 0.1))
@@ -72,6 +98,7 @@ class Settings:
         return (
             self.samples >= other.samples
             and self.seeds >= other.seeds
+            and self.first_seed >= other.first_seed
             and set(self.p) >= set(other.p)
         )
 
@@ -81,14 +108,14 @@ class Settings:
         Examples
         --------
         >>> Settings(samples=1000, seeds=3, methods=("mag", "sgd")).options()
-        '--samples 1000 --seeds 3 --methods mag,sgd'
+        '--samples 1000 --seeds 3 --methods mag,sgd --first-seed 0'
         """
         words = []
         for field in fields(self):
             value = getattr(self, field.name)
-            if value != () and field.name != "first_seed":
+            if value != ():
                 text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                words.append(f"--{field.name} {text}")
+                words.append(f"--{field.name.replace('_', '-')} {text}")
         return " ".join(words)
 
 

@@ -1,4 +1,8 @@
-"""Means with Student's t intervals, and exponents of power laws."""
+"""Means with intervals, exponents of power laws, and deviations from what is expected.
+
+Intervals are Student's where values are near to normal, and bootstrapped over the seeds where
+errors have heavy tails.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -7,9 +11,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Estimate", "Ratio", "estimate", "exponent", "exponent_over_seeds", "paired_ratio"]
+__all__ = [
+    "Estimate",
+    "Interval",
+    "Ratio",
+    "bootstrap_mean",
+    "difference_of_exponents",
+    "estimate",
+    "exponent",
+    "exponent_of_mean",
+    "exponent_over_seeds",
+    "largest_t",
+    "paired_ratio",
+    "spread",
+    "standard_errors",
+]
 
 CONFIDENCE = 0.95
+RESAMPLES = 2000  # of a bootstrap
+
+Array = npt.NDArray[Any]
 
 
 class Estimate(NamedTuple):
@@ -137,3 +158,148 @@ def exponent_over_seeds(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Es
         at.append(row[x])
         values.append(row[y])
     return estimate([exponent(*run) for run in runs.values()])
+
+
+class Interval(NamedTuple):
+    """A value with the ends of its 95 % interval, which need not be symmetric.
+
+    Examples
+    --------
+    >>> str(Interval(1.5e-3, 1e-3, 4e-3)), Interval(0.5, 0.4, 0.8).short()
+    ('1.5e-03 (1.0e-03 to 4.0e-03)', '+0.50 (+0.40 to +0.80)')
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def below(self, limit: float) -> bool | None:
+        """Whether it is below a limit; None when the interval does not decide."""
+        return True if self.high < limit else False if self.low > limit else None
+
+    def short(self) -> str:
+        """Format as an exponent."""
+        if math.isnan(self.value):
+            return "not measured"
+        return f"{self.value:+.2f}" + self._ends("+.2f")
+
+    def _ends(self, form: str) -> str:
+        return f" ({self.low:{form}} to {self.high:{form}})" if self.high < math.inf else ""
+
+    def __str__(self) -> str:
+        return f"{self.value:.1e}" + self._ends(".1e")
+
+
+def bootstrap_mean(values: npt.ArrayLike) -> Interval:
+    """Mean of independent values with the 95 % interval of its bootstrap.
+
+    Examples
+    --------
+    >>> print(bootstrap_mean([1.0, 1.0, 2.0, 12.0]))
+    4.0e+00 (1.0e+00 to 9.2e+00)
+    """
+    return _interval(_resampled_means(np.asarray(values, dtype=float)))
+
+
+def spread(values: npt.ArrayLike) -> str:
+    """Median with the 10 % and the 90 % quantile.
+
+    Examples
+    --------
+    >>> spread([1.0, 2.0, 3.0, 4.0, 5.0])
+    '3.0e+00 (1.4e+00 to 4.6e+00)'
+    """
+    low, middle, high = np.quantile(np.asarray(values, dtype=float), [0.1, 0.5, 0.9]).tolist()
+    return str(Interval(middle, low, high))
+
+
+def exponent_of_mean(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Interval:
+    """Exponent of the mean of ``y`` over the seeds in ``x``, with the interval of its bootstrap.
+
+    Bounds on an expected error are about this one. A fit seed by seed is about the error that
+    most runs have, which is another where a few runs have most of the error.
+
+    Examples
+    --------
+    >>> rows = [{"seed": s, "x": x, "y": (s + 2.0) / x} for s in (0, 1) for x in (1.0, 9.0)]
+    >>> exponent_of_mean(rows, "x", "y").short()
+    '-1.00 (-1.00 to -1.00)'
+    """
+    return _interval(_resampled_exponents(rows, x, y))
+
+
+def _resampled_exponents(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Array:
+    """The exponent of the mean, followed by that of every resample of the seeds.
+
+    The resamples are the same in every call, so that differences of two are paired by seed.
+    """
+    runs: dict[Any, dict[float, float]] = {}
+    for row in rows:
+        runs.setdefault(row["seed"], {})[row[x]] = row[y]
+    places = sorted(set.intersection(*map(set, runs.values()))) if runs else []
+    if len(places) < 2:
+        return np.array([math.nan])
+    means = _resampled_means(np.array([[run[place] for place in places] for run in runs.values()]))
+    away = np.log(places) - np.mean(np.log(places))
+    slopes: Array = np.log(means) @ (away / (away @ away))
+    return slopes
+
+
+def _resampled_means(values: Array) -> Array:
+    """The mean over the seeds, along the first axis, and that of every resample of them."""
+    seeds = len(values)
+    if seeds < 2:
+        return values
+    draws = np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1.0 / seeds), RESAMPLES)
+    means: Array = np.vstack([np.ones(seeds), draws]) @ values / seeds
+    return means
+
+
+def _interval(draws: Array) -> Interval:
+    """What came first, with the quantiles of the resamples; unbounded where there are none."""
+    if draws.size < 2:
+        return Interval(float(draws[0]) if draws.size else math.nan, -math.inf, math.inf)
+    low, high = np.quantile(draws[1:], [0.5 - CONFIDENCE / 2.0, 0.5 + CONFIDENCE / 2.0])
+    return Interval(float(draws[0]), float(low), float(high))
+
+
+def difference_of_exponents(
+    rows: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]], x: str, y: str
+) -> Interval:
+    """Exponent of the mean of the rows less that of the others, paired by seed.
+
+    Examples
+    --------
+    >>> rows = [{"seed": s, "x": x, "y": (s + 2.0) / x} for s in (0, 1) for x in (1.0, 9.0)]
+    >>> difference_of_exponents(rows, rows, "x", "y").value
+    0.0
+    """
+    return _interval(_resampled_exponents(rows, x, y) - _resampled_exponents(others, x, y))
+
+
+def largest_t(seeds: int, comparisons: int) -> float:
+    """The t statistic that any of the comparisons exceeds by chance with probability 1 %.
+
+    Examples
+    --------
+    >>> round(largest_t(5, 1), 2)
+    4.6
+    """
+    from scipy.stats import t
+
+    return float(t.ppf(1.0 - 0.005 / comparisons, max(1, seeds - 1)))
+
+
+def standard_errors(values: list[float], expected: float) -> float:
+    """Distance of the mean from its expected value, in standard errors.
+
+    Examples
+    --------
+    >>> standard_errors([1.0, 3.0], 1.0)
+    1.0
+    """
+    distance = abs(float(np.mean(values)) - expected)
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else np.inf
+    if distance <= 1e-12 * abs(expected):
+        return 0.0
+    return distance / error if error > 0.0 else np.inf

@@ -18,6 +18,7 @@ from typing import Any
 
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
+from mixfree.reproduce.engine.provenance import write_record
 from mixfree.reproduce.engine.report import Row
 from mixfree.reproduce.engine.settings import Settings
 
@@ -50,14 +51,15 @@ class Store:
     def __init__(self, path: str | PathLike[str], experiment: str, settings: Settings) -> None:
         self.folder = Path(path)
         self.parts = self.folder / "parts"
-        about = {
+        about: dict[str, Any] = {
             "command": f"mixfree reproduce {experiment} {settings.options()}",
             "experiment": experiment,
             "settings": asdict(settings),
-            "seeds": list(range(settings.first_seed, settings.first_seed + settings.seeds)),
+            "seeds": list(settings.seed_numbers),
             "versions": {"python": platform.python_version()}
             | {package: version(package) for package in PACKAGES},
         }
+        self._about = about
         self._claim(json.dumps(about, indent=1))
         self._parts = {path.stem: _read_part(path) for path in self.parts.glob("*.json")}
 
@@ -70,6 +72,11 @@ class Store:
         with replacing(self.parts / f"{_name(cell)}.json") as file:
             file.write(json.dumps({"cell": cell, "rows": rows}, indent=1).encode())
         self._parts[_name(cell)] = rows
+
+    def record(self, start: Path) -> None:
+        """Write that cells are measured now, by the source file ``start`` and what it imports."""
+        command, seeds = self._about["command"], self._about["seeds"]
+        write_record(self.folder, start, command, seeds, begun=bool(self._parts))
 
     def write_rows(self, rows: list[Row]) -> list[Path]:
         """Write all rows as ``rows.csv`` and ``rows.parquet``; missing values are empty."""

@@ -2,17 +2,20 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 import mixfree as mf
 from mixfree.base.arithmetic import Array
 from mixfree.core.optimizer import GradientRefused, Optimizer
-from mixfree.linear.choosing import ChoosingLearner
+from mixfree.linear.contest import ChoosingLearner
+from mixfree.linear.learner import Learner
 from mixfree.reproduce.ladder.problem import Problem
 
-__all__ = ["CONTENDERS", "MEMORY", "gap_of"]
+__all__ = ["CONTENDERS", "MEMORY", "WITHOUT", "gap_of"]
 
+WITHOUT = "ladder, estimator"
 MEMORY = "ladder, memory"
 PIECE = 1 << 16  # rows handed over at a time, so that long streams need little room
 Contender = Callable[[Problem, Array], Array]
@@ -29,19 +32,25 @@ def run_of(make: Callable[[Array], Optimizer]) -> Contender:
     return run
 
 
-def with_memory(problem: Problem, order: Array) -> Array:
-    """The ladder with ``memory="auto"``: a held-out sample decides whether it helps."""
-    columns = problem.rows.shape[1]
-    learner = ChoosingLearner(problem.loss, columns, "ladder", scale=None, fit_intercept=False)
-    for start in range(0, len(order), PIECE):
-        piece = order[start : start + PIECE]
-        learner.advance(problem.rows[piece], problem.targets[piece])
-    return learner.weights.ravel()
+def learner_of(memory: int | str) -> Contender:
+    """The weights of the estimators' ladder, which begins with a distance from the first row."""
+    make = partial(Learner, memory=0) if memory == 0 else ChoosingLearner
+
+    def run(problem: Problem, order: Array) -> Array:
+        columns = problem.rows.shape[1]
+        learner = make(problem.loss, columns, "ladder", scale=None, fit_intercept=False)
+        for start in range(0, len(order), PIECE):
+            piece = order[start : start + PIECE]
+            learner.advance(problem.rows[piece], problem.targets[piece])
+        return learner.weights.ravel()
+
+    return run
 
 
 CONTENDERS: dict[str, Contender] = {
     "ladder": run_of(mf.Ladder),
-    MEMORY: with_memory,
+    WITHOUT: learner_of(0),
+    MEMORY: learner_of("auto"),
     "ladder, one rate": run_of(lambda x0: mf.Ladder(x0, per_coordinate=False)),
     "mag": run_of(mf.MAG),
     "adagrad": run_of(mf.AdaGrad),

@@ -24,7 +24,7 @@ from mixfree.reproduce.ladder.report import EACH, ORACLE, SHUFFLED, TUNED, ladde
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
-FULL = Settings(samples=200_000, seeds=200, first_seed=1000)
+FULL = Settings(samples=200_000, seeds=200, first_seed=2000)
 QUICK = Settings(samples=4_000, seeds=2)
 
 PAPER = (0.5, 1e-2, 1e-3, 1e-4, 1e-5)  # switching probabilities

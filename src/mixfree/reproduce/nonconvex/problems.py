@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Robust
 from mixfree.reproduce.paper.problem import Regression
 
-__all__ = ["PROBLEMS", "Problem", "one_network", "one_truth", "two_truths"]
+__all__ = ["PROBLEMS", "Constants", "Problem", "one_network", "one_truth", "two_truths"]
 
 PER_STATE, DIMENSION, HIDDEN = 50, 5, 4  # rows per state, features, hidden units
 FAINT = 0.2  # scale of the features that a state shows only weakly
@@ -49,6 +49,14 @@ def two_truths(seed: int) -> Regression:
     return Regression.draw(seed, PER_STATE, DIMENSION, NOISE**2)
 
 
+class Constants(NamedTuple):
+    """What Theorem 4.3 takes as given: G, M and L of Assumptions 2.1, 2.3 and 2.4."""
+
+    gradient: float
+    value: float
+    smoothness: float
+
+
 @dataclass(frozen=True)
 class Problem:
     """A loss of w on rows z = (x, y), where y comes last.
@@ -67,6 +75,8 @@ class Problem:
         ``draw(seed)``: the data.
     size
         Number of entries of w.
+    constants
+        ``constants(rows)``: G, M and L of the assumptions, where they are known.
     """
 
     name: str
@@ -76,6 +86,7 @@ class Problem:
     target: Callable[[Array], Array] = np.asarray
     draw: Callable[[int], Regression] = one_truth
     size: int = DIMENSION
+    constants: Callable[[Array], Constants] | None = None
 
     def rows(self, regression: Regression) -> Array:
         """The data of both states, one row z each."""
@@ -114,6 +125,14 @@ def _robust_gradient(w: Array, rows: Array) -> Array:
     x, y = rows[:, :-1], rows[:, -1]
     gradient: Array = GEMAN_MCCLURE.derivative(x @ w, y) @ x / len(x)
     return gradient
+
+
+def _robust_constants(rows: Array) -> Constants:
+    """From ρ ≤ 2, the largest ρ′ at r² = 4/3, and ρ″ = (1 − ¾r²)(1 + ¼r²)⁻³ between −1 and 1."""
+    x = rows[:, :-1]
+    steepest = float(GEMAN_MCCLURE.derivative((4.0 / 3.0) ** 0.5, 0.0))
+    largest = float(np.linalg.norm(x, axis=1).max())
+    return Constants(largest * steepest, 2.0, float(np.linalg.eigvalsh(x.T @ x / len(x))[-1]))
 
 
 def _phase_value(w: Array, rows: Array) -> float:
@@ -165,10 +184,16 @@ def _network(name: str, draw: Callable[[int], Regression]) -> Problem:
 PROBLEMS = {
     problem.name: problem
     for problem in (
-        Problem("robust regression", _robust_value, _robust_gradient),
+        Problem("robust regression", _robust_value, _robust_gradient, constants=_robust_constants),
         Problem("phase retrieval", _phase_value, _phase_gradient, PHASE, np.square),
         _network("network", one_network),
-        Problem("robust, two truths", _robust_value, _robust_gradient, draw=two_truths),
+        Problem(
+            "robust, two truths",
+            _robust_value,
+            _robust_gradient,
+            draw=two_truths,
+            constants=_robust_constants,
+        ),
         # tanh units are linear only in the limit W → 0, v → ∞: F has no minimiser.
         _network("network, linear truth", one_truth),
     )

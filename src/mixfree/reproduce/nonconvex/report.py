@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING
 from mixfree.base.figures import log_log, new_figure, plain_ticks
 from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import Estimate, estimate, exponent_over_seeds
+from mixfree.reproduce.engine.statistics import (
+    Interval,
+    bootstrap_mean,
+    estimate,
+    exponent_of_mean,
+    largest_t,
+    spread,
+    standard_errors,
+)
 from mixfree.reproduce.nonconvex.problems import PROBLEMS
 from mixfree.reproduce.paper.problem import mixing_time
+from mixfree.reproduce.theory import bounds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,11 +28,12 @@ __all__ = ["nonconvex_report"]
 
 THEOREM = 0.25  # exponent of τ/T in Corollary 4.4
 
-Fits = dict[str, dict[float, Estimate]]  # by problem and p
+Fits = dict[str, dict[float, Interval]]  # by problem and p
 
 
 def nonconvex_report(rows: list[Row], settings: Settings) -> Report:
     """Make tables, figures and claims."""
+    followed = [row for row in rows if row.get("lemma") is not None]
     rows = [
         {
             **row,
@@ -32,6 +42,7 @@ def nonconvex_report(rows: list[Row], settings: Settings) -> Report:
             "ratio": row["mean_square"] * row["steps"] / row["gradients"],
         }
         for row in rows
+        if row.get("lemma") is None
     ]
     last = {name: max(r["samples"] for r in rows if r["problem"] == name) for name in PROBLEMS}
     final = [row for row in rows if row["samples"] == last[row["problem"]]]
@@ -41,7 +52,7 @@ def nonconvex_report(rows: list[Row], settings: Settings) -> Report:
         for name, end in last.items()
     }
     growth = {
-        name: exponent_over_seeds((r for r in final if r["problem"] == name), "mixing_time", "root")
+        name: _halved([r for r in final if r["problem"] == name], "mixing_time")
         for name in PROBLEMS
     }
     return Report(
@@ -52,18 +63,31 @@ def nonconvex_report(rows: list[Row], settings: Settings) -> Report:
             _growth(growth),
         ],
         {"nonconvex": _against_samples(rows), "nonconvex-mixing-time": _against_time(final)},
-        [*_decay_claims(decay), *_growth_claims(growth)],
+        [
+            *_inequality_claims(followed),
+            _random_claim(final, settings),
+            *_decay_claims(decay),
+            *_growth_claims(growth),
+            _bound_claim(final, settings),
+        ],
         [
             "MAG with α = 1, five levels and no domain, without knowledge of p.",
-            "The exponent is that of root mean square ‖∇F‖ in the samples, over the last decade.",
+            "The exponent is that of the root of the mean of ‖∇F‖² over iterates and seeds, in the "
+            "samples, over the last decade.",
         ],
     )
 
 
-def _exponent(rows: list[Row], name: str, p: float, first: int, end: int) -> Estimate:
+def _exponent(rows: list[Row], name: str, p: float, first: int, end: int) -> Interval:
     """Exponent in the samples of the root mean square gradient, between two sample counts."""
     kept = (r for r in rows if r["problem"] == name and r["p"] == p)
-    return exponent_over_seeds([r for r in kept if first <= r["samples"] <= end], "samples", "root")
+    return _halved([r for r in kept if first <= r["samples"] <= end], "samples")
+
+
+def _halved(rows: list[Row], x: str) -> Interval:
+    """Exponent of the root of the mean square over all seeds, which is what Theorem 4.3 bounds."""
+    found = exponent_of_mean(rows, x, "mean_square")
+    return Interval(*(0.5 * end for end in found))
 
 
 def _table(final: list[Row], decay: Fits, last: dict[str, int], settings: Settings) -> Table:
@@ -77,13 +101,14 @@ def _table(final: list[Row], decay: Fits, last: dict[str, int], settings: Settin
                     f"{last[name]:,}",
                     f"{p:g}",
                     f"{mixing_time(p):,}",
-                    estimate([r["root"] for r in found]),
-                    estimate([r["random"] for r in found]),
+                    bootstrap_mean([r["root"] for r in found]),
+                    bootstrap_mean([r["random"] for r in found]),
+                    spread([r["random"] for r in found]),
                     fit.short(),
                 )
             )
     return Table(
-        f"The gradient at the end, {settings.seeds} seeds, 95 %",
+        f"The gradient at the end, {settings.seeds} seeds, 95 % by bootstrap",
         [
             "problem",
             "samples",
@@ -91,6 +116,7 @@ def _table(final: list[Row], decay: Fits, last: dict[str, int], settings: Settin
             "mixing time",
             "root mean square ‖∇F‖",
             "‖∇F‖ at w̃",
+            "its median (10 % to 90 %)",
             "exponent",
         ],
         lines,
@@ -145,7 +171,7 @@ def _bound(rows: list[Row], last: dict[str, int]) -> Table:
     )
 
 
-def _growth(growth: dict[str, Estimate]) -> Table:
+def _growth(growth: dict[str, Interval]) -> Table:
     return Table(
         "Exponent of the final root mean square ‖∇F‖ in the mixing time",
         ["problem", "exponent"],
@@ -153,24 +179,80 @@ def _growth(growth: dict[str, Estimate]) -> Table:
     )
 
 
+def _inequality_claims(followed: list[Row]) -> list[Claim]:
+    """What holds for every run, and not only in the mean."""
+    texts = {
+        "Lemma 4.1": "Σ‖∇F‖² ≤ Δ_max/η_T + ½L Σ η‖g‖² + Σ(∇F − g)·∇F",
+        "Lemma 4.2": "Σ η‖g‖² ≤ 2√Σ‖g‖²",
+        "Eq. (11)": "Σ‖∇F‖² ≤ (Δ_max + L)√Σ‖g‖² + Σ(∇F − g)·∇F",
+    }
+    claims = []
+    for lemma, text in texts.items():
+        found = [row["ratio"] for row in followed if row["lemma"] == lemma]
+        measured = f"{max(found):.2f} of it at most, in {len(found)} runs" if found else ""
+        claims.append(
+            Claim(f"{lemma}: {text} in every run", measured, max(found) <= 1.0 if found else None)
+        )
+    return claims
+
+
+def _random_claim(final: list[Row], settings: Settings) -> Claim:
+    """Corollary 4.4 rests on E‖∇F(w̃)‖² = E (1/T) Σ‖∇F(w_t)‖²."""
+    # A seed chooses the same w̃ on every problem: it is one observation.
+    by_seed: dict[int, list[float]] = {}
+    for row in final:
+        by_seed.setdefault(row["seed"], []).append(row["random"] ** 2 / row["mean_square"])
+    ratios = [sum(found) / len(found) for found in by_seed.values()]
+    away = standard_errors(ratios, 1.0)
+    return Claim(
+        "Corollary 4.4: ‖∇F(w̃)‖² is, in the mean, that of all iterates",
+        f"{estimate(ratios).mean:.2f} of it, {away:.1f} standard errors from 1",
+        away < largest_t(settings.seeds, 1) if settings.seeds > 1 else None,
+    )
+
+
+def _bound_claim(final: list[Row], settings: Settings) -> Claim:
+    """Theorem 4.3 with its constants, where these say more than ‖∇F‖ ≤ G."""
+    shares: list[Interval] = []
+    for name, problem in PROBLEMS.items():
+        if problem.constants is None:
+            continue
+        given = {
+            seed: problem.constants(problem.rows(problem.draw(seed)))
+            for seed in settings.seed_numbers
+        }
+        G, M, L = (max(each) for each in zip(*given.values(), strict=True))
+        for p in settings.p:
+            found = [r for r in final if r["problem"] == name and r["p"] == p]
+            steps = min(r["steps"] for r in found)
+            limit = bounds.nonconvex_rate(G, M, L, mixing_time(p), steps)
+            if limit < G**2:
+                shares.append(bootstrap_mean([r["mean_square"] / limit for r in found]))
+    text = "Theorem 4.3: the mean of ‖∇F‖² is at most the bound, with its constants"
+    if not shares:
+        return Claim(text, "trivial here: no bound is below that of ‖∇F‖ ≤ G", None)
+    largest = max(found.value for found in shares)
+    return Claim(text, f"largest ratio {largest:.1e}", every(s.below(1.0) for s in shares))
+
+
 def _decay_claims(decay: Fits) -> list[Claim]:
     claims = []
     for name, fits in decay.items():
-        worst = max(fits, key=lambda p: fits[p].mean)
+        worst = max(fits, key=lambda p: fits[p].value)
         claims.append(
             Claim(
-                f"{name}: decays with exponent −1/4 or below at every p",
-                f"at most {fits[worst].short()} (p = {worst:g})",
+                f"Theorem 4.3, {name}: falls at least like T^−¼ at every p",
+                f"slowest {fits[worst].short()} (p = {worst:g})",
                 every(fit.below(-THEOREM) for fit in fits.values()),
             )
         )
     return claims
 
 
-def _growth_claims(growth: dict[str, Estimate]) -> list[Claim]:
+def _growth_claims(growth: dict[str, Interval]) -> list[Claim]:
     return [
         Claim(
-            f"{name}: without knowing p, grows with exponent 1/4 at most in the mixing time",
+            f"Theorem 4.3, {name}: grows at most like τ^¼, without knowing p",
             fit.short(),
             fit.below(THEOREM),
         )

@@ -11,7 +11,12 @@ import numpy as np
 from mixfree.base.figures import log_log, new_figure
 from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import Estimate, estimate, paired_ratio
+from mixfree.reproduce.engine.statistics import (
+    Interval,
+    bootstrap_mean,
+    paired_ratio,
+    spread,
+)
 from mixfree.reproduce.paper.problem import mixing_time
 
 if TYPE_CHECKING:
@@ -40,10 +45,10 @@ def _values(rows: list[Row], study: str) -> dict[str, dict[str, list[float]]]:
     return gather([r for r in rows if r["study"] == study], "method", "setting", "suboptimality")
 
 
-def _estimates(rows: list[Row], study: str) -> dict[str, dict[str, Estimate]]:
-    """Estimates of one study by method and setting."""
+def _means(rows: list[Row], study: str) -> dict[str, dict[str, Interval]]:
+    """Means of one study by method and setting."""
     return {
-        method: {setting: estimate(values) for setting, values in at.items()}
+        method: {setting: bootstrap_mean(values) for setting, values in at.items()}
         for method, at in _values(rows, study).items()
     }
 
@@ -51,21 +56,35 @@ def _estimates(rows: list[Row], study: str) -> dict[str, dict[str, Estimate]]:
 def _study_table(study: str, rows: list[Row], label: str) -> Table:
     paces = gather([r for r in rows if r["study"] == study], "method", "setting", "pace")
     length = next(row["samples"] for row in rows if row["study"] == study)
+    found = _values(rows, study)
     lines = [
-        (method, setting, found, f"{np.mean(paces[method][setting]):.1e}")
-        for method, at in _estimates(rows, study).items()
-        for setting, found in at.items()
+        (
+            method,
+            setting,
+            bootstrap_mean(values),
+            spread(values),
+            f"{np.mean(paces[method][setting]):.1e}",
+        )
+        for method, at in found.items()
+        for setting, values in at.items()
     ]
+    seeds = len({row["seed"] for row in rows if row["study"] == study})
     return Table(
-        f"Study {study}, {label}, {length:,} samples",
-        ["method", "setting", "suboptimality, 95 %", "step per sample"],
+        f"Study {study}, {label}, {length:,} samples, {seeds} seeds",
+        [
+            "method",
+            "setting",
+            "mean suboptimality, 95 %",
+            "median (10 % to 90 %)",
+            "step per sample",
+        ],
         lines,
     )
 
 
 def _alpha_table(rows: list[Row], label: str) -> Table:
-    found = _estimates(rows, "alpha")
-    best = {m: min(at, key=lambda a: at[a].mean) for m, at in found.items()}
+    found = _means(rows, "alpha")
+    best = {m: min(at, key=lambda a: at[a].value) for m, at in found.items()}
     return Table(
         f"Study alpha, {label}",
         ["method", "with α = 1", "best α", "with it"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from mixfree.base.figures import log_log, new_figure
+from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Estimate, estimate, paired_ratio
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FULL", "QUICK", "at_end", "cells", "draw", "final", "measure", "report"]
 
-FULL = Settings(samples=5_000_000, seeds=5, methods=PAPER_METHODS, p=(1e-4,))
-QUICK = FULL.changed(samples=500_000, seeds=3)
+FULL = Settings(samples=5_000_000, seeds=30, methods=PAPER_METHODS, p=(1e-4,), first_seed=1000)
+QUICK = FULL.changed(samples=500_000, seeds=3, first_seed=0)
+
+FIRST = 100  # samples before which no method has learnt anything
 
 cells = regression_cells
 measure = measure_run
@@ -48,11 +50,15 @@ def report(rows: list[Row], settings: Settings) -> Report:
 
 def draw(rows: list[Row], title: str) -> Figure:
     """Plot suboptimality against samples observed."""
-    figure, axes = new_figure()
-    curves(axes, rows, "method", "samples", "suboptimality")
+    figure, axes = new_figure(width=7.0)
+    shown = [row for row in rows if row["samples"] >= FIRST] or rows
+    curves(axes, shown, "method", "samples", "suboptimality")
     log_log(axes, "samples observed", "suboptimality of the average iterate")
-    axes.set_title(title, fontsize="medium")
-    axes.legend(frameon=False)
+    axes.margins(x=0.0)
+    axes.set_title(
+        f"Error after n samples, lower is better\n{title}", loc="left", fontsize="medium"
+    )
+    label_ends(axes)
     return figure
 
 

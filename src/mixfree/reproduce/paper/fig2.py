@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.base.figures import log_log, new_figure
+from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Ratio, estimate, paired_ratio
@@ -16,9 +16,13 @@ from mixfree.reproduce.paper.runs import CAVEAT, PAPER_METHODS, measure_run, reg
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
 FULL = Settings(
-    samples=5_000_000, seeds=5, methods=PAPER_METHODS, p=(0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)
+    samples=5_000_000,
+    seeds=30,
+    methods=PAPER_METHODS,
+    p=(0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-5),
+    first_seed=1000,
 )
-QUICK = FULL.changed(samples=500_000, seeds=3)
+QUICK = FULL.changed(samples=500_000, seeds=3, first_seed=0)
 
 cells = regression_cells
 
@@ -31,10 +35,11 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 def report(rows: list[Row], settings: Settings) -> Report:
     """Make one figure, and a table with one line per mixing time."""
     rows = [{**row, "mixing_time": mixing_time(row["p"])} for row in rows]
-    figure, axes = new_figure()
+    figure, axes = new_figure(width=7.0)
     curves(axes, rows, "method", "mixing_time", "suboptimality", marker="o", markersize=4)
     log_log(axes, "exact mixing time", f"suboptimality after {settings.samples:,} samples")
-    axes.legend(frameon=False)
+    axes.set_title("Error against the mixing time, lower is better", loc="left", fontsize="medium")
+    label_ends(axes)
     ends = {p: at_end([row for row in rows if row["p"] == p]) for p in settings.p}
     table = Table(
         f"Suboptimality after {settings.samples:,} samples, {settings.seeds} seeds, 95 %",

@@ -7,7 +7,7 @@ from functools import cache, cached_property, lru_cache
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_positive, check_whole
+from mixfree.base.checks import check_one_of, check_positive, check_whole
 from mixfree.chains import two_state
 from mixfree.reproduce.engine.settings import check_switching_probability
 
@@ -95,7 +95,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Regression:
-    """Rows and targets of both states, ``per_state`` each, and the radius of the ball of w.
+    """Rows and targets of all states, ``per_state`` each, and the radius of the ball of w.
 
     The objective F(w) = (1/4n)‖Xw − y‖² is the mean of the squared losses of all 2n rows.
 
@@ -113,17 +113,34 @@ class Regression:
 
     @classmethod
     def draw(
-        cls, seed: int, per_state: int = 250, dimension: int = 100, noise: float = 1e-3
+        cls,
+        seed: int,
+        per_state: int = 250,
+        dimension: int = 100,
+        noise: float = 1e-3,
+        *,
+        states: int = 2,
+        law: str = "normal",
+        size: float = 1.0,
+        radius: float = 1.0,
     ) -> "Regression":
-        """X ~ N(0, I), w† ~ N(0, I/d) for each state, y = Xw† + ε with variance ``noise``."""
+        """X ~ N(0, I), w† ~ N(0, I/d) for each state, y = Xw† + ε with variance ``noise``.
+
+        Entries of w† have the ``law`` "normal", or "uniform" on [0, c]; ``size`` is the root mean
+        square of ‖w†‖.
+        """
         check_whole(per_state, "per_state")
         check_whole(dimension, "dimension")
+        check_one_of(law, "law", ("normal", "uniform"))
         rng = np.random.default_rng([seed, 0])
-        truth = rng.standard_normal((2, dimension)) / math.sqrt(dimension)
-        rows = rng.standard_normal((2, per_state, dimension))
+        shape = (check_whole(states, "states"), dimension)
+        drawn = rng.standard_normal(shape) if law == "normal" else rng.uniform(0, 3**0.5, shape)
+        truth = drawn / math.sqrt(dimension) * check_positive(size, "size")
+        rows = rng.standard_normal((states, per_state, dimension))
         targets = np.einsum("snd,sd->sn", rows, truth)
-        targets += math.sqrt(check_positive(noise, "noise")) * rng.standard_normal((2, per_state))
-        return cls(rows.reshape(-1, dimension), targets.ravel(), per_state)
+        scale = math.sqrt(check_positive(noise, "noise"))
+        targets += scale * rng.standard_normal((states, per_state))
+        return cls(rows.reshape(-1, dimension), targets.ravel(), per_state, radius)
 
     def order(self, seed: int, p: float, samples: int) -> Array:
         """The first row numbers of the stream of a seed."""

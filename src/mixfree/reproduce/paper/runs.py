@@ -96,7 +96,7 @@ def regression_cells(settings: Settings) -> list[dict[str, Any]]:
     return [
         {"method": method, "seed": seed, "p": p, "samples": settings.samples}
         for p in settings.p
-        for seed in range(settings.seeds)
+        for seed in settings.seed_numbers
         for method in settings.methods
     ]
 

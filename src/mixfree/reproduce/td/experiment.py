@@ -17,8 +17,8 @@ from mixfree.td import RewardProcess, TDLearner
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "methods", "report"]
 
-FULL = Settings(samples=10_000_000, seeds=30, p=(0.5, 5e-2, 5e-3, 5e-4, 5e-5))
-QUICK = FULL.changed(samples=100_000, seeds=3)
+FULL = Settings(samples=10_000_000, seeds=30, p=(0.5, 5e-2, 5e-3, 5e-4, 5e-5), first_seed=1000)
+QUICK = FULL.changed(samples=100_000, seeds=3, first_seed=0)
 
 SHORTER = 10  # factor by which all runs but those of the two methods compared are shorter
 FIRST = 1000  # transitions at which curves begin
@@ -38,7 +38,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
         }
         for family in FAMILIES
         for parameter in parameters[family]
-        for seed in range(settings.seeds)
+        for seed in settings.seed_numbers
         for compared in (True, False)
     ]
 
@@ -72,6 +72,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
                         "method": name,
                         "seed": cell["seed"],
                         "samples": done,
+                        "steps": learner.optimizer.steps,
                         "error": process.error(learner.average) / scale,
                     }
                 )

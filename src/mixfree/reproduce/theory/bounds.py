@@ -12,14 +12,20 @@ from mixfree.gradients import MLMC
 
 __all__ = [
     "convex_rate",
+    "coupling_bound",
     "decorrelation_time",
+    "delayed_deviation",
     "deviation",
     "distance_bound",
     "expected_cost",
+    "independent_deviation",
     "mean_error",
     "mean_square_error",
+    "nonconvex_rate",
     "regret",
     "second_moment",
+    "stationary_deviation",
+    "td_rate",
 ]
 
 
@@ -45,6 +51,75 @@ def decorrelation_time(mixing_time: int, horizon: int) -> int:
     return check_whole(mixing_time, "mixing_time") * math.ceil(
         2 * math.log2(check_whole(horizon, "horizon"))
     )
+
+
+def coupling_bound(parts: int, distance: float) -> float:
+    """Bound on the distance of n states, each K steps after the last, from n independent ones.
+
+    (n − 1)d(K) in total variation, which is the least probability that a coupling of the two
+    differs (Lemma A.1); never more than 1.
+
+    Examples
+    --------
+    >>> coupling_bound(5, 0.125)
+    0.5
+    """
+    return min(1.0, (check_whole(parts, "parts") - 1) * distance)
+
+
+def independent_deviation(samples: int, bound: float, delta: float) -> float:
+    """Deviation of a mean of n independent vectors, with probability 1 − δ (Lemma A.2).
+
+    6M(1 + √log(1/δ))/√n, and never more than 2M.
+
+    Examples
+    --------
+    >>> independent_deviation(10_000, 1.0, 0.05) < 0.17
+    True
+    """
+    return bound * min(2.0, 6.0 / math.sqrt(samples) * (1.0 + math.sqrt(math.log(1.0 / delta))))
+
+
+def stationary_deviation(
+    samples: int, bound: float, delta: float, delay: int, distance: float
+) -> float:
+    """Deviation of a mean of N gradients along a stationary chain (Lemma A.3).
+
+    6G(1 + √log(K/δ′))/√n + 2GK/N with n = ⌊N/K⌋ and δ′ = δ − K(n − 1)d(K), with probability
+    1 − δ. ``distance`` is d(K) of the ``delay`` K. Where the lemma does not apply, the trivial
+    bound 2G is returned.
+
+    Examples
+    --------
+    >>> stationary_deviation(10**6, 1.0, 0.05, delay=100, distance=1e-12) < 0.3
+    True
+    """
+    parts = samples // delay
+    return _by_parts(samples, bound, delta - delay * (parts - 1) * distance, delay)
+
+
+def delayed_deviation(
+    samples: int, bound: float, delta: float, delay: int, distance: float
+) -> float:
+    """Deviation of a mean of M gradients that begin K steps after any known state (Lemma A.4).
+
+    As Lemma A.3, with δ′ = δ − (K(n − 1) + 1)d(K).
+
+    Examples
+    --------
+    >>> delayed_deviation(10**6, 1.0, 0.05, delay=100, distance=1e-12) < 0.3
+    True
+    """
+    parts = samples // delay
+    return _by_parts(samples, bound, delta - (delay * (parts - 1) + 1) * distance, delay)
+
+
+def _by_parts(samples: int, bound: float, left: float, delay: int) -> float:
+    """The bound that Lemmas A.3 and A.4 share; ``left`` is their δ′."""
+    if not 0 < delay <= samples or left <= 0.0:
+        return 2.0 * bound
+    root = 6.0 / math.sqrt(samples // delay) * (1.0 + math.sqrt(math.log(delay / left)))
+    return bound * min(2.0, root + 2.0 * delay / samples)
 
 
 def deviation(samples: int, bound: float, delta: float, mixing_time: int, delay: int) -> float:
@@ -155,7 +230,51 @@ def convex_rate(bound: float, diameter: float, mixing_time: int, horizon: int) -
     >>> convex_rate(1.0, 1.0, 10, 10**6) > convex_rate(1.0, 1.0, 10, 10**8)
     True
     """
-    squares = horizon * second_moment(bound, mixing_time, horizon)
-    largest = 1 << (horizon.bit_length() - 1)
-    error = mean_error(largest, bound, mixing_time, horizon)
-    return regret(diameter, squares) / horizon + diameter * error
+    return regret(diameter, _squares(bound, mixing_time, horizon)) / horizon + diameter * _bias(
+        bound, mixing_time, horizon
+    )
+
+
+def nonconvex_rate(
+    bound: float, values: float, smoothness: float, mixing_time: int, horizon: int
+) -> float:
+    """Bound on E[(1/T) Σ‖∇F(w_t)‖²] of Algorithm 1 with α = 1 (Theorem 4.3).
+
+    Eq. (11) in expectation, with the constants above: (2M + L)√(T·E‖g‖²)/T, where |F| ≤ M and F
+    is L-smooth, and G times the error of a mean of 2^⌊log₂ T⌋ samples. Its root bounds
+    E‖∇F(w̃)‖ at a random iterate (Corollary 4.4).
+
+    Examples
+    --------
+    >>> nonconvex_rate(1.0, 2.0, 1.0, 10, 10**6) > nonconvex_rate(1.0, 2.0, 1.0, 10, 10**8)
+    True
+    """
+    root = math.sqrt(_squares(bound, mixing_time, horizon))
+    bias = bound * _bias(bound, mixing_time, horizon)
+    return (2.0 * values + smoothness) * root / horizon + bias
+
+
+def td_rate(
+    largest_reward: float, radius: float, gamma: float, mixing_time: int, horizon: int
+) -> float:
+    """Bound on E‖V_θ* − V_θ̄‖²_M of MAG with steps √2·R/√Σ‖g‖² (Theorem 5.2).
+
+    That of Theorem 3.3 on a ball of diameter D = 2R with G = r_max + 2R, divided by 1 − γ.
+
+    Examples
+    --------
+    >>> td_rate(1.0, 2.0, 0.9, 10, 10**6) > td_rate(1.0, 2.0, 0.5, 10, 10**6)
+    True
+    """
+    bound, diameter = largest_reward + 2.0 * radius, 2.0 * radius
+    return convex_rate(bound, diameter, mixing_time, horizon) / (1.0 - gamma)
+
+
+def _squares(bound: float, mixing_time: int, horizon: int) -> float:
+    """Bound on E Σ‖g_t‖² over T steps."""
+    return horizon * second_moment(bound, mixing_time, horizon)
+
+
+def _bias(bound: float, mixing_time: int, horizon: int) -> float:
+    """Error of a mean of 2^⌊log₂ T⌋ ≥ T/2 samples, the largest level's (Eq. 10)."""
+    return mean_error(1 << (horizon.bit_length() - 1), bound, mixing_time, horizon)

@@ -11,7 +11,7 @@ from mixfree.reproduce.theory.report import claims, tables
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
-FULL = Settings(samples=1 << 16, seeds=20, p=(0.5, 0.1, 1e-2, 1e-3, 1e-4))
+FULL = Settings(samples=1 << 16, seeds=30, p=(0.5, 0.1, 1e-2, 1e-3, 1e-4), first_seed=1000)
 QUICK = Settings(samples=1 << 10, seeds=4, p=(0.5, 0.1, 1e-2))
 
 
@@ -23,15 +23,15 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
     return [
         *(
             {"what": what, "p": p, "seed": seed, **common}
-            for what in ("windows", "bias")
+            for what in ("windows", "concentration", "bias", "regret")
             for p in settings.p
-            for seed in range(settings.seeds)
+            for seed in settings.seed_numbers
         ),
-        *({"what": "cost", "p": 0.5, "seed": seed, **common} for seed in range(settings.seeds)),
+        *({"what": "cost", "p": 0.5, "seed": seed, **common} for seed in settings.seed_numbers),
         *(
             {"what": "rate", "p": p, "seed": seed, "horizon": settings.samples * 4 // shorter}
             for p in settings.p
-            for seed in range(settings.seeds)
+            for seed in settings.seed_numbers
             for shorter in (256, 64, 16, 4, 1)
         ),
     ]

@@ -33,9 +33,10 @@ def draw(rows: list[Row], settings: Settings) -> Figure:
     for axes, panel in zip(
         panels.flat, (_bias, _second_moment, _error, _error_in_tau, _cost, _rate), strict=True
     ):
-        panel(axes, rows, settings)
-        axes.set_title(panel.__doc__, fontsize="medium")
-        axes.legend(frameon=False, fontsize="small")
+        note = panel(axes, rows, settings)
+        axes.set_title("\n".join(filter(None, (panel.__doc__, note))), fontsize="medium")
+        if len(axes.lines) > 1:
+            axes.legend(frameon=False, fontsize="small")
     return figure
 
 
@@ -52,21 +53,20 @@ def _bias(axes: Axes, rows: list[Row], settings: Settings) -> None:
     log_log(axes, "largest window, 2^jmax", "‖E estimate − gradient‖")
 
 
-def _second_moment(axes: Axes, rows: list[Row], settings: Settings) -> None:
+def _second_moment(axes: Axes, rows: list[Row], settings: Settings) -> str:
     """Lemma 3.1: second moment of the estimate"""
     bound, horizon = gradient_bound(settings), settings.samples
     _against_tau(axes, rows, "second moment", horizon)
     taus = [mixing_time(p) for p in settings.p]
-    limits = [bounds.second_moment(bound, tau, horizon) for tau in taus]
-    axes.plot(taus, limits, color="black", label="bound", **THIN)
     log_log(axes, "mixing time", f"E‖estimate‖², T = {horizon:,}")
+    return _beyond(min(bounds.second_moment(bound, tau, horizon) for tau in taus))
 
 
-def _error(axes: Axes, rows: list[Row], settings: Settings) -> None:
+def _error(axes: Axes, rows: list[Row], settings: Settings) -> str:
     """Lemma A.6: error of a mean of N"""
     bound, horizon = gradient_bound(settings), settings.samples
-    _with_bounds(axes, rows, "error", lambda tau, n: bounds.mean_error(n, bound, tau, horizon))
     log_log(axes, "samples N in the mean", "E‖mean − gradient‖")
+    return _below(axes, rows, "error", lambda tau, n: bounds.mean_error(n, bound, tau, horizon))
 
 
 def _error_in_tau(axes: Axes, rows: list[Row], settings: Settings) -> None:
@@ -92,10 +92,11 @@ def _cost(axes: Axes, rows: list[Row], settings: Settings) -> None:
     axes.set_ylabel("samples per step")
 
 
-def _rate(axes: Axes, rows: list[Row], settings: Settings) -> None:
+def _rate(axes: Axes, rows: list[Row], settings: Settings) -> str:
     """Theorem 3.3: rate of Algorithm 1"""
     bound = gradient_bound(settings)
-    _with_bounds(
+    log_log(axes, "steps T", "suboptimality")
+    return _below(
         axes,
         rows,
         "suboptimality",
@@ -103,7 +104,6 @@ def _rate(axes: Axes, rows: list[Row], settings: Settings) -> None:
         marker="o",
         markersize=4,
     )
-    log_log(axes, "steps T", "suboptimality")
 
 
 def _side(p: float, size: int) -> float:
@@ -114,20 +114,24 @@ def _named(rows: list[Row]) -> list[Row]:
     return [{**row, "series": f"τ = {mixing_time(row['p']):,}"} for row in rows]
 
 
-def _with_bounds(
+def _below(
     axes: Axes,
     rows: list[Row],
     quantity: str,
     limit: Callable[[int, int], float],
     **style: Any,
-) -> None:
+) -> str:
     shown = [row for row in rows if row["quantity"] == quantity]
     curves(axes, _named(shown), "series", "size", "value", **style)
-    for index, (p, at) in enumerate(values_of(shown, quantity).items()):
-        limits = [limit(mixing_time(p), size) for size in sorted(at)]
-        axes.plot(sorted(at), limits, color=PALETTE[index], **THIN)
-    note = "thin: bounds; where they coincide,\nthey only state ‖gradient‖ ≤ G"
-    axes.text(0.5, 0.92, note, transform=axes.transAxes, ha="center", va="top", fontsize="small")
+    found = values_of(shown, quantity).items()
+    return _beyond(min(limit(mixing_time(p), size) for p, at in found for size in at))
+
+
+def _beyond(least: float) -> str:
+    """Where the bounds are; drawn, they would leave no room for what was measured."""
+    power = math.floor(math.log10(least))
+    shown = f"{least:,.0f}" if power < 4 else rf"${least / 10**power:.1f} \cdot 10^{{{power}}}$"
+    return f"bounds: {shown} and above, not drawn"
 
 
 def _against_tau(axes: Axes, rows: list[Row], quantity: str, size: int) -> None:

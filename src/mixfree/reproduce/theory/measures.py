@@ -7,19 +7,24 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.chains import two_state
+from mixfree.core.methods import find_method
+from mixfree.domains import Ball
 from mixfree.gradients import MLMC
 from mixfree.reproduce.paper.problem import mixing_time, problem_of
 from mixfree.reproduce.paper.runs import run_cell
 from mixfree.reproduce.theory import bounds
+from mixfree.reproduce.theory.concentration import DELTA, concentration
+from mixfree.reproduce.theory.directions import directions
 from mixfree.reproduce.theory.windows import Windows
 
-__all__ = ["DELTA", "DIAMETER", "MEASURES", "second_moments"]
+__all__ = ["DIAMETER", "MEASURES", "second_moments"]
 
 DIAMETER = 2.0  # of the unit ball
-DELTA = 0.05  # probability with which Lemma A.5 may fail
 WINDOWS = 25  # windows of full length per cell
 ESTIMATES = 50_000  # MLMC estimates per cell
 STEPS = 20_000  # draws of a level per cell
+REGRET_STEPS = 2048  # steps of a run whose regret is summed, sample by sample
 
 Values = list[tuple[str, int, float]]  # quantity, size, value
 
@@ -51,6 +56,7 @@ def _windows(cell: dict[str, Any]) -> Values:
         allowed = bounds.deviation(size, problem.largest_gradient, DELTA, tau, delay)
         rows += [
             ("error", size, float(errors[:, level].mean())),
+            ("square error", size, float(np.mean(errors[:, level] ** 2))),
             ("beyond", size, float(np.mean(errors[:, level] > allowed))),
         ]
     return [*rows, ("second moment", cell["horizon"], float(second_moments(means).mean()))]
@@ -88,21 +94,52 @@ def _cost(cell: dict[str, Any]) -> Values:
     ]
 
 
+def algorithm(horizon: int) -> dict[str, Any]:
+    """Algorithm 1 with α = D/√2, as Theorem 3.3 has it: a method and its options."""
+    options = {"levels": None, "horizon": horizon, "alpha": DIAMETER / math.sqrt(2.0)}
+    return {"method": "mag", "options": options}
+
+
 def _rate(cell: dict[str, Any]) -> Values:
-    """Suboptimality of Algorithm 1 after about T steps, with α = D/√2."""
+    """Suboptimality of Algorithm 1 after about T steps, and how many there were per T."""
     horizon = cell["horizon"]
-    run = {
-        "method": "mag",
-        "options": {"levels": None, "horizon": horizon, "alpha": DIAMETER / math.sqrt(2.0)},
-        "samples": round(horizon * bounds.expected_cost(horizon)),
-    }
-    found = run_cell({**cell, **run})
-    return [("suboptimality", horizon, float(found.suboptimality[-1]))]
+    samples = round(horizon * bounds.expected_cost(horizon))
+    found = run_cell({**cell, **algorithm(horizon), "samples": samples})
+    return [
+        ("suboptimality", horizon, float(found.suboptimality[-1])),
+        ("steps", horizon, float(found.steps[-1]) / horizon),
+    ]
+
+
+def _regret(cell: dict[str, Any]) -> Values:
+    """Σ g_t·(w_t − w*) over its bound, after each power of two of steps of Algorithm 1.
+
+    On [−1, 1], with gradients −3 and 1 by the state, so that w* = 1: whoever stays at the origin
+    has a regret of T.
+    """
+    horizon = min(cell["horizon"], REGRET_STEPS)
+    run = algorithm(horizon)
+    opt = find_method(run["method"])([0.0], domain=Ball(1.0), seed=cell["seed"], **run["options"])
+    samples = round(2 * horizon * bounds.expected_cost(horizon))
+    path = two_state(cell["p"]).simulate(samples, seed=cell["seed"])
+    regret, squares = 0.0, 0.0
+    rows: Values = []
+    slopes = np.where(path, 1.0, -3.0)[:, None]
+    for w, direction in directions(opt, lambda w, slope: slope, slopes):
+        regret += float(direction @ (w - 1.0))
+        squares += float(direction @ direction)
+        if opt.steps & (opt.steps - 1) == 0:
+            rows.append(("regret", opt.steps, regret / bounds.regret(DIAMETER, squares)))
+        if opt.steps == horizon:
+            break
+    return rows
 
 
 MEASURES: dict[str, Callable[[dict[str, Any]], Values]] = {
     "windows": _windows,
+    "concentration": concentration,
     "bias": _bias,
     "cost": _cost,
     "rate": _rate,
+    "regret": _regret,
 }

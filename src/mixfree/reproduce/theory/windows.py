@@ -64,6 +64,42 @@ class Windows:
         """‖E g^N − ∇F‖ for windows of N = ``length``, exactly."""
         return abs(self.offset(length))
 
+    def mean_square_error(self, length: int) -> float:
+        """E‖g^N − ∇F‖² for windows of N = ``length``, exactly.
+
+        A sample's gradient is ∇F ± δ, by its state, plus the noise of its row. States i steps
+        apart agree more often than not by (1 − 2p)^i, and the noise is independent.
+        """
+        return self._square_of_sum(np.full(length, 1.0 / length), centred=True)
+
+    def second_moment(self, levels: int) -> float:
+        """E‖g^MLMC‖² with levels up to ``levels``, exactly; one sample is taken beyond them."""
+        moments = []
+        for level in range(1, levels + 1):
+            signs = np.ones(1 << level)
+            signs[: 1 << (level - 1)] = -1.0
+            signs[0] += 1.0  # of g^0
+            moments.append(self._square_of_sum(signs))
+        shares = 0.5 ** np.arange(1, levels + 1)
+        return float(shares @ moments) + 0.5**levels * self._square_of_sum(np.ones(1))
+
+    def _square_of_sum(self, weights: Array, centred: bool = False) -> float:
+        """E‖Σ w_i ∇f(z_i)‖² over a window, or with each ∇f less ∇F."""
+        from scipy.signal import lfilter
+
+        means = self.state_gradients()
+        middle, half = means.mean(axis=0) * (not centred), 0.5 * (means[0] - means[1])
+        noise = np.sum((self.gradients - np.repeat(means, self.problem.per_state, 0)) ** 2, axis=1)
+        spread = noise.reshape(2, -1).mean(axis=1)
+        stay = 1.0 - 2.0 * self.p
+        signs = stay ** np.arange(1, weights.size + 1)  # mean of +1 in state 0 and −1 in state 1
+        before = lfilter([0.0, stay], [1.0, -stay], weights)  # Σ_{j<i} w_j stay^(i−j), for each i
+        total, along = float(weights.sum()), float(weights @ signs)
+        found = total**2 * (middle @ middle) + 2.0 * total * along * (middle @ half)
+        found += (weights @ weights + 2.0 * (weights @ before)) * (half @ half)
+        found += weights**2 @ (0.5 * (spread.sum() + signs * (spread[0] - spread[1])))
+        return float(found)
+
     def state_gradients(self) -> Array:
         """Mean gradient of each state."""
         means: Array = self.gradients.reshape(2, self.problem.per_state, -1).mean(axis=1)

@@ -1,0 +1,99 @@
+"""The documentation site: ``make docs``.
+
+By Sphinx and not by MkDocs with Material, whose end of life has been announced; the pages are
+Markdown in both.
+"""
+
+import importlib
+import inspect
+import os
+import re
+import runpy
+import sys
+from pathlib import Path
+
+from docutils.nodes import SkipNode
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.errors import ExtensionError
+
+import mixfree
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # where the two extensions are
+
+# Programs that are run while the site is built answer in the same way everywhere.
+os.environ |= {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+
+# Data for the commands on pages, which run in this folder.
+(HERE / "made").mkdir(exist_ok=True)
+if not (HERE / "made" / "heating.csv").exists():
+    example = runpy.run_path(str(HERE.parent / "examples" / "report_heating.py"))
+    example["write_log"](HERE / "made" / "heating.csv")
+
+project = "mixfree"
+author = "the mixfree developers"
+release = version = mixfree.__version__
+
+extensions = [
+    "measured",
+    "percent",
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinxcontrib.programoutput",
+]
+exclude_patterns = ["*.py", "data", "made"]  # what pages are made with; notebooks/ has pages
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings say what an argument is
+autodoc_preserve_defaults = True
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+suppress_warnings = ["ref.python"]  # attributes of the same name in several classes
+
+html_theme = "furo"
+html_title = "mixfree"
+html_show_sourcelink = False
+html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_math_renderer = "mathml"
+
+
+def check_docstrings(app):
+    """Every public name of the reference is described, and so are the methods of its classes."""
+    pages = "".join(page.read_text(encoding="utf-8") for page in (HERE / "reference").glob("*.md"))
+    for module in map(importlib.import_module, re.findall(r"automodule:: (\S+)", pages)):
+        for name, value in ((name, getattr(module, name)) for name in module.__all__):
+            members = vars(value) if inspect.isclass(value) else {}
+            public = [getattr(value, each) for each in members if not each.startswith("_")]
+            for each in (value, *filter(inspect.isroutine, public)):
+                if callable(each) and not inspect.getdoc(each):
+                    raise ExtensionError(f"no docstring: {each!r}, of {module.__name__}.{name}")
+
+
+def setup(app):
+    """Formulas as MathML; methods that scikit-learn adds to every estimator are its own."""
+
+    def math(as_block):
+        def visit(self, node):
+            # Brackets are as high as what they enclose without being asked.
+            formula = re.sub(r"\\[bB]ig(?=[^a-z])", "", node.astext())
+            self.body.append(tex2mathml(formula, as_block=as_block))
+            raise SkipNode
+
+        return visit
+
+    def skip(app, what, name, member, skipped, options):
+        return skipped or (name.startswith("set_") and name.endswith("_request"))
+
+    app.add_html_math_renderer("mathml", (math(False), None), (math(True), None))
+    app.connect("autodoc-skip-member", skip)
+    app.connect("builder-inited", check_docstrings)

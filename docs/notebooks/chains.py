@@ -1,0 +1,54 @@
+# %% [markdown]
+# # How fast does a chain forget?
+#
+# The mixing time: after how many steps the law of a chain is within ¼ of its stationary law,
+# wherever it began. Needs `pip install '.[cli]'`.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+from mixfree.chains import (
+    MarkovChain,
+    autocorrelation_time,
+    estimate_mixing_time,
+    two_state,
+)
+
+weather = MarkovChain([[0.9, 0.1], [0.5, 0.5]], states=["sun", "rain"])
+print("mixing time", weather.mixing_time())
+print("stationary law", weather.stationary.round(3), "of", weather.states)
+
+# %% [markdown]
+# Two states, each left with probability p, as in the paper's experiment: the distance to the
+# stationary law against the number of steps. Where a curve crosses the line is the mixing time.
+
+# %%
+figure, axes = plt.subplots(figsize=(7, 3.2))
+steps = np.unique(np.logspace(0, 5, 60).astype(int))
+for p in (0.1, 0.01, 1e-3, 1e-4):
+    chain = two_state(p)
+    distances = [chain.distance(int(t)) for t in steps]
+    axes.semilogx(steps, distances, label=f"p = {p:g}: {chain.mixing_time():,} steps")
+axes.axhline(0.25, color="black", linewidth=0.8)
+axes.set(xlabel="steps", ylabel="largest distance from the stationary law")
+legend = axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
+
+# %% [markdown]
+# ## From a path alone
+#
+# Mostly the chain is not known, and one path of it was observed. The interval holds for every
+# chain on these states; it becomes narrower as the path grows.
+
+# %%
+path = two_state(0.01).simulate(1_000_000, start=0, seed=0)
+for length in (1_000, 10_000, 100_000, 1_000_000):
+    print(f"{length:>9,} samples: {estimate_mixing_time(path[:length])}")
+
+# %%
+time = autocorrelation_time(path)
+print(f"autocorrelation time {time.value:.0f} ± {time.standard_error:.0f}; the chain's is 99")
+
+# %% [markdown]
+# Next: [Markov chains](../chains.md), [how often these intervals
+# hold](../coverage.md#mixing-times).

@@ -1,0 +1,50 @@
+# %% [markdown]
+# # What is a state worth?
+#
+# The value of every state of FrozenLake under the uniform policy, from one long run, with
+# intervals that allow for the correlation of its transitions. FrozenLake publishes its
+# transitions, so that the truth is known.
+# Needs `pip install '.[cli,rl]'`.
+
+# %%
+import gymnasium
+import matplotlib.pyplot as plt
+import numpy as np
+
+from mixfree.td import RewardProcess, evaluate_policy
+
+env = gymnasium.make("FrozenLake-v1")
+found = evaluate_policy(env, "uniform", samples=50_000)
+exact = RewardProcess.from_gymnasium(env, "uniform", gamma=0.9)
+states = np.asarray(exact.visited)
+low, high = found.interval(states)
+truth = exact.values[states]
+print(found)
+inside = int(((low <= truth) & (truth <= high)).sum())
+print(f"{inside} of {len(states)} values are in their intervals")
+
+# %%
+figure, axes = plt.subplots(figsize=(7, 3))
+values = found.values(states)
+at = np.arange(len(states))
+around = [values - low, high - values]
+axes.errorbar(at, values, around, fmt="o", capsize=3, label="99 % interval")
+axes.plot(at, truth, "k_", markersize=14, label="exact value")
+axes.set(xlabel="state", ylabel="value", xticks=at, xticklabels=states)
+legend = axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
+
+# %% [markdown]
+# ## Where sums have no room
+#
+# Least-squares TD, the default, keeps the square of the number of features. Methods with steps
+# keep the weights alone, and pay with accuracy; the paper's MAG needs no step size and no mixing
+# time, the ladder neither and no radius.
+
+# %%
+for method in ("lstd", "ladder", "mag-dog"):
+    found = evaluate_policy(env, "uniform", samples=50_000, method=method)
+    error = abs(found.values(states) - truth).max()
+    print(f"{method:8} largest error {error:.3f} of {truth.max():.3f}")
+
+# %% [markdown]
+# Next: [values of a policy](../start/rl.md), [TD learning](../td.md).

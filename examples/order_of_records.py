@@ -1,0 +1,96 @@
+"""What one pass over four records in their order loses: exact fits, and ladders.
+
+python examples/order_of_records.py FOLDER
+
+Nothing is set but what the table names. Printed is the final model's loss above that of the best
+linear model in hindsight, as a share of what that one gains over the best constant: 0 is the best,
+1 no better than a constant.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from curves import keep
+from records import RECORDS, record
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from mixfree.sklearn import StreamClassifier, StreamRegressor
+
+SEEDS = range(4000, 4005)
+WAYS = {
+    "exact, the default": {},
+    "exact, `memory=2048`": {"memory": 2048},
+    "ladder, `memory=0`": {"method": "ladder", "memory": 0},
+    'ladder, `memory="auto"`': {"method": "ladder"},
+    "ladder, `memory=0`, rows standardised in advance": {
+        "method": "ladder",
+        "memory": 0,
+        "scale": None,
+    },
+    'ladder, `memory="auto"`, rows standardised in advance': {"method": "ladder", "scale": None},
+}
+
+
+def gain_lost(rows, targets, **settings):
+    """Share of the best linear model's gain that the estimator's defaults lose."""
+    classes = set(np.unique(targets)) == {0.0, 1.0}
+    estimator = (StreamClassifier if classes else StreamRegressor)(**settings)
+    estimator.fit(rows, targets)
+    weights = np.append(np.ravel(estimator.coef_), estimator.intercept_)
+    # In standardised columns, so that the other solver finds its minimum, too.
+    size = rows.std(axis=0)
+    size[size == 0.0] = 1.0
+    x = np.column_stack([(rows - rows.mean(axis=0)) / size, np.ones(len(rows))])
+    z = rows @ weights[:-1] + weights[-1]
+    if not classes:
+        best = x @ np.linalg.lstsq(x, targets, rcond=None)[0]
+        found, least, constant = (
+            np.mean((targets - each) ** 2) for each in (z, best, targets.mean())
+        )
+        return (found - least) / (constant - least)
+    signs = 2.0 * targets - 1.0
+
+    def loss(predicted):
+        return float(np.mean(np.logaddexp(0.0, -signs * predicted)))
+
+    def slope(w):
+        return -(signs * expit(-signs * (x @ w))) @ x / len(x)
+
+    def bend(w):
+        p = expit(x @ w)
+        return (x.T * (p * (1.0 - p) / len(x))) @ x
+
+    options = {"gtol": 1e-10}
+    best = minimize(
+        lambda w: loss(x @ w), np.zeros(x.shape[1]), jac=slope, hess=bend,
+        method="trust-exact", options=options,
+    )  # fmt: skip
+    share = targets.mean()
+    return (loss(z) - best.fun) / (loss(np.log(share / (1.0 - share))) - best.fun)
+
+
+def main(folder, seeds=SEEDS):
+    """What each way loses per record, as a mean over seeds; then geometric mean and worst."""
+    found = {way: [] for way in WAYS}
+    for name in RECORDS:
+        rows, targets = record(Path(folder) / f"{name}.csv.gz")
+        size = rows.std(axis=0)
+        standardised = (rows - rows.mean(axis=0)) / np.where(size > 0.0, size, 1.0)
+        for way, settings in WAYS.items():
+            given = standardised if "scale" in settings else rows
+            lost = [gain_lost(given, targets, **settings, seed=seed) for seed in seeds]
+            found[way].append(float(np.mean(lost)))
+    for lost in found.values():
+        several = np.maximum(lost, 1e-16)
+        lost += [float(np.exp(np.log(several).mean())), max(lost)]
+    return {
+        way: [f"{each:.3g}" if each > 1e-10 else "0" for each in lost]
+        for way, lost in found.items()
+    }
+
+
+if __name__ == "__main__":
+    title = "What one pass loses of what the best linear model gains over a constant"
+    keep(__file__, title, main(sys.argv[1]), [*RECORDS, "geometric mean", "worst"], SEEDS)

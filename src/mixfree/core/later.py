@@ -1,0 +1,125 @@
+"""Methods that came after the paper and that the four parts can express."""
+
+import math
+from functools import partial
+
+import numpy.typing as npt
+
+from mixfree.base.checks import check_whole
+from mixfree.core.method import MIRRORS, Common, Method
+from mixfree.domains import Domain
+from mixfree.gradients import MLMC, Halves
+from mixfree.steps import Accelerated, Extragradient
+
+LONGEST = 2**30  # horizon that is taken for the worst of condition numbers
+
+
+class RASGD(Method):
+    """Nesterov acceleration with random batches of 2^J·B samples (Beznosikov et al. 2023).
+
+    For strongly convex functions, from any start and without a domain. The step and its symbols
+    are those of :class:`mixfree.steps.Accelerated`; ``output="last"`` is x_g.
+
+    Parameters
+    ----------
+    condition
+        κ = L/μ: the Lipschitz constant of the gradient over the strong convexity.
+    batch
+        B. The paper has B = b log₂ M, and b = τ where the mixing time is known.
+    horizon
+        M: a level with 2^J > M uses B samples and no correction. ``None`` is
+        max(2, √((1 + p/β)/p)), which was not compared with the paper's text.
+    damping
+        p, at most 1, and less where the noise of a gradient grows with the gradient itself.
+    alpha
+        1/L; 1 unless given.
+    x0, domain, output, mirror, seed
+        As for every :class:`Method`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> curvature, opt = np.array([1.0, 0.01]), RASGD([1e6, 1e6], alpha=1.0, condition=100.0)
+    >>> for _ in range(2000):
+    ...     stepped = opt.tell(curvature * opt.x)
+    >>> bool(np.abs(opt.average).max() < 1e-6)
+    True
+    """
+
+    name = "rasgd"
+    default_output = "last"
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        condition: float = 100.0,
+        batch: int = 1,
+        horizon: int | None = None,
+        damping: float = 1.0,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        alpha = 1.0 if alpha is None else alpha
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        if mirror not in (None, "euclidean"):
+            raise ValueError(f"mirror must be 'euclidean' for {self.name}, not {mirror!r}")
+        rule = partial(Accelerated, condition=condition, damping=damping)
+        if horizon is None:
+            p, beta = damping, rule(1.0).beta
+            horizon = max(2, math.ceil(min(math.sqrt((1.0 + p / beta) / p), LONGEST)))
+        law = MLMC(None, "exact", horizon, seed, batch)
+        super().__init__(x0, law, rule, **common)
+
+
+class REG(Method):
+    """Extragradient with random batches of 2^J·B samples (Beznosikov et al. 2023), for games.
+
+    What it is told need not be a gradient: any monotone operator will do. With
+    ``mirror="entropic"`` it is mirror-prox, as in Solodkin et al. (2024). Averages are of the
+    half points; on a strongly monotone operator ``output="last"`` converges, too.
+
+    Parameters
+    ----------
+    batch
+        B samples at each half step, and 2^J·B at each whole one.
+    horizon
+        M: a level with 2^J > M uses B samples and no correction. The paper's own choice was not
+        at hand.
+    alpha
+        The step γ, below 1/L for an operator with Lipschitz constant L; ½ unless given.
+    x0, domain, output, mirror, seed
+        As for every :class:`Method`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> opt = REG([1.0, 0.0])                          # min over x, max over y of xy
+    >>> for _ in range(2000):
+    ...     stepped = opt.tell([opt.x[1], -opt.x[0]])
+    >>> bool(np.abs(opt.x).max() < 1e-6)
+    True
+    """
+
+    name = "reg"
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        batch: int = 1,
+        horizon: int = 16,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        alpha = 0.5 if alpha is None else alpha
+        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+        geometry = None if mirror in (None, "euclidean") else MIRRORS.get(mirror)
+        law = Halves(None, "exact", check_whole(horizon, "horizon"), seed, batch)
+        super().__init__(x0, law, partial(Extragradient, mirror=geometry), **common)

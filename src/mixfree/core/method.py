@@ -1,0 +1,150 @@
+"""What every method is: an optimiser with a name, the same arguments, and options of its own."""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypedDict, cast
+
+import numpy.typing as npt
+
+from mixfree.base.checks import check_one_of, check_point, check_positive, check_whole
+from mixfree.core.optimizer import Optimizer
+from mixfree.domains import AllSpace, Domain, Entropic, Euclidean, Mirror
+from mixfree.gradients import Gradient
+from mixfree.outputs import OUTPUTS, EveryOutput, Output, RandomIterate
+from mixfree.steps import Step
+
+MIRRORS: Mapping[str, Mirror] = {"euclidean": Euclidean(), "entropic": Entropic()}
+EVERY = "every"  # the output of runs among which a sample of the stream chooses
+_COMMON = ("self", "x0", "domain", "alpha", "output", "mirror", "seed")
+
+
+class Common(TypedDict):
+    """The arguments that every method passes on."""
+
+    domain: Domain | None
+    alpha: float | None
+    output: str | None
+    mirror: str | None
+    seed: int
+
+
+class OptionError(TypeError, ValueError):
+    """An option that a method does not have, or one that it needs and was not given."""
+
+
+class Method(Optimizer):
+    """An optimiser that has a name in the table; the arguments that all of them take.
+
+    Parameters
+    ----------
+    x0
+        Where to start, inside the domain.
+    gradient
+        The gradient part.
+    step
+        What makes the step part of the scale α.
+    domain
+        Where the point may live; all space unless given.
+    alpha
+        Scale α of the steps. ``None`` is D/√2 on a domain of diameter D (Theorem 3.3), 1 where
+        there are no bounds (Theorem 4.3) and √(log d) with the entropic mirror map, whose
+        divergence from the uniform point is at most log d; a ladder finds its own.
+    output
+        ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; ``None`` is the
+        method's own.
+    mirror
+        ``"euclidean"`` or ``"entropic"``; ``None`` is the method's own.
+    seed
+        Seed of every random draw.
+    """
+
+    default_output: ClassVar[str] = "average"
+    own_mirror: ClassVar[bool] = False  # whether it takes the mirror map that suits the domain
+    required: ClassVar[Mapping[str, Any]] = {}  # an example of each option that must be given
+    searches: ClassVar[bool] = False  # whether the step finds its scale where none is given
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        gradient: Gradient,
+        step: Callable[[Any], Step],
+        *,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        start = check_point(x0, "x0")
+        check_whole(seed, "seed", least=0, most=2**64 - 1)
+        if domain is not None and not hasattr(domain, "bind"):
+            raise ValueError(f"domain must be one such as mixfree.Ball(1.0), not {domain!r}")
+        place = (AllSpace() if domain is None else domain).bind(start.size)
+        geometry = mirror or (place.mirror.name if self.own_mirror else "euclidean")
+        if alpha is None and not self.searches:
+            bounded = 0.0 < place.diameter < math.inf
+            alpha = place.diameter / math.sqrt(2.0) if bounded else 1.0
+            if geometry == "entropic":
+                alpha = math.sqrt(math.log(max(start.size, 2)))
+        if alpha is not None:
+            alpha = check_positive(alpha, "alpha")
+        super().__init__(
+            start,
+            gradient=gradient,
+            step=step(alpha),
+            domain=place,
+            output=_output(output or self.default_output, seed),
+            mirror=MIRRORS[check_one_of(geometry, "mirror", tuple(MIRRORS))],
+        )
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first sentence of the docstring."""
+        return (cls.__doc__ or "").strip().partition("\n")[0]
+
+    @classmethod
+    def options(cls) -> dict[str, inspect.Parameter]:
+        """What the method takes besides the arguments that all methods take."""
+        parameters = inspect.signature(cls.__init__).parameters
+        return {name: p for name, p in parameters.items() if name not in _COMMON}
+
+    @classmethod
+    def needs_mixing_time(cls) -> bool:
+        """Whether the mixing time must be given."""
+        return "mixing_time" in cls.options()
+
+    @classmethod
+    def parts(cls) -> tuple[str, str]:
+        """Names of the gradient part and of the step part."""
+        made = cast(Any, cls)([0.0], **cls.required)
+        return type(made.gradient).__name__, type(made.step).__name__
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Raise OptionError for one that the method does not have, or for one that it needs.
+
+        Examples
+        --------
+        >>> import mixfree as mf
+        >>> mf.SGD.check_options({"levels": 3})
+        Traceback (most recent call last):
+        mixfree.core.method.OptionError: sgd does not take `levels`: it has no options
+        """
+        allowed = cls.options()
+        for name in options:
+            if name not in allowed:
+                has = f"its options are {', '.join(allowed)}" if allowed else "it has no options"
+                raise OptionError(f"{cls.name} does not take `{name}`: {has}")
+        if cls.needs_mixing_time() and options.get("mixing_time") is None:
+            raise OptionError(f"{cls.name} needs to know the mixing time: give `mixing_time`")
+        for name in cls.required:
+            if options.get(name) is None and allowed[name].default is inspect.Parameter.empty:
+                raise OptionError(f"{cls.name} needs `{name}`")
+
+
+def _output(name: str, seed: int) -> Output:
+    if name == EVERY:
+        return EveryOutput()
+    kind = OUTPUTS[check_one_of(name, "output", tuple(OUTPUTS))]
+    return kind(seed) if kind is RandomIterate else kind()

@@ -1,0 +1,135 @@
+"""Fits to few rows, judged on rows that they have not seen.
+
+Where the kept rows hardly determine the weights (classes that a plane separates, few rows per
+weight), their own losses say nothing about those of the other rows of the stream. The fit is then
+repeated without a fifth of them at a time, with ridges of several sizes; each row that was left out
+is predicted, and the ridge with the least loss is taken. Where fits take long, one fifth is left
+out and one ridge is tried.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.newton import CLOSE, Part, standardised
+from mixfree.linear.exact.problem import ROUGH, Fitted, Problem
+from mixfree.linear.exact.reservoir import Kept
+
+FOLDS = 5
+ENOUGH = 20.0  # rows of full curvature per weight with which the rows' own losses can be trusted
+RIDGES = (10.0, 1.0, 0.1, 0.0)  # each worth so many rows of every standardised column
+SMALL = 1 << 19  # values of the kept rows, times outputs, up to which all of these are tried
+
+ProblemOf = Callable[[list[Part], float], Problem]
+
+
+class Mean(NamedTuple):
+    """A mean over rows, and its standard error."""
+
+    value: float
+    error: float
+
+
+class Unseen(NamedTuple):
+    """Loss of rows left out above that of the same rows at two fits that had seen them.
+
+    Rows left out have the loss of the stream, in expectation. The fit to the kept rows alone has
+    the least loss of them, less than that of the best fit to the stream; the fit to rows and sums
+    is closer to it, where the sums are of use.
+    """
+
+    above_least: Mean
+    above_fit: Mean
+
+
+class Solved(NamedTuple):
+    """A problem, its minimum, and how the fit did on rows left out, if that was tried."""
+
+    problem: Problem
+    fitted: Fitted
+    unseen: Unseen | None = None
+
+
+def determined(fitted: Fitted) -> bool:
+    """Whether the kept rows have enough curvature at the fit for each weight."""
+    objective, point, rows = fitted.objective, fitted.point, 0.0
+    for slab, z in zip(objective.slabs, point.predictions, strict=True):
+        curvature = objective.family.curvature
+        most = curvature(np.zeros_like(z), np.zeros_like(slab.targets), False)
+        rows += float(np.sum(np.maximum(curvature(z, slab.targets, False), 0.0) / most))
+    return bool(rows >= ENOUGH * point.theta.shape[1])
+
+
+def cross_validated(
+    problem_of: ProblemOf, parts: list[Part], first: Solved, start: Array
+) -> Solved:
+    """The fit with the ridge that serves rows best that it has not seen.
+
+    From the largest ridge on, which is fitted quickly, as long as a smaller one is not worse by
+    more than a standard error.
+
+    Parameters
+    ----------
+    problem_of
+        Makes the problem of given parts and ridge.
+    parts
+        The kept rows, then rows that stand for themselves.
+    first
+        The fit without a ridge.
+    start
+        Weights at which the sums are known to be of use, as those of a fit without a ridge may
+        not be.
+    """
+    kept = parts[0].rows
+    small = kept.rows.size * len(start) <= SMALL
+    folds, ridges = (FOLDS, RIDGES) if small else (1, (1.0, 0.0))
+    out = np.arange(len(kept)) % FOLDS < folds  # rows that are left out at one time or another
+    shares = kept.weights[out] / kept.weights[out].sum()
+    chosen, unseen = ridges[0], _unseen_losses(problem_of, parts, ridges[0], start, folds)
+    for ridge in ridges[1:]:
+        tried = _unseen_losses(problem_of, parts, ridge, start, folds)
+        loss = _mean((tried - unseen)[out], shares)
+        if loss.value > loss.error:
+            break
+        chosen, unseen = ridge, tried
+    best = first
+    if chosen:
+        problem = problem_of(parts, chosen / len(kept))
+        best = Solved(problem, problem.solved(start, CLOSE))
+    alone = replace(first.problem, known=None)
+    seen = (
+        losses_at(alone, alone.solved(start, ROUGH), kept),
+        losses_at(first.problem, first.fitted, kept),
+    )
+    return best._replace(unseen=Unseen(*(_mean((unseen - each)[out], shares) for each in seen)))
+
+
+def losses_at(problem: Problem, fitted: Fitted, rows: Kept) -> Array:
+    """Loss of each row at a fit, in the targets' own unit."""
+    units, family = problem.units, problem.settings.family
+    z = standardised(rows.rows, units, problem.settings.intercept) @ fitted.point.theta.T
+    at = family.in_units(units.scale).at(z, (rows.targets - units.shift) / units.scale)
+    return at.value * (units.scale**2 * family.weight)
+
+
+def _unseen_losses(
+    problem_of: ProblemOf, parts: list[Part], ridge: float, start: Array, folds: int
+) -> Array:
+    """Loss of each kept row of the first folds at a fit to the others, with a ridge worth rows."""
+    (kept, factor), *others = parts
+    ridge /= len(kept)
+    fold, found = np.arange(len(kept)) % FOLDS, np.zeros(len(kept))
+    for number in range(folds):
+        out, rest = kept.take(fold == number), kept.take(fold != number)
+        problem = problem_of([Part(rest, factor * len(kept) / len(rest)), *others], ridge)
+        found[fold == number] = losses_at(problem, problem.solved(start, ROUGH), out)
+    return found
+
+
+def _mean(values: Array, shares: Array) -> Mean:
+    """Weighted by shares that sum to 1."""
+    mean = float(shares @ values)
+    return Mean(mean, float(np.sqrt(np.sum((shares * (values - mean)) ** 2))))

@@ -1,0 +1,335 @@
+"""Least-squares temporal differences with many features, most of which are 0 at a time."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse.linalg import splu
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
+from mixfree.linear.exact.lstd import (
+    FIRST,
+    check_discounts,
+    check_level,
+    check_transitions,
+    correlation_remark,
+    half_widths,
+    paired,
+)
+from mixfree.linear.exact.moments import check_array, check_finite
+
+BLOCK = 256  # transitions per product of matrices
+MOST = 16  # batches at which two neighbours become one
+ENTRIES = 1 << 24  # most entries of all sums together: 200 MB
+PER_TRANSITION = 1 << 17  # most products of features, on average
+RIDGE = 1e-12  # in units of the features' sizes, for features that depend on each other
+FADED = 2.0**-60  # part of the largest weight from which on a trace has ended
+REFINED = 2  # times that what the ridge does to the solution is taken back
+
+
+class SparseLSTD:
+    """:class:`mixfree.linear.exact.lstd.LSTD` with sums that hold only entries other than 0.
+
+    Features that depend on each other are told apart by a ridge of 1e-12 in units of their own
+    size, which leaves the values as they are; there is no half-life.
+
+    Parameters
+    ----------
+    size, gamma, lam, l2
+        As for :class:`LSTD`. Memory grows with the number of pairs of features that occur
+        together, or one after the other: 12 bytes for each, in all sums and in 8 to 16 batches.
+
+    Examples
+    --------
+    >>> lstd = SparseLSTD(2, gamma=0.5)
+    >>> states = sparse.csr_array(np.eye(2)[[0, 1] * 50])
+    >>> lstd.add(states, np.ones(100), states[:, ::-1], np.zeros(100, dtype=bool))
+    >>> lstd.theta.round(9)
+    array([2., 2.])
+    """
+
+    half_life = None
+
+    def __init__(self, size: int, gamma: float, *, lam: float = 0.0, l2: float = 0.0) -> None:
+        self.size = check_whole(size, "size")
+        self.gamma, self.lam, self.l2 = check_discounts(gamma, lam, l2)
+        self._waiting = sparse.csr_array((0, 2 * size))
+        self._given = np.zeros((0, 2))  # rewards, and whether the trajectory breaks off
+        self._trace = np.zeros(size)
+        self._rows, self._filled, self._length = 0, 0, FIRST
+        # Of the batch that is being filled: sums of 2^level blocks, each level at most once.
+        self._pieces: tuple[tuple[int, Any], ...] = ()
+        self._closed: tuple[Any, ...] = ()
+
+    @property
+    def transitions(self) -> int:
+        """Transitions seen."""
+        return self._rows + len(self._given)
+
+    def add(
+        self,
+        rows: Any,
+        rewards: npt.ArrayLike,
+        next_rows: Any,
+        terminated: npt.ArrayLike,
+        *,
+        ended: npt.ArrayLike | None = None,
+    ) -> None:
+        """Take transitions in their order, dense or sparse, as :meth:`LSTD.add` does.
+
+        Raises
+        ------
+        ValueError
+            For a wrong shape, for what is not finite, and where too many features occur together
+            for the sums to be held; nothing has changed then.
+        """
+        x, ahead = (sparse.csr_array(each, dtype=np.float64) for each in (rows, next_rows))
+        r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
+        given = np.column_stack([r, broken])
+        check_finite(np.concatenate([x.data, ahead.data])[:, None], given)
+        both = sparse.hstack([x, ahead.multiply(~stop[:, None])], format="csr")
+        both.eliminate_zeros()
+        before = dict(vars(self))
+        try:
+            both = sparse.vstack([self._waiting, both], format="csr")
+            given = np.concatenate([self._given, given])
+            done = 0
+            while len(given) - done >= (rest := min(BLOCK, self._length - self._filled)):
+                self._take(both[done : done + rest], given[done : done + rest])
+                done += rest
+            self._waiting, self._given = both[done:], given[done:]
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def break_off(self) -> None:
+        """Say that the trajectory broke off after the last transition: traces begin anew."""
+        if len(self._given):
+            self._given = self._given.copy()
+            self._given[-1, 1] = 1.0
+        else:
+            self._trace = np.zeros(self.size)
+
+    def _take(self, both: Any, given: Array) -> None:
+        sums, self._trace = self._sums(both, given)
+        level, pieces = 0, self._pieces
+        while pieces and pieces[-1][0] == level:
+            sums, pieces, level = pieces[-1][1] + sums, pieces[:-1], level + 1
+        self._pieces = (*pieces, (level, sums))
+        self._rows, self._filled = self._rows + len(given), self._filled + len(given)
+        if self._filled == self._length:
+            self._closed = (*self._closed, self._current)
+            self._pieces, self._filled = (), 0
+            self._shorten()
+        held = sum(each.nnz for each in self._all)
+        if held > ENTRIES:
+            raise ValueError(
+                f"lstd with {self.size:,} features would have to hold {held:,} products of "
+                f"features, and {ENTRIES:,} are too many: `method='ladder'` holds none"
+            )
+
+    def _shorten(self) -> None:
+        """Two neighbouring batches become one where there are too many."""
+        while len(self._closed) >= MOST:
+            self._closed, self._length = paired(self._closed), 2 * self._length
+
+    def _sums(self, both: Any, given: Array) -> tuple[Any, Array]:
+        """Matrix, vector and squares of a block as one sparse matrix, and the trace after it."""
+        x = both[:, : self.size]
+        change = x - self.gamma * both[:, self.size :]
+        left, trace = self._traces(x, given[:, 1])
+        products = np.diff(left.indptr) @ np.diff(change.indptr)
+        if products > PER_TRANSITION * len(given):
+            raise ValueError(
+                f"lstd takes more than 1,000 features where most of them are 0: here a transition "
+                f"has {products // len(given):,} products of features, and {PER_TRANSITION:,} are "
+                "too many; `method='ladder'` takes any features"
+            )
+        right = sparse.hstack([change, sparse.csr_array(given[:, :1])], format="csr")
+        squares = sparse.csr_array(x.multiply(x).sum(axis=0)[:, None])
+        return sparse.hstack([left.T @ right, squares], format="csr"), trace
+
+    def _traces(self, x: Any, broken: Array) -> tuple[Any, Array]:
+        decay = self.gamma * self.lam
+        if decay == 0.0:
+            return x, self._trace
+        n = len(broken)
+        episode = np.append(0, np.cumsum(broken)[:-1])
+        age = np.arange(n)[:, None] - np.arange(n)
+        joined = (age >= 0) & (episode[:, None] == episode)
+        weights = _noticeable(np.where(joined, decay ** np.maximum(age, 0), 0.0))
+        before = _noticeable(np.where(episode == 0, decay ** np.arange(1.0, n + 1.0), 0.0))
+        trace = sparse.csr_array(self._trace[None])
+        traces = sparse.csr_array(weights) @ x + sparse.csr_array(before[:, None]) @ trace
+        last = np.zeros(self.size) if broken[-1] else traces[[-1]].toarray()[0]
+        return traces, _noticeable(last)
+
+    @property
+    def _all(self) -> list[Any]:
+        """Sums of all transitions that do not wait, one after the other."""
+        return [*self._closed, *(sums for _, sums in self._pieces)]
+
+    @property
+    def _current(self) -> Any:
+        """Sums of the batch that is being filled."""
+        return sum(sums for _, sums in self._pieces)
+
+    def _folded(self) -> Self:
+        """This one with all transitions in its sums; itself if they are already."""
+        if not len(self._given):
+            return self
+        twin = self.copy()
+        twin._take(self._waiting, self._given)
+        twin._waiting, twin._given = self._waiting[:0], self._given[:0]
+        return twin
+
+    @property
+    def theta(self) -> Array:
+        """The fixed point of all transitions."""
+        return self._folded()._solved().theta
+
+    def _solved(self) -> "_Solved":
+        empty = sparse.csr_array((self.size, self.size + 2))
+        return _Solved(sum(self._all, start=empty), self.l2 * self._rows)
+
+    def batches_met(self, rows: npt.ArrayLike) -> Array:
+        """Number of closed batches in which the rarest feature of each row occurs."""
+        x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
+        closed = self._folded()._closed
+        met = sum(((_column(batch, -1) > 0.0).astype(int) for batch in closed), np.zeros(self.size))
+        fewest: Array = np.where(x != 0.0, met, len(closed)).min(axis=1)
+        return fewest
+
+    def errors(self, rows: npt.ArrayLike, level: float = 0.95) -> Array:
+        """Half-widths of intervals of values φᵀθ, as :meth:`LSTD.errors` has them."""
+        check_level(level)
+        whole, met = self._folded(), self.batches_met(rows)
+        x = np.asarray(rows, dtype=np.float64)
+        solved = whole._solved()
+        change = solved.changes(x)
+        aside = np.linalg.norm(x - change @ solved.system, axis=1)
+        covered = len(whole._closed) * whole._length / max(whole._rows, 1)
+        residuals = whole._residuals(solved.theta)
+        return half_widths(x, change @ residuals.T, aside, met, covered, level)
+
+    def _residuals(self, theta: Array) -> Array:
+        """What is left of each batch's equations at θ, the ridge included."""
+        ridge = self.l2 * self._length * theta
+        left = [_column(batch, -2) - batch[:, :-2] @ theta - ridge for batch in self._closed]
+        return np.array(left).reshape(-1, self.size)
+
+    @property
+    def remark(self) -> str:
+        """A sentence about why errors are too small; empty if nothing is known against them."""
+        whole = self._folded()
+        return correlation_remark(whole._residuals(whole._solved().theta), whole._length)
+
+    def copy(self) -> Self:
+        """Another one that goes on by itself; arrays are never changed and shared."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
+    def plain(self) -> dict[str, Any]:
+        """Everything that changes, as arrays and numbers of their own."""
+        return {
+            "waiting": _plain(self._waiting),
+            "given": self._given.copy(),
+            "trace": self._trace.copy(),
+            "rows": self._rows,
+            "filled": self._filled,
+            "length": self._length,
+            "levels": np.array([level for level, _ in self._pieces], dtype=np.int64),
+            "pieces": [_plain(sums) for _, sums in self._pieces],
+            "closed": [_plain(sums) for sums in self._closed],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        shape, count = (self.size, self.size + 2), len(state["given"])
+        waiting = _restored(state["waiting"], "waiting", (count, 2 * self.size))
+        given = check_array(state["given"], "given", (count, 2))
+        trace = check_array(state["trace"], "trace", (self.size,))
+        rows, filled, length = (
+            check_whole(state[name], f"{name} of the state", least=least)
+            for name, least in (("rows", 0), ("filled", 0), ("length", FIRST))
+        )
+        levels = check_array(state["levels"], "levels", (len(state["pieces"]),), "i").tolist()
+        pieces = tuple(_restored(each, "pieces", shape) for each in state["pieces"])
+        closed = tuple(_restored(each, "closed", shape) for each in state["closed"])
+        if len(closed) >= MOST:
+            raise ValueError(f"the state has {len(closed)} batches, but {MOST} are too many")
+        self._waiting, self._given, self._trace = waiting, given, trace
+        self._rows, self._filled, self._length = rows, filled, length
+        self._pieces, self._closed = tuple(zip(levels, pieces, strict=True)), closed
+
+
+class _Solved:
+    """The fixed point of sums, and what solves for it.
+
+    Parameters
+    ----------
+    total
+        Matrix, vector and squares of the features of all transitions.
+    ridge
+        For all transitions together.
+    """
+
+    def __init__(self, total: Any, ridge: float) -> None:
+        size = total.shape[0]
+        self.system = (total[:, :-2] + ridge * sparse.eye_array(size)).tocsr()
+        squares = _column(total, -1)
+        # Features that never occurred keep the value 0.
+        self._met = np.flatnonzero(squares > 0.0)
+        self._scale = 1.0 / np.sqrt(squares[self._met] + ridge)
+        diagonal = sparse.diags_array(self._scale)
+        self._scaled = diagonal @ self.system[self._met][:, self._met] @ diagonal
+        lifted = self._scaled + RIDGE * sparse.eye_array(len(self._met))
+        self._factors = splu(lifted.tocsc()) if len(self._met) else None
+        self.theta = np.zeros(size)
+        self.theta[self._met] = self._scale * self._solve(
+            self._scale * _column(total, -2)[self._met], "N"
+        )
+
+    def changes(self, rows: Array) -> Array:
+        """What a unit of each equation's residual does to the values of rows."""
+        found = np.zeros(rows.shape)
+        solved = self._solve((rows[:, self._met] * self._scale).T, "T")
+        found[:, self._met] = solved.T * self._scale
+        return found
+
+    def _solve(self, right: Array, which: str) -> Array:
+        if self._factors is None:
+            return np.zeros_like(right)
+        matrix = self._scaled if which == "N" else self._scaled.T
+        found: Array = self._factors.solve(right, which)
+        for _ in range(REFINED):
+            found = found + self._factors.solve(right - matrix @ found, which)
+        return found
+
+
+def _noticeable(weights: Array) -> Array:
+    """What is so old that no sum would change by it becomes 0, so that traces stay sparse."""
+    size = np.abs(weights)
+    return np.where(size > FADED * size.max(), weights, 0.0)
+
+
+def _column(sums: Any, place: int) -> Array:
+    found: Array = sums[:, [sums.shape[1] + place]].toarray()[:, 0]
+    return found
+
+
+def _plain(matrix: Any) -> dict[str, Any]:
+    return {name: getattr(matrix, name).copy() for name in ("data", "indices", "indptr")}
+
+
+def _restored(state: Mapping[str, Any], name: str, shape: tuple[int, int]) -> Any:
+    data = check_array(state["data"], f"data of {name}", (len(state["data"]),))
+    indices = check_array(state["indices"], f"indices of {name}", data.shape, "i")
+    indptr = check_array(state["indptr"], f"indptr of {name}", (shape[0] + 1,), "i")
+    matrix = sparse.csr_array((data, indices, indptr), shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix

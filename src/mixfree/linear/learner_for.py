@@ -1,0 +1,163 @@
+"""Which learner for which parameters: sums of the whole stream where they fit, else steps."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_one_of, check_whole
+from mixfree.core.method import Method
+from mixfree.core.methods import methods
+from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact.reservoir import rows_of
+from mixfree.linear.losses import Loss, has_twin
+from mixfree.steps import Profile
+
+EXACT_WEIGHTS = 1000  # most weights per output for which "auto" takes the exact learner
+MEMORY = "32MB"  # what the exact learner may keep of the stream
+AUTO = "auto"
+
+
+class LinearLearner(Protocol):
+    """What learns a linear model from rows in their order, whatever its method."""
+
+    loss: Loss
+
+    @property
+    def weights(self) -> Array:
+        """One row per output, the intercept last, in the units of the data."""
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+
+    @property
+    def samples(self) -> int:
+        """Rows learnt from."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the weights."""
+
+    def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
+        """Learn from the next rows, from all of them or from none."""
+
+    def predict(self, rows: Any) -> Array:
+        """One prediction per row, or one column per output if there are several."""
+
+    def losses(self, rows: Any, targets: Array) -> Array:
+        """Loss of each row, without regularisation."""
+
+    def profile(self) -> Profile | None:
+        """Variance inflation of gradients by block length; None if the method does not tell."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where the learner that gave ``state`` was."""
+
+
+def chosen_method(method: str | type[Method], loss: Loss, weights: int) -> str | type[Method]:
+    """The method that ``"auto"`` stands for, with so many weights per output; others themselves.
+
+    Examples
+    --------
+    >>> from mixfree.linear.losses import Squared
+    >>> chosen_method("auto", Squared(), 30), chosen_method("auto", Squared(), 30_000)
+    ('exact', 'ladder')
+    """
+    if not (isinstance(method, str) and method in ("auto", "exact", *methods())):
+        if isinstance(method, type) and issubclass(method, Method):
+            return method
+        names = ", ".join(("auto", "exact", *methods()))
+        raise ValueError(f"method must be one of {names}, not {method!r}")
+    if method != "auto":
+        return method
+    return "exact" if weights <= EXACT_WEIGHTS and has_twin(loss) else "ladder"
+
+
+def learner_for(
+    loss: Loss,
+    columns: int,
+    dtype: npt.DTypeLike = np.float64,
+    *,
+    method: str | type[Method] = "auto",
+    fit_intercept: bool = True,
+    l2: float | None = None,
+    radius: float | None = None,
+    memory: int | str | None = None,
+    draws: int | None = None,
+    half_life: float | str | None = None,
+    scale: str | None = "auto",
+    step_scale: float | None = None,
+    output: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> LinearLearner:
+    """The learner for parameters as the estimators and ``mixfree fit`` name them.
+
+    Examples
+    --------
+    >>> from mixfree.linear.losses import Squared
+    >>> type(learner_for(Squared(), 3)).__name__
+    'ExactLearner'
+    >>> type(learner_for(Squared(), 3, method="ladder")).__name__
+    'ChoosingLearner'
+    >>> learner_for(Squared(), 3, method="mag", step_scale=2.0).optimizer.step
+    AdaGradNorm(alpha=2.0)
+    """
+    found = chosen_method(method, loss, columns + bool(fit_intercept))
+    if scale is not None:
+        check_one_of(scale, "scale", ("auto", "running"))
+    if found == "exact":
+        _refuse(
+            "is for methods with steps: name one as `method`, such as 'ladder'",
+            step_scale=step_scale,
+            output=output,
+            options=options,
+            draws=draws,
+        )
+        return ExactLearner(
+            loss,
+            columns,
+            dtype=dtype,
+            intercept=bool(fit_intercept),
+            l2=l2,
+            radius=radius,
+            half_life=half_life,
+            memory=MEMORY if memory is None or memory == AUTO else memory,
+            seed=seed,
+        )
+    _refuse("needs `method='exact'`", half_life=half_life)
+    # Importing what compiles takes longer than most exact fits.
+    from mixfree.linear.contest import ChoosingLearner
+    from mixfree.linear.learner import Learner
+
+    settings: dict[str, Any] = {
+        "dtype": dtype,
+        "fit_intercept": bool(fit_intercept),
+        "l2": 0.0 if l2 is None else l2,
+        "radius": radius,
+        "scale": scale,
+        "draws": 1 if draws is None else draws,
+        "step_scale": step_scale,
+        "output": output,
+        "options": options,
+        "seed": seed,
+    }
+    if memory == AUTO or (memory is None and found == "ladder"):
+        return ChoosingLearner(loss, columns, found, **settings)
+    size = rows_of(memory, columns, loss.outputs) if isinstance(memory, str) else memory
+    kept = 0 if size is None else check_whole(size, "memory", least=0)
+    if kept == 0:
+        _refuse("is for a memory, of which there is none: give a size as `memory`", draws=draws)
+    return Learner(loss, columns, found, memory=kept, **settings)
+
+
+def _refuse(why: str, **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"`{name}` {why}")

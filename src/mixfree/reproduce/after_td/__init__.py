@@ -1,0 +1,1 @@
+"""What came after the paper in TD learning and control."""

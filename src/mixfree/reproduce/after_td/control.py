@@ -1,0 +1,173 @@
+"""Control with a known best average reward: grids of Gymnasium as one trajectory without end."""
+
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+
+from mixfree.base.arithmetic import Array
+from mixfree.chains import MarkovChain
+from mixfree.gradients import MiniBatch, Window
+from mixfree.reproduce.after_td.steer_kernel import steer
+from mixfree.td.episodes import make_env
+from mixfree.td.tables import start_law, transition_table
+
+__all__ = ["CONTROLS", "Control", "control_of", "coordinates", "learning"]
+
+LAKE, SEASONS, OPEN = CONTROLS = ("frozen lake", "lake with seasons", "open grid")
+OPEN_GRID = ["SFFFFFF", *["FFFFFFF"] * 5, "FFFFFFG"]
+TURN = 1e-3  # probability per transition that the season changes
+
+Outcomes = list[list[list[tuple[float, int, float]]]]  # by state and action: chance, next, reward
+
+
+class Control:
+    """A finite MDP without end.
+
+    Parameters
+    ----------
+    outcomes
+        By state and action, a list of (probability, next state, reward). The trajectory begins in
+        state 0.
+
+    Examples
+    --------
+    >>> control = Control([[[(1.0, 0, 0.0)], [(0.5, 0, 1.0), (0.5, 0, 0.0)]]])
+    >>> control.best, control.average_reward(np.array([[0.5, 0.5]]))
+    (0.5, 0.25)
+    """
+
+    def __init__(self, outcomes: Outcomes) -> None:
+        self.outcomes = outcomes
+        self.states, self.actions = len(outcomes), len(outcomes[0])
+        most = max(len(listed) for choices in outcomes for listed in choices)
+        shape = (self.states, self.actions, most)
+        # Sums of probabilities, next states and rewards; an outcome beyond the last is never drawn.
+        self.tables = np.ones(shape), np.zeros(shape, dtype=np.int64), np.zeros(shape)
+        self.P = np.zeros((self.states, self.actions, self.states))
+        self.R = np.zeros((self.states, self.actions))
+        for s, choices in enumerate(outcomes):
+            for a, listed in enumerate(choices):
+                total = 0.0
+                for k, (chance, after, reward) in enumerate(listed):
+                    total += chance
+                    for table, value in zip(self.tables, (total, after, reward), strict=True):
+                        table[s, a, k] = value
+                    self.P[s, a, after] += chance
+                    self.R[s, a] += chance * reward
+
+    @cached_property
+    def reached(self) -> Array:
+        """States that some policy reaches."""
+        found = np.arange(self.states) == 0
+        while (more := found | (self.P[found] > 0.0).any(axis=(0, 1))).sum() > found.sum():
+            found = more
+        return np.flatnonzero(found)
+
+    @cached_property
+    def best(self) -> float:
+        """The largest average reward, by linear programming over long-run shares x(s, a)."""
+        seen = self.reached
+        P, R = self.P[seen][:, :, seen], self.R[seen]
+        leaving = np.repeat(np.eye(len(seen)), self.actions, axis=1)
+        balance = leaving - P.reshape(-1, len(seen)).T  # what leaves a state is what enters it
+        total = np.ones((1, leaving.shape[1]))
+        right = np.append(np.zeros(len(seen)), 1.0)
+        return -float(linprog(-R.ravel(), A_eq=np.vstack([balance, total]), b_eq=right).fun)
+
+    def chain(self, policy: Array) -> MarkovChain:
+        """The chain of a policy, one row of action probabilities per state."""
+        seen = self.reached
+        return MarkovChain(np.einsum("sa,sat->st", policy[seen], self.P[seen][:, :, seen]))
+
+    def average_reward(self, policy: Array) -> float:
+        """The exact average reward of a policy whose probabilities are above 0."""
+        mean = (policy * self.R).sum(axis=1)
+        return float(self.chain(policy).stationary @ mean[self.reached])
+
+
+def from_gymnasium(**arguments: Any) -> Outcomes:
+    """FrozenLake, where after an end comes the first state of the next episode."""
+    with make_env("FrozenLake-v1", **arguments) as env:
+        table = transition_table(env) or {}
+        first = int(np.argmax(start_law(env, len(table))))
+    return [
+        [
+            [(p, first if end else int(after), float(reward)) for p, after, reward, end in listed]
+            for listed in choices.values()
+        ]
+        for choices in table.values()
+    ]
+
+
+def alternating(one: Outcomes, other: Outcomes, chance: float) -> Outcomes:
+    """Two MDPs in turn, the second with its states behind those of the first."""
+    states = len(one)
+    return [
+        [
+            [
+                (p * share, after + states * now, reward)
+                for p, after, reward in listed
+                for now, share in ((season, 1.0 - chance), (1 - season, chance))
+            ]
+            for listed in choices
+        ]
+        for season, outcomes in enumerate((one, other))
+        for choices in outcomes
+    ]
+
+
+@cache
+def control_of(name: str) -> Control:
+    """The MDP of that name.
+
+    ``frozen lake`` is Gymnasium's, of four by four fields; ``lake with seasons`` is slippery or
+    not, and changes slowly; ``open grid`` has seven by seven fields and no holes.
+
+    Examples
+    --------
+    >>> round(1.0 / control_of("open grid").best, 6)
+    12.0
+    """
+    if name == OPEN:
+        return Control(from_gymnasium(desc=OPEN_GRID, is_slippery=False))
+    slippery = from_gymnasium(is_slippery=True)
+    if name == LAKE:
+        return Control(slippery)
+    return Control(alternating(slippery, from_gymnasium(is_slippery=False), TURN))
+
+
+def coordinates(control: Control) -> Array:
+    """Features 1, row and column of the fields, of norm at most 1; the season is not among them."""
+    side = 7 if control.states == 49 else 4
+    row, column = np.divmod(np.arange(control.states) % side**2, side)
+    ones = np.ones(control.states)
+    found: Array = np.stack([ones, row / (side - 1), column / (side - 1)], axis=1) / 3.0**0.5
+    return found
+
+
+def learning(
+    control: Control,
+    features: Array,
+    gradient: Window,
+    looks: list[int],
+    seed: int,
+    alpha: float,
+    beta: float,
+) -> list[float]:
+    """Exact average rewards of the policies of an actor-critic at the looks, in transitions.
+
+    This is :class:`mixfree.td.ActorCritic` with a tabular policy, compiled.
+    """
+    draws = np.random.default_rng(seed).random((looks[-1], 2))
+    batch = gradient.batch if isinstance(gradient, MiniBatch) else 0
+    lengths = [batch] * (looks[-1] // batch + 1) if batch else []
+    total = sum(lengths)
+    while total < looks[-1]:
+        lengths.append(gradient.length(len(lengths), total))
+        total += lengths[-1]
+    policies = steer(
+        control.tables, features, draws, np.array(lengths), batch, alpha, beta, np.array(looks)
+    )
+    return [control.average_reward(policy) for policy in policies]

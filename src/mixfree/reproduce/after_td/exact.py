@@ -1,0 +1,67 @@
+"""What constant-step TD tends to and how much it varies, in closed form on a finite chain.
+
+Both are about transitions z = (s, s') in stationarity, with :math:`A_z = \\phi(s)(\\phi(s) -
+\\gamma\\phi(s'))^\\top` and :math:`b_z = r(s)\\phi(s)`.
+"""
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.td import RewardProcess
+
+__all__ = ["best_variance", "limit"]
+
+
+def limit(process: RewardProcess, alpha: float) -> Array:
+    r"""The mean of θ that TD with the constant step α, without projection, tends to.
+
+    In stationarity :math:`m_s = E[\theta_t 1\{s_t = s\}]` does not change by a step:
+
+    .. math:: m_{s'} = \sum_s P(s, s')\,\big((I - \alpha A_{ss'})\,m_s + \alpha \mu_s b_s\big),
+
+    and the limit is :math:`\sum_s m_s`. It is θ* only if α is 0, or the transitions independent.
+
+    Examples
+    --------
+    >>> process = RewardProcess([[0.9, 0.1], [0.1, 0.9]], [1.0, 0.0], 0.0, [[1.0], [0.5]])
+    >>> process.theta_star, limit(process, 0.1).round(3), limit(process, 0.05).round(3)
+    (array([0.8]), array([0.759]), array([0.778]))
+    """
+    rows, P, law = process.features, process.P, process.stationary
+    states, size = rows.shape
+    change = rows[:, None, :] - process.gamma * rows[None, :, :]  # φ(s) − γφ(s')
+    moved = np.eye(size) - alpha * np.einsum("si,stj->stij", rows, change)
+    system = np.einsum("st,stij->tisj", P, moved).reshape(states * size, states * size)
+    gained = alpha * (P.T @ (law[:, None] * process.r[:, None] * rows)).ravel()
+    means = np.linalg.solve(np.eye(states * size) - system, gained)
+    total: Array = means.reshape(states, size).sum(axis=0)
+    return total
+
+
+def best_variance(process: RewardProcess) -> float:
+    r"""n·E‖V_θ* − V_θ̄‖²_M of the best estimator from n transitions, as n grows.
+
+    The trace of :math:`\Phi^\top M \Phi\,A^{-1} \Sigma A^{-\top}`, where Σ is the long-run
+    covariance of :math:`\varepsilon_z = b_z - A_z\theta^*` along the chain, which is what averaged
+    TD has in the limit of small steps, and LSTD.
+
+    Examples
+    --------
+    The mean of independent draws with variance 1/4:
+
+    >>> process = RewardProcess(np.full((2, 2), 0.5), [1.0, 0.0], 0.0, np.ones((2, 1)))
+    >>> best_variance(process)
+    0.25
+    """
+    rows, P, law = process.features, process.P, process.stationary
+    values = rows @ process.theta_star
+    errors = process.r[:, None] + process.gamma * values[None, :] - values[:, None]
+    noise = errors[:, :, None] * rows[:, None, :]  # ε of (s, s')
+    ahead = np.einsum("st,sti->si", P, noise)  # its mean given s
+    later = np.linalg.solve(np.eye(len(P)) - P + law, ahead)  # Σ_k P^k of it
+    together = np.einsum("s,st,sti,stj->ij", law, P, noise, noise)
+    lagged = np.einsum("s,st,sti,tj->ij", law, P, noise, later)
+    weighted = law[:, None] * rows
+    inverse = np.linalg.inv(weighted.T @ (rows - process.gamma * P @ rows))
+    covariance = inverse @ (together + lagged + lagged.T) @ inverse.T
+    return float(np.trace(rows.T @ weighted @ covariance))

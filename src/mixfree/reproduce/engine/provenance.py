@@ -1,0 +1,155 @@
+"""When, where and by which code something was measured.
+
+A page that shows a result can then say whether the code has changed since.
+"""
+
+import ast
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mixfree.base.files import replacing
+from mixfree.reproduce.engine.report import Report, Table
+
+__all__ = ["changed_since", "code_of", "source_of", "write_record", "write_report"]
+
+PACKAGE = Path(__file__).parents[2]
+RECORD = "measured.json"
+
+
+def write_record(
+    folder: Path,
+    start: Path,
+    command: str,
+    seeds: Iterable[int] = (),
+    begun: bool = False,
+) -> None:
+    """Write ``measured.json``: command, date, machine, and a digest of every source file used.
+
+    Parameters
+    ----------
+    start
+        The source file that was run.
+    begun
+        Whether some of the results are already there. If they are of other code, or of code that
+        is not known, no source is recorded.
+    """
+    path = folder / RECORD
+    source: dict[str, str] | None = source_of(start)
+    if begun and (not path.exists() or json.loads(path.read_bytes())["source"] != source):
+        source = None
+    numbers = list(seeds)
+    about = {
+        "command": command,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "machine": _machine(),
+        "seeds": [numbers[0], numbers[-1]] if numbers else None,
+        "source": source,
+    }
+    with replacing(path) as file:
+        file.write((json.dumps(about, indent=1) + "\n").encode())
+
+
+def write_report(
+    folder: Path, start: Path, command: str, tables: Iterable[Table], seeds: Iterable[int] = ()
+) -> None:
+    """Write tables that a script has measured, with their record, as an experiment's are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_record(folder, start, command, seeds)
+    with replacing(folder / "report.md") as file:
+        file.write(Report(list(tables), {}).markdown().encode())
+
+
+def changed_since(record: dict[str, Any]) -> list[str] | None:
+    """The files of the package that are not as they were measured; None if that is not known.
+
+    Examples
+    --------
+    >>> changed_since({"source": source_of(PACKAGE / "steps" / "adagrad.py")})
+    []
+    >>> changed_since({"source": {"steps/adagrad.py": "another"}})
+    ['steps/adagrad.py']
+    """
+    if record["source"] is None:
+        return None
+    return sorted(
+        name
+        for name, digest in record["source"].items()
+        if not (PACKAGE / name).exists() or _digest(PACKAGE / name) != digest
+    )
+
+
+def source_of(start: Path) -> dict[str, str]:
+    """A digest of every file of the package that ``start`` imports, directly or not.
+
+    What an ``__init__`` imports is followed; it is a list of names and has no digest of its own.
+
+    Examples
+    --------
+    >>> found = source_of(PACKAGE / "steps" / "adagrad.py")
+    >>> "steps/adagrad.py" in found, "torch/mag.py" in found
+    (True, False)
+    """
+    found, waiting = set(), [start]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += _imported(path)
+    files = sorted(path for path in found if path.is_relative_to(PACKAGE))
+    return {
+        path.relative_to(PACKAGE).as_posix(): _digest(path)
+        for path in files
+        if path.name != "__init__.py"
+    }
+
+
+def code_of(text: str) -> str:
+    r"""The text of a module without comments on lines of their own, docstrings and empty lines.
+
+    Examples
+    --------
+    >>> code_of("'Words.'\n\n# why\nx = 1\n")
+    'x = 1'
+    """
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            last = node.end_lineno or node.lineno
+            lines[node.lineno - 1 : last] = [""] * (last - node.lineno + 1)
+    return "\n".join(line for line in lines if line.strip() and not line.strip().startswith("#"))
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(code_of(path.read_text(encoding="utf-8")).encode()).hexdigest()[:12]
+
+
+def _imported(path: Path) -> list[Path]:
+    """The package's files that a file imports by name, inside functions or not."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    places = (PACKAGE.parent.joinpath(*name.split(".")) for name in names)
+    files = (file for at in places for file in (at.with_suffix(".py"), at / "__init__.py"))
+    return [file for file in files if file.is_relative_to(PACKAGE) and file.exists()]
+
+
+def _machine() -> str:
+    """The processor's name as far as it is known, cores, system and version of Python."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        named = []
+    name = named[0] if named else platform.machine()
+    return (
+        f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    )

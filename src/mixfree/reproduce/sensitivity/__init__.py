@@ -1,0 +1,1 @@
+"""Figure 1 over the choices that the paper leaves open."""

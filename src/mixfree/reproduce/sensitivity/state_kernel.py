@@ -1,0 +1,30 @@
+"""The loop for samples that are whole states: the gradient is Aw − b, with A and b of the state."""
+
+from mixfree.kernels.engine import acceptable, begin, tell
+from mixfree.kernels.jit import kernel
+from mixfree.kernels.memory import borrowed
+from mixfree.kernels.vectors import sum_of_squares
+
+
+@kernel
+def whole_states(plan, run, curvature, linear, order):
+    """Go over the states in ``order``; returns how many were taken before one was not acceptable.
+
+    ``curvature`` has the rows of all A below each other.
+    """
+    plan, run = begin(plan, run)
+    curvature, linear = borrowed(curvature), borrowed(linear)
+    one = run.x.dtype.type(1.0)
+    size = run.x.size
+    for i in range(order.size):
+        state = order[i]
+        for k in range(size):
+            row, total = curvature[state * size + k], 0.0
+            for j in range(size):
+                total += row[j] * run.x[j]
+            run.gradient[k] = total - linear[state, k]
+        square = sum_of_squares(run.gradient)
+        if not acceptable(plan, run, run.gradient, one, square):
+            return i
+        tell(plan, run, run.gradient, one, square)
+    return order.size

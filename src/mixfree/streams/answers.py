@@ -1,0 +1,133 @@
+"""Predictions for the rows of a pipe, each written as soon as it can be."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.extras import require
+from mixfree.streams.pipe import Pipe
+from mixfree.streams.predictions import Predictor, Written
+from mixfree.streams.row_encoder import RowEncoder
+from mixfree.streams.source import Piece
+from mixfree.streams.stream_fit import StreamFit
+
+__all__ = ["BATCH", "answer_rows"]
+
+BATCH = 1024  # most rows that are answered at a time
+
+
+def answer_rows(
+    fit: StreamFit,
+    stream: IO[bytes],
+    output: IO[bytes],
+    format: str = "csv",
+    keep: Sequence[str] = (),
+    interval: float | None = None,
+    batch: int = BATCH,
+) -> Written:
+    """Answer each row of a stream with a row of predictions, in the same format.
+
+    The predictions are those of :func:`mixfree.streams.write_predictions`, to the last bit. An
+    answer never waits for a row that has not come yet: ``batch`` is the most rows that are
+    answered, and written, at a time.
+
+    Examples
+    --------
+    >>> import io
+    >>> from mixfree.streams.columns import Number
+    >>> from mixfree.streams.encoder import Encoder
+    >>> from mixfree.streams.plan import FitPlan
+    >>> fit = StreamFit(FitPlan("y", "squared"), Encoder([Number("x")], Number("y")))
+    >>> fit.learner.advance(np.arange(9.0)[:, None], 2.0 * np.arange(9.0))
+    >>> output = io.BytesIO()
+    >>> answer_rows(fit, io.BytesIO(b"x\\n4\\n"), output).rows
+    1
+    >>> head, answer = output.getvalue().decode().split()
+    >>> head, round(float(answer), 6)
+    ('"prediction"', 8.0)
+    """
+    predictor = Predictor(fit, keep, interval)
+    needed = fit.encoder.needs[:-1]
+    pipe = Pipe(stream, format, [*needed, *keep])
+    encode = RowEncoder(fit.encoder, pipe.marks)
+    write = _written_as(format, [*keep, *predictor.names])
+    if format == "csv":
+        output.write(_csv_line([*keep, *predictor.names]))
+        output.flush()
+    width, answered, empty = len(needed), 0, 0
+    before = fit.encoder.unknown.copy()
+
+    def answer(texts: Sequence[list[str | None]]) -> None:
+        nonlocal answered, empty
+        features = [encode(each[:width]) for each in texts]
+        if len(texts) == 1 and (quick := predictor.row(features[0])) is not None:
+            output.write(write(texts[0][width:] + quick))
+            output.flush()
+            answered += 1
+            return
+        rows, usable = _predictable(fit, np.array(features), texts, pipe, answered)
+        columns = predictor.columns(rows, pipe.file, answered)
+        answers = [[*found] for found in zip(*(each.tolist() for each in columns), strict=True)]
+        for each, can, found in zip(texts, usable, answers, strict=True):
+            output.write(write(each[width:] + (found if can else [None] * len(found))))
+        output.flush()
+        answered, empty = answered + len(texts), empty + usable.count(False)
+
+    waiting: list[list[str | None]] = []
+    with np.errstate(over="ignore", invalid="ignore"):
+        try:
+            for row in pipe:
+                waiting.append(row)
+                if len(waiting) == batch or pipe.waits:
+                    answer(waiting)
+                    waiting = []
+        except ValueError:
+            for each in waiting:  # those before the bad one, which is met again
+                answer([each])
+            raise
+    if not answered:
+        raise ValueError(f"{pipe.file}: there are no rows")
+    return Written(answered, empty, fit.encoder.unknown - before)
+
+
+def _predictable(
+    fit: StreamFit, rows: Array, texts: Sequence[Sequence[str | None]], pipe: Pipe, start: int
+) -> tuple[Array, list[bool]]:
+    """Rows without gaps, and which of them can be predicted; or an error names what is missing."""
+    if np.isfinite(rows.sum()):  # then everything is finite, and one sum is cheap
+        return rows, [True] * len(rows)
+    pyarrow = require("pyarrow")
+    names = fit.encoder.needs[:-1]
+    columns = [
+        [None if row[place] in pipe.marks else row[place] for row in texts]
+        for place in range(len(names))
+    ]
+    arrays = [pyarrow.array(column, pyarrow.string()) for column in columns]
+    batch = pyarrow.RecordBatch.from_arrays(arrays, names=names)
+    rows, usable = fit.encoder.predictable(Piece(pipe.file, start, batch), rows)
+    return rows, usable.tolist()
+
+
+def _written_as(format: str, names: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
+    """A function that writes the values of a row as a line."""
+    if format == "jsonl":
+        return lambda values: (
+            json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False).encode() + b"\n"
+        )
+    if len(names) == 1:
+        # A line with NaN, since programs that read CSV skip an empty one.
+        return lambda values: b"nan\n" if values[0] is None else f"{values[0]!r}\n".encode()
+    return _csv_line
+
+
+def _csv_line(values: Sequence[Any]) -> bytes:
+    return (",".join(map(_cell, values)) + "\n").encode()
+
+
+def _cell(value: str | float | None) -> str:
+    if isinstance(value, float):
+        return repr(value)
+    return "" if value is None else '"' + value.replace('"', '""') + '"'

@@ -1,0 +1,116 @@
+"""How a CSV file is written: its head, and what separates its fields."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["Dialect"]
+
+BLOCK = 1 << 20  # bytes of text per batch
+MIN_ROWS = 32  # rows per batch, if they are not too long
+LARGEST_BLOCK = 1 << 25  # bytes of text per batch of a file with long rows
+_SEPARATOR = re.compile(r'\ufeff?"?sep=([,;|\t])"?\r?(?:\n|$)')  # a line for Excel
+_APART = re.compile(rb'(?:\xef\xbb\xbf)?(?:#[^,;|\t]|"?sep=)')  # lines before the head
+
+
+class Dialect(NamedTuple):
+    """How a CSV file is written.
+
+    Names of its columns, what separates fields, lines of its head, and bytes of its longest of
+    the first lines.
+    """
+
+    names: tuple[str, ...]
+    delimiter: str
+    lines: int
+    width: int = 0
+
+    @property
+    def block(self) -> int:
+        """Bytes to read at a time, so that a batch of a wide file has some rows, too."""
+        return min(max(BLOCK, MIN_ROWS * self.width), LARGEST_BLOCK)
+
+    @staticmethod
+    def told(lines: Sequence[bytes]) -> bool:
+        """Whether there are a head and a row among the first lines."""
+        rows = [line for line in lines if line.strip() and not _APART.match(line)]
+        if len(rows) == 1 and any(map(_APART.match, lines)):  # the head may be a comment
+            return any(map(_is_number, re.split(rb"[,;|\t]", rows[0])))
+        return len(rows) >= 2
+
+    @classmethod
+    def of(cls, head: bytes, tabs: bool = False) -> "Dialect":
+        """The dialect of a file that begins with some bytes.
+
+        A column without a name is called by its place. Rows with one field more than the head
+        have row names before the first column, as R writes them, or a delimiter at their end.
+        Comments before the head, after ``#``, are no part of it; the last of them is the head
+        if numbers follow, as NumPy writes it. So is ``sep=;``, by which Excel is told.
+
+        Examples
+        --------
+        >>> Dialect.of(b'"u","v"\\n"1",2.5,3\\n')
+        Dialect(names=('column 1', 'u', 'v'), delimiter=',', lines=1, width=9)
+        >>> Dialect.of(b"time;load\\n1,5;2\\n").delimiter
+        ';'
+        >>> Dialect.of(b"# made by hand\\ntime,load\\n1,5\\n")[:3]
+        (('time', 'load'), ',', 2)
+        """
+        # The bytes may end within a letter, and rows that are not in UTF-8 have a line to be named.
+        text = head.decode("utf-8-sig", errors="surrogateescape")
+        if not text.strip():
+            raise EOFError("Empty CSV")
+        told = _SEPARATOR.match(text)
+        candidates = ["\t"] if tabs else [",", ";", "\t", "|"] if told is None else [told[1]]
+        found = {delimiter: _first_records(text, delimiter) for delimiter in candidates}
+
+        def likely(delimiter: str) -> tuple[bool, int]:
+            head, row, _ = found[delimiter]
+            return len(row) - len(head) in (0, 1) or not row, len(head)
+
+        delimiter = max(candidates, key=likely)
+        names, row, lines = found[delimiter]
+        if len(row) == len(names) + 1:
+            names = [*names, ""] if row[-1] == "" else ["", *names]
+        for name in names:
+            name.encode("utf-8", "surrogateescape").decode()  # raises if it is not in UTF-8
+        width = max(map(len, head.splitlines()[:4]))
+        return cls(_all_named(names), delimiter, lines, width)
+
+
+def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int]:
+    """The fields of the head and of the row after it, and the lines that the head takes."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    records = ((record, reader.line_num) for record in reader if record)
+    comment = None
+    try:
+        head, lines = next(records)
+        while _is_comment(head, delimiter) and (after := next(records, None)) is not None:
+            comment, (head, lines) = (head, lines), after
+        if comment is not None and comment[0][0].startswith("#") and any(map(_is_number, head)):
+            row, (head, lines) = head, comment
+            return [head[0].lstrip("# "), *(name.strip() for name in head[1:])], row, lines
+        return head, next((record for record, _ in records), []), lines
+    except (csv.Error, StopIteration):
+        return [text], [], 1
+
+
+def _is_comment(record: Sequence[str], delimiter: str) -> bool:
+    """Whether a line before the head is none; a column may well be called ``#``."""
+    if record[0].startswith("#"):
+        return record[0] != "#"
+    return _SEPARATOR.match(delimiter.join(record)) is not None
+
+
+def _is_number(text: str | bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _all_named(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name if name else f"column {at}" for at, name in enumerate(names, start=1))

@@ -1,0 +1,216 @@
+"""Lines of JSON as columns, also those of objects within objects."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixfree.base.extras import require
+
+__all__ = ["JsonLines", "flat", "flat_schema", "value_at"]
+
+DEEPEST = 64  # objects and arrays of JSON within one another, for pyarrow
+
+
+class JsonLines(NamedTuple):
+    """Columns of a file of JSON lines.
+
+    Names and types of the columns, those of objects within objects as ``outer.inner``; and the
+    type of each field of a row, or None if rows must be read by Python.
+    """
+
+    schema: Any
+    stored: Any
+
+    @classmethod
+    def of(cls, block: bytes) -> "JsonLines":
+        """The columns of a file that begins with some lines.
+
+        Examples
+        --------
+        >>> JsonLines.of(b'{"y": 1, "wind": {"speed": 2.5}}').schema.names
+        ['y', 'wind.speed']
+        """
+        pyarrow = require("pyarrow")
+        found = _by_arrow(block, None)
+        if found is None:
+            rows = _objects(block)
+            names = list(dict.fromkeys(name for row in rows for name in _names(row)))
+            columns = [_column([value_at(row, name) for row in rows]) for name in names]
+            types = [(name, column.type) for name, column in zip(names, columns, strict=True)]
+            nested = any(name not in row for row in rows for name in _names(row))
+            schema = pyarrow.schema(types)
+            return cls(schema, None if nested else schema)
+        stored = pyarrow.schema([(field.name, _type(field.type)) for field in found.schema])
+        return cls(flat_schema(stored)[0], stored)
+
+    def table(self, block: bytes, names: Sequence[str]) -> Any:
+        """Some columns of some lines; one with numbers and texts as one of texts."""
+        pyarrow = require("pyarrow")
+        if self.stored is not None:
+            _, outer = flat_schema(self.stored)
+            fields = dict.fromkeys(outer[name] for name in names)
+            schema = pyarrow.schema([self.stored.field(name) for name in fields])
+            found = _by_arrow(block, schema)
+            if found is not None:
+                return flat(found.combine_chunks(), names)
+        rows = _objects(block)
+        columns = [_column([value_at(row, name) for row in rows]) for name in names]
+        return pyarrow.Table.from_arrays(columns, names=list(names))
+
+
+def value_at(found: Any, name: str) -> Any:
+    """The value of a column in an object of JSON; None if it is not there.
+
+    Examples
+    --------
+    >>> value_at({"wind": {"speed": 2.5}}, "wind.speed"), value_at({"wind": 1.0}, "wind.speed")
+    (2.5, None)
+    """
+    while name not in found:
+        places = (at for at, letter in enumerate(name) if letter == ".")
+        at = next((at for at in places if isinstance(found.get(name[:at]), dict)), None)
+        if at is None:
+            return None
+        found, name = found[name[:at]], name[at + 1 :]
+    return found[name]
+
+
+def flat_schema(schema: Any) -> tuple[Any, dict[str, str]]:
+    """The schema with each field of a struct as a column, and the first part of each's name.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> wind = pyarrow.struct([("speed", pyarrow.float64())])
+    >>> flat_schema(pyarrow.schema([("wind", wind)]))[1]
+    {'wind.speed': 'wind'}
+    """
+    pyarrow = require("pyarrow")
+    fields, outer = list[Any](), dict[str, str]()
+
+    def add(name: str, kind: Any, first: str, depth: int = DEEPEST) -> None:
+        if depth and pyarrow.types.is_struct(kind):
+            for each in kind:
+                add(f"{name}.{each.name}", each.type, first, depth - 1)
+        else:
+            fields.append((name, kind))
+            outer[name] = first
+
+    for field in schema:
+        add(field.name, field.type, field.name)
+    return pyarrow.schema(fields), outer
+
+
+def flat(table: Any, names: Sequence[str] | None = None) -> Any:
+    """A table or batch with each field of a struct as a column; only some columns, if named."""
+    pyarrow = require("pyarrow")
+    found = list(zip(table.schema.names, table.columns, strict=True))
+    for _ in range(DEEPEST):
+        if not any(pyarrow.types.is_struct(values.type) for _, values in found):
+            break
+        deeper = list[Any]()
+        for name, values in found:
+            if pyarrow.types.is_struct(values.type):
+                inner = [f"{name}.{each.name}" for each in values.type]
+                deeper += zip(inner, values.flatten(), strict=True)
+            else:
+                deeper.append((name, values))
+        found = deeper
+    columns = dict(found) if names is not None else {}
+    if names is not None:
+        found = [(name, columns[name]) for name in names]
+    return type(table).from_arrays([each for _, each in found], names=[name for name, _ in found])
+
+
+def _by_arrow(block: bytes, schema: Any) -> Any:
+    """Some lines as PyArrow reads them; None if it is not to, or types change."""
+    pyarrow, reader = require("pyarrow"), require("pyarrow.json")
+    behaviour = "infer" if schema is None else "ignore"
+    parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior=behaviour)
+    read = reader.ReadOptions(use_threads=False, block_size=len(block) + 1)
+    if not _arrow_takes(block):
+        return None
+    try:
+        return reader.read_json(pyarrow.BufferReader(block), read, parse)
+    except pyarrow.ArrowInvalid as error:
+        if not re.search(r"Column\(/.*\) changed from", str(error)):
+            raise
+    return None
+
+
+def _objects(block: bytes) -> list[dict[str, Any]]:
+    return [_object(line) for line in block.splitlines() if line.strip()]
+
+
+def _names(row: dict[str, Any], before: str = "", depth: int = DEEPEST) -> Iterator[str]:
+    """Names of all values of a row; what is nested too deeply is one of them."""
+    for name, value in row.items():
+        if isinstance(value, dict) and depth:
+            yield from _names(value, f"{before}{name}.", depth - 1)
+        else:
+            yield f"{before}{name}"
+
+
+def _arrow_takes(block: bytes) -> bool:
+    """Whether pyarrow can parse some lines of JSON: a null in a row's place ends the process.
+
+    Nor is it trusted with values that are nested deeply; where it is not certain that there are
+    none, the answer is no.
+    """
+    if re.search(rb"(?:^|[\r\n}])\s*null", block):
+        return False
+    opened = block.count(b"{") + block.count(b"[")
+    if opened <= block.count(b"\n") + DEEPEST:
+        return True
+    letters = np.frombuffer(block, np.uint8)
+    steps = np.isin(letters, bytearray(b"{[")).astype(np.int32) - np.isin(letters, bytearray(b"}]"))
+    return bool(np.cumsum(steps).max() < DEEPEST)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    pyarrow = require("pyarrow")
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise pyarrow.ArrowInvalid(f"JSON parse error: {error}") from error
+    if not isinstance(found, dict):
+        raise pyarrow.ArrowInvalid("Column() changed from object")
+    return found
+
+
+def _column(values: list[Any]) -> Any:
+    """Values as doubles or truth values if all are such, or else as texts."""
+    pyarrow = require("pyarrow")
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return pyarrow.array(values, pyarrow.bool_())
+    if kinds <= {int, float}:
+        numbers = [None if value is None else _double(value) for value in values]
+        return pyarrow.array(numbers, pyarrow.float64())
+    texts = [
+        value if value is None or isinstance(value, str) else json.dumps(value) for value in values
+    ]
+    # Half of a pair of code units cannot be written in UTF-8.
+    whole = [text and text.encode("utf-8", "replace").decode() for text in texts]
+    return pyarrow.array(whole, pyarrow.string())
+
+
+def _double(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _type(inferred: Any) -> Any:
+    """The type to read a field as whose first values have some type."""
+    pyarrow = require("pyarrow")
+    types = pyarrow.types
+    if types.is_struct(inferred):
+        return pyarrow.struct([(each.name, _type(each.type)) for each in inferred])
+    if types.is_integer(inferred) or types.is_null(inferred):
+        return pyarrow.float64()
+    return pyarrow.string() if types.is_timestamp(inferred) else inferred

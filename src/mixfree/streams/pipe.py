@@ -1,0 +1,160 @@
+"""Rows of standard input as they come, without waiting for more of them than were sent."""
+
+import csv
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
+
+from mixfree.base.extras import require
+from mixfree.streams.dialect import Dialect
+from mixfree.streams.files import STDIN, StreamFile
+from mixfree.streams.formats import LONGEST_HEAD, PAGE
+from mixfree.streams.json_lines import value_at
+from mixfree.streams.numbers import label_of
+from mixfree.streams.source import check_columns, check_different
+
+__all__ = ["Pipe"]
+
+
+class Pipe:
+    """Rows of CSV or of JSON lines, each as the texts of some of its columns.
+
+    Parameters
+    ----------
+    stream
+        Bytes, of which ``read1`` gives what is there.
+    format
+        ``"csv"`` or ``"jsonl"``.
+    names
+        The columns to read. One that an object of JSON does not have is missing in that row.
+
+    Attributes
+    ----------
+    row
+        Number of the row that was read last, from 1.
+    marks
+        Texts that stand for a missing value.
+
+    Examples
+    --------
+    >>> import io
+    >>> pipe = Pipe(io.BytesIO(b"a,b\\n1,x\\n2,y\\n"), "csv", ["b"])
+    >>> [texts for texts in pipe]
+    [['x'], ['y']]
+    """
+
+    def __init__(self, stream: IO[bytes], format: str, names: Sequence[str]) -> None:
+        self.file = str(StreamFile(STDIN, format))
+        self.row = 0
+        self._lines, self._names = _Lines(stream, self.file), list(names)
+        self._csv = format == "csv"
+        null_values = require("pyarrow.csv").ConvertOptions().null_values if self._csv else ()
+        self.marks = frozenset(null_values)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next row has not come yet."""
+        return self._lines.empty
+
+    def __iter__(self) -> Iterator[list[str | None]]:
+        with self._explained():
+            yield from self._records() if self._csv else self._objects()
+
+    def _records(self) -> Iterator[list[str | None]]:
+        head = list[bytes]()
+        while not Dialect.told(head) and (line := self._lines.take()):
+            head.append(line)
+        if not any(line.strip() for line in head):
+            raise ValueError(f"{self.file}: the file is empty")
+        dialect = Dialect.of(b"".join(head))
+        check_different(self.file, dialect.names)
+        check_columns(self._names, dialect.names, "column", self.file)
+        self._lines.put_back(head[dialect.lines :])
+        fields, places = len(dialect.names), [dialect.names.index(name) for name in self._names]
+        for record in csv.reader(self._lines, delimiter=dialect.delimiter):
+            if not record:
+                continue
+            self.row += 1
+            if len(record) != fields:
+                raise self._bad(f"has {len(record)} fields instead of {fields}")
+            yield [record[place] for place in places]
+
+    def _objects(self) -> Iterator[list[str | None]]:
+        for line in self._lines:
+            if not line.strip():
+                continue
+            self.row += 1
+            found = json.loads(line, parse_int=float)
+            if not isinstance(found, dict):
+                raise self._bad("is not an object of JSON")
+            try:
+                values = [found[name] for name in self._names]
+            except KeyError:
+                values = [value_at(found, name) for name in self._names]
+            for place, value in enumerate(values):
+                if type(value) in (list, dict):
+                    name = self._names[place]
+                    raise self._bad(f"column {name!r} is a list or an object")
+            yield [_text(value) for value in values]
+
+    def _bad(self, what: str) -> ValueError:
+        return ValueError(f"{self.file}, row {self.row}, {what}")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Name the row in what the parsers say."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.file}, row {self.row + 1}, is not in UTF-8") from error
+        except csv.Error as error:
+            raise ValueError(f"{self.file}, row {self.row + 1}, is not CSV: {error}") from error
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise self._bad(f"is not JSON: {error}") from error
+
+
+class _Lines:
+    """Lines of text, of which only the last may have no end."""
+
+    def __init__(self, stream: IO[bytes], file: str) -> None:
+        self._stream: Any = stream
+        self._file = file
+        self._ready: deque[bytes] = deque()
+        self._rest = b""
+
+    @property
+    def empty(self) -> bool:
+        return not self._ready
+
+    def take(self) -> bytes:
+        """The next line with its end; nothing at the end of the stream."""
+        while not self._ready:
+            more = self._stream.read1(PAGE)
+            if not more:
+                last, self._rest = self._rest, b""
+                return last
+            *whole, self._rest = (self._rest + more).split(b"\n")
+            self._ready.extend(line + b"\n" for line in whole)
+            if len(self._rest) > LONGEST_HEAD:
+                raise ValueError(f"{self._file}: a line is longer than {LONGEST_HEAD:,} bytes")
+        return self._ready.popleft()
+
+    def put_back(self, lines: Sequence[bytes]) -> None:
+        """Give lines again."""
+        self._ready.extendleft(reversed(lines))
+
+    def __iter__(self) -> Iterator[str]:
+        ready = self._ready
+        while line := ready.popleft() if ready else self.take():
+            yield line.decode()
+
+
+def _text(value: Any) -> str | None:
+    """A value of JSON as CSV would have it."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return label_of(value)

@@ -1,0 +1,213 @@
+"""Features of one row at a time, for answers without a wait: the quick twin of the encoder.
+
+A batch of one row takes PyArrow a hundred times as long as the row itself. Here texts as programs
+write them are read by Python; every other text is given to its column, which has the last word,
+and is remembered.
+"""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from datetime import date
+from functools import lru_cache
+from operator import itemgetter
+from typing import TypeAlias
+
+import numpy as np
+
+from mixfree.base.extras import require
+from mixfree.streams import dates
+from mixfree.streams.columns import Category, Column, Number, Time
+from mixfree.streams.encoder import Encoder
+
+__all__ = ["RowEncoder"]
+
+REMEMBERED = 1 << 14  # texts per column whose features are remembered
+# Numbers that cannot overflow, and that PyArrow and Python round alike.
+_PLAIN = re.compile(r"-?\d{1,200}(?:\.\d{0,200})?(?:[eE][+-]?\d{1,2})?", re.ASCII).fullmatch
+_WITH_COMMA = re.compile(r"-?\d{1,200},\d{1,200}", re.ASCII).fullmatch
+_DAY = 86_400_000_000  # microseconds
+_EPOCH = date(1970, 1, 1).toordinal()
+_MONTHS = {name: place for place, name in enumerate(dates.MONTHS, start=1)}
+_MONDAY = 4  # days from 1970-01-01 to the first Monday
+
+_Read: TypeAlias = Callable[[str | None], Sequence[float]]
+_Moment: TypeAlias = Callable[[str], int | None]
+
+
+class RowEncoder:
+    """Turns the texts of one row into its features, NaN for what is missing.
+
+    Parameters
+    ----------
+    encoder
+        Whose features, to the last bit, these are; it counts categories that are not its own.
+    marks
+        Texts that stand for a missing value.
+
+    Examples
+    --------
+    >>> both = Encoder([Number("u"), Category("sky", ("sun", "rain"))], Number("y"))
+    >>> RowEncoder(both)(["2.5", "rain"])
+    [2.5, 0.0, 1.0]
+    """
+
+    def __init__(self, encoder: Encoder, marks: Collection[str] = ()) -> None:
+        self._readers = [_reader(column, encoder, frozenset(marks)) for column in encoder.columns]
+
+    def __call__(self, texts: Sequence[str | None]) -> list[float]:
+        """The features of a row whose values are in the order of the encoder's columns."""
+        row: list[float] = []
+        for read, text in zip(self._readers, texts, strict=True):
+            row += read(text)
+        return row
+
+
+def _reader(column: Column, encoder: Encoder, marks: Collection[str]) -> _Read:
+    pyarrow = require("pyarrow")
+
+    @lru_cache(REMEMBERED)
+    def looked_up(text: str | None) -> tuple[tuple[float, ...], str | None]:
+        """The column's own answer: its features, and under which name they are counted."""
+        known = None if text in marks else text
+        out = np.zeros((1, len(column.features)))
+        counted = column.fill(pyarrow.array([known], pyarrow.string()), out)
+        return tuple(out[0].tolist()), next(iter(counted), None)
+
+    def read(text: str | None) -> Sequence[float]:
+        features, counted = looked_up(text)
+        if counted is not None:
+            getattr(encoder, counted)[column.name] += 1
+        return features
+
+    if isinstance(column, Category) or column.kind == "boolean":
+        return read
+    if isinstance(column, Time):
+        return _dated(column, read)
+    assert isinstance(column, Number), "there is no other kind of column"
+    return _numbered(column, read)
+
+
+def _numbered(column: Number, otherwise: _Read) -> _Read:
+    def read(text: str | None) -> Sequence[float]:
+        return (float(text),) if text is not None and _PLAIN(text) else otherwise(text)
+
+    def read_comma(text: str | None) -> Sequence[float]:
+        if text is None or not _WITH_COMMA(text):
+            return otherwise(text)
+        return (float(text.replace(",", ".")),)
+
+    return read_comma if column.form == "comma" else read
+
+
+def _dated(column: Time, otherwise: _Read) -> _Read:
+    moment = _moment(column.form)
+    waves = [_waves(part) for part in column.parts if part != "days"]
+
+    def read(text: str | None) -> Sequence[float]:
+        at = None if text is None else moment(text)
+        if at is None:
+            return otherwise(text)
+        if column.parts == ("days",):
+            return (at / _DAY - column.origin,)
+        found: list[float] = []
+        for wave in waves:
+            found += wave(at)
+        return found
+
+    return read
+
+
+def _waves(part: str) -> Callable[[int], Sequence[float]]:
+    """Sines and cosines of a part of a date; most come again and are remembered."""
+    period, count = dates.PARTS[part]
+    factors = [2.0 * np.pi * wave for wave in range(1, count + 1)]
+
+    @lru_cache(REMEMBERED)
+    def of_share(share: float) -> tuple[float, ...]:
+        # By NumPy, as in a batch: another library's sine may have another last bit.
+        angles = np.array([factor * share for factor in factors])
+        sines, cosines = np.sin(angles).tolist(), np.cos(angles).tolist()
+        return tuple(each for pair in zip(sines, cosines, strict=True) for each in pair)
+
+    if part == "hour":
+        return lambda at: of_share(at % _DAY / _DAY)
+    if part == "weekday":
+        return lambda at: of_share((at // _DAY - _MONDAY) % period / period)
+    return lambda at: of_share(_share_of_year(at))
+
+
+def _share_of_year(at: int) -> float:
+    first, days = _year(date.fromordinal(at // _DAY + _EPOCH).year)
+    return (at - first) / days
+
+
+@lru_cache
+def _year(year: int) -> tuple[int, int]:
+    """When a year begins, and how long it is."""
+    first, last = (each.toordinal() - _EPOCH for each in (date(year, 1, 1), date(year, 12, 31)))
+    return first * _DAY, (last + 1 - first) * _DAY
+
+
+def _moment(form: str) -> _Moment:
+    """A function of a text: microseconds since 1970; None if the column must look at it."""
+    if form in dates.EPOCHS:
+        unit = dates.EPOCHS[form]
+        lowest, highest = dates.SECONDS[0] / 1e3, dates.SECONDS[1]
+
+        def of_epoch(text: str) -> int | None:
+            number = float(text) if _PLAIN(text) else float("nan")
+            if not lowest <= number * (unit / 1e6) <= highest:
+                return None
+            return int(np.floor(number * unit))
+
+        return of_epoch
+    pattern = dates.DIGITS if form == "digits" else dates.pattern_of(form)
+    regex = re.compile(pattern, re.ASCII)
+    match, places = regex.match, regex.groupindex
+    # Of a group that the pattern does not have, the place after all others, where None is.
+    of_date, of_clock = (
+        itemgetter(*(places.get(name, regex.groups + 1) - 1 for name in names))
+        for names in ("ymd", "HMSfp")
+    )
+
+    def of_text(text: str) -> int | None:
+        found = match(text.strip())
+        if found is None:
+            return None
+        groups = (*found.groups(), None)
+        day, clock = _day(*of_date(groups)), _clock(*of_clock(groups))
+        return None if day is None or clock is None else day * _DAY + clock
+
+    return of_text
+
+
+@lru_cache(REMEMBERED)
+def _day(year: str | None, month: str | None, day: str | None) -> int | None:
+    """Days since 1970; None if there is no such day."""
+    number = int(year or 1970)
+    if year is not None:
+        number += 2000 if number < 69 else 1900 if number < 100 else 0
+    try:
+        which = int(month or 1)
+    except ValueError:
+        which = _MONTHS.get(str(month)[:3].lower(), 0)
+    try:
+        return date(number, which, int(day or 1)).toordinal() - _EPOCH
+    except ValueError:
+        return None
+
+
+@lru_cache(REMEMBERED)
+def _clock(
+    hour: str | None, minute: str | None, second: str | None, rest: str | None, half: str | None
+) -> int | None:
+    """Microseconds since midnight; None if there is no such time."""
+    hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
+    if half:
+        if not 1 <= hours <= 12:
+            return None
+        hours = hours % 12 + 12 * (half.lower() == "p")
+    if hours > 23 or minutes > 59 or seconds > 60:
+        return None
+    micro = int((rest or "").ljust(6, "0")[:6])
+    return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micro

@@ -1,0 +1,103 @@
+"""What comes from data is printed as it is: no markup, no control characters, nothing hidden."""
+
+import ast
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import mixfree.cli
+from mixfree.cli import main
+from mixfree.reproduce.engine.report import Table
+
+NAMES = {"markup": "[/x]", "colour": "\x1b[31mred", "two lines": "a\nb", "turned": "a\u202eb"}
+SHOWN = ["[/x]", r"\x1b[31mred", r"a\nb", r"a\u202eb"]
+HIDDEN = ("\x1b", "\u202e", "a\nb")
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return ended.value.code
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A CSV file with such names of columns, categories and of its own, and a model of it."""
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((1500, 4))
+    words = rng.choice([f"{name}!" for name in NAMES.values() if "\n" not in name], 1500)
+    path = folder / "\x1b[31m[red].parquet"
+    table = {name: rows[:, at] for at, name in enumerate(NAMES.values())}
+    table |= {"[b]word": words, "[i]y\u202e": rows @ [1.0, 2.0, 3.0, 4.0] + (words == words[0])}
+    pa.parquet.write_table(pa.table(table), path)
+    return path, "[i]y\u202e"
+
+
+def check_seen(text, *expected):
+    for each in HIDDEN:
+        assert each not in text
+    for each in expected:
+        assert each in text
+
+
+def test_commands_print_names_as_they_are(data, tmp_path, capsys):
+    """Rich would take [/x] for the end of a style, and a terminal obeys the rest."""
+    path, target = data
+    model = tmp_path / "[m]\x1b[31m"
+    given = [path, "--target", target]
+    assert run("fit", *given, "--dry-run") == 0
+    check_seen(capsys.readouterr().out, *SHOWN, r"[i]y\u202e")
+    assert run("fit", *given, "--model", model, "-q") == 0
+    assert run("inspect", model) == 0
+    check_seen(capsys.readouterr().out, r"[m]\x1b[31m", *SHOWN, r"[i]y\u202e", r"[b]word=a\u202eb!")
+    assert run("diagnose", *given, "--json") == 0
+    out = capsys.readouterr().out
+    check_seen(out)
+    assert json.loads(out)["target"] == target
+    assert run("inspect", model, "--json") == 0
+    out = capsys.readouterr().out
+    check_seen(out)
+    assert {each["feature"] for each in json.loads(out)["weights"]} >= set(NAMES.values())
+
+
+def test_errors_name_what_is_wrong_as_it_is(data, tmp_path, capsys):
+    path, _ = data
+    assert run("fit", path, "--target", "[/x") == 2
+    error = capsys.readouterr().err
+    check_seen(error, r"\x1b[31m[red].parquet: there is no target column '[/x'", "'[/x]'")
+    assert error.count("\n") == 1
+    states = tmp_path / "[path]\x1b.csv"
+    with open(states, "w", newline="") as file:
+        csv.writer(file).writerows([["[/x]", "\x1b[31m"], ["1", "2"]])
+    assert run("chain", states, "--estimate", "--column", "no") == 2
+    check_seen(capsys.readouterr().err, r"[path]\x1b.csv has no column 'no'; it has [/x], \x1b[31m")
+
+
+def test_a_table_has_no_markup(capsys):
+    Table("[/x]", ["[b]one", "two"], [("[/x]:smile:", "\x1b[31m")]).show()
+    check_seen(capsys.readouterr().out, "[/x]", "[b]one", "[/x]:smile:", r"\x1b[31m")
+
+
+def test_the_page_shows_names_as_they_are(data, tmp_path, capsys):
+    path, target = data
+    out = tmp_path / "r.html"
+    assert run("report", path, "--target", target, "-o", out, "-q") == 0
+    page = out.read_text(encoding="utf-8")
+    page = page[page.rindex("<body>") :].partition("<script")[0]
+    check_seen(page, *SHOWN, r"[i]y\u202e")
+
+
+def test_only_the_border_prints():
+    """A `print` in a command would hand texts of the data to the terminal as they are."""
+    for path in Path(mixfree.cli.__file__).parent.glob("*.py"):
+        if path.name in ("screen.py", "__init__.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = getattr(node, "id", getattr(node, "attr", getattr(node, "name", None)))
+            assert name not in ("print", "Console"), f"{path.name}, line {node.lineno}"

@@ -1,0 +1,114 @@
+"""Sparse sums of LSTD: those of the dense one, and refused where they would not be sparse."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from mixfree.linear.exact import lstd_sparse
+from mixfree.linear.exact.lstd import LSTD
+from mixfree.linear.exact.lstd_sparse import SparseLSTD
+from mixfree.td import TDLearner
+
+STATES = 40
+
+
+def trajectory(n, tilings=1, seed=0):
+    """A walk that sometimes ends or is cut off, with one or two features other than 0."""
+    rng = np.random.default_rng(seed)
+    states = np.cumsum(rng.integers(-2, 4, n + 1)) % STATES
+    parts = [np.eye(STATES)[states]]
+    if tilings == 2:
+        parts.append(np.eye(STATES // 4)[states // 4])
+    rows = np.hstack(parts)
+    rewards = np.sin(states[:-1]) + rng.normal(size=n)
+    return rows[:-1], rewards, rows[1:], rng.random(n) < 0.02, rng.random(n) < 0.02
+
+
+def learnt(kind, parts, pieces=(), **options):
+    rows, rewards, ahead, stop, ended = parts
+    found = kind(rows.shape[1], 0.9, **options)
+    for piece in np.split(np.arange(len(rewards)), pieces):
+        found.add(rows[piece], rewards[piece], ahead[piece], stop[piece], ended=ended[piece])
+    return found
+
+
+@pytest.mark.parametrize("tilings", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"lam": 0.8}, {"l2": 0.01}, {"lam": 1.0, "l2": 0.01}])
+def test_values_and_errors_are_those_of_dense_sums(options, tilings):
+    """Features of two tilings are dependent, which a plain factorisation does not survive."""
+    parts = trajectory(3000, tilings)
+    dense, found = LSTD(parts[0].shape[1], 0.9, **options), learnt(SparseLSTD, parts, **options)
+    dense._most = lstd_sparse.MOST
+    dense.add(*parts[:4], ended=parts[4])
+    if tilings == 1:
+        np.testing.assert_allclose(found.theta, dense.theta, rtol=1e-8, atol=1e-8)
+    rows = parts[0][:200]
+    np.testing.assert_allclose(rows @ found.theta, rows @ dense.theta, rtol=1e-8, atol=1e-8)
+    np.testing.assert_array_equal(found.batches_met(rows), dense.batches_met(rows))
+    np.testing.assert_allclose(found.errors(rows), dense.errors(rows), rtol=1e-6)
+    assert found.remark == dense.remark
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.8])
+def test_same_bits_however_cut_and_after_saving(lam):
+    parts = trajectory(1500)
+    whole = learnt(SparseLSTD, parts, lam=lam)
+    cut = learnt(SparseLSTD, parts, (1, 7, 300, 301, 990), lam=lam)
+    np.testing.assert_array_equal(cut.theta, whole.theta)
+    np.testing.assert_array_equal(cut.errors(np.eye(STATES)), whole.errors(np.eye(STATES)))
+    half = learnt(SparseLSTD, [part[:777] for part in parts], lam=lam)
+    again = SparseLSTD(STATES, 0.9, lam=lam)
+    again.restore(half.plain())
+    rows, rewards, ahead, stop, ended = (part[777:] for part in parts)
+    again.add(sparse.csr_array(rows), rewards, sparse.csr_array(ahead), stop, ended=ended)
+    np.testing.assert_array_equal(again.theta, whole.theta)
+
+
+def test_a_trace_that_is_broken_off_begins_anew():
+    parts = trajectory(600)
+    first, second = [part[:300] for part in parts], [part[300:] for part in parts]
+    broken = learnt(SparseLSTD, first, lam=0.9)
+    broken.break_off()
+    broken.add(*second[:4], ended=second[4])
+    parts[4][299] = True
+    np.testing.assert_array_equal(broken.theta, learnt(SparseLSTD, parts, lam=0.9).theta)
+
+
+@pytest.mark.parametrize("limit", ["ENTRIES", "PER_TRANSITION"])
+def test_sums_that_fill_are_refused_and_nothing_has_changed(monkeypatch, limit):
+    parts = trajectory(1000)
+    found = learnt(SparseLSTD, [part[:700] for part in parts])
+    before = found.theta
+    with monkeypatch.context() as patched:
+        patched.setattr(lstd_sparse, limit, 1)
+        with pytest.raises(ValueError, match=r"products of features.*'ladder'"):
+            found.add(*(part[700:] for part in parts[:4]))
+    wrong = parts[0].copy()
+    wrong[3, 3] = np.nan
+    with pytest.raises(ValueError, match="rows must be finite"):
+        found.add(wrong, *parts[1:4])
+    assert found.transitions == 700
+    np.testing.assert_array_equal(found.theta, before)
+
+
+def test_a_wrong_state_is_refused():
+    found = learnt(SparseLSTD, trajectory(500))
+    state = found.plain()
+    state["closed"][0]["indices"][0] = STATES + 7
+    with pytest.raises(ValueError, match="indices"):
+        found.restore(state)
+
+
+def test_a_learner_of_many_states_finds_their_values_and_goes_on_after_saving():
+    """2,000 states in a ring: more features than dense sums are for."""
+    states = np.arange(6000) % 2000
+    rewards, gamma = np.where(states == 0, 1.0, 0.0), 0.99
+    learner = TDLearner(np.eye(2000), gamma, method="lstd")
+    learner.update_many(states, rewards, (states + 1) % 2000, np.zeros(6000, dtype=bool))
+    truth = gamma ** ((2000 - np.arange(2000)) % 2000) / (1.0 - gamma**2000)
+    np.testing.assert_allclose(learner.theta, truth, rtol=1e-8, atol=1e-12)
+    again = TDLearner(np.eye(2000), gamma, method="lstd")
+    again.load_state_dict(learner.state_dict())
+    np.testing.assert_array_equal(again.theta, learner.theta)
+    with pytest.raises(ValueError, match="half_life needs at most 1,000 features, not 2,000"):
+        TDLearner(np.eye(2000), gamma, method="lstd", half_life=50.0)

@@ -1,0 +1,75 @@
+"""Columns that give two classes away: synthetic streams for each clause of the rule."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from mixfree.streams.giveaway import giveaways
+from tests.streams.data import write
+
+ROWS = 3000
+PLAIN = ["u", "v", "w"]
+
+
+def stream(seed=3, **columns):
+    """Two classes that three columns tell in some of the rows, and columns made of the classes."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((ROWS, 3))
+    second = rows @ [1.0, 1.0, 0.0] + rng.standard_normal(ROWS) > 1.5
+    found = {name: rows[:, at] for at, name in enumerate(PLAIN)}
+    for name, make in columns.items():
+        found[name] = make(second, rng)
+    return found | {"y": np.where(second, "yes", "no")}
+
+
+def flipped(share):
+    """The class as a number with noise, wrong in a share of the rows."""
+    return lambda second, rng: (second ^ (rng.random(ROWS) < share)) + 0.1 * rng.random(ROWS)
+
+
+def named(tmp_path, columns):
+    path = write(pa.table(columns), tmp_path / "d.parquet")
+    source = Source(find_files([path]))
+    fit = StreamFit.begin(source, FitPlan("y"))
+    fit.run(source.pieces())
+    return [each.split("'")[1] for each in giveaways(fit)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({}, []),
+        ({"copy": flipped(0.0)}, ["copy"]),
+        ({"almost": flipped(0.01)}, ["almost"]),
+        ({"good": flipped(0.1)}, []),
+        (
+            {"text": lambda second, rng: np.where(second, rng.choice(["a", "b"], ROWS), "c")},
+            ["text"],
+        ),
+        ({"group": lambda second, rng: rng.choice([*"abcdefgh"], ROWS)}, []),
+        ({"coin": lambda second, rng: rng.random(ROWS)}, []),
+    ],
+)
+def test_a_column_is_named_if_it_tells_the_class_almost_alone(tmp_path, columns, expected):
+    """A good column to which others add is no giveaway, and a copy or its coarser text is one."""
+    assert named(tmp_path, stream(**columns)) == expected
+
+
+def test_a_strong_column_beside_others_that_help_is_not_named(tmp_path):
+    """Right in 97 % of the rows; with the other column the fit is right in all of them."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((ROWS, 2))
+    second = rows @ [8.0, 0.7] > 0.0
+    columns = {"u": rows[:, 0], "v": rows[:, 1], "y": np.where(second, "yes", "no")}
+    assert (np.mean((rows[:, 0] > 0.0) == second) > 0.96) and named(tmp_path, columns) == []
+
+
+def test_a_class_of_one_row_is_told_by_chance(tmp_path):
+    """The greatest value of some column is in that row: any of many columns may have it there."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((1000, 30))
+    rows[500, 7] = 9.0
+    columns = {f"c{at}": rows[:, at] for at in range(30)}
+    second = np.arange(1000) == 500
+    assert named(tmp_path, columns | {"y": np.where(second, "yes", "no")}) == []

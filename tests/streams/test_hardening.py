@@ -1,0 +1,438 @@
+"""What hostile files, names and neighbours must not do to a model or to the process."""
+
+import hashlib
+import json
+import os
+import stat
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from mixfree.base.files import only_writer, replacing
+from mixfree.cli import main
+from mixfree.linear import Squared
+from mixfree.linear.learner_for import learner_for
+from mixfree.streams import FitPlan, Source, StreamFit, find_files, model_file
+from mixfree.streams import formats as streams_formats
+from tests.streams.data import table, write
+
+CSV = "a,b,y\n" + "".join(
+    f"{i % 7},{i % 5},{i % 7 + 2 * (i % 5) + 0.1 * (i % 3)}\n" for i in range(99)
+)
+
+
+POSIX = hasattr(os, "mkfifo")  # has links, pipes, devices and permissions
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return ended.value.code
+
+
+def fit(*arguments):
+    return run("fit", *arguments, "--target", "y", "-q")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with a small CSV file."""
+    monkeypatch.chdir(tmp_path)
+    Path("d.csv").write_text(CSV)
+    return tmp_path
+
+
+def rehashed(header, blob=b"", text=None):
+    """A model file with a right checksum, whatever its header says."""
+    packed = (json.dumps(header) if text is None else text).encode()
+    body = struct.pack("<8sIQ", model_file.MAGIC, model_file.VERSION, len(packed)) + packed + blob
+    return body + hashlib.sha256(body).digest()
+
+
+EIGHT = bytes(8)
+WRONG = {  # header, bytes of the arrays, what is said
+    "a negative shape": (
+        {"content": {"a": {"$array": 0}}, "arrays": [["float64", [-1]]]},
+        EIGHT,
+        "kind",
+    ),
+    "trailing bytes": ({"content": {}, "arrays": []}, EIGHT, "8 bytes follow its arrays"),
+    "an array that is cut short": (
+        {"content": {"a": {"$array": 0}}, "arrays": [["float64", [2**40]]]},
+        EIGHT,
+        "longer than",
+    ),
+    "an array used twice": (
+        {"content": {"a": {"$array": 0}, "b": {"$array": 0}}, "arrays": [["float64", [1]]]},
+        EIGHT,
+        "twice",
+    ),
+    "an array without a name": (
+        {"content": {}, "arrays": [["float64", [1]]]},
+        EIGHT,
+        "without a name",
+    ),
+    "an array that is not there": (
+        {"content": {"a": {"$array": 7}}, "arrays": []},
+        b"",
+        "does not exist",
+    ),
+    "a truth value of 2": (
+        {"content": {"a": {"$array": 0}}, "arrays": [["bool", [1]]]},
+        b"\2",
+        "neither 0 nor 1",
+    ),
+    "objects": (
+        {"content": {"a": {"$array": 0}}, "arrays": [["object", [1]]]},
+        EIGHT,
+        "not the kind",
+    ),
+    "no mark of the format": ({"content": {"a": {"$pickle": 1}}, "arrays": []}, b"", "not a mark"),
+    "a float that is none": ({"content": {"a": {"$float": "7"}}, "arrays": []}, b"", "not a mark"),
+    "no content": ({"arrays": []}, b"", "no content"),
+    "a list": ([1, 2], b"", "no content"),
+}
+TEXTS = {
+    "a key twice": ('{"content": {"a": 1, "a": 2}, "arrays": []}', "comes twice"),
+    "NaN": ('{"content": {"a": NaN}, "arrays": []}', "not a finite number"),
+    "infinity in digits": ('{"content": {"a": 1e999}, "arrays": []}', "not a finite number"),
+    "deep nesting": ('{"content": {"a": ' + "[" * 9000 + "]" * 9000 + '}, "arrays": []}', "deep"),
+    "some nesting": ('{"content": {"a": ' + "[" * 90 + "]" * 90 + '}, "arrays": []}', "deep"),
+    "no JSON": ("{", "Expecting"),
+}
+
+
+@pytest.mark.parametrize("case", [*WRONG, *TEXTS])
+def test_a_right_checksum_over_a_wrong_structure_is_refused(tmp_path, case):
+    """Shapes of −1, trailing bytes, twins and NaN were accepted; others raised what they liked."""
+    if case in WRONG:
+        header, blob, said = WRONG[case]
+        data = rehashed(header, blob)
+    else:
+        text, said = TEXTS[case]
+        data = rehashed(None, text=text)
+    (tmp_path / "m").write_bytes(data)
+    with pytest.raises(ValueError, match=said):
+        model_file.load(tmp_path / "m")
+
+
+def test_what_is_no_model_file_is_not_read_to_its_end():
+    """A reader that takes in all of it first would never come back from this one."""
+    if os.path.exists("/dev/zero"):
+        with pytest.raises(ValueError, match="not a mixfree model file"):
+            model_file.load("/dev/zero")
+
+
+def test_a_small_model_file_cannot_ask_for_a_large_memory(folder):
+    """Room was made for as many features as a file says that there are."""
+    assert fit("d.csv", "--model", "m") == 0
+    state = model_file.load("m")
+    column = {"kind": "category", "name": "a", "categories": (), "hashed": 1 << 16}
+    for columns, said in (
+        ([column], "not of one model"),
+        ([column | {"hashed": 1 << 40}], "hashed"),
+    ):
+        state["encoder"]["columns"] = columns
+        with pytest.raises(ValueError, match=said):
+            StreamFit.from_state(state)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "value"),
+    [
+        ("mag", ("scale", "mean"), np.zeros(0)),
+        ("mag", ("scale", "spread"), np.zeros(0)),
+        ("mag", ("optimizer", "x"), np.zeros(99)),
+        ("mag", ("optimizer", "gradient", "sum"), np.zeros(1)),
+        (
+            "adagrad",
+            ("optimizer", "gradient", "sample", "columns"),
+            [np.zeros((8, 1)), np.zeros(8), np.ones(8)],
+        ),
+        ("mag", ("optimizer", "steps"), 2**62),
+        ("exact", ("sums", "sums", "mean"), np.zeros(0)),
+    ],
+)
+def test_states_of_other_shapes_never_reach_a_kernel(method, path, value):
+    """A running scale of length 0 with a right checksum was `free(): invalid next size`."""
+    memory = {"memory": 8} if method == "adagrad" else {}
+    learner = learner_for(Squared(), 3, method=method, **memory)
+    rows = np.random.default_rng(0).standard_normal((20, 3))
+    learner.advance(rows, rows[:, 0])
+    state = learner.state_dict()
+    inside = state
+    for name in path[:-1]:
+        inside = inside[name]
+    inside[path[-1]] = value
+    with pytest.raises(ValueError, match=r"fit|shape|kind"):
+        learner.load_state_dict(state)
+        learner.advance(rows, rows[:, 0])  # memory is compared with the rows that come
+
+
+# Where a model may be written -------------------------------------------------------------------
+
+
+LINKS = ["link", "second name", "pipe", "device"] if POSIX else []
+
+
+@pytest.mark.parametrize("kind", ["input", "text", "folder", *LINKS])
+def test_a_model_takes_the_place_of_a_model_only_and_before_the_pass(folder, capsys, kind):
+    """`fit own.csv --model own.csv` destroyed the data and exited with 0."""
+    place = Path("m")
+    if kind == "input":
+        place = Path("d.csv")
+    elif kind == "link":
+        place.symlink_to("d.csv")
+    elif kind == "second name":
+        os.link("d.csv", place)
+    elif kind == "text":
+        place.write_text("mine")
+    elif kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        place = Path(os.devnull)
+    Path("d.csv").write_text(CSV + "x,y,z\n")  # the pass itself would fail
+    assert fit("d.csv", "--model", place) == 2
+    error = capsys.readouterr().err
+    assert "--model must not be" in error
+    assert error.count("\n") == 1
+    assert Path("d.csv").read_text().startswith(CSV)
+
+
+def test_a_refit_keeps_permissions_and_links(folder):
+    """0600 became 0644, and a link became a file."""
+    assert fit("d.csv", "--model", "m") == 0
+    Path("m").chmod(0o600)
+    mode, link = stat.S_IMODE(os.stat("m").st_mode), Path("link" if POSIX else "m")
+    if POSIX:
+        link.symlink_to("m")
+    before = Path("m").read_bytes()
+    assert fit("d.csv", "--model", link, "--method", "mag") == 0
+    assert link.is_symlink() == POSIX
+    assert Path("m").read_bytes() != before
+    assert stat.S_IMODE(os.stat("m").st_mode) == mode
+
+
+def test_the_umask_is_not_touched(tmp_path, monkeypatch):
+    """To ask for it is to set it, for all threads, to 0 for a moment."""
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was touched"))
+    with replacing(tmp_path / "f") as file:
+        file.write(b"1")
+
+
+def test_the_second_writer_of_a_model_is_refused_and_a_crash_leaves_no_lock(folder, capsys):
+    """Two writers took turns in replacing each other's checkpoints."""
+    code = (
+        "import sys, time; from mixfree.base.files import only_writer\n"
+        "with only_writer('m'): print('locked', flush=True); time.sleep(60)"
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+    ) as first:
+        assert first.stdout.readline() == b"locked\n"
+        assert fit("d.csv", "--model", "m") == 2
+        assert "m is being written by another process" in capsys.readouterr().err
+        first.kill()
+    assert fit("d.csv", "--model", "m") == 0
+    assert sorted(os.listdir()) == ["d.csv", "m"]
+
+
+def test_two_threads_never_have_the_lock_at_once(tmp_path):
+    """A lock file that is removed while another waits for it would be locked twice."""
+    inside, most, got = [], [], []
+
+    def work():
+        for _ in range(200):
+            try:
+                with only_writer(tmp_path / "m"):
+                    inside.append(1)
+                    most.append(len(inside))
+                    inside.pop()
+                    got.append(1)
+            except ValueError:
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 1 and got
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_a_killed_process_left_behind_is_removed_at_the_next_start(folder):
+    """SIGTERM leaves a .part file; one that somebody still writes to stays."""
+    Path(".m.0123.part").write_bytes(b"half")
+    Path(".other.0123.part").write_bytes(b"half")
+    with replacing("m"):
+        (writing,) = set(Path().glob(".m.*.part")) - {Path(".m.0123.part")}
+        assert fit("d.csv", "--model", "m") == 0
+        assert writing.exists()
+    assert sorted(os.listdir()) == [".other.0123.part", "d.csv", "m"]
+
+
+# Data -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+@pytest.mark.parametrize("block", [1 << 12, 1 << 20])
+def test_one_stray_text_leaves_a_column_of_numbers_one(tmp_path, monkeypatch, ending, block):
+    """It became one-hot, or did not, by the block of text that the row was in."""
+    monkeypatch.setattr(streams_formats, "BLOCK", block)
+    rows = [(str(i % 100), str(5 * (i % 100) + i % 3)) for i in range(3000)]
+    for at in (1500, 2500):
+        rows[at] = ("error", "5")
+    quoted = [('"error"' if x == "error" else x, y) for x, y in rows]
+    text = {
+        "csv": "x,y\n" + "".join(f"{x},{y}\n" for x, y in rows),
+        "jsonl": "".join(f'{{"x": {x}, "y": {y}}}\n' for x, y in quoted),
+    }[ending]
+    path = tmp_path / f"d.{ending}"
+    path.write_text(text)
+    source = Source(find_files([str(path)]))
+    found = StreamFit.begin(source, FitPlan("y"))
+    found.run(source.pieces())
+    assert found.encoder.features == ["x"]
+    assert found.used == 2998
+    count, first = found.encoder.strays["x"]
+    assert count == 2 and first.endswith(f"d.{ending}, row 1501, column 'x' is 'error'")
+
+
+def test_columns_named_like_marks_of_the_format(folder, capsys):
+    """A column `$kind` lost a whole fit at its end."""
+    Path("k.csv").write_text(CSV.replace("a,b", "$kind,$array", 1))
+    assert fit("k.csv", "--model", "m") == 0
+    assert StreamFit.load("m").encoder.features == ["$kind", "$array"]
+
+
+def test_an_arrow_file_that_is_damaged_or_becomes_shorter(tmp_path):
+    """Offsets that point anywhere were a SIGSEGV, a mapped file that shrank a SIGBUS."""
+    path = tmp_path / "d.arrow"
+    texts = pa.array(["ab", "cd", "ef"] * 50)
+    offsets = np.frombuffer(texts.buffers()[1], np.int32).copy()
+    offsets[7] = 2**30
+    broken = pa.Array.from_buffers(
+        pa.string(), 150, [None, pa.py_buffer(offsets), texts.buffers()[2]]
+    )
+    data = pa.table({"c": broken, "y": np.arange(150.0)})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, data.schema) as writer:
+        writer.write_table(data)
+    with pytest.raises(ValueError, match=r"d\.arrow: .*offset"):
+        StreamFit.begin(Source(find_files([str(path)])), FitPlan("y"))
+    whole = write(table(60_000), tmp_path / "w.arrow")
+    source = Source(find_files([whole]))
+    source.open(["u", "load"])
+    first = source.look(10)
+    os.truncate(whole, 4096)
+    assert (
+        len(first[0].batch.column("u").to_pylist()) == 10
+    )  # were it mapped, the process would end
+
+
+def test_texts_that_would_fill_the_memory_are_refused_by_name(folder, capsys):
+    """A dictionary-encoded Parquet file of a few kB asked for 80 GB, a long label for 16."""
+    coded = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(10**5, np.int8)), pa.array(["z" * 10**5])
+    )
+    pa.parquet.write_table(pa.table({"c": coded, "y": np.arange(1e5)}), "big.parquet")
+    assert fit("big.parquet", "--model", "m") == 2
+    assert (
+        "column 'c' has a text of 100,000 bytes, and 16,384 are the most" in capsys.readouterr().err
+    )
+    Path("label.csv").write_text(
+        "x,y\n" + "".join(f"{i},{'A' * 200_000 if i % 2 else 'B'}\n" for i in range(9))
+    )
+    assert fit("label.csv", "--model", "m") == 2
+    assert "the target 'y' has a class of 200,000 letters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_last_line_that_is_half_written_waits_for_its_end(folder, capsys, ending):
+    """`3,3` was learnt as 3, and `57` appended to it later."""
+    lines = {
+        "csv": ["x,y\n1,2\n2,5\n3,7\n", "3,3", "57\n"],
+        "jsonl": ['{"x":1,"y":2}\n{"x":2,"y":5}\n{"x":3,"y":7}\n', '{"x":3,"y":3', "57}\n"],
+    }[ending]
+    path, options = Path(f"h.{ending}"), ["--loss", "squared", "--resume"]
+    path.write_text("".join(lines))
+    assert fit(path, "--model", "whole", *options) == 0
+    path.write_text(lines[0] + lines[1])
+    assert fit(path, "--model", "m", *options) == 0
+    assert StreamFit.load("m").read == 3
+    path.write_text("".join(lines))
+    assert fit(path, "--model", "m", *options) == 0
+    weights = [StreamFit.load(name).learner.weights.tobytes() for name in ("m", "whole")]
+    assert weights[0] == weights[1]
+
+
+def test_files_as_they_are_named_and_linked(folder):
+    """Capitals were skipped, and links to a folder above read 41 times."""
+    Path("up").mkdir()
+    Path("up/A.CSV").write_text(CSV)
+    if POSIX:
+        Path("up/self").symlink_to(".")
+    for entry in ("up", "up/**/*.CSV", "up/A.CSV"):
+        assert fit(entry, "--model", "m") == 0
+        assert StreamFit.load("m").read == 99
+
+
+def test_pipes_are_read_once_in_their_order(folder, capsys):
+    """A pipe was refused since its place cannot be sought."""
+    if not POSIX:
+        return
+    os.mkfifo("pipe")
+    for ending, data in (
+        ("csv", CSV.encode()),
+        ("jsonl", b'{"a": 1, "y": 2}\n{"a": 2, "y": 5}\n' * 9),
+    ):
+        writer = threading.Thread(target=Path("pipe").write_bytes, args=[data])
+        writer.start()
+        assert fit("pipe", "--format", ending, "--loss", "squared", "--model", "m") == 0
+        writer.join()
+    assert fit("pipe", "--format", "parquet", "--model", "m") == 2
+    assert "Parquet cannot be read from a pipe" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("blank.csv", "\n\n\n", "the file has nothing but blank lines"),
+        ("head.csv", "a,y", "there are no rows"),
+        ("half.csv", "a,y\n1,2", "there are no rows; its last line has no end and may be half"),
+        ("blank.jsonl", "\n\n", "the file has nothing but blank lines"),
+        ("cut.arrow", "\xff\xff\xff\xff\0\0\0\0", "the file is cut short"),
+        ("array.json", '[{"a": 1, "y": 2}]', "a line is not an object"),
+        (
+            "deep.jsonl",
+            '{"a": 1, "y": 2}\n{"a": ' + "[" * 10**5 + "]" * 10**5 + "}\n",
+            "JSON parse error",
+        ),
+        ("head.csv", "x" * (1 << 25), "its first line is longer than"),
+        ("twins.csv", "a,a,y\n1,2,3\n", "2 columns are called 'a'"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_as_it_is(folder, capsys, name, text, said):
+    """ "The file is empty" stood for four other causes."""
+    Path(name).write_text(text, encoding="latin-1")
+    assert fit("d.csv" if name == "twins.csv" else name, name, "--model", "m") == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1 and len(error) < 400
+
+
+def test_commas_equals_signs_and_twins_in_arguments(folder, capsys):
+    Path("c.csv").write_text('"a,b=c",y\n' + "".join(f"{'rgb'[i % 3]},{i}.5\n" for i in range(30)))
+    assert fit("c.csv", "--categories", '"a,b=c"=r,g', "--model", "m") == 0
+    assert StreamFit.load("m").encoder.features == ["a,b=c=r", "a,b=c=g"]
+    assert fit("c.csv", "--categories", '"a,b=c"=r,r,g', "--model", "m") == 2
+    assert "--categories must be different, but 'a,b=c' has one twice" in capsys.readouterr().err

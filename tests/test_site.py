@@ -1,0 +1,196 @@
+"""The documentation site is built without a warning, and a reader finds everything in it."""
+
+import importlib
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sphinx.util.inventory import InventoryFile
+
+from tests.browser import browser, emulate, in_a_browser, wait_for
+from tests.public_names import MODULES
+
+__all__ = ["browser"]
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+TABLES = (
+    "Squares\n\n| n | n² |\n|:--|--:|\n| 3 | 9 |\n\nCubes\n\n| n | n³ |\n|:--|--:|\n| 3 | 27 |\n"
+)
+RECORD = {
+    "command": "mixfree reproduce fig1",
+    "date": "2026-01-02",
+    "machine": "a machine",
+    "seeds": [1000, 1029],
+    "source": {"steps/adagrad.py": "another"},
+}
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Import what pages are made with."""
+    monkeypatch.syspath_prepend(DOCS)
+    monkeypatch.syspath_prepend(DOCS.parent / "tools")
+    return importlib.import_module
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built by the first process that wants it: the others wait."""
+    several = "PYTEST_XDIST_WORKER" in os.environ
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if several else base) / "site"
+    told = folder / "told.txt"
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        end = time.monotonic() + 500.0
+        while not told.exists():
+            assert time.monotonic() < end, "the site was begun by another process, and not ended"
+            time.sleep(0.5)
+    else:
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet", DOCS, folder]
+        built = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path}
+        )
+        words = built.stderr[-3000:] or "no reason given" if built.returncode else ""
+        (folder / "telling.txt").write_text(words, encoding="utf-8")
+        (folder / "telling.txt").rename(told)
+    assert told.read_text(encoding="utf-8") == ""
+    return folder
+
+
+def test_every_public_name_is_in_the_reference(site):
+    """Fails for a module that no page of the reference has."""
+    inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="")
+    described = {name for kind in inventory.data.values() for name in kind}
+    found = {
+        id(getattr(importlib.import_module(module), name))
+        for module in MODULES
+        for name in importlib.import_module(module).__all__
+        if f"{module}.{name}" in described
+    }
+    for module in MODULES:
+        for name in importlib.import_module(module).__all__:
+            value = getattr(importlib.import_module(module), name)
+            assert id(value) in found or not callable(value), f"{module}.{name}"
+            assert not callable(value) or inspect.getdoc(value), f"{module}.{name}"
+
+
+def test_numbers_have_their_age_and_notebooks_their_file(site):
+    """A directive that shows nothing, and a link that leads nowhere, are no warning to Sphinx."""
+    page = (site / "reproduction.html").read_text(encoding="utf-8")
+    assert page.count("Measured on") == page.count('class="measured') > 0
+    for notebook in (DOCS / "notebooks").glob("*.py"):
+        page = (site / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
+        assert "data:image/png" in page and f'href="{notebook.stem}.ipynb"' in page
+        assert (site / "notebooks" / f"{notebook.stem}.ipynb").exists()
+
+
+@in_a_browser
+def test_pages_open_without_an_error(browser, site):
+    """A table too wide for a telephone, or a script that needs a network, would show here."""
+    pages = ("index", "reference/parts", "reference/commands", "start/rl", "coverage")
+    for page in (*pages, "three-ways", "notebooks/figure1"):
+        for width, mode in ((1300, "light"), (400, "dark")):
+            emulate(browser, width, mode)
+            browser.get((site / f"{page}.html").as_uri())
+            assert browser.get_log("browser") == []
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+            assert browser.execute_script("return document.querySelectorAll('h1').length") == 1
+    # A site without its index finds nothing; TeX that is left as it is has no subscripts.
+    browser.get((site / "search.html").as_uri() + "?q=reservoir")
+    wait_for(browser, "return document.querySelectorAll('ul.search li').length > 0")
+    browser.get((site / "reference" / "parts.html").as_uri())
+    assert browser.execute_script("return document.querySelectorAll('math msub').length") > 0
+
+
+def test_a_page_says_when_its_numbers_are_older_than_the_code(load):
+    """A page that compares dates, or nothing, would show old numbers as today's."""
+    age, source_of = load("measured").age, load("mixfree.reproduce.engine.provenance").source_of
+    assert "Measured on 2026-01-02" in age(RECORD) and "seeds 1000 to 1029" in age(RECORD)
+    assert "**Older than the code**: `steps/adagrad.py`" in age(RECORD)
+    package = Path(importlib.import_module("mixfree").__file__).parent
+    now = RECORD | {"source": source_of(package / "steps" / "adagrad.py")}
+    assert "has not changed since" in age(now)
+    assert "not recorded" in age(RECORD | {"source": None})
+
+
+def test_a_table_is_found_by_the_beginning_of_its_title(load):
+    """A title that no report has any more must not leave a page without its table."""
+    measured = load("measured")
+    found = measured.tables(TABLES)
+    assert [*found] == ["Squares", "Cubes"]
+    assert measured.cells(found[measured.beginning(found, "Cub", "x")])[1] == ["3", "27"]
+    for title in ("Roots", ""):
+        with pytest.raises(ValueError, match="tables of 'x' begin with"):
+            measured.beginning(found, title, "x")
+    with pytest.raises(ValueError, match="there is no 'nothing' in docs/data"):
+        measured.published("nothing")
+
+
+def test_every_published_table_has_a_record_and_a_page():
+    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
+    for folder in (DOCS / "data").iterdir():
+        assert json.loads((folder / "measured.json").read_bytes()).keys() == RECORD.keys(), folder
+        assert f"{{measured}} {folder.name}\n" in pages, folder
+
+
+def test_results_are_published_with_their_record(load, tmp_path):
+    """Results from before there were records keep their settings and claim no code."""
+    publish = load("publish").publish
+    results, docs = tmp_path / "results" / "fig9", tmp_path / "docs"
+    results.mkdir(parents=True)
+    (docs / "figures").mkdir(parents=True)
+    (docs / "page.md").write_text("![a](figures/fig9.png)", encoding="utf-8")
+    with pytest.raises(FileNotFoundError, match=r"report\.md does not exist"):
+        publish(results, docs)
+    (results / "report.md").write_text(TABLES, encoding="utf-8")
+    (results / "settings.json").write_text('{"command": "c", "seeds": [1000, 1001, 1002]}')
+    for name in ("fig9.png", "other.png"):
+        (results / name).write_bytes(b"picture")
+    publish(results, docs)
+    record = json.loads((docs / "data" / "fig9" / "measured.json").read_bytes())
+    assert record["seeds"] == [1000, 1002] and record["source"] is None
+    assert [path.name for path in (docs / "figures").iterdir()] == ["fig9.png"]
+    (results / "measured.json").write_text(json.dumps(RECORD))
+    publish(results, docs)
+    assert json.loads((docs / "data" / "fig9" / "measured.json").read_bytes()) == RECORD
+
+
+def test_a_cell_of_a_notebook_shows_what_it_prints_returns_and_draws(load):
+    """A cell that fails or warns must fail the build."""
+    percent = load("percent")
+    text = "# %% [markdown]\n# # Title\n\n# %%\nprint(1)\nx = 2\n\n# %%\nx + 1\n"
+    page = percent.page(text, "name")
+    assert page.startswith("# Title\n\n```python\nprint(1)\nx = 2\n```\n\n```text\n1\n```")
+    assert "```text\n3\n```" in page and 'href="name.ipynb"' in page
+    draw = "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots()"
+    assert len(percent.run_cell(draw, {}, "name")[1]) == 1
+    for wrong in ("1 / 0", "import warnings\nwarnings.warn('words')"):
+        with pytest.raises((ZeroDivisionError, UserWarning)):
+            percent.run_cell(wrong, {}, "name")
+    kinds = [cell["cell_type"] for cell in json.loads(percent.ipynb(text))["cells"]]
+    assert kinds == ["markdown", "code", "code"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_beside_the_site_lead_somewhere(name):
+    """The site checks its own; a heading that was renamed leaves these behind."""
+    root = DOCS.parent
+    text = (root / name).read_text(encoding="utf-8")
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#]+)#?([^)]*)\)", text):
+        assert (root / path).exists(), path
+        if anchor:
+            heads = re.findall(
+                r"^#+ (.+)$", (root / path).read_text(encoding="utf-8"), re.MULTILINE
+            )
+            slugs = [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads]
+            assert anchor in slugs, f"{path}#{anchor}"

@@ -2,13 +2,16 @@
 
 import os
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import groupby
 from multiprocessing import forkserver, get_all_start_methods, get_context
+from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
 from mixfree.base.checks import check_whole
@@ -24,9 +27,12 @@ from mixfree.streams.stream_fit import StreamFit
 __all__ = ["check_can_be_spread", "parts_of", "prepare_workers", "run_on_cluster", "run_on_workers"]
 
 PER_WORKER = 4  # parts per worker, so that all have work until the end
-MOST_DEATHS = 3  # deaths of workers after which something else must be wrong
+MOST_DEATHS = 3  # deaths of workers with the same part, after which it is not by chance
+PAUSE = 0.5  # seconds after which the process that starts workers, if it has died, is replaced
+PATIENCE = 10.0  # seconds in which a process that is killed should have ended
 
 Show = Callable[[int, float], None]
+_ENDED = (EOFError, OSError)  # what a pipe raises whose other end is gone
 
 
 class Part(NamedTuple):
@@ -136,7 +142,8 @@ def run_on_workers(
     check_can_be_spread(fit, source, "workers")
     parts = _parts(fit, source, PER_WORKER * workers if workers > 1 else 1)
     workers = min(workers, len(parts))
-    _merge(fit, _fitted_here(parts, workers, show))
+    with closing(_fitted_here(parts, workers, show)) as results:
+        _merge(fit, results)
     return workers, len(parts)
 
 
@@ -202,55 +209,130 @@ def _fitted_there(
 
 def _fitted_here(
     parts: Sequence[Part], workers: int, show: Show | None
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    context = _context()
-    # Rows read of each part, and whether to stop. No lock: a worker could die while it has it.
-    counts = context.RawArray("q", len(parts) + 1)
-    began, deaths = time.monotonic(), 0
-    waiting = {part.number: part for part in parts}
-    while waiting:
-        pool = ProcessPoolExecutor(min(workers, len(waiting)), context, _begin, (counts, workers))
-        try:
-            pending = {pool.submit(_fit_counted, part) for part in waiting.values()}
-            while pending:
-                done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
-                if show is not None:
-                    show(sum(counts[:-1]), time.monotonic() - began)
-                for future in done:
-                    number, state = future.result()
-                    del waiting[number]
-                    yield number, state
-        except BrokenProcessPool as error:
-            deaths += 1
-            if deaths == MOST_DEATHS:
-                raise OSError(
-                    f"workers died {deaths} times, the last while fitting part "
-                    f"{min(waiting) + 1} of {len(parts)}: is there enough memory for `workers`?"
-                ) from error
-        except BaseException:
-            counts[len(parts)] = 1
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
+) -> Generator[tuple[int, dict[str, Any]]]:
+    began, waiting = time.monotonic(), deque(parts)
+    read, deaths = Counter[int](), Counter[int]()  # by the number of a part
+    crew: list[_Worker] = []
+
+    def try_again(part: Part, error: Exception) -> None:
+        deaths[part.number] += 1
+        if deaths[part.number] == MOST_DEATHS:
+            raise OSError(
+                f"workers died {MOST_DEATHS} times while fitting part {part.number + 1} of "
+                f"{len(parts)}: is there enough memory for `workers`?"
+            ) from error
+        waiting.appendleft(part)
+
+    try:
+        while waiting or crew:
+            while waiting and len(crew) < workers:
+                part = waiting.popleft()
+                try:
+                    crew.append(_Worker(workers, part))
+                except _ENDED as error:
+                    try_again(part, error)
+                    time.sleep(PAUSE)
+            for worker in _who_answers(crew):
+                part = worker.part
+                try:
+                    answer = worker.answer()
+                except _ENDED as error:
+                    crew.remove(worker)
+                    worker.end()
+                    try_again(part, error)
+                    continue
+                if isinstance(answer, Exception):
+                    raise answer
+                if isinstance(answer, int):
+                    read[part.number] = answer
+                    continue
+                # The worker goes on before its answer is merged here.
+                if waiting:
+                    worker.give(waiting.popleft())
+                else:
+                    crew.remove(worker)
+                    worker.end()
+                read[part.number] = sum(file["rows"] for file in answer["read"]["files"])
+                yield part.number, answer
+            if show is not None:
+                show(read.total(), time.monotonic() - began)
+    finally:
+        for worker in crew:
+            worker.end()
 
 
-_counts: Any = None
+class _Worker:
+    """A process that fits one part after the other, and a pipe that nobody else has.
+
+    Workers share no lock and no end of a pipe: whenever and however one ends, its pipe does too,
+    and it ends itself when nobody is left at the other end.
+    """
+
+    def __init__(self, workers: int, part: Part) -> None:
+        context = _context()
+        self._pipe, theirs = context.Pipe()
+        with theirs:
+            self._process = context.Process(target=_work, args=(theirs, workers), daemon=True)
+            self._process.start()
+        self.give(part)
+
+    def give(self, part: Part) -> None:
+        """Let it fit another part."""
+        self.part = part
+        with suppress(OSError):  # it has died, which is seen when it is asked for an answer
+            self._pipe.send(part)
+
+    @property
+    def signs(self) -> tuple[Any, int]:
+        """What to wait for: an answer, or the end of the process."""
+        return self._pipe, self._process.sentinel
+
+    def answer(self) -> Any:
+        """Rows read so far, the state of the fit, or what went wrong in it."""
+        if not self._pipe.poll():
+            raise EOFError("the process has ended")
+        return self._pipe.recv()
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self._pipe.close()
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(PATIENCE)
 
 
-def _begin(counts: Any, workers: int) -> None:
-    """Prepare a worker, which shares the machine with the others."""
-    global _counts
-    _counts = counts
+def _who_answers(crew: Sequence[_Worker]) -> list[_Worker]:
+    """Workers that have something to say or have died; none if that takes too long."""
+    ready = wait([sign for worker in crew for sign in worker.signs], timeout=0.2)
+    return [worker for worker in crew if any(sign in ready for sign in worker.signs)]
+
+
+def _work(pipe: Any, workers: int) -> None:
+    """What a worker does: it fits the parts that come until nobody is left to send one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process tells when to stop
     threads = max((os.cpu_count() or 1) // workers, 1)
     require("pyarrow").set_cpu_count(threads)
     require("threadpoolctl").threadpool_limits(threads)
+    with suppress(*_ENDED):
+        while True:
+            pipe.send(_answer(pipe.recv(), pipe))
 
 
-def _fit_counted(part: Part) -> tuple[int, dict[str, Any]]:
+def _answer(part: Part, pipe: Any) -> dict[str, Any] | Exception:
+    """The state of a fit to a part, or what went wrong; on the way, the rows read so far."""
+    told = time.monotonic()
+
     def show(fit: StreamFit) -> None:
-        _counts[part.number] = fit.read
-        if _counts[len(_counts) - 1]:
-            raise InterruptedError("the fit was stopped")
+        nonlocal told
+        if time.monotonic() - told > 0.1:
+            try:
+                pipe.send(fit.read)
+            except OSError:
+                sys.exit()  # nobody is left to fit it for
+            told = time.monotonic()
 
-    return part.number, fit_part(part, show)
+    try:
+        return fit_part(part, show)
+    except Exception as error:
+        error.add_note(traceback.format_exc())
+        return error

@@ -5,17 +5,18 @@ import signal
 import sys
 import time
 import traceback
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import groupby
-from multiprocessing import forkserver, get_all_start_methods, get_context
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
 from mixfree.base.checks import check_whole
 from mixfree.base.extras import require
+from mixfree.base.processes import processes_with
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.files import STDIN, StreamFile
@@ -24,9 +25,9 @@ from mixfree.streams.reservoir import Reservoir
 from mixfree.streams.source import Source
 from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["check_can_be_spread", "parts_of", "prepare_workers", "run_on_cluster", "run_on_workers"]
+__all__ = ["check_can_be_spread", "parts_of", "run_on_cluster", "run_on_workers"]
 
-PER_WORKER = 4  # parts per worker, so that all have work until the end
+LAST = 1 / 16  # of a worker's share, the last parts: so far apart may workers be at the end
 MOST_DEATHS = 3  # deaths of workers with the same part, after which it is not by chance
 PAUSE = 0.5  # seconds after which the process that starts workers, if it has died, is replaced
 PATIENCE = 10.0  # seconds in which a process that is killed should have ended
@@ -62,8 +63,11 @@ def check_can_be_spread(fit: StreamFit, source: Source, given: str) -> None:
         raise ValueError(f"`{given}` needs files: standard input can only be read in one piece")
 
 
-def parts_of(files: Sequence[StreamFile], count: int) -> list[tuple[StreamFile, ...]]:
-    """Files and Parquet row groups in at most ``count`` runs of about the same size, in order.
+def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile, ...]]:
+    """Files and Parquet row groups in runs for so many workers, in order.
+
+    Each run is the half of what would be left for a worker, so that the first ones are large and
+    the last ones let all workers end at the same time. One worker has one run.
 
     Examples
     --------
@@ -71,20 +75,36 @@ def parts_of(files: Sequence[StreamFile], count: int) -> list[tuple[StreamFile, 
     >>> from pathlib import Path
     >>> from mixfree.streams.files import find_files
     >>> folder = Path(tempfile.mkdtemp())
-    >>> for name, size in (("1.csv", 10), ("2.csv", 10), ("3.csv", 20)):
-    ...     _ = (folder / name).write_text("x" * size)
+    >>> for name in ("1.csv", "2.csv", "3.csv", "4.csv", "5.csv", "6.csv", "7.csv", "8.csv"):
+    ...     _ = (folder / name).write_text("x" * 10)
     >>> parts = parts_of(find_files([str(folder)]), 2)
-    >>> [[Path(file.path).name for file in part] for part in parts]
-    [['1.csv', '2.csv'], ['3.csv']]
+    >>> ["".join(Path(file.path).name[0] for file in part) for part in parts]
+    ['12', '34', '5', '6', '7', '8']
     """
     pieces = [piece for file in files for piece in file.parts()]
     total, before, places = max(sum(size for _, size in pieces), 1), 0, []
+    ends = _ends(workers)
     for piece, size in pieces:
         middle = before + size / 2
-        places.append((int(count * middle / total), piece))
+        places.append((bisect_left(ends, middle / total), piece))
         before += size
     runs = groupby(places, key=lambda each: each[0])
     return [tuple(_joined([piece for _, piece in run])) for _, run in runs]
+
+
+def _ends(workers: int) -> list[float]:
+    """Where the parts of a stream end, but for the last one, as shares of the stream.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in _ends(2)[:4]], _ends(1)
+    ([0.25, 0.438, 0.578, 0.684], [])
+    """
+    least, ends, left = LAST / workers, list[float](), 1.0
+    while workers > 1 and left > 1.5 * least:
+        left -= max(left / (2 * workers), least)
+        ends.append(1.0 - left)
+    return ends
 
 
 def _joined(pieces: Sequence[StreamFile]) -> Iterator[StreamFile]:
@@ -99,21 +119,6 @@ def _joined(pieces: Sequence[StreamFile]) -> Iterator[StreamFile]:
         last = piece
     if last is not None:
         yield last
-
-
-def prepare_workers() -> None:
-    """Begin to import, in another process, what workers need, while this one looks at the data."""
-    if _context().get_start_method() == "forkserver":
-        forkserver.ensure_running()
-
-
-def _context() -> Any:
-    """How workers are started: as copies of a process that has imported all, where that exists."""
-    if "forkserver" not in get_all_start_methods():
-        return get_context("spawn")
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
 
 
 def run_on_workers(
@@ -140,7 +145,7 @@ def run_on_workers(
     """
     check_whole(workers, "workers")
     check_can_be_spread(fit, source, "workers")
-    parts = _parts(fit, source, PER_WORKER * workers if workers > 1 else 1)
+    parts = _parts(fit, source, workers)
     workers = min(workers, len(parts))
     with closing(_fitted_here(parts, workers, show)) as results:
         _merge(fit, results)
@@ -154,15 +159,15 @@ def run_on_cluster(
     check_can_be_spread(fit, source, "cluster")
     with require("distributed").Client(address) as client:
         threads = max(sum(client.nthreads().values()), 1)
-        parts = _parts(fit, source, PER_WORKER * threads)
+        parts = _parts(fit, source, threads)
         _merge(fit, _fitted_there(parts, client, show))
     return threads, len(parts)
 
 
-def _parts(fit: StreamFit, source: Source, count: int) -> list[Part]:
+def _parts(fit: StreamFit, source: Source, workers: int) -> list[Part]:
     encoder, seed = fit.encoder.state_dict(), int(fit.plan.parameters.get("seed", 0))
     found = []
-    for number, files in enumerate(parts_of(source.files, count)):
+    for number, files in enumerate(parts_of(source.files, workers)):
         for file in files:
             if file.path != source.files[0].path and not file.start:
                 source.check_same_columns(str(file), Source([file]).schema.names)
@@ -188,7 +193,7 @@ def fit_part(part: Part, show: Callable[[StreamFit], None] | None = None) -> dic
     fit = StreamFit(part.plan, Encoder.from_state(part.encoder))
     fit.tests_first, fit.reservoir = False, Reservoir(seed=part.number)
     source = Source(part.files)
-    source.open(fit.encoder.needs, fit.encoder.numbers)
+    source.open(fit.encoder.needs, fit.encoder.numbers, threads=False)
     fit.run(source.pieces(), show=show)
     fit.end(source.unfinished)
     return fit.state_dict()
@@ -269,7 +274,7 @@ class _Worker:
     """
 
     def __init__(self, workers: int, part: Part) -> None:
-        context = _context()
+        context = processes_with(__name__)
         self._pipe, theirs = context.Pipe()
         with theirs:
             self._process = context.Process(target=_work, args=(theirs, workers), daemon=True)

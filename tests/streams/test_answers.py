@@ -18,6 +18,7 @@ from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predic
 from mixfree.streams.answers import answer_rows
 from mixfree.streams.columns import Boolean, Category, Number, Time
 from mixfree.streams.encoder import Encoder
+from mixfree.streams.pipe import text_of
 from mixfree.streams.row_encoder import RowEncoder
 from mixfree.streams.source import Piece
 from tests.streams.data import table, write
@@ -77,6 +78,22 @@ def test_numbers_and_texts_have_the_features_that_they_have_in_a_file():
         np.testing.assert_array_equal(by_row, by_batch)
 
 
+def test_numbers_of_json_have_the_features_of_their_texts():
+    """Of a column with decimal commas, of texts or of dates, a number is a text like others."""
+    numbers = [0.1, 3.0, 1e300, 1.5e9, 5e-324, float("inf"), float("nan")]
+    for column in (
+        Number("c"),
+        Number("c", "comma"),
+        Boolean("c"),
+        Category("c", ("3", "0.1")),
+        Time("c", "seconds", ("hour", "days")),
+    ):
+        read = RowEncoder(Encoder([Number("a"), column, Number("b")], Number("y")))
+        for number in numbers:
+            given = read([number, number, 2.0]), read([text_of(number), text_of(number), "2"])
+            np.testing.assert_array_equal(*given)
+
+
 @pytest.fixture
 def fitted(tmp_path):
     """A fit, and a file to predict with missing values, new categories and dates."""
@@ -126,14 +143,15 @@ def test_json_lines_are_answered_in_json_lines(fitted):
     fit = fitted[0]("load")
     fit.encoder.set_missing("mean", fit.reservoir.rows)
     day = {"when": "2020-01-02 03:00", "colour": "red", "on": True}
-    objects = [{"u": 1, "v": 2.5, **day}, {"u": 1.0, **day}]
+    objects = [{"u": 1, "v": 2.5, '100 % "x"': 'a\nü"%s', **day}, {"u": 1.0, **day}]
     data = "".join(json.dumps(each) + "\n" for each in objects).encode()
-    _, text = answered(fit, data, format="jsonl", keep=["u"])
+    _, text = answered(fit, data, format="jsonl", keep=["u", "colour", '100 % "x"'])
     first, second = map(json.loads, text.splitlines())
     csv = b"on,colour,when,v,u\ntrue,red,2020-01-02 03:00,2.5,1\ntrue,red,2020-01-02 03:00,,1\n"
     found = [float(line) for line in answered(fit, csv)[1].splitlines()[1:]]
     assert [first["prediction"], second["prediction"]] == found
-    assert first["u"] == "1"
+    assert (first["u"], first["colour"], first['100 % "x"']) == ("1", "red", 'a\nü"%s')
+    assert second['100 % "x"'] is None and "ü" in text
 
 
 BAD = {

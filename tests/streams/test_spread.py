@@ -4,6 +4,11 @@ import io
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+from functools import partial
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 
 import distributed
 import numpy as np
@@ -113,13 +118,74 @@ def test_a_worker_that_dies_is_replaced_and_nothing_counts_twice(data, alone):
 
 def test_workers_that_always_die_are_told_of(data, monkeypatch):
     fit, source = begun(data)
-    monkeypatch.setattr(spread, "_begin", _die)
+    monkeypatch.setattr(spread, "_work", _die)
     with pytest.raises(OSError, match="workers died 3 times"):
         spread.run_on_workers(fit, source, 2)
 
 
 def _die(*arguments):
     os._exit(1)
+
+
+def test_a_worker_may_die_in_the_middle_of_its_answer(data, alone, tmp_path, monkeypatch):
+    """Whoever shares a pipe with it waits for the other half for ever."""
+    fit, source = begun(data)
+    died = tmp_path / "died"
+    monkeypatch.setattr(spread, "_work", partial(_die_while_answering, died))
+    spread.run_on_workers(fit, source, 2)
+    assert died.exists()
+    check_same(fit, alone)
+
+
+def _die_while_answering(died, *arguments):
+    """Once, write the first half of a long message and end."""
+    whole = Connection._send
+
+    def half(self, data, *rest):
+        if len(data) > 20_000 and not died.exists():
+            died.touch()
+            whole(self, data[: len(data) // 2], *rest)
+            os._exit(1)
+        whole(self, data, *rest)
+
+    Connection._send = half
+    spread._work(*arguments)
+
+
+@pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="has none")
+def test_the_process_that_starts_workers_may_die(data, alone):
+    fit, source = begun(data)
+    killed = []
+
+    def kill_it(rows, seconds):
+        if rows and not killed:
+            killed.append(forkserver._forkserver._forkserver_pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    spread.run_on_workers(fit, source, 2, kill_it)
+    assert killed
+    check_same(fit, alone)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes cannot be listed")
+def test_workers_end_with_the_first_process(data):
+    """Workers that wait for more at the end of a pipe which they hold open stay for ever."""
+    code = (
+        "import os, signal, sys\n"
+        "from mixfree.streams import FitPlan, Source, StreamFit, find_files, spread\n"
+        "source = Source(find_files([sys.argv[1]]))\n"
+        "fit = StreamFit.begin(source, FitPlan('load', missing='skip'))\n"
+        "spread.run_on_workers(fit, source, 2, lambda *_: os.kill(os.getpid(), signal.SIGKILL))"
+    )
+    # What it writes to ends with the last of its processes.
+    done = subprocess.run(
+        [sys.executable, "-c", code, data],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
 
 
 def _children():

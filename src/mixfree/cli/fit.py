@@ -216,12 +216,7 @@ def fit(
     """
     from mixfree.base.checks import check_one_of, check_whole
     from mixfree.base.files import only_writer
-    from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.facts import fit_facts
-    from mixfree.streams.look import first_look
-    from mixfree.streams.model_file import check_place
-    from mixfree.streams.report import check_something_learnt
-    from mixfree.streams.spread import prepare_workers, run_on_cluster, run_on_workers
+    from mixfree.base.processes import import_ahead
 
     if checkpoint_every is not None:
         check_whole(checkpoint_every, "checkpoint_every")
@@ -231,6 +226,16 @@ def fit(
         for name, value in others.items():
             if value and name != given:
                 raise ValueError(f"`{given}` does not go with `{name}`: a spread fit is one run")
+    if workers is not None and not dry_run:
+        import_ahead("mixfree.streams.spread")  # at the same time as the lines below
+
+    from mixfree.streams import FitPlan, Source, StreamFit, find_files
+    from mixfree.streams.facts import fit_facts
+    from mixfree.streams.look import first_look
+    from mixfree.streams.model_file import check_place
+    from mixfree.streams.report import check_something_learnt
+    from mixfree.streams.spread import run_on_cluster, run_on_workers
+
     flags = {
         "method": method,
         "scale": None if scale is None else check_one_of(scale, "scale", SCALES),
@@ -275,8 +280,6 @@ def fit(
         say(f"plan       {look.loss} loss, {fitted.learner.method}; nothing was fitted")
         return
     check_place(model, [file.path for file in files])
-    if workers is not None:
-        prepare_workers()
 
     def begin() -> StreamFit:
         if not (resume and model.exists()):

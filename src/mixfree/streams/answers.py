@@ -8,7 +8,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
-from mixfree.streams.pipe import Pipe
+from mixfree.streams.pipe import Pipe, Value, text_of
 from mixfree.streams.predictions import Predictor, Written
 from mixfree.streams.row_encoder import RowEncoder
 from mixfree.streams.source import Piece
@@ -60,23 +60,26 @@ def answer_rows(
     width, answered, empty = len(needed), 0, 0
     before = fit.encoder.unknown.copy()
 
-    def answer(texts: Sequence[list[str | None]]) -> None:
+    def answer(values: Sequence[list[Value]]) -> None:
         nonlocal answered, empty
-        features = [encode(each[:width]) for each in texts]
-        if len(texts) == 1 and (quick := predictor.row(features[0])) is not None:
-            output.write(write(texts[0][width:] + quick))
+        features = [encode(each[:width]) for each in values]
+        if len(values) == 1 and (quick := predictor.row(features[0])) is not None:
+            output.write(write(copied(values[0]) + quick))
             output.flush()
             answered += 1
             return
-        rows, usable = _predictable(fit, np.array(features), texts, pipe, answered)
+        rows, usable = _predictable(fit, np.array(features), values, pipe, answered)
         columns = predictor.columns(rows, pipe.file, answered)
         answers = [[*found] for found in zip(*(each.tolist() for each in columns), strict=True)]
-        for each, can, found in zip(texts, usable, answers, strict=True):
-            output.write(write(each[width:] + (found if can else [None] * len(found))))
+        for each, can, found in zip(values, usable, answers, strict=True):
+            output.write(write(copied(each) + (found if can else [None] * len(found))))
         output.flush()
-        answered, empty = answered + len(texts), empty + usable.count(False)
+        answered, empty = answered + len(values), empty + usable.count(False)
 
-    waiting: list[list[str | None]] = []
+    def copied(row: list[Value]) -> list[Any]:
+        return [text_of(value) for value in row[width:]]
+
+    waiting: list[list[Value]] = []
     with np.errstate(over="ignore", invalid="ignore"):
         try:
             for row in pipe:
@@ -94,7 +97,7 @@ def answer_rows(
 
 
 def _predictable(
-    fit: StreamFit, rows: Array, texts: Sequence[Sequence[str | None]], pipe: Pipe, start: int
+    fit: StreamFit, rows: Array, values: Sequence[Sequence[Value]], pipe: Pipe, start: int
 ) -> tuple[Array, list[bool]]:
     """Rows without gaps, and which of them can be predicted; or an error names what is missing."""
     if np.isfinite(rows.sum()):  # then everything is finite, and one sum is cheap
@@ -102,7 +105,7 @@ def _predictable(
     pyarrow = require("pyarrow")
     names = fit.encoder.needs[:-1]
     columns = [
-        [None if row[place] in pipe.marks else row[place] for row in texts]
+        [None if row[place] in pipe.marks else text_of(row[place]) for row in values]
         for place in range(len(names))
     ]
     arrays = [pyarrow.array(column, pyarrow.string()) for column in columns]
@@ -114,13 +117,24 @@ def _predictable(
 def _written_as(format: str, names: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
     """A function that writes the values of a row as a line."""
     if format == "jsonl":
-        return lambda values: (
-            json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False).encode() + b"\n"
-        )
+        return _json_line(names)
     if len(names) == 1:
         # A line with NaN, since programs that read CSV skip an empty one.
         return lambda values: b"nan\n" if values[0] is None else f"{values[0]!r}\n".encode()
     return _csv_line
+
+
+def _json_line(names: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
+    """A function that writes an object with these keys: `json.dumps` takes four times as long."""
+    quoted = json.JSONEncoder(ensure_ascii=False).encode
+    line = "{" + ", ".join(quoted(name).replace("%", "%%") + ": %s" for name in names) + "}\n"
+
+    def cell(value: str | float | None) -> str:
+        if isinstance(value, float):
+            return repr(value)
+        return "null" if value is None else quoted(value)
+
+    return lambda values: (line % tuple(map(cell, values))).encode()
 
 
 def _csv_line(values: Sequence[Any]) -> bytes:

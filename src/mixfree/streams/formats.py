@@ -70,7 +70,11 @@ class Reader:
         self.unfinished = unfinished
 
     def batches(
-        self, names: Sequence[str], numbers: Collection[str] = (), whole_lines: bool = True
+        self,
+        names: Sequence[str],
+        numbers: Collection[str] = (),
+        whole_lines: bool = True,
+        threads: bool = True,
     ) -> Iterator[Any]:
         """Record batches with the named columns.
 
@@ -83,8 +87,10 @@ class Reader:
             which one of them is not a number.
         whole_lines
             Whether the last line of a text counts only if it has an end: it may be half written.
+        threads
+            Whether other threads may read columns of Parquet, which takes more time in all.
         """
-        asked = Asked(list(names), frozenset(numbers), whole_lines)
+        asked = Asked(list(names), frozenset(numbers), whole_lines, threads)
         try:
             with self._explained():
                 for batch in _OPEN[self.file.format](self, asked):
@@ -185,6 +191,7 @@ class Asked(NamedTuple):
     names: list[str]
     numbers: frozenset[str]
     whole_lines: bool
+    threads: bool
 
 
 def _csv_options(dialect: Dialect, types: dict[str, Any]) -> dict[str, Any]:
@@ -266,7 +273,8 @@ def _open_parquet(reader: Reader, asked: Asked) -> Iterator[Any]:
     )
     with file:
         groups = reader.file.row_groups
-        for batch in file.iter_batches(ROWS, groups, columns=asked.names, use_threads=True):
+        how = {"columns": asked.names, "use_threads": asked.threads}
+        for batch in file.iter_batches(ROWS, groups, **how):
             yield _plain(flat(batch, asked.names))
 
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 
@@ -115,7 +113,7 @@ def label_of(value: float) -> str | None:
     >>> label_of(3.0), label_of(0.5)
     ('3', '0.5')
     """
-    if np.isnan(value):
+    if value != value:
         return None
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 

@@ -5,7 +5,7 @@ import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from mixfree.base.extras import require
 from mixfree.streams.dialect import Dialect
@@ -15,11 +15,16 @@ from mixfree.streams.json_lines import value_at
 from mixfree.streams.numbers import label_of
 from mixfree.streams.source import check_columns, check_different
 
-__all__ = ["Pipe"]
+__all__ = ["Pipe", "Value", "text_of"]
+
+Value: TypeAlias = str | float | None  # only JSON has numbers; in CSV they are texts
+_VALUES = frozenset((str, float, type(None)))
+# Made once: `json.loads` with an option makes a decoder per call, which takes as long as the line.
+_decoded = json.JSONDecoder(parse_int=float).decode
 
 
 class Pipe:
-    """Rows of CSV or of JSON lines, each as the texts of some of its columns.
+    """Rows of CSV or of JSON lines, each as the values of some of its columns.
 
     Parameters
     ----------
@@ -41,7 +46,7 @@ class Pipe:
     --------
     >>> import io
     >>> pipe = Pipe(io.BytesIO(b"a,b\\n1,x\\n2,y\\n"), "csv", ["b"])
-    >>> [texts for texts in pipe]
+    >>> [values for values in pipe]
     [['x'], ['y']]
     """
 
@@ -58,11 +63,11 @@ class Pipe:
         """Whether the next row has not come yet."""
         return self._lines.empty
 
-    def __iter__(self) -> Iterator[list[str | None]]:
+    def __iter__(self) -> Iterator[list[Value]]:
         with self._explained():
             yield from self._records() if self._csv else self._objects()
 
-    def _records(self) -> Iterator[list[str | None]]:
+    def _records(self) -> Iterator[list[Value]]:
         head = list[bytes]()
         while not Dialect.told(head) and (line := self._lines.take()):
             head.append(line)
@@ -81,23 +86,27 @@ class Pipe:
                 raise self._bad(f"has {len(record)} fields instead of {fields}")
             yield [record[place] for place in places]
 
-    def _objects(self) -> Iterator[list[str | None]]:
+    def _objects(self) -> Iterator[list[Value]]:
         for line in self._lines:
             if not line.strip():
                 continue
             self.row += 1
-            found = json.loads(line, parse_int=float)
+            found = _decoded(line)
             if not isinstance(found, dict):
                 raise self._bad("is not an object of JSON")
             try:
                 values = [found[name] for name in self._names]
             except KeyError:
                 values = [value_at(found, name) for name in self._names]
-            for place, value in enumerate(values):
-                if type(value) in (list, dict):
-                    name = self._names[place]
-                    raise self._bad(f"column {name!r} is a list or an object")
-            yield [_text(value) for value in values]
+            if not _VALUES.issuperset(map(type, values)):
+                values = [self._value(*each) for each in zip(values, self._names, strict=True)]
+            yield values
+
+    def _value(self, value: Any, name: str) -> Value:
+        """A value that JSON has and CSV has not as CSV would have it."""
+        if isinstance(value, (list, dict)):
+            raise self._bad(f"column {name!r} is a list or an object")
+        return str(value).lower() if isinstance(value, bool) else value
 
     def _bad(self, what: str) -> ValueError:
         return ValueError(f"{self.file}, row {self.row}, {what}")
@@ -151,10 +160,12 @@ class _Lines:
             yield line.decode()
 
 
-def _text(value: Any) -> str | None:
-    """A value of JSON as CSV would have it."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return label_of(value)
+def text_of(value: Value) -> str | None:
+    """A value as CSV would have it.
+
+    Examples
+    --------
+    >>> text_of(3.0), text_of("x")
+    ('3', 'x')
+    """
+    return label_of(value) if isinstance(value, float) else value

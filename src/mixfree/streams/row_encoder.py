@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import date
 from functools import lru_cache
+from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -18,6 +19,7 @@ from mixfree.base.extras import require
 from mixfree.streams import dates
 from mixfree.streams.columns import Category, Column, Number, Time
 from mixfree.streams.encoder import Encoder
+from mixfree.streams.pipe import Value, text_of
 
 __all__ = ["RowEncoder"]
 
@@ -30,12 +32,13 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _MONTHS = {name: place for place, name in enumerate(dates.MONTHS, start=1)}
 _MONDAY = 4  # days from 1970-01-01 to the first Monday
 
-_Read: TypeAlias = Callable[[str | None], Sequence[float]]
+_Read: TypeAlias = Callable[[Value], Sequence[float]]
+_ReadRun: TypeAlias = Callable[[Sequence[Value]], Sequence[float]]
 _Moment: TypeAlias = Callable[[str], int | None]
 
 
 class RowEncoder:
-    """Turns the texts of one row into its features, NaN for what is missing.
+    """Turns the values of one row into its features, NaN for what is missing.
 
     Parameters
     ----------
@@ -52,29 +55,61 @@ class RowEncoder:
     """
 
     def __init__(self, encoder: Encoder, marks: Collection[str] = ()) -> None:
-        self._readers = [_reader(column, encoder, frozenset(marks)) for column in encoder.columns]
+        self._runs: list[tuple[slice, _ReadRun]] = []
+        start = 0
+        for plain, run in groupby(encoder.columns, lambda column: column == Number(column.name)):
+            readers = [_reader(column, encoder, frozenset(marks)) for column in run]
+            each = slice(start, start := start + len(readers))
+            self._runs.append((each, _plain_numbers(readers) if plain else _one_by_one(readers)))
 
-    def __call__(self, texts: Sequence[str | None]) -> list[float]:
+    def __call__(self, values: Sequence[Value]) -> list[float]:
         """The features of a row whose values are in the order of the encoder's columns."""
         row: list[float] = []
-        for read, text in zip(self._readers, texts, strict=True):
-            row += read(text)
+        for place, read in self._runs:
+            row += read(values[place])
         return row
+
+
+def _one_by_one(readers: Sequence[_Read]) -> _ReadRun:
+    def read(values: Sequence[Value]) -> list[float]:
+        row: list[float] = []
+        for each, value in zip(readers, values, strict=True):
+            row += each(value)
+        return row
+
+    return read
+
+
+def _plain_numbers(otherwise: Sequence[_Read]) -> _ReadRun:
+    """Read columns of numbers, most of which are JSON's or are written as programs do."""
+
+    def read(values: Sequence[Value]) -> Sequence[float]:
+        numbers = [
+            value
+            if isinstance(value, float)
+            else float(value)
+            if value is not None and _PLAIN(value)
+            else each(value)[0]
+            for value, each in zip(values, otherwise, strict=True)
+        ]
+        return numbers
+
+    return read
 
 
 def _reader(column: Column, encoder: Encoder, marks: Collection[str]) -> _Read:
     pyarrow = require("pyarrow")
 
     @lru_cache(REMEMBERED)
-    def looked_up(text: str | None) -> tuple[tuple[float, ...], str | None]:
+    def looked_up(value: Value) -> tuple[tuple[float, ...], str | None]:
         """The column's own answer: its features, and under which name they are counted."""
-        known = None if text in marks else text
+        known = None if value in marks else text_of(value)
         out = np.zeros((1, len(column.features)))
         counted = column.fill(pyarrow.array([known], pyarrow.string()), out)
         return tuple(out[0].tolist()), next(iter(counted), None)
 
-    def read(text: str | None) -> Sequence[float]:
-        features, counted = looked_up(text)
+    def read(value: Value) -> Sequence[float]:
+        features, counted = looked_up(value)
         if counted is not None:
             getattr(encoder, counted)[column.name] += 1
         return features
@@ -84,26 +119,24 @@ def _reader(column: Column, encoder: Encoder, marks: Collection[str]) -> _Read:
     if isinstance(column, Time):
         return _dated(column, read)
     assert isinstance(column, Number), "there is no other kind of column"
-    return _numbered(column, read)
+    return _with_comma(read) if column.form == "comma" else read
 
 
-def _numbered(column: Number, otherwise: _Read) -> _Read:
-    def read(text: str | None) -> Sequence[float]:
-        return (float(text),) if text is not None and _PLAIN(text) else otherwise(text)
+def _with_comma(otherwise: _Read) -> _Read:
+    def read(value: Value) -> Sequence[float]:
+        if not isinstance(value, str) or not _WITH_COMMA(value):
+            return otherwise(value)
+        return (float(value.replace(",", ".")),)
 
-    def read_comma(text: str | None) -> Sequence[float]:
-        if text is None or not _WITH_COMMA(text):
-            return otherwise(text)
-        return (float(text.replace(",", ".")),)
-
-    return read_comma if column.form == "comma" else read
+    return read
 
 
 def _dated(column: Time, otherwise: _Read) -> _Read:
     moment = _moment(column.form)
     waves = [_waves(part) for part in column.parts if part != "days"]
 
-    def read(text: str | None) -> Sequence[float]:
+    def read(value: Value) -> Sequence[float]:
+        text = text_of(value)
         at = None if text is None else moment(text)
         if at is None:
             return otherwise(text)

@@ -52,11 +52,15 @@ class Source:
         self._pieces: Iterator[Piece] = iter(())
 
     def open(
-        self, names: Iterable[str], numbers: Iterable[str] = (), whole_lines: bool = True
+        self,
+        names: Iterable[str],
+        numbers: Iterable[str] = (),
+        whole_lines: bool = True,
+        threads: bool = True,
     ) -> None:
         """Begin to read; for the arguments see :meth:`mixfree.streams.formats.Reader.batches`."""
         self._names = list(dict.fromkeys(names))
-        self._pieces = self._read(frozenset(numbers), whole_lines)
+        self._pieces = self._read(frozenset(numbers), whole_lines, threads)
 
     def narrow(self, names: Iterable[str], numbers: Iterable[str] = ()) -> None:
         """Begin anew with some of the columns; what is read once goes on, with what was seen."""
@@ -95,13 +99,15 @@ class Source:
         """ValueError, with similar names, if a column does not exist."""
         check_columns(names, self.schema.names, what, str(self.files[0]))
 
-    def _read(self, numbers: frozenset[str], whole_lines: bool) -> Iterator[Piece]:
+    def _read(
+        self, numbers: frozenset[str], whole_lines: bool, threads: bool = True
+    ) -> Iterator[Piece]:
         self.unfinished = []
         for index, file in enumerate(self.files):
             reader = self._first if index == 0 else Reader(file)
             self.check_same_columns(str(reader.file), reader.schema.names)
             start = file.start
-            for batch in reader.batches(self._names, numbers, whole_lines):
+            for batch in reader.batches(self._names, numbers, whole_lines, threads):
                 yield Piece(str(file), start, batch)
                 start += batch.num_rows
             if reader.unfinished:

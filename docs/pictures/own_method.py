@@ -23,8 +23,8 @@ class Slow(mf.Method):
     name = "slow"
 
     def __init__(self, x0, *, domain=None, alpha=None, output=None, mirror=None, seed=0):
-        common = dict(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        super().__init__(x0, MiniBatch(8), Cubic, **common)
+        common = {"domain": domain, "alpha": alpha, "output": output, "mirror": mirror}
+        super().__init__(x0, MiniBatch(8), Cubic, seed=seed, **common)
 
 
 rng = np.random.default_rng(0)

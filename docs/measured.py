@@ -76,12 +76,26 @@ class Measured(SphinxDirective):
             wanted = [beginning(found, line, name) for line in self.content if line.strip()]
         except ValueError as error:
             raise self.error(str(error)) from None
-        shown = [f"**{title}**\n\n{found[title]}" for title in wanted or found]
-        shown = [text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}") for text in shown]
+        shown = [
+            f"**{title.replace('*', chr(92) + '*')}**\n\n{unbroken(found[title])}"
+            for title in wanted or found
+        ]
         self.env.note_reread()  # the code may have changed, though the page has not
         line = nodes.container(classes=["measured"])
         line += self.parse_text_to_nodes(told)
         return [*self.parse_text_to_nodes("\n\n".join(shown)), line]
+
+
+def unbroken(text: str) -> str:
+    """Numbers that a narrow cell does not break: minus signs, and no break around ±.
+
+    Examples
+    --------
+    >>> unbroken("-1.5e-04 (-2 to 1) for sgd-mlmc")
+    '−1.5e−04 (−2 to 1) for sgd-mlmc'
+    """
+    signed = re.sub(r"(?<=\de)-(?=\d)|(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
+    return signed.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
 
 
 def beginning(found: dict[str, str], text: str, name: str) -> str:
@@ -123,7 +137,7 @@ def first_number(text: str) -> str:
     found = re.search(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?", text)
     if found is None:
         raise ValueError(f"there is no number in {text!r}")
-    return re.sub("^-", "\N{MINUS SIGN}", found[0].lstrip("+"))
+    return unbroken(found[0].lstrip("+"))
 
 
 class Value(SphinxRole):
@@ -137,9 +151,8 @@ class Value(SphinxRole):
             return [], [self.inliner.reporter.error(str(error))]
 
     def of(self, found: str) -> str:
-        """The cell as it is, but for its minus signs and for what must not be broken into lines."""
-        signed = re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", found)
-        return signed.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
+        """The cell as it is."""
+        return unbroken(found)
 
 
 class Estimate(Value):

@@ -20,7 +20,7 @@ from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared, linear_gradient
 
 # Without those that have no kernel, and Algorithm 1, which is mag with an end.
-METHODS = [name for name in mf.methods() if name not in ("algorithm-1", "rasgd", "reg")]
+METHODS = [name for name in mf.methods() if name not in ("algorithm-1", "rasgd", "ac-sa", "reg")]
 
 
 def cpu_seconds(work, repetitions=5):

@@ -43,7 +43,8 @@ extensions = [
     "sphinx_copybutton",
     "sphinxcontrib.programoutput",
 ]
-exclude_patterns = ["*.py", "data", "made"]  # what pages are made with; notebooks/ has pages
+# What pages are made with; notebooks/ has pages.
+exclude_patterns = ["*.py", "data", "made", "pictures"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 copybutton_prompt_text = r">>> |\.\.\. "

@@ -76,12 +76,26 @@ class Measured(SphinxDirective):
             wanted = [beginning(found, line, name) for line in self.content if line.strip()]
         except ValueError as error:
             raise self.error(str(error)) from None
-        shown = [f"**{title}**\n\n{found[title]}" for title in wanted or found]
-        shown = [text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}") for text in shown]
+        shown = [
+            f"**{title.replace('*', chr(92) + '*')}**\n\n{unbroken(found[title])}"
+            for title in wanted or found
+        ]
         self.env.note_reread()  # the code may have changed, though the page has not
         line = nodes.container(classes=["measured"])
         line += self.parse_text_to_nodes(told)
         return [*self.parse_text_to_nodes("\n\n".join(shown)), line]
+
+
+def unbroken(text: str) -> str:
+    """Numbers that a narrow cell does not break: minus signs, and no break around ±.
+
+    Examples
+    --------
+    >>> unbroken("-1.5e-04 (-2 to 1) for sgd-mlmc")
+    '−1.5e−04 (−2 to 1) for sgd-mlmc'
+    """
+    signed = re.sub(r"(?<=\de)-(?=\d)|(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
+    return signed.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
 
 
 def beginning(found: dict[str, str], text: str, name: str) -> str:
@@ -92,26 +106,66 @@ def beginning(found: dict[str, str], text: str, name: str) -> str:
     return titles[0]
 
 
+def cell(text: str) -> str:
+    """The one cell that ``NAME : row : column`` names; ``NAME : title : row : column`` for a table.
+
+    A row is named by its first cell, or by the first two with a comma between them; a title by its
+    beginning.
+    """
+    name, *title, row, column = (part.strip() for part in text.split(" : "))
+    found, _ = published(name)
+    wanted = [beginning(found, title[0], name)] if title else list(found)
+    cells_found = {
+        line[head.index(column)]
+        for head, *lines in (cells(found[each]) for each in wanted)
+        for line in lines
+        if column in head and row in (line[0], ", ".join(line[:2]))
+    }
+    if len(cells_found) != 1:
+        raise ValueError(f"{len(cells_found)} cells of {name!r} are {row!r}, {column!r}")
+    return cells_found.pop()
+
+
+def first_number(text: str) -> str:
+    """The first number of a cell, without its interval and without a plus sign.
+
+    Examples
+    --------
+    >>> first_number("+0.34 (+0.22 to +0.47)"), first_number("ratio -0.57 ± 0.10")
+    ('0.34', '−0.57')
+    """
+    found = re.search(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?", text)
+    if found is None:
+        raise ValueError(f"there is no number in {text!r}")
+    return unbroken(found[0].lstrip("+"))
+
+
 class Value(SphinxRole):
-    """One cell in a sentence: ``NAME: first cell of its line: head of its column``."""
+    """One cell in a sentence."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Find the cell, which must be the only one."""
-        name, row, column = (part.strip() for part in self.text.split(" : "))
-        found = {
-            line[head.index(column)]
-            for head, *lines in map(cells, published(name)[0].values())
-            for line in lines
-            if column in head and line[0] == row
-        }
-        if len(found) != 1:
-            message = f"{len(found)} cells of {name!r} are {row!r}, {column!r}"
-            return [], [self.inliner.reporter.error(message)]
-        return [nodes.Text(found.pop())], []
+        try:
+            return [nodes.Text(self.of(cell(self.text)))], []
+        except ValueError as error:
+            return [], [self.inliner.reporter.error(str(error))]
+
+    def of(self, found: str) -> str:
+        """The cell as it is."""
+        return unbroken(found)
+
+
+class Estimate(Value):
+    """The first number of such a cell."""
+
+    def of(self, found: str) -> str:
+        """Without the interval."""
+        return first_number(found)
 
 
 def setup(app) -> dict[str, bool]:
-    """Make both known to Sphinx."""
+    """Make them known to Sphinx."""
     app.add_directive("measured", Measured)
     app.add_role("value", Value())
+    app.add_role("estimate", Estimate())
     return {"parallel_read_safe": True}

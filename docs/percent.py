@@ -20,6 +20,7 @@ from myst_parser.parsers.sphinx_ import MystParser
 from sphinx.util.docutils import SphinxDirective
 
 NOTEBOOKS = Path(__file__).parent / "notebooks"
+PICTURES = Path(__file__).parent / "pictures"
 BEGINNING = re.compile(r"^# %%(.*)\n", re.MULTILINE)
 
 
@@ -117,6 +118,23 @@ class Drawn(SphinxDirective):
         return [image, *self.parse_text_to_nodes(f"{told} [The notebook](/notebooks/{name}.py)")]
 
 
+class Pictured(SphinxDirective):
+    """The figure that a file of ``pictures`` ends with; the content says what it shows."""
+
+    has_content = True
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Draw it."""
+        (name,) = self.arguments
+        path = PICTURES / f"{name}.py"
+        self.env.note_dependency(str(path))
+        _, (picture,) = run_cell(path.read_text(encoding="utf-8"), {"__name__": name}, name)
+        told = " ".join(self.content)
+        address = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+        return [nodes.image(uri=address, alt=told), *self.parse_text_to_nodes(told)]
+
+
 class Percent(MystParser):
     """The parser of Markdown, after the cells have been run."""
 
@@ -140,4 +158,5 @@ def setup(app) -> dict[str, bool]:
     app.add_source_suffix(".py", "percent")
     app.add_source_parser(Percent)
     app.add_directive("drawn", Drawn)
+    app.add_directive("pictured", Pictured)
     return {"parallel_read_safe": True}

@@ -136,6 +136,29 @@ def test_a_table_is_found_by_the_beginning_of_its_title(load):
         measured.published("nothing")
 
 
+def test_a_cell_in_a_sentence_is_the_only_one(load, monkeypatch):
+    """Catches a sentence that shows another table's number, or keeps one that is gone."""
+    measured = load("measured")
+    tables = "Means\n\n| m | n | t |\n|:--|--:|--:|\n| a | x | -1.5 ± 0.2 |\n| a | y | +7 |\n\n"
+    tables += "Medians\n\n| m | n | t |\n|:--|--:|--:|\n| a | x | 3e-04 (2e-04 to 5e-04) |\n"
+    monkeypatch.setattr(measured, "published", lambda name: (measured.tables(tables), ""))
+    assert measured.cell("k : a, y : t") == "+7"
+    assert measured.cell("k : Means : a, x : t") == "-1.5 ± 0.2"
+    assert measured.first_number(measured.cell("k : Medians : a, x : t")) == "3e\N{MINUS SIGN}04"
+    assert measured.first_number("slowest -1,500.5 (x)") == "\N{MINUS SIGN}1,500.5"
+    for wrong in ("k : a, x : t", "k : b : t", "k : a, y : u", "k : Mea : a : t"):
+        with pytest.raises(ValueError, match=r"cells of 'k' are"):
+            measured.cell(wrong)
+    with pytest.raises(ValueError, match="tables of 'k' begin with"):
+        measured.cell("k : Me : a, y : t")
+
+
+def test_a_title_with_a_star_is_shown_as_it_is(site):
+    """Catches a star of ‖x − x*‖ that ends the bold face."""
+    page = (site / "after.html").read_text(encoding="utf-8")
+    assert "<strong>Steps until ‖x − x*‖²" in page
+
+
 def test_every_published_table_has_a_record_and_a_page():
     pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
     for folder in (DOCS / "data").iterdir():

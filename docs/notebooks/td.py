@@ -47,4 +47,4 @@ for method in ("lstd", "ladder", "mag-dog"):
     print(f"{method:8} largest error {error:.3f} of {truth.max():.3f}")
 
 # %% [markdown]
-# Next: [values of a policy](../start/rl.md), [TD learning](../td.md).
+# Next: [values of a policy](../start/rl.md), [evaluate a policy](../td.md).

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mixfree.core.extrapolation import RichardsonRomberg
-    from mixfree.core.later import RASGD, REG
+    from mixfree.core.later import ACSA, RASGD, REG
     from mixfree.core.method import Method
     from mixfree.core.methods import (
         EMD,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ACSA",
     "EMD",
     "MAG",
     "MLMC",
@@ -61,7 +62,7 @@ _MODULES = ("chains", "linear", "optax", "reproduce", "sklearn", "streams", "td"
 _HOME = {
     **dict.fromkeys(("AllSpace", "Ball", "Box", "Simplex"), "mixfree.domains"),
     **dict.fromkeys(("Result", "minimize"), "mixfree.core.minimize"),
-    **dict.fromkeys(("RASGD", "REG"), "mixfree.core.later"),
+    **dict.fromkeys(("ACSA", "RASGD", "REG"), "mixfree.core.later"),
     "Distance": "mixfree.steps",
     "MLMC": "mixfree.gradients",
     "Method": "mixfree.core.method",

@@ -57,6 +57,19 @@ def test_copies_at_every_sample_go_on_with_the_same_bits(method, sparse):
     assert set(weights.values()) == {weights[None]}, weights.keys()
 
 
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("columns", [[0, 1, 2], [0, 0, 1]], ids=["plain", "dependent"])
+def test_a_model_that_has_answered_can_be_copied(name, columns):
+    """Catches a solution that keeps a local function, which cannot be pickled: by its Cholesky
+    factor, or by eigenvectors where columns depend on each other."""
+    x, y = data(sparse=False)
+    model = StreamRegressor().fit(x[:, columns], y)
+    answers, errors = model.predict(x[:, columns]), model.bse_
+    again = COPIES[name](model)
+    assert np.array_equal(again.predict(x[:, columns]), answers)
+    assert np.array_equal(again.bse_, errors, equal_nan=True)
+
+
 @pytest.mark.parametrize("method", ["mag", "ladder", "exact"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_a_refused_chunk_has_used_none_of_its_rows(method, sparse):

@@ -73,6 +73,7 @@ _OF_METHODS: dict[str, dict[str, Any]] = {
         ("ladder", PALETTE[4], DASHES[4]),
         ("minibatch", PALETTE[5], DASHES[5]),
         ("rasgd", "#7A1F3D", DASHES[0]),
+        ("ac-sa", "#7A1F3D", DASHES[2]),
         ("reg", "#7A1F3D", DASHES[1]),
         ("emd", PALETTE[6], DASHES[6]),
         ("sgd-dd", PALETTE[7], DASHES[7]),

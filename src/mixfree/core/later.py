@@ -9,7 +9,7 @@ from mixfree.base.checks import check_whole
 from mixfree.core.method import MIRRORS, Common, Method
 from mixfree.domains import Domain
 from mixfree.gradients import MLMC, Halves
-from mixfree.steps import Accelerated, Extragradient
+from mixfree.steps import Accelerated, AcceleratedConvex, Extragradient
 
 LONGEST = 2**30  # horizon that is taken for the worst of condition numbers
 
@@ -63,16 +63,65 @@ class RASGD(Method):
         mirror: str | None = None,
         seed: int = 0,
     ) -> None:
-        alpha = 1.0 if alpha is None else alpha
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        if mirror not in (None, "euclidean"):
-            raise ValueError(f"mirror must be 'euclidean' for {self.name}, not {mirror!r}")
+        common = _euclidean(self.name, domain, alpha, output, mirror, seed)
         rule = partial(Accelerated, condition=condition, damping=damping)
         if horizon is None:
             p, beta = damping, rule(1.0).beta
             horizon = max(2, math.ceil(min(math.sqrt((1.0 + p / beta) / p), LONGEST)))
         law = MLMC(None, "exact", horizon, seed, batch)
         super().__init__(x0, law, rule, **common)
+
+
+class ACSA(Method):
+    """Acceleration without strong convexity (Lan 2012), with random batches of 2^J·B samples.
+
+    For convex functions, without a domain. AC-SA: the step and its symbols are those of
+    :class:`mixfree.steps.AcceleratedConvex`; the gradient is that of :class:`RASGD`, and
+    ``output="last"`` is x_g.
+
+    Parameters
+    ----------
+    growing
+        K: the number of steps over which the step size grows; it falls like 1/√t afterwards. The
+        smaller the noise, the more; ``None`` lets it grow for ever, which only exact gradients
+        allow.
+    batch
+        B samples at the lowest level.
+    horizon
+        M: a level with 2^J > M uses B samples and no correction.
+    alpha
+        1/L; 1 unless given.
+    x0, domain, output, mirror, seed
+        As for every :class:`Method`.
+
+    Examples
+    --------
+    >>> opt = ACSA([1.0, 1.0], growing=None)
+    >>> for _ in range(2000):
+    ...     stepped = opt.tell([opt.x[0], opt.x[1] ** 3])    # no strong convexity: x²/2 + y⁴/4
+    >>> bool(opt.average[0] ** 2 / 2 + opt.average[1] ** 4 / 4 < 1e-6)
+    True
+    """
+
+    name = "ac-sa"
+    default_output = "last"
+
+    def __init__(
+        self,
+        x0: npt.ArrayLike,
+        *,
+        growing: int | None = 10,
+        batch: int = 1,
+        horizon: int = 16,
+        domain: Domain | None = None,
+        alpha: float | None = None,
+        output: str | None = None,
+        mirror: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        common = _euclidean(self.name, domain, alpha, output, mirror, seed)
+        law = MLMC(None, "exact", check_whole(horizon, "horizon"), seed, batch)
+        super().__init__(x0, law, partial(AcceleratedConvex, growing=growing), **common)
 
 
 class REG(Method):
@@ -123,3 +172,18 @@ class REG(Method):
         geometry = None if mirror in (None, "euclidean") else MIRRORS.get(mirror)
         law = Halves(None, "exact", check_whole(horizon, "horizon"), seed, batch)
         super().__init__(x0, law, partial(Extragradient, mirror=geometry), **common)
+
+
+def _euclidean(
+    name: str,
+    domain: Domain | None,
+    alpha: float | None,
+    output: str | None,
+    mirror: str | None,
+    seed: int,
+) -> Common:
+    """The arguments of a method with α = 1/L, 1 unless given, that has no other mirror map."""
+    if mirror not in (None, "euclidean"):
+        raise ValueError(f"mirror must be 'euclidean' for {name}, not {mirror!r}")
+    alpha = 1.0 if alpha is None else alpha
+    return Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, TypedDict, cast
 
 import numpy.typing as npt
 
+from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_one_of, check_point, check_positive, check_whole
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Domain, Entropic, Euclidean, Mirror
@@ -96,6 +97,20 @@ class Method(Optimizer):
             domain=place,
             output=_output(output or self.default_output, seed),
             mirror=MIRRORS[check_one_of(geometry, "mirror", tuple(MIRRORS))],
+        )
+        self._alpha = alpha
+
+    def _diverged(self, gradient: Array | None) -> str:
+        """Name a power of ten: at most a tenth of α, and a hundredth of ‖x‖/‖g‖, near 1/L."""
+        if self._alpha is None:
+            return super()._diverged(gradient)
+        limit = self._alpha / 10.0
+        if gradient is not None and 0.0 < norm(gradient) < math.inf:
+            limit = min(limit, norm(self.x) / norm(gradient) / 100.0)
+        smaller = 10.0 ** math.floor(math.log10(limit))
+        return (
+            f"{self.name} has diverged by sample {self.number}: alpha={self._alpha:g} is too "
+            f"large, type alpha={smaller:g} (step_scale={smaller:g} for an estimator)"
         )
 
     @classmethod

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mixfree import gradients, steps
 from mixfree.base.checks import check_one_of, check_whole
-from mixfree.core.later import RASGD, REG
+from mixfree.core.later import ACSA, RASGD, REG
 from mixfree.core.method import Common, Method
 from mixfree.domains import Domain
 from mixfree.gradients import (
@@ -488,7 +488,7 @@ _TABLE = Methods(
     {
         method.name: method
         for method in (
-            *(SGD, AdaGrad, SGDMLMC, MAG, Algorithm1, Ladder, MiniBatch, RASGD, REG),
+            *(SGD, AdaGrad, SGDMLMC, MAG, Algorithm1, Ladder, MiniBatch, RASGD, ACSA, REG),
             *(EMD, SGDDD, SGDER, SGDRER),
         )
     }

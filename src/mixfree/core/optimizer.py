@@ -161,8 +161,8 @@ class Optimizer:
         ------
         ValueError
             For a gradient of the wrong shape or kind, one that is not finite, or any gradient
-            once the steps of a method that searches for its scale have grown without end. The
-            message has the sample's number, and the optimiser is as it was before the call.
+            once the run has diverged. The message has the sample's number, and where the scale
+            was given a smaller one; the optimiser is as it was before the call.
         """
         g = gradient if type(gradient) is ndarray else np.asarray(gradient)
         if g.shape != self._shape or g.dtype is not self._dtype:
@@ -176,7 +176,7 @@ class Optimizer:
         """What :meth:`tell` does with a gradient of the point's shape and dtype, known finite."""
         run = self._run
         if self._reach is not None and self._runs_away():
-            raise self.refusal()
+            raise self.refusal(g)
         direction = self.gradient.add(run.gradient, g, run.steps)
         return direction is not None and self._step_along(run, direction)
 
@@ -212,20 +212,25 @@ class Optimizer:
         if not run_kernel(self, self._run, kernel, arrays, order):
             raise self.refusal()
 
-    def refusal(self) -> GradientRefused:
+    def refusal(self, gradient: Array | None = None) -> GradientRefused:
         """What to raise when the gradient of the next sample is not acceptable."""
-        if self._runs_away():
-            return GradientRefused(
-                f"the steps have grown beyond {self._farthest:.0e} by sample {self.number}: the "
-                "loss falls without end, or its gradient never changes; the last point is kept"
-            )
+        if self._runs_away() or norm(self.x) > self._farthest:
+            return GradientRefused(self._diverged(gradient))
+        found = "" if gradient is None else f": its largest entry is {np.abs(gradient).max()}"
         return GradientRefused(
-            f"gradient of sample {self.number} is not finite or above {self.largest:.1e}"
+            f"gradient of sample {self.number} is not finite or above {self.largest:.1e}{found}"
         )
 
     def _runs_away(self) -> bool:
-        """Whether a step that searches for its scale has found none."""
+        """Whether the step part says that the run has gone farther than any minimum is."""
         return self._reach is not None and self._reach(self._run.step) > self._farthest
+
+    def _diverged(self, gradient: Array | None) -> str:
+        """What to say of a run that has gone that far."""
+        return (
+            f"the steps have grown beyond {self._farthest:.0e} by sample {self.number}: the loss "
+            "falls without end, or its gradient never changes; the last point is kept"
+        )
 
     def begin(self, distance: float) -> None:
         """Tell a step that searches for its scale how far there may be to go.
@@ -319,10 +324,7 @@ class Optimizer:
 
     def _refuse_if_not_finite(self, g: Array) -> None:
         if not norm(g) < self.largest:
-            raise GradientRefused(
-                f"gradient of sample {self.number} is not finite or above "
-                f"{self.largest:.1e}: its largest entry is {float(np.abs(g).max())}"
-            )
+            raise self.refusal(g)
 
     def _check_start(self, x: Array) -> None:
         nearest = self.domain.project(x)

@@ -2,6 +2,7 @@
 
 from mixfree.steps.accelerated import Accelerated
 from mixfree.steps.adagrad import AdaGradMax, AdaGradNorm
+from mixfree.steps.convex import AcceleratedConvex
 from mixfree.steps.distance import Distance
 from mixfree.steps.extragradient import Extragradient
 from mixfree.steps.ladder import Ladder
@@ -10,6 +11,7 @@ from mixfree.steps.schedule import Constant, Inverse, InverseSqrt, Step
 
 __all__ = [
     "Accelerated",
+    "AcceleratedConvex",
     "AdaGradMax",
     "AdaGradNorm",
     "Constant",

@@ -85,6 +85,10 @@ class Accelerated:
         """x^0 = x_f^0."""
         return AcceleratedState(np.array(x0), np.array(x0))
 
+    def reach(self, state: AcceleratedState) -> float:
+        """The largest entry of x_f^k, by which a run that diverges is noticed."""
+        return float(np.abs(state.x_f).max())
+
     def move(self, state: AcceleratedState, direction: Array, step: int, x: Array) -> Array:
         """x_g^k − x_g^{k+1}, with ``x`` the point x_g^k."""
         p, beta, eta, theta = self.damping, self.beta, self.eta, self.theta

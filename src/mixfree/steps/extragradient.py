@@ -67,6 +67,10 @@ class Extragradient:
         """x^0."""
         return AnchorState(np.array(x0))
 
+    def reach(self, state: AnchorState) -> float:
+        """The largest entry of x^k, by which a run that diverges is noticed."""
+        return float(np.abs(state.x).max())
+
     def move(self, state: AnchorState, direction: Array, step: int, x: Array) -> Array:
         """γ g at odd steps, which start at x^k; at even ones also the way back to x^k."""
         displacement = stretched(self.alpha, direction)

@@ -226,7 +226,7 @@ def _dog_step(alpha: float | None) -> Step:
 
 
 _REPLAY = ("sgd-er", "sgd-rer")  # they ask for gradients of earlier samples, which TD cannot give
-_UNCOMPILED = ("rasgd", "reg")  # TD learning runs compiled, and these have no twin
+_UNCOMPILED = ("rasgd", "ac-sa", "reg")  # TD learning runs compiled, and these have no twin
 _WITHOUT_RADIUS = {"mag": MAGDoG.name, "adagrad": DoG.name}
 
 

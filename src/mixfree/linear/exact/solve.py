@@ -140,7 +140,42 @@ class _System:
         matrix *= scale
         np.fill_diagonal(matrix, np.where(varies, 1.0, 0.0))
         solver, rank = _inverse_of(matrix, varies)
-        return lambda vectors: scale[:, None] * solver(scale[:, None] * vectors), rank
+        return _Scaled(scale[:, None], solver), rank
+
+
+# The inverses are classes and not functions, because an estimator that has one is pickled.
+@dataclass(frozen=True, slots=True)
+class _Scaled:
+    """An inverse between two diagonal matrices."""
+
+    scale: Array
+    solver: Callable[[Array], Array]
+
+    def __call__(self, vectors: Array) -> Array:
+        return self.scale * self.solver(self.scale * vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cholesky:
+    """The inverse by a Cholesky factor."""
+
+    factor: Array
+
+    def __call__(self, vectors: Array) -> Array:
+        solved: Array = lapack.dpotrs(self.factor, vectors, lower=1)[0]
+        return solved
+
+
+@dataclass(frozen=True, slots=True)
+class _Spectral:
+    """The pseudo-inverse by the eigenvectors that are kept."""
+
+    basis: Array
+    values: Array
+
+    def __call__(self, vectors: Array) -> Array:
+        solved: Array = self.basis @ ((self.basis.T @ vectors) / self.values)
+        return solved
 
 
 def _inverse_of(matrix: Array, varies: Array) -> tuple[Callable[[Array], Array], int]:
@@ -153,11 +188,11 @@ def _inverse_of(matrix: Array, varies: Array) -> tuple[Callable[[Array], Array],
             largest = float(np.abs(matrix).sum(axis=0).max())
             well, _ = lapack.dpocon(factor, largest, uplo="L")
             if well >= WELL:
-                return lambda vectors: lapack.dpotrs(factor, vectors, lower=1)[0], varies.size
+                return _Cholesky(factor), varies.size
     values, vectors = np.linalg.eigh(matrix)
     kept = values > TOLERANCE * values[-1]
     values, basis = values[kept], vectors[:, kept]
-    return lambda given: basis @ ((basis.T @ given) / values[:, None]), int(kept.sum())
+    return _Spectral(basis, values[:, None]), int(kept.sum())
 
 
 def _in_ball(

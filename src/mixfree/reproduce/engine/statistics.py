@@ -183,6 +183,16 @@ class Interval(NamedTuple):
             return "not measured"
         return f"{self.value:+.2f}" + self._ends("+.2f")
 
+    def ends(self) -> str:
+        """The ends alone, for a table that has the value in another column.
+
+        Examples
+        --------
+        >>> Interval(1.5e-3, 1e-3, 4e-3).ends()
+        '1.00e-03 to 4.00e-03'
+        """
+        return f"{self.low:.2e} to {self.high:.2e}" if self.high < math.inf else "not measured"
+
     def _ends(self, form: str) -> str:
         return f" ({self.low:{form}} to {self.high:{form}})" if self.high < math.inf else ""
 

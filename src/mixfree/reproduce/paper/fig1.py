@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import Estimate, estimate, paired_ratio
+from mixfree.reproduce.engine.statistics import (
+    Estimate,
+    bootstrap_mean,
+    estimate,
+    paired_ratio,
+    spread,
+)
 from mixfree.reproduce.paper.problem import mixing_time
 from mixfree.reproduce.paper.runs import CAVEAT, PAPER_METHODS, measure_run, regression_cells
 
@@ -34,17 +40,23 @@ def report(rows: list[Row], settings: Settings) -> Report:
         title = f"p = {p:g}, mixing time {mixing_time(p):,}"
         name = "fig1" if len(settings.p) == 1 else f"fig1-{mixing_time(p)}"
         figures[name] = draw(at_p, title)
-        last = final(at_p)
-        best = min(found.mean for found in last.values())
+        ends = at_end(at_p)
+        best = min(estimate(values).mean for values in ends.values())
         tables.append(
             Table(
                 f"After {settings.samples:,} samples, {title}, {settings.seeds} seeds",
-                ["method", "suboptimality, 95 %", "ratio to the best"],
-                [(name, found, f"{found.mean / best:.2f}") for name, found in last.items()],
+                [
+                    "method",
+                    "suboptimality, 95 %",
+                    "95 % by bootstrap",
+                    "median (10 % to 90 %)",
+                    "ratio to the best",
+                ],
+                [(name, *_described(values, best)) for name, values in ends.items()],
             )
         )
-        if p == FULL.p[0] and set(PAPER_METHODS) <= last.keys():
-            claims += _claims(at_end(at_p))
+        if p == FULL.p[0] and set(PAPER_METHODS) <= ends.keys():
+            claims += _claims(ends)
     return Report(tables, figures, claims, [CAVEAT])
 
 
@@ -60,6 +72,12 @@ def draw(rows: list[Row], title: str) -> Figure:
     )
     label_ends(axes)
     return figure
+
+
+def _described(values: list[float], best: float) -> tuple[object, ...]:
+    """Mean with Student's interval and that of the bootstrap, median, and ratio of the mean."""
+    mean = estimate(values)
+    return mean, bootstrap_mean(values).ends(), spread(values), f"{mean.mean / best:.2f}"
 
 
 def final(rows: list[Row]) -> dict[str, Estimate]:

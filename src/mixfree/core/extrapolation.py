@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_positive
+from mixfree.base.checks import check_positive, shown
 from mixfree.core.optimizer import Optimizer
 from mixfree.outputs import Average
 
@@ -139,7 +139,7 @@ class RichardsonRomberg(Generic[AnyRun]):
         from scipy.stats import t
 
         if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1, both excluded, not {level!r}")
+            raise ValueError(f"level must be between 0 and 1, both excluded, not {shown(level)}")
         middle, batches = self.average, self.batches
         half = np.full_like(middle, np.inf)
         if len(batches) > 1:

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy.typing as npt
 
-from mixfree.base.checks import check_whole
+from mixfree.base.checks import check_whole, shown
 from mixfree.core.method import MIRRORS, Common, Method
 from mixfree.domains import Domain
 from mixfree.gradients import MLMC, Halves
@@ -184,6 +184,6 @@ def _euclidean(
 ) -> Common:
     """The arguments of a method with α = 1/L, 1 unless given, that has no other mirror map."""
     if mirror not in (None, "euclidean"):
-        raise ValueError(f"mirror must be 'euclidean' for {name}, not {mirror!r}")
+        raise ValueError(f"mirror must be 'euclidean' for {name}, not {shown(mirror)}")
     alpha = 1.0 if alpha is None else alpha
     return Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypedDict, cast
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, norm
-from mixfree.base.checks import check_one_of, check_point, check_positive, check_whole
+from mixfree.base.checks import check_one_of, check_point, check_positive, check_whole, shown
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Domain, Entropic, Euclidean, Mirror
 from mixfree.gradients import Gradient
@@ -80,7 +80,7 @@ class Method(Optimizer):
         start = check_point(x0, "x0")
         check_whole(seed, "seed", least=0, most=2**64 - 1)
         if domain is not None and not hasattr(domain, "bind"):
-            raise ValueError(f"domain must be one such as mixfree.Ball(1.0), not {domain!r}")
+            raise ValueError(f"domain must be one such as mixfree.Ball(1.0), not {shown(domain)}")
         place = (AllSpace() if domain is None else domain).bind(start.size)
         geometry = mirror or (place.mirror.name if self.own_mirror else "euclidean")
         if alpha is None and not self.searches:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 import numpy.typing as npt
 
 from mixfree import gradients, steps
-from mixfree.base.checks import check_one_of, check_whole
+from mixfree.base.checks import check_one_of, check_whole, shown
 from mixfree.core.later import ACSA, RASGD, REG
 from mixfree.core.method import Common, Method
 from mixfree.domains import Domain
@@ -511,7 +511,7 @@ def find_method(method: str | type[Method]) -> type[Method]:
     if isinstance(method, type) and issubclass(method, Method):
         return method
     if not isinstance(method, str) or method not in _TABLE:
-        raise ValueError(f"method must be one of {', '.join(_TABLE)}, not {method!r}")
+        raise ValueError(f"method must be one of {', '.join(_TABLE)}, not {shown(method)}")
     return _TABLE[method]
 
 

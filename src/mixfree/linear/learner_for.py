@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of, check_whole
+from mixfree.base.checks import check_one_of, check_whole, shown
 from mixfree.core.method import Method
 from mixfree.core.methods import methods
 from mixfree.linear.exact.learner import ExactLearner
@@ -73,7 +73,7 @@ def chosen_method(method: str | type[Method], loss: Loss, weights: int) -> str |
         if isinstance(method, type) and issubclass(method, Method):
             return method
         names = ", ".join(("auto", "exact", *methods()))
-        raise ValueError(f"method must be one of {names}, not {method!r}")
+        raise ValueError(f"method must be one of {names}, not {shown(method)}")
     if method != "auto":
         return method
     return "exact" if weights <= EXACT_WEIGHTS and has_twin(loss) else "ladder"

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_positive, check_whole
+from mixfree.base.checks import check_positive, check_whole, shown
 
 
 class Loss(Protocol):
@@ -117,7 +117,7 @@ class Robust:
     def __post_init__(self) -> None:
         check_positive(self.scale, "scale")
         if not self.shape <= 2.0:
-            raise ValueError(f"shape must be at most 2, not {self.shape!r}")
+            raise ValueError(f"shape must be at most 2, not {shown(self.shape)}")
 
     def value(self, prediction: Any, target: Any) -> Any:
         """ρ(r)."""

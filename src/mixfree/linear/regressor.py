@@ -7,7 +7,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of
+from mixfree.base.checks import check_one_of, shown
 from mixfree.linear.estimator import StreamModel
 from mixfree.linear.losses import REGRESSIONS, Loss, Squared
 
@@ -57,7 +57,7 @@ class StreamRegressor(RegressorMixin, StreamModel):
         if interval is None:
             return found
         if not 0.0 < interval < 1.0:
-            raise ValueError(f"interval must be between 0 and 1, not {interval!r}")
+            raise ValueError(f"interval must be between 0 and 1, not {shown(interval)}")
         rows = validate_data(self, X, accept_sparse="csr", reset=False)
         return found, *self._exact("interval").mean_interval(rows, interval)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from mixfree.base.arithmetic import farthest_of
-from mixfree.base.checks import check_positive, check_whole
+from mixfree.base.checks import check_positive, check_whole, shown
 from mixfree.dropins import Sketch, is_exact
 from mixfree.optax import distance as scales
 from mixfree.optax.average import averaging
@@ -85,7 +85,7 @@ def ladder(
     rungs = LEVELS if max_levels is None else check_whole(max_levels, "max_levels", 0, LEVELS)
     distance = Distance() if distance is None else distance
     if not isinstance(distance, Distance):
-        raise ValueError(f"distance must be a Distance, not {distance!r}")
+        raise ValueError(f"distance must be a Distance, not {shown(distance)}")
     return guarded(
         optax.chain(
             averaging(output),

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from mixfree.base.arithmetic import Array, dot, norm
-from mixfree.base.checks import check_positive, check_whole
+from mixfree.base.checks import check_positive, check_whole, shown
 from mixfree.base.state import State, UnitChange
 from mixfree.steps.distance import Distance, DistanceState, fixed_distance
 from mixfree.steps.profile import Profile
@@ -144,7 +144,7 @@ class Ladder:
         if self.max_levels is not None:
             check_whole(self.max_levels, "max_levels", least=0)
         if not isinstance(self.distance, Distance):
-            raise ValueError(f"distance must be a Distance, not {self.distance!r}")
+            raise ValueError(f"distance must be a Distance, not {shown(self.distance)}")
 
     def start(self, x0: Array) -> LadderState:
         """No gradient seen and no level begun."""

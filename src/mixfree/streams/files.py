@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mixfree.base.checks import shown
 from mixfree.base.extras import require
 
 __all__ = [
@@ -129,7 +130,7 @@ def find_files(data: Sequence[str], format: str | None = None) -> list[StreamFil
     [('a.csv', None), ('b.csv.gz', 'gzip')]
     """
     if format is not None and format not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {shown(format)}")
     found = [file for entry in data for file in _expand(entry, format)]
     if not found:
         raise ValueError("no data given")

@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import shown
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.linear.classes import most_probable, probabilities
@@ -143,7 +144,7 @@ class Predictor:
 def _check_interval(fit: StreamFit, level: float) -> None:
     """ValueError if the fit has no intervals of its predictions, or none of that level."""
     if not 0.0 < level < 1.0:
-        raise ValueError(f"interval must be between 0 and 1, not {level!r}")
+        raise ValueError(f"interval must be between 0 and 1, not {shown(level)}")
     if fit.encoder.classes is not None:
         raise ValueError("`interval` is for regressions; classes have probabilities")
     if not knows_intervals(fit.learner):

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_positive, check_whole
+from mixfree.base.checks import check_positive, check_whole, shown
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Ball, Domain
 from mixfree.gradients import MLMC, Gradient, Window
@@ -94,7 +94,7 @@ class ActorCritic:
         self.actions = check_whole(actions, "actions", least=2)
         window = MLMC(None, horizon=32, seed=seed) if gradient is None else gradient
         if not isinstance(window, Window):
-            raise ValueError(f"gradient must be one such as mixfree.MLMC(5), not {gradient!r}")
+            raise ValueError(f"gradient must be one such as mixfree.MLMC(5), not {shown(gradient)}")
         domain: Domain = AllSpace() if radius is None else Ball(radius)
         scale, rate = check_positive(beta, "beta"), check_positive(alpha, "alpha")
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import shown
 from mixfree.core.optimizer import Optimizer
 from mixfree.td.engine import start_engine
 from mixfree.td.features.lookup import Rows, as_features
@@ -17,7 +18,7 @@ __all__ = ["TDLearner"]
 def check_gamma(gamma: Any) -> float:
     """``gamma`` as a discount in [0, 1), or an error naming it."""
     if isinstance(gamma, bool | str) or not 0.0 <= gamma < 1.0:
-        raise ValueError(f"gamma must be in [0, 1), not {gamma!r}")
+        raise ValueError(f"gamma must be in [0, 1), not {shown(gamma)}")
     return float(gamma)
 
 

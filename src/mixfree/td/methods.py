@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of, check_positive, check_whole
+from mixfree.base.checks import check_one_of, check_positive, check_whole, shown
 from mixfree.core import methods as table
 from mixfree.core.method import Common, Method
 from mixfree.core.methods import Methods
@@ -221,7 +221,9 @@ class MAGDoG(Method):
 
 def _dog_step(alpha: float | None) -> Step:
     if alpha is not None:
-        raise ValueError(f"alpha must not be given for a DoG step, which finds it, not {alpha!r}")
+        raise ValueError(
+            f"alpha must not be given for a DoG step, which finds it, not {shown(alpha)}"
+        )
     return Ladder(per_coordinate=False, max_levels=0, distance=FROM_ONE)
 
 

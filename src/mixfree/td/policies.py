@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import shown
 
 __all__ = ["policy_matrix"]
 
@@ -33,7 +34,9 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
     table = np.asarray(policy)
     if table.shape == (states,) and table.dtype.kind in "iu":
         if not ((table >= 0) & (table < actions)).all():
-            raise ValueError(f"policy must hold actions from 0 to {actions - 1}, not {policy!r}")
+            raise ValueError(
+                f"policy must hold actions from 0 to {actions - 1}, not {shown(policy)}"
+            )
         probabilities: Array = np.eye(actions)[table]
         return probabilities
     if table.shape != (states, actions) or not (
@@ -72,4 +75,4 @@ def as_function(policy: Any, observations: Any, actions: Any) -> Act:
 
 def _check_word(policy: str) -> None:
     if policy != "uniform":
-        raise ValueError(f"policy must be 'uniform', a table or a function, not {policy!r}")
+        raise ValueError(f"policy must be 'uniform', a table or a function, not {shown(policy)}")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole
+from mixfree.base.checks import check_whole, shown
 from mixfree.chains import MarkovChain
 from mixfree.td.features.table import feature_matrix
 from mixfree.td.learner import check_gamma
@@ -295,7 +295,7 @@ def _continuing(P: npt.ArrayLike) -> Array:
 def _law(start: npt.ArrayLike, n: int) -> Array:
     law = np.array(start, dtype=np.float64)
     if law.shape != (n,) or not ((law >= 0.0).all() and abs(law.sum() - 1.0) <= _ROUNDING):
-        raise ValueError(f"start must be {n} probabilities that sum to 1, not {start!r}")
+        raise ValueError(f"start must be {n} probabilities that sum to 1, not {shown(start)}")
     return law
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import shown
 from mixfree.td.episodes import make_env
 from mixfree.td.features.table import tabular
 from mixfree.td.policies import policy_matrix
@@ -32,7 +33,7 @@ def mdp_process(
         )
     ends = np.array(terminal, dtype=np.int64)
     if ends.size and not (ends.min() >= 0 and ends.max() < n):
-        raise ValueError(f"terminal must hold states from 0 to {n - 1}, not {terminal!r}")
+        raise ValueError(f"terminal must hold states from 0 to {n - 1}, not {shown(terminal)}")
     for state in ends:
         if rewards[state].any():
             raise ValueError(f"terminal state {state} has an outgoing reward: {rewards[state]}")

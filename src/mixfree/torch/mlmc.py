@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch._compile import _disable_dynamo
 
+from mixfree.base.checks import shown
 from mixfree.base.state import loading
 from mixfree.gradients.mlmc import MLMC as Law
 from mixfree.torch.stream import Given
@@ -57,7 +58,7 @@ class MLMC(WindowOptimizer):
         check_finite: str = "late",
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
-            raise ValueError(f"optimizer must be a torch optimiser, not {optimizer!r}")
+            raise ValueError(f"optimizer must be a torch optimiser, not {shown(optimizer)}")
         self.optimizer = optimizer
         law = Law(levels, weights, horizon, seed)
         groups, defaults = optimizer.param_groups, optimizer.defaults

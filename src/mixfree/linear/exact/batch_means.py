@@ -17,6 +17,7 @@ import numpy as np
 from scipy import special
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import shown
 from mixfree.steps import Profile
 
 ENOUGH = 8  # batches, or blocks of a length, that give a spread to be trusted
@@ -178,7 +179,7 @@ class BatchMeans(ABC):
     def quantile(self, alpha: float) -> float:
         """Student's t that leaves ``alpha`` outside, on both sides together."""
         if not 0.0 < alpha < 1.0:
-            raise ValueError(f"alpha must be between 0 and 1, not {alpha!r}")
+            raise ValueError(f"alpha must be between 0 and 1, not {shown(alpha)}")
         return float(special.stdtrit(max(self.degrees, 1), 1.0 - 0.5 * alpha))
 
     def conf_int(self, alpha: float = 0.05) -> Array:

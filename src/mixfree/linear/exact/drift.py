@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_positive, check_whole
+from mixfree.base.checks import check_positive, check_whole, shown
 from mixfree.linear.exact.moments import Blocks, block_rows, check_array, check_finite
 from mixfree.linear.exact.solve import Solution, solve
 from mixfree.linear.exact.sums import BIG, Sums
@@ -79,7 +79,9 @@ class Forgetting:
     ) -> None:
         if isinstance(half_life, str):
             if half_life != "auto":
-                raise ValueError(f"half_life must be a number of rows or 'auto', not {half_life!r}")
+                raise ValueError(
+                    f"half_life must be a number of rows or 'auto', not {shown(half_life)}"
+                )
             self.half_lives = np.array(HALF_LIVES)
             self._candidates = len(HALF_LIVES)
         else:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_not_negative, check_positive, check_whole
+from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
 from mixfree.linear.exact.folds import Solved, cross_validated, determined
 from mixfree.linear.exact.gap import NOTHING, Gap, gap_of
 from mixfree.linear.exact.glm_inference import GlmInference
@@ -109,7 +109,9 @@ class GlmFit:
         seed: int = 0,
     ) -> None:
         if not isinstance(loss, Logistic | Softmax | Huber | Robust):
-            raise ValueError(f"loss must be logistic, softmax, Huber's or robust, not {loss!r}")
+            raise ValueError(
+                f"loss must be logistic, softmax, Huber's or robust, not {shown(loss)}"
+            )
         columns = check_whole(columns, "columns", least=0)
         l2 = None if l2 is None else check_not_negative(l2, "l2")
         radius = None if radius is None else check_positive(radius, "radius")

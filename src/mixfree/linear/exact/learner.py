@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole
+from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.gap import Gap
@@ -81,7 +81,7 @@ class ExactLearner:
                 memory=memory if isinstance(memory, str) else "32MB",
             )
         elif half_life is not None:
-            raise ValueError(f"half_life needs the squared loss, not {loss!r}")
+            raise ValueError(f"half_life needs the squared loss, not {shown(loss)}")
         else:
             self._fit = GlmFit(
                 loss,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy import special
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_not_negative, check_positive, check_whole
+from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
 from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.moments import (
@@ -346,14 +346,14 @@ def check_discounts(gamma: Any, lam: Any, l2: Any) -> tuple[float, float, float]
     """γ and λ in [0, 1] and a ridge, or ValueError."""
     for name, value in (("gamma", gamma), ("lam", lam)):
         if isinstance(value, bool | str) or not 0.0 <= value <= 1.0:
-            raise ValueError(f"{name} must be in [0, 1], not {value!r}")
+            raise ValueError(f"{name} must be in [0, 1], not {shown(value)}")
     return float(gamma), float(lam), check_not_negative(l2, "l2")
 
 
 def check_level(level: float) -> None:
     """ValueError unless ``level`` is that of an interval."""
     if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be between 0 and 1, not {level!r}")
+        raise ValueError(f"level must be between 0 and 1, not {shown(level)}")
 
 
 def check_transitions(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from mixfree.base.checks import check_whole
+from mixfree.base.checks import check_whole, shown
 from mixfree.core.methods import find_method
 
 __all__ = ["Settings", "check_switching_probability"]
@@ -122,5 +122,5 @@ class Settings:
 def check_switching_probability(p: float) -> float:
     """``p`` if it is a probability strictly between 0 and 1, or an error naming it."""
     if not 0.0 < p < 1.0:
-        raise ValueError(f"p must be a probability between 0 and 1, both excluded, not {p!r}")
+        raise ValueError(f"p must be a probability between 0 and 1, both excluded, not {shown(p)}")
     return p

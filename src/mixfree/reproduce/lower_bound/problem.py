@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_positive, check_whole
+from mixfree.base.checks import check_positive, check_whole, shown
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber
 
@@ -38,9 +38,11 @@ class Coins:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.delta < 1.0:
-            raise ValueError(f"delta must be between 0 and 1, both excluded, not {self.delta!r}")
+            raise ValueError(
+                f"delta must be between 0 and 1, both excluded, not {shown(self.delta)}"
+            )
         if check_positive(self.stay, "stay") < 1.0:
-            raise ValueError(f"stay must be at least 1, not {self.stay!r}")
+            raise ValueError(f"stay must be at least 1, not {shown(self.stay)}")
 
     @property
     def mixing_time(self) -> int:

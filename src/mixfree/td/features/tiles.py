@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole
+from mixfree.base.checks import check_whole, shown
 from mixfree.td.features.space import Bounds
 
 __all__ = ["TileCoding"]
@@ -46,7 +46,9 @@ class TileCoding(Bounds):
         check_whole(self.tilings, "tilings")
         each = [self.tiles] * self.dimension if np.ndim(self.tiles) == 0 else list(self.tiles)  # type: ignore[arg-type]
         if len(each) != self.dimension:
-            raise ValueError(f"tiles must be one number, or {self.dimension}, not {self.tiles!r}")
+            raise ValueError(
+                f"tiles must be one number, or {self.dimension}, not {shown(self.tiles)}"
+            )
         object.__setattr__(self, "grid", np.array([check_whole(n, "tiles") for n in each]))
 
     @property

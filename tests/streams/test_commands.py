@@ -1,5 +1,6 @@
 """``mixfree predict``, ``inspect`` and ``diagnose``."""
 
+import json
 import os
 import re
 
@@ -317,3 +318,45 @@ def test_what_a_profile_says():
     none = Correlation.of(Profile(lengths[:0], lengths[:0] / 1.0, blocks[:0]), 3)
     assert "too few rows" in next(none.lines())
     assert none.effective_sample_size == 3.0
+
+
+def test_errors_of_rounding_are_not_told_to_be_correlated(tmp_path, capsys):
+    """A target that is a sum of columns had "an effective sample size of at most 40"."""
+    rng = np.random.default_rng(0)
+    columns = {name: rng.integers(-1000, 1000, 3000).cumsum() / 8.0 for name in "abc"}
+    path = write(pa.table({**columns, "sum": sum(columns.values())}), tmp_path / "d.csv")
+    model, page = tmp_path / "m", tmp_path / "r.html"
+    said = "the fit is exact to rounding"
+    for command in (
+        ["fit", path, "--target", "sum", "--model", model, "-q"],
+        ["inspect", model],
+        ["diagnose", path, "--target", "sum", "--plot", tmp_path / "p.png"],
+    ):
+        assert run(*command) == 0
+        text = capsys.readouterr().out
+        assert said in text
+        assert (
+            "effective" not in text and "correlated" not in text and "intervals are too" not in text
+        )
+        assert run(*command, "--json") == 0
+        found = json.loads(capsys.readouterr().out)
+        if command[0] == "diagnose":
+            assert (found["scale"], found["profile"], found["figures"]) == (None, [], [])
+            assert found["findings"][0].startswith(said)
+        else:
+            assert found["correlation"] is None and found["exact"]["to_rounding"] is True
+            assert found["notes"][-1].startswith(said)
+    assert run("report", model, "-o", page) == 0
+    html = page.read_text(encoding="utf-8")
+    assert said in html and "correlated over" not in html and "effective sample" not in html
+
+
+def test_small_errors_are_errors(tmp_path, capsys):
+    """A noise of a millionth is no rounding."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(3000)
+    noisy = {"x": x, "y": 2.0 * x + 1e-6 * rng.standard_normal(3000)}
+    path = write(pa.table(noisy), tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    text = capsys.readouterr().out
+    assert "exact to rounding" not in text and "correlation: none found" in text

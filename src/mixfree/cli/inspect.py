@@ -98,6 +98,8 @@ def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
 
 def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
     """Weights with their standard errors and intervals, per output."""
+    from mixfree.streams.metrics import exact_to_rounding
+
     learner: Any = fit.learner
     weights, errors, ends = learner.weights, learner.bse, learner.conf_int()
     names = [*map(literal, fit.encoder.features), "intercept"]
@@ -117,6 +119,9 @@ def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
             yield f"  {names[k]:{width}}  {_row(values)}{mark}"
     if marked:
         yield "           0: the interval contains 0"
+    if exact_to_rounding(fit):
+        yield "           intervals are those of rounding errors: the fit is exact"
+        return
     effective = learner.effective_rows
     if effective == effective:  # not NaN: there were enough rows to tell
         yield (

@@ -11,11 +11,19 @@ from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING, SUM_AT_HALF
+from mixfree.streams.metrics import exact_to_rounding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Correlation", "knows_intervals"]
+    from mixfree.streams.stream_fit import StreamFit
+
+__all__ = ["NOTHING_TO_TELL", "Correlation", "knows_intervals"]
+
+NOTHING_TO_TELL = (
+    "the fit is exact to rounding: its errors are those of the arithmetic, whose correlation says "
+    "nothing about the rows"
+)
 
 
 def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
@@ -88,6 +96,11 @@ class Correlation:
             return None
         effective = learner.effective_rows if isinstance(learner, ExactLearner) else None
         return cls.of(profile, learner.samples, effective)
+
+    @classmethod
+    def of_fit(cls, fit: "StreamFit") -> "Correlation | None":
+        """What a fit knows about its rows; None also if it is exact, so that nothing varies."""
+        return None if exact_to_rounding(fit) else cls.of_learner(fit.learner)
 
     def __repr__(self) -> str:
         more = " or more" if self.rising else ""

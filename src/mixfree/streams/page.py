@@ -25,7 +25,7 @@ from mixfree.streams.interactive import (
     error_picture,
     shortened,
 )
-from mixfree.streams.metrics import metrics, shown
+from mixfree.streams.metrics import exact_to_rounding, metrics, shown
 from mixfree.streams.page_frame import PAGE, PAINT, STYLE
 from mixfree.streams.report import measured
 from mixfree.streams.stream_fit import StreamFit
@@ -126,7 +126,7 @@ def _section(name: str, title: str, content: Iterable[str]) -> str:
 
 def _summary(fit: StreamFit, facts: Mapping[str, Any], words: Words) -> Iterator[str]:
     said = " ".join(summary(fit))
-    correlation = Correlation.of_learner(fit.learner)
+    correlation = Correlation.of_fit(fit)
     verdict = [] if correlation is None else [*correlation.lines()]
     yield f"<p>{_text(said)}</p>"
     if not fit.complete:
@@ -205,10 +205,14 @@ def _weight_row(each: Weight) -> list[str]:
     return [each.feature, each.label or "", f"{each.weight:.5g}", error, ends, zero]
 
 
+_NO_PROFILE = "Too few rows, or a fit that forgets"
+
+
 def _correlation(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
-    found = Correlation.of_learner(fit.learner)
+    found = Correlation.of_fit(fit)
     if found is None or found.ratios.size < 2:
-        yield "<p>Too few rows, or a fit that forgets: there is no profile.</p>"
+        why = "A fit that is exact to rounding" if exact_to_rounding(fit) else _NO_PROFILE
+        yield f"<p>{why}: there is no profile.</p>"
         return
     pictures["correlation"] = correlation_picture(found)
     yield _figure(

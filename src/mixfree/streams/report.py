@@ -12,9 +12,9 @@ from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact.drift import JUDGED, Forgetting
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.steps import AdaGradNorm
-from mixfree.streams.correlation import Correlation, knows_intervals
+from mixfree.streams.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
 from mixfree.streams.giveaway import giveaways
-from mixfree.streams.metrics import metrics, shown
+from mixfree.streams.metrics import exact_to_rounding, metrics, shown
 from mixfree.streams.stream_fit import StreamFit
 
 __all__ = ["check_something_learnt", "lines", "measured", "remarks", "target_size", "warnings"]
@@ -64,7 +64,7 @@ def lines(fit: StreamFit) -> Iterator[str]:
         yield from _under("chosen", _chosen(choice))
     yield from _under("quality", _quality(fit))
     yield from _under("warning", warnings(fit))
-    correlation = Correlation.of_learner(fit.learner)
+    correlation = Correlation.of_fit(fit)
     if correlation is not None:
         yield from _under("stream", correlation.lines())
         if correlation.lengths.size and correlation.lengths[0] > 2:
@@ -77,7 +77,9 @@ def lines(fit: StreamFit) -> Iterator[str]:
 
 def remarks(fit: StreamFit) -> Iterator[str]:
     """Why intervals, or the model itself, may not be what they seem, in sentences."""
-    if knows_intervals(fit.learner) and fit.learner.remark:
+    if exact_to_rounding(fit):
+        yield NOTHING_TO_TELL
+    elif knows_intervals(fit.learner) and fit.learner.remark:
         yield fit.learner.remark
     found = metrics(fit)
     ahead, constant = found.get("test_then_train"), found["constant"]

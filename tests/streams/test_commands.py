@@ -360,3 +360,56 @@ def test_small_errors_are_errors(tmp_path, capsys):
     assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
     text = capsys.readouterr().out
     assert "exact to rounding" not in text and "correlation: none found" in text
+
+
+def test_too_little_to_diagnose_is_said_as_by_fit(tmp_path, capsys):
+    """One row was "correlated over no more than the next row", or exact to rounding."""
+    (tmp_path / "d.csv").write_text("x,y\n1,3\n")
+    for command in (["diagnose"], ["fit", "--model", tmp_path / "m", "-q"]):
+        assert run(*command, tmp_path / "d.csv", "--target", "y") == 2
+        assert "only one row to learn from, and at least two are" in capsys.readouterr().err
+    (tmp_path / "d.csv").write_text("x,z,y\n1,2,3\n2,5,5\n4,1,9\n")
+    assert run("diagnose", tmp_path / "d.csv", "--target", "y") == 0
+    assert "too few rows to tell" in capsys.readouterr().out
+
+
+def test_a_weight_without_an_interval_has_no_infinite_one(tmp_path, capsys):
+    """Infinity, its negative and "contains 0" were columns of the table."""
+    rows = "".join(f"{'ab'[i % 2]},{i % 7},{'yes' if i % 2 else 'no'}\n" for i in range(600))
+    (tmp_path / "d.csv").write_text("side,x,y\n" + rows)
+    model = tmp_path / "m"
+    assert run("fit", tmp_path / "d.csv", "--target", "y", "--model", model, "-q") == 0
+    assert run("inspect", model) == 0
+    out = capsys.readouterr().out
+    assert "no interval\n" in out
+    assert not re.search(r"\binf\b", out)
+    assert run("report", model, "-o", tmp_path / "r.html") == 0
+    assert "inf …" not in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_resumed_fit_says_what_was_new(tmp_path, capsys):
+    """Without a word, nobody knows whether new rows were found."""
+    lines = [f"{i % 7},{i % 7 + i % 3}.5\n" for i in range(100)]
+    path = tmp_path / "d.csv"
+    command = ["fit", path, "--target", "y", "--model", tmp_path / "m", "-q", "--resume"]
+    said = {90: None, 91: "resumed    1 row was new", 100: "resumed    9 rows were new"}
+    for count, line in [*said.items(), (100, "resumed    no rows were new")]:
+        path.write_text("x,y\n" + "".join(lines[:count]))
+        assert run(*command) == 0
+        out = capsys.readouterr().out
+        assert line in out if line else "\nresumed" not in out
+
+
+def test_too_few_rows_at_first_may_be_why_predictions_ahead_were_bad(tmp_path, capsys):
+    """Rare categories were said to be a change of the stream."""
+    rng = np.random.default_rng(0)
+    calls, place = rng.poisson(3.0, 3000), rng.zipf(1.5, 3000) % 200
+    leaves = rng.random(3000) < 1.0 / (1.0 + np.exp(2.5 - 0.5 * calls))
+    columns = {"calls": calls, "place": [f"p{each}" for each in place], "leaves": leaves}
+    path = write(pa.table(columns), tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "leaves", "--model", tmp_path / "m", "-q") == 0
+    assert re.search(
+        r"worse than the best constant: .*, or the first rows were too few for \d+ features, where "
+        "--l2 helps",
+        capsys.readouterr().out,
+    )

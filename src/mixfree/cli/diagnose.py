@@ -53,7 +53,7 @@ def diagnose(
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
     from mixfree.streams.facts import correlation_facts
-    from mixfree.streams.report import target_size
+    from mixfree.streams.report import check_something_learnt, target_size
 
     plan = FitPlan(target, loss, names(features), names(exclude), missing=missing)
     source = Source(find_files(data, format))
@@ -63,6 +63,7 @@ def diagnose(
         plan = replace(fit.plan, parameters={"method": "ladder", "options": {"block": 1}})
         fit = StreamFit(plan, fit.encoder)
     fit.run(source.pieces())
+    check_something_learnt(fit)
     found = Correlation.of_fit(fit)
     findings, advice = [NOTHING_TO_TELL], list[str]()
     if found is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["NOTHING_TO_TELL", "Correlation", "knows_intervals"]
+__all__ = ["NOTHING_TO_TELL", "Correlation", "is_only_rounding", "knows_intervals"]
 
 NOTHING_TO_TELL = (
     "the fit is exact to rounding: its errors are those of the arithmetic, whose correlation says "
@@ -29,6 +29,12 @@ NOTHING_TO_TELL = (
 def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
     """Whether a learner has intervals, and with them a profile that does not follow the stream."""
     return isinstance(learner, ExactLearner) and learner.forgetting is None
+
+
+def is_only_rounding(fit: "StreamFit") -> bool:
+    """Whether a profile is there, but is one of rounding errors."""
+    found = Correlation.of_learner(fit.learner)
+    return found is not None and found.ratios.size > 1 and exact_to_rounding(fit)
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,8 +105,8 @@ class Correlation:
 
     @classmethod
     def of_fit(cls, fit: "StreamFit") -> "Correlation | None":
-        """What a fit knows about its rows; None also if it is exact, so that nothing varies."""
-        return None if exact_to_rounding(fit) else cls.of_learner(fit.learner)
+        """What a fit knows about its rows; None also if its errors are rounding only."""
+        return None if is_only_rounding(fit) else cls.of_learner(fit.learner)
 
     def __repr__(self) -> str:
         more = " or more" if self.rising else ""

@@ -5,6 +5,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import mixfree
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.base.literal import literal
-from mixfree.streams.correlation import Correlation
+from mixfree.streams.correlation import Correlation, is_only_rounding
 from mixfree.streams.facts import fit_facts
 from mixfree.streams.interactive import (
     LONGEST,
@@ -25,7 +26,7 @@ from mixfree.streams.interactive import (
     error_picture,
     shortened,
 )
-from mixfree.streams.metrics import exact_to_rounding, metrics, shown
+from mixfree.streams.metrics import metrics, shown
 from mixfree.streams.page_frame import PAGE, PAINT, STYLE
 from mixfree.streams.report import measured
 from mixfree.streams.stream_fit import StreamFit
@@ -199,9 +200,9 @@ def _weights(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
 
 
 def _weight_row(each: Weight) -> list[str]:
-    ends = "" if each.low != each.low else f"{each.low:.4g} … {each.high:.4g}"
-    error = "" if each.std_error != each.std_error else f"{each.std_error:.3g}"
-    zero = "contains 0" if each.may_be_zero else ""
+    ends = f"{each.low:.4g} … {each.high:.4g}" if isfinite(each.high - each.low) else ""
+    error = f"{each.std_error:.3g}" if isfinite(each.std_error) else ""
+    zero = "contains 0" if ends and each.may_be_zero else ""
     return [each.feature, each.label or "", f"{each.weight:.5g}", error, ends, zero]
 
 
@@ -211,7 +212,7 @@ _NO_PROFILE = "Too few rows, or a fit that forgets"
 def _correlation(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
     found = Correlation.of_fit(fit)
     if found is None or found.ratios.size < 2:
-        why = "A fit that is exact to rounding" if exact_to_rounding(fit) else _NO_PROFILE
+        why = "A fit that is exact to rounding" if is_only_rounding(fit) else _NO_PROFILE
         yield f"<p>{why}: there is no profile.</p>"
         return
     pictures["correlation"] = correlation_picture(found)

@@ -26,11 +26,6 @@ from mixfree.streams.look import first_look
 from tests.streams.data import write
 
 ROWS = 1200
-LISTS = {
-    "jsonl": "list<item: int64>",
-    "parquet": "list<element: int64>",
-    "arrow": "list<item: int64>",
-}
 
 
 def run(*arguments):
@@ -130,7 +125,7 @@ def test_objects_within_objects_have_their_own_columns(tmp_path, ending):
     inner = [{"x": X[n], "at": {"z": Z[n]} if n % 7 else None} for n in range(ROWS)]
     write(pa.table({"in": inner, "list": [[1]] * ROWS, "y": Y}), tmp_path / f"d.{ending}")
     assert look(tmp_path / f"d.{ending}", missing="skip").left_out == {
-        "list": f"of the type {LISTS[ending]}"
+        "list": "lists, of which no feature is made"
     }
     assert fit(tmp_path / f"d.{ending}", "--missing", "skip") == 0
     found = StreamFit.load(tmp_path / "m")

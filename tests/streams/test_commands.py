@@ -1,5 +1,6 @@
 """``mixfree predict``, ``inspect`` and ``diagnose``."""
 
+import json
 import os
 import re
 
@@ -317,3 +318,98 @@ def test_what_a_profile_says():
     none = Correlation.of(Profile(lengths[:0], lengths[:0] / 1.0, blocks[:0]), 3)
     assert "too few rows" in next(none.lines())
     assert none.effective_sample_size == 3.0
+
+
+def test_errors_of_rounding_are_not_told_to_be_correlated(tmp_path, capsys):
+    """A target that is a sum of columns had "an effective sample size of at most 40"."""
+    rng = np.random.default_rng(0)
+    columns = {name: rng.integers(-1000, 1000, 3000).cumsum() / 8.0 for name in "abc"}
+    path = write(pa.table({**columns, "sum": sum(columns.values())}), tmp_path / "d.csv")
+    model, page = tmp_path / "m", tmp_path / "r.html"
+    said = "the fit is exact to rounding"
+    for command in (
+        ["fit", path, "--target", "sum", "--model", model, "-q"],
+        ["inspect", model],
+        ["diagnose", path, "--target", "sum", "--plot", tmp_path / "p.png"],
+    ):
+        assert run(*command) == 0
+        text = capsys.readouterr().out
+        assert said in text
+        assert (
+            "effective" not in text and "correlated" not in text and "intervals are too" not in text
+        )
+        assert run(*command, "--json") == 0
+        found = json.loads(capsys.readouterr().out)
+        if command[0] == "diagnose":
+            assert (found["scale"], found["profile"], found["figures"]) == (None, [], [])
+            assert found["findings"][0].startswith(said)
+        else:
+            assert found["correlation"] is None and found["exact"]["to_rounding"] is True
+            assert found["notes"][-1].startswith(said)
+    assert run("report", model, "-o", page) == 0
+    html = page.read_text(encoding="utf-8")
+    assert said in html and "correlated over" not in html and "effective sample" not in html
+
+
+def test_small_errors_are_errors(tmp_path, capsys):
+    """A noise of a millionth is no rounding."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(3000)
+    noisy = {"x": x, "y": 2.0 * x + 1e-6 * rng.standard_normal(3000)}
+    path = write(pa.table(noisy), tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    text = capsys.readouterr().out
+    assert "exact to rounding" not in text and "correlation: none found" in text
+
+
+def test_too_little_to_diagnose_is_said_as_by_fit(tmp_path, capsys):
+    """One row was "correlated over no more than the next row", or exact to rounding."""
+    (tmp_path / "d.csv").write_text("x,y\n1,3\n")
+    for command in (["diagnose"], ["fit", "--model", tmp_path / "m", "-q"]):
+        assert run(*command, tmp_path / "d.csv", "--target", "y") == 2
+        assert "only one row to learn from, and at least two are" in capsys.readouterr().err
+    (tmp_path / "d.csv").write_text("x,z,y\n1,2,3\n2,5,5\n4,1,9\n")
+    assert run("diagnose", tmp_path / "d.csv", "--target", "y") == 0
+    assert "too few rows to tell" in capsys.readouterr().out
+
+
+def test_a_weight_without_an_interval_has_no_infinite_one(tmp_path, capsys):
+    """Infinity, its negative and "contains 0" were columns of the table."""
+    rows = "".join(f"{'ab'[i % 2]},{i % 7},{'yes' if i % 2 else 'no'}\n" for i in range(600))
+    (tmp_path / "d.csv").write_text("side,x,y\n" + rows)
+    model = tmp_path / "m"
+    assert run("fit", tmp_path / "d.csv", "--target", "y", "--model", model, "-q") == 0
+    assert run("inspect", model) == 0
+    out = capsys.readouterr().out
+    assert "no interval\n" in out
+    assert not re.search(r"\binf\b", out)
+    assert run("report", model, "-o", tmp_path / "r.html") == 0
+    assert "inf …" not in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_resumed_fit_says_what_was_new(tmp_path, capsys):
+    """Without a word, nobody knows whether new rows were found."""
+    lines = [f"{i % 7},{i % 7 + i % 3}.5\n" for i in range(100)]
+    path = tmp_path / "d.csv"
+    command = ["fit", path, "--target", "y", "--model", tmp_path / "m", "-q", "--resume"]
+    said = {90: None, 91: "resumed    1 row was new", 100: "resumed    9 rows were new"}
+    for count, line in [*said.items(), (100, "resumed    no rows were new")]:
+        path.write_text("x,y\n" + "".join(lines[:count]))
+        assert run(*command) == 0
+        out = capsys.readouterr().out
+        assert line in out if line else "\nresumed" not in out
+
+
+def test_too_few_rows_at_first_may_be_why_predictions_ahead_were_bad(tmp_path, capsys):
+    """Rare categories were said to be a change of the stream."""
+    rng = np.random.default_rng(0)
+    calls, place = rng.poisson(3.0, 3000), rng.zipf(1.5, 3000) % 200
+    leaves = rng.random(3000) < 1.0 / (1.0 + np.exp(2.5 - 0.5 * calls))
+    columns = {"calls": calls, "place": [f"p{each}" for each in place], "leaves": leaves}
+    path = write(pa.table(columns), tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "leaves", "--model", tmp_path / "m", "-q") == 0
+    assert re.search(
+        r"worse than the best constant: .*, or the first rows were too few for \d+ features, where "
+        "--l2 helps",
+        capsys.readouterr().out,
+    )

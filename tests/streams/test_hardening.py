@@ -419,7 +419,10 @@ def test_pipes_are_read_once_in_their_order(folder, capsys):
             "JSON parse error",
         ),
         ("head.csv", "x" * (1 << 25), "its first line is longer than"),
-        ("twins.csv", "a,a,y\n1,2,3\n", "2 columns are called 'a'"),
+        ("twins.csv", "a,a,y\n1,2,3\n", "2 columns are called 'a'; rename all but one"),
+        ("row.csv", "1,1,2\n3,4,5\n", "'1'; if that is a row, (echo a,b,c; cat FILE) > headed"),
+        ("row.csv", "1,1" + ",2" * 9 + "\n", "; if that is a row, (echo c1,c2,c3"),
+        ("same.csv", "a,y\n1,3\n2,3\n", "the target 'y' is always 3: there is nothing to learn"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_as_it_is(folder, capsys, name, text, said):

@@ -94,6 +94,17 @@ def test_parts_that_fit_into_the_memory_make_the_fit_of_all_rows(data, tmp_path)
     np.testing.assert_allclose(fits[1].learner.weights, fits[0].learner.weights, rtol=1e-8)
 
 
+def test_what_cannot_be_divided_is_fitted_at_once_and_said_to_be(tmp_path, capsys):
+    """A worker for all of it was "1, which fitted 1 parts", and had one batch for intervals."""
+    path = write(table(300), tmp_path / "d.csv")
+    assert run("fit", path, "--model", tmp_path / "m", "--workers", 2) == 0
+    out = capsys.readouterr().out
+    assert "workers    none: one file is not divided, unless it is Parquet with several" in out
+    assert "no intervals" not in out
+    assert run("fit", path, "--model", tmp_path / "m", "--workers", 1) == 0
+    assert "workers    none\n" in capsys.readouterr().out
+
+
 def begun(data):
     source = Source(find_files([str(data)]))
     return StreamFit.begin(source, FitPlan("load", missing="skip")), source

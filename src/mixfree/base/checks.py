@@ -78,7 +78,7 @@ def check_whole(value: Any, name: str, least: int = 1, most: float | None = None
     return int(value)
 
 
-def check_bytes(value: str, name: str, instead: str = "a number of bytes or") -> float:
+def check_bytes(value: str, name: str, instead: str = "a number of bytes, or") -> float:
     """Bytes from text such as ``"32MB"`` (10⁶ each) or ``"32MiB"`` (2²⁰ each), or an error.
 
     ``instead`` says what else may be given.

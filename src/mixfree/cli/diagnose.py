@@ -51,9 +51,9 @@ def diagnose(
     """
     from mixfree.cli.fit import fit as fit_command
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.correlation import Correlation, knows_intervals
+    from mixfree.streams.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
     from mixfree.streams.facts import correlation_facts
-    from mixfree.streams.report import target_size
+    from mixfree.streams.report import check_something_learnt, target_size
 
     plan = FitPlan(target, loss, names(features), names(exclude), missing=missing)
     source = Source(find_files(data, format))
@@ -63,19 +63,24 @@ def diagnose(
         plan = replace(fit.plan, parameters={"method": "ladder", "options": {"block": 1}})
         fit = StreamFit(plan, fit.encoder)
     fit.run(source.pieces())
-    found = Correlation.of_learner(fit.learner)
-    assert found is not None, "both methods keep a profile"
-    advice = [in_flags(line, fit_command) for line in found.advice(target_size(fit))]
+    check_something_learnt(fit)
+    found = Correlation.of_fit(fit)
+    findings, advice = [NOTHING_TO_TELL], list[str]()
+    if found is not None:
+        findings = [*found.lines()]
+        advice = [in_flags(line, fit_command) for line in found.advice(target_size(fit))]
     figures = []
-    if plot is not None:
+    if plot is not None and found is not None:
         from mixfree.base.figures import save
 
         figures = [str(path) for path in save(found.plot(), plot)]
     if as_json:
         about = {"target": target, "rows": {"read": fit.read, "used": fit.used}}
-        words = {"findings": [*found.lines()], "advice": [line.strip() for line in advice]}
+        words = {"findings": findings, "advice": [line.strip() for line in advice]}
         print_json("diagnose", {**about, **correlation_facts(found), **words, "figures": figures})
         return
-    say(*found.bars(), "", *found.lines(), *advice)
-    if figures:
-        say("figures: " + ", ".join(figures))
+    if found is not None:
+        say(*found.bars(), "")
+    say(*findings, *advice)
+    if plot is not None:
+        say("figures: " + (", ".join(figures) or "none, since there is no profile to draw"))

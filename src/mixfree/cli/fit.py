@@ -291,7 +291,7 @@ def fit(
     spread: tuple[int, int] | None = None
     with only_writer(model), progress(source, quiet) as show:
         fitted = begin()
-        stopped = False
+        before, stopped = fitted.read, False
         if workers is not None or cluster is not None:
             spread = (
                 run_on_workers(fitted, source, workers, show.count)
@@ -313,8 +313,12 @@ def fit(
         print_json("fit", {**about, **in_words(fit_facts(fitted))})
     else:
         say(*report_lines(fitted))
+        if before:
+            new = fitted.read - before
+            were = "no rows were" if not new else "1 row was" if new == 1 else f"{new:,} rows were"
+            say(f"resumed    {were} new")
         if spread is not None:
-            say(f"workers    {spread[0]:,}, which fitted {spread[1]:,} parts")
+            say(f"workers    {_workers(*spread, asked=workers)}")
         say(f"model      {model}")
         if figures:
             say(f"figures    {', '.join(figures)}")
@@ -322,6 +326,14 @@ def fit(
             say(f"stopped    after {fitted.read:,} rows, which the model holds; --resume goes on")
     if stopped:
         raise typer.Exit(130)
+
+
+def _workers(workers: int, parts: int, asked: int | None) -> str:
+    """How many workers there were, in words."""
+    if parts == 1:
+        why = ": one file is not divided, unless it is Parquet with several row groups"
+        return f"none{why if asked != 1 else ''}"
+    return f"{workers:,}, which fitted {parts:,} parts"
 
 
 def run(

@@ -1,6 +1,7 @@
 """``mixfree inspect``: what a model file holds."""
 
 from collections.abc import Iterable, Iterator
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,6 +99,8 @@ def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
 
 def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
     """Weights with their standard errors and intervals, per output."""
+    from mixfree.streams.correlation import is_only_rounding
+
     learner: Any = fit.learner
     weights, errors, ends = learner.weights, learner.bse, learner.conf_int()
     names = [*map(literal, fit.encoder.features), "intercept"]
@@ -111,12 +114,18 @@ def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
         yield f"  {'':{width}}  {'weight':>12}  {'std. error':>12}  {'95 % interval':>26}"
         for k in shown:
             low, high = ends[output, k]
+            if isinf(errors[output, k]):
+                yield f"  {names[k]:{width}}  {_row([weights[output, k]])}  {'no interval':>12}"
+                continue
             mark = "  0" if low <= 0.0 <= high else ""
             marked |= bool(mark)
             values = weights[output, k], errors[output, k], low, high
             yield f"  {names[k]:{width}}  {_row(values)}{mark}"
     if marked:
         yield "           0: the interval contains 0"
+    if is_only_rounding(fit):
+        yield "           intervals are those of rounding errors: the fit is exact"
+        return
     effective = learner.effective_rows
     if effective == effective:  # not NaN: there were enough rows to tell
         yield (

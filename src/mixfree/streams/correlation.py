@@ -11,16 +11,30 @@ from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING, SUM_AT_HALF
+from mixfree.streams.metrics import exact_to_rounding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Correlation", "knows_intervals"]
+    from mixfree.streams.stream_fit import StreamFit
+
+__all__ = ["NOTHING_TO_TELL", "Correlation", "is_only_rounding", "knows_intervals"]
+
+NOTHING_TO_TELL = (
+    "the fit is exact to rounding: its errors are those of the arithmetic, whose correlation says "
+    "nothing about the rows"
+)
 
 
 def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
     """Whether a learner has intervals, and with them a profile that does not follow the stream."""
     return isinstance(learner, ExactLearner) and learner.forgetting is None
+
+
+def is_only_rounding(fit: "StreamFit") -> bool:
+    """Whether a profile is there, but is one of rounding errors."""
+    found = Correlation.of_learner(fit.learner)
+    return found is not None and found.ratios.size > 1 and exact_to_rounding(fit)
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,6 +102,11 @@ class Correlation:
             return None
         effective = learner.effective_rows if isinstance(learner, ExactLearner) else None
         return cls.of(profile, learner.samples, effective)
+
+    @classmethod
+    def of_fit(cls, fit: "StreamFit") -> "Correlation | None":
+        """What a fit knows about its rows; None also if its errors are rounding only."""
+        return None if is_only_rounding(fit) else cls.of_learner(fit.learner)
 
     def __repr__(self) -> str:
         more = " or more" if self.rising else ""

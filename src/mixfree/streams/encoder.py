@@ -12,7 +12,7 @@ from mixfree.base.extras import require
 from mixfree.base.state import loading
 from mixfree.linear.classes import targets_at
 from mixfree.streams.columns import Column, Number, Time, column_from_plain, places, truths_in
-from mixfree.streams.numbers import doubles, is_text, numbers_in, texts_in
+from mixfree.streams.numbers import doubles, is_text, label_of, numbers_in, texts_in
 from mixfree.streams.source import Piece
 
 __all__ = ["POLICIES", "Encoded", "Encoder", "located"]
@@ -183,7 +183,7 @@ class Encoder:
         'rain'
         """
         if self.classes is None:
-            return str(target)
+            return str(label_of(target))
         places = np.arange(len(self.classes))
         return self.classes[int(targets_at(places, len(places)).searchsorted(target))]
 

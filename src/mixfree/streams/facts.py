@@ -8,7 +8,7 @@ import mixfree
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.streams.correlation import Correlation, knows_intervals
 from mixfree.streams.giveaway import giveaways
-from mixfree.streams.metrics import metrics
+from mixfree.streams.metrics import exact_to_rounding, metrics
 from mixfree.streams.report import remarks, warnings
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.weights import weights_of
@@ -19,7 +19,7 @@ __all__ = ["correlation_facts", "fit_facts", "model_facts"]
 def fit_facts(fit: StreamFit) -> dict[str, Any]:
     """What the printed report says."""
     encoder, course = fit.encoder, fit.timeline
-    correlation = Correlation.of_learner(fit.learner)
+    correlation = Correlation.of_fit(fit)
     return {
         "mixfree": mixfree.__version__,
         "target": encoder.target,
@@ -81,8 +81,11 @@ def model_facts(fit: StreamFit) -> dict[str, Any]:
     }
 
 
-def correlation_facts(found: Correlation) -> dict[str, Any]:
-    """How correlated a stream is."""
+def correlation_facts(found: Correlation | None) -> dict[str, Any]:
+    """How correlated a stream is; nothing where that cannot be told."""
+    if found is None:
+        names = ("scale", "resolved", "effective_sample_size", "variance_inflation", "along_path")
+        return {**dict.fromkeys(names), "profile": []}
     return {
         "scale": found.scale,
         "resolved": not found.rising,
@@ -105,4 +108,5 @@ def _exactness(fit: StreamFit) -> dict[str, Any] | None:
         "optimality_gap": None if gap is None else gap.estimate,
         "optimality_gap_below": None if gap is None else gap.upper,
         "half_life": fit.learner.half_life,
+        "to_rounding": exact_to_rounding(fit),
     }

@@ -125,8 +125,12 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
         form = dates.form_of(known, name)
         return _dated(known, name, choices, form) if form else Verdict("number", Number(name))
     if not is_text(kind):
+        lists = types.is_nested(kind)  # fields of objects have columns of their own
         if asked:
-            raise ValueError(f"column {name!r} cannot be a feature: it has the type {kind}")
+            holds = "holds lists" if lists else f"has the type {kind}"
+            raise ValueError(f"column {name!r} cannot be a feature: it {holds}")
+        if lists:
+            return Verdict("lists", None, "lists, of which no feature is made")
         return Verdict(str(kind), None, f"of the type {kind}")
     return _of_texts(known, name, choices)
 

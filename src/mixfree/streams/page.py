@@ -5,6 +5,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import mixfree
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.base.literal import literal
-from mixfree.streams.correlation import Correlation
+from mixfree.streams.correlation import Correlation, is_only_rounding
 from mixfree.streams.facts import fit_facts
 from mixfree.streams.interactive import (
     LONGEST,
@@ -126,7 +127,7 @@ def _section(name: str, title: str, content: Iterable[str]) -> str:
 
 def _summary(fit: StreamFit, facts: Mapping[str, Any], words: Words) -> Iterator[str]:
     said = " ".join(summary(fit))
-    correlation = Correlation.of_learner(fit.learner)
+    correlation = Correlation.of_fit(fit)
     verdict = [] if correlation is None else [*correlation.lines()]
     yield f"<p>{_text(said)}</p>"
     if not fit.complete:
@@ -199,16 +200,20 @@ def _weights(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
 
 
 def _weight_row(each: Weight) -> list[str]:
-    ends = "" if each.low != each.low else f"{each.low:.4g} … {each.high:.4g}"
-    error = "" if each.std_error != each.std_error else f"{each.std_error:.3g}"
-    zero = "contains 0" if each.may_be_zero else ""
+    ends = f"{each.low:.4g} … {each.high:.4g}" if isfinite(each.high - each.low) else ""
+    error = f"{each.std_error:.3g}" if isfinite(each.std_error) else ""
+    zero = "contains 0" if ends and each.may_be_zero else ""
     return [each.feature, each.label or "", f"{each.weight:.5g}", error, ends, zero]
 
 
+_NO_PROFILE = "Too few rows, or a fit that forgets"
+
+
 def _correlation(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
-    found = Correlation.of_learner(fit.learner)
+    found = Correlation.of_fit(fit)
     if found is None or found.ratios.size < 2:
-        yield "<p>Too few rows, or a fit that forgets: there is no profile.</p>"
+        why = "A fit that is exact to rounding" if is_only_rounding(fit) else _NO_PROFILE
+        yield f"<p>{why}: there is no profile.</p>"
         return
     pictures["correlation"] = correlation_picture(found)
     yield _figure(

@@ -12,13 +12,20 @@ from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact.drift import JUDGED, Forgetting
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.steps import AdaGradNorm
-from mixfree.streams.correlation import Correlation, knows_intervals
+from mixfree.streams.correlation import (
+    NOTHING_TO_TELL,
+    Correlation,
+    is_only_rounding,
+    knows_intervals,
+)
 from mixfree.streams.giveaway import giveaways
 from mixfree.streams.metrics import metrics, shown
 from mixfree.streams.stream_fit import StreamFit
+from mixfree.streams.timeline import CHUNK
 
 __all__ = ["check_something_learnt", "lines", "measured", "remarks", "target_size", "warnings"]
 
+PER_FEATURE = 20  # rows with which the weight of a feature is known well enough to predict
 RECENT = 3  # changes of the half-life that are told
 NAMED = 20  # columns that are named before the others are counted
 BETTER = 0.95  # part of the loss below which forgetting is worth a word
@@ -29,6 +36,8 @@ def check_something_learnt(fit: StreamFit) -> None:
     if fit.used == 0:
         reasons = "; ".join(f"{n:,}: {why}" for why, n in fit.encoder.left_out.items())
         raise ValueError(f"all of {fit.read:,} rows were left out ({reasons})")
+    if fit.used == 1:
+        raise ValueError("there is only one row to learn from, and at least two are needed")
     if not fit.varied:
         always = fit.encoder.label(fit.reservoir.targets[0])
         raise ValueError(
@@ -64,7 +73,7 @@ def lines(fit: StreamFit) -> Iterator[str]:
         yield from _under("chosen", _chosen(choice))
     yield from _under("quality", _quality(fit))
     yield from _under("warning", warnings(fit))
-    correlation = Correlation.of_learner(fit.learner)
+    correlation = Correlation.of_fit(fit)
     if correlation is not None:
         yield from _under("stream", correlation.lines())
         if correlation.lengths.size and correlation.lengths[0] > 2:
@@ -77,17 +86,24 @@ def lines(fit: StreamFit) -> Iterator[str]:
 
 def remarks(fit: StreamFit) -> Iterator[str]:
     """Why intervals, or the model itself, may not be what they seem, in sentences."""
-    if knows_intervals(fit.learner) and fit.learner.remark:
+    if is_only_rounding(fit):
+        yield NOTHING_TO_TELL
+    elif knows_intervals(fit.learner) and fit.learner.remark:
         yield fit.learner.remark
     found = metrics(fit)
     ahead, constant = found.get("test_then_train"), found["constant"]
     if ahead is not None and found["in_sample"]["loss"] < constant["loss"] < ahead["loss"]:
-        forget = ""
+        forget, few = "", ""
+        if len(fit.encoder.features) > CHUNK // PER_FEATURE:
+            few = (
+                f", or the first rows were too few for {len(fit.encoder.features):,} features, "
+                "where `l2` helps"
+            )
         if knows_intervals(fit.learner) and fit.plan.loss == "squared":
             forget = "; `half_life='auto'` follows changes"
         yield (
             "predictions ahead were worse than the best constant: what comes next is not like what "
-            f"came before{forget}"
+            f"came before{forget}{few}"
         )
 
 

@@ -133,7 +133,8 @@ def check_different(file: str, names: Sequence[str]) -> None:
     """ValueError if two columns have the same name."""
     for name, count in Counter(names).items():
         if count > 1:
-            raise ValueError(f"{file}: {count} columns are called {name!r}; rename all but one")
+            hint = _about_head(names) or "; rename all but one"
+            raise ValueError(f"{file}: {count} columns are called {name!r}{hint}")
 
 
 def _about_head(names: Sequence[str]) -> str:
@@ -141,7 +142,13 @@ def _about_head(names: Sequence[str]) -> str:
     if sum(not re.fullmatch(r"column \d+", name) for name in names) == 1:
         return "; if the head is in line N, `tail -n +N FILE > table.csv` leaves out what is above"
     if all(re.fullmatch(r"[-+.,\d\s]*\d[-+.,\d\s]*", name) for name in names):
-        given = ",".join("abcdefgh"[: len(names)])
+        letters = "abcdefgh"
+        many = len(names) > len(letters)
+        given = (
+            ",".join(f"c{n}" for n in range(1, len(names) + 1))
+            if many
+            else (",".join(letters[: len(names)]))
+        )
         return f"; if that is a row, `(echo {given}; cat FILE) > headed.csv` gives it a head"
     return ""
 

@@ -251,8 +251,8 @@ class BatchMeans(ABC):
         """A sentence about what the intervals cannot be trusted for; empty if nothing is known."""
         if not self.enough:
             return (
-                f"no intervals: {self._rows:,} rows make {len(self._scores)} batches, "
-                f"and {ENOUGH} are needed"
+                f"no intervals: {self._rows:,} rows make {len(self._scores)} "
+                f"batch{'es' if len(self._scores) != 1 else ''}, and {ENOUGH} are needed"
             )
         if self.correlated:
             return (

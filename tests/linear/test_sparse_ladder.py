@@ -211,13 +211,31 @@ def test_the_learner_begins_as_with_dense_rows_and_is_whole_after_an_error():
     np.testing.assert_allclose(*ratios, rtol=1e-9)
 
 
+@pytest.mark.parametrize("output", ["weighted", "tail", "random"])
+@pytest.mark.parametrize("start", [100, 127])
+@pytest.mark.parametrize("scale", [1.0, 1e100])
+@pytest.mark.parametrize("loss", [Squared(), Softmax(3)], ids=repr)
+def test_a_few_rows_that_are_refused_leave_no_trace(output, start, scale, loss):
+    """What they change elsewhere: levels, an epoch's end, a sum that turns, another unit."""
+    rows, targets = data(loss, columns=20_000)
+    learner = Learner(loss, 20_000, "ladder", scale=None, output=output, options={"block": 4})
+    learner.advance(rows[:start], targets[:start])
+    before = pickle.dumps(learner.state_dict())
+    weights = np.append(np.full(5, scale), np.inf)
+    few = rows[start : start + 6]
+    with pytest.raises(ValueError, match=f"sample {start + 6} is not finite"):
+        learner.advance(few, targets[start : start + 6], weights)
+    assert pickle.dumps(learner.state_dict()) == before
+    learner.advance(few, targets[start : start + 6], np.full(6, scale))
+    assert learner.samples == start + 6
+
+
 def test_a_damaged_state_is_refused():
     rows, targets = data()
     run = SparseLinear(mf.Ladder(np.zeros(COLUMNS), block=4), Squared())
     run.advance(rows[:698], targets[:698])
     kept = pickle.dumps(run.state_dict())
     for name, change in (
-        ("places", lambda v: v * 0 - 1),
         ("end", lambda v: v + 1),
         ("low", lambda v: v * 0 - 1),
         ("last", lambda v: v * 0 + ROWS + 1),

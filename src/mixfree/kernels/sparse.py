@@ -411,10 +411,14 @@ def fetch_ahead(run, indices, starts, i):
 
 
 @chosen
-def take_row(
-    run, plan, indices, at, values, columns, factors, square, along, l2, width, intercept, exact
-):
-    """Take the gradient of a row, whose columns begin at place ``at`` of the indices."""
+def may_take(run, square, values, factors, intercept):
+    """Whether a row may change all that it would change."""
+    return True
+
+
+@chosen
+def take_row(run, plan, values, columns, factors, square, along, l2, width, intercept, exact):
+    """Take the gradient of a row."""
     step_or_add(
         plan.gradient,
         plan,
@@ -456,11 +460,11 @@ def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets
         square = factor_square * row_square
         if not acceptable(plan, run, values, size, square):
             return i
+        if not may_take(run, square, values, factors, intercept):
+            return i
         take_row(
             run,
             plan,
-            indices,
-            starts[i],
             values,
             columns,
             factors,

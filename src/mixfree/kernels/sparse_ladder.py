@@ -2,7 +2,7 @@
 
 A coordinate is brought up to date when a row has it. Until then its gradients are zero, so that all
 that happens to it is known: scale and weights are the same for all coordinates, and its blocks
-are completed by zeros. What was touched since a block began is listed, with the sums of the block.
+are completed by zeros.
 
 A level j has the sums of λg and of (λg)² over the first half of its block, where that is complete
 and the block is not, and U_j = V_j − Q as it was when its block was last complete. With D = b − a
@@ -39,7 +39,7 @@ from mixfree.kernels.ladder import (
     changed_unit,
     keeps_unit,
 )
-from mixfree.kernels.memory import FIRST, LINE, SECOND, borrowed, prefetch
+from mixfree.kernels.memory import LINE, SECOND, borrowed, prefetch
 from mixfree.kernels.run import SAMPLES, STEPS
 from mixfree.kernels.sparse import (
     LISTED,
@@ -49,6 +49,7 @@ from mixfree.kernels.sparse import (
     certain,
     fetch_ahead,
     gradient_size,
+    may_take,
     put_aside,
     put_back,
     record,
@@ -57,22 +58,22 @@ from mixfree.kernels.sparse import (
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY
 
-# Columns of the cells after V and Q. The mean of the epoch is x − LAG/weight; CARRY and DUE are
-# the sums of λg and (λg)² over the block in which the coordinate was last listed.
+# Columns of the cells after V and Q. The mean of the epoch is x − LAG/weight. CARRY and DUE are
+# the sums of λg and (λg)² over the block in which the coordinate was last touched, TOTAL is Q
+# before that block and ABOVE is Σ_j max(0, U_j).
 LAG, PULL, TOTAL, ORIGIN, ABOVE, MARK, CARRY, DUE, LEVELS = range(2, 11)
 WAITING, WAITING_DUE, OVER = range(3)  # of each level: the sums of the first half, and U
-# Columns of the entries; CARRIED and ADDED are what CARRY and DUE will be.
-SUM, SQUARES, RATE, CARRIED, ADDED = range(5)
-# Further places in rates: r̄, and ‖Σ λ g‖₁ as a sum of two numbers with the largest it has been.
-RBAR, SIZE, REST, LARGEST_SIZE = range(FARTHEST + 1, FARTHEST + 5)
+# Further places in rates: r̄, ‖Σ λ g‖₁ as a sum of two numbers with the largest it has been, and
+# Σ λ g·(o − x) since the rates were last renewed.
+RBAR, SIZE, REST, LARGEST_SIZE, NEWEST = range(FARTHEST + 1, FARTHEST + 6)
 NONE = 64  # first and end of a coordinate that has no levels
-# A mark, which is 0 until the coordinate is touched: its number from the bit _SHIFT on, below it
-# a one, whether the number is a slot of the list, and 64 less low, end and first.
-_SHIFT, _TOUCHED, _SLOT, _REST = 23, 1 << 22, 21, (1 << 21) - 1
-TOUCHED = LISTED + 1  # a further place in counts: how many coordinates have been touched
-_AHEAD, _LINES = 64, 3  # coordinates by which memory is asked for, and how much of each
+# A mark, which is 0 until the coordinate is touched: a block from the bit _SHIFT on, below it a
+# one, and 64 less low, end and first.
+_SHIFT, _TOUCHED = 22, 1 << 21
+TOUCHED = LISTED  # place in counts: how many coordinates have been touched
+_LINES = 3  # of each coordinate that are asked for ahead
+PART, WHOLE, WANTED = range(3)
 _COLLAPSE = 2.0**-30  # of its largest value: below, ‖Σ λ g‖₁ is summed up anew
-_LARGEST = np.finfo(np.float64).max
 
 
 class SparseLadderRun(NamedTuple):
@@ -83,12 +84,11 @@ class SparseLadderRun(NamedTuple):
     rates: np.ndarray  # numbers of the ladder
     cells: np.ndarray  # one row per coordinate
     marks: np.ndarray  # the same memory as integers
-    places: np.ndarray  # the coordinates of the list
-    entries: np.ndarray  # one row per coordinate of the list
     touched: np.ndarray  # the coordinates that have been touched
     earlier: np.ndarray  # mean of the epoch before
     before: np.ndarray  # the tail average's older sum
     kept: np.ndarray  # the random iterate
+    whole: np.ndarray  # WHOLE if every coordinate may change, else PART, or WANTED by a row
 
 
 @put_back.register(SparseLadderRun)
@@ -114,22 +114,16 @@ def highest_bit(typing_context, value):
 
 
 @inline
-def mark_of(number, listed, first, end, low):
-    """What stands for a coordinate's last block, or slot in the list, and for its levels."""
+def mark_of(block, first, end, low):
+    """What stands for the block in which a coordinate was last touched, and for its levels."""
     levels = (NONE - low) << 14 | (NONE - end) << 7 | (NONE - first)
-    return number << _SHIFT | _TOUCHED | listed << _SLOT | levels
+    return block << _SHIFT | _TOUCHED | levels
 
 
 @inline
-def number_of(mark):
-    """The last block, or the slot."""
+def block_of(mark):
+    """The block in which the coordinate was last touched."""
     return mark >> _SHIFT
-
-
-@inline
-def is_listed(mark):
-    """Whether the coordinate is in the list."""
-    return mark >> _SLOT & 1
 
 
 @inline
@@ -151,12 +145,6 @@ def first_of(mark):
 
 
 @inline
-def renumbered(mark, number, listed):
-    """The mark with another number."""
-    return number << _SHIFT | _TOUCHED | listed << _SLOT | mark & _REST
-
-
-@inline
 def begin_levels(run, place, mark, first):
     """Let the coordinate have levels from ``first`` on, at zero; its mark then."""
     cells, old, end = run.cells, first_of(mark), end_of(mark)
@@ -165,10 +153,10 @@ def begin_levels(run, place, mark, first):
     else:
         shift = 3 * (old - first)
         for s in range(LEVELS + 3 * (end - old) - 1, LEVELS - 1, -1):
-            cells[place, s + shift] = cells[place, s]
+            cells[place, certain(s + shift)] = cells[place, certain(s)]
         for s in range(LEVELS, LEVELS + shift):
-            cells[place, s] = 0.0
-    return mark_of(number_of(mark), is_listed(mark), first, end, low_of(mark))
+            cells[place, certain(s)] = 0.0
+    return mark_of(block_of(mark), first, end, low_of(mark))
 
 
 @inline
@@ -178,94 +166,101 @@ def catch_up(run, place, mark, block, limit):
     See :meth:`mixfree.steps.Ladder._climb`: all blocks up to the level at which the last one
     and this one are halves of one block are complete.
     """
-    cells, top = run.cells, min(highest_bit(number_of(mark) ^ block), limit)
+    cells, top = run.cells, min(highest_bit(block_of(mark) ^ block), limit)
     carry, due = cells[place, CARRY], cells[place, DUE]
+    cells[place, TOTAL] += due
     cells[place, CARRY] = 0.0
     cells[place, DUE] = 0.0
     if top < first_of(mark):
         mark = begin_levels(run, place, mark, top)
-    first, end = first_of(mark), end_of(mark)
+    first, end, low = first_of(mark), end_of(mark), low_of(mark)
     base = LEVELS - 3 * first
-    for j in range(end, min(top + 1, limit)):
-        cells[place, base + 3 * j + WAITING] = 0.0
-        cells[place, base + 3 * j + WAITING_DUE] = 0.0
-        cells[place, base + 3 * j + OVER] = 0.0
-        end = j + 1
-    above = cells[place, ABOVE]
-    for j in range(low_of(mark), top):
-        at = certain(base + 3 * j)
-        half, half_due, over = cells[place, at], cells[place, at + 1], cells[place, at + 2]
-        grown = over + ((carry - half) ** 2 - (due + half_due))
-        above += max(grown, 0.0) - max(over, 0.0)
-        carry += half
-        due += half_due
-        cells[place, at + WAITING] = 0.0
-        cells[place, at + WAITING_DUE] = 0.0
-        cells[place, at + OVER] = grown
+    for s in range(base + 3 * end, base + 3 * min(top + 1, limit)):
+        cells[place, certain(s)] = 0.0
+    end = max(end, min(top + 1, limit))
+    if low < top:
+        above = cells[place, ABOVE]
+        for at in range(base + 3 * low, base + 3 * top, 3):
+            half = cells[place, certain(at + WAITING)]
+            half_due, over = (
+                cells[place, certain(at + WAITING_DUE)],
+                cells[place, certain(at + OVER)],
+            )
+            grown = over + ((carry - half) ** 2 - (due + half_due))
+            above += max(grown, 0.0) - max(over, 0.0)
+            carry += half
+            due += half_due
+            cells[place, certain(at + WAITING)] = 0.0
+            cells[place, certain(at + WAITING_DUE)] = 0.0
+            cells[place, certain(at + OVER)] = grown
+        cells[place, ABOVE] = max(above, 0.0)
     if top < limit:
-        cells[place, base + 3 * top + WAITING] = carry
-        cells[place, base + 3 * top + WAITING_DUE] = due
-    cells[place, ABOVE] = max(above, 0.0)
-    return mark_of(block, 0, first, end, top)
+        cells[place, certain(base + 3 * top + WAITING)] = carry
+        cells[place, certain(base + 3 * top + WAITING_DUE)] = due
+    return mark_of(block, first, end, top)
 
 
 @inline
-def rate_of(run, place, pace):
-    """λ r̄/√S of a coordinate that is up to date."""
-    root = run.cells[place, TOTAL] + run.cells[place, ABOVE]
+def up_to_date(run, place, block, limit):
+    """Complete the coordinate's blocks before this one; its mark then."""
+    mark = run.marks[place, MARK]
+    if mark == 0:
+        run.touched[certain(run.counts[TOUCHED])] = place
+        run.counts[TOUCHED] += 1
+        mark = mark_of(block, NONE, NONE, NONE)
+        run.marks[place, MARK] = mark
+    elif block_of(mark) < block:
+        mark = catch_up(run, place, mark, block, limit)
+        run.marks[place, MARK] = mark
+    return mark
+
+
+@inline
+def add(reach, run, place, mark, weighted):
+    """Add an entry of λ g to the sums; by how much Σ λ g·(o − x) and ‖Σ λ g‖₁ have grown."""
+    cells = run.cells
+    if cells[place, DUE] > 0.0 and low_of(mark) > 0:
+        # A second gradient in one block: from now on V_0 may differ from Q.
+        if first_of(mark) > 0:
+            mark = begin_levels(run, place, mark, 0)
+        run.marks[place, MARK] = mark_of(block_of(mark), 0, end_of(mark), 0)
+    cells[place, CARRY] += weighted
+    cells[place, DUE] += weighted * weighted
+    if not is_sought(reach):
+        return 0.0, 0.0
+    pull = cells[place, PULL]
+    cells[place, PULL] = pull + weighted
+    gain = weighted * (cells[place, ORIGIN] - cells[place, V])
+    return gain, abs(pull + weighted) - abs(pull)
+
+
+@inline
+def rate_of(root, pace):
+    """λ r̄/√S; 0 where there has been no gradient."""
     return pace / math.sqrt(root if root > 0.0 else np.inf)
 
 
 @inline
-def slot_of(run, place, block, limit, pace):
-    """The coordinate's slot in the list, to which it is added if need be."""
-    mark = run.marks[place, MARK]
-    if is_listed(mark):
-        return number_of(mark)
-    if number_of(mark) < block and run.cells[place, TOTAL] > 0.0:
-        mark = catch_up(run, place, mark, block, limit)
-    if mark == 0:
-        run.touched[certain(run.counts[TOUCHED])] = place
-        run.counts[TOUCHED] += 1
-    slot = run.counts[LISTED]
-    run.counts[LISTED] = slot + 1
-    entry = certain(slot)
-    run.places[entry] = place
-    run.entries[entry, SUM] = 0.0
-    run.entries[entry, SQUARES] = 0.0
-    run.entries[entry, RATE] = rate_of(run, place, pace)
-    run.entries[entry, CARRIED] = 0.0
-    run.entries[entry, ADDED] = 0.0
-    run.marks[place, MARK] = renumbered(mark, slot, 1)
-    return slot
-
-
-@inline
-def add(run, place, slot, g):
-    """Add a gradient's entry to the sums of the block."""
-    entry, mark = certain(slot), run.marks[place, MARK]
-    if low_of(mark) > 0 and (run.entries[entry, SQUARES] > 0.0 or run.entries[entry, ADDED] > 0.0):
-        # A second gradient in one block: from now on V_0 may differ from Q.
-        if first_of(mark) > 0:
-            mark = begin_levels(run, place, mark, 0)
-        run.marks[place, MARK] = mark_of(slot, 1, 0, end_of(mark), 0)
-    run.entries[entry, SUM] += g
-    run.entries[entry, SQUARES] += g * g
-
-
-@inline
-def move(run, place, rate, g):
-    """Move one coordinate at this rate, by r̄ at most."""
-    cells, rbar = run.cells, run.rates[RBAR]
-    delta = min(max(rate * g, -rbar), rbar)
+def move(run, place, delta, mass, weight):
+    """Move one coordinate; ``weight`` is that of the epoch so far."""
+    cells = run.cells
     cells[place, V] -= delta
-    cells[place, Q] -= run.numbers[MASS] * delta
-    cells[place, LAG] -= run.rates[WEIGHT] * delta
+    cells[place, Q] -= mass * delta
+    cells[place, LAG] -= weight * delta
+
+
+@may_take.register(SparseLadderRun)
+def _(run, square, values, factors, intercept):
+    kept = keeps_unit(square * run.rates[SHRINK] * run.rates[SHRINK])
+    if kept or run.whole[0] == WHOLE or gradient_size(values, factors, intercept) == 0.0:
+        return True
+    run.whole[0] = WANTED
+    return False
 
 
 @take_row.register(SparseLadderRun)
-def _(run, plan, indices, at, values, columns, factors, square, along, l2, width, intercept, exact):
-    counts, rates, step = run.counts, run.rates, plan.step
+def _(run, plan, values, columns, factors, square, along, l2, width, intercept, exact):
+    counts, rates, step, cells = run.counts, run.rates, plan.step, run.cells
     counts[SAMPLES] += 1
     counts[STEPS] += 1
     record(plan.output, run)
@@ -275,104 +270,68 @@ def _(run, plan, indices, at, values, columns, factors, square, along, l2, width
     if steps <= EARLY * step.block or steps % step.block == 0:
         step_and_refresh(step, run, values, columns, factors, width, intercept)
         return
-    block, pace = steps // step.block, step.length * rates[PEAK] * rates[RBAR]
+    block, pace, rbar = steps // step.block, step.length * rates[PEAK] * rates[RBAR], rates[RBAR]
+    mass, weight, lam, gain, growth = run.numbers[MASS], rates[WEIGHT], rates[PEAK], 0.0, 0.0
     for o in range(factors.size):
         base, factor = o * (width + intercept), factors[o] * rates[SHRINK]
         for p in range(values.size + intercept):
             inside = p < values.size
             place = certain(base + (columns[p] if inside else width))
             g = factor * (values[p] if inside else 1.0)
-            if o == 0 and inside:
-                fetch(run, indices, at + p)
-            slot = slot_of(run, place, block, step.max_levels, pace)
-            add(run, place, slot, g)
-            move(run, place, run.entries[certain(slot), RATE], g)
+            mark = up_to_date(run, place, block, step.max_levels)
+            rate = rate_of(cells[place, TOTAL] + cells[place, ABOVE], pace)
+            more, grown = add(step.reach, run, place, mark, lam * g)
+            delta = min(max(rate * g, -rbar), rbar)
+            # The reference takes x back by whole steps, from where it is in the end.
+            gain += more + cells[place, CARRY] * (delta - rate * g)
+            growth += grown
+            move(run, place, delta, mass, weight)
+    take(step.reach, rates, gain, growth)
 
 
 @apart
 def step_and_refresh(step, run, values, columns, factors, width, intercept):
     """A step at which the rates are renewed, before the point moves."""
-    steps, rates, limit = run.counts[STEPS], run.rates, step.max_levels
-    back, pace = path_of_list(run), step.length * rates[PEAK] * rates[RBAR]
+    steps, rates, cells, limit = run.counts[STEPS], run.rates, run.cells, step.max_levels
+    block, lam, gain, growth = (steps - 1) // step.block, rates[PEAK], 0.0, 0.0
     for o in range(factors.size):
         base, factor = o * (width + intercept), factors[o] * rates[SHRINK]
         for p in range(values.size + intercept):
             inside = p < values.size
             place = certain(base + (columns[p] if inside else width))
-            slot = slot_of(run, place, (steps - 1) // step.block, limit, pace)
-            add(run, place, slot, factor * (values[p] if inside else 1.0))
-    refresh(step, run, back)
-    block, pace = steps // step.block, step.length * rates[PEAK] * rates[RBAR]
+            mark = up_to_date(run, place, block, limit)
+            g = factor * (values[p] if inside else 1.0)
+            more, grown = add(step.reach, run, place, mark, lam * g)
+            gain += more
+            growth += grown
+    take(step.reach, rates, gain, growth)
+    update_distance(step.reach, run, 1 if steps <= EARLY * step.block else step.block)
+    block, pace, rbar = steps // step.block, step.length * rates[PEAK] * rates[RBAR], rates[RBAR]
     for o in range(factors.size):
         base, factor = o * (width + intercept), factors[o] * rates[SHRINK]
         for p in range(values.size + intercept):
             inside = p < values.size
             place = certain(base + (columns[p] if inside else width))
             mark = run.marks[place, MARK]
-            if not is_listed(mark) and highest_bit(number_of(mark) ^ block) > low_of(mark):
+            ended = block_of(mark) < block
+            if ended and highest_bit(block_of(mark) ^ block) > low_of(mark):
                 # Else the end of its block changes nothing above.
-                mark = catch_up(run, place, mark, block, limit)
-                run.marks[place, MARK] = mark
+                run.marks[place, MARK] = catch_up(run, place, mark, block, limit)
+            rate = rate_of(cells[place, TOTAL] + cells[place, DUE] + cells[place, ABOVE], pace)
             g = factor * (values[p] if inside else 1.0)
-            move(run, place, rate_of(run, place, pace), g)
+            delta = min(max(rate * g, -rbar), rbar)
+            move(run, place, delta, run.numbers[MASS], rates[WEIGHT])
 
 
-@inline
-def path_of_list(run):
-    """Σ g_i·(x_i − x) over the gradients since the rates were last renewed, but for the newest."""
-    back = 0.0
-    for i in range(run.counts[LISTED]):
-        total = run.entries[i, SUM]
-        back += run.entries[i, RATE] * (total * total + run.entries[i, SQUARES])
-    return 0.5 * back
+@chosen
+def take(reach, rates, gain, growth):
+    """Take what a row has added to Σ λ g·(o − x) and to ‖Σ λ g‖₁."""
 
 
-@inline
-def refresh(step, run, back):
-    """See :meth:`mixfree.steps.Ladder._refresh`."""
-    steps, rates = run.counts[STEPS], run.rates
-    full = steps % step.block == 0
-    block = steps // step.block - 1 if full else -1
-    gain, growth = take_block(step.reach, run, block)
-    update_distance(
-        step.reach, run, gain - back, growth, 1 if steps <= EARLY * step.block else step.block
-    )
-    if full:
-        run.counts[LISTED] = 0
-    pace = step.length * rates[PEAK] * rates[RBAR]
-    for i in range(run.counts[LISTED]):
-        place = certain(run.places[i])
-        run.entries[i, RATE] = rate_of(run, place, pace)
-
-
-@inline
-def take_block(reach, run, block):
-    """Take the sums of the list into the cells; Σ g·(o − x) then, and the growth of ‖Σ λ g‖₁.
-
-    Where a block has ended, coordinates keep its sum until they are touched again.
-    """
-    cells, entries, weight, listed = run.cells, run.entries, run.rates[PEAK], run.counts[LISTED]
-    gain, growth = 0.0, 0.0
-    for i in range(listed):
-        prefetch(cells, run.places[min(i + 8, listed - 1)], 0, FIRST)
-        place, total = certain(run.places[i]), entries[i, SUM]
-        pull, carried = cells[place, PULL], entries[i, CARRIED] + weight * total
-        gain += total * (cells[place, ORIGIN] - cells[place, V])
-        growth += abs(pull + weight * total) - abs(pull)
-        if is_sought(reach):
-            cells[place, PULL] = pull + weight * total
-        added = weight * weight * entries[i, SQUARES]
-        cells[place, TOTAL] += added
-        if block >= 0:
-            cells[place, CARRY] = carried
-            cells[place, DUE] = entries[i, ADDED] + added
-            run.marks[place, MARK] = renumbered(run.marks[place, MARK], block, 0)
-        else:
-            entries[i, CARRIED] = carried
-            entries[i, ADDED] += added
-            entries[i, SUM] = 0.0
-            entries[i, SQUARES] = 0.0
-    return gain, growth
+@take.register(BoundReach)
+def _(reach, rates, gain, growth):
+    rates[NEWEST] += gain
+    add_exactly(rates, growth)
 
 
 @exact
@@ -397,15 +356,15 @@ def _(reach):
 
 
 @chosen
-def update_distance(reach, run, gain, growth, steps):
+def update_distance(reach, run, steps):
     """See :meth:`mixfree.Distance.update`; a scale that is given stays as it is."""
 
 
 @update_distance.register(BoundReach)
-def _(reach, run, gain, growth, steps):
+def _(reach, run, steps):
     rates, step = run.rates, float(run.counts[STEPS])
-    rates[GAIN] += rates[PEAK] * gain
-    add_exactly(rates, growth)
+    rates[GAIN] += rates[NEWEST]
+    rates[NEWEST] = 0.0
     rates[WEIGHT] += step * steps
     if rates[SIZE] + rates[REST] < _COLLAPSE * rates[LARGEST_SIZE]:
         sum_size(run)
@@ -458,19 +417,15 @@ def end_epoch(run, rbar):
 @apart
 def choose_unit(run, size):
     """See :meth:`mixfree.steps.ladder.LadderState.change_unit`."""
-    rates, cells, entries = run.rates, run.cells, run.entries
-    seen, i, listed = 0.0, 0, run.counts[LISTED]
-    while seen == 0.0 and i < listed:
-        seen = entries[i, SQUARES]
-        i += 1
-    i = 0
+    rates, cells, seen, i = run.rates, run.cells, 0.0, 0
     while seen == 0.0 and i < run.counts[TOUCHED]:
-        seen = cells[certain(run.touched[i]), TOTAL]
+        place = certain(run.touched[i])
+        seen = max(cells[place, TOTAL], cells[place, DUE])
         i += 1
     change = changed_unit(rates, size, seen)
     if change == 0:
         return
-    for place in (GAIN, SIZE, REST, LARGEST_SIZE):
+    for place in (GAIN, SIZE, REST, LARGEST_SIZE, NEWEST):
         rates[place] = math.ldexp(rates[place], -change)
     for k in range(cells.shape[0]):
         cells[k, PULL] = math.ldexp(cells[k, PULL], -change)
@@ -483,25 +438,13 @@ def choose_unit(run, size):
             cells[k, s + WAITING] = math.ldexp(cells[k, s + WAITING], -change)
             cells[k, s + WAITING_DUE] = math.ldexp(cells[k, s + WAITING_DUE], -2 * change)
             cells[k, s + OVER] = math.ldexp(cells[k, s + OVER], -2 * change)
-    for i in range(listed):
-        entries[i, SUM] = math.ldexp(entries[i, SUM], -change)
-        entries[i, SQUARES] = math.ldexp(entries[i, SQUARES], -2 * change)
-        entries[i, CARRIED] = math.ldexp(entries[i, CARRIED], -change)
-        entries[i, ADDED] = math.ldexp(entries[i, ADDED], -2 * change)
-        entries[i, RATE] = min(math.ldexp(entries[i, RATE], change), _LARGEST)
 
 
 @fetch_ahead.register(SparseLadderRun)
 def _(run, indices, starts, i):
-    pass  # they are asked for one by one, while others are at work
-
-
-@inline
-def fetch(run, indices, at):
-    """Ask for a coordinate that comes later."""
-    place = indices[min(at + _AHEAD, indices.size - 1)]
-    for line in range(0, _LINES * LINE // 8, LINE // 8):
-        prefetch(run.cells, place, line, SECOND)
+    for p in range(starts[i + 1], starts[min(i + 2, starts.size - 1)]):
+        for line in range(0, _LINES * LINE // 8, LINE // 8):
+            prefetch(run.cells, indices[p], line, SECOND)
 
 
 @kernel
@@ -511,10 +454,10 @@ def settle_levels(run, block, limit, tables):
     cells = run.cells
     for k in range(cells.shape[0]):
         mark, total, above = run.marks[k, MARK], cells[k, TOTAL], 0.0
-        if is_listed(mark):
-            total -= run.entries[number_of(mark), ADDED]
-        elif number_of(mark) < block and total > 0.0:
-            mark = catch_up(run, k, mark, block, limit)
+        if mark != 0 and block_of(mark) < block:
+            mark = catch_up(run, certain(k), mark, block, limit)
+            run.marks[k, MARK] = mark
+            total = cells[k, TOTAL]
         first, end = first_of(mark), end_of(mark)
         for j in range(min(first, tables.shape[1])):
             tables[LEVEL, j, k] = max(total, 0.0)

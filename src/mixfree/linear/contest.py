@@ -46,7 +46,9 @@ class ChoosingLearner(Learner):
         self._contest: Contest | None = None  # until there are rows, and for sparse ones
         super().__init__(*args, **settings)
         self._draws = draws
-        self._new_contest()  # raises for what does not go with memory
+        # Raises for what does not go with memory; three runs of a million weights would take as
+        # long as thousands of sparse rows.
+        self._new_contest(weights=1)
 
     @property
     def optimizer(self) -> Optimizer:
@@ -100,10 +102,18 @@ class ChoosingLearner(Learner):
         else:
             self._contest.teach(learn)
 
-    def _new_contest(self) -> Contest:
-        sizes = {"values": self.columns + 2, "judges": JUDGES, "draws": self._draws}
-        found: Contest = self._begin(Contest, losses=self._judged_losses, **sizes)
-        return found
+    def _new_contest(self, weights: int | None = None) -> Contest:
+        """A contest that has seen nothing, of all weights or of the first ones."""
+        (method, start, options), common = self._common
+        settings: dict[str, Any] = {**common, "values": self.columns + 2, "judges": JUDGES}
+        return Contest(
+            method,
+            start[:weights],
+            options,
+            losses=self._judged_losses,
+            draws=self._draws,
+            **settings,
+        )
 
     def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
         super()._advance(rows if self._contest is None else dense(rows), targets, weights)

@@ -158,15 +158,16 @@ class Learner:
         # Nor do they change a running scale, which is as large as the weights.
         untouched = hasattr(rows, "indptr")
         scale, sparse = self._scale if untouched else copy.deepcopy(self._scale), self._sparse
-        listed = None if sparse is None else sparse.export()
+        if sparse is not None and lazy:
+            sparse.mark(rows)
         try:
             self._advance(rows, targets, weights)
         except BaseException:
             for run, before in runs:
                 run.import_run(before)
             self._scale, self._sparse = scale, sparse
-            if sparse is not None and listed is not None:
-                sparse.restore(listed)
+            if sparse is not None:
+                sparse.go_back()
             raise
 
     def predict(self, rows: Any) -> Array:

@@ -16,7 +16,7 @@ from mixfree.kernels.run import COUNT, LENGTH, ROOT, SAMPLES, SEEN
 from mixfree.kernels.runner import CHUNK
 from mixfree.kernels.sparse import LISTED, MASS, WEIGHTS, A, Q, SparseRun, V, mark, sparse
 from mixfree.linear.losses import Loss, has_twin, loss_twin
-from mixfree.linear.sparse_ladder import SparseLadderState
+from mixfree.linear.sparse_ladder import Mark, SparseLadderState
 from mixfree.steps import AdaGradNorm, Constant, Ladder
 
 
@@ -84,6 +84,22 @@ class SparseState(State):
     def begin(self, step: Any, first: float) -> None:
         """None of the steps searches for its scale."""
 
+    def make_room(self, step: Any, samples: int) -> None:
+        """There is room for any number of samples."""
+
+    def mark(self, places: Array | None, samples: int) -> Mark:
+        """What it takes to come back from some samples."""
+        return Mark(self.copy())
+
+    def go_back(self, mark: Mark) -> "SparseState":
+        """The state as it was when the mark was made."""
+        found: SparseState = mark.state
+        return found
+
+    def wants_all(self, run: Any) -> bool:
+        """Any row may change every coordinate."""
+        return False
+
     def settled(self, run: RunState, step: Any, l2: float) -> RunState:
         """The run, given as it was when this state was made from it, brought up to date."""
         point = self.point().astype(run.x.dtype)
@@ -113,7 +129,7 @@ class SparseState(State):
             "kept": self.kept.copy(),
         }
 
-    def arrays(self) -> SparseRun:
+    def arrays(self, whole: bool = True) -> SparseRun:
         """The arrays themselves, for the kernel to change."""
         return SparseRun(
             self.counts,
@@ -230,14 +246,25 @@ class SparseLinear:
         self._state: AnyState = (
             SparseLadderState.of(run, step) if isinstance(step, Ladder) else SparseState.of(run)
         )
+        self._mark: Mark | None = None
 
-    def export(self) -> AnyState:
-        """The run's state as one of its own, to come back to."""
-        return self._state.copy()
+    def mark(self, rows: Any) -> None:
+        """Remember the state before the next rows, for :meth:`go_back`."""
+        few = rows.nnz * self._loss.outputs < self._opt.x.size
+        self._mark = self._state.mark(self._places(rows) if few else None, rows.shape[0])
 
-    def restore(self, state: AnyState) -> None:
-        """Come back to an exported state."""
-        self._state = state
+    def go_back(self) -> None:
+        """Be as when the mark was made."""
+        if self._mark is not None:
+            self._state, self._mark = self._state.go_back(self._mark), None
+
+    def _places(self, rows: Any) -> Array:
+        """The coordinates in which some rows have entries."""
+        outputs, width = self._loss.outputs, rows.shape[1]
+        each = self._opt.x.size // outputs
+        columns = np.append(np.unique(rows.indices), np.arange(width, each))
+        places: Array = (each * np.arange(outputs)[:, None] + columns).ravel()
+        return places
 
     def begin(self, distance: float) -> None:
         """See :meth:`mixfree.Optimizer.begin`; the optimiser itself is told nothing."""
@@ -266,15 +293,20 @@ class SparseLinear:
         twin, margins, factors = loss_twin(loss), np.zeros(loss.outputs), np.zeros(loss.outputs)
         y = np.ascontiguousarray(targets, dtype=np.float64)
         w = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
-        if isinstance(self._state, SparseLadderState):
-            self._state.make_room(self._step, y.size)
-        for start in range(0, y.size, CHUNK):
+        self._state.make_room(self._step, y.size)
+        start = 0
+        while start < y.size:
             piece = slice(start, start + CHUNK)
             csr, aims = _arrays(rows, start, min(start + CHUNK, y.size)), y[piece]
             settings = (twin, self._l2, margins, factors, width, intercept)
-            taken = sparse(self._plan, self._state.arrays(), *settings, csr, aims, w[piece])
+            run = self._state.arrays(self._mark is None or self._mark.places is None)
+            taken = sparse(self._plan, run, *settings, csr, aims, w[piece])
+            start += taken
             if taken < aims.size:
-                raise self.settle().refusal()
+                if self._mark is None or not self._state.wants_all(run):
+                    raise self.settle().refusal()
+                self._mark.widen(self._state)
+        self._mark = None
 
     def settle(self) -> Optimizer:
         """Hand the run back to the optimiser."""

@@ -1,6 +1,6 @@
 """The ladder's run over sparse rows, in the form that its kernel changes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,14 +23,11 @@ from mixfree.kernels.ladder import (
 )
 from mixfree.kernels.memory import LINE
 from mixfree.kernels.run import COUNT, STEPS
-from mixfree.kernels.sparse import LISTED, MASS, Q, V
-from mixfree.steps.ladder import Ladder, LadderState
+from mixfree.kernels.sparse import MASS, Q, V
+from mixfree.steps.ladder import EARLY, Ladder, LadderState
 
 LEAST = 12  # levels for which there is room from the first: more are a copy of everything
-# By their names in the states of the ladder and of its distance: columns of the entries, columns
-# of the cells, and places in the rates.
-_SUMS = {"sum": lazy.SUM, "squares": lazy.SQUARES, "carry": lazy.CARRIED}
-_VECTORS = {"weighted_sum": lazy.PULL, "origin": lazy.ORIGIN}
+# Places in the rates by their names in the state of the ladder's distance.
 _SCALARS = {"lam": PEAK, "weight": WEIGHT, "numerator": GAIN, "margin": MARGIN}
 
 
@@ -42,8 +39,6 @@ class SparseLadderState(State):
     numbers: Array
     rates: Array
     cells: Array  # one row per coordinate
-    places: Array  # coordinates touched in this block
-    entries: Array  # their sums
     touched: Array  # coordinates touched so far
     earlier: Array  # mean of the epoch before
     before: Array  # the tail average's older sum
@@ -53,19 +48,17 @@ class SparseLadderState(State):
     def of(cls, run: RunState, step: Ladder) -> "SparseLadderState":
         """The state of a run as the optimiser keeps it, which is left as it is."""
         ladder, distance, output, size = run.step, run.step.distance, run.output, run.x.size
-        counts = [run.gradient.samples, run.steps, 0, 1, 0, output.count, 0, 0]
-        rates, pull = np.zeros(lazy.LARGEST_SIZE + 1), np.abs(distance.weighted_sum).sum()
+        counts = [run.gradient.samples, run.steps, 0, 1, 0, output.count, 0]
+        rates = np.zeros(lazy.NEWEST + 1)
         for name, place in _SCALARS.items():
             rates[place] = getattr(distance, name)
         rates[[SHRINK, EPOCH, lazy.RBAR]] = 2.0**-ladder.unit, distance.epoch, distance.rbar[0]
-        rates[[lazy.SIZE, lazy.LARGEST_SIZE]], rates[FARTHEST] = pull, step.reach(ladder)
+        rates[FARTHEST] = step.reach(ladder)
         state = cls(
             counts=np.array(counts),
             numbers=np.array([0.0, 1.0, 0.0]),
             rates=rates,
             cells=_empty(size, _columns(0)),
-            places=np.empty(size, np.int32),
-            entries=_empty(size, lazy.ADDED + 1),
             touched=np.empty(size, np.int32),
             earlier=distance.before.copy(),
             before=np.array(getattr(output, "before", np.zeros(0))),
@@ -73,8 +66,7 @@ class SparseLadderState(State):
         )
         state._widen(step.levels(run.steps))
         state.cells[:, : lazy.LEVELS] = 0.0
-        columns = {V: run.x, lazy.TOTAL: ladder.total}
-        columns |= {place: getattr(distance, name) for name, place in _VECTORS.items()}
+        columns = {V: run.x, lazy.ORIGIN: distance.origin}
         if hasattr(output, "sum"):
             columns[Q] = -output.sum
         if distance.weight > 0.0:
@@ -82,7 +74,8 @@ class SparseLadderState(State):
         for place, column in columns.items():
             if column.any():  # a pass over all rows takes as long as thousands of steps
                 state.cells[:, place] = column
-        state._take_ladder(ladder, run.steps // step.block)
+        if run.steps:
+            state._take_ladder(ladder, run.steps // step.block, run.steps < EARLY * step.block)
         return state
 
     def begin(self, step: Ladder, first: float) -> None:
@@ -94,6 +87,28 @@ class SparseLadderState(State):
         """Let each coordinate have the levels of so many further samples."""
         self._widen(step.levels(int(self.counts[STEPS]) + samples))
 
+    def mark(self, places: Array | None, samples: int) -> "Mark":
+        """What it takes to come back from so many samples, with entries at ``places`` if given."""
+        count, steps = int(self.counts[COUNT]), int(self.counts[STEPS])
+        tail_turns = self.before.size and (count + samples).bit_length() > count.bit_length()
+        everywhere = steps + samples >= self.rates[EPOCH] or tail_turns or self.kept.size
+        if places is None or everywhere:
+            return Mark(self.copy())
+        numbers = {name: getattr(self, name).copy() for name in ("counts", "numbers", "rates")}
+        return Mark(replace(self, cells=self.cells[places], **numbers), places)
+
+    def go_back(self, mark: "Mark") -> "SparseLadderState":
+        """The state as it was when the mark was made."""
+        old: SparseLadderState = mark.state
+        if mark.places is None:
+            return old
+        self.cells[mark.places, : old.cells.shape[1]] = old.cells
+        return replace(old, cells=self.cells)
+
+    def wants_all(self, run: Any) -> bool:
+        """Whether a row was left because it would change every coordinate."""
+        return bool(run.whole[0] == lazy.WANTED)
+
     def _widen(self, levels: int) -> None:
         old = self.cells
         if _columns(levels) > old.shape[1]:
@@ -103,27 +118,30 @@ class SparseLadderState(State):
     def settled(self, run: RunState, step: Ladder, l2: float) -> RunState:
         """The run, given as it was when this state was made from it, brought up to date."""
         samples, steps, *_ = self.counts.tolist()
-        size, rates, listed = len(self.cells), self.rates, self.places[self._listed]
+        size, rates, early = len(self.cells), self.rates, steps < EARLY * step.block
         tables = np.zeros((3, step.levels(steps), size))
         # Not the state itself, which would have other bits if it was up to date sooner.
-        lazy.settle_levels(self.copy().arrays(), steps // step.block, _limit(step), tables)
-        total = self.cells[:, lazy.TOTAL].copy()
+        done = self.copy()
+        lazy.settle_levels(done.arrays(), steps // step.block, _limit(step), tables)
+        total, carry, due = (done.cells[:, place] for place in (lazy.TOTAL, lazy.CARRY, lazy.DUE))
+        total = total + due if early else total.copy()
         root, rate = np.sqrt(total + (tables[EXCESS, 0] if len(tables[0]) else 0.0)), np.zeros(size)
         np.divide(step.length * rates[PEAK] * rates[lazy.RBAR], root, out=rate, where=root > 0.0)
-        sums = {name: np.zeros(size) for name in _SUMS}
-        for name, place in _SUMS.items():
-            sums[name][listed] = self.entries[self._listed, place]
+        # After the early steps, what a block has is the reference's own when the block is full.
+        waiting, squares = (carry * (not early), due * (not early))
         run.step.load(
             {"unit": 1 - int(np.frexp(rates[SHRINK])[1]), "rate": rate, "total": total}
             | {"halves": tables[HALF], "levels": tables[LEVEL], "excess": tables[EXCESS]}
-            | sums
+            | {"sum": waiting / rates[PEAK], "squares": squares / rates[PEAK] ** 2}
+            | {"carry": carry - waiting}
         )
         mean = self.earlier.copy()
         if rates[WEIGHT] > 0.0:
             mean = self.cells[:, V] - self.cells[:, lazy.LAG] / rates[WEIGHT]
         scalars = {name: float(rates[place]) for name, place in _SCALARS.items()}
         run.step.distance.load(
-            {name: self.cells[:, place].copy() for name, place in _VECTORS.items()}
+            {"weighted_sum": self.cells[:, lazy.PULL] - waiting}
+            | {"origin": self.cells[:, lazy.ORIGIN].copy()}
             | {"mean": mean, "before": self.earlier.copy()}
             | {"rbar": np.full(size, rates[lazy.RBAR]), "epoch": int(rates[EPOCH])}
             | scalars
@@ -148,43 +166,37 @@ class SparseLadderState(State):
             "kept": self.kept.copy(),
         }
 
-    def arrays(self) -> lazy.SparseLadderRun:
-        """The arrays themselves, for the kernel to change."""
+    def arrays(self, whole: bool = True) -> lazy.SparseLadderRun:
+        """The arrays themselves, for the kernel to change all of them or those of the rows."""
         return lazy.SparseLadderRun(
             self.counts,
             self.numbers,
             self.rates,
             self.cells,
             self.cells.view(np.int64),
-            self.places,
-            self.entries,
             self.touched,
             self.earlier,
             self.before,
             self.kept,
+            np.array([lazy.WHOLE if whole else lazy.PART]),
         )
 
     def plain(self) -> dict[str, Any]:
         """Numbers and arrays, with the levels that coordinates have, one after the other."""
         marks = self._marks.copy()
-        listed, slots = self.places[self._listed], self._listed
-        last = np.where(marks == 0, -1, lazy.number_of(marks))
-        last[listed] = 0
         names = ("counts", "numbers", "rates", "earlier", "before", "kept")
         return {
             **{name: getattr(self, name).copy() for name in names},
             "cells": np.delete(self.cells[:, : lazy.LEVELS], lazy.MARK, axis=1),
-            "last": last,
+            "last": np.where(marks == 0, -1, lazy.block_of(marks)),
             "first": lazy.first_of(marks).astype(np.int8),
             "end": lazy.end_of(marks).astype(np.int8),
             "low": lazy.low_of(marks).astype(np.int8),
             "levels": self._triples[self._own],
-            "places": listed.copy(),
-            "entries": self.entries[slots].copy(),
         }
 
     def restored(self, plain: Any, what: str) -> "SparseLadderState":
-        """See :meth:`State.restored`; where the levels and the list stand is made anew."""
+        """See :meth:`State.restored`; where the levels stand is made anew."""
         given = _PlainSparseLadder(**self.plain()).restored(plain, what)
         found = self.copy()
         names = ("counts", "numbers", "rates", "earlier", "before", "kept")
@@ -192,10 +204,9 @@ class SparseLadderState(State):
         found._widen(int((given.end - given.first).max()))
         found.cells[:, : lazy.LEVELS] = np.insert(given.cells, lazy.MARK, 0.0, axis=1)
         first, end, low = (part.astype(np.int64) for part in (given.first, given.end, given.low))
-        marks = lazy.mark_of(np.maximum(given.last, 0), 0, first, end, low)
+        marks = lazy.mark_of(np.maximum(given.last, 0), first, end, low)
         found._mark(np.where(given.last < 0, 0, marks))
         found._triples[found._own] = given.levels
-        found._list(given.places, given.entries)
         return found
 
     @property
@@ -220,11 +231,6 @@ class SparseLadderState(State):
         own: Array = np.arange(self._triples.shape[1]) < number[:, None]
         return own
 
-    @property
-    def _listed(self) -> slice:
-        """Where the list stands."""
-        return slice(int(self.counts[LISTED]))
-
     def _mark(self, marks: Array) -> None:
         """Give every coordinate its mark."""
         self._marks[:] = marks
@@ -232,15 +238,9 @@ class SparseLadderState(State):
         self.counts[lazy.TOUCHED] = touched.size
         self.touched[: touched.size] = touched
 
-    def _list(self, places: Array, entries: Array) -> None:
-        """Begin the list with these coordinates."""
-        self.counts[LISTED] = places.size
-        self.places[self._listed], self.entries[self._listed] = places, entries
-        self._marks[places] = lazy.renumbered(self._marks[places], np.arange(places.size), 1)
-
-    def _take_ladder(self, ladder: LadderState, blocks: int) -> None:
+    def _take_ladder(self, ladder: LadderState, blocks: int, early: bool) -> None:
         """Take over the levels and the sums of the block that has begun."""
-        levels, total = len(ladder.levels), ladder.total
+        levels, total, lam = len(ladder.levels), ladder.total, self.rates[PEAK]
         triples, q = self._triples[:, :levels], np.zeros_like(total)
         waits = [bool(blocks >> j & 1) for j in range(levels)]
         excess = -np.diff(ladder.excess, axis=0, append=np.zeros((1, total.size)))
@@ -251,6 +251,8 @@ class SparseLadderState(State):
             if j + 1 == levels or waits[j + 1]:
                 lowest = max((i for i in range(j + 1) if waits[i]), default=0)
                 before, q = q, np.maximum(q, complete[lowest : j + 1].max(axis=0))
+                if not (early or any(waits[: j + 1])):
+                    q = total  # these levels were complete when the rates were last renewed
                 if j + 1 < levels:
                     triples[:, j + 1, lazy.WAITING_DUE] = q - before
             triples[:, j, lazy.WAITING] = ladder.halves[j] if waits[j] else 0.0
@@ -258,11 +260,34 @@ class SparseLadderState(State):
             triples[:, j, lazy.OVER] = ladder.levels[j] - q
         if levels:
             self.cells[:, lazy.ABOVE] = ladder.excess[0]
-        seen, added = (total > 0.0) | (ladder.squares > 0.0), np.maximum(total - q, 0.0)
-        listed = np.flatnonzero((ladder.squares > 0.0) | (ladder.carry != 0.0) | (added > 0.0))
-        self._mark(np.where(seen, lazy.mark_of(blocks, 0, 0, levels, 0), 0))
-        entries = np.array([ladder.sum, ladder.squares, ladder.rate, ladder.carry, added])
-        self._list(listed, entries.T[listed])
+        seen, due = (total > 0.0) | (ladder.squares > 0.0), np.maximum(total - q, 0.0)
+        if not early:  # what Q has more is of a whole block, the one that waits at the first level
+            if levels and waits[0]:
+                triples[:, 0, lazy.WAITING_DUE] = due
+            due = np.zeros_like(due)
+        waiting, squares = lam * ladder.sum, lam**2 * ladder.squares
+        pull = ladder.distance.weighted_sum + waiting
+        self.cells[:, lazy.TOTAL], self.cells[:, lazy.PULL] = total - due, pull
+        self.cells[:, lazy.CARRY] = ladder.carry + waiting
+        self.cells[:, lazy.DUE] = due + squares
+        ahead = self.cells[:, lazy.ORIGIN] - self.cells[:, V]
+        back = 0.5 * ladder.rate / lam * (waiting**2 + squares)
+        self.rates[lazy.NEWEST] = waiting @ ahead - back.sum()
+        self.rates[[lazy.SIZE, lazy.LARGEST_SIZE]] = np.abs(pull).sum()
+        self._mark(np.where(seen, lazy.mark_of(blocks, 0, levels, 0), 0))
+
+
+@dataclass(slots=True)
+class Mark:
+    """A state to come back to: all of it, or numbers and the cells at some places."""
+
+    state: Any
+    places: Array | None = None
+
+    def widen(self, now: Any) -> None:
+        """Keep all of the state, of which no other cells have changed until now."""
+        if self.places is not None:
+            self.state, self.places = now.copy().go_back(self), None
 
 
 @dataclass(slots=True)
@@ -281,19 +306,11 @@ class _PlainSparseLadder(State):
     end: Array
     low: Array
     levels: Array
-    places: Array
-    entries: Array
 
-    # Lists have as many rows as there are levels in use, and coordinates in the block.
-    grows: ClassVar[tuple[str, ...]] = ("levels", "places", "entries")
+    grows: ClassVar[tuple[str, ...]] = ("levels",)  # one row per level that is in use
 
     def check(self, what: str) -> None:
-        """Lists are as long as is said elsewhere, and numbers within their range."""
-        places, size = self.places, len(self.cells)
-        alone = np.unique(places).size == places.size == len(self.entries)
-        inside = places.size == 0 or (places.min() >= 0 and places.max() < size)
-        if not (alone and inside and places.size == self.counts[LISTED]):
-            raise ValueError(f"state of the {what} does not fit: its block's list is not one")
+        """The levels are as many as is said elsewhere, and numbers within their range."""
         has = (self.first >= 0) & (self.first <= self.end) & (self.end <= _most_levels(self.counts))
         none = (self.first == lazy.NONE) & (self.end == lazy.NONE)
         low = (self.low >= 0) & (self.low <= self.end)

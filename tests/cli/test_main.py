@@ -1,6 +1,7 @@
 """What all commands share: the version, help that is quick, and mistakes in one line."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -48,7 +49,8 @@ def test_a_warning_is_one_line():
 def test_an_option_by_the_name_that_it_has_elsewhere(capsys):
     """For --alpha, --hash and --help were suggested."""
     assert run("fit", "rows.csv", "--target", "y", "--alpha", "1") == 2
-    assert "(Possible options: --l2, --step-scale)" in capsys.readouterr().err
+    hint = capsys.readouterr().err.rpartition("(")[2]  # its other words depend on the version
+    assert re.findall(r"--[\w-]+", hint) == ["--l2", "--step-scale"]
     assert run("fit", "rows.csv", "--target", "y", "--lr=1") == 2
     error = capsys.readouterr().err
     assert "--step-scale" in error
@@ -63,21 +65,40 @@ def test_the_list_of_commands_says_what_their_own_help_says(name, capsys):
     assert load(name).__doc__.startswith(COMMANDS[name])
 
 
-def test_help_needs_none_of_the_rooms():
-    """One import of NumPy at the top of a command's file would cost every command its time."""
-    helps = "; ".join(f"run({name!r}, '--help')" for name in COMMANDS)
+def loaded(program):
+    """Which modules that take long to import are there after a program."""
     script = f"""
 import sys
-from mixfree.cli import main
-def run(*arguments):
+def run(main, *arguments):
     try: main(arguments)
     except SystemExit as ended: assert ended.code == 0
-run('--help')
+{program}
+print(*{{'numpy', 'numba', 'pyarrow', 'rich.markdown'}} & set(sys.modules), file=sys.stderr)
+"""
+    found = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    return set(found.stderr.decode().split())
+
+
+def test_help_needs_none_of_the_rooms():
+    """One import of NumPy at the top of a command's file would cost every command its time.
+
+    What decorates help may be loaded if Typer itself does so for any program, as old versions do.
+    """
+    other = """
+import typer
+other = typer.Typer(add_completion=False, rich_markup_mode=None)
+@other.command()
+def one(number: int = 1): pass
+run(other, '--help')
+"""
+    helps = "; ".join(f"run(main, {name!r}, '--help')" for name in COMMANDS)
+    own = f"""
+from mixfree.cli import main
+run(main, '--help')
 assert 'mixfree.cli.fit' not in sys.modules
 {helps}
-assert not {{'numpy', 'numba', 'pyarrow', 'rich.markdown'}} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    assert loaded(own) <= loaded(other) & {"rich.markdown"}
 
 
 def test_help_is_quick():

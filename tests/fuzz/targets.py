@@ -388,6 +388,7 @@ class Command:
         return "refused"
 
 
+ROOMS = (*(room.__name__ for room in states.ROOMS), "model", "data", "command")
 ENDINGS = ("csv", "tsv", "csv.gz", "jsonl", "jsonl.gz", "parquet", "arrow", "ipc")
 
 
@@ -410,7 +411,12 @@ def input_of(name, seed, number):
     return target(name).input(generator(name, seed, number))
 
 
-def names():
-    """Every target."""
-    found = [f"{room.__name__}/{name}" for room in states.ROOMS for name in room()]
-    return [*found, "model", *(f"data/{ending}" for ending in ENDINGS), "command"]
+def names(rooms=ROOMS):
+    """Every target, or those of some rooms; what others need is not imported."""
+    made = {
+        room.__name__: [f"{room.__name__}/{name}" for name in room()]
+        for room in states.ROOMS
+        if room.__name__ in rooms
+    }
+    made["data"] = [f"data/{ending}" for ending in ENDINGS]
+    return [name for room in rooms for name in made.get(room, [room])]

@@ -229,13 +229,19 @@ def test_tiny_gradients_on_the_simplex(name):
 
 
 @pytest.mark.parametrize("per_coordinate", [True, False])
+@pytest.mark.parametrize("block", [64, 7])
 @pytest.mark.parametrize("scales", [[1e-200], [1e200], [1e-310], [1e-181, 1e150], [1e-100, 1e100]])
-def test_the_ladder_of_tiny_and_huge_gradients(scales, per_coordinate):
-    """All of one size, or of another from the middle on, with an entry of zero."""
+def test_the_ladder_of_tiny_and_huge_gradients(scales, block, per_coordinate):
+    """All of one size, or of another from the middle on, with an entry of zero.
+
+    Where rates are renewed at every step, and within a block. Caught: a newest gradient that is
+    taken out of a sum again by a fused operation, and leaves a rounding error times a huge rate.
+    """
     rows, targets = data(Logistic())
     rows = np.sign(rows) * np.repeat(scales, len(rows) // len(scales))[:, None]
     rows[len(rows) // 2, 0] = 0.0
-    pair = [mf.Ladder(np.zeros(DIMENSION), per_coordinate=per_coordinate) for _ in range(2)]
+    options = {"block": block, "per_coordinate": per_coordinate}
+    pair = [mf.Ladder(np.zeros(DIMENSION), **options) for _ in range(2)]
     tell_all(pair[0], Logistic(), rows, targets)
     advance_linear(pair[1], Logistic(), rows, targets)
     np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-7, atol=1e-15)

@@ -1,5 +1,6 @@
 """One call for a whole run: any gradient, any stream, any method."""
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -234,9 +235,7 @@ def _advance(kernel: Any, stream: Array, order: range, opt: Optimizer) -> None:
     opt.advance(kernel, (stream,), order)
 
 
-def _compiled(
-    run: Optimizer | Contest, grad: GradientFunction, stream: Array, each: Each
-) -> History:
+def _compiled(run: Optimizer | Contest, grad: Any, stream: Array, each: Each) -> History:
     from numba.core.errors import NumbaError
 
     from mixfree.kernels.oracle import WRONG_SIZE, oracle
@@ -244,6 +243,11 @@ def _compiled(
     if len(stream) == 0:
         raise ValueError("stream is empty")
     stream = np.ascontiguousarray(stream)
+    x = _optimizer(run).x
+    try:  # Numba itself names neither grad nor its arguments in all versions.
+        inspect.signature(grad.py_func).bind(x, stream[0])
+    except TypeError as error:
+        raise _not_compiled(error, x, stream[0]) from error
 
     def kernel(plan: Any, state: Any, parts: tuple[Array, ...], order: Array) -> int:
         try:

@@ -170,6 +170,8 @@ def climb_along(plan, run, row, scale, length):
     """
     table, step, x, out = run.table, run.counts[STEPS], run.x, run.gradient
     total, squares, rate, reach = table[SUM], table[SQUARES], table[RATE], table[REACH]
+    renews = step <= EARLY * plan.block or step % plan.block == 0
+    back = path_back(plan.reach, table, plan.width) if renews else 0.0
     for k in range(x.size):
         total[k] += scale * row[k]
     if plan.width == 1:
@@ -177,8 +179,8 @@ def climb_along(plan, run, row, scale, length):
     else:
         for k in range(x.size):
             squares[k] += (scale * row[k]) ** 2
-    if step <= EARLY * plan.block or step % plan.block == 0:
-        refresh(plan, table, run.rates, row, scale, length * length, step, x)
+    if renews:
+        refresh(plan, table, run.rates, back, step, x)
     size = reach[0] / length if rate[0] * length > reach[0] else rate[0]
     if plan.width == 1 and abs(scale) * size < np.inf:
         return row, scale * size
@@ -211,13 +213,13 @@ def choose_unit(table, numbers, row, factor):
 
 
 @apart
-def refresh(plan, table, numbers, row, scale, share, step, x):
-    """See :meth:`mixfree.steps.Ladder._refresh`; the newest gradient is scale · row.
+def refresh(plan, table, numbers, back, step, x):
+    """See :meth:`mixfree.steps.Ladder._refresh`; for ``back`` see :func:`path_back`.
 
     One short loop for each sum, since Numba vectorises no others.
     """
     weight, width = numbers[PEAK], plan.width
-    add_gain(plan.reach, table, numbers, row, scale, share, x, width)
+    add_gain(plan.reach, table, numbers, back, x)
     add_scaled(table[CARRY], weight, table[SUM])
     add_scaled(table[TOTAL], weight * weight, table[SQUARES])
     clear(table[SUM])
@@ -240,35 +242,47 @@ def refresh(plan, table, numbers, row, scale, share, step, x):
 
 
 @chosen
-def add_gain(reach, table, numbers, row, scale, share, x, width):
+def path_back(reach, table, width):
+    """Σ g_i·(x_i − x) over the gradients since the rates were last renewed, but for the newest.
+
+    Only the bound needs it. The newest gradient is not in the sums yet: to take it out of them
+    again would leave a rounding error, by which a rate that a change of unit has made huge would
+    be multiplied.
+    """
+    return 0.0
+
+
+@path_back.register(BoundReach)
+def _(reach, table, width):
+    return earlier_path(table, width)
+
+
+@apart
+def earlier_path(table, width):
+    """See :func:`path_back`."""
+    total, squares, rate, back = table[SUM], table[SQUARES], table[RATE], 0.0
+    if width > 1:
+        for k in range(total.size):
+            back += rate[k] * (total[k] * total[k] + squares[k])
+    else:
+        for k in range(total.size):
+            back += total[k] * total[k]
+        back = rate[0] * (back + squares[0])
+    return 0.5 * back
+
+
+@chosen
+def add_gain(reach, table, numbers, back, x):
     """See :meth:`mixfree.Distance.add`; only the bound has something to add."""
 
 
 @add_gain.register(BoundReach)
-def _(reach, table, numbers, row, scale, share, x, width):
-    weight = numbers[PEAK]
-    numbers[GAIN] += weight * segment_gain(table, row, scale, share, x, width)
-    add_scaled(table[PULL], weight, table[SUM])
-
-
-@apart
-def segment_gain(table, row, scale, share, x, width):
-    """Σ g_i·(o − x_i) over the gradients since the rates were last renewed."""
-    total, squares, rate, origin = table[SUM], table[SQUARES], table[RATE], table[ORIGIN]
-    gain, back = 0.0, 0.0
-    if width > 1:
-        for k in range(x.size):
-            g = scale * row[k]
-            earlier = total[k] - g
-            gain += total[k] * (origin[k] - x[k])
-            back += rate[k] * (earlier * earlier + (squares[k] - g * g))
-    else:
-        for k in range(x.size):
-            earlier = total[k] - scale * row[k]
-            gain += total[k] * (origin[k] - x[k])
-            back += earlier * earlier
-        back = rate[0] * (back + (squares[0] - share))
-    return gain - 0.5 * back
+def _(reach, table, numbers, back, x):
+    weight, total, origin, gain = numbers[PEAK], table[SUM], table[ORIGIN], 0.0
+    for k in range(x.size):
+        gain += total[k] * (origin[k] - x[k])
+    numbers[GAIN] += weight * (gain - back)
+    add_scaled(table[PULL], weight, total)
 
 
 @chosen

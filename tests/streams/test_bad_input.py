@@ -22,7 +22,7 @@ CASES = {
     "header only": ("a,b,y\n", "there are no rows"),
     "infinite": ("a,b,y\n1,2,3\n4,inf,6\n", "row 2, column 'b' is infinite"),
     "infinite target": ("a,b,y\n1,2,3\n4,5,-inf\n", "row 2, column 'y' is infinite"),
-    "constant": ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3.0"),
+    "constant": ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3"),
     "one class": ("a,b,y\n1,2,no\n4,5,no\n", "only one class"),
     "too large": (
         "a,b,y\n1,2,3\n2,4,5\n3,1.7e308,7\n4,-1.7e308,9\n",
@@ -253,7 +253,7 @@ def test_options_of_the_method(tmp_path, capsys, arguments, message):
         (["--step-scale", 2], "--step-scale is for methods with steps"),
         (["--draws", 2], "--draws is for methods with steps"),
         (["--method", "mag", "--draws", 2], "--draws is for a memory"),
-        (["--memory", "lots"], "--memory must be a number of bytes or such as '32MB', not 'lots'"),
+        (["--memory", "lots"], "--memory must be a number of bytes, or such as '32MB', not 'lots'"),
         (["--half-life", "long"], "--half-life must be a number of rows or 'auto', not 'long'"),
         (["--half-life", "0"], "--half-life must be"),
         (["--epochs", 2], "--epochs is for methods with steps, such as --method ladder: one pass"),

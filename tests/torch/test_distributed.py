@@ -1,5 +1,7 @@
 """Two processes, one chain each, against one process that sees both chains."""
 
+import os
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -28,13 +30,17 @@ def rank_main(rank, directory):
         )
         found[name] = (flat(model), moved)
     torch.save(found, directory / f"{rank}.pt")
-    dist.destroy_process_group()
+    dist.barrier()
+    # To destroy the group may take for ever: with the GIL held, PyTorch joins threads of which one
+    # can still wait for the GIL, to let go of the last gradients that were summed up.
+    os._exit(0)
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     directory = tmp_path_factory.mktemp("ranks")
-    torch.multiprocessing.spawn(rank_main, (directory,), nprocs=2)
+    # As daemons they end with this process, whatever they wait for.
+    torch.multiprocessing.spawn(rank_main, (directory,), nprocs=2, daemon=True)
     return [torch.load(directory / f"{rank}.pt") for rank in (0, 1)]
 
 

@@ -134,6 +134,22 @@ def test_workers_that_always_die_are_told_of(data, monkeypatch):
         spread.run_on_workers(fit, source, 2)
 
 
+def test_workers_that_cannot_be_started_are_told_of(data, monkeypatch):
+    """The first failure, which may be by chance, was the end of the fit."""
+    fit, source = begun(data)
+    tried = []
+
+    def none_left(*arguments):
+        tried.append(arguments)
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(spread, "_Worker", none_left)
+    monkeypatch.setattr(spread, "PAUSE", 0.0)
+    with pytest.raises(OSError, match="cannot be started: Resource temporarily unavailable"):
+        spread.run_on_workers(fit, source, 2)
+    assert len(tried) == spread.MOST_DEATHS
+
+
 def _die(*arguments):
     os._exit(1)
 

@@ -227,6 +227,7 @@ def _fitted_here(
     began, waiting = time.monotonic(), deque(parts)
     read, deaths = Counter[int](), Counter[int]()  # by the number of a part
     crew: list[_Worker] = []
+    failed = 0  # starts in succession
 
     def try_again(part: Part, error: Exception) -> None:
         deaths[part.number] += 1
@@ -243,8 +244,14 @@ def _fitted_here(
                 part = waiting.popleft()
                 try:
                     crew.append(_Worker(workers, part))
+                    failed = 0
                 except _ENDED as error:
-                    try_again(part, error)
+                    failed += 1
+                    if failed == MOST_DEATHS:
+                        raise OSError(
+                            f"`workers` cannot be started: {error or 'they die'}"
+                        ) from error
+                    waiting.appendleft(part)
                     time.sleep(PAUSE)
             for worker in _who_answers(crew):
                 part = worker.part

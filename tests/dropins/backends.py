@@ -5,6 +5,7 @@ import math
 from functools import cache
 
 import jax
+import jax.experimental
 import numpy as np
 import optax
 import torch
@@ -15,6 +16,7 @@ import mixfree.torch
 from mixfree.steps import Constant
 
 SIZE = 7
+enable_x64 = (jax if hasattr(jax, "enable_x64") else jax.experimental).enable_x64
 RATE = 0.05  # of the optimiser that is given MLMC gradients
 
 
@@ -136,7 +138,7 @@ def compiled(method, options):
 
 class Optax:
     def __init__(self, method, start, **options):
-        with jax.enable_x64(True):
+        with enable_x64(True):
             opt = transformation(method, options)
             self.params = [jax.numpy.array(part) for part in split(start)]
             self.state = opt.init(self.params)
@@ -146,7 +148,7 @@ class Optax:
 
     def tell(self, gradient):
         before = int(self.state.steps)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             self.params, self.state = self.step(list(split(gradient)), self.state, self.params)
         return int(self.state.steps) > before
 
@@ -170,7 +172,7 @@ class Optax:
 
     @property
     def average(self):
-        with jax.enable_x64(True):
+        with enable_x64(True):
             return join(mixfree.optax.averaged(self.state, self.params))
 
     @property

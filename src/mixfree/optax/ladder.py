@@ -146,7 +146,7 @@ def _scale_by_ladder(
         state = _with_unit(state, size)
         g = times_power_of_two(direction, -state.unit)
         length = times_power_of_two(size, -state.unit)
-        step = state.step + 1
+        step, earlier = state.step + 1, state
         state = state._replace(
             step=step,
             squares=state.squares + (g * g if by_coordinate(params) else length * length),
@@ -158,7 +158,7 @@ def _scale_by_ladder(
         def refresh() -> LadderState:
             x, scale = vector(params), state.distance
             if alpha is None:
-                scale = scales.add(distance, scale, state.sum, x, _back(state, g, length))
+                scale = scales.add(distance, scale, state.sum, x, _back(earlier))
             taken = _take_in(state)
             after: LadderState = jax.lax.cond(
                 step % block == 0, lambda: _climb(taken, step // block, rungs), lambda: taken
@@ -203,7 +203,10 @@ def _with_unit(state: LadderState, size: jax.Array) -> LadderState:
         }
         return state._replace(
             unit=state.unit + change,
-            rate=times_power_of_two(state.rate, change),
+            # An infinite rate times a gradient of zero would be NaN.
+            rate=jnp.minimum(
+                times_power_of_two(state.rate, change), jnp.finfo(state.rate.dtype).max
+            ),
             distance=scales.scale_gradients(state.distance, -change),
             **scaled,
         )
@@ -212,12 +215,15 @@ def _with_unit(state: LadderState, size: jax.Array) -> LadderState:
     return found
 
 
-def _back(state: LadderState, g: jax.Array, length: jax.Array) -> jax.Array:
-    """Σ g_i·(x_i − x_t), where each x_i came to x_t by steps at the rates that now end."""
-    earlier = state.sum - g
-    if state.rate.size < earlier.size:
-        return 0.5 * (state.rate[0] * (norm(earlier) ** 2 + state.squares[0] - length * length))
-    return 0.5 * (state.rate @ (earlier**2 + (state.squares - g * g)))
+def _back(earlier: LadderState) -> jax.Array:
+    """Σ g_i·(x_i − x_t), where each x_i came to x_t by steps at the rates that now end.
+
+    From the sums before the newest gradient: to take it out of them again would leave a rounding
+    error, by which a rate that a change of unit has made huge would be multiplied.
+    """
+    if earlier.rate.size < earlier.sum.size:
+        return 0.5 * (earlier.rate[0] * (norm(earlier.sum) ** 2 + earlier.squares[0]))
+    return 0.5 * (earlier.rate @ (earlier.sum**2 + earlier.squares))
 
 
 def _take_in(state: LadderState) -> LadderState:

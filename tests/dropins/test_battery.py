@@ -177,14 +177,14 @@ def test_no_square_overflows_or_vanishes(backend, method, size):
     np.testing.assert_allclose(scaled.x, plain.x, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("scales", [(1e-15, 1e15), (1e-8, 1e8)])
+@pytest.mark.parametrize("scales", [(1e-20, 1e20), (1e-15, 1e15)])
 @pytest.mark.parametrize("options", [{}, {"block": 7}, {"per_coordinate": False}], ids=str)
 def test_gradients_that_become_huge_at_once(backend, options, scales):
     """A gradient that is added to a sum and taken out again leaves an error, not 0."""
-    signs = np.sign(np.random.default_rng(0).standard_normal((400, SIZE)))
-    signs[:, 2] = 0.0
+    gradients = np.random.default_rng(0).standard_normal((400, SIZE))
+    gradients[:, 2] = 0.0
     opt, reference = (make("ladder", np.zeros(SIZE), **options) for make in (backend, Reference))
-    for gradient in signs * np.repeat(scales, 200)[:, None]:
+    for gradient in gradients * np.repeat(scales, 200)[:, None]:
         opt.tell(gradient)
         reference.tell(gradient)
     np.testing.assert_allclose(opt.x, reference.x, rtol=1e-10, atol=0)

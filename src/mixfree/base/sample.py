@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from heapq import heapify, heapreplace
 from typing import Any, ClassVar, Self
 
@@ -11,11 +11,15 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.draws import KEPT, Key, key, word, words
-from mixfree.base.state import State
+from mixfree.base.state import State, UnitChange
 
 _ALL = 2**64 - 1
 _SLOT = 2**32 - 1
 _FIRST = np.zeros(1, np.int64)
+# Samples to copy at a time, so that what is on the way stays in the cache, and bytes of a column
+# up to which it is made at once, since unused pages cost nothing: each spares about a tenth of the
+# time of memory="auto" with 200,000 rows of 100 columns.
+_PIECE, _ROOM = 1 << 9, 1 << 26
 Replace = Callable[[Array, Array], Array]
 
 
@@ -125,7 +129,9 @@ class UniformSample(State):
             self.tuples = len(columns) > 1
         self._own_columns()
         for mine, theirs in zip(self.columns, columns, strict=True):
-            mine[slots] = theirs[places]  # where a slot comes twice, the last one stays
+            for start in range(0, places.size, _PIECE):
+                now = slice(start, start + _PIECE)
+                mine[slots[now]] = theirs[places[now]]  # where a slot comes twice, the last stays
 
     def keep(self, sample: Any) -> bool:
         """Let one sample of any kind take its chance; whether it is kept."""
@@ -255,9 +261,24 @@ class UniformSample(State):
     def __deepcopy__(self, memo: Any) -> Self:
         return self.copy()
 
-    def change_columns(self, columns: Sequence[Array]) -> None:
-        """Put other arrays of the same length in the columns' place."""
-        self.columns = list(columns)
+    def __getstate__(self) -> dict[str, Any]:
+        kept = [self.column(place) for place in range(len(self.columns))]
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return state | {"columns": kept}  # without the room for more
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def change_units(self, change: UnitChange) -> None:
+        """What is kept changes as the samples to come do."""
+        if not self.columns:
+            return
+        self._own_columns()
+        for start in range(0, self.filled, _PIECE):
+            old = [column[start : min(start + _PIECE, self.filled)] for column in self.columns]
+            for mine, new in zip(old, change.samples(old), strict=True):
+                mine[:] = new
 
     def _enter(self, keys: Array, places: Array, slots: Array) -> None:
         """Note the keys and numbers of the next samples' ``places`` in their slots."""
@@ -280,8 +301,17 @@ class UniformSample(State):
         """Make columns as long as there are keys, in arrays that no copy has."""
         room = len(self.keys)
         if self._shared or room > len(self.columns[0]):
-            self.columns = [_longer(column, room) for column in self.columns]
+            self.columns = [self._longer_column(column, room) for column in self.columns]
             self._shared = False
+
+    def _longer_column(self, column: Array, room: int) -> Array:
+        kept = column[: self.filled]
+        whole = self.size * column.itemsize * int(np.prod(column.shape[1:])) <= _ROOM
+        if not whole or room <= _PIECE:
+            return _longer(kept, room)
+        found = np.empty((self.size, *column.shape[1:]), column.dtype)  # in large pages
+        found[: len(kept)] = kept
+        return found
 
     def _kinds(self) -> list[tuple[Any, tuple[int, ...]]]:
         return [(column.dtype, column.shape[1:]) for column in self.columns]

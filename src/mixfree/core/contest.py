@@ -199,7 +199,8 @@ class Contest:
 
         done, count = 0, len(columns[0])
         while done < count:
-            stop = min(count, done + PIECE, done + _next_mark(self.samples) - self.samples)
+            mark = _next_mark(max(self.samples, self._fewest - 1))
+            stop = min(count, done + PIECE, done + mark - self.samples)
             now = slice(done, stop)
             placed = self._judges.place(stop - done, replaced if stop - done > FEWEST else None)
             self._judges.store([column[now] for column in columns], *placed)
@@ -223,9 +224,7 @@ class Contest:
         Of two runs with memory, the one that has the best output goes on in the end.
         """
         seen = self.samples
-        if seen < max(FEWEST, EACH * self.runs[self._default].x.size) or seen != _next_mark(
-            seen - 1
-        ):
+        if seen < self._fewest or seen != _next_mark(seen - 1):
             return
         found = self._judged(self._candidates())
         self._choice, self._clear = self._chosen(found)
@@ -236,8 +235,7 @@ class Contest:
         """Express the runs and the samples that judge in new units."""
         for run in self.runs.values():
             run.change_units(change)
-        if self._judges.filled:
-            self._judges.change_columns(change.samples(self._judges.columns))
+        self._judges.change_units(change)
 
     def export(self) -> tuple[Any, ...]:
         """All that changes but the runs' own states."""
@@ -286,6 +284,11 @@ class Contest:
                 run.load_state_dict(saved)
             if self._judges.filled:  # what is kept must be fit to judge
                 self._losses([self.average], self._judges)
+
+    @property
+    def _fewest(self) -> int:
+        """Samples below which nothing is chosen."""
+        return max(FEWEST, EACH * self.runs[self._default].x.size)
 
     @property
     def _default(self) -> Candidate:

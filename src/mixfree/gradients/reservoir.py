@@ -50,8 +50,7 @@ class ReservoirState(State):
         """What is kept of the stream changes as the samples to come do."""
         self.group = change.gradients(self.group)
         self.inner.change_units(change)
-        if self.sample.columns:
-            self.sample.change_columns(change.samples(self.sample.columns))
+        self.sample.change_units(change)
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ UNITS = {
     "MIB": 1 << 20,
     "GIB": 1 << 30,
 }
-MOST_COUNTED = 2**62  # counters must be below, so that they can go on in 64 bits
+MOST_COUNTED = 2**62  # limit of counters, so that they never overflow 64 bits
 
 
 def shown(value: Any) -> str:
-    """A value from outside in one short line.
+    """Format a value from outside as one short line.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def check_not_negative(value: Any, name: str) -> float:
 def check_whole(value: Any, name: str, least: int = 1, most: float | None = None) -> int:
     """``value`` as an int in ``[least, most]``, or an error naming it.
 
-    Unless told, the most is what a counter of 64 bits can go on from.
+    By default ``most`` is the largest value from which a 64-bit counter can continue.
     """
     limited = most is not None and most < math.inf
     allowed = f"a whole number of at least {least}" + (f", at most {most}" if limited else "")
@@ -79,9 +79,9 @@ def check_whole(value: Any, name: str, least: int = 1, most: float | None = None
 
 
 def check_bytes(value: str, name: str, instead: str = "a number of bytes, or") -> float:
-    """Bytes from text such as ``"32MB"`` (10⁶ each) or ``"32MiB"`` (2²⁰ each), or an error.
+    """Parse a size such as ``"32MB"`` (10⁶ bytes each) or ``"32MiB"`` (2²⁰ bytes each).
 
-    ``instead`` says what else may be given.
+    ``instead`` names the alternatives in the error message.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def check_one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
 
 
 def _real(value: Any, name: str) -> float:
-    # An array of one number is one to float(), and not to what multiplies with it later.
+    # float() accepts an array of one number, but arithmetic would keep its shape.
     if isinstance(value, bool | str | complex) or tuple(getattr(value, "shape", ())) != ():
         raise ValueError(f"{name} must be a real number, not {shown(value)}")
     try:

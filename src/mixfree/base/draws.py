@@ -1,9 +1,9 @@
 """Random draws as pure functions of (seed, purpose, counter).
 
-A draw depends on nothing that happened before it, so a run can be cut, saved and resumed
-anywhere, and every backend draws the same: :mod:`mixfree.kernels.draws` (Numba) and
+A draw does not depend on earlier draws, so a run can be cut, saved and resumed anywhere, and
+every backend draws the same numbers: :mod:`mixfree.kernels.draws` (Numba) and
 :mod:`mixfree.optax.draws` (JAX) are twins of this module. Only 32-bit unsigned arithmetic is
-used: JAX has no other by default.
+used, since JAX has no 64-bit integers by default.
 """
 
 from typing import NamedTuple, TypeVar
@@ -22,7 +22,7 @@ _GOLDEN = 0x9E3779B9
 
 
 class Key(NamedTuple):
-    """What a seed and a purpose come down to: the two words that every draw mixes in."""
+    """Two words derived from a seed and a purpose, which every draw mixes in."""
 
     first: int
     second: int
@@ -38,7 +38,7 @@ def mix(word: Word) -> Word:
 
 
 def _mix_words(words: Array) -> Array:
-    """As :func:`mix`, in place and in half the time."""
+    """As :func:`mix`, in place, which takes half the time."""
     shifted = words >> 16
     words ^= shifted
     words *= np.uint32(0x7FEB352D)

@@ -1,4 +1,4 @@
-"""Files that are replaced in one piece, and locks that a crash does not leave behind."""
+"""Atomic replacement of files, and locks that do not survive a crash."""
 
 import contextlib
 import errno
@@ -11,17 +11,16 @@ from typing import IO
 
 __all__ = ["only_writer", "replacing"]
 
-# The disk, or a user's share of it, is full: such errors do not name the file.
+# Errors of a full disk or quota, which do not name the file.
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a new file that takes the place of ``path`` once it is complete and on the disk.
+    """Open a new file that replaces ``path`` once it is complete and on the disk.
 
-    If anything fails before that, the old file stays as it is. A link goes on being one, and a
-    file that is there keeps its permissions. What a process that was killed has left of such a
-    file is removed.
+    If anything fails before, the old file is unchanged. Links are followed, and an existing file
+    keeps its permissions. Unfinished files of killed processes are removed.
 
     Examples
     --------
@@ -36,7 +35,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     _remove_abandoned(place)
     mode = stat.S_IMODE(place.stat().st_mode) if place.is_file() else None
     name = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
-    # The system takes from these permissions what new files of this process are denied.
+    # The system applies the umask to these permissions.
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(name, flags, 0o666 if mode is None else mode)
@@ -64,9 +63,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Be the only one to write a file: ValueError as long as another block like this has it.
+    """Hold the write lock of a file; ValueError while another process holds it.
 
-    The lock, in a hidden file beside it, ends with the process, however that ends.
+    The lock is on a hidden file beside it and ends with the process, however that ends.
 
     Examples
     --------
@@ -96,13 +95,13 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _locked_file(path: Path) -> int | None:
-    """The handle of a file that this process has the lock of; None if another one has it."""
+    """The handle of a locked file; None if another process holds the lock."""
     while True:
         handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         if not _lock(handle):
             os.close(handle)
             return None
-        # Whoever had the lock before may have removed the file between the two lines above.
+        # The previous holder may have removed the file between the two lines above.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
@@ -110,7 +109,7 @@ def _locked_file(path: Path) -> int | None:
 
 
 def _lock(handle: int) -> bool:
-    """Whether an open file could be locked; the lock ends when it is closed."""
+    """Try to lock an open file; the lock ends when the file is closed."""
     try:
         import fcntl
     except ImportError:
@@ -131,7 +130,7 @@ def _lock(handle: int) -> bool:
 
 
 def _remove_abandoned(place: Path) -> None:
-    """Remove unfinished files for ``place`` that nobody writes to any more."""
+    """Remove unfinished files for ``place`` that no process is writing."""
     for old in place.parent.glob(f".{_literal(place.name)}.*.part"):
         with contextlib.suppress(OSError):
             handle = os.open(old, os.O_RDWR)
@@ -144,12 +143,12 @@ def _remove_abandoned(place: Path) -> None:
 
 
 def _literal(name: str) -> str:
-    """A name as a pattern that means itself."""
+    """Escape a name for use in a glob pattern."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the new name to the disk, too, where the system can do that to a folder."""
+    """Write the folder's new entry to the disk, where the system supports it."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except PermissionError:  # Windows opens no folders

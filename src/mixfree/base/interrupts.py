@@ -1,4 +1,4 @@
-"""A Ctrl-C that waits for the end of a step."""
+"""Delay Ctrl-C until the end of a block."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ __all__ = ["interrupts_wait"]
 def interrupts_wait() -> Iterator[None]:
     """Raise KeyboardInterrupt at the end of the block if Ctrl-C was pressed in it.
 
-    Only the main thread hears of it; elsewhere, and where Ctrl-C is ignored, this does nothing.
+    Does nothing outside the main thread, which alone receives signals, or if Ctrl-C is ignored.
 
     Examples
     --------

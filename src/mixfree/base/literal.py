@@ -1,4 +1,4 @@
-"""Texts of the data as they are, with letters that cannot be seen written out."""
+"""Text from the data, printed literally with control characters escaped."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ __all__ = ["console", "literal"]
 
 
 def literal(text: str) -> str:
-    r"""The text in one line, as it is shown: control characters and the like become escapes.
+    r"""Return the text as one line with unprintable characters escaped.
 
-    A terminal obeys control characters, and marks of the direction of writing hide what is there.
+    A terminal would obey control characters, and direction marks can hide text.
 
     Examples
     --------
@@ -23,5 +23,5 @@ def literal(text: str) -> str:
 
 
 def console() -> Any:
-    """A console of Rich for tables in whose cells nothing is taken for markup."""
+    """A Rich console that does not interpret markup in cells."""
     return require("rich.console").Console(markup=False, emoji=False, highlight=False)

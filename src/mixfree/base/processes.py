@@ -1,4 +1,4 @@
-"""Processes that start as copies of one that has imported what they need."""
+"""Processes forked from a server that has already imported a module."""
 
 from multiprocessing import forkserver, get_all_start_methods, get_context
 from typing import Any
@@ -7,9 +7,9 @@ __all__ = ["import_ahead", "processes_with"]
 
 
 def processes_with(module: str) -> Any:
-    """The context of :mod:`multiprocessing` in which processes begin with a module imported.
+    """Return a :mod:`multiprocessing` context whose processes start with a module imported.
 
-    Where processes cannot be copied, as on Windows, each imports it itself.
+    Without fork, as on Windows, each process imports the module itself.
 
     Examples
     --------
@@ -24,6 +24,6 @@ def processes_with(module: str) -> Any:
 
 
 def import_ahead(module: str) -> None:
-    """Begin to import, in another process, what copies of it will need, and do not wait."""
+    """Start the server that imports the module, without waiting for it."""
     if processes_with(module).get_start_method() == "forkserver":
         forkserver.ensure_running()

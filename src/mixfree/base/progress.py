@@ -1,4 +1,4 @@
-"""Progress on stderr, for work that takes a while: a bar, or lines where there is no terminal."""
+"""Progress of long work on stderr: a bar, or lines where there is no terminal."""
 
 import sys
 import time
@@ -23,10 +23,10 @@ class Show(Protocol):
 
 @contextmanager
 def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
-    """Show a bar with the time left, at once; call what it yields with the count so far.
+    """Show a progress bar with the remaining time; yields a function of the count so far.
 
-    Where there is no terminal, a line is written every 30 seconds instead. A total that turns out
-    too small, since it was estimated, grows with the count.
+    Without a terminal, a line is written every 30 seconds instead. An estimated total that turns
+    out too small grows with the count.
 
     Examples
     --------
@@ -39,7 +39,9 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
         yield _Lines(label, total)
         return
     column = require("rich.table").Column
-    whole = partial(column, no_wrap=True, overflow="ignore")  # the bar gives way, then the label
+    whole = partial(
+        column, no_wrap=True, overflow="ignore"
+    )  # the bar shrinks first, then the label
     columns = (
         rich.TextColumn("{task.description}", markup=False, table_column=column(no_wrap=True)),
         rich.BarColumn(bar_width=None, table_column=column(ratio=1)),

@@ -1,4 +1,4 @@
-"""A uniform sample of a stream, of fixed size, of which two can be merged."""
+"""A uniform sample of fixed size of a stream; two of them can be merged."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -16,28 +16,28 @@ from mixfree.base.state import State, UnitChange
 _ALL = 2**64 - 1
 _SLOT = 2**32 - 1
 _FIRST = np.zeros(1, np.int64)
-# Samples to copy at a time, so that what is on the way stays in the cache, and bytes of a column
-# up to which it is made at once, since unused pages cost nothing: each spares about a tenth of the
-# time of memory="auto" with 200,000 rows of 100 columns.
+# Samples are copied in pieces that fit into the cache, and columns up to _ROOM bytes are allocated
+# at full size, since unused pages cost nothing: each saves about a tenth of the time of
+# memory="auto" for 200,000 rows of 100 columns.
 _PIECE, _ROOM = 1 << 9, 1 << 26
 Replace = Callable[[Array, Array], Array]
 
 
 @dataclass(slots=True)
 class UniformSample(State):
-    """Keeps the ``size`` samples with the least keys; a key is 64 random bits of a place.
+    """Keep the ``size`` samples with the smallest keys, where a key is 64 random bits.
 
-    What is kept is a uniform sample of all that was seen, whatever its order. So is what two
-    samples keep together, once all but the least keys are left out, if they drew their keys from
-    different seeds. The same is kept however a stream is cut. A sample that is kept stays in its
-    slot until a later one takes that.
+    A key depends only on the seed and the position in the stream, so the same samples are kept
+    however the stream is cut into chunks, and they are a uniform sample of the stream in any
+    order. Two samples with different seeds are merged by keeping the smallest keys of both. A
+    sample stays in its slot until a later one replaces it.
 
     Parameters
     ----------
     size
         Number of samples to keep.
     seed, purpose
-        Of the keys: see :mod:`mixfree.base.draws`.
+        Determine the keys: see :mod:`mixfree.base.draws`.
 
     Examples
     --------
@@ -68,27 +68,27 @@ class UniformSample(State):
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """What changes; the rest is given or can be found again."""
+        """The fields to save; the others are arguments or can be recomputed."""
         return "seen", "keys", "numbers", "columns", "tuples"
 
     @property
     def filled(self) -> int:
-        """Number of samples that are kept."""
+        """Number of samples kept."""
         return min(self.seen, self.size)
 
     def column(self, place: int) -> Array:
-        """What is kept of one column, as a view."""
+        """The kept entries of one column, as a view."""
         return self.columns[place][: self.filled]
 
     def offer(self, columns: Sequence[Array]) -> None:
-        """Let the next samples take their chance; each column has one entry per sample."""
+        """Offer the next samples; each column has one entry per sample."""
         self.store(columns, *self.place(len(columns[0])))
 
     def place(self, count: int, replace: Replace | None = None) -> tuple[Array, Array]:
-        """Draw the keys of the next samples: which of them are kept, and in which slots, in order.
+        """Draw the keys of the next samples; return the positions of those kept and their slots.
 
-        Half of a key is enough to tell for nearly all samples. ``replace`` is a twin of
-        :meth:`_replaced`: from the keys that are kept and new ones, a slot for each, or −1.
+        Half of a key decides for nearly all samples. ``replace`` is a twin of :meth:`_replaced`,
+        a function of the kept keys and the new ones.
         """
         own, first = self._key, self.seen
         free = min(self.size - self.filled, count)
@@ -111,7 +111,7 @@ class UniformSample(State):
         return np.append(places, free + low[kept]), np.append(slots, taken[kept])
 
     def _replaced(self, keys: Array) -> Array:
-        """The slot of the largest key for each new key that is less, one after the other."""
+        """For each new key in turn, the slot of the largest kept key if that is larger, else −1."""
         heap, slots = self._by_key(), np.full(keys.size, -1)
         for i, rank in enumerate((~keys).tolist()):
             top = heap[0]
@@ -134,7 +134,7 @@ class UniformSample(State):
                 mine[slots[now]] = theirs[places[now]]  # where a slot comes twice, the last stays
 
     def keep(self, sample: Any) -> bool:
-        """Let one sample of any kind take its chance; whether it is kept."""
+        """Offer one sample of any type; return whether it is kept."""
         slot = self._place_one()
         if slot is None:
             return False
@@ -153,7 +153,7 @@ class UniformSample(State):
         return True
 
     def _place_one(self) -> int | None:
-        """As :meth:`place` for one sample: its slot, if it is kept."""
+        """As :meth:`place` for one sample: its slot, or None if it is not kept."""
         slot, drawn = self.seen, word(self._key, self.seen) << 32
         if slot >= self.size:
             top = self._by_key()[0]
@@ -178,12 +178,12 @@ class UniformSample(State):
         return entries if self.tuples else entries[0]
 
     def merge(self, other: Self) -> None:
-        """Become the sample of both streams, of which the other's follows.
+        """Become the sample of both streams, this one first.
 
         Raises
         ------
         ValueError
-            When both drew their keys from the same seed: what is kept would not be uniform.
+            If both have the same seed: the merged sample would not be uniform.
         """
         alike = (self.seed, self.purpose) == (other.seed, other.purpose)
         if alike and self.seen and other.seen:
@@ -205,7 +205,7 @@ class UniformSample(State):
         self._heap, self._shared = [], False
 
     def plain(self) -> dict[str, Any]:
-        """Arrays of what is kept, and numbers."""
+        """The kept samples with their keys and positions, as arrays."""
         return {
             "seen": self.seen,
             "keys": self.keys[: self.filled].copy(),
@@ -215,7 +215,7 @@ class UniformSample(State):
         }
 
     def check(self, what: str) -> None:
-        """As many samples are kept as were seen, up to the size."""
+        """The number of samples kept is the number seen, up to the size."""
         kept = [self.keys, self.numbers, *self.columns]
         if not all(isinstance(each, np.ndarray) for each in kept) or bool(self.columns) != (
             self.filled > 0
@@ -229,21 +229,21 @@ class UniformSample(State):
             raise ValueError(f"state of the {what} does not fit: a sample is not finite")
 
     def restored(self, plain: Any, what: str) -> Self:
-        """The sample that gave ``plain``, with arrays of its own."""
+        """Return the sample from which ``plain`` was made."""
         found = State.restored(self, plain, what)  # slots=True makes a new class: no super()
         found._heap, found._shared = [], False
         return found
 
     def mark(self) -> tuple[Any, ...]:
-        """Where the sample is, for :meth:`go_back` before anything is stored."""
+        """The present state, for :meth:`go_back` before samples are stored."""
         return self.seen, self.keys.copy(), self.numbers.copy(), self._heap.copy()
 
     def go_back(self, mark: tuple[Any, ...]) -> None:
-        """Be as when the mark was made."""
+        """Return to the state at a mark."""
         self.seen, self.keys, self.numbers, self._heap = mark
 
     def copy(self) -> Self:
-        """One that goes on by itself; columns are shared until one of the two is to change them."""
+        """An independent copy; columns are shared until one of the two changes them."""
         self._shared = True
         return type(self)(
             self.size,
@@ -264,14 +264,14 @@ class UniformSample(State):
     def __getstate__(self) -> dict[str, Any]:
         kept = [self.column(place) for place in range(len(self.columns))]
         state = {each.name: getattr(self, each.name) for each in fields(self)}
-        return state | {"columns": kept}  # without the room for more
+        return state | {"columns": kept}  # without unused slots
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
 
     def change_units(self, change: UnitChange) -> None:
-        """What is kept changes as the samples to come do."""
+        """Convert the kept samples to new units."""
         if not self.columns:
             return
         self._own_columns()
@@ -281,7 +281,7 @@ class UniformSample(State):
                 mine[:] = new
 
     def _enter(self, keys: Array, places: Array, slots: Array) -> None:
-        """Note the keys and numbers of the next samples' ``places`` in their slots."""
+        """Record the keys and positions of the kept samples in their slots."""
         self._make_room(int(slots.max()) + 1)
         self.keys[slots], self.numbers[slots] = keys, self.seen + 1 + places
 
@@ -298,7 +298,7 @@ class UniformSample(State):
             self.keys, self.numbers = _longer(self.keys, room), _longer(self.numbers, room)
 
     def _own_columns(self) -> None:
-        """Make columns as long as there are keys, in arrays that no copy has."""
+        """Make the columns as long as the keys, in arrays that no copy shares."""
         room = len(self.keys)
         if self._shared or room > len(self.columns[0]):
             self.columns = [self._longer_column(column, room) for column in self.columns]
@@ -309,7 +309,9 @@ class UniformSample(State):
         whole = self.size * column.itemsize * int(np.prod(column.shape[1:])) <= _ROOM
         if not whole or room <= _PIECE:
             return _longer(kept, room)
-        found = np.empty((self.size, *column.shape[1:]), column.dtype)  # in large pages
+        found = np.empty(
+            (self.size, *column.shape[1:]), column.dtype
+        )  # large enough for huge pages
         found[: len(kept)] = kept
         return found
 
@@ -317,7 +319,7 @@ class UniformSample(State):
         return [(column.dtype, column.shape[1:]) for column in self.columns]
 
     def _as_objects(self) -> None:
-        """Turn to one column of samples of any kind."""
+        """Convert to one column of objects, for samples of several types."""
         if not self.tuples and self.columns[0].dtype == object:
             return
         whole = np.empty(len(self.columns[0]), object)

@@ -1,4 +1,4 @@
-"""What changes during a run: typed objects, each changed by its owner alone."""
+"""Typed states of a run, each modified by its owner alone."""
 
 import copy
 import dataclasses
@@ -14,7 +14,7 @@ from mixfree.base.checks import MOST_COUNTED, shown
 
 
 class UnitChange(Protocol):
-    """New units of a point's coordinates, and what they do to points and gradients."""
+    """A change of the units of a point's coordinates, applied to points, gradients and samples."""
 
     growth: Array  # new unit over old unit of each coordinate
 
@@ -25,14 +25,14 @@ class UnitChange(Protocol):
         """Gradients, or sums of gradients, one per row, in the new units."""
 
     def samples(self, columns: list[Array]) -> list[Array]:
-        """Samples that are kept, one array per part of a sample, in the new units."""
+        """Stored samples, one array per part of a sample, in the new units."""
 
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """Let a state of another make, in which a name, a type or a number is wrong, be a ValueError.
+    """Raise ValueError instead of any error that an invalid state causes inside the block.
 
-    For the block in which the owner of a state takes one apart that comes from outside.
+    For code in which the owner of a state reads one that comes from outside.
 
     Examples
     --------
@@ -59,9 +59,9 @@ def loading(what: str) -> Iterator[None]:
 
 
 def check_room(state: Any, size: int, what: str) -> None:
-    """ValueError if a state that is to be of ``size`` numbers has no array as long as that.
+    """Raise ValueError if a state of ``size`` coordinates contains no array of that length.
 
-    Asked before room is made for so many: a small file cannot ask for a large memory.
+    Called before memory is allocated, so that a small file cannot request a large array.
 
     Examples
     --------
@@ -82,9 +82,9 @@ def _longest(state: Any) -> int:
 
 
 class State:
-    """Base of the states: subclasses are slotted dataclasses of numbers, arrays and states.
+    """Base class of states: slotted dataclasses of numbers, arrays and other states.
 
-    The part whose run it is changes it; everybody else calls these methods.
+    Only the part that owns a state modifies it; all other code calls these methods.
 
     Examples
     --------
@@ -99,29 +99,29 @@ class State:
     """
 
     __slots__ = ()
-    grows: ClassVar[tuple[str, ...]] = ()  # arrays to which a run adds rows
+    grows: ClassVar[tuple[str, ...]] = ()  # names of arrays to which a run adds rows
 
     def copy(self) -> Self:
-        """A state of its own that is the same."""
+        """An independent copy."""
         return copy.deepcopy(self)
 
     def plain(self) -> dict[str, Any]:
-        """Numbers and arrays of its own by name; nested states as nested dicts."""
+        """Copies of all numbers and arrays by name; nested states become nested dicts."""
         return {name: _plain(getattr(self, name)) for name in self.names()}
 
     def load(self, values: Mapping[str, Any]) -> None:
-        """Take over what a compiled twin has computed; names that are not its own are left out."""
+        """Take the values that a compiled twin has computed; unknown names are ignored."""
         for name in self.names():
             if name in values:
                 setattr(self, name, values[name])
 
     def restored(self, plain: Any, what: str) -> Self:
-        """The state that gave ``plain``, checked: it could have come from a run like this one.
+        """Return the state from which ``plain`` was made, after checking it against this one.
 
         Raises
         ------
         ValueError
-            When a name, a type, a shape or a value does not fit; ``what`` names the state.
+            If a name, type, shape or value does not fit; ``what`` names the state.
         """
         if not isinstance(plain, Mapping):
             raise ValueError(f"state of the {what} must be a mapping, not {type(plain).__name__}")
@@ -137,10 +137,10 @@ class State:
         return found
 
     def check(self, what: str) -> None:
-        """Raise ValueError for values that no run has; owners say which those are."""
+        """Raise ValueError for impossible values; overridden by states that have such."""
 
     def change_units(self, change: UnitChange) -> None:
-        """Express everything in new units of the point's coordinates; here, nothing has units."""
+        """Convert to new units of the point's coordinates; by default nothing has units."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -159,12 +159,12 @@ class State:
 
 @dataclass(slots=True)
 class Stateless(State):
-    """The state of a part that remembers nothing."""
+    """The state of a part without any."""
 
 
 @dataclass(slots=True)
 class RunState(State):
-    """The state of a whole run: where it is, how far it has come, and its parts' states."""
+    """The state of a whole run: point, number of steps, and the states of its parts."""
 
     x: Array
     steps: int
@@ -189,7 +189,7 @@ def _plain(value: Any) -> Any:
 
 
 def _difference(value: Any, like: Any, grows: bool) -> str:
-    """What keeps a value from standing for one ``like`` it; nothing if it can."""
+    """Describe why ``value`` cannot replace ``like``; empty if it can."""
     if isinstance(like, np.ndarray) and isinstance(value, np.ndarray):
         shapes = [array.shape[1:] if grows else array.shape for array in (value, like)]
         if shapes[0] != shapes[1] or (value.dtype, value.ndim) != (like.dtype, like.ndim):

@@ -1,4 +1,4 @@
-"""Runs of one method side by side, and a uniform sample of the stream that chooses among them."""
+"""Several runs of one method side by side, compared on a uniform sample of the stream."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from mixfree.core.method import EVERY, Method
 from mixfree.core.methods import find_method, start_method
 from mixfree.core.optimizer import Optimizer
 
-MEMORY = 1 << 17  # samples that a run with memory keeps, if they are not too large
-BYTES = 1 << 25  # what they may take; those that judge may take half of it
-LENGTH = 4.0  # factor of the steps with memory, for methods that have one
-FEWEST = 32  # samples below which nothing is chosen but the default
-EACH = 10  # samples per coordinate below which it is not either
-CUT = 1 << 16  # samples from which on only the best run with memory goes on
-PIECE = 1 << 16  # samples to take together
-CLEAR = 1.0  # standard errors by which a candidate is better that is chosen
+MEMORY = 1 << 17  # most samples that a run with memory keeps
+BYTES = 1 << 25  # most bytes that these samples take; the judging sample takes half as many
+LENGTH = 4.0  # factor of the steps with memory, for methods with the option `length`
+FEWEST = 32  # samples before anything but the default is chosen
+EACH = 10  # the same, per coordinate of the point
+CUT = 1 << 16  # samples after which only the best run with memory continues
+PIECE = 1 << 16  # most samples taken at a time
+CLEAR = 1.0  # standard errors by which a candidate must beat the default to be chosen
 
 Losses = Callable[[Sequence[Array], UniformSample], Iterable[Array]]
 
@@ -33,8 +33,8 @@ class Candidate(NamedTuple):
     """One output of one run."""
 
     memory: int  # samples kept
-    one_rate: bool  # whether all coordinates have one rate, for methods that have a choice
-    length: float  # factor of the steps, for methods that have one
+    one_rate: bool  # whether all coordinates share one rate, for methods with the choice
+    length: float  # factor of the steps, for methods with the option
     output: str
 
     def __str__(self) -> str:
@@ -47,21 +47,21 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """What a sample of the stream has chosen, and by how much.
+    """The candidate chosen by a uniform sample of the stream, and its margin.
 
     Attributes
     ----------
     chosen, default
-        The candidate, and the one that it had to beat.
+        The chosen candidate, and the default that it had to beat.
     gain, error
-        Mean loss of the default less that of the candidate, with its standard error as an
-        estimate of the same difference over all samples of the stream.
+        Mean loss of the default minus that of the chosen candidate, and the standard error of
+        this estimate of the difference over all samples of the stream.
     judges
-        Samples that judged.
+        Number of samples in the judging sample.
     samples
-        Samples of the stream when they did.
+        Number of samples of the stream at that time.
     candidates
-        How many there were.
+        Number of candidates.
     """
 
     chosen: Candidate
@@ -85,35 +85,35 @@ class Choice:
 
 
 class Contest:
-    """A run without memory, the default, and others with memory that are to beat it.
+    """A default run without memory, and runs with memory that compete with it.
 
-    With memory, steps may be longer, and have one rate or the method's own. Every run learns from
-    every sample, so the default is what the method is without a contest. A uniform sample of the
-    stream judges the runs' outputs at fixed counts, four per doubling, and when one is asked for.
-    It is drawn independently of what the runs do, so that its mean loss is an unbiased estimate of
-    that over all samples so far.
+    The runs with memory take longer steps, with one rate for all coordinates or the method's own
+    rates. Every run learns from every sample, so the default run equals the method without a
+    contest. A uniform sample of the stream, drawn independently of the runs, judges their outputs
+    at fixed sample counts, four per doubling, and when a result is requested. Its mean loss is an
+    unbiased estimate of the mean loss over all samples so far.
 
     Parameters
     ----------
     method, x0, options, **common
-        As of :func:`mixfree.core.methods.start_method`. What they settle is not tried otherwise.
+        As for :func:`mixfree.core.methods.start_method`. An option given here is not varied.
     losses
-        Gives the loss at each of several points of every sample that judges.
+        Function that returns the losses of the judging samples at each of several points.
     values
-        Numbers per sample, which limit how many samples are kept.
+        Numbers per sample, which determine how many samples fit into the memory.
     judges
-        Samples that judge at most.
+        Largest number of judging samples.
     draws
-        Draws per sample.
+        Draws from the memory per sample.
     output
-        The only output to hand back; None for a choice of three.
+        The only output to consider; None for a choice of three.
     seed
-        Of all draws.
+        Seed of all draws.
 
     Attributes
     ----------
     runs
-        The optimisers that are left, by what they differ in; the default first.
+        The remaining optimisers, the default first.
     """
 
     def __init__(
@@ -152,8 +152,8 @@ class Contest:
         self._losses = losses
         self._judges = UniformSample(max(FEWEST, min(judges, BYTES // (16 * values))), seed, JUDGES)
         self._choice = self._undecided()
-        self._clear: dict[Candidate, float] = {}  # gains that were clear when last judged
-        self._asked: Choice | None = None  # what was judged since, which later judging ignores
+        self._clear: dict[Candidate, float] = {}  # significant gains when last judged
+        self._asked: Choice | None = None  # the answer to a request between two fixed counts
 
     @property
     def samples(self) -> int:
@@ -162,15 +162,15 @@ class Contest:
 
     @property
     def steps(self) -> int:
-        """Steps of the run that is chosen."""
+        """Steps of the chosen run."""
         return self.optimizer.steps
 
     @property
     def choice(self) -> Choice:
-        """What is chosen, by the points as they are now.
+        """The choice at the present points.
 
-        Of the candidates, those that were clearly better at the last fixed count are judged anew:
-        the newest point may have been good then and not be any more.
+        Candidates that were significantly better at the last fixed count are judged again, since
+        their points have moved in the meantime.
         """
         if not self._clear or self._choice.samples == self.samples:
             return self._choice
@@ -180,21 +180,21 @@ class Contest:
 
     @property
     def optimizer(self) -> Optimizer:
-        """The run whose output is chosen."""
+        """The chosen run."""
         return self.runs[self._name(self.choice.chosen)]
 
     @property
     def average(self) -> Array:
-        """The output that is chosen."""
+        """The chosen output."""
         chosen = self.choice.chosen
         return self._outputs_of(self._name(chosen))[chosen.output]
 
     def see(self, sample: Any) -> None:
-        """Let the next sample take its chance to judge."""
+        """Offer the next sample to the judging sample."""
         self._judges.keep(sample)
 
     def pieces(self, columns: Sequence[Array]) -> Iterator[slice]:
-        """The next samples in pieces, each to be learnt from before the next one is asked for."""
+        """Yield the next samples in pieces; the runs must learn from each before the next."""
         from mixfree.kernels.reservoir import replaced
 
         done, count = 0, len(columns[0])
@@ -209,7 +209,7 @@ class Contest:
             done = stop
 
     def teach(self, learn: Callable[[Optimizer], None]) -> None:
-        """Let every run learn; one that ends in an error where the default does not is given up."""
+        """Let every run learn; drop a run that raises an error where the default does not."""
         for name, run in list(self.runs.items()):
             try:
                 learn(run)
@@ -219,9 +219,9 @@ class Contest:
                 self._give_up(name)
 
     def learnt(self) -> None:
-        """All runs have learnt from what was seen so far: judge them, if this count is a mark.
+        """Judge the runs if all have reached a mark.
 
-        Of two runs with memory, the one that has the best output goes on in the end.
+        After ``CUT`` samples only the better of two runs with memory continues.
         """
         seen = self.samples
         if seen < self._fewest or seen != _next_mark(seen - 1):
@@ -232,22 +232,22 @@ class Contest:
             self._give_up(self._worst(found))
 
     def change_units(self, change: UnitChange) -> None:
-        """Express the runs and the samples that judge in new units."""
+        """Convert the runs and the judging samples to new units."""
         for run in self.runs.values():
             run.change_units(change)
         self._judges.change_units(change)
 
     def export(self) -> tuple[Any, ...]:
-        """All that changes but the runs' own states."""
+        """Everything that changes except the states of the runs."""
         return self.runs, self._judges.copy(), self._choice, self._clear
 
     def restore(self, exported: tuple[Any, ...]) -> None:
-        """Be as when ``exported`` was."""
+        """Return to an exported state."""
         self.runs, self._judges, self._choice, self._clear = exported
         self._asked = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The runs that are left, the sample that judges them and what it has chosen."""
+        """The remaining runs, the judging sample and the choice."""
         runs = [[list(name), run.state_dict()] for name, run in self.runs.items()]
         choice = asdict(self._choice) | {"chosen": list(self._choice.chosen)}
         del choice["default"]
@@ -255,9 +255,9 @@ class Contest:
         return {"runs": runs, "judges": self._judges.plain(), "choice": choice, "clear": clear}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the contest with the same arguments that gave ``state`` was.
+        """Continue where the contest that returned ``state``, with the same arguments, was.
 
-        If that fails, the contest is of no use any more.
+        After an error this contest must not be used any more.
         """
         with loading("contest"):
             names = [Candidate(*name) for name, _ in state["runs"]]
@@ -282,12 +282,12 @@ class Contest:
             self.runs = {name: self.runs[name] for name in names}
             for run, (_, saved) in zip(self.runs.values(), state["runs"], strict=True):
                 run.load_state_dict(saved)
-            if self._judges.filled:  # what is kept must be fit to judge
+            if self._judges.filled:  # raises an error unless losses can be computed
                 self._losses([self.average], self._judges)
 
     @property
     def _fewest(self) -> int:
-        """Samples below which nothing is chosen."""
+        """Samples before anything but the default is chosen."""
         return max(FEWEST, EACH * self.runs[self._default].x.size)
 
     @property
@@ -298,7 +298,7 @@ class Contest:
         return Choice(self._default, self._default)
 
     def _give_up(self, name: Candidate) -> None:
-        """Leave a run out; what was exported stays as it is."""
+        """Drop a run; exported states are not affected."""
         self.runs = {each: run for each, run in self.runs.items() if each != name}
         self._clear = {each: gain for each, gain in self._clear.items() if self._name(each) != name}
         self._asked = None
@@ -309,37 +309,39 @@ class Contest:
         return [run._replace(output=output) for run in self.runs for output in self._outputs]
 
     def _judged(self, names: Iterable[Candidate]) -> dict[Candidate, Array]:
-        """Losses of the samples that judge, at the default's point and at those of others."""
+        """Losses of the judging samples for the default and the given candidates."""
         judged = list(dict.fromkeys([self._default, *names]))
         outputs = {run: self._outputs_of(run) for run in map(self._name, judged)}
         points = [outputs[self._name(each)][each.output] for each in judged]
         return dict(zip(judged, self._losses(points, self._judges), strict=True))
 
     def _chosen(self, found: Mapping[Candidate, Array]) -> tuple[Choice, dict[Candidate, float]]:
-        """Of the candidates that are clearly better for the second time, the one with most gain.
+        """The best of the candidates that beat the default twice in a row.
 
-        Also the gains of all that are clearly better now.
+        Also returns the gains of all candidates that beat it now.
         """
         default, count = self._default, self._judges.filled
-        # Of a finite number of samples, all but those that judge are uncertain.
+        # Correction for a finite population: the judging samples themselves are known exactly.
         unseen = math.sqrt(max(0.0, 1.0 - count / self.samples))
         clear, errors = {}, {default: 0.0}
         for candidate, losses in found.items():
             gain, error = _difference(found[default], losses)
             if gain > CLEAR * unseen * error:
                 clear[candidate], errors[candidate] = gain, unseen * error
-        # A point that happens to be good for a moment was not before.
+        # Requiring two wins in a row rules out points that are good by chance.
         twice = [name for name in clear if name in self._clear]
         chosen = max(twice, key=clear.__getitem__, default=default)
         gain, every = clear.get(chosen, 0.0), len(self._candidates())
         return Choice(chosen, default, gain, errors[chosen], count, self.samples, every), clear
 
     def _worst(self, found: Mapping[Candidate, Array]) -> Candidate:
-        """The run whose best output has the greatest mean loss; not the default."""
+        """The run with memory whose best output has the largest mean loss."""
         best = {run: math.inf for run in self.runs if run != self._default}
         for candidate, losses in found.items():
             run, mean = self._name(candidate), float(losses.mean())
-            if run in best and mean < best[run]:  # a mean that is not finite is the worst
+            if (
+                run in best and mean < best[run]
+            ):  # a mean that is not finite never replaces infinity
                 best[run] = mean
         return max(best, key=lambda run: best[run])
 
@@ -352,7 +354,7 @@ class Contest:
 
 
 def _next_mark(seen: int) -> int:
-    """The least count above ``seen`` at which outputs are judged: four per doubling."""
+    """The next sample count after ``seen`` at which outputs are judged: four per doubling."""
     quarter = max(1, (1 << seen.bit_length()) // 8)
     return (seen // quarter + 1) * quarter
 

@@ -1,4 +1,4 @@
-"""Richardson–Romberg extrapolation: runs with constant steps on one stream, without their bias."""
+"""Richardson–Romberg extrapolation: remove the bias of runs with constant steps."""
 
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -14,7 +14,7 @@ __all__ = ["RichardsonRomberg"]
 
 
 class Run(Protocol):
-    """What has a constant step and the average of its iterates: an optimiser, a TD learner."""
+    """A run with a constant step and the average of its iterates."""
 
     @property
     def average(self) -> Array:
@@ -38,24 +38,24 @@ class RichardsonRomberg(Generic[AnyRun]):
     .. math:: \tilde w = \sum_i h_i\,\bar w(\alpha_i), \qquad
               h_i = \prod_{l \ne i} \frac{\alpha_l}{\alpha_l - \alpha_i},
 
-    are without the first m − 1 terms if there are m of them: 2w̄(α) − w̄(2α) is without
-    :math:`\alpha B_1`. It helps where the largest step times the mixing time is small.
+    cancel the first m − 1 terms if there are m runs: 2w̄(α) − w̄(2α) cancels
+    :math:`\alpha B_1`. This helps where the largest step times the mixing time is small.
 
-    The stream comes in batches of equal length. Each gives one w̃, the first half of the batches is
-    left out, and the rest are nearly independent if a batch is much longer than the memory 1/(αλ)
-    of the iterates and the mixing time: their mean is the estimate, and their spread its interval
-    (batch means, Student's t).
+    The stream is passed in batches of equal length, and each batch yields one w̃. The first half of
+    the batches is discarded as burn-in; the mean of the others is the estimate, and their variance
+    gives its interval (batch means, Student's t). Batches must be much longer than the memory
+    1/(αλ) of the iterates and the mixing time, so that they are nearly independent.
 
     Parameters
     ----------
     start
-        Begins a run with the step that it is given: an :class:`mixfree.Optimizer`, a
-        :class:`mixfree.td.TDLearner`, or any object that has the mean of its iterates as
-        ``average`` and their number as ``steps``.
+        Function of the step size that starts a run: an :class:`mixfree.Optimizer`, a
+        :class:`mixfree.td.TDLearner`, or any object with the mean of its iterates as ``average``
+        and their number as ``steps``.
     alpha
         The smallest step α.
     multiples
-        The steps as multiples k of α, all different; (1, 2) unless given. With (1,) it is the plain
+        The steps as distinct multiples k of α; (1, 2) by default. With (1,) the result is the plain
         average with its bias.
 
     Examples
@@ -93,12 +93,12 @@ class RichardsonRomberg(Generic[AnyRun]):
         self._lengths: set[int] = set()
 
     def advance(self, feed: Callable[[AnyRun], object]) -> None:
-        """Let ``feed`` give each run the same next batch of samples.
+        """Call ``feed(run)`` for each run, which must pass it the next batch of samples.
 
         Raises
         ------
         ValueError
-            For a batch of another length, which the runs have learnt from but no average has.
+            For a batch of another length; the runs have learnt from it, but no average uses it.
         """
         for run in self.runs:
             feed(run)
@@ -106,7 +106,9 @@ class RichardsonRomberg(Generic[AnyRun]):
         pairs = zip(totals, self._before, strict=True)
         changes = [(steps - first, after - before) for (steps, after), (first, before) in pairs]
         lengths = {steps for steps, _ in changes}
-        if len(lengths) == 1:  # a batch of another length is left out, and no part of the next one
+        if (
+            len(lengths) == 1
+        ):  # a batch of another length is skipped and does not count for the next one
             self._before = totals
         every = lengths | self._lengths
         if len(every) > 1 or 0 in every:
@@ -120,7 +122,7 @@ class RichardsonRomberg(Generic[AnyRun]):
 
     @property
     def batches(self) -> Array:
-        """w̃ of each batch, one per row, without the first half of them."""
+        """w̃ of each batch of the second half, one per row."""
         return np.array(self._batches[len(self._batches) // 2 :])
 
     @property

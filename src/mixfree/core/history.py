@@ -1,4 +1,4 @@
-"""What a run looked like on the way: its output on a logarithmic grid of sample counts."""
+"""The course of a run: its output on a logarithmic grid of sample counts."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ PER_DECADE = 20
 
 
 class Run(Protocol):
-    """What can be followed: an optimiser, or anything that counts and has an output."""
+    """An optimiser, or any object with sample and step counts and an output point."""
 
     @property
     def samples(self) -> int:
@@ -47,7 +47,7 @@ class History:
     _points: list[Array] = field(default_factory=list)
 
     def record(self, opt: Run) -> None:
-        """Add a row, unless this count of samples has one."""
+        """Add a row, unless there is one for this sample count."""
         if not self._samples or self._samples[-1] != opt.samples:
             self._samples.append(opt.samples)
             self._steps.append(opt.steps)
@@ -99,10 +99,10 @@ def follow(
     chunk: int = 1 << 17,
     first: int = 0,
 ) -> History:
-    """Run ``advance(start, stop)`` over ``total`` samples, recording at every mark from ``first``.
+    """Call ``advance(start, stop)`` for ``total`` samples; record every mark from ``first`` on.
 
-    ``each`` is called at every mark and after every ``chunk``, with whether it is a mark; when
-    it returns True, the run ends there.
+    ``each(run, at_mark)`` is called at every mark and after every ``chunk``; the run stops when
+    it returns True.
     """
     before, done = opt.samples, 0
     history, grid = History(), marks(max(before, first - 1))

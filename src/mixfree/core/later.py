@@ -1,4 +1,4 @@
-"""Methods that came after the paper and that the four parts can express."""
+"""Methods published after the paper that the four parts can express."""
 
 import math
 from functools import partial
@@ -11,7 +11,7 @@ from mixfree.domains import Domain
 from mixfree.gradients import MLMC, Halves
 from mixfree.steps import Accelerated, AcceleratedConvex, Extragradient
 
-LONGEST = 2**30  # horizon that is taken for the worst of condition numbers
+LONGEST = 2**30  # largest horizon, for very large condition numbers
 
 
 class RASGD(Method):
@@ -82,9 +82,8 @@ class ACSA(Method):
     Parameters
     ----------
     growing
-        K: the number of steps over which the step size grows; it falls like 1/√t afterwards. The
-        smaller the noise, the more; ``None`` lets it grow for ever, which only exact gradients
-        allow.
+        K: the number of steps over which the step size grows; it falls like 1/√t afterwards.
+        Larger values suit smaller noise; ``None``, without an end, suits exact gradients only.
     batch
         B samples at the lowest level.
     horizon
@@ -127,7 +126,7 @@ class ACSA(Method):
 class REG(Method):
     """Extragradient with random batches of 2^J·B samples (Beznosikov et al. 2023), for games.
 
-    What it is told need not be a gradient: any monotone operator will do. With
+    Accepts the values of any monotone operator, not only gradients. With
     ``mirror="entropic"`` it is mirror-prox, as in Solodkin et al. (2024). Averages are of the
     half points; on a strongly monotone operator ``output="last"`` converges, too.
 
@@ -182,7 +181,7 @@ def _euclidean(
     mirror: str | None,
     seed: int,
 ) -> Common:
-    """The arguments of a method with α = 1/L, 1 unless given, that has no other mirror map."""
+    """The arguments of a method with α = 1/L, by default 1, and the Euclidean mirror map only."""
     if mirror not in (None, "euclidean"):
         raise ValueError(f"mirror must be 'euclidean' for {name}, not {shown(mirror)}")
     alpha = 1.0 if alpha is None else alpha

@@ -1,4 +1,4 @@
-"""What every method is: an optimiser with a name, the same arguments, and options of its own."""
+"""The base class of all methods: an optimiser with a name, common arguments and own options."""
 
 import inspect
 import math
@@ -16,12 +16,12 @@ from mixfree.outputs import OUTPUTS, EveryOutput, Output, RandomIterate
 from mixfree.steps import Step
 
 MIRRORS: Mapping[str, Mirror] = {"euclidean": Euclidean(), "entropic": Entropic()}
-EVERY = "every"  # the output of runs among which a sample of the stream chooses
+EVERY = "every"  # the output of the runs of a contest: every point that it can choose
 _COMMON = ("self", "x0", "domain", "alpha", "output", "mirror", "seed")
 
 
 class Common(TypedDict):
-    """The arguments that every method passes on."""
+    """The arguments that every method passes to :class:`Method`."""
 
     domain: Domain | None
     alpha: float | None
@@ -31,39 +31,39 @@ class Common(TypedDict):
 
 
 class OptionError(TypeError, ValueError):
-    """An option that a method does not have, or one that it needs and was not given."""
+    """An option that a method does not have, or a required option that is missing."""
 
 
 class Method(Optimizer):
-    """An optimiser that has a name in the table; the arguments that all of them take.
+    """An optimiser with a name in the table of methods, and the arguments common to all.
 
     Parameters
     ----------
     x0
-        Where to start, inside the domain.
+        The starting point, inside the domain.
     gradient
         The gradient part.
     step
-        What makes the step part of the scale α.
+        Makes the step part from the scale α.
     domain
-        Where the point may live; all space unless given.
+        The feasible set; unbounded by default.
     alpha
-        Scale α of the steps. ``None`` is D/√2 on a domain of diameter D (Theorem 3.3), 1 where
-        there are no bounds (Theorem 4.3) and √(log d) with the entropic mirror map, whose
-        divergence from the uniform point is at most log d; a ladder finds its own.
+        Scale α of the steps. The default is D/√2 on a domain of diameter D (Theorem 3.3), 1 on
+        an unbounded one (Theorem 4.3) and √(log d) with the entropic mirror map, whose divergence
+        from the uniform point is at most log d. The ladder finds its own scale.
     output
-        ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; ``None`` is the
-        method's own.
+        ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; the default
+        depends on the method.
     mirror
-        ``"euclidean"`` or ``"entropic"``; ``None`` is the method's own.
+        ``"euclidean"`` or ``"entropic"``; the default depends on the method.
     seed
         Seed of every random draw.
     """
 
     default_output: ClassVar[str] = "average"
-    own_mirror: ClassVar[bool] = False  # whether it takes the mirror map that suits the domain
-    required: ClassVar[Mapping[str, Any]] = {}  # an example of each option that must be given
-    searches: ClassVar[bool] = False  # whether the step finds its scale where none is given
+    own_mirror: ClassVar[bool] = False  # whether the domain chooses the mirror map
+    required: ClassVar[Mapping[str, Any]] = {}  # required options, with an example value each
+    searches: ClassVar[bool] = False  # whether the step finds its own scale
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Method(Optimizer):
         self._alpha = alpha
 
     def _diverged(self, gradient: Array | None) -> str:
-        """Name a power of ten: at most a tenth of α, and a hundredth of ‖x‖/‖g‖, near 1/L."""
+        """Suggest a power of ten, at most α/10 and ‖x‖/(100‖g‖), where ‖x‖/‖g‖ is close to 1/L."""
         if self._alpha is None:
             return super()._diverged(gradient)
         limit = self._alpha / 10.0
@@ -120,7 +120,7 @@ class Method(Optimizer):
 
     @classmethod
     def options(cls) -> dict[str, inspect.Parameter]:
-        """What the method takes besides the arguments that all methods take."""
+        """The arguments of the method that are not common to all methods."""
         parameters = inspect.signature(cls.__init__).parameters
         return {name: p for name, p in parameters.items() if name not in _COMMON}
 
@@ -137,7 +137,7 @@ class Method(Optimizer):
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Raise OptionError for one that the method does not have, or for one that it needs.
+        """Raise OptionError for an unknown option or for a required one that is missing.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""The methods: each is a small class that names its parts, and a line of the table at the end."""
+"""The methods: a small class each, which names its parts, listed in the table at the end."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -149,9 +149,9 @@ class MAG(Method):
     levels, weights, horizon
         Level law of the gradient: see :class:`mixfree.MLMC`.
     tails
-        ``"plain"``: estimates as they are. For many levels, where they are rarely but hugely
-        long: ``"clipped"`` (:class:`mixfree.gradients.ClippedMLMC`) or ``"median"``
-        (:class:`mixfree.gradients.MedianMLMC`).
+        ``"plain"`` leaves the estimates unchanged. With many levels their tails are heavy;
+        ``"clipped"`` (:class:`mixfree.gradients.ClippedMLMC`) and ``"median"``
+        (:class:`mixfree.gradients.MedianMLMC`) shorten them.
     x0, domain, alpha, output, mirror, seed
         As for every :class:`Method`.
 
@@ -186,16 +186,16 @@ class MAG(Method):
 class Algorithm1(Method):
     """Algorithm 1 to the letter: T steps, levels J ~ Geom(½) with 2^J ≤ T, else g⁰; α = D/√2.
 
-    After T steps the run has ended: samples that come later change nothing. It needs about
-    T·log₂ T samples. The paper's experiments use five levels instead, as :class:`MAG` does.
+    The run ends after T steps, which take about T·log₂ T samples; later samples change nothing.
+    The paper's experiments use five levels instead, as :class:`MAG` does.
 
     Parameters
     ----------
     horizon
         T, the number of steps.
     x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`. Theorem 3.3 has a bounded domain, α = D/√2 and the average,
-        which are the defaults; Theorem 4.3 has no domain and α = 1.
+        As for every :class:`Method`. The defaults are those of Theorem 3.3 (bounded domain,
+        α = D/√2, average); Theorem 4.3 has no domain and α = 1.
 
     Examples
     --------
@@ -469,7 +469,7 @@ class SGDRER(Method):
 
 
 class Methods(dict[str, type[Method]]):
-    """Methods by name; prints as the table."""
+    """A dictionary of methods by name, printed as a table."""
 
     def __str__(self) -> str:
         head = ("method", "gradient", "step", "output", "needs the mixing time")
@@ -507,7 +507,7 @@ def methods() -> Methods:
 
 
 def find_method(method: str | type[Method]) -> type[Method]:
-    """The method of that name, or the class itself."""
+    """Return the method of the given name, or the given class itself."""
     if isinstance(method, type) and issubclass(method, Method):
         return method
     if not isinstance(method, str) or method not in _TABLE:
@@ -525,9 +525,9 @@ def start_method(
     seed: int = 0,
     **common: Any,
 ) -> Method:
-    """Begin a run of a method that is given by name, with its options checked by name.
+    """Start a run of a method given by name or class, and check its options.
 
-    ``memory`` and ``draws`` are those of :meth:`Optimizer.remember`; no memory where it is 0.
+    ``memory`` and ``draws`` are passed to :meth:`Optimizer.remember`; 0 means no memory.
     """
     found = find_method(method)
     found.check_options(options)

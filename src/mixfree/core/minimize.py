@@ -1,4 +1,4 @@
-"""One call for a whole run: any gradient, any stream, any method."""
+"""Minimise with one call: any gradient function, any stream, any method."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence, Sized
@@ -30,25 +30,25 @@ LossFunction = Callable[[Array, Any], Any]
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What a run came to.
+    """The result of a run.
 
     Attributes
     ----------
     x
         The last point.
     average
-        The output point: the average iterate, or what ``output`` says.
+        The output point: the average of the iterates, or the point that ``output`` defines.
     samples, steps
         Samples observed and steps taken.
     pending
-        Samples at the end of the stream that fill no window and moved nothing.
+        Samples at the end of the stream that did not fill a window and were not used.
     history
         Output points on a logarithmic grid of sample counts.
     optimizer
-        The optimiser itself, to go on with or to save.
+        The optimiser, to be continued or saved.
     choice
-        What ``memory="auto"`` has chosen, and by how much; ``average`` is that output of the
-        chosen run, which ``optimizer`` is.
+        The choice of ``memory="auto"`` and its margin: ``optimizer`` is the chosen run and
+        ``average`` its chosen output.
     """
 
     x: Array
@@ -87,35 +87,36 @@ def minimize(
     progress: bool = False,
     **options: Any,
 ) -> Result:
-    """Minimise E f(x; z) from the gradients of a stream of samples, taken in their order.
+    """Minimise E f(x; z), given the gradients of a stream of samples in their order.
 
     Parameters
     ----------
     grad
-        ``grad(x, z)``: gradient at ``x`` of the loss of sample ``z``. When it is compiled by
-        Numba and the stream is an array, the whole loop runs compiled.
+        ``grad(x, z)``: gradient at ``x`` of the loss of sample ``z``. If it is compiled by
+        Numba and the stream is an array, the whole loop is compiled.
     stream
-        Any iterable of samples; the rows of an array. It is read once, in order.
+        Any iterable of samples, such as an array, whose rows are the samples. It is read once,
+        in order.
     x0
-        Where to start.
+        The starting point.
     method
         A name of the table (:func:`mixfree.methods`) or a class derived from :class:`Method`.
     domain, alpha, output, mirror, seed, **options
         As for the method itself, for instance ``levels`` or ``mixing_time``.
     memory
-        Samples to keep: a uniform sample of all so far, from which each step draws. 0 keeps
-        nothing. ``"auto"`` runs the method without memory and, with steps four times as long,
-        with it, with one rate and one per coordinate. A uniform sample of what has come so far
-        judges three outputs of each by ``loss``, which must be given. ``None`` is ``"auto"``
-        for the ladder where a ``loss`` is given, else 0.
+        Number of samples to keep: a uniform sample of the stream so far, from which each step
+        draws. 0 keeps nothing. ``"auto"`` runs the method without memory and with it (steps four
+        times as long, one rate or one per coordinate) and chooses among three outputs of each
+        run by their mean ``loss`` on a uniform sample of the stream. ``None`` means ``"auto"``
+        for the ladder if ``loss`` is given, and 0 otherwise.
     draws
         Draws from the memory per sample; each costs one more gradient.
     loss
-        ``loss(x, z)``: the loss of sample ``z`` at ``x``, by which ``memory="auto"`` judges.
+        ``loss(x, z)``: the loss of sample ``z`` at ``x``; required by ``memory="auto"``.
     max_samples
-        Stop after so many samples; for streams without an end.
+        Stop after this many samples; needed for endless streams.
     callback
-        Called with the optimiser at each mark of the history; the run ends when it returns True.
+        Called with the optimiser at each mark of the history; the run stops if it returns True.
     progress
         Show a progress bar (extra ``cli``).
 
@@ -128,7 +129,7 @@ def minimize(
     >>> bool(abs(result.average[0] - 3.0) < 0.2)
     True
 
-    Ordered samples, of which a few are kept:
+    Sorted samples, with a memory of 1,000:
 
     >>> result = mf.minimize(lambda x, z: x - z, np.sort(stream), [0.0], "ladder", memory=1000)
     >>> bool(abs(result.average[0] - np.median(stream[:2500])) < 1.0)
@@ -169,18 +170,18 @@ def minimize(
 
 
 def _chooses(memory: int | str | None, method: str | type[Method], loss: Any) -> bool:
-    """Whether a sample of the stream chooses; an error if they cannot."""
+    """Whether to run a contest; ValueError if that needs a loss that is not given."""
     if memory == "auto" and loss is None:
         raise ValueError(
-            "memory='auto' judges by the loss of samples: give `loss`, a "
-            "function of x and z, or give `memory` as a number of samples"
+            "memory='auto' compares runs by their loss: give `loss`, a function of x and z, "
+            "or give `memory` as a number of samples"
         )
     by_default = memory is None and loss is not None and find_method(method) is Ladder
     return memory == "auto" or by_default
 
 
 def _losses_by(loss: LossFunction | None) -> Losses:
-    """Losses of the samples that judge, by the user's function of one sample."""
+    """Losses of the judging samples, from the user's loss of one sample."""
     assert loss is not None
 
     def losses(points: Sequence[Array], judges: UniformSample) -> Array:
@@ -192,7 +193,7 @@ def _losses_by(loss: LossFunction | None) -> Losses:
 
 
 def _values(stream: Any) -> int:
-    """Numbers per sample; where they cannot be told, as if there were 512."""
+    """Numbers per sample; 512 where unknown."""
     return int(np.prod(stream.shape[1:])) if isinstance(stream, np.ndarray) else 512
 
 
@@ -275,7 +276,7 @@ def _shown(point: Array) -> str:
 
 
 def _not_compiled(error: Exception, x: Array, sample: Any) -> TypeError:
-    """What to raise when Numba cannot compile the user's gradient, or use what it returns."""
+    """The error to raise if Numba cannot compile the user's gradient or use its result."""
     from numba import typeof
 
     reason = next(line for line in str(error).splitlines() if not line.startswith("Failed in"))

@@ -23,25 +23,25 @@ Kernel = Callable[[Any, Any, tuple[Array, ...], Array], int]
 
 
 class GradientRefused(ValueError):
-    """A gradient that is not finite, or too large to be squared."""
+    """Raised for a gradient that is not finite or is too large to be squared."""
 
 
 class Optimizer:
-    """A run of one method: tell it gradients taken at ``x``, and it moves ``x``.
+    """A run of one method: :meth:`tell` takes gradients evaluated at ``x`` and moves ``x``.
 
-    Usually made by a name of the table of methods, such as :data:`mixfree.MAG`; any four parts
-    can be put together here.
+    Usually created as a method of the table, such as :data:`mixfree.MAG`; this class combines
+    any four parts.
 
     Parameters
     ----------
     x0
-        Where to start: a vector inside the domain. float32 stays float32.
+        The starting point, a vector inside the domain. float32 stays float32.
     gradient, step, domain, output
         The four parts.
     mirror
-        The geometry of a step; Euclidean unless given.
+        The geometry of a step; Euclidean by default.
     name
-        What to call the method.
+        The name of the method.
 
     Examples
     --------
@@ -81,16 +81,16 @@ class Optimizer:
 
     @property
     def x(self) -> Array:
-        """The point at which the next gradient is wanted (read-only)."""
+        """The point at which to evaluate the next gradient (read-only)."""
         return self._run.x
 
     @property
     def average(self) -> Array:
-        """The output point: the average of the iterates, or what ``output`` says."""
+        """The output point: the average of the iterates, or the point that ``output`` defines."""
         return self.output.point(self._run.output, self._run.x)
 
     def outputs(self) -> dict[str, Array]:
-        """Every output point that the run can hand back, by name."""
+        """Every output point that the run can return, by name."""
         every = getattr(self.output, "points", None)
         return every(self._run.output, self._run.x) if every else {"output": self.average}
 
@@ -111,13 +111,13 @@ class Optimizer:
 
     @property
     def number(self) -> int:
-        """Place in the stream (from 1) of the sample whose gradient is wanted next."""
+        """Position in the stream, from 1, of the sample whose gradient is due next."""
         return self.gradient.number(self._run.gradient)
 
     def remember(self, size: int, draws: int = 1, seed: int = 0) -> None:
-        """Keep a uniform sample of the stream, and step along the mean with draws from it.
+        """Keep a uniform sample of the stream and include draws from it in every gradient.
 
-        Only before the first sample. From then on samples are to be given to :meth:`offer`.
+        Must be called before the first sample; samples must then be passed to :meth:`offer`.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class Optimizer:
         draws
             Draws per sample of the stream; each costs one more gradient.
         seed
-            Of what is kept and what is drawn.
+            Seed of the reservoir and of the draws.
 
         Examples
         --------
@@ -147,33 +147,33 @@ class Optimizer:
         self._run.gradient = self.gradient.start(self.x)
 
     def offer(self, sample: Any) -> Iterator[Any]:
-        """Give a sample of the stream and get those whose gradients are wanted now.
+        """Pass the next sample of the stream; yields the samples whose gradients are due now.
 
-        Needed where old samples are used again, by memory or replay; every other method gives
-        the sample straight back.
+        Required for memory and replay, which use old samples again; every other method yields
+        the sample itself.
         """
         return self.gradient.offer(self._run.gradient, sample)
 
     def tell(self, gradient: npt.ArrayLike) -> bool:
-        """Take the gradient of one sample at ``x``; True when the point moved.
+        """Take the gradient of one sample at ``x``; return True if the point moved.
 
         Raises
         ------
         ValueError
-            For a gradient of the wrong shape or kind, one that is not finite, or any gradient
-            once the run has diverged. The message has the sample's number, and where the scale
-            was given a smaller one; the optimiser is as it was before the call.
+            If the gradient has the wrong shape or dtype or is not finite, or if the run has
+            diverged. The message names the sample and, where the scale was given, suggests a
+            smaller one. The optimiser is unchanged.
         """
         g = gradient if type(gradient) is ndarray else np.asarray(gradient)
         if g.shape != self._shape or g.dtype is not self._dtype:
             g = self._converted(g)
-        # One dot product says that all is well; only if it does not, look closer.
+        # One dot product is finite for nearly every valid gradient; otherwise look closer.
         if not isfinite(inner(g, g)):
             self._refuse_if_not_finite(g)
         return self.take(g)
 
     def take(self, g: Array) -> bool:
-        """What :meth:`tell` does with a gradient of the point's shape and dtype, known finite."""
+        """As :meth:`tell`, for a gradient known to be finite and of the point's shape and dtype."""
         run = self._run
         if self._reach is not None and self._runs_away():
             raise self.refusal(g)
@@ -194,18 +194,18 @@ class Optimizer:
 
     @property
     def has_twin(self) -> bool:
-        """Whether each part has a compiled twin, so that :meth:`advance` can be called."""
+        """Whether every part has a compiled twin, which :meth:`advance` requires."""
         from mixfree.kernels.plan import compilable
 
         return compilable(self)
 
     def advance(self, kernel: Kernel, arrays: tuple[Array, ...], order: Array | range) -> None:
-        """Take the samples ``order`` of parallel arrays, their gradients told by a kernel.
+        """Take the samples at positions ``order`` of parallel arrays, with gradients from a kernel.
 
         Raises
         ------
         GradientRefused
-            When a gradient is not finite; the samples before it have been used.
+            If a gradient is not finite; the samples before it have been used.
         """
         from mixfree.kernels.runner import run_kernel
 
@@ -213,7 +213,7 @@ class Optimizer:
             raise self.refusal()
 
     def refusal(self, gradient: Array | None = None) -> GradientRefused:
-        """What to raise when the gradient of the next sample is not acceptable."""
+        """Return the error to raise when the gradient of the next sample is refused."""
         if self._runs_away() or norm(self.x) > self._farthest:
             return GradientRefused(self._diverged(gradient))
         found = "" if gradient is None else f": its largest entry is {np.abs(gradient).max()}"
@@ -222,50 +222,50 @@ class Optimizer:
         )
 
     def _runs_away(self) -> bool:
-        """Whether the step part says that the run has gone farther than any minimum is."""
+        """Whether the scale of the steps has grown beyond every plausible minimum."""
         return self._reach is not None and self._reach(self._run.step) > self._farthest
 
     def _diverged(self, gradient: Array | None) -> str:
-        """What to say of a run that has gone that far."""
+        """The error message for a diverged run."""
         return (
             f"the steps have grown beyond {self._farthest:.0e} by sample {self.number}: the loss "
             "falls without end, or its gradient never changes; the last point is kept"
         )
 
     def begin(self, distance: float) -> None:
-        """Tell a step that searches for its scale how far there may be to go.
+        """Set the initial distance estimate of a step that searches for its scale.
 
-        Only before the first sample, and only where no scale or distance was given.
+        Ignored after the first sample, and where a scale or distance was given.
         """
         begin = getattr(self.step, "begin", None)
         if begin is not None and self.samples == 0:
             begin(self._run.step, distance)
 
     def change_units(self, change: UnitChange) -> None:
-        """Express the run in new units of the point's coordinates, its pending window included."""
+        """Convert the run, including its pending window, to new units of the coordinates."""
         self._run.change_units(change)
         self._run.x = np.array(self.domain.project(self._run.x))
         self._run.x.flags.writeable = False
 
     def export_run(self, own: bool = True) -> RunState:
-        """The run as a state of its own, for a twin that keeps it in another form.
+        """A copy of the run's state, for a twin that keeps it in another form.
 
-        ``own=False`` lends the run itself, to a caller that leaves it as it is.
+        ``own=False`` returns the state itself, to a caller that does not modify it.
         """
         return self._run.copy() if own else self._run
 
     def import_run(self, run: RunState) -> None:
-        """Go on with a run that such a twin gives back."""
+        """Continue from a state that such a twin returns."""
         self._run = run
         self._run.x.flags.writeable = False
 
     def profile(self) -> Profile:
-        """The ladder's levels: how correlated the gradients are at each scale.
+        """The ladder's profile: how correlated the gradients are at each block length.
 
         Raises
         ------
         TypeError
-            When the step part is not a ladder.
+            If the step part is not a ladder.
         """
         profile = getattr(self.step, "profile", None)
         if profile is None:
@@ -274,11 +274,11 @@ class Optimizer:
         return found
 
     def correlation_scale(self) -> CorrelationScale:
-        """Samples over which gradients stay correlated, by a ladder's profile."""
+        """Number of samples over which gradients stay correlated, from a ladder's profile."""
         return self.profile().correlation_scale()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes during the run, as numbers and arrays of its own."""
+        """Everything that changes during the run, as copies of numbers and arrays."""
         return {
             "format": FORMAT,
             "method": self.name,
@@ -287,10 +287,10 @@ class Optimizer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the optimiser that gave ``state`` was.
+        """Continue exactly where the optimiser that returned ``state`` was.
 
-        The optimiser must have been made with the same method, parts, settings and point size;
-        otherwise ValueError, and nothing has changed.
+        Raises ValueError and changes nothing unless method, parts, settings and the size of the
+        point are the same.
         """
         if not isinstance(state, Mapping):
             raise ValueError(f"state must be a mapping, not {type(state).__name__}")
@@ -340,7 +340,7 @@ class Optimizer:
 
 
 def _settings(part: Any) -> dict[str, Any]:
-    """What a part is and was made with, as plain values."""
+    """The type of a part and its settings, as plain values."""
     found: dict[str, Any] = {"kind": type(part).__name__}
     fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
     for field in fields:

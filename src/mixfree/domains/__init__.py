@@ -1,4 +1,4 @@
-"""Where may the point live, and along which geometry does it move?"""
+"""The domain part: the feasible set, and the geometry of a step."""
 
 from mixfree.domains.ball import Ball
 from mixfree.domains.box import Box

@@ -17,10 +17,10 @@ class Mirror(Protocol):
     name: ClassVar[str]
 
     def move(self, x: Array, displacement: Array, domain: "Domain") -> Array:
-        """The point that a displacement ηg leads to."""
+        """The point after a step with displacement ηg."""
 
     def dual(self, x: Array) -> Array:
-        """∇ψ(x), in which displacements add up."""
+        """∇ψ(x), in which displacements are additive."""
 
 
 @dataclass(frozen=True)

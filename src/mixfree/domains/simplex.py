@@ -36,7 +36,7 @@ class Simplex:
         """Subtract the one threshold that makes the positive part sum to the total."""
         if x.min() >= 0.0 and abs(float(x.sum()) - self.total) <= 1e-15 * self.total:
             return x
-        x = x - x.max()  # a shift does not change the projection, and now no digits are lost
+        x = x - x.max()  # a shift does not change the projection, but avoids loss of digits
         descending = np.sort(x)[::-1]
         thresholds = (np.cumsum(descending) - self.total) / np.arange(1, x.size + 1)
         kept = int(np.count_nonzero(descending > thresholds))
@@ -44,5 +44,5 @@ class Simplex:
         return projected
 
     def bind(self, size: int) -> "Simplex":
-        """Any dimension will do."""
+        """Any dimension is allowed."""
         return self

@@ -1,4 +1,4 @@
-"""What a domain is, and the one without bounds."""
+"""The protocol of domains, and the unbounded domain."""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Domain(Protocol):
         """The nearest point of the set; ``x`` itself if it is inside."""
 
     def bind(self, size: int) -> "Domain":
-        """The set in ``size`` dimensions, or ValueError if it has others."""
+        """The set in ``size`` dimensions; ValueError if its dimension differs."""
 
 
 @dataclass(frozen=True)
@@ -44,5 +44,5 @@ class AllSpace:
         return x
 
     def bind(self, size: int) -> "AllSpace":
-        """Any dimension will do."""
+        """Any dimension is allowed."""
         return self

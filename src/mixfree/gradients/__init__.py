@@ -1,4 +1,4 @@
-"""Which samples, with which sign, make one gradient?"""
+"""The gradient part: which samples, with which weights, form one gradient?"""
 
 from mixfree.gradients.drop import DataDrop
 from mixfree.gradients.halves import Halves

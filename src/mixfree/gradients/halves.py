@@ -9,7 +9,7 @@ from mixfree.gradients.window import WindowState
 
 @dataclass(slots=True)
 class HalvesState(WindowState):
-    """A window, and whether it is one at a half point."""
+    """A window, and whether its gradients belong to a half point."""
 
     half: int = 0
 
@@ -24,8 +24,8 @@ class HalvesState(WindowState):
 class Halves(MLMC):
     """Steps in pairs: the first along the mean of B samples, the second along an MLMC gradient.
 
-    Both are of :class:`Extragradient <mixfree.steps.Extragradient>`; the points between the two,
-    x^{k+½}, are those that the output is made of.
+    These are the two halves of an :class:`Extragradient <mixfree.steps.Extragradient>` step; the
+    output uses the points between them, x^{k+½}.
 
     Examples
     --------
@@ -39,16 +39,16 @@ class Halves(MLMC):
         return HalvesState(super().start(x0).sum)
 
     def level(self, step: int, samples: int = 0) -> int:
-        """No correction at odd steps, which are half ones."""
+        """Odd steps are half steps and have no correction."""
         return 0 if step % 2 else super().level(step, samples)
 
     @property
     def expected_samples(self) -> float:
-        """Expected number of samples per step, on average over the two kinds."""
+        """Expected number of samples per step, averaged over the two halves."""
         return 0.5 * (self.batch + super().expected_samples)
 
     def add(self, state: HalvesState, gradient: Array, steps: int) -> Array | None:  # type: ignore[override]
-        """Add one gradient; the whole sum when the window is full."""
+        """Add one gradient; return the sum when the window is full."""
         state.half = steps % 2
         return super().add(state, gradient, steps)
 

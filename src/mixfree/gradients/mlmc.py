@@ -21,7 +21,7 @@ class MLMC(Window):
 
     With :math:`P(J=j)\,C_j = 1` its mean is that of the largest level's (Lemma 3.1). Since
     :math:`2^J B (g^J - g^{J-1})` is the sum over the second half of the samples minus the sum
-    over the first half, every sample enters once, with its sign, as it comes.
+    over the first half, each sample is added once, with its sign, when it arrives.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class MLMC(Window):
     batch
         B samples in place of one at the lowest level (Beznosikov et al. 2023).
     max_steps
-        Steps after which the run has ended, as Algorithm 1 ends after T: samples that come
-        later fill no window. ``None``: no end.
+        Number of steps after which the run ends, as Algorithm 1 ends after T; later samples are
+        not used. ``None``: no end.
 
     Examples
     --------
@@ -81,14 +81,14 @@ class MLMC(Window):
         object.__setattr__(self, "_share", share)
 
     def at(self, samples: int) -> "MLMC":
-        """The law in force after ``samples`` samples: itself, unless it grows with them."""
+        """The law after ``samples`` samples, which differs only where the horizon grows."""
         if self.levels is None and self.horizon is None:
             return replace(self, horizon=max(1, samples))
         return self
 
     @property
     def about(self) -> str:
-        """Which levels there are, and whether the run ends, in a few words.
+        """A short description of the levels and of the end of the run.
 
         Examples
         --------
@@ -116,7 +116,7 @@ class MLMC(Window):
 
     @property
     def probabilities(self) -> Array:
-        """P(J = j) for each level of the support; what is left of 1 uses g^0 alone."""
+        """P(J = j) for each level of the support; with the remaining probability g = g^0."""
         whole_law = 0.5**self.support
         return whole_law if self.levels is None else whole_law / (1.0 - 0.5**self.levels)
 
@@ -142,13 +142,13 @@ class MLMC(Window):
         return 1 + zeros if 1 + zeros < horizon.bit_length() else 0
 
     def length(self, steps: int, samples: int) -> int:
-        """2^J B samples; more than will ever come once the run has ended."""
+        """2^J B samples; unreachably many once the run has ended."""
         if self.max_steps is not None and steps >= self.max_steps:
             return 1 << MAX_LEVEL
         return self.batch << self.level(steps + 1, samples)
 
     def weight(self, position: int, length: int) -> float:
-        """−1 on the first half, +1 on the second; the first B samples have g^0 besides."""
+        """−1 on the first half and +1 on the second; g^0 is added to the first B samples."""
         if 2 * position >= length or length == self.batch:
             return 1.0
         return -1.0 if position >= self.batch else 1.0 / self._share - 1.0

@@ -1,4 +1,4 @@
-"""Experience replay: the samples of a block, used again in an order that breaks correlation."""
+"""Experience replay: reuse the samples of a block in an order that reduces correlation."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def buffer_size(mixing_time: int, buffer: int | None = None) -> int:
 
 @dataclass(slots=True)
 class ReplayState(State):
-    """Samples so far, those of the block that is being filled or replayed, and its turn."""
+    """Number of samples, the block that is being filled or replayed, and the replay's turn."""
 
     samples: int = 0
     block: list[Any] = field(default_factory=list)
@@ -45,19 +45,19 @@ class ReplayState(State):
 class Replay(ABC):
     """Blocks of ``buffer + gap`` samples; when one is full, ``buffer`` steps are taken from it.
 
-    A replayed gradient is taken where the point is *then*, so samples must be offered
-    (``for z in opt.offer(sample): opt.tell(grad(opt.x, z))``) and not just their gradients told.
+    A replayed gradient is evaluated at the point at the time of replay, which requires the
+    samples: ``for z in opt.offer(sample): opt.tell(grad(opt.x, z))``.
 
     Parameters
     ----------
     mixing_time
-        Sets the sizes below where they are not given.
+        Determines the defaults of ``buffer`` and ``gap``.
     buffer
         Samples replayed per block; 10 mixing times by default.
     gap
         Samples at the start of a block that are not replayed.
     seed
-        Of the order of the replay, where it is random.
+        Seed of a random order of replay.
     """
 
     mixing_time: int
@@ -86,7 +86,7 @@ class Replay(ABC):
         return ReplayState()
 
     def offer(self, state: ReplayState, sample: Any) -> Iterator[Any]:
-        """Keep the sample; when the block is full, give its samples in the order of replay."""
+        """Keep the sample; once the block is full, yield its samples in the order of replay."""
         if len(state.block) == self.block_size:
             raise RuntimeError("the last block's replay is not finished: tell its gradients first")
         state.block.append(deepcopy(sample))
@@ -102,7 +102,7 @@ class Replay(ABC):
                 raise RuntimeError("a replayed sample's gradient was not told")
 
     def add(self, state: ReplayState, gradient: Array, steps: int) -> Array | None:
-        """Every replayed gradient is a direction of its own."""
+        """Return every replayed gradient as a direction."""
         if len(state.block) < self.block_size:
             raise RuntimeError(
                 "this method replays samples: use 'for z in opt.offer(sample): "
@@ -115,7 +115,7 @@ class Replay(ABC):
         return gradient
 
     def iterate(self, state: ReplayState, before: Array, after: Array) -> Array | None:
-        """Outputs are made of the points at the ends of blocks."""
+        """The output uses the points at the ends of blocks."""
         return after if state.turn == 0 else None
 
     def pending(self, state: ReplayState) -> int:
@@ -123,7 +123,7 @@ class Replay(ABC):
         return len(state.block)
 
     def number(self, state: ReplayState) -> int:
-        """The sample of the block whose turn it is; the next of the stream if none is due."""
+        """Position of the sample to be replayed next, or else of the next sample."""
         if len(state.block) < self.block_size:
             return state.samples + 1
         return state.samples - self.block_size + self._position(state) + 1
@@ -149,7 +149,7 @@ class ForwardReplay(Replay):
 
 @dataclass(frozen=True)
 class ReverseReplay(Replay):
-    """SGD-RER (Jain et al. 2021): from the newest sample to the oldest, leaving out the gap."""
+    """SGD-RER (Jain et al. 2021): from the newest sample to the oldest, without the gap."""
 
     default_gap: ClassVar[int] = 1
 

@@ -1,4 +1,4 @@
-"""Memory: each sample's gradient is taken together with those of draws from all of the past."""
+"""Memory: average the gradient of each sample with those of draws from the whole past."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ class ReservoirState(State):
 
     sample: UniformSample
     inner: WindowState
-    group: Array  # sum of the gradients told of the newest sample and its draws
-    turn: int = 0  # how many of them have been told
-    waiting: list[Any] = field(default_factory=list)  # the newest sample until it is told
+    group: Array  # sum of the gradients of the newest sample and its draws so far
+    turn: int = 0  # number of gradients in the sum
+    waiting: list[Any] = field(default_factory=list)  # the newest sample until its gradient arrives
 
     @property
     def samples(self) -> int:
@@ -30,7 +30,7 @@ class ReservoirState(State):
         return self.sample.seen
 
     def check(self, what: str) -> None:
-        """A sample is waiting or being told, not both, and the inner part has had the others."""
+        """A sample waits or is being processed, not both; the inner part has all others."""
         whole = self.sample.seen - (self.turn > 0)
         if not (len(self.waiting) <= (self.turn == 0) and self.inner.samples == whole):
             raise ValueError(
@@ -39,7 +39,7 @@ class ReservoirState(State):
             )
 
     def expect(self, waiting: list[Any]) -> None:
-        """Wait for the gradient of the next sample, if one is given; the last must be complete."""
+        """Set the sample, if any, whose gradient comes next; the last one must be complete."""
         if self.turn:
             raise RuntimeError(
                 "the last sample's draws are not finished: tell their gradients first"
@@ -47,7 +47,7 @@ class ReservoirState(State):
         self.waiting = waiting
 
     def change_units(self, change: UnitChange) -> None:
-        """What is kept of the stream changes as the samples to come do."""
+        """Convert the kept samples and the sum of gradients."""
         self.group = change.gradients(self.group)
         self.inner.change_units(change)
         self.sample.change_units(change)
@@ -62,19 +62,19 @@ class Reservoir:
 
     .. math:: g_t = \frac{1}{1+k}\Big(\nabla f(w_t; z_t) + \sum_{i=1}^k \nabla f(w_t; z_{s_i})\Big)
 
-    Samples must be offered (``for z in opt.offer(sample): opt.tell(grad(opt.x, z))``) and not
-    just their gradients told.
+    Requires the samples, not only their gradients:
+    ``for z in opt.offer(sample): opt.tell(grad(opt.x, z))``.
 
     Parameters
     ----------
     inner
-        The gradient part that takes the means.
+        The gradient part that receives the means.
     size
-        Samples kept.
+        Number of samples kept.
     draws
         Draws per sample; each costs one more gradient.
     seed
-        Of what is kept and what is drawn.
+        Seed of the reservoir and of the draws.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class Reservoir:
 
     @property
     def rescales(self) -> bool:
-        """Whether what it hands its samples' gradients to can be brought to other units."""
+        """Whether the inner part supports a change of units."""
         return self.inner.rescales
 
     @property
@@ -111,17 +111,17 @@ class Reservoir:
         return 1.0 / (1 + self.draws)
 
     def start(self, x0: Array) -> ReservoirState:
-        """Nothing is kept yet."""
+        """State of a run that has seen nothing."""
         sample = UniformSample(self.size, self.seed)
         return ReservoirState(sample, self.inner.start(x0), np.zeros_like(x0))
 
     def offer(self, state: ReservoirState, sample: Any) -> Iterator[Any]:
-        """The sample itself first; it is kept once its gradient has been told. Then the draws."""
+        """Yield the sample itself, which is kept once its gradient is told, then the draws."""
         state.expect([sample])
         return self.due(state)
 
     def due(self, state: ReservoirState) -> Iterator[Any]:
-        """The samples whose gradients are still to be told."""
+        """Yield the samples whose gradients are still due."""
         while state.waiting or state.turn:
             turn = state.turn
             yield state.sample.sample(self.slot(state)) if turn else state.waiting[0]
@@ -129,12 +129,12 @@ class Reservoir:
                 raise RuntimeError("the gradient of a sample that was due was not told")
 
     def slot(self, state: ReservoirState) -> int:
-        """Where the sample is that is drawn next."""
+        """The slot of the next draw."""
         counter = (state.sample.seen - 1) * self.draws + state.turn - 1
         return below(self.key, counter, state.sample.filled)
 
     def add(self, state: ReservoirState, gradient: Array, steps: int) -> Array | None:
-        """Add up the gradients at this point; the mean is one sample's for the inner part."""
+        """Sum the gradients at this point; pass their mean to the inner part."""
         if state.turn:
             state.group += gradient
         elif state.waiting:
@@ -160,5 +160,5 @@ class Reservoir:
         return self.inner.pending(state.inner) + (state.turn > 0)
 
     def number(self, state: ReservoirState) -> int:
-        """The next sample, or the one that is drawn."""
+        """Position of the next sample, or of the drawn one."""
         return int(state.sample.numbers[self.slot(state)]) if state.turn else state.sample.seen + 1

@@ -1,7 +1,7 @@
-"""MLMC gradients whose high levels are kept from being huge: clipped, or medians of means.
+"""MLMC gradients with lighter tails: clipped, or with medians of means at high levels.
 
-With levels up to log₂ T a correction can be of the order of T, though rarely; AdaGrad's steps are
-small ever after. Both remedies give up some of the small bias that the high levels are for.
+With levels up to log₂ T a correction is, on rare occasions, of the order of T, and AdaGrad's steps
+stay small from then on. Both variants trade some bias for lighter tails.
 """
 
 import math
@@ -32,7 +32,7 @@ class ClippedState(WindowState):
 
 @dataclass(frozen=True)
 class ClippedMLMC(MLMC):
-    r"""The estimate of :class:`MLMC`, made shorter where it is far longer than a gradient.
+    r"""The estimate of :class:`MLMC`, clipped where it is much longer than a gradient.
 
     .. math:: g_t \min(1, c R_t / \|g_t\|), \qquad
               R_t^2 = \text{mean of } \|\nabla f\|^2 \text{ over the samples so far}
@@ -55,7 +55,7 @@ class ClippedMLMC(MLMC):
 
     clip: float = 30.0
 
-    rescales: ClassVar[bool] = False  # what is long in some units is short in others
+    rescales: ClassVar[bool] = False  # the clipping threshold depends on the units
 
     def __post_init__(self) -> None:
         super().__post_init__()

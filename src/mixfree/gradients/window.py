@@ -1,4 +1,4 @@
-"""The signed running sum over a window of samples: one loop for all but the replaying methods."""
+"""The weighted sum over a window of samples, shared by all methods that do not replay."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -20,25 +20,25 @@ class Gradient(Protocol):
 
     @property
     def rescales(self) -> bool:
-        """Whether its state can be brought to other units."""
+        """Whether its state supports a change of units."""
 
     def start(self, x0: Array) -> Any:
         """State of a run that has seen nothing."""
 
     def offer(self, state: Any, sample: Any) -> Iterator[Any]:
-        """Take one sample of the stream and give the samples whose gradients are wanted now."""
+        """Take one sample of the stream; yield the samples whose gradients are due now."""
 
     def add(self, state: Any, gradient: Array, steps: int) -> Array | None:
-        """Take the gradient of one wanted sample; the direction to step along once it is whole."""
+        """Take the gradient of one due sample; return the direction once it is complete."""
 
     def iterate(self, state: Any, before: Array, after: Array) -> Array | None:
-        """The point that a step from ``before`` to ``after`` hands to the output, if any."""
+        """The point that a step from ``before`` to ``after`` passes to the output, if any."""
 
     def pending(self, state: Any) -> int:
         """Samples taken that no step has used yet."""
 
     def number(self, state: Any) -> int:
-        """Place in the stream (from 1) of the sample whose gradient is wanted next."""
+        """Position in the stream, from 1, of the sample whose gradient is due next."""
 
 
 @dataclass(slots=True)
@@ -66,8 +66,8 @@ class WindowState(State):
 class Window(ABC):
     """A gradient summed over the next few samples, each with its sign or weight.
 
-    The point stays where it is until the window is full, so one buffer of the point's size
-    is enough, and each sample costs one gradient.
+    The point does not move until the window is full, so one buffer of the point's size
+    suffices, and each sample costs one gradient.
     """
 
     rescales: ClassVar[bool] = True
@@ -89,11 +89,11 @@ class Window(ABC):
         return WindowState(np.zeros_like(x0))
 
     def offer(self, state: WindowState, sample: Any) -> Iterator[Any]:
-        """Every sample's gradient is wanted at once."""
+        """Yield the sample itself: its gradient is due at once."""
         yield sample
 
     def add(self, state: WindowState, gradient: Array, steps: int) -> Array | None:
-        """Add one gradient; the whole sum when the window is full."""
+        """Add one gradient; return the sum when the window is full."""
         seen, length = state.seen, state.length
         if seen == 0:
             length = state.length = self.length(steps, state.samples)
@@ -118,7 +118,7 @@ class Window(ABC):
         return self.scale(length) * total
 
     def iterate(self, state: WindowState, before: Array, after: Array) -> Array | None:
-        """Outputs are made of the points at which gradients were taken: w_1, …, w_T."""
+        """The output uses the points at which gradients were evaluated: w_1, …, w_T."""
         return before
 
     def pending(self, state: WindowState) -> int:

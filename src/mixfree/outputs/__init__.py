@@ -1,4 +1,4 @@
-"""What is handed back?"""
+"""The output part: which point is returned?"""
 
 from collections.abc import Callable
 

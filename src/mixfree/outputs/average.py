@@ -1,4 +1,4 @@
-"""Averages of all iterates. They are summed in double precision whatever the point's own."""
+"""Averages of all iterates, summed in double precision for every dtype of the point."""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from mixfree.base.state import State, UnitChange
 
 
 class Output(Protocol):
-    """The output part: makes one point of many. Immutable; what changes is in ``state``."""
+    """The output part: combines the iterates into one point. Immutable; the state is separate."""
 
     def start(self, x0: Array) -> Any:
         """State of a run that has no iterates yet; it counts them in ``count``."""
@@ -19,12 +19,12 @@ class Output(Protocol):
         """Take the next iterate."""
 
     def point(self, state: Any, x: Array) -> Array:
-        """The output; ``x``, where the run is now, as long as there are no iterates."""
+        """The output; ``x``, the present point, while there are no iterates."""
 
 
 @dataclass(slots=True)
 class CountState(State):
-    """How many iterates there were."""
+    """The number of iterates."""
 
     count: int = 0
 

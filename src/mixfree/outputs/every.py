@@ -1,4 +1,4 @@
-"""The outputs among which a sample of the stream chooses, all of one run."""
+"""All outputs among which ``memory="auto"`` chooses, from one run."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from mixfree.outputs.average import SumState, WeightedAverage
 
 @dataclass(slots=True)
 class EveryState(SumState):
-    """The weighted sum, and what it was at the last two powers of two."""
+    """The weighted sum, and its values at the last two powers of two."""
 
     before: Array = field(default_factory=lambda: np.zeros(0))
     older: Array = field(default_factory=lambda: np.zeros(0))
@@ -24,10 +24,10 @@ class EveryState(SumState):
 
 @dataclass(frozen=True)
 class EveryOutput(WeightedAverage):
-    """The weighted average; and its tail and the last point, for those who ask.
+    """The weighted average; :meth:`points` also returns its tail and the last point.
 
-    The sum Σ k w_k less what it was at a power of two is the sum of the iterates since: the last
-    half to three quarters of them.
+    The tail is the sum Σ k w_k minus its value at a power of two, and so contains the last half
+    to three quarters of the iterates.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class EveryOutput(WeightedAverage):
         return EveryState(0, *(np.zeros(x0.size) for _ in range(3)))
 
     def add(self, state: SumState, iterate: Array) -> None:
-        """Σ k w_k, with what it was at every power of two."""
+        """Σ k w_k, with its values at powers of two."""
         count = state.count + 1
         if count & (count - 1) == 0 and isinstance(state, EveryState):
             state.before, state.older = state.sum.copy(), state.before

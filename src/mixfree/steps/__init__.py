@@ -1,4 +1,4 @@
-"""How far along the gradient?"""
+"""The step part: how far along the gradient?"""
 
 from mixfree.steps.accelerated import Accelerated
 from mixfree.steps.adagrad import AdaGradMax, AdaGradNorm

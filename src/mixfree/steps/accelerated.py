@@ -1,4 +1,4 @@
-"""Nesterov acceleration as a step: the run's point is the one at which gradients are wanted."""
+"""Nesterov acceleration as a step; the run's point is the one where gradients are evaluated."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from mixfree.base.state import State, UnitChange
 
 @dataclass(slots=True)
 class AcceleratedState(State):
-    """The two sequences between which gradients are taken."""
+    """The two sequences of acceleration; gradients are evaluated between them."""
 
     x: Array
     x_f: Array
@@ -86,7 +86,7 @@ class Accelerated:
         return AcceleratedState(np.array(x0), np.array(x0))
 
     def reach(self, state: AcceleratedState) -> float:
-        """The largest entry of x_f^k, by which a run that diverges is noticed."""
+        """The largest entry of x_f^k, which reveals a run that diverges."""
         return float(np.abs(state.x_f).max())
 
     def move(self, state: AcceleratedState, direction: Array, step: int, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Acceleration without strong convexity as a step, in the three sequences of Lan (2012)."""
+"""Acceleration without strong convexity as a step: the three sequences of Lan (2012)."""
 
 from dataclasses import dataclass
 
@@ -59,7 +59,7 @@ class AcceleratedConvex:
         return AcceleratedState(np.array(x0), np.array(x0))
 
     def reach(self, state: AcceleratedState) -> float:
-        """The largest entry of x^t, by which a run that diverges is noticed."""
+        """The largest entry of x^t, which reveals a run that diverges."""
         return float(np.abs(state.x).max())
 
     def move(self, state: AcceleratedState, direction: Array, step: int, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""A step's scale from the run itself, instead of a number: how far there is to go."""
+"""Estimate the scale of the steps, the distance to the solution, from the run itself."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,20 @@ from mixfree.base.checks import check_one_of, check_positive
 from mixfree.base.state import State, UnitChange
 
 RELATIVE = 1e-6  # first distance, as a fraction of 1 + |x0|
-MARGIN = 3.0  # factor of the bound, which is one from below, until the run has first arrived
-MOVED = 3.0  # factor of the mean's movement while the samples doubled
-KEPT = 0.25  # least fraction of rbar that an arrival leaves
+MARGIN = 3.0  # factor of the lower bound until the first arrival
+MOVED = 3.0  # factor of the movement of the mean point during an epoch
+KEPT = 0.25  # smallest fraction of rbar that remains after an arrival
 FIRST_EPOCH = 128  # steps before the mean point is first compared with the start
 KINDS = ("bound", "iterate")
 
 
 @dataclass(slots=True)
 class DistanceState(State):
-    """The scale rbar, and what it was found from."""
+    """The scale rbar, and the sums from which it is estimated."""
 
     rbar: Array  # one entry per coordinate, or a single one
     lam: float  # weight of the next gradients: the largest rbar so far, or 1
-    origin: Array  # the point o that distances are measured from
+    origin: Array  # the point o from which distances are measured
     mean: Array  # mean of the points of this epoch
     before: Array  # the mean of the epoch before
     weighted_sum: Array  # sum of lam_i g_i
@@ -45,19 +45,19 @@ class DistanceState(State):
         self.weighted_sum = change.gradients(self.weighted_sum)
 
     def scale_gradients(self, exponent: int) -> None:
-        """Express gradients as multiples of a unit that is 2^exponent times smaller."""
+        """Multiply the sums of gradients by 2^exponent, after a change of their unit."""
         self.weighted_sum = np.ldexp(self.weighted_sum, exponent)
         self.numerator = float(np.ldexp(self.numerator, exponent))
 
     def extend(self, fresh: "DistanceState", per_coordinate: bool) -> None:
-        """Add the coordinates of ``fresh``, which have stood still with gradients of zero."""
+        """Append the coordinates of ``fresh``, whose gradients have been zero so far."""
         for name in ("origin", "mean", "before", "weighted_sum"):
             setattr(self, name, np.append(getattr(self, name), getattr(fresh, name)))
         if per_coordinate:
             self.rbar = np.append(self.rbar, fresh.rbar)
 
     def shift(self, by: Array) -> None:
-        """Move every point, where the vector is a sketch of one that has become longer."""
+        """Shift every point, after new coordinates have entered a sketch."""
         for point in (self.origin, self.mean, self.before):
             point += by
 
@@ -72,21 +72,21 @@ class Distance:
     .. math:: \|o - x^*\| \ge \frac{\sum_i \lambda_i g_i \cdot (o - x_i)}
                                    {\|\sum_i \lambda_i g_i\|_*},
 
-    in the largest entry (dual: ∥·∥₁) or, for a single rate, the Euclidean norm: the bound of
-    D-adaptation (Defazio and Mishchenko 2023), with λ the largest scale so far. r̄ is three
-    times the greatest value seen. It grows exponentially while gradients agree and not at all
-    when they only vary. Whenever the samples have doubled, the mean point since is compared with
-    the one before: when it has moved by less than r̄/3, the run has arrived, and it goes on from
-    that mean as from a new start, with r̄ shrunk to three times the movement, at most to a
-    quarter. From the first arrival on, the bound counts once: what makes gradients agree then is
-    more often a regime of the stream than a way to go.
+    in the maximum norm (whose dual is ∥·∥₁) or, for a single rate, in the Euclidean norm. This is
+    the bound of D-adaptation (Defazio and Mishchenko 2023), with λ the largest scale so far. r̄ is
+    three times the largest bound so far: it grows exponentially while gradients agree, and does
+    not grow while they only fluctuate. An epoch ends whenever the number of steps has doubled. If
+    its mean point differs from that of the epoch before by less than r̄/3, the run has arrived: it
+    restarts from this mean with r̄ set to three times the movement, but at least a quarter of its
+    value. After the first arrival r̄ is the bound itself without the factor three, since gradients
+    that agree then are more often due to a regime of the stream than to the distance.
 
     ``of="iterate"``: DoG (Ivgi et al. 2023), the greatest distance of the points from x0.
 
     Parameters
     ----------
     first
-        Where r̄ begins, r_ε; 1e-6 times ``1 + |x0|`` unless given.
+        Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``.
     of
         ``"bound"`` or ``"iterate"``.
 
@@ -105,7 +105,7 @@ class Distance:
         check_one_of(self.of, "of", KINDS)
 
     def start(self, x0: Array, per_coordinate: bool) -> DistanceState:
-        """The first distance, one per coordinate or one for all, and nothing seen."""
+        """State with the initial distance, one per coordinate or one for all."""
         first = self.first
         if first is None:
             size = float(np.abs(x0).max()) if per_coordinate else norm(x0)
@@ -115,19 +115,19 @@ class Distance:
         return state
 
     def begin(self, state: DistanceState, first: float) -> None:
-        """Begin with this distance."""
+        """Set the initial distance."""
         state.rbar[:] = first
         if self.of == "bound":
             state.lam = float(first)
 
     def add(self, state: DistanceState, total: Array, x: Array, back: float) -> None:
-        """Take the sum Σ g_i of the latest gradients, where Σ g_i·(x_i − x) is ``back``."""
+        """Add the latest gradients by their sum Σ g_i and Σ g_i·(x_i − x), which is ``back``."""
         if self.of == "bound":
             state.numerator += state.lam * (dot(total, state.origin - x) - back)
             state.weighted_sum += state.lam * total
 
     def update(self, state: DistanceState, x: Array, step: int, steps: int) -> None:
-        """Bring r̄ up to date at the point ``x``, ``steps`` steps after the last time."""
+        """Update r̄ at the point ``x``, ``steps`` steps after the last update."""
         state.weight += float(step) * steps
         state.mean += (float(step) * steps / state.weight) * (x - state.mean)
         if self.of == "bound":
@@ -159,7 +159,7 @@ class Distance:
 
 
 def fixed_distance(x0: Array, per_coordinate: bool, alpha: float) -> DistanceState:
-    """The state of a scale that is given: rbar is ``alpha`` and every gradient has weight 1."""
+    """State of a fixed scale: rbar is ``alpha`` and every gradient has weight 1."""
     origin = x0.astype(np.float64)
     return DistanceState(
         rbar=np.full(origin.size if per_coordinate else 1, alpha),

@@ -11,7 +11,7 @@ from mixfree.base.state import State, UnitChange
 
 
 class Geometry(Protocol):
-    """What a step needs of a mirror map that is not the Euclidean one."""
+    """The part of a mirror map that the step needs."""
 
     def dual(self, x: Array) -> Array:
         """∇ψ(x), in which displacements add up."""
@@ -19,7 +19,7 @@ class Geometry(Protocol):
 
 @dataclass(slots=True)
 class AnchorState(State):
-    """x^k, from which both steps of a pair go."""
+    """x^k, the start of both steps of a pair."""
 
     x: Array
 
@@ -30,13 +30,13 @@ class AnchorState(State):
 
 @dataclass(frozen=True)
 class Extragradient:
-    r"""Steps in pairs, both from x^k: one to look, one to go.
+    r"""Steps in pairs, both from x^k; the second uses the gradient at the end of the first.
 
     .. math:: x^{k+1/2} = \Pi(x^k - \gamma\, g(x^k)), \qquad
               x^{k+1} = \Pi(x^k - \gamma\, g(x^{k+1/2}))
 
-    With another mirror map both are its steps, which is mirror-prox. A gradient may be any
-    operator, such as that of a game: it is then not the gradient of one function.
+    With another mirror map this is mirror-prox. The gradient may be replaced by any operator,
+    such as that of a game.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Extragradient:
 
     Examples
     --------
-    A game in which descent goes round in circles for ever, xy:
+    The game min over x, max over y of xy, on which gradient descent does not converge:
 
     >>> step, x = Extragradient(alpha=0.5), np.array([1.0, 0.0])
     >>> state = step.start(x)
@@ -68,11 +68,11 @@ class Extragradient:
         return AnchorState(np.array(x0))
 
     def reach(self, state: AnchorState) -> float:
-        """The largest entry of x^k, by which a run that diverges is noticed."""
+        """The largest entry of x^k, which reveals a run that diverges."""
         return float(np.abs(state.x).max())
 
     def move(self, state: AnchorState, direction: Array, step: int, x: Array) -> Array:
-        """γ g at odd steps, which start at x^k; at even ones also the way back to x^k."""
+        """γ g at odd steps, which start at x^k; even steps also return to x^k."""
         displacement = stretched(self.alpha, direction)
         if step % 2:
             state.x = x

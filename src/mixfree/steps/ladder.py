@@ -13,22 +13,22 @@ from mixfree.steps.distance import Distance, DistanceState, fixed_distance
 from mixfree.steps.profile import Profile
 
 BLOCK = 64
-EARLY = 8  # number of first blocks in which the rates are renewed at every step
+EARLY = 8  # number of initial blocks in which the rates are updated at every step
 LARGEST_EXPONENT = 64  # a gradient is at most 2^64 in the state's unit: no square overflows
 LEAST_UNIT = -1000  # below it 2^-unit would overflow
 
 
 @dataclass(slots=True)
 class LadderState(State):
-    """Rates, and the sums they come from; sums of gradients are in units of 2^unit."""
+    """The rates and the sums that determine them; gradients are in units of 2^unit."""
 
     unit: int
     rate: Array
-    sum: Array  # sum of the gradients since the rates were last renewed
+    sum: Array  # sum of the gradients since the last update of the rates
     squares: Array  # sum of their squares
-    carry: Array  # sum of the weighted gradients since a block was last full
+    carry: Array  # sum of the weighted gradients since the last full block
     total: Array  # Q
-    halves: Array  # first halves of the blocks that are not complete, one row per level
+    halves: Array  # first halves of incomplete blocks, one row per level
     levels: Array  # V_j, one row per level
     excess: Array  # Σ_{i ≥ j} max(0, V_i − Q), one row per level
     distance: DistanceState
@@ -46,7 +46,7 @@ class LadderState(State):
             raise ValueError(f"state of the {what} does not fit: unit is {self.unit}")
 
     def change_unit(self, change: int) -> None:
-        """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
+        """Change the unit by a power of two, which is exact, to keep squares from overflowing."""
         if change <= 0 and (self.squares.any() or self.total.any()):
             return
         self.unit += change
@@ -59,20 +59,20 @@ class LadderState(State):
         self.distance.scale_gradients(-change)
 
     def change_units(self, change: UnitChange) -> None:
-        """Sums of gradients follow the coordinates; squares as far as the old center was right."""
+        """Convert the sums of gradients, and the squares approximately (a shift is ignored)."""
         for name in ("sum", "carry", "halves"):
             setattr(self, name, change.gradients(getattr(self, name)))
         self.distance.change_units(change)
         if self.squares.size != self.sum.size:
             return
-        # A column that has had no gradient yet had no unit either.
+        # A column without a gradient so far has no unit yet.
         growth = np.where(self.squares + self.total > 0.0, change.growth, 1.0)
         for name in ("squares", "total", "levels", "excess"):
             setattr(self, name, getattr(self, name) / growth / growth)
         self.rate = self.rate * growth
 
     def extend(self, fresh: "LadderState", per_coordinate: bool) -> None:
-        """Add the coordinates of ``fresh``, which have stood still with gradients of zero."""
+        """Append the coordinates of ``fresh``, whose gradients have been zero so far."""
         rates = ("rate", "squares", "total", "levels", "excess") if per_coordinate else ()
         for name in ("sum", "carry", "halves", *rates):
             mine: Array = getattr(self, name)
@@ -81,7 +81,7 @@ class LadderState(State):
         self.distance.extend(fresh.distance, per_coordinate)
 
     def add_level(self) -> None:
-        """Begin one more level."""
+        """Add a level."""
         for name in self.grows:
             rows: Array = getattr(self, name)
             setattr(self, name, np.concatenate([rows, np.zeros((1, rows.shape[1]))]))
@@ -89,35 +89,35 @@ class LadderState(State):
 
 @dataclass(frozen=True)
 class Ladder:
-    r"""AdaGrad with the excess of every dyadic level in its sum.
+    r"""AdaGrad whose accumulator includes the variance inflation of every dyadic level.
 
     Cut the directions g_1, g_2, … into consecutive blocks of 2^j at every level j. When a block
-    is complete, D is the sum of its second half less that of its first, and V_j adds D². On
-    independent data each V_j is about Q = Σ g²; the step pays for what is above:
+    is complete, D is the sum of its second half minus that of its first, and V_j adds D². On
+    independent data each V_j is about Q = Σ g²; the accumulator S adds the excess over Q:
 
     .. math:: \eta_t = \bar r_t / \sqrt{S_t}, \qquad S = Q + \sum_j \max(0, V_j - Q).
 
-    Σ_j V_j is what the MLMC gradient adds to AdaGrad's sum by Lemma 3.1, over all levels and
-    without drawing one. The rates are renewed at every step of the first eight blocks and then
-    once per ``block``; in between, no entry moves by more than r̄, which is AdaGrad's own bound.
-    Where r̄ is found on the way, the sums are of λ_t g_t and S is divided by λ_t², with λ the
-    largest r̄ so far: gradients from the time when steps were tiny then count for nothing.
+    By Lemma 3.1, Σ_j V_j is what MLMC gradients would add to AdaGrad's sum; the ladder adds it for
+    all levels without sampling a level. The rates are updated at every step of the first eight
+    blocks and then once per ``block``; in between, no entry moves by more than r̄, which is
+    AdaGrad's own bound. Where r̄ is estimated, the sums are of λ_t g_t and S is divided by λ_t²,
+    with λ the largest r̄ so far, so that gradients from the time of tiny steps carry no weight.
 
     Parameters
     ----------
     alpha
-        A fixed scale instead of r̄; ``None`` finds it by ``distance``.
+        A fixed scale instead of r̄; ``None`` estimates r̄ by ``distance``.
     per_coordinate
         One rate and one distance per coordinate, or one for all.
     block
-        Directions summed before they enter the cascade of levels.
+        Number of directions summed before they enter the levels.
     max_levels
-        Levels at most; ``None`` lets them grow with the run, and 0 leaves AdaGrad.
+        Largest number of levels; ``None`` lets it grow with the run, and 0 is plain AdaGrad.
     distance
-        How r̄ is found.
+        The estimator of r̄.
     length
-        Factor of every step. With draws from memory, whose noise the next draws undo, 4 to 16
-        is often better than 1.
+        Factor of every step. With draws from memory, whose noise averages out, 4 to 16 is often
+        better than 1.
 
     Examples
     --------
@@ -147,7 +147,7 @@ class Ladder:
             raise ValueError(f"distance must be a Distance, not {shown(self.distance)}")
 
     def start(self, x0: Array) -> LadderState:
-        """No gradient seen and no level begun."""
+        """State of a run that has seen no gradient."""
         width = x0.size if self.per_coordinate else 1
         if self.alpha is None:
             distance = self.distance.start(x0, self.per_coordinate)
@@ -167,22 +167,22 @@ class Ladder:
         )
 
     def begin(self, state: LadderState, first: float) -> None:
-        """Begin with this distance, unless the settings give a scale or a distance."""
+        """Set the initial distance, unless the settings give a scale or a distance."""
         if self.guesses:
             self.distance.begin(state.distance, first)
 
     def reach(self, state: LadderState) -> float:
-        """The largest scale that steps have had, to tell a run that goes away without end."""
+        """The largest scale so far, which reveals a run that diverges."""
         distance = state.distance
         return distance.lam if self.distance.of == "bound" else float(distance.rbar.max())
 
     @property
     def guesses(self) -> bool:
-        """Whether the settings give neither a scale nor a distance to begin with."""
+        """Whether the settings give neither a scale nor an initial distance."""
         return self.alpha is None and self.distance.first is None
 
     def extend(self, state: LadderState, x0: Array) -> None:
-        """Add coordinates that have been at ``x0`` so far, with gradients of zero."""
+        """Append coordinates at ``x0``, whose gradients have been zero so far."""
         state.extend(self.start(x0), self.per_coordinate)
 
     def move(self, state: LadderState, direction: Array, step: int, x: Array) -> Array:
@@ -212,11 +212,11 @@ class Ladder:
         return displacement.astype(direction.dtype, copy=False)
 
     def refreshes(self, step: int) -> bool:
-        """Whether the ``step``-th step brings the rates up to date, and so looks at the point."""
+        """Whether the ``step``-th step updates the rates, which requires the point."""
         return step <= EARLY * self.block or step % self.block == 0
 
     def levels(self, step: int) -> int:
-        """Levels begun after ``step`` steps."""
+        """Number of levels after ``step`` steps."""
         begun = (step // self.block).bit_length()
         return begun if self.max_levels is None else min(begun, self.max_levels)
 
@@ -226,18 +226,18 @@ class Ladder:
         blocks = step // lengths
         known = blocks > 0
         lengths, blocks, totals = lengths[known], blocks[known], state.levels[known].sum(axis=1)
-        # The levels cover whole blocks only; a part of Q to match, as if it had grown evenly.
+        # The levels cover complete blocks only: scale Q to match, as if it had grown evenly.
         covered = blocks * lengths / (step - step % self.block)
         squares = state.total.sum()
         ratios = totals / (squares * covered) if squares > 0.0 else np.zeros(len(totals))
         return Profile(lengths, ratios, blocks)
 
     def _refresh(self, state: LadderState, g: Array, length: float, step: int, x: Array) -> None:
-        """Take the gradients since the last time into all sums, and renew the rates."""
+        """Add the gradients since the last update to all sums, and update the rates."""
         distance, total = state.distance, state.sum
         weight = distance.lam
         if self.alpha is None:
-            # Each x_i came to x_t by steps at the rates that now end.
+            # The rates have been constant since the last update, which determines x_i − x_t.
             earlier = total - g
             if self.per_coordinate:
                 back = 0.5 * dot(state.rate, earlier**2 + (state.squares - g * g))
@@ -261,7 +261,7 @@ class Ladder:
         )
 
     def _climb(self, state: LadderState, step: int) -> None:
-        """Give the block's sum to the first level, and what is complete to the next."""
+        """Pass the sum of the block to the first level, and complete sums to the next level."""
         levels, blocks = self.levels(step), step // self.block
         while len(state.halves) < levels:
             state.add_level()
@@ -273,7 +273,7 @@ class Ladder:
             carry = carry + halves[j]
         if complete < levels:
             halves[complete] = carry
-        # excess[j] is the sum over level j and those above, which have not changed.
+        # excess[j] sums over level j and all higher levels; incomplete levels are unchanged.
         for j in reversed(range(complete)):
             above = excess[j + 1] if j + 1 < levels else 0.0
             excess[j] = above + np.maximum(totals[j] - state.total, 0.0)

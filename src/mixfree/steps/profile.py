@@ -1,4 +1,4 @@
-"""What a ladder's levels say about the correlation of the gradients."""
+"""The correlation of the gradients, as seen in the levels of a ladder."""
 
 from typing import NamedTuple
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 
-ENOUGH = 16  # blocks of a level, before it is believed
-RISING = 1.25  # growth from level to level that is more than noise
+ENOUGH = 16  # blocks that a level needs before its ratio is used
+RISING = 1.25  # ratio between levels that counts as growth rather than noise
 # Blocks of 5.5 scales have half the excess of infinite ones when correlation is e^(−k/scale):
 # the root u = 2.75 of (2(u − 1 + e^−u) − (1 − e^−u)²)/(2u) = 1/2, and a block is two halves.
 BLOCK_AT_HALF = 5.5
@@ -34,7 +34,7 @@ class CorrelationScale(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """How much more gradients vary over long blocks than independent ones would.
+    """Variance of block sums of gradients relative to independent gradients.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Profile(NamedTuple):
         Mean square of the difference between a block's halves, over that of independent
         gradients: 1 where there is no correlation, a plateau beyond its scale.
     blocks
-        Blocks of each level that are complete.
+        Number of complete blocks of each level.
     """
 
     lengths: Array
@@ -52,7 +52,7 @@ class Profile(NamedTuple):
     blocks: Array
 
     def _rises_above(self, plateau: float) -> bool:
-        """Whether a level of few blocks stands out from the ``plateau`` of those believed.
+        """Whether a level with few blocks clearly exceeds the ``plateau`` of the others.
 
         The mean of n squares of one normal variable has a relative error of √(2/n).
         """
@@ -63,13 +63,13 @@ class Profile(NamedTuple):
     def correlation_scale(self, at_half: float = BLOCK_AT_HALF) -> CorrelationScale:
         """The scale at which the ratios have risen half the way to their plateau.
 
-        Not resolved as long as the highest levels still rise, or have too few blocks to say.
+        Not resolved while the highest levels still rise or have too few blocks.
 
         Parameters
         ----------
         at_half
-            Scales per block that has half of the excess: ``SUM_AT_HALF`` for a profile of block
-            sums instead of differences between halves.
+            Length, in scales, of a block with half of the excess; ``SUM_AT_HALF`` for a profile
+            of block sums instead of differences between halves.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Steps that depend on the count alone: constant, inverse square root and inverse."""
+"""Steps that depend only on the step count: constant, inverse square root and inverse."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mixfree.base.state import Stateless
 
 
 class Step(Protocol):
-    """The step part: how far along the direction. Immutable; what changes is in ``state``."""
+    """The step part: how far along the direction. Immutable; the state is separate."""
 
     def start(self, x0: Array) -> Any:
         """State of a run that has taken no step."""

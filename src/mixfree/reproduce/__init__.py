@@ -50,6 +50,7 @@ _TABLE = {  # name: module, summary
     "ladder": ("ladder.experiment", "The ladder beside the best step, on streams drawn at random"),
     "intervals": ("intervals.experiment", "Coverage of 95 % intervals on correlated streams"),
     "accelerated": ("after.accelerated", "After the paper: acceleration with random batches"),
+    "convex": ("after.convex", "After the paper: acceleration without strong convexity"),
     "saddle": ("after.saddle", "After the paper: extragradient on a matrix game"),
     "mirror": ("after.mirror", "After the paper: MAG with the geometry of the simplex"),
     "gap": ("gap.experiment", "How often the bound of an exact fit's optimality gap holds"),

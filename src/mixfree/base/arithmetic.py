@@ -12,10 +12,7 @@ Array = npt.NDArray[Any]
 _DOT_BLOCK = 8192
 # Unlike dot, vdot does not warn of overflow. Skipping its dispatcher saves a third of the time.
 inner = getattr(np.vdot, "_implementation", np.vdot)
-LEAST, MOST = (
-    1e-280,
-    1e280,
-)  # sums of squares in this range have lost no digits to overflow or underflow
+LEAST, MOST = 1e-280, 1e280  # sums of squares in between lost no digits to over- or underflow
 
 
 def dot(a: Array, b: Array) -> float:

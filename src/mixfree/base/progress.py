@@ -39,9 +39,7 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Show]:
         yield _Lines(label, total)
         return
     column = require("rich.table").Column
-    whole = partial(
-        column, no_wrap=True, overflow="ignore"
-    )  # the bar shrinks first, then the label
+    whole = partial(column, no_wrap=True, overflow="ignore")  # the bar shrinks first
     columns = (
         rich.TextColumn("{task.description}", markup=False, table_column=column(no_wrap=True)),
         rich.BarColumn(bar_width=None, table_column=column(ratio=1)),

@@ -309,9 +309,7 @@ class UniformSample(State):
         whole = self.size * column.itemsize * int(np.prod(column.shape[1:])) <= _ROOM
         if not whole or room <= _PIECE:
             return _longer(kept, room)
-        found = np.empty(
-            (self.size, *column.shape[1:]), column.dtype
-        )  # large enough for huge pages
+        found = np.empty((self.size, *column.shape[1:]), column.dtype)
         found[: len(kept)] = kept
         return found
 

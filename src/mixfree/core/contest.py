@@ -339,9 +339,7 @@ class Contest:
         best = {run: math.inf for run in self.runs if run != self._default}
         for candidate, losses in found.items():
             run, mean = self._name(candidate), float(losses.mean())
-            if (
-                run in best and mean < best[run]
-            ):  # a mean that is not finite never replaces infinity
+            if run in best and mean < best[run]:  # NaN never is
                 best[run] = mean
         return max(best, key=lambda run: best[run])
 

@@ -106,9 +106,7 @@ class RichardsonRomberg(Generic[AnyRun]):
         pairs = zip(totals, self._before, strict=True)
         changes = [(steps - first, after - before) for (steps, after), (first, before) in pairs]
         lengths = {steps for steps, _ in changes}
-        if (
-            len(lengths) == 1
-        ):  # a batch of another length is skipped and does not count for the next one
+        if len(lengths) == 1:  # otherwise the batch is skipped, and no part of the next one
             self._before = totals
         every = lengths | self._lengths
         if len(every) > 1 or 0 in every:

@@ -5,9 +5,11 @@ A page that shows a result can then say whether the code has changed since.
 
 import ast
 import hashlib
+import io
 import json
 import os
 import platform
+import tokenize
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,19 +112,23 @@ def source_of(start: Path) -> dict[str, str]:
 
 
 def code_of(text: str) -> str:
-    r"""The text of a module without comments on lines of their own, docstrings and empty lines.
+    r"""The text of a module without comments, docstrings and empty lines.
 
     Examples
     --------
-    >>> code_of("'Words.'\n\n# why\nx = 1\n")
+    >>> code_of("'Words.'\n\n# why\nx = 1  # and what for\n")
     'x = 1'
     """
     lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column].rstrip()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             last = node.end_lineno or node.lineno
             lines[node.lineno - 1 : last] = [""] * (last - node.lineno + 1)
-    return "\n".join(line for line in lines if line.strip() and not line.strip().startswith("#"))
+    return "\n".join(line for line in lines if line.strip())
 
 
 def _digest(path: Path) -> str:

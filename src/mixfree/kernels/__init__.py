@@ -1,4 +1,4 @@
 """Compiled twins of the parts and the loop, tested step by step against the NumPy reference.
 
-Nothing here is imported before it is needed: Numba is slow to load.
+Imported only when needed, since Numba is slow to load.
 """

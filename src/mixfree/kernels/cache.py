@@ -1,4 +1,4 @@
-"""What Numba has compiled, kept on disk: never stale, never mixed up, never in the way."""
+"""Cache of compiled code on disk, safe against stale, mixed-up and damaged files."""
 
 import contextlib
 import hashlib
@@ -11,7 +11,7 @@ from typing import Any
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-_ANEW = "every process compiles anew unless NUMBA_CACHE_DIR is a folder with room"
+_ANEW = "every process compiles again unless NUMBA_CACHE_DIR is a writable folder with space"
 _SOURCES = (
     "kernels/*.py",
     "steps/*.py",
@@ -22,13 +22,13 @@ _SOURCES = (
 
 
 class SafeFiles(IndexDataCacheFile):
-    """Numba's files of one function, with three defects of theirs mended.
+    """Numba's cache files of one function, with three corrections.
 
-    - A result is stale when any file of :func:`sources` has changed, not only the function's own.
-    - Numba counts its files from 1, so that of two processes which compile at once each may write
-      what the other's entry in the index stands for. Here a name belongs to one result only, and
-      what no index names any more is removed.
-    - An index or a result that is truncated or empty leads to a compilation, not to a traceback.
+    - A result is stale if any file of :func:`sources` has changed, not only the function's own.
+    - Numba numbers its files from 1, so that two processes that compile at the same time can
+      overwrite each other's results. Here file names are unique, and files that are no longer in
+      the index are removed.
+    - A truncated or empty file leads to a new compilation instead of a traceback.
     """
 
     def __init__(self, folder: str | Path, stem: str) -> None:
@@ -38,14 +38,14 @@ class SafeFiles(IndexDataCacheFile):
     def _load_index(self) -> Any:
         try:
             return super()._load_index()
-        except Exception:  # pickle promises no particular one
+        except Exception:  # pickle can raise any exception
             return {}
 
     def _load_data(self, name: str) -> Any:
         try:
             return super()._load_data(name)
         except Exception as error:
-            raise OSError(f"{name} is damaged") from error  # which Numba takes for a missing file
+            raise OSError(f"{name} is damaged") from error  # Numba treats it as missing
 
     def _save_index(self, overloads: dict[Any, str]) -> None:
         super()._save_index(overloads)
@@ -55,9 +55,9 @@ class SafeFiles(IndexDataCacheFile):
         return f"{self._stem}.{uuid.uuid4().hex[:16]}.nbc"
 
     def _remove_all_but(self, kept: set[str]) -> None:
-        """Remove what there is of this function, from any line of its module, besides ``kept``.
+        """Remove all files of this function, wherever it stood in its module, except ``kept``.
 
-        Whoever was about to read one of them compiles anew.
+        A process that was about to read one of them compiles again.
         """
         function, _, line_and_version = self._stem.rpartition("-")
         version = line_and_version.partition(".")[2]
@@ -70,7 +70,7 @@ class SafeFiles(IndexDataCacheFile):
 
 
 class _Cache(FunctionCache):
-    """Numba's cache of a function, on such files; a disk that fails only costs time."""
+    """Numba's cache of a function with such files; errors of the disk only cost time."""
 
     _cache_file: Any
 
@@ -88,16 +88,16 @@ class _Cache(FunctionCache):
 
 
 def keep_on_disk(dispatcher: Any) -> None:
-    """Let a compiled function be loaded from disk by the next process, where that is possible."""
+    """Cache a compiled function on disk, if there is a writable folder."""
     try:
         dispatcher._cache = _Cache(dispatcher.py_func)
-    except RuntimeError:  # there is no folder that can be written to
+    except RuntimeError:  # no writable folder
         warn_once(f"no folder for compiled code is writable; {_ANEW}")
 
 
 @cache
 def warn_once(message: str) -> None:
-    """Warn, but never twice of the same in one process."""
+    """Warn once per process and message."""
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
@@ -111,7 +111,7 @@ def fingerprint() -> str:
 
 
 def sources() -> list[Path]:
-    """Every file whose text the machine code depends on: the twins, and where constants are from.
+    """Every file on which the machine code depends: the twins, and the modules of constants.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Twins of :mod:`mixfree.domains`: how a point is brought back, and moved by a mirror map."""
+"""Twins of :mod:`mixfree.domains`: projections and mirror steps."""
 
 import math
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class BallPlan(NamedTuple):
     """See :class:`Ball`, around the origin."""
 
     radius: float
-    slack: float  # what rounding can add to the length of a move, as a factor
+    slack: float  # largest factor by which rounding can lengthen a move
 
 
 class CentredBallPlan(NamedTuple):
@@ -71,7 +71,7 @@ PLANS = {
 
 @chosen
 def is_straight(domain):
-    """Whether a step is a straight line, which a mirror map would bend."""
+    """Whether a step is a straight line, unlike that of a mirror map."""
     return True
 
 
@@ -82,7 +82,7 @@ def _(domain):
 
 @chosen
 def displace(domain, run, step, row, weight, length):
-    """Add weight · x to the output's sum, then move x by −step · row, of this length at most."""
+    """Add weight · x to the output's sum, then move x by −step · row, of at most this length."""
     x, sums = run.x, run.sums[0]
     for k in range(x.size):
         before = x[k]
@@ -99,7 +99,7 @@ def _(domain, run, step, row, weight, length):
 
 @chosen
 def project(domain, run, length):
-    """Bring the point back into the domain after a move of this length at most."""
+    """Project the point after a move of at most this length."""
 
 
 @project.register(BallPlan)
@@ -131,10 +131,10 @@ def _(domain, run, length):
 
 @inline
 def surely_inside(domain, run, length):
-    """Whether a ball around the origin still holds the point after a move of this length.
+    """Whether a ball around the origin certainly contains the point after a move of this length.
 
-    What the norm can be at most since it was last measured spares most of the measuring. Where
-    a run is cut decides when that was, so the bound has to hold to the last bit.
+    An upper bound of the norm saves most computations of the norm itself. How a run is cut
+    determines when the norm was last computed, so the bound must hold to the last bit.
     """
     reach = (run.numbers[REACH] + length) * domain.slack
     run.numbers[REACH] = reach
@@ -171,7 +171,7 @@ def project_simplex(x, total):
         return
     for k in range(x.size):
         x[k] -= largest
-    # Leaving out what is below the threshold raises it, until nothing more is below.
+    # Dropping the entries below the threshold raises it, until no further entry is below.
     threshold, kept, before = -np.inf, x.size + 1, 0
     while kept != before:
         before, kept, found = kept, 0, 0.0
@@ -191,7 +191,7 @@ def move_entropic(x, row, size, tiny):
     for k in range(x.size):
         least = min(least, row[k]) if size > 0.0 else max(least, row[k])
         before += x[k]
-    # The difference first: a fused multiply-add would leave its rounding in the exponent.
+    # Subtract first: a fused multiply-add would leave its rounding error in the exponent.
     for k in range(x.size):
         x[k] *= math.exp(size * (least - row[k]))
     for k in range(x.size):

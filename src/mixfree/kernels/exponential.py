@@ -1,4 +1,4 @@
-"""e^x as arithmetic of the kernel's own: around a call it would put its registers aside."""
+"""e^x as inline arithmetic: a call would make the kernel save its vector registers."""
 
 import math
 from decimal import Context, Decimal
@@ -9,10 +9,10 @@ from mixfree.kernels.jit import exact
 
 _PARTS = 128
 _POWERS = np.array([2.0 ** (part / _PARTS) for part in range(_PARTS)]).view(np.int64)
-# ln 2 in two numbers, of which the first has so few digits that its multiples are exact.
+# ln 2 as a sum of two numbers, the first with so few digits that its multiples are exact.
 _COARSE = math.floor(math.log(2.0) * 2.0**32) / 2.0**32
 _FINE = float(Context(40).ln(2) - Decimal(_COARSE))
-_USUAL = 700.0  # up to here e^x is neither too large nor too small for all its digits
+_USUAL = 700.0  # up to here e^x neither overflows nor loses digits
 
 
 @exact

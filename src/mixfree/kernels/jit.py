@@ -1,4 +1,4 @@
-"""How everything here is compiled: only what a run uses, once, and kept on disk."""
+"""Compilation of the kernels: only the code that a run uses, once, cached on disk."""
 
 import contextlib
 import sys
@@ -23,15 +23,15 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "nogil": True,
 }
-PATIENCE = 1.0  # seconds of compiling before a user is told
+PATIENCE = 1.0  # seconds of compiling before a message is printed
 
 
 class _PartLibrary(JITCodeLibrary):
-    """The code of a function that only ever runs as a part of a kernel.
+    """The code of a function that is only called from kernels.
 
-    Numba optimises every function together with all that it calls and makes machine code of
-    both, so that what lies seven calls deep is compiled eight times. Here that is left to the
-    kernel, which does it once for all.
+    Numba optimises every function together with everything that it calls and generates machine
+    code for both, so that a function seven calls deep is compiled eight times. Here only the
+    kernel is optimised and compiled, once.
     """
 
     def _optimize_final_module(self) -> None:
@@ -43,10 +43,10 @@ class _PartLibrary(JITCodeLibrary):
 
 
 class _PartCompiler(CompilerBase):
-    """Numba's own pipeline with a library of that kind."""
+    """Numba's pipeline with such a library."""
 
     def define_pipelines(self) -> list[Any]:
-        """The only one there is."""
+        """Numba's standard pipeline."""
         state = self.state
         state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.targetctx = state.targetctx.subtarget(get_executable=_without_address)
@@ -54,17 +54,17 @@ class _PartCompiler(CompilerBase):
 
 
 def _without_address(library: Any, description: Any, environment: Any) -> Any:
-    """What stands for a part where Numba wants a function that Python could call."""
+    """A placeholder for the function through which Python would call a part."""
     name = description.qualname.split(".")[-1]
     return make_function(description.lookup_module(), name, "", 0, environment, (library,))
 
 
-# What Python would need to call a part is left out, too.
+# Parts are never called from Python and need no wrapper.
 _PART = {**_OPTIONS, "pipeline_class": _PartCompiler, "no_cfunc_wrapper": True}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile on first use for each type of arguments, and keep the result on disk."""
+    """Compile on first use for each type of arguments, and cache the result on disk."""
     dispatcher = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)
     keep_on_disk(dispatcher)
     _KERNELS.add(dispatcher)
@@ -72,33 +72,32 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def uncached(function: Callable[..., Any]) -> Any:
-    """Compile on first use: for a kernel around a function of the user's."""
+    """Compile on first use without a cache, for kernels that call a user's function."""
     dispatcher = numba.njit(**_OPTIONS)(function)
     _KERNELS.add(dispatcher)
     return dispatcher
 
 
 def inline(function: Callable[..., Any]) -> Any:
-    """Compile into whatever calls it: a call would copy the whole plan and run."""
+    """Compile inline, since a call would copy the whole plan and run."""
     return register_jitable(forceinline=True, **_PART)(function)
 
 
 def exact(function: Callable[..., Any]) -> Any:
-    """Compile into whatever calls it, in the order as written: for what makes up for rounding."""
+    """Compile inline without reordering sums, for code that compensates rounding errors."""
     return register_jitable(forceinline=True, **{**_PART, "fastmath": {"contract"}})(function)
 
 
 def apart(function: Callable[..., Any]) -> Any:
-    """Compile as a function to be called: for what is rare."""
+    """Compile as a separate function, for code that rarely runs."""
     return register_jitable(**_PART)(function)
 
 
 def chosen(function: Callable[..., Any]) -> Any:
-    """An inline function that is chosen by the type of its first argument, a named tuple.
+    """An inline function with one implementation per type of its first argument, a named tuple.
 
-    As with :func:`functools.singledispatch`, ``function`` is for every type of which no other
-    one is registered. The choice is made when a kernel is compiled, so that what is not chosen
-    is not compiled, and costs nothing when it runs.
+    As with :func:`functools.singledispatch`, ``function`` is the default. The implementation is
+    chosen when a kernel is compiled: others are not compiled, and the choice costs no run time.
     """
     choice = singledispatch(function)
 
@@ -111,10 +110,10 @@ def chosen(function: Callable[..., Any]) -> Any:
 
 @contextlib.contextmanager
 def on_compile(tell: Callable[[str], None]) -> Iterator[None]:
-    """Call ``tell`` with a sentence when a kernel is about to be compiled, not when it is loaded.
+    """Call ``tell`` with a message whenever a kernel is compiled rather than loaded from disk.
 
-    Outside of this, a line is written to stderr, if that is a terminal, when compiling has
-    lasted for a second.
+    Outside of this context, a line is written to stderr, if that is a terminal, once compiling
+    has taken a second.
 
     Examples
     --------
@@ -132,13 +131,13 @@ def on_compile(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Compiling(event.Listener):
-    """Hears from Numba that a kernel is compiled, and tells whoever wants to know."""
+    """Listens to Numba's events and reports the compilation of kernels."""
 
     tell: Callable[[str], None] | None = None
     _timer: threading.Timer | None = None
 
     def on_start(self, event: Any) -> None:
-        """Say so, or wait whether it lasts."""
+        """Report it, or start the timer."""
         if event.data["dispatcher"] not in _KERNELS:
             return
         name = event.data["dispatcher"].__name__
@@ -151,7 +150,7 @@ class _Compiling(event.Listener):
             self._timer.start()
 
     def on_end(self, event: Any) -> None:
-        """It did not last."""
+        """Cancel the timer."""
         if event.data["dispatcher"] in _KERNELS and self._timer is not None:
             self._timer.cancel()
 

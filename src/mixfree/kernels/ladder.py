@@ -121,15 +121,15 @@ def in_unit(run, row, factor, square):
 
 @inline
 def keeps_unit(share):
-    """Whether the unit can stay for a gradient whose square is ``share`` in it."""
+    """Whether the unit suits a gradient whose square is ``share`` in it."""
     return _LEAST < share < _MOST
 
 
 @inline
 def changed_unit(numbers, size, seen):
-    """Fit the unit to a gradient of this size, if no square so far has been above ``seen``.
+    """Fit the unit to a gradient of this size, where ``seen`` is the largest square so far.
 
-    Returns by how much its exponent has changed.
+    Return the change of its exponent.
     """
     if size == 0.0:
         return 0
@@ -143,7 +143,7 @@ def changed_unit(numbers, size, seen):
 
 @inline
 def only_adds(plan, run, length):
-    """Whether a gradient of this length renews no rate and moves no entry by more than r̄."""
+    """Whether a gradient of this length updates no rate and moves no entry by more than r̄."""
     step = run.counts[STEPS]
     if plan.width == 1 or step <= EARLY * plan.block or step % plan.block == 0:
         return False
@@ -163,7 +163,7 @@ def _(reach):
 
 @inline
 def climb_along(plan, run, row, scale, length):
-    """Bring the ladder up to date with the gradient scale · row; the displacement as v, η.
+    """Update the ladder with the gradient scale · row; return the displacement as v, η.
 
     Per coordinate, the displacement is written to the run's gradient, which may be ``row``;
     otherwise it is a multiple of ``row``.
@@ -184,7 +184,7 @@ def climb_along(plan, run, row, scale, length):
     size = reach[0] / length if rate[0] * length > reach[0] else rate[0]
     if plan.width == 1 and abs(scale) * size < np.inf:
         return row, scale * size
-    # Two loops: rate · scale, which one loop would be free to form, may overflow.
+    # Two loops, since one loop could compute rate · scale, which may overflow.
     for k in range(x.size):
         out[k] = scale * row[k]
     if plan.width == 1:
@@ -216,7 +216,7 @@ def choose_unit(table, numbers, row, factor):
 def refresh(plan, table, numbers, back, step, x):
     """See :meth:`mixfree.steps.Ladder._refresh`; for ``back`` see :func:`path_back`.
 
-    One short loop for each sum, since Numba vectorises no others.
+    One short loop per sum, since only such loops are vectorised.
     """
     weight, width = numbers[PEAK], plan.width
     add_gain(plan.reach, table, numbers, back, x)
@@ -228,7 +228,7 @@ def refresh(plan, table, numbers, back, step, x):
         climb(table, step // plan.block, plan.max_levels, width)
     steps = 1 if step <= EARLY * plan.block else plan.block
     update_distance(plan.reach, width, table, numbers, x, float(step), float(steps))
-    # Without a level there is no excess: the row of zeros that SUM is now stands for it.
+    # Without levels there is no excess: SUM, now a row of zeros, takes its place.
     excess = table[LEVELS + EXCESS] if table.shape[0] > LEVELS else table[SUM]
     rate, total, reach = table[RATE], table[TOTAL], table[REACH]
     peak = plan.length * numbers[PEAK]
@@ -243,11 +243,11 @@ def refresh(plan, table, numbers, back, step, x):
 
 @chosen
 def path_back(reach, table, width):
-    """Σ g_i·(x_i − x) over the gradients since the rates were last renewed, but for the newest.
+    """Σ g_i·(x_i − x) over the gradients since the last update of the rates, except the newest.
 
-    Only the bound needs it. The newest gradient is not in the sums yet: to take it out of them
-    again would leave a rounding error, by which a rate that a change of unit has made huge would
-    be multiplied.
+    Needed for the bound only. It is computed before the newest gradient enters the sums, since
+    subtracting it later would leave a rounding error, which a huge rate after a change of unit
+    would multiply.
     """
     return 0.0
 
@@ -273,7 +273,7 @@ def earlier_path(table, width):
 
 @chosen
 def add_gain(reach, table, numbers, back, x):
-    """See :meth:`mixfree.Distance.add`; only the bound has something to add."""
+    """See :meth:`mixfree.Distance.add`; needed for the bound only."""
 
 
 @add_gain.register(BoundReach)
@@ -287,7 +287,7 @@ def _(reach, table, numbers, back, x):
 
 @chosen
 def update_distance(reach, width, table, numbers, x, step, steps):
-    """See :meth:`mixfree.Distance.update`; a scale that is given stays as it is."""
+    """See :meth:`mixfree.Distance.update`; a fixed scale does not change."""
 
 
 @update_distance.register(BoundReach)
@@ -313,7 +313,7 @@ def _(reach, width, table, numbers, x, step, steps):
 
 @apart
 def update_mean(mean, numbers, x, step, steps):
-    """Take the point into the mean of this epoch."""
+    """Add the point to the mean of this epoch."""
     numbers[WEIGHT] += step * steps
     share = step * steps / numbers[WEIGHT]
     for k in range(x.size):
@@ -374,7 +374,7 @@ def climb(table, blocks, max_levels, width):
     clear(carry)
     for j in range(complete - 1, -1, -1):
         total, excess = table[LEVELS + 3 * j + LEVEL], table[LEVELS + 3 * j + EXCESS]
-        # Above the last level there is nothing, as in the row that was just cleared.
+        # Above the last level there is no excess; the row just cleared is zero.
         above = table[LEVELS + 3 * j + 3 + EXCESS] if j + 1 < levels else carry
         for k in range(width):
             excess[k] = above[k] + max(total[k] - squares[k], 0.0)

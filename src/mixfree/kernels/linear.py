@@ -7,7 +7,7 @@ from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
 from mixfree.kernels.memory import FIRST, LINE, borrowed, prefetch
 from mixfree.kernels.vectors import dot_and_square, square_along, sum_of_squares
 
-_AHEAD, _SHORT = 4, 1024  # rows, and bytes of a row
+_AHEAD, _SHORT = 4, 1024  # rows to prefetch ahead, and longest such row in bytes
 
 
 @inline
@@ -50,7 +50,7 @@ def add_ridge(x, row, factor, l2, out):
 def loss_gradient(loss, x, row, target, weight, margins, out):
     """Gradient of a row's loss as factor · row, and its sum of squares.
 
-    The row itself serves where it can: writing the gradient down would cost another pass.
+    The row itself is returned where possible, since writing the gradient costs another pass.
     """
     margin, square = dot_and_square(x, row)
     if x.size > row.size:
@@ -80,13 +80,13 @@ def linear_gradient(loss, l2, x, row, target, weight, margins, out):
 
 @chosen
 def fetch_ahead(step, rows, kept, order, i):
-    """Ask for a row before it is needed, where that pays."""
+    """Prefetch a row where that saves time."""
 
 
 @fetch_ahead.register(LadderPlan)
 def _(step, rows, kept, order, i):
-    # By itself the machine foresees rows up to the end of a page of memory. Where a step is
-    # quick or a row is long, asking costs more than waiting does.
+    # The hardware prefetches only within a page of memory. For quick steps and long rows,
+    # prefetching costs more than it saves.
     short = rows.shape[1] * rows.itemsize <= _SHORT
     if short and i + _AHEAD < order.size:
         r = order[i + _AHEAD]
@@ -99,10 +99,10 @@ def _(step, rows, kept, order, i):
 
 @kernel
 def linear(plan, run, loss, l2, margins, samples, kept, order):
-    """Go over samples in ``order``; returns how many were taken before one was not acceptable.
+    """Take samples in ``order``; return how many were taken before one was refused.
 
-    ``samples`` and ``kept`` are rows, targets and weights, the weights empty if all are 1. An r
-    below 0 in the order stands for the ~r-th of those kept.
+    ``samples`` and ``kept`` are rows, targets and weights; empty weights are all 1. A negative r
+    in the order is the ~r-th kept sample.
     """
     plan, run = begin(plan, run)
     margins = borrowed(margins)

@@ -36,7 +36,7 @@ class SoftmaxLoss(NamedTuple):
 
 @chosen
 def slope(loss, prediction, target):
-    """Derivative of a loss with one output; here, of the squared loss."""
+    """Derivative of a loss with one output; by default the squared loss."""
     return prediction - target
 
 
@@ -50,7 +50,7 @@ def _(loss, prediction, target):
     residual = prediction - target
     if residual > loss.delta:
         return loss.delta
-    return -loss.delta if residual < -loss.delta else residual  # NaN falls through and is seen
+    return -loss.delta if residual < -loss.delta else residual  # NaN falls through
 
 
 @slope.register(RobustLoss)

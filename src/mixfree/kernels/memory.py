@@ -1,4 +1,4 @@
-"""Where the kernels' arrays lie, and what LLVM is told about them."""
+"""Alignment of the kernels' arrays, aliasing information for LLVM, and prefetching."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ FIRST, SECOND = 3, 2  # the caches as LLVM counts them
 
 
 def aligned(values: Array) -> Array:
-    """A copy whose rows begin at cache lines and end in zeros up to the next one.
+    """A copy whose rows start at cache lines, padded with zeros.
 
-    A vector register that is stored across two lines costs twice.
+    Storing a vector register across two cache lines costs twice as much.
     """
     entries = LINE // values.itemsize
     *rows, size = values.shape
@@ -43,10 +43,10 @@ def borrowed(typing_context: Any, arrays: Any) -> Any:
 
 @intrinsic
 def unshared(typing_context: Any, arrays: Any) -> Any:
-    """Borrowed arrays of which none overlaps any other one of the kernel.
+    """Borrowed arrays that overlap no other array of the kernel.
 
-    Without that promise LLVM compares the addresses of all arrays before each loop, and gives
-    up on loops over many.
+    Without this information LLVM compares the addresses of all arrays before each loop, and does
+    not vectorise loops over many arrays.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -56,7 +56,7 @@ def unshared(typing_context: Any, arrays: Any) -> Any:
 
 
 def _of_each_array(context: Any, builder: Any, kind: Any, value: Any, change: Any) -> Any:
-    """The value with every array in it changed."""
+    """The value with ``change`` applied to every array in it."""
     if isinstance(kind, types.Array):
         return change(context, builder, context.make_array(kind)(context, builder, value))
     if isinstance(kind, types.BaseTuple):  # type: ignore[attr-defined]
@@ -76,15 +76,15 @@ def _borrow(context: Any, builder: Any, view: Any) -> Any:
 def _own(context: Any, builder: Any, view: Any) -> Any:
     kind = view.data.type
     view.data = builder.call(_opaque(builder.module, "own", kind, kind), [view.data])
-    # Whoever looks at it here may look again after the kernel: what is stored must be there.
+    # An opaque reader keeps LLVM from dropping stores that are read after the kernel.
     builder.call(_opaque(builder.module, "look", ir.VoidType(), kind), [view.data])
     return _borrow(context, builder, view)
 
 
 def _opaque(module: Any, name: str, result: Any, pointer: Any) -> Any:
-    """A function into which LLVM does not look: it gives its argument back, or nothing.
+    """A function that LLVM cannot inspect, which returns its argument or nothing.
 
-    A pointer that it gives back counts as one to memory that no other pointer reaches.
+    LLVM assumes that no other pointer refers to the memory of a returned pointer.
     """
     name = f"mixfree.{name}.{pointer.pointee}"
     if name in module.globals:
@@ -104,7 +104,7 @@ def _opaque(module: Any, name: str, result: Any, pointer: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def prefetch(typing_context: Any, matrix: Any, row: Any, column: Any, cache: Any) -> Any:
-    """Ask for an entry of a matrix to be in the cache ``FIRST`` or ``SECOND`` when it is needed."""
+    """Prefetch an entry of a matrix into the cache ``FIRST`` or ``SECOND``."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])

@@ -1,4 +1,4 @@
-"""An optimiser as the kernels see it: a plan that stays as it is, and a run that changes."""
+"""An optimiser as the kernels see it: a constant plan, and a run that changes."""
 
 from typing import Any, NamedTuple
 
@@ -15,13 +15,13 @@ _STEPS = steps.PLANS | ladder.PLANS
 
 
 class Plan(NamedTuple):
-    """The twins of the four parts; their types choose the code that is compiled."""
+    """The twins of the four parts; their types determine the compiled code."""
 
     gradient: Any
     step: Any
     domain: Any
     output: Any
-    largest: float  # norm of a gradient that can be summed
+    largest: float  # largest norm of a gradient that can be summed
 
 
 def compilable(opt: Any) -> bool:
@@ -38,7 +38,7 @@ def plan_of(opt: Any) -> Plan:
 
 
 def _parts(opt: Any) -> Any:
-    """Each part but the gradient's with the twins that there are of its kind."""
+    """Each part except the gradient, with the table of its twins."""
     where = opt.domain if opt.mirror.name == "euclidean" else opt.mirror
     return (
         (opt.step, _STEPS),
@@ -48,7 +48,7 @@ def _parts(opt: Any) -> Any:
 
 
 def run_of(opt: Any, state: RunState, samples: int) -> Run:
-    """The run's state in arrays that a kernel changes over up to ``samples`` samples."""
+    """The run's state as arrays for a kernel, with room for up to ``samples`` samples."""
     gradient, output, x = state.gradient, state.output, state.x
     window = getattr(gradient, "inner", gradient)
     counts = [
@@ -77,7 +77,7 @@ def run_of(opt: Any, state: RunState, samples: int) -> Run:
 
 
 def return_run(opt: Any, state: RunState, run: Run) -> None:
-    """Hand what a kernel changed to the states of the run."""
+    """Write the arrays that a kernel changed back to the states of the run."""
     samples, steps, seen, length, turn, count = run.counts.tolist()
     gradient = state.gradient
     gradient.load({"turn": turn, "group": run.group})
@@ -97,5 +97,5 @@ def return_run(opt: Any, state: RunState, run: Run) -> None:
 
 
 def indices(order: Array | range) -> Array:
-    """The order as an array; that of a whole stream is a range until it is needed."""
+    """The order as an array; a whole stream is a range until it is needed."""
     return np.arange(order.start, order.stop) if isinstance(order, range) else order

@@ -1,4 +1,4 @@
-"""Replay for the kernels: plain gradients over the samples of whole blocks, rearranged."""
+"""Replay for the kernels: plain gradients over rearranged complete blocks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Memory for the kernels: the order in which samples and their draws are told."""
+"""Memory for the kernels: the order of samples and draws."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from mixfree.kernels.jit import apart
 from mixfree.kernels.jit import kernel as compiled
 from mixfree.kernels.plan import indices, plan_of, return_run, run_of
 
-CHUNK = 1 << 16  # samples whose keys are drawn at a time
+CHUNK = 1 << 16  # number of samples whose keys are drawn at a time
 
 
 @apart
@@ -46,7 +46,7 @@ def replaced(kept, new):
 
 @compiled
 def with_draws(first, second, seen, size, draws, places, slots, order):
-    """Each sample of the order, then its draws: a place in the stream, or ~slot of one kept."""
+    """Each sample of the order followed by its draws: a position in the stream, or ~slot."""
     told = np.empty(order.size * (1 + draws), dtype=np.int64)
     inside = np.empty(min(seen + order.size, size), dtype=np.int64)
     for slot in range(inside.size):
@@ -67,7 +67,7 @@ def with_draws(first, second, seen, size, draws, places, slots, order):
 def run_with_memory(opt: Any, state: Any, kernel: Any, arrays: Any, order: Array | range) -> bool:
     """Take samples in their order, each with its draws; False if a gradient was refused.
 
-    The kernel gets the arrays of the samples and then those of what is kept.
+    The kernel receives the arrays of the samples followed by those of the kept samples.
     """
     gradient = state.gradient
     gradient.expect([])
@@ -89,7 +89,7 @@ def _take(rule, gradient, kernel, plan, run, arrays, order):
     seen, mark = sample.seen, sample.mark()
     places, slots = sample.place(order.size, replaced)
     told = with_draws(*rule.key, seen, sample.size, rule.draws, places, slots, order)
-    # Before anything is kept, no draw is of it, and any arrays of these types will do.
+    # While nothing is kept there are no draws, so any arrays of these types will do.
     kept = tuple(sample.columns) or tuple(_filled(part) for part in arrays)
     taken = kernel(plan, run, (*arrays, *kept), told)
     refused = taken < told.size
@@ -102,19 +102,19 @@ def _take(rule, gradient, kernel, plan, run, arrays, order):
 
 
 def _check_kept(sample: UniformSample, arrays: Any) -> None:
-    """ValueError if what is kept is of another kind than the samples: a kernel would misread it."""
+    """ValueError if the kept samples have other types than the new ones."""
     mine = [(column.dtype, column.shape[1:]) for column in sample.columns]
     if mine and mine != [(part.dtype, part.shape[1:]) for part in arrays]:
-        raise ValueError("the samples in the memory are not of the kind of the new ones")
+        raise ValueError("the samples in the memory have other types or shapes than the new ones")
 
 
 def _filled(part: Array) -> Array:
-    """An array, or one weight if there are none."""
+    """The array itself, or a single weight of 1 if it is empty."""
     return part if part.shape[0] else np.ones(1, part.dtype)
 
 
 def _store(sample: UniformSample, arrays: Any, order: Array, places: Array, slots: Array) -> None:
-    """Keep the samples at some places of the order; weights that are lacking are 1."""
+    """Keep the samples at some places of the order; missing weights are 1."""
     ones = np.broadcast_to(np.ones(1), arrays[0].shape[:1])
     columns = [part if part.shape[0] else ones for part in arrays]
     sample.store(columns, order[places], slots)

@@ -1,17 +1,17 @@
-"""What a kernel changes: the arrays of a run, and the places of numbers in them."""
+"""The arrays of a run that a kernel changes, and the positions of numbers in them."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-# Places in Run.counts.
+# Positions in Run.counts.
 SAMPLES, STEPS, SEEN, LENGTH, TURN, COUNT = range(6)
-# Places in Run.numbers: AdaGrad's root, and what the norm of the point is at most.
+# Positions in Run.numbers: AdaGrad's root, and an upper bound of the norm of the point.
 ROOT, REACH = range(2)
 
 
 class Run(NamedTuple):
-    """The arrays of a run; they are of the same types for every method."""
+    """The arrays of a run, of the same types for every method."""
 
     counts: np.ndarray
     numbers: np.ndarray
@@ -21,5 +21,5 @@ class Run(NamedTuple):
     sums: np.ndarray  # three rows for the output
     kept: np.ndarray  # the random iterate
     gradient: np.ndarray  # scratch
-    table: np.ndarray  # the ladder's, which is empty for other steps
-    rates: np.ndarray  # the ladder's numbers
+    table: np.ndarray  # of the ladder; empty for other steps
+    rates: np.ndarray  # numbers of the ladder

@@ -39,7 +39,7 @@ PLANS = {
 
 @chosen
 def step_size(step, run, row, factor, square):
-    """η_t along the direction factor · row, with the step's own state brought up to date."""
+    """η_t for the direction factor · row; updates the state of the step."""
     size = step.alpha
     if step.kind == INVERSE:
         size /= run.counts[STEPS]

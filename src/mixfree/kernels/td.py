@@ -8,9 +8,9 @@ from mixfree.kernels.vectors import dot, dot_and_square, square_along
 
 @kernel
 def td(plan, run, gamma, rows, rewards, here, there, order):
-    """Go over the transitions ``order``; returns how many were taken before one was refused.
+    """Take the transitions ``order``; return how many were taken before one was refused.
 
-    The semi-gradient has the direction of φ(s) itself, so the row serves as it is.
+    The semi-gradient is a multiple of φ(s), so the row itself is used.
     """
     plan, run = begin(plan, run)
     rows, rewards, here, there = borrowed((rows, rewards, here, there))

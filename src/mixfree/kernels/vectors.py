@@ -7,7 +7,7 @@ import numpy as np
 from mixfree.base.arithmetic import LEAST, MOST
 from mixfree.kernels.jit import apart, inline
 
-_LEAST_SINGLE = 1e-30  # above it a sum of squares in single precision has lost nothing
+_LEAST_SINGLE = 1e-30  # above it a sum of squares in single precision has lost no digits
 
 
 @inline
@@ -31,16 +31,16 @@ def dot_and_square(v, row):
 
 @inline
 def square_along(square, factor):
-    """‖factor · row‖² from ‖row‖²; 0 where that may have lost digits in single precision.
+    """‖factor · row‖² from ‖row‖²; 0 where single precision may have lost digits.
 
-    Norms are taken with care where a square is 0.
+    Callers compute the norm carefully where a square is 0.
     """
     return 0.0 if square < _LEAST_SINGLE else np.float64(square) * np.float64(factor) ** 2
 
 
 @inline
 def sum_of_squares(v):
-    """Σ v_k², each square in double precision: those of small float32 entries would underflow."""
+    """Σ v_k² in double precision, since squares of small float32 entries would underflow."""
     square = 0.0
     for k in range(v.size):
         entry = np.float64(v[k])
@@ -88,27 +88,27 @@ def longer(root, row, factor, square):
 
 @apart
 def divide(row, factor, divisor, out):
-    """Leave factor · row/divisor in ``out``, which may be ``row``."""
+    """Write factor · row/divisor to ``out``, which may be ``row``."""
     for k in range(row.size):
         out[k] = factor * row[k] / divisor
 
 
 @apart
 def add_scaled(total, factor, v):
-    """Σ + factor · v."""
+    """Add factor · v to ``total``."""
     for k in range(v.size):
         total[k] += factor * v[k]
 
 
 @apart
 def copy(v, out):
-    """Leave ``v`` in ``out``."""
+    """Copy ``v`` to ``out``."""
     for k in range(v.size):
         out[k] = v[k]
 
 
 @apart
 def clear(v):
-    """All entries zero."""
+    """Set all entries to zero."""
     for k in range(v.size):
         v[k] = 0.0

@@ -1,4 +1,4 @@
-"""Twins of :mod:`mixfree.gradients`: how samples become a direction, and when iterates count."""
+"""Twins of :mod:`mixfree.gradients`: directions from samples, and iterates for the output."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ class PlainPlan(NamedTuple):
 
 
 class ReplayPlan(NamedTuple):
-    """See :class:`Replay`: the samples come in the order of their replay already."""
+    """See :class:`Replay`; the samples are already in the order of their replay."""
 
     buffer: int
 
@@ -49,10 +49,10 @@ class MLMCPlan(NamedTuple):
 
 
 class ReservoirPlan(NamedTuple):
-    """See :class:`Reservoir`: each sample comes with its draws after it.
+    """See :class:`Reservoir`; each sample is followed by its draws.
 
-    Where nothing is kept there are no draws. One kernel serves both, since they are compared with
-    each other and compiling takes seconds.
+    Runs without memory have no draws. One kernel serves both, since ``memory="auto"`` needs both
+    and compiling takes seconds.
     """
 
     draws: int
@@ -82,12 +82,12 @@ PLANS = {
 
 
 def compilable(rule: Any) -> bool:
-    """Whether there is a twin of the part."""
+    """Whether the part has a twin."""
     return type(rule.inner if isinstance(rule, Reservoir) else rule) in PLANS
 
 
 def plan_of(rule: Any, x: Any) -> Any:
-    """The twin of a part that has one."""
+    """The twin of a part."""
     if isinstance(rule, Reservoir):
         return ReservoirPlan(rule.draws, rule.share, PLANS[type(rule.inner)](rule.inner, x))
     plan = PLANS[type(rule)](rule, x)
@@ -127,7 +127,7 @@ def _(rule, position, length):
 
 @chosen
 def add(rule, run, row, factor, square):
-    """Take a gradient; whether the window is full, and its whole direction as factor · row."""
+    """Add a gradient; return whether the window is full, and the direction as factor · row."""
     counts, total = run.counts, run.total
     seen = counts[SEEN]
     if seen == 0:
@@ -190,7 +190,7 @@ def _(rule, output, run):
 
 @chosen
 def record_after(rule, output, run):
-    """Hand the point after a step to the output, where the method counts that one."""
+    """Pass the point after a step to the output, for methods that use it."""
 
 
 @record_after.register(ReplayPlan)

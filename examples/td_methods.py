@@ -11,7 +11,7 @@ GAMMAS = (0.9, 0.99)
 
 
 def transitions(name, samples, seed):
-    """States, rewards, next states and terminations of the uniform policy."""
+    """Simulate the uniform policy; states, rewards, next states and terminations."""
     env = gymnasium.make(name)
     actions = np.random.default_rng(seed).integers(env.action_space.n, size=samples)
     found, (state, _) = [], env.reset(seed=seed)
@@ -23,7 +23,7 @@ def transitions(name, samples, seed):
 
 
 def largest_error(process, path, method, seed):
-    """Largest error of the values of visited states, relative to the largest exact value."""
+    """Return the largest error over visited states, relative to the largest exact value."""
     learner = TDLearner(tabular(len(process.values)), process.gamma, method=method, seed=seed)
     learner.update_many(*path)
     truth, found = process.values[process.visited], learner.average[process.visited]
@@ -31,7 +31,7 @@ def largest_error(process, path, method, seed):
 
 
 def main(samples=200_000, seeds=range(1000, 1020)):
-    """Median and range over the seeds, by environment, discount and method."""
+    """Measure the median and range over the seeds by environment, discount and method."""
     found = {}
     for name in ("FrozenLake-v1", "CliffWalking-v1"):
         paths = {seed: transitions(name, samples, seed) for seed in seeds}

@@ -92,5 +92,5 @@ def main(folder, seeds=SEEDS):
 
 
 if __name__ == "__main__":
-    title = "What one pass loses of what the best linear model gains over a constant"
+    title = "Fraction of the best linear model's gain over a constant that one pass loses"
     keep(__file__, title, main(sys.argv[1]), [*RECORDS, "geometric mean", "worst"], SEEDS)

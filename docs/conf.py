@@ -1,7 +1,6 @@
-"""The documentation site: ``make docs``.
+"""Configuration of the documentation site: ``make docs``.
 
-By Sphinx and not by MkDocs with Material, whose end of life has been announced; the pages are
-Markdown in both.
+Sphinx was preferred to MkDocs with Material, whose end of life has been announced.
 """
 
 import importlib
@@ -19,12 +18,12 @@ from sphinx.errors import ExtensionError
 import mixfree
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # where the two extensions are
+sys.path.insert(0, str(HERE))  # for the extensions measured and percent
 
-# Programs that are run while the site is built answer in the same way everywhere.
+# Programs that run while the site is built must print the same everywhere.
 os.environ |= {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 
-# Data for the commands on pages, which run in this folder.
+# Commands on pages run in this folder, on this data.
 (HERE / "made").mkdir(exist_ok=True)
 if not (HERE / "made" / "heating.csv").exists():
     example = runpy.run_path(str(HERE.parent / "examples" / "report_heating.py"))
@@ -43,7 +42,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinxcontrib.programoutput",
 ]
-# What pages are made with; notebooks/ has pages.
+# These files are no pages; those in notebooks/ are.
 exclude_patterns = ["*.py", "data", "made", "pictures"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
@@ -69,7 +68,7 @@ html_math_renderer = "mathml"
 
 
 def check_docstrings(app):
-    """Every public name of the reference is described, and so are the methods of its classes."""
+    """Check that public names of the reference and methods of public classes have docstrings."""
     pages = "".join(page.read_text(encoding="utf-8") for page in (HERE / "reference").glob("*.md"))
     for module in map(importlib.import_module, re.findall(r"automodule:: (\S+)", pages)):
         for name, value in ((name, getattr(module, name)) for name in module.__all__):
@@ -81,11 +80,11 @@ def check_docstrings(app):
 
 
 def setup(app):
-    """Formulas as MathML; methods that scikit-learn adds to every estimator are its own."""
+    """Render formulas as MathML, and leave out methods that scikit-learn adds to estimators."""
 
     def math(as_block):
         def visit(self, node):
-            # Brackets are as high as what they enclose without being asked.
+            # Brackets in MathML stretch by themselves.
             formula = re.sub(r"\\[bB]ig(?=[^a-z])", "", node.astext())
             self.body.append(tex2mathml(formula, as_block=as_block))
             raise SkipNode

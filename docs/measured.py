@@ -1,8 +1,8 @@
-"""Numbers on pages: ``{measured}`` shows tables that a command has written, and how old they are.
+"""Numbers on pages: ``{measured}`` shows tables that a command has written, and their age.
 
-``docs/data/NAME`` holds ``report.md``, the tables, and ``measured.json``, when, where and by which
-code they were measured; ``tools/publish.py`` puts them there. A name or a title that is not there
-fails the build.
+``docs/data/NAME`` holds the tables in ``report.md``, and when, where and by which code they were
+measured in ``measured.json``; ``tools/publish.py`` writes both. An unknown name or title fails the
+build.
 """
 
 import json
@@ -20,13 +20,13 @@ DATA = Path(__file__).parent / "data"
 
 
 def tables(report: str) -> dict[str, str]:
-    """Markdown tables by the paragraphs above them, their titles."""
+    """Return Markdown tables by their titles, the paragraphs above them."""
     pieces = [piece.strip() for piece in re.split(r"\n\s*\n", report)]
     return {title.strip("*"): table for title, table in pairwise(pieces) if table.startswith("|")}
 
 
 def cells(table: str) -> list[list[str]]:
-    """The head and the lines of a Markdown table."""
+    """Return the cells of a Markdown table: the header, then the lines."""
     lines = [
         [cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.splitlines()
     ]
@@ -34,7 +34,7 @@ def cells(table: str) -> list[list[str]]:
 
 
 def age(record: dict) -> str:
-    """When and where it was measured, and whether the code has changed since."""
+    """Say when and where it was measured, and whether the code has changed since."""
     told = f"Measured on {record['date']}"
     if record["command"]:
         told += f" by `{record['command']}`"
@@ -43,16 +43,16 @@ def age(record: dict) -> str:
     told += f"; {record['machine']}." if record["machine"] else "."
     changed = changed_since(record)
     if changed is None:
-        return f"{told} By which state of the code is not recorded."
+        return f"{told} The version of the code was not recorded."
     if not changed:
-        return f"{told} The code measured has not changed since."
+        return f"{told} The measured code has not changed since."
     others = f" and {len(changed) - 1} other files" if len(changed) > 1 else ""
     return f"{told} **Older than the code**: `{changed[0]}`{others} changed since."
 
 
 @cache
 def published(name: str) -> tuple[dict[str, str], str]:
-    """The tables of that name and their age."""
+    """Return the tables of a name and their age."""
     folder = DATA / name
     if not (folder / "report.md").exists():
         known = ", ".join(sorted(path.name for path in DATA.iterdir()))
@@ -62,7 +62,7 @@ def published(name: str) -> tuple[dict[str, str], str]:
 
 
 class Measured(SphinxDirective):
-    """Show tables of a report, those whose titles begin with the lines of the content, or all."""
+    """Show the tables of a report whose titles begin with the lines of the content, or all."""
 
     has_content = True
     required_arguments = 1
@@ -80,14 +80,14 @@ class Measured(SphinxDirective):
             f"**{title.replace('*', chr(92) + '*')}**\n\n{unbroken(found[title])}"
             for title in wanted or found
         ]
-        self.env.note_reread()  # the code may have changed, though the page has not
+        self.env.note_reread()  # the age depends on the code, not only on the page
         line = nodes.container(classes=["measured"])
         line += self.parse_text_to_nodes(told)
         return [*self.parse_text_to_nodes("\n\n".join(shown)), line]
 
 
 def unbroken(text: str) -> str:
-    """Numbers that a narrow cell does not break: minus signs, and no break around ±.
+    """Use minus signs, and no break around ±, so that a narrow cell does not split numbers.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def unbroken(text: str) -> str:
 
 
 def beginning(found: dict[str, str], text: str, name: str) -> str:
-    """The one title that begins so."""
+    """Return the only title with this beginning."""
     titles = [title for title in found if title.startswith(text.strip())]
     if len(titles) != 1:
         raise ValueError(f"{len(titles)} tables of {name!r} begin with {text!r}: {[*found]}")
@@ -107,10 +107,10 @@ def beginning(found: dict[str, str], text: str, name: str) -> str:
 
 
 def cell(text: str) -> str:
-    """The one cell that ``NAME : row : column`` names; ``NAME : title : row : column`` for a table.
+    """Return the only cell with the address ``NAME : row : column``.
 
-    A row is named by its first cell, or by the first two with a comma between them; a title by its
-    beginning.
+    With ``NAME : title : row : column`` it is searched in one table. A row is named by its first
+    cell, or by its first two with a comma between them; a title by its beginning.
     """
     name, *title, row, column = (part.strip() for part in text.split(" : "))
     found, _ = published(name)
@@ -127,7 +127,7 @@ def cell(text: str) -> str:
 
 
 def first_number(text: str) -> str:
-    """The first number of a cell, without its interval and without a plus sign.
+    """Return the first number of a cell, without its interval and without a plus sign.
 
     Examples
     --------
@@ -141,30 +141,30 @@ def first_number(text: str) -> str:
 
 
 class Value(SphinxRole):
-    """One cell in a sentence."""
+    """One cell of a table, in a sentence."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        """Find the cell, which must be the only one."""
+        """Find the cell; it is an error if there is none or more than one."""
         try:
             return [nodes.Text(self.of(cell(self.text)))], []
         except ValueError as error:
             return [], [self.inliner.reporter.error(str(error))]
 
     def of(self, found: str) -> str:
-        """The cell as it is."""
+        """Return the whole cell."""
         return unbroken(found)
 
 
 class Estimate(Value):
-    """The first number of such a cell."""
+    """The first number of one cell, in a sentence."""
 
     def of(self, found: str) -> str:
-        """Without the interval."""
+        """Return the number without its interval."""
         return first_number(found)
 
 
 def setup(app) -> dict[str, bool]:
-    """Make them known to Sphinx."""
+    """Register the directive and the roles with Sphinx."""
     app.add_directive("measured", Measured)
     app.add_role("value", Value())
     app.add_role("estimate", Estimate())

@@ -1,7 +1,7 @@
-"""Notebooks on the site: Python files with ``# %%`` cells are run while it is built.
+"""Notebooks on the site: Python files with ``# %%`` cells, run while the site is built.
 
-Editors and Jupyter (by jupytext) open such files as notebooks. Here a file becomes a page with what
-its cells print, return and draw, and an ``.ipynb`` beside it. A cell that fails, fails the build.
+Editors and Jupyter (with jupytext) open such files as notebooks. Here a file becomes a page with
+the output and figures of its cells, and an ``.ipynb`` file. A failing cell fails the build.
 """
 
 import ast
@@ -25,7 +25,7 @@ BEGINNING = re.compile(r"^# %%(.*)\n", re.MULTILINE)
 
 
 def cells_of(text: str) -> list[tuple[str, str]]:
-    r"""Pairs of a kind, ``markdown`` or ``code``, and the text of the cell.
+    r"""Return pairs of a kind, ``markdown`` or ``code``, and the text of the cell.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def cells_of(text: str) -> list[tuple[str, str]]:
 
 
 def run_cell(code: str, names: dict, title: str) -> tuple[str, list[bytes]]:
-    """What the cell prints, with the value of its last line, and its figures as PNG."""
+    """Run a cell; its printed text, with the value of its last line, and its figures as PNG."""
     tree = ast.parse(code, title)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     printed, figures = io.StringIO(), []
@@ -67,7 +67,7 @@ def run_cell(code: str, names: dict, title: str) -> tuple[str, list[bytes]]:
 
 @cache
 def run(text: str, title: str) -> list[tuple[str, str, str, list[str]]]:
-    """Kind, text, what was printed and the figures, as addresses, of every cell."""
+    """Return the kind, text, printed text and figures (as data addresses) of every cell."""
     names: dict = {"__name__": "__main__"}
     found = []
     for kind, body in cells_of(text):
@@ -78,20 +78,20 @@ def run(text: str, title: str) -> list[tuple[str, str, str, list[str]]]:
 
 
 def page(text: str, title: str) -> str:
-    """The notebook as Markdown, run from top to bottom."""
+    """Run a notebook from top to bottom and return it as Markdown."""
     parts = []
     for kind, body, printed, pictures in run(text, title):
         parts.append(body if kind == "markdown" else f"```python\n{body}\n```")
         if printed:
             parts.append(f"```text\n{printed.rstrip()}\n```")
-        parts += [f"![What the cell above draws]({address})" for address in pictures]
+        parts += [f"![Figure of the cell above]({address})" for address in pictures]
     link = f'<a href="{title}.ipynb" download>Download this page as a notebook</a>'
     parts.append(f"```{{raw}} html\n<p>{link}</p>\n```")
     return "\n\n".join(parts) + "\n"
 
 
 def ipynb(text: str) -> str:
-    """The notebook in Jupyter's format, without what its cells print."""
+    """Return the notebook in Jupyter's format, without output."""
     cells = []
     for number, (kind, body) in enumerate(cells_of(text)):
         cell = {"cell_type": kind, "id": f"cell-{number}", "metadata": {}}
@@ -103,13 +103,13 @@ def ipynb(text: str) -> str:
 
 
 class Drawn(SphinxDirective):
-    """The first picture of a notebook, on another page; the content says what it shows."""
+    """Show the first figure of a notebook on another page; the content is its caption."""
 
     has_content = True
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Run the notebook unless its page was made already."""
+        """Run the notebook, unless it has been run for its own page."""
         (name,) = self.arguments
         text = (NOTEBOOKS / f"{name}.py").read_text(encoding="utf-8")
         address = next(pictures[0] for *_, pictures in run(text, name) if pictures)
@@ -119,13 +119,13 @@ class Drawn(SphinxDirective):
 
 
 class Pictured(SphinxDirective):
-    """The figure that a file of ``pictures`` ends with; the content says what it shows."""
+    """Show the figure at the end of a file of ``pictures``; the content is its caption."""
 
     has_content = True
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Draw it."""
+        """Run the file and embed its figure."""
         (name,) = self.arguments
         path = PICTURES / f"{name}.py"
         self.env.note_dependency(str(path))
@@ -136,7 +136,7 @@ class Pictured(SphinxDirective):
 
 
 class Percent(MystParser):
-    """The parser of Markdown, after the cells have been run."""
+    """A parser for notebooks: runs their cells, then parses Markdown."""
 
     supported = ("percent",)
 
@@ -146,7 +146,7 @@ class Percent(MystParser):
 
 
 def setup(app) -> dict[str, bool]:
-    """Make files that end with ``.py`` pages."""
+    """Register ``.py`` files as pages, and the two directives."""
 
     def download(app, exception) -> None:
         for path in NOTEBOOKS.glob("*.py"):

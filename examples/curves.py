@@ -1,4 +1,4 @@
-"""What the examples with figures share: curves over the samples seen, and their summaries."""
+"""Helpers of the examples: curves over the samples seen, their summaries, and reports."""
 
 import time
 from pathlib import Path
@@ -11,23 +11,23 @@ from mixfree.reproduce.engine.report import Table
 
 
 def marks_of(samples, count=30):
-    """Numbers of samples at which to evaluate, evenly over the run."""
+    """Sample counts at which to evaluate, evenly spaced over the run."""
     return sorted({int(mark) for mark in np.linspace(samples // count, samples, count)})
 
 
 def last_fifth(curve):
-    """Mean over the last fifth of a curve."""
+    """Return the mean over the last fifth of a curve."""
     return float(curve[-len(curve) // 5 :].mean())
 
 
 def with_average(axes, style, name, marks, plain, averaged):
-    """Draw two curves of one method: broad for the average, thin for the last iterate."""
+    """Draw two curves of one method: thick for the average, thin for the last iterate."""
     axes.plot(marks, averaged, label=name, linewidth=2.2, **style)
     axes.plot(marks, plain, alpha=0.7, linewidth=0.8, **style)
 
 
 def finish(drawing, path, begun, xlabel, ylabel):
-    """Label the axes, save the figure if there is a path, and print the CPU time taken."""
+    """Label the axes, save the figure if there is a path, and print the CPU time."""
     for axes in drawing.axes:
         axes.set_xlabel(xlabel)
     drawing.axes[0].set_ylabel(ylabel)
@@ -43,7 +43,7 @@ def finish(drawing, path, begun, xlabel, ylabel):
 
 
 def keep(script, title, found, head, seeds=(), digits=3):
-    """Write a table of what was found to ``results/NAME``, for ``tools/publish.py``."""
+    """Write a table of the results to ``results/NAME``, for ``tools/publish.py``."""
     lines = [
         (name, *(v if isinstance(v, str) else f"{v:.{digits}f}" for v in np.atleast_1d(row)))
         for name, row in found.items()

@@ -1,10 +1,10 @@
-"""Forecasts of three records that drift: forgetting with nothing to choose, and what one would use.
+"""Forecasts of three drifting records: half-lives, their mixture, and common online methods.
 
 python examples/drift_records.py FOLDER
 
 The folder has three of the files that `records.py` names. Every model predicts 50 rows, then learns
-from them. Printed is the squared error of these predictions over that of the best constant in
-hindsight.
+from them. The output is the squared error of these predictions divided by that of the best constant
+in hindsight.
 """
 
 import math
@@ -26,7 +26,7 @@ DRIFTING = ("transformer-oil", "bike-hours", "beijing-pm25")
 
 
 class Scaled:
-    """An estimator of scikit-learn on columns standardised by what has been seen of them."""
+    """A scikit-learn estimator on columns standardised by the rows seen so far."""
 
     def __init__(self, model):
         self.scaler, self.model = StandardScaler(), model
@@ -40,7 +40,7 @@ class Scaled:
 
 
 class River:
-    """river's linear regression on columns that river has standardised."""
+    """river's linear regression on columns standardised by river."""
 
     def __init__(self):
         self.model = preprocessing.StandardScaler() | linear_model.LinearRegression()
@@ -54,7 +54,7 @@ class River:
 
 
 def models():
-    """What is compared, by name."""
+    """Return the models to compare, by name."""
     fixed = {
         "never" if life is None else f"{life:,}": StreamRegressor(half_life=life)
         for life in HALF_LIVES
@@ -68,14 +68,14 @@ def models():
 
 
 def forecast_errors(rows, targets, chunk=CHUNK):
-    """Test-then-train squared error of each model over that of the best constant."""
+    """Return each model's test-then-train squared error relative to the best constant's."""
     found = {}
     for name, model in models().items():
         lost = 0.0
         for start in range(0, len(rows), chunk):
             now = slice(start, start + chunk)
             if start:
-                # An error beyond 1e100 is one that has no end.
+                # A diverging model would overflow.
                 lost += float(np.sum((model.predict(rows[now]) - targets[now]).clip(-1e100) ** 2))
             model.partial_fit(rows[now], targets[now])
         found[name] = lost / float(np.sum((targets[chunk:] - targets[chunk:].mean()) ** 2))

@@ -1,6 +1,6 @@
-"""A value network on one CartPole trajectory, learned by TD from the transitions in order.
+"""A value network that learns by TD from one CartPole trajectory in order.
 
-Pushes are random but sticky: the last one is repeated with probability 0.9, so episodes differ
+Pushes are random but sticky: the last one is repeated with probability 0.9, so that episodes differ
 and neighbouring transitions are similar.
 """
 
@@ -19,11 +19,11 @@ from mixfree.base.figures import new_figure, styles_of
 GAMMA, STICKY = 0.95, 0.9
 SCALE = np.array(
     [2.4, 2.5, 0.21, 2.5, 1.0], dtype=np.float32
-)  # units of the state's entries and of the last push
+)  # scales of the state's entries and of the last push
 
 
 def trajectory(samples, seed):
-    """States, next states and whether the pole fell, along one trajectory with restarts."""
+    """Return states, next states and whether the pole fell, on one trajectory with restarts."""
     env, rng = gymnasium.make("CartPole-v1"), np.random.default_rng(seed)
     now, push = env.reset(seed=seed)[0], 1
     states, nexts, ends = [], [], []
@@ -40,7 +40,7 @@ def trajectory(samples, seed):
 
 
 def returns(ends):
-    """Discounted number of steps until the pole falls; the last episode is left out."""
+    """Return the discounted number of steps until the pole falls, without the last episode."""
     found, total = np.zeros(len(ends)), 0.0
     for t in range(len(ends) - 1, -1, -1):
         total = 1.0 + GAMMA * total * (1.0 - ends[t])
@@ -59,7 +59,7 @@ def network(seed):
 
 
 def value(params, state):
-    """A value between 0 and 1/(1 − γ), the largest possible."""
+    """Return a value between 0 and the largest possible one, 1/(1 − γ)."""
     hidden = jnp.tanh(state @ params["in"] + params["shift"])
     return jax.nn.sigmoid(hidden @ params["out"] + params["level"]) / (1.0 - GAMMA)
 
@@ -83,7 +83,7 @@ METHODS = {
 
 
 def run(opt, start, transitions, test, truth, marks):
-    """Mean squared error of the values at each mark."""
+    """Return the mean squared error of the values at each mark."""
 
     def step(carry, transition):
         params, state = carry

@@ -1,10 +1,10 @@
-"""What one pass over four records in their order loses: exact fits, and ladders.
+"""Losses of exact fits and ladders after one pass over four records in time order.
 
 python examples/order_of_records.py FOLDER
 
-Nothing is set but what the table names. Printed is the final model's loss above that of the best
-linear model in hindsight, as a share of what that one gains over the best constant: 0 is the best,
-1 no better than a constant.
+All settings that the table does not name are defaults. The output is the final model's loss above
+that of the best linear model in hindsight, as a fraction of that model's gain over the best
+constant: 0 is the best, 1 is no better than a constant.
 """
 
 import sys
@@ -34,12 +34,12 @@ WAYS = {
 
 
 def gain_lost(rows, targets, **settings):
-    """Share of the best linear model's gain that the estimator's defaults lose."""
+    """Return the fraction of the best linear model's gain that the estimator loses."""
     classes = set(np.unique(targets)) == {0.0, 1.0}
     estimator = (StreamClassifier if classes else StreamRegressor)(**settings)
     estimator.fit(rows, targets)
     weights = np.append(np.ravel(estimator.coef_), estimator.intercept_)
-    # In standardised columns, so that the other solver finds its minimum, too.
+    # The solver of the best model needs standardised columns to reach its minimum.
     size = rows.std(axis=0)
     size[size == 0.0] = 1.0
     x = np.column_stack([(rows - rows.mean(axis=0)) / size, np.ones(len(rows))])
@@ -72,7 +72,7 @@ def gain_lost(rows, targets, **settings):
 
 
 def main(folder, seeds=SEEDS):
-    """What each way loses per record, as a mean over seeds; then geometric mean and worst."""
+    """Return the mean loss over seeds by record, their geometric mean and the worst, by method."""
     found = {way: [] for way in WAYS}
     for name in RECORDS:
         rows, targets = record(Path(folder) / f"{name}.csv.gz")
@@ -92,5 +92,5 @@ def main(folder, seeds=SEEDS):
 
 
 if __name__ == "__main__":
-    title = "What one pass loses of what the best linear model gains over a constant"
+    title = "Fraction of the best linear model's gain over a constant that one pass loses"
     keep(__file__, title, main(sys.argv[1]), [*RECORDS, "geometric mean", "worst"], SEEDS)

@@ -1,4 +1,4 @@
-"""Four public records in time order, for the examples that show what their order costs.
+"""Four public records in time order.
 
 bike-hours.csv.gz (UCI Bike Sharing, hourly), beijing-pm25.csv.gz (UCI Beijing PM2.5),
 transformer-oil.csv.gz (ETTh1) and room-occupancy.csv.gz (UCI Occupancy Detection).
@@ -9,7 +9,7 @@ import gzip
 
 import numpy as np
 
-# Target, hour of a row, and the columns that are numbers and do not give the target away.
+# Target, hour of a row, and the numeric columns that do not give the target away.
 RECORDS = {
     "transformer-oil": ("OT", lambda row: int(row["date"][11:13]), "HUFL HULL MUFL MULL LUFL LULL"),
     "bike-hours": (
@@ -27,7 +27,7 @@ RECORDS = {
 
 
 def record(path):
-    """Rows, with one column per hour of the day, and targets; rows with an empty cell left out."""
+    """Return complete rows, with one column per hour of the day, and their targets."""
     target, hour, columns = RECORDS[path.name.partition(".")[0]]
     wanted = [*columns.split(), target]
     rows, hours = [], []
@@ -35,7 +35,7 @@ def record(path):
         lines = csv.reader(file)
         head = next(lines)
         for cells in lines:
-            row = dict(zip(head, cells[-len(head) :], strict=True))  # names of rows have no head
+            row = dict(zip(head, cells[-len(head) :], strict=True))  # row names have no header
             if all(row[name] not in ("", "NA") for name in wanted):
                 rows.append([float(row[name]) for name in wanted])
                 hours.append(hour(row))

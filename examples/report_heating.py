@@ -1,6 +1,6 @@
-"""From a CSV file to a page for a browser: the heating of a building, hour by hour.
+"""From a CSV file to an HTML report: hourly heating data of a building.
 
-The meter was exchanged after a year, and the new one counts less.
+The heat meter was replaced after a year, and the new one shows a fifth less.
 """
 
 import csv
@@ -14,10 +14,10 @@ HOURS = 2 * 365 * 24
 
 
 def write_log(path, hours=HOURS, seed=0):
-    """Two years of hours with the weather, the opening hours and the heat that was used."""
+    """Write hours with the weather, whether the building was closed, and the heat used."""
     rng = np.random.default_rng(seed)
     hour = np.arange(hours)
-    spells = np.zeros(hours)  # warm and cold days follow one another
+    spells = np.zeros(hours)  # warm and cold spells last for days
     for i in range(1, hours):
         spells[i] = 0.98 * spells[i - 1] + 0.8 * rng.standard_normal()
     season = np.cos(2.0 * np.pi * hour / (365 * 24))
@@ -36,7 +36,7 @@ def write_log(path, hours=HOURS, seed=0):
 
 
 def run(*arguments):
-    """A command; it ends with the code 0."""
+    """Run a command, which must succeed."""
     try:
         mixfree(list(map(str, arguments)))
     except SystemExit as ended:

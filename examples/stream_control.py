@@ -1,9 +1,9 @@
-"""Control from one stream of transitions: CartPole and Acrobot, learned online.
+"""Control from one stream of transitions: CartPole and Acrobot, learnt online.
 
-A network of action values learns by Q(λ), one step per transition, as streaming deep reinforcement
-learning does (Elsayed, Vasan and Mahmood, arXiv 2410.14606): normalised observations and rewards,
-layer norms, sparse initial weights. The methods differ in how the step is taken, and in whether
-some transitions are kept.
+A network of action values learns by Q(λ), with one step per transition, as in streaming deep
+reinforcement learning (Elsayed, Vasan and Mahmood, arXiv 2410.14606): normalised observations and
+rewards, layer norms, sparse initial weights. The methods differ in their steps and in whether they
+store some transitions.
 """
 
 import time
@@ -24,12 +24,12 @@ import mixfree.optax as mo
 from mixfree.base.figures import new_figure, styles_of
 
 GAMMA, DECAY = 0.99, 0.8  # discount, and λ of the traces
-WIDTH, SPARSE = 32, 0.9  # units per hidden layer, and the share of weights that begin as 0
-CAPACITY, DRAWS = 1_000, 4  # transitions kept by a memory, and drawn beside each fresh one
-EXPLORING, LEAST = 0.2, 0.01  # share of the run in which ε falls from 1, and where it ends
+WIDTH, SPARSE = 32, 0.9  # units per hidden layer, and the fraction of initial weights that are 0
+CAPACITY, DRAWS = 1_000, 4  # transitions in a memory, and draws for each new transition
+EXPLORING, LEAST = 0.2, 0.01  # fraction of the run in which ε falls from 1, and its final value
 MARKS = 20  # points of a curve
 WORLDS = {"CartPole-v1": 15_000, "Acrobot-v1": 30_000}  # transitions
-jax.config.update("jax_cpu_enable_async_dispatch", False)  # every step is waited for
+jax.config.update("jax_cpu_enable_async_dispatch", False)  # the environments need every result
 
 
 class Transition(NamedTuple):
@@ -48,7 +48,7 @@ class Learner(NamedTuple):
 
 
 def obgd(rate=1.0, kappa=2.0):
-    """Overshooting-bounded gradient descent, whose steps know the TD error and the trace."""
+    """Return overshooting-bounded gradient descent, whose steps use the TD error and the trace."""
 
     def update(gradient, state, params=None, *, error, trace):
         size = sum(jnp.abs(z).sum() for z in jax.tree.leaves(trace))
@@ -68,7 +68,7 @@ METHODS = {
 
 
 def network(sizes, seed):
-    """Layers of weights, the shifts in their last column."""
+    """Return layers of weights, with the biases in their last column."""
     rng, layers = np.random.default_rng(seed), []
     for inputs, outputs in pairwise(sizes):
         weights = rng.uniform(-1.0, 1.0, (outputs, inputs + 1)) / np.sqrt(inputs)
@@ -80,7 +80,7 @@ def network(sizes, seed):
 
 
 def values(params, state):
-    """The value of each action."""
+    """Return the value of each action."""
     for layer in params[:-1]:
         state = layer[:, :-1] @ state + layer[:, -1]
         state = (state - state.mean()) / jnp.sqrt(state.var() + 1e-5)
@@ -89,7 +89,7 @@ def values(params, state):
 
 
 def td(params, transition):
-    """The TD error, and the gradient of the value that it is about."""
+    """Return the TD error and the gradient of the value of the action."""
     value, gradient = jax.value_and_grad(lambda p: values(p, transition.state)[transition.action])(
         params
     )
@@ -98,9 +98,9 @@ def td(params, transition):
 
 
 def learn(name, learner, transition, stop, now):
-    """Learn from a transition; also the values at the state ``now``, from which it goes on.
+    """Learn from a transition, and return the action values at the current state ``now``.
 
-    ``stop`` ends the trace: the episode is over, or the action was not that of the greatest value.
+    ``stop`` ends the trace: the episode is over, or the action was not greedy.
     """
     error, gradient = td(learner.params, transition)
     trace = jax.tree.map(lambda z, g: GAMMA * DECAY * z + g, learner.trace, gradient)
@@ -135,7 +135,7 @@ def environment(world):
 
 
 def run(name, world, steps, seeds):
-    """Return of the latest complete episode, by seed and step; the seeds learn side by side."""
+    """Run all seeds side by side; the return of the latest complete episode by seed and step."""
     envs = [environment(world) for _ in seeds]
     rngs = [np.random.default_rng(seed) for seed in seeds]
     now = np.float32([env.reset(seed=seed)[0] for env, seed in zip(envs, seeds, strict=True)])
@@ -162,7 +162,7 @@ def run(name, world, steps, seeds):
 
 
 def interval(each):
-    """The mean over the seeds, and the half-width of its 95 % interval."""
+    """Return the mean over the seeds and the half-width of its 95 % interval."""
     half = student.ppf(0.975, len(each) - 1) * np.std(each, ddof=1) / np.sqrt(len(each))
     return float(np.mean(each)), float(half)
 
@@ -173,7 +173,7 @@ def main(
     methods=tuple(METHODS),
     figure="docs/figures/stream-control",
 ):
-    """Mean return over the last fifth of the run, with the half-width of its interval."""
+    """Measure the mean return over the last fifth of the run, with its 95 % interval."""
     drawing, panels = new_figure(1, len(worlds), width=5.0 * len(worlds))
     last, begun = {}, time.process_time()
     for axes, (world, steps) in zip(np.atleast_1d(panels), worlds.items(), strict=True):

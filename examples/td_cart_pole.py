@@ -1,4 +1,4 @@
-"""CartPole with tile coding, against a long Monte-Carlo estimate of the same policy."""
+"""CartPole with tile coding, compared with a long Monte Carlo estimate of the same policy."""
 
 import gymnasium
 import numpy as np
@@ -15,7 +15,7 @@ def policy(observation, generator):
 
 
 def monte_carlo(episodes, steps=200, seed=1):
-    """Mean discounted return from the start, and the half-width of its 95 % interval."""
+    """Return the mean discounted return from the start and the half-width of its 95 % interval."""
     env, generator = gymnasium.make("CartPole-v1"), np.random.default_rng(seed)
     returns = []
     for episode in range(episodes):
@@ -32,12 +32,12 @@ def monte_carlo(episodes, steps=200, seed=1):
 
 
 def start_states(count=2000, seed=5):
-    """Start states like the environment's: uniform in a small cube."""
+    """Draw start states as the environment does: uniformly in a small cube."""
     return np.random.default_rng(seed).uniform(-0.05, 0.05, size=(count, 4))
 
 
 def main(samples=100_000, episodes=2000, method="lstd"):
-    """The learned value of the start, Monte Carlo's, and the half-width of its interval."""
+    """Compare the value of the start by TD with that by Monte Carlo and its interval."""
     env = gymnasium.make("CartPole-v1")
     tiles = TileCoding(LOW, HIGH, tiles=(1, 2, 4, 4), tilings=8)
     found = evaluate_policy(env, policy, tiles, gamma=GAMMA, samples=samples, method=method)

@@ -1,4 +1,4 @@
-"""A policy on CliffWalking: along the edge of the cliff, with one step in ten at random."""
+"""A policy on CliffWalking that follows the edge of the cliff, with one random step in ten."""
 
 import gymnasium
 import numpy as np

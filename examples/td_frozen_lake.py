@@ -1,4 +1,4 @@
-"""Values of the uniform policy on FrozenLake, beside the exact answer."""
+"""Values of the uniform policy on FrozenLake, compared with the exact values."""
 
 import gymnasium
 

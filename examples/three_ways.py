@@ -1,8 +1,8 @@
 """Three ways to learn from ordered data: error against mixing time.
 
-A linear regression whose features are AR(1) processes. The slower they mix, the less a step that
-sees one row at a time learns; sums of the whole stream do not depend on the order, and a uniform
-sample of it hardly does.
+The problem is a linear regression whose features are AR(1) processes. The slower they mix, the less
+a method learns that uses one row at a time. Sums over the whole stream do not depend on the order,
+and a uniform sample of it hardly does.
 
     python examples/three_ways.py --figure three-ways.png
 """
@@ -30,18 +30,18 @@ WAYS = {
 
 
 def stream(seed, mixing_time, rows):
-    """Rows, targets and the true weights."""
+    """Return rows, targets and the true weights."""
     rng = np.random.default_rng(seed)
     correlation = 1.0 - 1.0 / mixing_time
     noise = rng.standard_normal((rows, COLUMNS))
-    noise[0] /= np.sqrt(1.0 - correlation**2)  # so that it begins in the stationary law
+    noise[0] /= np.sqrt(1.0 - correlation**2)  # starts in the stationary law
     features = lfilter([np.sqrt(1.0 - correlation**2)], [1.0, -correlation], noise, axis=0)
     truth = rng.standard_normal(COLUMNS)
     return features, features @ truth + rng.standard_normal(rows), truth
 
 
 def excess(way, seed, mixing_time, rows):
-    """Excess risk of the weights: ½E(prediction − target)² above that of the true ones."""
+    """Return the excess of ½E(prediction − target)² over that of the true weights."""
     features, targets, truth = stream(seed, mixing_time, rows)
     if "shuffled" in way:
         order = np.random.default_rng([seed, 1]).permutation(rows)
@@ -51,13 +51,13 @@ def excess(way, seed, mixing_time, rows):
 
 
 def main(times=TIMES, rows=50_000, seeds=5, figure=None):
-    """Measure every way at every mixing time, and draw the curves; the means by way."""
+    """Measure every method at every mixing time, draw the curves, and return the means."""
     begun = time.process_time()
     drawing, axes = new_figure(width=8.4, height=4.6)
     print(f"{'':34}" + "".join(f"{mixing:>10,}" for mixing in times))
     means, styles = {}, styles_of(WAYS)
     for way in WAYS:
-        # Seeds from 1,000 on were not used when the methods were made.
+        # Development did not use seeds from 1,000 on.
         runs = [[excess(way, 1000 + s, t, rows) for s in range(seeds)] for t in times]
         means[way] = [float(np.mean(each)) for each in runs]
         print(f"{way:34}" + "".join(f"{mean:10.2g}" for mean in means[way]), flush=True)

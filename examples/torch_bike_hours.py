@@ -2,8 +2,8 @@
 
     python examples/torch_bike_hours.py hour.csv
 
-The file is hour.csv of the UCI data set "Bike Sharing" (17,379 hours), or another with its columns,
-also compressed by gzip. Without a file, a record of the same make is drawn at random.
+The file is hour.csv of the UCI data set "Bike Sharing" (17,379 hours), or another file with its
+columns, and may be compressed by gzip. Without a file, a similar record is simulated.
 """
 
 import csv
@@ -22,7 +22,7 @@ NUMBERS = ("yr", "holiday", "workingday", "temp", "atemp", "hum", "windspeed")
 CLASSES = {"hr": range(24), "weekday": range(7), "mnth": range(1, 13), "weathersit": range(1, 5)}
 MISSING = ("", "NA")
 BATCH = 8
-CAPACITY = 2_000  # hours kept by a memory
+CAPACITY = 2_000  # hours in a memory
 RATES = (1e-3, 1e-2)  # of Adam
 SHOWN = (
     "Adam, lr 0.001",
@@ -34,7 +34,7 @@ SHOWN = (
 
 
 def read(path):
-    """Columns of a file by their names; hours without all of them are left out."""
+    """Read the columns of a file by name, without incomplete hours."""
     opened = gzip.open if str(path).endswith(".gz") else open
     names = (*NUMBERS, *CLASSES, "cnt")
     with opened(path, "rt", encoding="utf-8") as file:
@@ -43,7 +43,7 @@ def read(path):
 
 
 def drawn(hours, seed=0):
-    """A record of the same make: rentals follow the hour, the day, the season and the weather."""
+    """Simulate rentals that depend on the hour, the day, the season and the weather."""
     rng = np.random.default_rng(seed)
     t = np.arange(hours)
     day, hour = t // 24, t % 24
@@ -70,7 +70,7 @@ def drawn(hours, seed=0):
 
 
 def tensors(columns):
-    """Features between 0 and 1, and rentals in units of their standard deviation."""
+    """Return features between 0 and 1, and standardised rentals."""
     parts = [columns[name][:, None] for name in NUMBERS]
     parts += [columns[name][:, None] == list(values) for name, values in CLASSES.items()]
     rentals = (columns["cnt"] - columns["cnt"].mean()) / columns["cnt"].std()
@@ -86,12 +86,12 @@ def network(columns, seed):
 
 
 def error(model, rows):
-    """Mean squared error."""
+    """Return the mean squared error."""
     return (model(rows[0]) - rows[1]).square().mean()
 
 
 def contenders():
-    """Each method; Adam at either rate."""
+    """Return the methods by name, Adam at either rate."""
     found = {}
     for lr in RATES:
         for name, make in methods(lr).items():
@@ -100,9 +100,9 @@ def contenders():
 
 
 def run(name, train, test, marks, seed):
-    """Errors at the marks, of the last iterate and of the average: on new hours, and on all others.
+    """Return errors at the marks: on new hours, then on the stream.
 
-    One row for each.
+    Each has a row for the last iterate and one for the average.
     """
     model = network(train[0].shape[1], seed)
     losses = (error(model, rows) for rows in batches(name, train, BATCH, CAPACITY, seed))
@@ -137,7 +137,7 @@ def main(path=None, seeds=range(1000, 1005), figure="docs/figures/bike-hours", h
         axes.set_title(title)
         axes.set_yscale("log")
         plain_ticks(axes.yaxis)
-    label = "squared error, in units of the variance\n(broad: averaged, thin: last iterate)"
+    label = "squared error, in units of the variance\n(thick: averaged, thin: last iterate)"
     finish(drawing, figure, start, "hours seen", label)
     return last
 

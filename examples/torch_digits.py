@@ -1,4 +1,4 @@
-"""A small network on digits that arrive class by class, from a chain that cycles through them."""
+"""A small network on digits that arrive class by class, in runs of random length."""
 
 import time
 
@@ -10,11 +10,11 @@ from torch_methods import batches, follow, methods
 
 from mixfree.base.figures import new_figure, styles_of
 
-CAPACITY = 1_000  # digits kept by a memory
+CAPACITY = 1_000  # digits in a memory
 
 
 def data(seed=0):
-    """Training and test digits, with pixels between 0 and 1."""
+    """Return training and test digits, with pixels between 0 and 1."""
     digits = load_digits()
     order = np.random.default_rng(seed).permutation(len(digits.target))
     x = torch.tensor(digits.data[order] / 16.0, dtype=torch.float32)
@@ -23,7 +23,7 @@ def data(seed=0):
 
 
 def class_after_class(y, samples, length, seed):
-    """Rows in the order of the stream: random digits of the class at which the chain is."""
+    """Return rows in the order of the stream: random digits of the chain's current class."""
     rng = np.random.default_rng(seed)
     classes = np.cumsum(rng.random(samples) < 1.0 / length) % 10
     rows = [np.flatnonzero(y.numpy() == c) for c in range(10)]
@@ -44,7 +44,7 @@ def accuracy(model, test):
 
 
 def run(name, samples, length, seed, marks):
-    """Test accuracies at the marks: of the last iterate, and of the average."""
+    """Return test accuracies at the marks, of the last iterate and of the average."""
     (x, y), test = data()
     rows = class_after_class(y, samples, length, seed)
     model = network(seed)
@@ -56,7 +56,7 @@ def run(name, samples, length, seed, marks):
 
 
 def main(samples=8_000, seeds=range(1000, 1005), runs_of=(200,), figure="docs/figures/digits"):
-    """Accuracies by method and mean number of consecutive digits of the same class."""
+    """Measure accuracies by method and by mean length of a run of one class."""
     marks = marks_of(samples)
     drawing, panels = new_figure(1, len(runs_of), width=3.0 + 4.0 * len(runs_of), sharey=True)
     last, start = {}, time.process_time()
@@ -72,7 +72,7 @@ def main(samples=8_000, seeds=range(1000, 1005), runs_of=(200,), figure="docs/fi
                 flush=True,
             )
         axes.set_title(f"runs of about {length} digits per class")
-    label = "test accuracy\n(broad: averaged, thin: last iterate)"
+    label = "test accuracy\n(thick: averaged, thin: last iterate)"
     finish(drawing, figure, start, "digits seen", label)
     return last
 

@@ -1,22 +1,22 @@
-"""Methods that the PyTorch examples compare, each with an average of the network."""
+"""Methods that the PyTorch examples compare, each with an average of the network's weights."""
 
 import numpy as np
 import torch
 
 import mixfree.torch as mt
 
-DRAWS = 4  # from the memory, beside each fresh sample
+DRAWS = 4  # from the memory for each new sample
 
 
 def every_sample(optimizer):
-    """The optimiser itself, one step per sample, with an average beside it."""
+    """Wrap an optimiser that takes one step per sample, to average its iterates."""
     return mt.MLMC(optimizer, levels=None, horizon=1, output="weighted")
 
 
 def methods(lr):
-    """Adam at a learning rate, and the ladder, which needs none; with a memory and without.
+    """Return Adam at a learning rate and the ladder, which needs none, with and without memory.
 
-    With a memory a step takes 1 + DRAWS gradients; so does the second bound.
+    With a memory a step takes 1 + DRAWS gradients, like the last method.
     """
 
     def adam(model):
@@ -36,7 +36,7 @@ def methods(lr):
 
 
 def batches(name, samples, batch, capacity, seed):
-    """What a method is fed: rows in their order, with draws beside them, or shuffled.
+    """Return the batches of a method: rows in order, with draws from a memory, or shuffled.
 
     ``samples`` are tensors whose rows are in the order of the stream.
     """
@@ -51,9 +51,9 @@ def batches(name, samples, batch, capacity, seed):
 
 
 def follow(opt, losses, marks, look):
-    """Train on the losses in turn, and return what ``look`` gives at the marks.
+    """Train on the losses in turn, and return the results of ``look`` at the marks.
 
-    The first row is of the last iterates, the second of their average.
+    The first row is for the last iterate, the second for the average.
     """
     found = []
     for i, loss in enumerate(losses, 1):

@@ -14,7 +14,7 @@ LASTING = 200  # rows per regime
 
 
 def stream(rows, seed):
-    """Rows, targets, and the weights that are best in expectation over all regimes."""
+    """Return rows, targets, and the best weights in expectation over all regimes."""
     generator = torch.Generator().manual_seed(seed)
     best = torch.full((SIZE,), 3.0)
     shifts = torch.randn(-(-rows // LASTING), SIZE, generator=generator)
@@ -34,7 +34,7 @@ METHODS = {
 
 
 def run(name, rows, seed):
-    """Distances from the best weights: of the last iterate, and of the average."""
+    """Return the distances of the last iterate and of the average from the best weights."""
     x, y, best = stream(rows, seed)
     weights = torch.nn.Parameter(torch.zeros(SIZE))
     losses = (0.5 * (weights @ row - target).square() for row, target in zip(x, y, strict=True))

@@ -1,4 +1,4 @@
-"""A recurrent network on one long series, read in order, whose regime changes now and then.
+"""A recurrent network on one long series whose regime changes from time to time.
 
 The series is an autoregression whose coefficients switch between three regimes. The network must
 recognise the regime from the recent past; the test series has all three.
@@ -18,11 +18,11 @@ REGIMES = np.array(
 )  # coefficients of the last value and the one before
 NOISE = 0.3
 WINDOW = 16  # values the network sees before each prediction
-CAPACITY = 1_000  # windows kept by a memory
+CAPACITY = 1_000  # windows in a memory
 
 
 def series(length, lasting, seed):
-    """One path, whose regimes last ``lasting`` values on average."""
+    """Simulate a path whose regimes last ``lasting`` values on average."""
     rng = np.random.default_rng(seed)
     regimes = np.cumsum(rng.random(length) < 1.0 / lasting) % 3
     values = np.zeros(length)
@@ -39,7 +39,7 @@ class Network(torch.nn.Module):
         self.head = torch.nn.Linear(12, 1)
 
     def error(self, windows):
-        """Mean squared error of the last value of each window, from those before."""
+        """Return the mean squared error of predicting the last value of each window."""
         states, _ = self.cell(windows[:, :-1, None])
         return (self.head(states[:, -1])[:, 0] - windows[:, -1]).square().mean()
 
@@ -48,7 +48,7 @@ METHODS = methods(lr=3e-3)
 
 
 def run(name, windows, test, marks, seed):
-    """Test errors at the marks: of the last iterate, and of the average."""
+    """Return test errors at the marks, of the last iterate and of the average."""
     model = Network(seed)
     losses = (model.error(window) for (window,) in batches(name, (windows,), 1, CAPACITY, seed))
     return follow(METHODS[name](model), losses, marks, lambda: float(model.error(test)))
@@ -81,7 +81,7 @@ def main(samples=5_000, lasting=500, seeds=range(1000, 1005), figure="docs/figur
         figure,
         start,
         "values seen",
-        "squared error on another series\n(broad: averaged, thin: last iterate)",
+        "squared error on another series\n(thick: averaged, thin: last iterate)",
     )
     return last
 

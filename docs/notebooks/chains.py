@@ -1,8 +1,9 @@
 # %% [markdown]
 # # How fast does a chain forget?
 #
-# The mixing time: after how many steps the law of a chain is within ¼ of its stationary law,
-# wherever it began. Needs `pip install '.[cli]'`.
+# The mixing time is the number of steps after which the law of a chain is within ¼ of its
+# stationary law in total variation, whatever the initial state. Install with
+# `pip install '.[cli]'`.
 
 # %%
 import matplotlib.pyplot as plt
@@ -20,8 +21,9 @@ print("mixing time", weather.mixing_time())
 print("stationary law", weather.stationary.round(3), "of", weather.states)
 
 # %% [markdown]
-# Two states, each left with probability p, as in the paper's experiment: the distance to the
-# stationary law against the number of steps. Where a curve crosses the line is the mixing time.
+# The chain of the paper's experiment has two states and switches with probability p. The figure
+# shows the distance to the stationary law against the number of steps; each curve crosses the line
+# at its mixing time.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3.2))
@@ -37,8 +39,8 @@ legend = axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), fram
 # %% [markdown]
 # ## From a path alone
 #
-# Mostly the chain is not known, and one path of it was observed. The interval holds for every
-# chain on these states; it becomes narrower as the path grows.
+# Usually the chain is not known, and only one path of it was observed. The interval below is valid
+# for every chain on these states, and becomes narrower as the path grows.
 
 # %%
 path = two_state(0.01).simulate(1_000_000, start=0, seed=0)
@@ -50,5 +52,5 @@ time = autocorrelation_time(path)
 print(f"autocorrelation time {time.value:.0f} ± {time.standard_error:.0f}; the chain's is 99")
 
 # %% [markdown]
-# Next: [Markov chains](../chains.md), [how often these intervals
-# hold](../coverage.md#mixing-times).
+# Next: [Markov chains](../chains.md), [the coverage of these
+# intervals](../coverage.md#mixing-times).

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Figure 1 of the paper
 #
-# Four methods on a chain of two states that is left once in 10,000 samples: the experiment of
-# `mixfree reproduce fig1`, a fiftieth of its length and with three of its thirty seeds, so that
-# it takes seconds. Needs `pip install '.[cli]'`.
+# Four methods on a chain of two states that switches once in 10,000 samples on average. This is the
+# experiment of `mixfree reproduce fig1` with a fiftieth of its length and three of its thirty
+# seeds, so that it takes seconds. Install with `pip install '.[cli]'`.
 
 # %%
 from mixfree.chains import two_state
@@ -15,8 +15,7 @@ print(settings.options())
 print("mixing time", two_state(1e-4).mixing_time())
 
 # %% [markdown]
-# An experiment is a list of cells, each of which can be measured on its own, and a report of all
-# rows.
+# An experiment consists of cells, which are measured independently, and a report on all rows.
 
 # %%
 cells = figure1.cells(settings)
@@ -31,7 +30,6 @@ report.figures["fig1"]
 report.show()
 
 # %% [markdown]
-# At this length the chain has changed its state some ten times, so that little can be told apart.
-# The figure of full length and what it says are on [the page of
-# claims](../reproduction.md#figure-1); `mixfree reproduce fig1` takes a minute on two cores and
-# writes the same files on every machine.
+# At this length the chain changes its state only about ten times, which is too few to compare the
+# methods. [The paper's claims, measured](../reproduction.md#figure-1) has the result at full
+# length; `mixfree reproduce fig1` takes a minute on two cores.

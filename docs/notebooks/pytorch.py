@@ -1,10 +1,9 @@
 # %% [markdown]
 # # A PyTorch loop that forgets, and one that does not
 #
-# Digits arrive about a hundred of a class in a row. The same network, the same samples, in the
-# same order: by Adam, by Adam with a memory of 500 digits, and by the ladder with that memory,
-# which needs no learning rate. Needs
-# `pip install '.[cli,torch]'`.
+# Digits arrive in runs of 100 of the same class. The same network learns from the same samples in
+# the same order by Adam, by Adam with a memory of 500 digits, and by the ladder with such a memory,
+# which needs no learning rate. Install with `pip install '.[cli,torch]'`.
 
 # %%
 import matplotlib.pyplot as plt
@@ -24,7 +23,7 @@ order = np.array([rng.choice(train[labels[train] == c]) for c in classes])
 
 
 # %% [markdown]
-# One loop for all; with a memory, one line is added.
+# All three use the same loop; a memory adds one line.
 
 
 # %%
@@ -37,7 +36,7 @@ def accuracies(make, memory=None):
         rows = order[start : start + 4]
         batch = X[rows], y[rows]
         if memory is not None:
-            batch = memory.mix(batch)  # the line
+            batch = memory.mix(batch)  # the additional line
         opt.zero_grad()
         torch.nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
         opt.step()

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A stream that cannot be shuffled
 #
-# Rows that arrive in order, one chunk after the other: what scikit-learn's `partial_fit` makes of
-# them, and what mixfree does. Needs `pip install '.[cli]'`.
+# Rows arrive in order, one chunk after another. This notebook compares scikit-learn's `partial_fit`
+# with that of mixfree. Install with `pip install '.[cli]'`.
 
 # %%
 import matplotlib.pyplot as plt
@@ -14,9 +14,9 @@ from sklearn.linear_model import SGDClassifier
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 
 # %% [markdown]
-# ## Digits, one class after the other
+# ## Digits, one class after another
 #
-# All images of 0, then all of 1, and so on. SGD ends as a model of the last digit that it saw.
+# All images of 0 arrive first, then all of 1, and so on. SGD ends as a model of the last digit.
 
 # %%
 X, y = load_digits(return_X_y=True)
@@ -34,14 +34,14 @@ figure, axes = plt.subplots(figsize=(7, 3))
 for shift, (name, hits) in zip((-0.2, 0.2), right.items(), strict=True):
     shares = [hits[y == digit].mean() for digit in range(10)]
     axes.bar(np.arange(10) + shift, shares, 0.4, label=name)
-axes.set(xlabel="digit", ylabel="share recognised", xticks=range(10))
+axes.set(xlabel="digit", ylabel="fraction recognised", xticks=range(10))
 legend = axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 # %% [markdown]
-# ## How sure is a weight?
+# ## How certain is a weight?
 #
-# A feature and a noise that both remember where they were for about twenty rows. The usual
-# standard error takes the rows for independent, and is far too small.
+# The feature and the noise are both autocorrelated over about twenty rows. The usual standard error
+# assumes independent rows and is far too small.
 
 # %%
 rng = np.random.default_rng(0)
@@ -56,8 +56,8 @@ print(f"{x.size:,} rows are worth {model.effective_rows_:,.0f} independent ones"
 # %% [markdown]
 # ## How correlated are the rows?
 #
-# The profile: the variance of sums over blocks of rows, relative to independent rows. It rises
-# until the blocks are longer than the memory of the stream.
+# The profile is the variance of sums over blocks of rows, relative to independent rows. It rises
+# until the blocks are longer than the correlation of the stream.
 
 # %%
 lengths, inflation, blocks = model.profile_

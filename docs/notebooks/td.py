@@ -1,10 +1,10 @@
 # %% [markdown]
 # # What is a state worth?
 #
-# The value of every state of FrozenLake under the uniform policy, from one long run, with
-# intervals that allow for the correlation of its transitions. FrozenLake publishes its
-# transitions, so that the truth is known.
-# Needs `pip install '.[cli,rl]'`.
+# This notebook estimates the value of every state of FrozenLake under the uniform policy from one
+# long run, with intervals that allow for the correlation of the transitions. FrozenLake publishes
+# its transition probabilities, so that the exact values are known. Install with
+# `pip install '.[cli,rl]'`.
 
 # %%
 import gymnasium
@@ -34,11 +34,11 @@ axes.set(xlabel="state", ylabel="value", xticks=at, xticklabels=states)
 legend = axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 # %% [markdown]
-# ## Where sums have no room
+# ## Too many features for least squares
 #
-# Least-squares TD, the default, keeps the square of the number of features. Methods with steps
-# keep the weights alone, and pay with accuracy; the paper's MAG needs no step size and no mixing
-# time, the ladder neither and no radius.
+# Least-squares TD, the default, stores a matrix of size features². Methods with steps store only a
+# few vectors and are less accurate. Neither the ladder nor `mag-dog`, a variant of the paper's MAG,
+# needs a step size, a radius or the mixing time.
 
 # %%
 for method in ("lstd", "ladder", "mag-dog"):

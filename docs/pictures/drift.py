@@ -1,4 +1,4 @@
-"""The slope of the page's example, as it is and as two fits have it."""
+"""The true slope of the page's example, and its estimates by two fits."""
 
 import numpy as np
 
@@ -19,11 +19,11 @@ for start in range(0, 4_000, 50):
         found[name].append(float(np.diff(model.predict([[0.0, 0.0], [1.0, 0.0]]))[0]))
 
 figure, axes = new_figure(width=7.0, height=3.0)
-axes.plot(slope, color="#8A8A8A", linewidth=4, alpha=0.5, label="the slope itself")
+axes.plot(slope, color="#8A8A8A", linewidth=4, alpha=0.5, label="true slope")
 styles = {"auto": ("#5B2A86", "solid"), "never forgets": ("#5B2A86", (0, (1, 1)))}
 for name, (color, dashes) in styles.items():
     axes.plot(at, found[name], color=color, linestyle=dashes, label=name)
-axes.set(xlabel="rows", ylabel="slope in the first column", xlim=(0, 4_000))
+axes.set(xlabel="rows", ylabel="slope of the first column", xlim=(0, 4_000))
 title = "A slope that changes: half_life='auto' follows it, an ordinary fit averages it"
 axes.set_title(title, loc="left", fontsize="medium")
 label_ends(axes)

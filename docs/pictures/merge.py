@@ -1,4 +1,4 @@
-"""Eight parts of a stream, each fitted on its own, and merged one after the other."""
+"""Eight parts of a stream, fitted separately and merged one after another."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ for number, part in enumerate(parts):
         merged = merged.merge(fits[number])
     for name, model in zip(error, (one, merged, fits[number]), strict=True):
         error[name].append(float(np.linalg.norm(model.coef_ - truth)))
-assert np.allclose(error["merged"], error["one process"], rtol=1e-10)  # what the title says
+assert np.allclose(error["merged"], error["one process"], rtol=1e-10)  # the claim of the title
 
 figure, axes = new_figure(width=7.0, height=3.0)
 at = np.arange(1, 9)
@@ -27,7 +27,7 @@ axes.plot(at, error["a part alone"], "s", color="#8A8A8A", label="each part alon
 axes.plot(at, error["one process"], color="#5B2A86", label="one process (line)")
 axes.plot(at, error["merged"], "o", color="#D55E00", label="merged parts (dots)")
 axes.set(xlabel="parts read", ylabel="error of the weights", ylim=(0, None))
-title = "Eight parts fitted apart and merged: the weights of one process"
+title = "Eight parts fitted separately and merged have the weights of one process"
 axes.set_title(title, loc="left", fontsize="medium")
 label_ends(axes, gap=0.1)
 figure

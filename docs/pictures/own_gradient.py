@@ -1,4 +1,4 @@
-"""How far two methods are from the minimum of the page's example."""
+"""Distance of two methods from the minimum in the page's example."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ samples = 3.0 + np.repeat(rng.standard_normal(500), 20)
 
 
 def gradient(x, z):
-    """Of log cosh(x − z)."""
+    """Gradient of log cosh(x − z)."""
     return np.tanh(x - z)
 
 
@@ -29,7 +29,7 @@ for name, style in styles_of(far).items():
     axes.plot(shown, np.array(far[name])[shown - 1], label=name, **style)
 log_log(axes, "samples", "distance of the average from 3")
 axes.margins(x=0.0)
-title = "The minimum, found from samples of which 20 in a row are alike"
+title = "Distance from the minimum, on runs of 20 equal samples"
 axes.set_title(title, loc="left", fontsize="medium")
 label_ends(axes)
 figure

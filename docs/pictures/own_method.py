@@ -1,4 +1,4 @@
-"""The method of the page beside three of the table, on a stream of two regimes."""
+"""The method of the page and three built-in methods, on a stream of two regimes."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ class Cubic(Inverse):
     """Steps α t^(−1/3)."""
 
     def move(self, state, direction, step, x):
-        """Along the direction."""
+        """Return the displacement against the direction."""
         return self.alpha * step ** (-1 / 3) * direction
 
 
@@ -45,7 +45,7 @@ for name, method in names.items():
     axes.plot(shown, np.array(far)[shown - 1], label=name, **styles[name])
 log_log(axes, "samples", "error of the average iterate")
 axes.margins(x=0.0)
-title = "A method of one's own beside three of the table, on a stream of two regimes"
+title = "A new method and three built-in methods, on a stream of two regimes"
 axes.set_title(title, loc="left", fontsize="medium")
 label_ends(axes)
 figure

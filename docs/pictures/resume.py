@@ -1,4 +1,4 @@
-"""A pass that is stopped halfway, saved and resumed, beside one that is not."""
+"""A pass that is saved and resumed halfway, and an uninterrupted one."""
 
 import pickle
 
@@ -21,7 +21,7 @@ for start in range(0, 1000, 20):
     at.append(start + 20)
     of_whole.append(whole.coef_.copy())
     of_resumed.append(resumed.coef_.copy())
-assert np.array_equal(of_whole, of_resumed)  # what the title says
+assert np.array_equal(of_whole, of_resumed)  # the claim of the title
 
 figure, axes = new_figure(width=7.0, height=3.0)
 for weight, line in enumerate(np.transpose(of_whole)):
@@ -30,7 +30,7 @@ for weight, line in enumerate(np.transpose(of_whole)):
 axes.axvline(500, color="#8A8A8A", linewidth=1)
 axes.annotate("saved and loaded", (510, 2.45), color="#555555", fontsize="small")
 axes.set(xlabel="rows", ylabel="weight", xlim=(0, 1000))
-title = "One pass (lines) and one that was interrupted (dots): the same weights, bit for bit"
+title = "Uninterrupted (lines) and resumed (dots): the same weights, bit for bit"
 axes.set_title(title, loc="left", fontsize="medium")
 label_ends(axes)
 figure

@@ -1,4 +1,4 @@
-"""Two of the three numbers of the page, during a run on samples that come 16 alike in a row."""
+"""Two of the three numbers of the page, on samples in runs of 16 equal ones."""
 
 import torch
 
@@ -10,7 +10,7 @@ model = torch.nn.Linear(2, 1)
 opt = mixfree.torch.Ladder(model.parameters())
 x = torch.randn(125, 2).repeat_interleave(16, dim=0)
 y = x @ torch.tensor([[2.0], [-1.0]]) + torch.randn(125, 1).repeat_interleave(16, dim=0)
-seen = {"ladder/rate: steps become shorter": [], "ladder/distance: the search for a scale": []}
+seen = {"ladder/rate": [], "ladder/distance": []}
 at = []
 for row, target in zip(x, y, strict=True):
     opt.zero_grad()

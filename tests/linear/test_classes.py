@@ -18,7 +18,7 @@ def test_condensed_labels_are_the_same_set(labels, dtype):
 @pytest.mark.parametrize("classes", [[2, 5], [2, 5, 7]])
 @pytest.mark.parametrize("new", [1, 4, 9])
 def test_an_unknown_label_is_refused(classes, new):
-    with pytest.raises(ValueError, match=rf"y has classes \[{new}\], which are not among"):
+    with pytest.raises(ValueError, match=rf"y has labels \[{new}\], which are not among"):
         targets_of(np.array([2, 5, new, 2]), np.array(classes))
 
 

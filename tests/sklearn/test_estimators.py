@@ -379,7 +379,7 @@ def test_a_change_without_effect_is_said(make):
     classes = {} if make is StreamRegressor else {"classes": [0, 1]}
     model = make().partial_fit(X, y, **classes).partial_fit(X, y)
     model.set_params(l2=1.0, epochs=2)
-    with pytest.warns(UserWarning, match="^l2 changed after the fit began, without an effect"):
+    with pytest.warns(UserWarning, match="^l2 changed after the fit began, which has no effect"):
         model.partial_fit(X, y)
     model.set_params(l2=None).partial_fit(X, y)  # as it was: warnings are errors here
     model.set_params(l2=1.0).fit(X, y).partial_fit(X, y)

@@ -59,7 +59,7 @@ class Uniform(State):
             raise ValueError(f"state of the {what} does not fit: seen is {self.seen}")
 
     def take(self, keep: Key, capacity: int, count: int, labels: Array | None = None) -> Array:
-        """Places of the next samples; those that are not kept have one beyond the capacity.
+        """Return the next samples' places; a place beyond the capacity is not kept.
 
         Sample n, counted from 0, goes to a place that is uniform in 0, …, n.
         """
@@ -99,7 +99,7 @@ class Balanced(State):
             raise ValueError(f"state of the {what} does not fit: its counts do not add up")
 
     def take(self, keep: Key, capacity: int, count: int, labels: Array | None = None) -> Array:
-        """Places of the next samples; those that are not kept have one beyond the capacity."""
+        """Return the next samples' places; a place beyond the capacity is not kept."""
         assert labels is not None
         return np.array([self._place(keep, capacity, int(label)) for label in labels], np.int64)
 

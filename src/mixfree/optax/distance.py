@@ -61,7 +61,7 @@ def scale_gradients(state: DistanceState, exponent: jax.Array) -> DistanceState:
 def add(
     distance: Distance, state: DistanceState, total: jax.Array, x: jax.Array, back: jax.Array
 ) -> DistanceState:
-    """Take the sum Σ g_i of the latest gradients, where Σ g_i·(x_i − x) is ``back``."""
+    """Add the latest gradients: ``total`` is Σ g_i, and ``back`` is Σ g_i·(x_i − x)."""
     if distance.of != "bound":
         return state
     return state._replace(
@@ -73,7 +73,7 @@ def add(
 def update(
     distance: Distance, state: DistanceState, x: jax.Array, step: jax.Array, steps: jax.Array
 ) -> DistanceState:
-    """Bring r̄ up to date at the point ``x``, ``steps`` steps after the last time."""
+    """Update r̄ at the point ``x``, ``steps`` steps after the last update."""
     weight = step.astype(x.dtype) * steps.astype(x.dtype)
     total = state.weight + weight
     mean = state.mean + (weight / total) * (x - state.mean)

@@ -238,7 +238,7 @@ def _take_in(state: LadderState) -> LadderState:
 
 
 def _climb(state: LadderState, blocks: jax.Array, rungs: int) -> LadderState:
-    """Give the block's sum to the first level, and what is complete to the next."""
+    """Add the block's sum to the first level, and complete levels to the next."""
     complete = jnp.minimum(jax.lax.population_count((blocks & -blocks) - 1), rungs)
     narrow = state.levels.shape[1] < state.carry.size
 

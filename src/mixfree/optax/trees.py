@@ -29,7 +29,7 @@ def separate(tree: Any) -> Any:
 
 
 def times_power_of_two(x: jax.Array, exponent: jax.Array) -> jax.Array:
-    """2^exponent · x, in two steps so that the power itself cannot overflow."""
+    """Return 2^exponent · x, in two steps so that the power itself cannot overflow."""
     half = exponent // 2
     one = jnp.ones((), wide(x.dtype))
     first, second = (jnp.ldexp(one, e) for e in (half, exponent - half))

@@ -14,8 +14,6 @@ from mixfree.outputs import Last
 from mixfree.steps import AdaGradNorm, InverseSqrt
 from mixfree.td.features.lookup import as_features
 
-__all__ = ["ActorCritic"]
-
 
 class ActorCritic:
     r"""Learns a policy of large average reward from one trajectory that it steers itself.

@@ -9,8 +9,6 @@ from scipy import linalg, sparse, stats
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.lstd import correlation_remark
 
-__all__ = ["BATCHES", "FEWEST", "Certificate"]
-
 BATCHES = 20
 FEWEST = 5  # batches needed for a reliable spread
 LARGEST = 4096  # most features whose matrix of pairs is held (130 MB)
@@ -79,11 +77,11 @@ class Certificate:
 
     @property
     def remark(self) -> str:
-        """Why the errors are too small; empty if nothing is known against them."""
+        """Why the errors are too small; empty if there is no known reason."""
         return correlation_remark(self._residuals, self.transitions // len(self.matrices))
 
     def batches_met(self, rows: Array) -> Array:
-        """Number of batches in which the rarest feature of each row occurs."""
+        """Count the batches in which the rarest feature of each row occurs."""
         counts = np.sum(self.seen, axis=0)
         fewest: Array = np.where(rows != 0.0, counts, len(self.seen)).min(axis=1)
         return fewest

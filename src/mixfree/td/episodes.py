@@ -9,8 +9,6 @@ import numpy as np
 from mixfree.base.extras import require
 from mixfree.td.policies import Act, as_function
 
-__all__ = ["Transition", "make_env", "transitions"]
-
 
 class Transition(NamedTuple):
     """One step of an environment; ``terminated`` is False where the episode was cut off."""

@@ -14,13 +14,11 @@ from mixfree.base.checks import check_whole, shown
 from mixfree.base.progress import progress_bar
 from mixfree.chains import AutocorrelationTime, autocorrelation_time
 from mixfree.core.history import History, follow
-from mixfree.td.certificate import BATCHES
-from mixfree.td.engine import FixedPoint
+from mixfree.td.certificate import BATCHES, Certificate
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
 from mixfree.td.learner import TDLearner
-
-__all__ = ["Evaluation", "evaluate_policy"]
+from mixfree.td.least_squares import LstdFixedPoint
 
 CHUNK = 512  # transitions whose features are held in memory at a time
 RECENT = 1 << 16  # states kept for the autocorrelation time
@@ -54,7 +52,7 @@ class Evaluation:
     recent: Array
     samples: int
     episodes: int
-    certificate: FixedPoint | None
+    certificate: Certificate | LstdFixedPoint | None
 
     def __repr__(self) -> str:
         return (
@@ -93,7 +91,7 @@ class Evaluation:
         """A sentence about why the intervals are too narrow; empty if nothing is known of it."""
         return self._certified().remark
 
-    def _certified(self) -> FixedPoint:
+    def _certified(self) -> Certificate | LstdFixedPoint:
         if self.certificate is None:
             raise ValueError(
                 "an interval needs the products of all pairs of features, which do not fit in "

@@ -12,8 +12,6 @@ from mixfree.td.engine import start_engine
 from mixfree.td.features.lookup import Rows, as_features
 from mixfree.td.stepping import StepTD
 
-__all__ = ["TDLearner"]
-
 
 def check_gamma(gamma: Any) -> float:
     """``gamma`` as a discount in [0, 1), or an error naming it."""
@@ -215,7 +213,7 @@ class TDLearner:
         return self.engine.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where the learner that gave ``state`` was."""
+        """Restore a state that :meth:`state_dict` returned, and continue from it exactly."""
         self.engine.load_state_dict(state)
 
     def __repr__(self) -> str:

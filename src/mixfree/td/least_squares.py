@@ -8,11 +8,9 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.base.state import loading
+from mixfree.linear.exact.blocks import check_array
 from mixfree.linear.exact.lstd import LSTD
 from mixfree.linear.exact.lstd_sparse import SparseLSTD
-from mixfree.linear.exact.moments import check_array
-
-__all__ = ["LARGEST", "LstdRecord", "LstdTD"]
 
 # Most features that may all be other than 0: sums of all transitions and of 16 batches take 136 MB.
 LARGEST = 1000
@@ -145,7 +143,7 @@ class LstdTD:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the engine that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`state_dict` returned; an error changes nothing."""
         if not isinstance(state, Mapping):
             raise ValueError(f"state must be a mapping, not {type(state).__name__}")
         wanted = {"method": self.name, "format": FORMAT, "settings": self._settings()}
@@ -199,11 +197,11 @@ class LstdFixedPoint:
 
     @property
     def remark(self) -> str:
-        """Why the errors are too small; empty if nothing is known against them."""
+        """Why the errors are too small; empty if there is no known reason."""
         return self._lstd.remark
 
     def batches_met(self, rows: Array) -> Array:
-        """Number of batches in which the rarest feature of each row occurs."""
+        """Count the batches in which the rarest feature of each row occurs."""
         return self._lstd.batches_met(rows)
 
     def errors(self, rows: Array, level: float) -> Array:

@@ -15,8 +15,6 @@ from mixfree.domains import Ball, Domain
 from mixfree.gradients import MLMC, DataDrop, Plain
 from mixfree.steps import Constant, Distance, Inverse, Ladder, Step
 
-__all__ = ["td_methods"]
-
 FROM_ONE = Distance(first=1.0, of="iterate")  # r̄ = max(1, max_i ‖θ_i‖)
 
 

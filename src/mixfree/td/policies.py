@@ -8,8 +8,6 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 
-__all__ = ["policy_matrix"]
-
 Act = Callable[[Any, np.random.Generator], Any]
 
 

@@ -14,8 +14,6 @@ from mixfree.td.features.table import feature_matrix
 from mixfree.td.learner import check_gamma
 from mixfree.td.tables import gymnasium_process, mdp_process
 
-__all__ = ["RewardProcess", "Trajectory"]
-
 _ROUNDING = 1e-9  # by which a sum of probabilities may differ from 1
 
 

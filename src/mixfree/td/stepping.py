@@ -12,8 +12,6 @@ from mixfree.core.optimizer import Optimizer
 from mixfree.outputs import Average
 from mixfree.td.certificate import BATCHES, ENTRIES, LARGEST, Certificate
 
-__all__ = ["StepRecord", "StepTD"]
-
 
 class StepTD:
     """Moves θ along −g(θ; z) = (φ(s)ᵀθ − r − γφ(s')ᵀθ) φ(s), as its optimiser does.
@@ -96,7 +94,7 @@ class StepTD:
         return self.optimizer.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the engine that gave ``state`` was."""
+        """Restore a state that :meth:`state_dict` returned."""
         self.optimizer.load_state_dict(state)
 
     def __repr__(self) -> str:

@@ -34,12 +34,12 @@ class DeviceDistance:
     margin: Tensor
 
     def add(self, total: Tensor, x: Tensor, back: Tensor) -> None:
-        """Take the sum Σ g_i of the latest gradients, where Σ g_i·(x_i − x) is ``back``."""
+        """Add the latest gradients: ``total`` is Σ g_i, and ``back`` is Σ g_i·(x_i − x)."""
         self.numerator = self.numerator + self.lam * (total @ (self.origin - x) - back)
         self.weighted_sum = self.weighted_sum + self.lam * total
 
     def update(self, of: str, x: Tensor, step: int, steps: int, lr: float) -> None:
-        """Bring r̄ up to date at the point ``x``, ``steps`` steps after the last time."""
+        """Update r̄ at the point ``x``, ``steps`` steps after the last update."""
         self.weight += float(step) * steps
         self.mean = torch.lerp(self.mean, x, float(step) * steps / self.weight)
         per_coordinate = self.rbar.numel() > 1
@@ -175,7 +175,7 @@ class DeviceLadder:
         self.rate = torch.where(moves, distance.lam * distance.rbar / root, 0.0)
 
     def _climb(self, rule: Ladder, step: int) -> None:
-        """Give the block's sum to the first level, and what is complete to the next."""
+        """Add the block's sum to the first level, and complete levels to the next."""
         levels, blocks = rule.levels(step), step // rule.block
         for name in ("halves", "levels", "excess"):
             rows: Tensor = getattr(self, name)
@@ -233,7 +233,7 @@ def _size(vector: Tensor, per_coordinate: bool, each: bool = False) -> Tensor:
 
 
 def _scaled(x: Tensor, exponent: int) -> Tensor:
-    """2^exponent · x, in two steps so that the power itself cannot overflow."""
+    """Return 2^exponent · x, in two steps so that the power itself cannot overflow."""
     if not exponent:
         return x
     return x * 2.0 ** (exponent // 2) * 2.0 ** (exponent - exponent // 2)

@@ -299,7 +299,7 @@ class Ladder(StreamOptimizer):
         return plain if self._ladder is None else {**plain, "ladder": on_host(self._ladder).plain()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the optimiser that gave the state was."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state_dict)
         self._ladder = None
 

@@ -111,7 +111,7 @@ class MAG(WindowOptimizer):
         return super()._plain_run()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the optimiser that gave the state was, also in the middle of a level."""
+        """Restore a state that :meth:`state_dict` returned, also in the middle of a level."""
         super().load_state_dict(state_dict)
         self._root = None
 

@@ -244,7 +244,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the optimiser that gave the state was, also in the middle of a level.
+        """Restore a state that :meth:`state_dict` returned, also in the middle of a level.
 
         Sums keep the dtype they were saved with.
 

@@ -20,12 +20,11 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
 from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
-from mixfree.linear.exact.moments import (
+from mixfree.linear.exact.blocks import (
     Blocks,
     block_rows,
     check_array,
     check_finite,
-    check_same_columns,
 )
 
 TOLERANCE = 1e-13  # singular values below it, relative to the largest, count as 0
@@ -99,9 +98,8 @@ class LSTD:
         terminated: npt.ArrayLike,
         *,
         ended: npt.ArrayLike | None = None,
-        weights: npt.ArrayLike | None = None,
     ) -> None:
-        """Take transitions in their order.
+        """Add transitions in order.
 
         Parameters
         ----------
@@ -112,29 +110,25 @@ class LSTD:
         ended
             Where the trajectory breaks off all the same (Gymnasium's ``truncated``): traces begin
             anew, but the value of the next state counts.
-        weights
-            Of the transitions, where there are no traces (``lam=0``).
 
         Raises
         ------
         ValueError
-            For a wrong shape and for what is not finite; nothing has changed then.
+            If a shape is wrong or a value is not finite; nothing has changed then.
         """
-        if weights is not None and self.lam > 0.0:
-            raise ValueError("weights need lam=0: a trace has no single weight")
         x, ahead = np.asarray(rows), np.asarray(next_rows)
         r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
         both = np.concatenate([x, np.where(stop[:, None], 0.0, ahead)], axis=1)
         before = dict(vars(self))
         try:
             given = np.column_stack([r, broken])
-            self._blocks.cut(both, given, weights, lambda: self._wanted, self._take)
+            self._blocks.cut(both, given, None, lambda: self._wanted, self._take)
         except BaseException:
             vars(self).update(before)
             raise
 
     def break_off(self) -> None:
-        """Say that the trajectory broke off after the last transition: traces begin anew."""
+        """Mark the trajectory as cut off after the last transition: traces start afresh."""
         if self._blocks.filled:
             waiting = self._blocks.plain()
             waiting["targets"][-1, 1] = 1.0
@@ -146,35 +140,27 @@ class LSTD:
     def _wanted(self) -> int:
         return min(self._block, self._length - self._filled)
 
-    def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        sums, trace = self._sums(rows, targets, weights)
+    def _take(self, rows: Array, targets: Array, _: Array | None) -> None:
+        sums, trace = self._sums(rows, targets)
         kept = 1.0 if self.half_life is None else 0.5 ** (len(rows) / self.half_life)
         self._total = kept * self._total + sums
-        self._weight = kept * self._weight + _weight(rows, weights)
+        self._weight = kept * self._weight + len(rows)
         self._trace, self._rows = trace, self._rows + len(rows)
         self._current, self._filled = self._current + sums, self._filled + len(rows)
         if self._filled >= self._length:
             self._closed = (*self._closed, self._current)
             self._current, self._filled = np.zeros_like(self._current), 0
-            self._shorten()
+            if len(self._closed) == self._most:
+                self._closed, self._length = paired(self._closed), 2 * self._length
 
-    def _shorten(self) -> None:
-        """Two neighbouring batches become one where there are too many."""
-        while len(self._closed) >= self._most:
-            self._closed = paired(self._closed)
-            self._length *= 2
-
-    def _sums(self, rows: Array, targets: Array, weights: Array | None) -> tuple[Array, Array]:
+    def _sums(self, rows: Array, targets: Array) -> tuple[Array, Array]:
         """Matrix, vector and squares of a block, and the trace that goes on after it."""
         x = rows[:, : self.size]
         change = np.empty((len(rows), self.size + 1))
         change[:, :-1] = x - self.gamma * rows[:, self.size :]
         change[:, -1] = targets[:, 0]
         left, trace = self._traces(x, targets[:, 1])
-        if weights is not None:
-            left = left * weights[:, None]
-        squares = np.einsum("ij,ij->j", x if weights is None else x * weights[:, None], x)
-        sums = np.column_stack([left.T @ change, squares])
+        sums = np.column_stack([left.T @ change, np.einsum("ij,ij->j", x, x)])
         if not np.isfinite(sums).all():
             check_finite(rows, targets)
             raise ValueError("rows and rewards are too large for their products to be summed")
@@ -199,7 +185,7 @@ class LSTD:
         return traces, trace.copy()
 
     def _folded(self) -> Self:
-        """This one with all transitions in its sums; itself if they are already."""
+        """Return this object with pending transitions added to its sums."""
         waiting = self._blocks.pending
         if waiting is None:
             return self
@@ -231,7 +217,7 @@ class LSTD:
         return self._total[:, :-2] + self.l2 * self._weight * np.eye(self.size)
 
     def batches_met(self, rows: npt.ArrayLike) -> Array:
-        """Number of closed batches in which the rarest feature of each row occurs."""
+        """Count the closed batches in which the rarest feature of each row occurs."""
         x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
         batches = self._folded()._batches
         met: Array = np.where(x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches))
@@ -268,7 +254,7 @@ class LSTD:
 
     @property
     def remark(self) -> str:
-        """A sentence about why errors are too small; empty if nothing is known against them."""
+        """A sentence on why the errors are too small; empty if there is no known reason."""
         self._check_batches()
         whole = self._folded()
         return correlation_remark(whole._residuals(whole._solved()[0]), whole._length)
@@ -277,37 +263,15 @@ class LSTD:
         if self.half_life is not None:
             raise ValueError("errors need half_life=None: batches are not forgotten")
 
-    def merge(self, other: Self) -> None:
-        """Take all transitions of another one, which stays as it is; its traces began anew."""
-        check_same_columns(self._blocks, other._blocks)
-        if (self.gamma, self.lam, self.half_life) != (other.gamma, other.lam, other.half_life):
-            raise ValueError("cannot merge fits with different gamma, lam or half_life")
-        if self.half_life is not None:
-            raise ValueError("merge needs half_life=None: it is not known which came later")
-        one, two = self._folded(), other._folded()
-        length = max(one._length, two._length)
-        closed: tuple[Array, ...] = ()
-        for each in (one, two):
-            batches, own = each._closed, each._length
-            while own < length:
-                batches, own = paired(batches), 2 * own
-            closed += batches
-        self._total, self._weight = one._total + two._total, one._weight + two._weight
-        self._rows, self._trace = one._rows + two._rows, two._trace
-        self._closed, self._length = closed, length
-        self._current, self._filled = np.zeros_like(self._current), 0
-        self._blocks = Blocks(2 * self.size, 2)
-        self._shorten()
-
     def copy(self) -> Self:
-        """Another one that goes on by itself; arrays are never changed and shared."""
+        """Return an independent copy; it shares arrays, which are never changed in place."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         twin._blocks = self._blocks.copy()
         return twin
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {
             "blocks": self._blocks.plain(),
             "rows": self._rows,
@@ -321,7 +285,7 @@ class LSTD:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         shape = (self.size, self.size + 2)
         trace = check_array(state["trace"], "trace", (self.size,))
         total = check_array(state["total"], "total", shape)
@@ -431,10 +395,6 @@ def _inverse(system: Array, scale: Array) -> Array:
         free, _ = np.linalg.qr(scale[:, None] * right[~kept].T)
         inverse -= free @ (free.T @ (scale[:, None] * inverse)) / scale[:, None]
     return inverse
-
-
-def _weight(rows: Array, weights: Array | None) -> float:
-    return float(len(rows)) if weights is None else float(weights.sum())
 
 
 def paired(batches: tuple[Any, ...]) -> tuple[Any, ...]:

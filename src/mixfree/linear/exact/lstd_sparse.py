@@ -10,6 +10,7 @@ from scipy.sparse.linalg import splu
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
+from mixfree.linear.exact.blocks import check_array, check_finite
 from mixfree.linear.exact.lstd import (
     FIRST,
     check_discounts,
@@ -19,7 +20,6 @@ from mixfree.linear.exact.lstd import (
     half_widths,
     paired,
 )
-from mixfree.linear.exact.moments import check_array, check_finite
 
 BLOCK = 256  # transitions per product of matrices
 MOST = 16  # batches at which two neighbours become one
@@ -78,7 +78,7 @@ class SparseLSTD:
         *,
         ended: npt.ArrayLike | None = None,
     ) -> None:
-        """Take transitions in their order, dense or sparse, as :meth:`LSTD.add` does.
+        """Add transitions in order, dense or sparse, as :meth:`LSTD.add` does.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class SparseLSTD:
             raise
 
     def break_off(self) -> None:
-        """Say that the trajectory broke off after the last transition: traces begin anew."""
+        """Mark the trajectory as cut off after the last transition: traces start afresh."""
         if len(self._given):
             self._given = self._given.copy()
             self._given[-1, 1] = 1.0
@@ -123,18 +123,14 @@ class SparseLSTD:
         if self._filled == self._length:
             self._closed = (*self._closed, self._current)
             self._pieces, self._filled = (), 0
-            self._shorten()
+            if len(self._closed) == MOST:
+                self._closed, self._length = paired(self._closed), 2 * self._length
         held = sum(each.nnz for each in self._all)
         if held > ENTRIES:
             raise ValueError(
                 f"lstd with {self.size:,} features would have to hold {held:,} products of "
                 f"features, and {ENTRIES:,} are too many: `method='ladder'` holds none"
             )
-
-    def _shorten(self) -> None:
-        """Two neighbouring batches become one where there are too many."""
-        while len(self._closed) >= MOST:
-            self._closed, self._length = paired(self._closed), 2 * self._length
 
     def _sums(self, both: Any, given: Array) -> tuple[Any, Array]:
         """Matrix, vector and squares of a block as one sparse matrix, and the trace after it."""
@@ -178,7 +174,7 @@ class SparseLSTD:
         return sum(sums for _, sums in self._pieces)
 
     def _folded(self) -> Self:
-        """This one with all transitions in its sums; itself if they are already."""
+        """Return this object with pending transitions added to its sums."""
         if not len(self._given):
             return self
         twin = self.copy()
@@ -196,7 +192,7 @@ class SparseLSTD:
         return _Solved(sum(self._all, start=empty), self.l2 * self._rows)
 
     def batches_met(self, rows: npt.ArrayLike) -> Array:
-        """Number of closed batches in which the rarest feature of each row occurs."""
+        """Count the closed batches in which the rarest feature of each row occurs."""
         x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
         closed = self._folded()._closed
         met = sum(((_column(batch, -1) > 0.0).astype(int) for batch in closed), np.zeros(self.size))
@@ -223,18 +219,18 @@ class SparseLSTD:
 
     @property
     def remark(self) -> str:
-        """A sentence about why errors are too small; empty if nothing is known against them."""
+        """A sentence on why the errors are too small; empty if there is no known reason."""
         whole = self._folded()
         return correlation_remark(whole._residuals(whole._solved().theta), whole._length)
 
     def copy(self) -> Self:
-        """Another one that goes on by itself; arrays are never changed and shared."""
+        """Return an independent copy; it shares arrays, which are never changed in place."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         return twin
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {
             "waiting": _plain(self._waiting),
             "given": self._given.copy(),
@@ -248,7 +244,7 @@ class SparseLSTD:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         shape, count = (self.size, self.size + 2), len(state["given"])
         waiting = _restored(state["waiting"], "waiting", (count, 2 * self.size))
         given = check_array(state["given"], "given", (count, 2))

@@ -10,7 +10,7 @@ import numpy as np
 from mixfree.base import draws
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_whole
-from mixfree.linear.exact.moments import check_array
+from mixfree.linear.exact.blocks import check_array
 
 FEWEST = 64  # rows below which a sample says too little
 PER_COLUMN = 3  # rows per column below which the kept rows alone could be fitted perfectly
@@ -221,13 +221,13 @@ class Reservoir:
             setattr(self, name, longer)
 
     def copy(self) -> Self:
-        """Another one that goes on by itself."""
+        """Return an independent copy."""
         twin = type(self)(self.size, self._rows.shape[1], self._before.shape[1])
         twin.restore(self.plain())
         return twin
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         kept = self.all
         return {
             "rows": kept.rows.copy(),
@@ -242,7 +242,7 @@ class Reservoir:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         stored = len(np.atleast_1d(state["targets"]))
         check_whole(stored, "rows kept by the state", least=0, most=self._limit)
         rows = check_array(state["rows"], "rows", (stored, self._rows.shape[1]))

@@ -101,19 +101,19 @@ class SquaredFit:
         return NOTHING
 
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
-        """Take rows in their order, of any real type, dense or sparse.
+        """Add rows in order, dense or sparse, of any real dtype.
 
         Raises
         ------
         ValueError
-            For a wrong shape and for what is not finite; nothing has changed then.
+            If a shape is wrong or a value is not finite; nothing has changed then.
         """
         self._sums.add(rows, targets, weights)
         self.samples += np.shape(targets)[0]
         self._forget_fit()
 
     def merge(self, other: Self) -> None:
-        """Take all rows of another one, as if they came after those here; it stays as it is."""
+        """Add all rows of ``other``, as if they followed; ``other`` is unchanged."""
         if isinstance(self._sums, Forgetting) or isinstance(other._sums, Forgetting):
             raise ValueError("merge needs half_life=None: it is not known which rows are older")
         self._sums.merge(other._sums)
@@ -121,11 +121,11 @@ class SquaredFit:
         self._forget_fit()
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {"samples": self.samples, "sums": self._sums.plain()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         samples = check_whole(state["samples"], "samples of the state", least=0)
         self._sums.restore(state["sums"])
         self.samples = samples

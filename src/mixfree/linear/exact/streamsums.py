@@ -8,8 +8,8 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.batches import most_batches
+from mixfree.linear.exact.blocks import block_sums, check_array, plain_sums, restored_sums
 from mixfree.linear.exact.known import pieces
-from mixfree.linear.exact.moments import block_sums, check_array, plain_sums, restored_sums
 from mixfree.linear.exact.products import Products
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums
@@ -129,7 +129,7 @@ class StreamSums:
         return True
 
     def merge(self, other: Self) -> None:
-        """Take all rows of another one, as if they came after those here; it stays as it is.
+        """Add all rows of ``other``, as if they followed; ``other`` is unchanged.
 
         Rows of batches that are not full are part of the total but of no batch.
         """
@@ -147,13 +147,13 @@ class StreamSums:
             self.closed, self.length = joined_pairs(self.closed), 2 * self.length
 
     def copy(self) -> Self:
-        """Another one that goes on by itself."""
+        """Return an independent copy."""
         twin = type(self)(self.columns, self.functions)
         twin.restore(self.plain())
         return twin
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {
             "origin": self._origin.copy(),
             "before": plain_sums(self._before),
@@ -168,7 +168,7 @@ class StreamSums:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         columns, functions = self.columns, self.functions
         origin = check_array(state["origin"], "origin", (columns,))
         before, careful = (

@@ -7,7 +7,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.linear.exact.moments import check_array
+from mixfree.linear.exact.blocks import check_array
 
 MOST = 16  # windows at which every second one is dropped
 LONGEST, SHORTEST = 4096, 16  # rows per window
@@ -89,14 +89,14 @@ class Windows:
         self._pieces, self._filled, self._start = (), 0, rows
 
     def copy(self) -> Self:
-        """Another one that goes on by itself; windows are never changed and shared."""
+        """Return an independent copy; it shares windows, which are never changed in place."""
         twin = type(self)(*self._shape, memory=0)
         for name, value in vars(self).items():
             setattr(twin, name, value)
         return twin
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {
             "windows": [{k: v.copy() for k, v in w._asdict().items()} for w in self.closed],
             "open": {k: v.copy() for k, v in self._open._asdict().items()},
@@ -105,7 +105,7 @@ class Windows:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         closed = tuple(self._restored(window) for window in state["windows"])
         pending = self._restored(state["open"])
         if len(closed) >= MOST or any(len(each.rows) > self.length for each in (*closed, pending)):

@@ -10,8 +10,6 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.td.features.space import Bounds
 
-__all__ = ["FourierBasis"]
-
 
 @dataclass(frozen=True, eq=False)
 class FourierBasis(Bounds):
@@ -41,7 +39,7 @@ class FourierBasis(Bounds):
         return len(self.frequencies)
 
     def rows(self, observations: Any) -> Array:
-        """φ of many observations, one row each."""
+        """Return φ of many observations, one row each."""
         waves: Array = np.cos(np.pi * self.unit(observations) @ self.frequencies.T)
         waves /= np.sqrt(self.size)
         return waves

@@ -9,8 +9,6 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.td.features.table import ROUNDING, feature_matrix
 
-__all__ = ["Features", "as_features"]
-
 
 class Features(Protocol):
     """Features with a size, by state."""

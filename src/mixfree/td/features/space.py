@@ -10,8 +10,6 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_point
 
-__all__ = ["Bounds"]
-
 
 @dataclass(frozen=True, eq=False)
 class Bounds(ABC):
@@ -42,7 +40,7 @@ class Bounds(ABC):
 
     @abstractmethod
     def rows(self, observations: Any) -> Array:
-        """φ of many observations, one row each."""
+        """Return φ of many observations, one row each."""
 
     def unit(self, observations: Any) -> Array:
         """Observations in units of the box: 0 at ``low``, 1 at ``high``."""

@@ -8,8 +8,6 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 
-__all__ = ["feature_matrix", "rescaled", "tabular"]
-
 ROUNDING = 1e-9  # by which a norm may exceed 1
 
 

@@ -11,8 +11,6 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.td.features.space import Bounds
 
-__all__ = ["TileCoding"]
-
 
 @dataclass(frozen=True, eq=False)
 class TileCoding(Bounds):
@@ -72,7 +70,7 @@ class TileCoding(Bounds):
         return tiles
 
     def rows(self, observations: Any) -> Array:
-        """φ of many observations, one row each."""
+        """Return φ of many observations, one row each."""
         active = self.active(observations)
         rows = np.zeros((len(active), self.size))
         np.put_along_axis(rows, active, 1.0 / math.sqrt(self.tilings), axis=1)

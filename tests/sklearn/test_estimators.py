@@ -197,7 +197,7 @@ def test_classes_must_be_known():
     with pytest.raises(ValueError, match="only one class"):
         StreamClassifier().fit(X, np.ones(ROWS))
     model = StreamClassifier().partial_fit(X, np.zeros(ROWS), classes=[0, 1])
-    with pytest.raises(ValueError, match=r"classes \[2\.0\]"):
+    with pytest.raises(ValueError, match=r"labels \[2\.0\]"):
         model.partial_fit(X, np.full(ROWS, 2.0))
     assert clone(model).get_params() == model.get_params()
 

@@ -1,4 +1,4 @@
-"""What learns θ behind a :class:`TDLearner`: steps along semi-gradients, or sums to be solved."""
+"""Choose the engine of a :class:`TDLearner`: least squares, or steps along semi-gradients."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,9 +21,9 @@ def start_engine(
     steps: Mapping[str, Any],
     seed: int = 0,
 ) -> Engine:
-    """The engine for the options given, which are of two kinds.
+    """Start the engine for the given options of least squares or of steps.
 
-    Without a name: ``lstd`` where it fits, which is up to 1,000 features and no option of steps.
+    Without a name, it is ``lstd`` for up to 1,000 features and no option of methods with steps.
     """
     if method is not None:
         check_one_of(method, "method", (LstdTD.name, *td_methods()))
@@ -35,8 +35,8 @@ def start_engine(
         return LstdTD(size, gamma, **least_squares)
     for name in least_squares:
         raise ValueError(
-            f"`{name}` needs `method='lstd'`, which takes up to {LARGEST:,} features, or more that "
-            "are mostly 0, and no option of methods with steps"
+            f"`{name}` needs `method='lstd'`, which takes up to {LARGEST:,} features, or more if "
+            "most are 0 at a time, and no option of methods with steps"
         )
     settings = {"radius": None, "seed": seed, **steps}
     return StepTD(start_method(method, np.zeros(size), gamma, **settings), gamma)

@@ -363,7 +363,7 @@ class GlmFit:
         return twin
 
     def _state(self) -> tuple[Any, ...]:
-        """Copies of all attributes that change."""
+        """Return copies of all attributes that change."""
         sums = None if self._sums is None else self._sums.copy()
         parts = self._sample.copy(), self._blocks.copy(), sums
         return self.samples, *parts, self._reference, self._due, self._streams

@@ -1,6 +1,6 @@
-r"""Least-squares temporal differences: the fixed point of TD from sums of one trajectory.
+r"""Least-squares temporal differences: the fixed point of TD from sums over a trajectory.
 
-With eligibility traces :math:`e_t = \gamma\lambda\, e_{t-1} + \phi(s_t)`, that begin anew with
+With eligibility traces :math:`e_t = \gamma\lambda\, e_{t-1} + \phi(s_t)`, which start afresh in
 every episode, the weights solve
 
 .. math:: \Big( \sum_t e_t \big( \phi(s_t) - \gamma \phi(s_t') \big)^\top + T \ell I \Big) \theta
@@ -28,20 +28,20 @@ from mixfree.linear.exact.blocks import (
 )
 
 TOLERANCE = 1e-13  # singular values below it, relative to the largest, count as 0
-SAFE = 1e10  # condition number up to which the inverse is as good as singular values
-ENOUGH = 5  # batches in which a row's features must occur for an error to be trusted
-UNDETERMINED = 1e-4  # fraction of a row outside what the transitions determine
-FIRST = 16  # transitions per batch at first
+SAFE = 1e10  # condition number up to which the inverse is as accurate as singular values
+ENOUGH = 5  # batches in which a row's features must occur for a reliable error
+UNDETERMINED = 1e-4  # fraction of a row that the transitions may leave undetermined
+FIRST = 16  # initial transitions per batch
 
 
 class LSTD:
-    """Learns values φ(s)ᵀθ from transitions, the same bits however they are cut into chunks.
+    """Learns values φ(s)ᵀθ from transitions; their chunking does not change a bit.
 
     Parameters
     ----------
     size
-        Number of features. The sums of all and of 16 to 64 batches take 8·size² bytes each: 5 MB
-        for 100 features, 136 MB for 1,000.
+        Number of features. The total and the sums of 16 to 64 batches take 8·size² bytes each:
+        5 MB for 100 features, 136 MB for 1,000.
     gamma
         Discount in [0, 1].
     lam
@@ -49,7 +49,7 @@ class LSTD:
     l2
         Ridge per transition.
     half_life
-        Transitions after which one counts half; None never forgets.
+        Number of transitions after which a transition counts half; None never forgets.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class LSTD:
             self._block = min(self._block, 1 << max(int(self.half_life).bit_length() - 2, 0))
         self._rows, self._length = 0, max(FIRST, 1 << size.bit_length() >> 1)
         self._trace = np.zeros(size)
-        # Matrix, vector and mean squares of the features, as columns of one array.
+        # Matrix, vector and squares of the features, as columns of one array.
         self._total = np.zeros((size, size + 2))
         self._weight = 0.0
         self._current, self._filled = np.zeros((size, size + 2)), 0
@@ -87,7 +87,7 @@ class LSTD:
 
     @property
     def transitions(self) -> int:
-        """Transitions of positive weight seen."""
+        """Transitions seen."""
         return self._rows + self._blocks.filled
 
     def add(
@@ -106,10 +106,10 @@ class LSTD:
         rows, rewards, next_rows
             Features φ(s), rewards, and features φ(s') of the next states.
         terminated
-            Where the episode really ends, so that nothing comes after.
+            Where the episode ends in a terminal state, whose value is 0.
         ended
-            Where the trajectory breaks off all the same (Gymnasium's ``truncated``): traces begin
-            anew, but the value of the next state counts.
+            Where the trajectory is cut off otherwise (Gymnasium's ``truncated``): traces start
+            afresh, but the value of the next state counts.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class LSTD:
                 self._closed, self._length = paired(self._closed), 2 * self._length
 
     def _sums(self, rows: Array, targets: Array) -> tuple[Array, Array]:
-        """Matrix, vector and squares of a block, and the trace that goes on after it."""
+        """Return matrix, vector and squares of a block, and the trace after it."""
         x = rows[:, : self.size]
         change = np.empty((len(rows), self.size + 1))
         change[:, :-1] = x - self.gamma * rows[:, self.size :]
@@ -163,7 +163,9 @@ class LSTD:
         sums = np.column_stack([left.T @ change, np.einsum("ij,ij->j", x, x)])
         if not np.isfinite(sums).all():
             check_finite(rows, targets)
-            raise ValueError("rows and rewards are too large for their products to be summed")
+            raise ValueError(
+                "rows and rewards must be smaller: their products are too large to be summed"
+            )
         return sums, trace
 
     def _traces(self, x: Array, broken: Array) -> tuple[Array, Array]:
@@ -196,12 +198,12 @@ class LSTD:
 
     @property
     def theta(self) -> Array:
-        """The fixed point of all transitions; the shortest one if the features are dependent."""
+        """The fixed point of all transitions; that of least norm if features are dependent."""
         return self._folded()._solved()[0]
 
     def _solved(self) -> tuple[Array, Array]:
-        """θ, and the (pseudo-)inverse that multiplies vectors of features."""
-        # In units of each feature's own size rare features are as well determined as others.
+        """Return θ and the (pseudo-)inverse of the matrix."""
+        # In units of each feature's own scale, rare features are as well determined as others.
         met = self._total[:, -1] > 0.0
         if not met.any():
             return np.zeros(self.size), np.zeros((self.size, self.size))
@@ -229,10 +231,10 @@ class LSTD:
         return np.array(self._closed).reshape(-1, self.size, self.size + 2)
 
     def errors(self, rows: npt.ArrayLike, level: float = 0.95) -> Array:
-        """Half-widths of intervals of values φᵀθ, each of its own level.
+        """Return half-widths of intervals of the values φᵀθ, each at the given level.
 
-        From the batches' residuals in a sandwich, with Student's t; infinite for a row whose
-        features did not occur in at least five batches, or that the transitions do not determine.
+        By a sandwich estimate from the batches' residuals, with Student's t. Infinite for a row
+        whose features occur in fewer than five batches, or that the transitions do not determine.
         """
         check_level(level)
         self._check_batches()
@@ -247,7 +249,7 @@ class LSTD:
         return half_widths(x, moved, aside, met, covered, level)
 
     def _residuals(self, theta: Array) -> Array:
-        """What is left of each batch's equations at θ, the ridge included: they sum to 0."""
+        """Return the residuals of each batch's equations at θ, with ridge: they sum to 0."""
         left = self._batches[:, :, -2] - self._batches[:, :, :-2] @ theta
         residual: Array = left - self.l2 * self._length * theta
         return residual
@@ -261,7 +263,9 @@ class LSTD:
 
     def _check_batches(self) -> None:
         if self.half_life is not None:
-            raise ValueError("errors need half_life=None: batches are not forgotten")
+            raise ValueError(
+                "errors need half_life=None: they come from batches, which are not forgotten"
+            )
 
     def copy(self) -> Self:
         """Return an independent copy; it shares arrays, which are never changed in place."""
@@ -292,14 +296,16 @@ class LSTD:
         current = check_array(state["current"], "current", shape)
         closed = check_array(state["closed"], "closed", (len(state["closed"]), *shape))
         if len(closed) >= self._most:
-            raise ValueError(f"the state has {len(closed)} batches, but {self._most} are too many")
+            raise ValueError(
+                f"the state must have fewer than {self._most} batches, not {len(closed)}"
+            )
         weight = float(check_array(float(state["weight"]), "weight", ()))
         numbers = [
             check_whole(state[name], f"{name} of the state", least=least)
             for name, least in (("rows", 0), ("length", 1), ("filled", 0))
         ]
         if numbers[2] > numbers[1]:
-            raise ValueError(f"{numbers[2]} transitions of the state fill a batch of {numbers[1]}")
+            raise ValueError(f"filled of the state must be at most {numbers[1]}, not {numbers[2]}")
         self._blocks.restore(state["blocks"])
         self._trace, self._total, self._current, self._weight = trace, total, current, weight
         self._closed = tuple(closed)
@@ -307,7 +313,7 @@ class LSTD:
 
 
 def check_discounts(gamma: Any, lam: Any, l2: Any) -> tuple[float, float, float]:
-    """γ and λ in [0, 1] and a ridge, or ValueError."""
+    """Check that γ and λ are in [0, 1] and that the ridge is not negative."""
     for name, value in (("gamma", gamma), ("lam", lam)):
         if isinstance(value, bool | str) or not 0.0 <= value <= 1.0:
             raise ValueError(f"{name} must be in [0, 1], not {shown(value)}")
@@ -315,7 +321,7 @@ def check_discounts(gamma: Any, lam: Any, l2: Any) -> tuple[float, float, float]
 
 
 def check_level(level: float) -> None:
-    """ValueError unless ``level`` is that of an interval."""
+    """Check that the level of an interval is between 0 and 1."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must be between 0 and 1, not {shown(level)}")
 
@@ -323,7 +329,7 @@ def check_level(level: float) -> None:
 def check_transitions(
     rows: Any, next_rows: Any, rewards: Any, terminated: Any, ended: Any, size: int
 ) -> tuple[Array, Array, Array]:
-    """Rewards, where episodes end and where trajectories break off, of the right shapes."""
+    """Check shapes; return rewards, where episodes end, and where trajectories are cut off."""
     r, stop = np.asarray(rewards), np.asarray(terminated, dtype=bool)
     broken = stop if ended is None else stop | np.asarray(ended, dtype=bool)
     n = rows.shape[0]
@@ -342,10 +348,10 @@ def check_transitions(
 def half_widths(
     rows: Array, moved: Array, aside: Array, met: Array, covered: float, level: float
 ) -> Array:
-    """Half-widths from what the batches' residuals do to the rows' values, by Student's t.
+    """Return half-widths by Student's t, from the changes of values by the batches' residuals.
 
-    Infinite where ``aside``, the part of a row that the transitions do not determine, is not
-    small, and where a row's features have met in too few batches.
+    Infinite where ``aside``, the undetermined part of a row, is not small, and where a row's
+    features occur in too few batches.
     """
     known = (met >= ENOUGH) & (aside <= UNDETERMINED * np.linalg.norm(rows, axis=1))
     freedom = np.maximum(met - 1, 1)
@@ -357,7 +363,7 @@ def half_widths(
 
 
 def correlation_remark(residuals: Array, length: int) -> str:
-    """A sentence if batches of that length are more correlated with the next than by chance.
+    """Return a sentence if neighbouring batches are correlated, else an empty string.
 
     Examples
     --------
@@ -380,7 +386,7 @@ def correlation_remark(residuals: Array, length: int) -> str:
 
 
 def _inverse(system: Array, scale: Array) -> Array:
-    """The inverse; for a singular system one that gives the shortest ``scale * solution``."""
+    """Return the inverse; for a singular system, ``scale * solution`` has the least norm."""
     inverse: Array
     try:
         inverse = np.linalg.inv(system)
@@ -398,5 +404,5 @@ def _inverse(system: Array, scale: Array) -> Array:
 
 
 def paired(batches: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Sums of neighbours; what is left over is dropped."""
+    """Add neighbours; a last one without a neighbour is dropped."""
     return tuple(one + two for one, two in zip(batches[::2], batches[1::2], strict=False))

@@ -1,4 +1,4 @@
-"""Least-squares temporal differences with many features, most of which are 0 at a time."""
+"""Least-squares temporal differences with many features, few of which are nonzero at a time."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -22,25 +22,25 @@ from mixfree.linear.exact.lstd import (
 )
 
 BLOCK = 256  # transitions per product of matrices
-MOST = 16  # batches at which two neighbours become one
+MOST = 16  # batches at which neighbours are joined
 ENTRIES = 1 << 24  # most entries of all sums together: 200 MB
-PER_TRANSITION = 1 << 17  # most products of features, on average
-RIDGE = 1e-12  # in units of the features' sizes, for features that depend on each other
-FADED = 2.0**-60  # part of the largest weight from which on a trace has ended
-REFINED = 2  # times that what the ridge does to the solution is taken back
+PER_TRANSITION = 1 << 17  # most products of features per transition, on average
+RIDGE = 1e-12  # in units of the features' scales, for dependent features
+FADED = 2.0**-60  # fraction of the largest weight below which a trace ends
+REFINED = 2  # steps of iterative refinement, which remove the effect of the ridge
 
 
 class SparseLSTD:
-    """:class:`mixfree.linear.exact.lstd.LSTD` with sums that hold only entries other than 0.
+    """:class:`mixfree.linear.exact.lstd.LSTD` with sparse sums, and without half-life.
 
-    Features that depend on each other are told apart by a ridge of 1e-12 in units of their own
-    size, which leaves the values as they are; there is no half-life.
+    Dependent features are resolved by a ridge of 1e-12 in units of their own scale, which does not
+    change the values.
 
     Parameters
     ----------
     size, gamma, lam, l2
         As for :class:`LSTD`. Memory grows with the number of pairs of features that occur
-        together, or one after the other: 12 bytes for each, in all sums and in 8 to 16 batches.
+        together or one after the other: 12 bytes each, in the total and in 8 to 16 batches.
 
     Examples
     --------
@@ -57,10 +57,10 @@ class SparseLSTD:
         self.size = check_whole(size, "size")
         self.gamma, self.lam, self.l2 = check_discounts(gamma, lam, l2)
         self._waiting = sparse.csr_array((0, 2 * size))
-        self._given = np.zeros((0, 2))  # rewards, and whether the trajectory breaks off
+        self._given = np.zeros((0, 2))  # rewards, and whether the trajectory is cut off
         self._trace = np.zeros(size)
         self._rows, self._filled, self._length = 0, 0, FIRST
-        # Of the batch that is being filled: sums of 2^level blocks, each level at most once.
+        # Of the batch being filled: sums of 2^level blocks, each level at most once.
         self._pieces: tuple[tuple[int, Any], ...] = ()
         self._closed: tuple[Any, ...] = ()
 
@@ -83,8 +83,8 @@ class SparseLSTD:
         Raises
         ------
         ValueError
-            For a wrong shape, for what is not finite, and where too many features occur together
-            for the sums to be held; nothing has changed then.
+            If a shape is wrong, a value is not finite, or too many features occur together for
+            the sums to fit in memory; nothing has changed then.
         """
         x, ahead = (sparse.csr_array(each, dtype=np.float64) for each in (rows, next_rows))
         r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
@@ -128,21 +128,21 @@ class SparseLSTD:
         held = sum(each.nnz for each in self._all)
         if held > ENTRIES:
             raise ValueError(
-                f"lstd with {self.size:,} features would have to hold {held:,} products of "
-                f"features, and {ENTRIES:,} are too many: `method='ladder'` holds none"
+                f"lstd with {self.size:,} features would store {held:,} products of features, but "
+                f"at most {ENTRIES:,} are allowed: use `method='ladder'`, which stores none"
             )
 
     def _sums(self, both: Any, given: Array) -> tuple[Any, Array]:
-        """Matrix, vector and squares of a block as one sparse matrix, and the trace after it."""
+        """Return matrix, vector and squares of a block as one matrix, and the trace after it."""
         x = both[:, : self.size]
         change = x - self.gamma * both[:, self.size :]
         left, trace = self._traces(x, given[:, 1])
         products = np.diff(left.indptr) @ np.diff(change.indptr)
         if products > PER_TRANSITION * len(given):
             raise ValueError(
-                f"lstd takes more than 1,000 features where most of them are 0: here a transition "
-                f"has {products // len(given):,} products of features, and {PER_TRANSITION:,} are "
-                "too many; `method='ladder'` takes any features"
+                f"lstd needs sparse rows for more than 1,000 features: a transition has "
+                f"{products // len(given):,} products of features, more than {PER_TRANSITION:,}; "
+                "use `method='ladder'`, which takes any features"
             )
         right = sparse.hstack([change, sparse.csr_array(given[:, :1])], format="csr")
         squares = sparse.csr_array(x.multiply(x).sum(axis=0)[:, None])
@@ -165,12 +165,12 @@ class SparseLSTD:
 
     @property
     def _all(self) -> list[Any]:
-        """Sums of all transitions that do not wait, one after the other."""
+        """Sums of all batches and pieces, without pending transitions."""
         return [*self._closed, *(sums for _, sums in self._pieces)]
 
     @property
     def _current(self) -> Any:
-        """Sums of the batch that is being filled."""
+        """Sums of the batch being filled."""
         return sum(sums for _, sums in self._pieces)
 
     def _folded(self) -> Self:
@@ -200,7 +200,7 @@ class SparseLSTD:
         return fewest
 
     def errors(self, rows: npt.ArrayLike, level: float = 0.95) -> Array:
-        """Half-widths of intervals of values φᵀθ, as :meth:`LSTD.errors` has them."""
+        """Return half-widths of intervals of the values φᵀθ: see :meth:`LSTD.errors`."""
         check_level(level)
         whole, met = self._folded(), self.batches_met(rows)
         x = np.asarray(rows, dtype=np.float64)
@@ -212,7 +212,7 @@ class SparseLSTD:
         return half_widths(x, change @ residuals.T, aside, met, covered, level)
 
     def _residuals(self, theta: Array) -> Array:
-        """What is left of each batch's equations at θ, the ridge included."""
+        """Return the residuals of each batch's equations at θ, with ridge."""
         ridge = self.l2 * self._length * theta
         left = [_column(batch, -2) - batch[:, :-2] @ theta - ridge for batch in self._closed]
         return np.array(left).reshape(-1, self.size)
@@ -257,21 +257,21 @@ class SparseLSTD:
         pieces = tuple(_restored(each, "pieces", shape) for each in state["pieces"])
         closed = tuple(_restored(each, "closed", shape) for each in state["closed"])
         if len(closed) >= MOST:
-            raise ValueError(f"the state has {len(closed)} batches, but {MOST} are too many")
+            raise ValueError(f"the state must have fewer than {MOST} batches, not {len(closed)}")
         self._waiting, self._given, self._trace = waiting, given, trace
         self._rows, self._filled, self._length = rows, filled, length
         self._pieces, self._closed = tuple(zip(levels, pieces, strict=True)), closed
 
 
 class _Solved:
-    """The fixed point of sums, and what solves for it.
+    """The fixed point of sums, and the factors that solve for it.
 
     Parameters
     ----------
     total
-        Matrix, vector and squares of the features of all transitions.
+        Matrix, vector and squares of the features, over all transitions.
     ridge
-        For all transitions together.
+        Ridge of all transitions together.
     """
 
     def __init__(self, total: Any, ridge: float) -> None:
@@ -291,7 +291,7 @@ class _Solved:
         )
 
     def changes(self, rows: Array) -> Array:
-        """What a unit of each equation's residual does to the values of rows."""
+        """Return the change of the rows' values per unit of each equation's residual."""
         found = np.zeros(rows.shape)
         solved = self._solve((rows[:, self._met] * self._scale).T, "T")
         found[:, self._met] = solved.T * self._scale
@@ -308,7 +308,7 @@ class _Solved:
 
 
 def _noticeable(weights: Array) -> Array:
-    """What is so old that no sum would change by it becomes 0, so that traces stay sparse."""
+    """Set weights to 0 that are too small to change a sum, so that traces stay sparse."""
     size = np.abs(weights)
     return np.where(size > FADED * size.max(), weights, 0.0)
 

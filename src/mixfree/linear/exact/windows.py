@@ -1,4 +1,4 @@
-"""Stretches of consecutive rows, kept as they were, evenly over a stream of any length."""
+"""Windows of consecutive rows, spread evenly over a stream of any length."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
@@ -9,7 +9,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.blocks import check_array
 
-MOST = 16  # windows at which every second one is dropped
+MOST = 16  # windows at which every second window is dropped
 LONGEST, SHORTEST = 4096, 16  # rows per window
 
 
@@ -22,12 +22,12 @@ class Window(NamedTuple):
 
 
 class Windows:
-    """Keeps 8 to 16 windows, of as many rows as fit into the memory; all rows of short streams.
+    """Keeps 8 to 16 windows of as many rows as fit in memory; all rows of short streams.
 
     Parameters
     ----------
     columns, targets
-        Numbers of features and of targets per row.
+        Numbers of features and targets per row.
     memory
         Bytes for all windows.
     """
@@ -37,13 +37,13 @@ class Windows:
         fit = memory // (8 * MOST * (columns + targets + 1))
         self.length = min(max(1 << fit.bit_length() >> 1, SHORTEST), LONGEST)
         self.closed: tuple[Window, ...] = ()
-        self._pieces: tuple[Window, ...] = ()  # of the window that is being filled
+        self._pieces: tuple[Window, ...] = ()  # of the window being filled
         self._filled = 0
         self._start, self._stride = 0, self.length
 
     @property
     def all(self) -> tuple[Window, ...]:
-        """Every window, the one that is being filled included."""
+        """All windows, including the one being filled."""
         return (*self.closed, self._open) if self._filled else self.closed
 
     @property
@@ -56,7 +56,7 @@ class Windows:
         return Window(*(np.concatenate(part) for part in parts))
 
     def take(self, first: int, rows: Array, targets: Array, weights: Array | None) -> None:
-        """Take rows, of which the first is number ``first`` of the stream, as far as wanted."""
+        """Keep those rows that belong to a window; the first has number ``first``."""
         end = first + len(rows)
         while self._start + self._filled < end:
             begin = self._start + self._filled - first
@@ -74,13 +74,13 @@ class Windows:
             self._start += self._stride
 
     def _thin(self) -> None:
-        # The last one goes too, so that windows stay as far from each other as the stride says.
+        # The last window goes too, so that windows stay one stride apart.
         self.closed = self.closed[::2]
         self._start -= self._stride
         self._stride *= 2
 
     def merge(self, other: Self, rows: int) -> None:
-        """Take the windows of another one; the next begins after ``rows`` rows of both."""
+        """Add the windows of ``other``; the next window begins after ``rows`` rows of both."""
         self.closed = self.closed + other.closed
         self._stride = max(self._stride, other._stride)
         while len(self.closed) >= MOST:
@@ -109,7 +109,9 @@ class Windows:
         closed = tuple(self._restored(window) for window in state["windows"])
         pending = self._restored(state["open"])
         if len(closed) >= MOST or any(len(each.rows) > self.length for each in (*closed, pending)):
-            raise ValueError(f"the state's windows are more than {MOST} or {self.length} rows long")
+            raise ValueError(
+                f"the state must have fewer than {MOST} windows of at most {self.length} rows"
+            )
         start = check_whole(state["start"], "start of the state", least=0)
         stride = check_whole(state["stride"], "stride of the state")
         self.closed, self._start, self._stride = closed, start, stride

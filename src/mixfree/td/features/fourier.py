@@ -15,7 +15,7 @@ from mixfree.td.features.space import Bounds
 class FourierBasis(Bounds):
     """cos(π c·x) for every c in {0, …, order}^k, divided by the square root of their number.
 
-    x is the observation in units of the box. Outside the box the cosines continue.
+    x is the observation in units of the box. The cosines continue outside the box.
 
     Examples
     --------

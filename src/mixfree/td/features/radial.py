@@ -24,7 +24,7 @@ class RadialBasis(Bounds):
     centers
         Centres along each coordinate, from ``low`` to ``high``.
     width
-        w in units of the distance between neighbouring centres.
+        w, in units of the distance between neighbouring centres.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class RadialBasis(Bounds):
         """Return φ of many observations, one row each."""
         away = (self.unit(observations)[:, None, :] - self.grid) * ((self.centers - 1) / self.width)
         exponents = -0.5 * np.einsum("ijk,ijk->ij", away, away)
-        # Far from every centre all exponentials underflow, but their ratios do not.
+        # Far from all centres every exponential underflows, but their ratios do not.
         grown: Array = np.exp(exponents - exponents.max(axis=1, keepdims=True))
         grown /= grown.sum(axis=1, keepdims=True)
         return grown

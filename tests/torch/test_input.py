@@ -242,6 +242,6 @@ def test_model_of_another_make(make):
     opt = make(network(), output="average")
     before = flat(network(seed=3)[0])
     other = network(seed=3)[0]
-    with pytest.raises(ValueError, match="model has parameters of shapes"):
+    with pytest.raises(ValueError, match="model must have parameters of shapes"):
         opt.average_into(other)
     assert torch.equal(flat(other), before)

@@ -184,8 +184,8 @@ def _features_for(env: Any, features: Any) -> Any:
     if features is None:
         if count is None:
             raise ValueError(
-                f"features must be given for observations of {space}, which is not finite: for "
-                "instance mixfree.td.TileCoding"
+                f"observations are of {space}, which is not finite: give features, such as "
+                "mixfree.td.TileCoding"
             )
         return tabular(int(count))
     if not callable(features) and (count is None or len(features) != count):

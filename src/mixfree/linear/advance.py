@@ -65,7 +65,7 @@ def advance_linear(
     >>> opt.samples
     100
     """
-    x, y, indices, factors = _checked(opt, loss, rows, targets, order, weights)
+    x, y, indices, factors = _check_arrays(opt, loss, rows, targets, order, weights)
     l2 = check_not_negative(l2, "l2")
     if not (opt.has_twin and has_twin(loss)):
         _advance_by_reference(opt, loss, (x, y, factors), indices, l2)
@@ -98,7 +98,7 @@ def _advance_by_reference(
             opt.tell(gradient)
 
 
-def _checked(
+def _check_arrays(
     opt: Optimizer,
     loss: Loss,
     rows: npt.ArrayLike,

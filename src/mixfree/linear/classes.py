@@ -11,14 +11,14 @@ def loss_of(classes: Array) -> Loss:
     return Logistic() if len(classes) == 2 else Softmax(len(classes))
 
 
-def condensed(labels: Array) -> Array:
+def distinct_labels(labels: Array) -> Array:
     """Return one label per class if there are at most two classes, else all labels.
 
     The set of labels is the same, and two classes are found without sorting all labels.
 
     Examples
     --------
-    >>> condensed(np.array(["b", "a", "b", "b"]))
+    >>> distinct_labels(np.array(["b", "a", "b", "b"]))
     array(['b', 'a'], dtype='<U1')
     """
     other = labels != labels[0]

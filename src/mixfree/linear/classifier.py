@@ -12,14 +12,14 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of
 from mixfree.core.method import Method
 from mixfree.linear.classes import (
-    condensed,
+    distinct_labels,
     log_probabilities,
     loss_of,
     most_probable,
     probabilities,
     targets_of,
 )
-from mixfree.linear.estimator import StreamModel, checked_weights
+from mixfree.linear.estimator import StreamModel, check_weights
 from mixfree.linear.losses import Loss
 
 
@@ -46,7 +46,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
     array(['left', 'right'], dtype='<U5')
     """
 
-    _heeded_later = ("epochs", "class_weight")
+    _may_change = ("epochs", "class_weight")
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Start afresh and learn from the rows in order, ``epochs`` times."""
-        X, y = self._checked(X, y, reset=True)
-        classes = _at_least_two(np.unique(condensed(y)), "y")
+        X, y = self._check_data(X, y, reset=True)
+        classes = _check_classes(np.unique(distinct_labels(y)), "y")
         learner = self._new_learner(self._loss(classes), X.dtype)
         weights = self._weights(X, y, classes, sample_weight)
         self._learn(learner, X, targets_of(y, classes), weights, self.epochs)
@@ -101,7 +101,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         The first call needs ``classes``, all labels that will ever occur.
         """
         first = not self.__sklearn_is_fitted__()
-        X, y = self._checked(X, y, reset=first)
+        X, y = self._check_data(X, y, reset=first)
         if first and classes is None:
             raise ValueError(
                 "classes must be given in the first call of partial_fit: all labels of the stream"
@@ -113,7 +113,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
             )
         targets = targets_of(y, known)
         if first:
-            _at_least_two(known, "classes")
+            _check_classes(known, "classes")
         else:
             self._warn_of_changes()
         if self.class_weight == "balanced":
@@ -186,10 +186,10 @@ class StreamClassifier(ClassifierMixin, StreamModel):
 
         return self._load(state, loss)
 
-    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        X, y = super()._checked(X, y, reset)
+    def _check_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        X, y = super()._check_data(X, y, reset)
         if reset:  # later labels are looked up among the classes
-            check_classification_targets(condensed(y))
+            check_classification_targets(distinct_labels(y))
         return X, y
 
     def merge(self, other: Self) -> Self:
@@ -208,7 +208,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         if isinstance(self.class_weight, str):
             check_one_of(self.class_weight, "class_weight", ("balanced",))
         if sample_weight is not None:
-            sample_weight = checked_weights(sample_weight, X, part=True)
+            sample_weight = check_weights(sample_weight, X, part=True)
         by_class = compute_class_weight(self.class_weight, classes=classes, y=y)
         weights = by_class[np.searchsorted(classes, y)]
         return weights if sample_weight is None else weights * sample_weight
@@ -222,7 +222,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         return targets_of(y, self.classes_)
 
 
-def _at_least_two(classes: Array, origin: str) -> Array:
+def _check_classes(classes: Array, origin: str) -> Array:
     if len(classes) < 2:
         raise ValueError(
             f"{origin} has only one class, {classes.tolist()}, but at least two are needed"

@@ -93,8 +93,8 @@ class StreamModel(BaseEstimator, ABC):
     """
 
     # Parameters that may change between calls of `partial_fit`.
-    _heeded_later: ClassVar[tuple[str, ...]] = ("epochs",)
-    _begun_with: dict[str, Any] | None = None
+    _may_change: ClassVar[tuple[str, ...]] = ("epochs",)
+    _fit_parameters: dict[str, Any] | None = None
     _learner: LinearLearner
 
     def __init__(
@@ -210,8 +210,8 @@ class StreamModel(BaseEstimator, ABC):
         tags.input_tags.sparse = True
         return tags
 
-    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        if not reset and self._plain(X, y):
+    def _check_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        if not reset and self._needs_no_check(X, y):
             return X, y
         checked: tuple[Any, Array] = validate_data(
             self,
@@ -220,11 +220,11 @@ class StreamModel(BaseEstimator, ABC):
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             reset=reset,
-            ensure_all_finite=not self._learner_looks(X),
+            ensure_all_finite=not self._learner_checks_finite(X),
         )
         return checked
 
-    def _plain(self, X: Any, y: Any) -> bool:
+    def _needs_no_check(self, X: Any, y: Any) -> bool:
         """Whether later rows are plain arrays, so that scikit-learn's checks can be skipped.
 
         Those checks take longer than learning from a few rows.
@@ -238,11 +238,11 @@ class StreamModel(BaseEstimator, ABC):
             and X.shape[0] > 0
             and X.shape[1] == self.n_features_in_
             and not hasattr(self, "feature_names_in_")
-            and self._learner_looks(X)
+            and self._learner_checks_finite(X)
             and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
         )
 
-    def _learner_looks(self, X: Any) -> bool:
+    def _learner_checks_finite(self, X: Any) -> bool:
         """Whether the learner itself finds values that are not finite, which saves a pass."""
         columns = X.shape[1] if isinstance(X, np.ndarray) and X.ndim == 2 else EXACT_WEIGHTS
         exact = self.method == "exact" or (self.method == "auto" and columns < EXACT_WEIGHTS)
@@ -260,13 +260,15 @@ class StreamModel(BaseEstimator, ABC):
     def _parameters(self) -> dict[str, Any]:
         """Return the parameters that are fixed when a fit begins."""
         given = self.get_params(deep=False)
-        return {name: value for name, value in given.items() if name not in self._heeded_later}
+        return {name: value for name, value in given.items() if name not in self._may_change}
 
     def _warn_of_changes(self) -> None:
         """Warn of parameters that were changed after the fit began and have no effect."""
-        if self._begun_with is None:
+        if self._fit_parameters is None:
             return
-        changed = [name for name, value in self._begun_with.items() if getattr(self, name) != value]
+        changed = [
+            name for name, value in self._fit_parameters.items() if getattr(self, name) != value
+        ]
         if changed:
             warnings.warn(
                 f"{', '.join(changed)} changed after the fit began, which has no effect on "
@@ -293,16 +295,16 @@ class StreamModel(BaseEstimator, ABC):
             )
         self._learning = True
         try:
-            return self._learn_alone(learner, X, targets, sample_weight, epochs)
+            return self._learn_rows(learner, X, targets, sample_weight, epochs)
         finally:
             self.__dict__.pop("_learning", None)
 
-    def _learn_alone(
+    def _learn_rows(
         self, learner: LinearLearner, X: Any, targets: Array, sample_weight: Any, epochs: int | None
     ) -> Self:
         factors = None
         if sample_weight is not None:
-            factors = checked_weights(sample_weight, X, part=epochs is None)
+            factors = check_weights(sample_weight, X, part=epochs is None)
         try:
             for _ in range(1 if epochs is None or isinstance(learner, ExactLearner) else epochs):
                 learner.advance(X, targets, factors)
@@ -314,7 +316,7 @@ class StreamModel(BaseEstimator, ABC):
             assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
             raise
         if not (self.__sklearn_is_fitted__() and learner is self._learner):
-            self._begun_with = self._parameters()
+            self._fit_parameters = self._parameters()
         self._learner = learner
         return self
 
@@ -395,7 +397,7 @@ class StreamModel(BaseEstimator, ABC):
                 self.n_features_in_ = columns
                 self.__dict__.pop("feature_names_in_", None)
                 if state["feature_names_in"] is not None:
-                    self.feature_names_in_ = _names(state["feature_names_in"], columns)
+                    self.feature_names_in_ = _check_names(state["feature_names_in"], columns)
                 learner = self._new_learner(loss(), np.dtype(dtype))
                 learner.load_state_dict(state["learner"])
                 self._learner = learner
@@ -406,14 +408,14 @@ class StreamModel(BaseEstimator, ABC):
         return self
 
 
-def _names(given: Any, columns: int) -> Array:
+def _check_names(given: Any, columns: int) -> Array:
     """Check the feature names in a state."""
     if not isinstance(given, list) or [type(name) for name in given] != [str] * columns:
         raise ValueError(f"feature_names_in of the state must be {columns} names")
     return np.array(given, dtype=object)
 
 
-def checked_weights(sample_weight: Any, X: Any, part: bool) -> Array:
+def check_weights(sample_weight: Any, X: Any, part: bool) -> Array:
     """Check sample weights; with ``part``, all of them may be 0."""
     given = np.asarray(sample_weight)
     if part and given.shape == (X.shape[0],) and given.dtype.kind in "biuf" and not given.any():

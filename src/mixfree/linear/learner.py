@@ -192,7 +192,7 @@ class Learner:
         """Return the optimiser, with the lazy run over sparse rows written back to it."""
         return self._optimizer if self._sparse is None else self._sparse.settle()
 
-    def _copies(self, rows: Any) -> bool:
+    def _needs_copy(self, rows: Any) -> bool:
         """Whether compiled code needs a copy of the rows."""
         plain = isinstance(rows, np.ndarray) and rows.dtype == self.dtype
         return not (plain and rows.flags.c_contiguous and rows.flags.writeable)
@@ -227,7 +227,7 @@ class Learner:
         if self._sparse is not None:
             self._sparse.settle()
             self._sparse = None
-        chunk = max(1, VALUES // self.columns if self._copies(rows) else rows.shape[0])
+        chunk = max(1, VALUES // self.columns if self._needs_copy(rows) else rows.shape[0])
         for start in range(0, rows.shape[0], chunk):
             piece = slice(start, start + chunk)
             factors = None if weights is None else weights[piece]

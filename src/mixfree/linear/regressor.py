@@ -34,14 +34,14 @@ class StreamRegressor(RegressorMixin, StreamModel):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Start afresh and learn from the rows in order, ``epochs`` times."""
-        X, y = self._checked(X, y, reset=True)
+        X, y = self._check_data(X, y, reset=True)
         learner = self._new_learner(self._loss(), X.dtype)
         return self._learn(learner, X, self._targets(y), sample_weight, self.epochs)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Continue with the next rows, as if they had followed in one call of ``fit``."""
         first = not self.__sklearn_is_fitted__()
-        X, y = self._checked(X, y, reset=first)
+        X, y = self._check_data(X, y, reset=first)
         if not first:
             self._warn_of_changes()
         learner = self._new_learner(self._loss(), X.dtype) if first else self._learner

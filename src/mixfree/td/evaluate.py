@@ -14,11 +14,12 @@ from mixfree.base.checks import check_whole, shown
 from mixfree.base.progress import progress_bar
 from mixfree.chains import AutocorrelationTime, autocorrelation_time
 from mixfree.core.history import History, follow
+from mixfree.linear.exact.lstd import LSTD
+from mixfree.linear.exact.lstd_sparse import SparseLSTD
 from mixfree.td.certificate import BATCHES, Certificate
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
 from mixfree.td.learner import TDLearner
-from mixfree.td.least_squares import LstdFixedPoint
 
 CHUNK = 512  # transitions whose features are held in memory at a time
 RECENT = 1 << 16  # states kept for the autocorrelation time
@@ -52,7 +53,7 @@ class Evaluation:
     recent: Array
     samples: int
     episodes: int
-    certificate: Certificate | LstdFixedPoint | None
+    certificate: Certificate | LSTD | SparseLSTD | None
 
     def __repr__(self) -> str:
         return (
@@ -91,7 +92,7 @@ class Evaluation:
         """A sentence on why the intervals are too narrow; empty if there is no known reason."""
         return self._certified().remark
 
-    def _certified(self) -> Certificate | LstdFixedPoint:
+    def _certified(self) -> Certificate | LSTD | SparseLSTD:
         if self.certificate is None:
             raise ValueError(
                 "an interval needs the products of all pairs of features, which do not fit in "

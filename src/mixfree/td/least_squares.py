@@ -124,9 +124,11 @@ class LstdTD:
         """Start the record of a trajectory of any length."""
         return LstdRecord(self)
 
-    def fixed_point(self) -> "LstdFixedPoint":
-        """Return the current fixed point without ridge, and its errors."""
-        return LstdFixedPoint(self._complete())
+    def fixed_point(self) -> LSTD | SparseLSTD:
+        """Return a copy of the sums without ridge: the fixed point and its errors."""
+        sums = self._complete().copy()
+        sums.l2 = 0.0
+        return sums
 
     def _settings(self) -> dict[str, Any]:
         names = ("size", "gamma", "lam", "l2", "half_life")
@@ -176,34 +178,6 @@ class LstdRecord:
         self.take = engine.advance
         self.first = engine.theta.size  # fewer transitions do not determine θ
 
-    def result(self) -> tuple[Array, "LstdFixedPoint"]:
+    def result(self) -> tuple[Array, LSTD | SparseLSTD]:
         """Return θ, and the fixed point without ridge with its errors."""
         return self.engine.theta, self.engine.fixed_point()
-
-
-class LstdFixedPoint:
-    """The fixed point without ridge, with errors that hold simultaneously.
-
-    Parameters
-    ----------
-    sums
-        The sums, which are copied.
-    """
-
-    def __init__(self, sums: LSTD | SparseLSTD) -> None:
-        self._lstd = sums.copy()
-        self._lstd.l2 = 0.0
-        self.theta = self._lstd.theta
-
-    @property
-    def remark(self) -> str:
-        """Why the errors are too small; empty if there is no known reason."""
-        return self._lstd.remark
-
-    def batches_met(self, rows: Array) -> Array:
-        """Count the batches in which the rarest feature of each row occurs."""
-        return self._lstd.batches_met(rows)
-
-    def errors(self, rows: Array, level: float) -> Array:
-        """Return half-widths of simultaneous intervals, with the level divided among rows."""
-        return self._lstd.errors(rows, 1.0 - (1.0 - level) / max(len(rows), 1))

@@ -144,11 +144,6 @@ class BatchMeans(ABC):
         return 1.0 + 2.0 * max(self.correlation, 0.0)
 
     @property
-    def degrees(self) -> int:
-        """Degrees of freedom of the spread: the number of batches minus 1."""
-        return len(self._scores) - 1
-
-    @property
     def enough(self) -> bool:
         """Whether there are at least 8 batches, enough for a spread."""
         return len(self._scores) >= ENOUGH
@@ -180,7 +175,8 @@ class BatchMeans(ABC):
         """Return the two-sided quantile of Student's t for level 1 − alpha."""
         if not 0.0 < alpha < 1.0:
             raise ValueError(f"alpha must be between 0 and 1, not {shown(alpha)}")
-        return float(special.stdtrit(max(self.degrees, 1), 1.0 - 0.5 * alpha))
+        freedom = max(len(self._scores) - 1, 1)
+        return float(special.stdtrit(freedom, 1.0 - 0.5 * alpha))
 
     def conf_int(self, alpha: float = 0.05) -> Array:
         """Return intervals at level 1 − alpha: per output, one row per column, then intercept."""

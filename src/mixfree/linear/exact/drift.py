@@ -124,7 +124,7 @@ class Forgetting:
     @property
     def half_life(self) -> float:
         """The half-life that has predicted best; infinite if nothing is forgotten."""
-        return float(self.half_lives[self._best])
+        return float(self.half_lives[np.argmin(self._errors.diagonal())])
 
     @property
     def history(self) -> tuple[tuple[int, float], ...]:
@@ -162,10 +162,6 @@ class Forgetting:
             return solution
         mixture = np.sum([share * each.weights for share, each in parts], axis=0)
         return replace(solution, weights=mixture)
-
-    @property
-    def _best(self) -> int:
-        return int(np.argmin(self._errors.diagonal()))
 
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Predict, then learn, rows in order; arguments and errors as in :class:`Batches`."""

@@ -32,7 +32,7 @@ class Mean(NamedTuple):
     error: float
 
 
-class Unseen(NamedTuple):
+class HeldOut(NamedTuple):
     """Loss of held-out rows above the loss of the same rows at two fits that include them.
 
     In expectation, held-out rows have the loss of the stream. The fit to the kept rows alone has
@@ -49,7 +49,7 @@ class Solved(NamedTuple):
 
     problem: Problem
     fitted: Fitted
-    unseen: Unseen | None = None
+    held_out: HeldOut | None = None
 
 
 def determined(fitted: Fitted) -> bool:
@@ -86,13 +86,13 @@ def cross_validated(
     folds, ridges = (FOLDS, RIDGES) if small else (1, (1.0, 0.0))
     out = np.arange(len(kept)) % FOLDS < folds  # rows that some fold holds out
     shares = kept.weights[out] / kept.weights[out].sum()
-    chosen, unseen = ridges[0], _unseen_losses(problem_of, parts, ridges[0], start, folds)
+    chosen, held_out = ridges[0], _held_out_losses(problem_of, parts, ridges[0], start, folds)
     for ridge in ridges[1:]:
-        tried = _unseen_losses(problem_of, parts, ridge, start, folds)
-        loss = _mean((tried - unseen)[out], shares)
+        tried = _held_out_losses(problem_of, parts, ridge, start, folds)
+        loss = _mean((tried - held_out)[out], shares)
         if loss.value > loss.error:
             break
-        chosen, unseen = ridge, tried
+        chosen, held_out = ridge, tried
     best = first
     if chosen:
         problem = problem_of(parts, chosen / len(kept))
@@ -102,7 +102,9 @@ def cross_validated(
         losses_at(alone, alone.solved(start, ROUGH), kept),
         losses_at(first.problem, first.fitted, kept),
     )
-    return best._replace(unseen=Unseen(*(_mean((unseen - each)[out], shares) for each in seen)))
+    return best._replace(
+        held_out=HeldOut(*(_mean((held_out - each)[out], shares) for each in seen))
+    )
 
 
 def losses_at(problem: Problem, fitted: Fitted, rows: Kept) -> Array:
@@ -113,7 +115,7 @@ def losses_at(problem: Problem, fitted: Fitted, rows: Kept) -> Array:
     return at.value * (units.scale**2 * family.weight)
 
 
-def _unseen_losses(
+def _held_out_losses(
     problem_of: ProblemOf, parts: list[Part], ridge: float, start: Array, folds: int
 ) -> Array:
     """Return the loss of each row of the first folds at a fit to the other rows."""

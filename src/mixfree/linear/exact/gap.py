@@ -26,19 +26,19 @@ def gap_of(solved: Solved) -> Gap:
     If the fit was cross-validated, because these rows hardly determine the weights, the gap is
     limited by the held-out losses above the fit (from below) and above the least loss (from above).
     """
-    problem, fitted, unseen = solved
+    problem, fitted, held_out = solved
     assert fitted.known is not None
     unit = problem.units.scale**2 * problem.settings.family.weight
-    mean, *others = fitted.known.error(fitted.objective, fitted.point, fitted.beta).tolist()
+    mean, *others = fitted.known.excess_loss(fitted.objective, fitted.point, fitted.beta).tolist()
     found = Gap(mean * unit, _quantile(mean, *others) * unit)
-    if unseen is None:
+    if held_out is None:
         return found
-    least, most = map(_of_rows, (unseen.above_fit, unseen.above_least))
+    least, most = map(_held_out_gap, (held_out.above_fit, held_out.above_least))
     between = zip(found, least, most, strict=True)
     return Gap(*(min(max(own, low), high) for own, low, high in between))
 
 
-def _of_rows(above: Mean) -> Gap:
+def _held_out_gap(above: Mean) -> Gap:
     """Return the gap from held-out losses: half of the excess is that of the fit itself."""
     estimate = max(0.5 * above.value, 0.0)
     return Gap(estimate, max(estimate, above.value + 2.0 * above.error))

@@ -14,6 +14,7 @@ sums over all rows (:mod:`mixfree.linear.exact.newton`). For the squared loss th
 be perfect.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -114,7 +115,7 @@ class GlmFit:
         l2 = None if l2 is None else check_not_negative(l2, "l2")
         radius = None if radius is None else check_positive(radius, "radius")
         self.settings = Settings(loss, columns, bool(intercept), l2, radius)
-        self.memory, self.seed = memory, check_whole(seed, "seed", least=0, most=2**64 - 1)
+        self.seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
         self.samples = 0
         self._family = self.settings.family
         self._sample = Reservoir(rows_of(memory, columns, loss.outputs), columns, loss.outputs)
@@ -358,7 +359,7 @@ class GlmFit:
             self._fold(*waiting)
 
     def _copy(self) -> Self:
-        twin = type(self)(**vars(self.settings), memory=self.memory, seed=self.seed)
+        twin = copy.copy(self)
         twin._set(self._state())
         return twin
 

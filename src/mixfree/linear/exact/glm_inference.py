@@ -110,23 +110,23 @@ class GlmInference(BatchMeans):
         covered = float(self._sums_of_batches[1].sum())
         lost = int(np.isfinite(self._size).sum()) + self._problem.settings.intercept
         factor = np.sqrt(self._spread_factor(covered, lost))
-        pulls = np.concatenate([factor * self._scores, self._chance])
+        pulls = np.concatenate([factor * self._scores, self._sampling_errors])
         return -objective.solve(self._factor, point, pulls)
 
     @cached_property
-    def _chance(self) -> Array:
+    def _sampling_errors(self) -> Array:
         """Gradients whose squares sum to the variance from sampling the rows."""
         known, theta = self._fitted.known, self._fitted.point.theta
         if known is None:
             return np.zeros((0, *theta.shape))
-        return known.chance(self._fitted.objective, theta, self._fitted.beta)
+        return known.sampling_errors(self._fitted.objective, theta, self._fitted.beta)
 
     @property
     def _unexplained(self) -> float:
         if self._fitted.known is None:
             return 0.0
         rows, factor = self._problem.parts[0]
-        return self._size_of(self._chance) / factor**2 / len(rows)
+        return self._size_of(self._sampling_errors) / factor**2 / len(rows)
 
     @cached_property
     def _levels(self) -> list[Level]:

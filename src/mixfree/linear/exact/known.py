@@ -125,7 +125,7 @@ class Known:
         explained += beta[:, -1:] * (theta @ totals.moments)
         return explained
 
-    def regressed(self, objective: Objective, theta: Array) -> Array:
+    def best_beta(self, objective: Objective, theta: Array) -> Array:
         """Return the β that best explains slopes: outputs × (functions, 1, prediction).
 
         By least squares over kept rows, whose errors are weighted by their leverage.
@@ -158,7 +158,7 @@ class Known:
         slope = objective.family.at(z, targets).slope
         return np.concatenate([self._functions(kept), z[:, None, :]], axis=1), slope
 
-    def error(self, objective: Objective, point: Point, beta: Array) -> Array:
+    def excess_loss(self, objective: Objective, point: Point, beta: Array) -> Array:
         """Return three cumulants of the excess loss due to sampling, and degrees of freedom.
 
         The excess loss is half a sum of squares of normal variables, whose variances are the
@@ -169,7 +169,7 @@ class Known:
         freedom = self._freedom(objective, theta, beta, factor)
         left_out = 1.0 - 1.0 / self._sample.factor
         if len(theta) > 1:
-            spread = np.sqrt(DRAWS * left_out) * self.chance(objective, theta, beta)
+            spread = np.sqrt(DRAWS * left_out) * self.sampling_errors(objective, theta, beta)
             solved = objective.solve(factor, point, spread)
             found = 0.5 * np.einsum("bkq,bkq->b", spread, solved)
             middle, variance = float(found.mean()), float(found.var(ddof=1))
@@ -177,7 +177,7 @@ class Known:
             third = 2.0 * variance**2 / max(middle, 1e-300)
             return np.array([middle, variance, third, freedom])
         spread, mean = np.zeros((theta.shape[1], theta.shape[1])), np.zeros(theta.shape)
-        for x, rest in self._rests(objective, theta, beta):
+        for x, rest in self._residuals(objective, theta, beta):
             mean += rest.T @ x
             x *= rest
             spread += x.T @ x
@@ -193,7 +193,7 @@ class Known:
     ) -> float:
         """Return the degrees of freedom of a variance, from the spread of the rows' squares."""
         total = squares = 0.0
-        for x, rest in self._rests(objective, theta, beta):
+        for x, rest in self._residuals(objective, theta, beta):
             white = linalg.solve_triangular(factor[0], x.T, lower=True, check_finite=False)
             each = np.einsum("ij,ij->j", white, white) * np.einsum("ij,ij->i", rest, rest)
             total += float(each.sum())
@@ -201,7 +201,7 @@ class Known:
         spread = squares - total * total / len(self._sample.rows)
         return 2.0 * total * total / max(spread, 1e-300)
 
-    def chance(self, objective: Objective, theta: Array, beta: Array) -> Array:
+    def sampling_errors(self, objective: Objective, theta: Array, beta: Array) -> Array:
         """Return random gradients whose squares sum to the sampling variance.
 
         The stream counts as infinite. Shape: draws × outputs × weights.
@@ -209,7 +209,7 @@ class Known:
         rows = self._sample.rows
         drawn, mean = np.zeros((DRAWS, *theta.shape)), np.zeros(theta.shape)
         turned, done = np.zeros(DRAWS), 0
-        for x, rest in self._rests(objective, theta, beta):
+        for x, rest in self._residuals(objective, theta, beta):
             signs = _signs(done, len(x))
             signed = (signs[:, :, None] * rest[:, None, :]).reshape(len(x), -1)
             drawn += (signed.T @ x).reshape(drawn.shape)
@@ -229,7 +229,7 @@ class Known:
         free = max(len(rows) - beta.shape[1] - 2 * len(self._metric), len(rows) // 4, 1)
         return float(factor / self._weight * np.sqrt(len(rows) / free))
 
-    def _rests(
+    def _residuals(
         self, objective: Objective, theta: Array, beta: Array
     ) -> Iterator[tuple[Array, Array]]:
         """Yield standardised kept rows, and the unexplained part of their slopes."""

@@ -70,7 +70,7 @@ class ExactLearner:
         self.loss, self.columns, self.dtype = loss, columns, np.dtype(dtype)
         if not isinstance(memory, str):
             check_whole(memory, "memory")
-        self._fit: Any
+        self._fit: SquaredFit | GlmFit
         if isinstance(loss, Squared):
             self._fit = SquaredFit(
                 columns,
@@ -96,7 +96,7 @@ class ExactLearner:
     @property
     def weights(self) -> Array:
         """Weights in the units of the rows: one row per output, the intercept last."""
-        weights = np.asarray(self._fit.weights())
+        weights = self._fit.weights()
         with np.errstate(over="ignore"):
             rounded = weights.astype(self.dtype)
         # A column of tiny scale may have a weight too large for single precision.
@@ -110,7 +110,7 @@ class ExactLearner:
     @property
     def samples(self) -> int:
         """Rows learnt from."""
-        return int(self._fit.samples)
+        return self._fit.samples
 
     @property
     def forgetting(self) -> Forgetting | None:
@@ -144,22 +144,22 @@ class ExactLearner:
         """Add the rows of another learner, as if they followed; ``other`` is unchanged."""
         if self.loss != other.loss:
             raise ValueError(f"cannot merge a fit with {other.loss!r} into one with {self.loss!r}")
-        self._fit.merge(other._fit)
+        fit: Any = self._fit
+        fit.merge(other._fit)
 
     @property
     def gap(self) -> Gap:
         """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
-        gap: Gap = self._fit.gap()
-        return gap
+        return self._fit.gap()
 
     @property
     def bse(self) -> Array:
         """Standard errors of the weights, which allow for correlated rows."""
-        return np.asarray(self._fit.inference.bse)
+        return self._fit.inference.bse
 
     def conf_int(self, alpha: float = 0.05) -> Array:
         """Return intervals at level 1 − alpha: per output, one row per weight, intercept last."""
-        return np.asarray(self._fit.inference.conf_int(alpha))
+        return self._fit.inference.conf_int(alpha)
 
     def mean_interval(self, rows: Any, level: float = 0.95) -> tuple[Array, Array]:
         """Return the ends of intervals of the predicted means, each shaped like predictions."""
@@ -173,24 +173,20 @@ class ExactLearner:
     @property
     def effective_rows(self) -> float:
         """Effective sample size; NaN for too few rows."""
-        return float(self._fit.inference.effective_rows)
+        return self._fit.inference.effective_rows
 
     def profile(self) -> Profile | None:
         """Return the variance inflation by block length; None with a half-life."""
-        if self.half_life is not None:
-            return None
-        profile: Profile = self._fit.inference.profile
-        return profile
+        return None if self.half_life is not None else self._fit.inference.profile
 
     @property
     def remark(self) -> str:
         """A sentence on why intervals cannot be trusted; empty if there is no known reason."""
-        return str(self._fit.inference.remark)
+        return self._fit.inference.remark
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
-        state: dict[str, Any] = self._fit.plain()
-        return state
+        return self._fit.plain()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a learner that was made with the same arguments.

@@ -9,6 +9,7 @@ every episode, the weights solve
 (Bradtke and Barto 1996; Boyan 2002), with the ridge :math:`\ell` per transition.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -122,7 +123,9 @@ class LSTD:
         before = dict(vars(self))
         try:
             given = np.column_stack([r, broken])
-            self._blocks.cut(both, given, None, lambda: self._wanted, self._take)
+            self._blocks.cut(
+                both, given, None, lambda: min(self._block, self._length - self._filled), self._take
+            )
         except BaseException:
             vars(self).update(before)
             raise
@@ -135,10 +138,6 @@ class LSTD:
             self._blocks.restore(waiting)
         else:
             self._trace = np.zeros(self.size)
-
-    @property
-    def _wanted(self) -> int:
-        return min(self._block, self._length - self._filled)
 
     def _take(self, rows: Array, targets: Array, _: Array | None) -> None:
         sums, trace = self._sums(rows, targets)
@@ -231,7 +230,7 @@ class LSTD:
         return np.array(self._closed).reshape(-1, self.size, self.size + 2)
 
     def errors(self, rows: npt.ArrayLike, level: float = 0.95) -> Array:
-        """Return half-widths of intervals of the values φᵀθ, each at the given level.
+        """Return half-widths of simultaneous intervals of the values φᵀθ.
 
         By a sandwich estimate from the batches' residuals, with Student's t. Infinite for a row
         whose features occur in fewer than five batches, or that the transitions do not determine.
@@ -269,8 +268,7 @@ class LSTD:
 
     def copy(self) -> Self:
         """Return an independent copy; it shares arrays, which are never changed in place."""
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self))
+        twin = copy.copy(self)
         twin._blocks = self._blocks.copy()
         return twin
 
@@ -350,14 +348,15 @@ def half_widths(
 ) -> Array:
     """Return half-widths by Student's t, from the changes of values by the batches' residuals.
 
-    Infinite where ``aside``, the undetermined part of a row, is not small, and where a row's
-    features occur in too few batches.
+    The level is divided among the rows (Bonferroni). Half-widths are infinite where ``aside``, the
+    undetermined part of a row, is not small, and where features occur in too few batches.
     """
     known = (met >= ENOUGH) & (aside <= UNDETERMINED * np.linalg.norm(rows, axis=1))
     freedom = np.maximum(met - 1, 1)
     with np.errstate(over="ignore"):
         squares = np.sum(moved**2, axis=1)
         spread = np.sqrt(squares / max(covered, 1e-300) * (freedom + 1) / freedom)
+    level = 1.0 - (1.0 - level) / max(len(rows), 1)
     quantile = special.stdtrit(freedom, 0.5 + 0.5 * level)
     return np.where(known & (spread > 0.0), quantile * spread, np.inf)
 
@@ -381,7 +380,7 @@ def correlation_remark(residuals: Array, length: int) -> str:
         return ""
     return (
         f"intervals are too narrow: batches of {length:,} transitions are still correlated "
-        f"({found:.2f} between neighbours); the trajectory is too short beside its mixing time"
+        f"({found:.2f} between neighbours); the trajectory is too short for its mixing time"
     )
 
 

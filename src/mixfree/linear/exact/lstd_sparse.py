@@ -1,5 +1,6 @@
 """Least-squares temporal differences with many features, few of which are nonzero at a time."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -156,12 +157,12 @@ class SparseLSTD:
         episode = np.append(0, np.cumsum(broken)[:-1])
         age = np.arange(n)[:, None] - np.arange(n)
         joined = (age >= 0) & (episode[:, None] == episode)
-        weights = _noticeable(np.where(joined, decay ** np.maximum(age, 0), 0.0))
-        before = _noticeable(np.where(episode == 0, decay ** np.arange(1.0, n + 1.0), 0.0))
+        weights = _without_tiny(np.where(joined, decay ** np.maximum(age, 0), 0.0))
+        before = _without_tiny(np.where(episode == 0, decay ** np.arange(1.0, n + 1.0), 0.0))
         trace = sparse.csr_array(self._trace[None])
         traces = sparse.csr_array(weights) @ x + sparse.csr_array(before[:, None]) @ trace
         last = np.zeros(self.size) if broken[-1] else traces[[-1]].toarray()[0]
-        return traces, _noticeable(last)
+        return traces, _without_tiny(last)
 
     @property
     def _all(self) -> list[Any]:
@@ -200,7 +201,7 @@ class SparseLSTD:
         return fewest
 
     def errors(self, rows: npt.ArrayLike, level: float = 0.95) -> Array:
-        """Return half-widths of intervals of the values φᵀθ: see :meth:`LSTD.errors`."""
+        """Return half-widths of simultaneous intervals of the values φᵀθ: see :class:`LSTD`."""
         check_level(level)
         whole, met = self._folded(), self.batches_met(rows)
         x = np.asarray(rows, dtype=np.float64)
@@ -225,9 +226,7 @@ class SparseLSTD:
 
     def copy(self) -> Self:
         """Return an independent copy; it shares arrays, which are never changed in place."""
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self))
-        return twin
+        return copy.copy(self)
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
@@ -307,7 +306,7 @@ class _Solved:
         return found
 
 
-def _noticeable(weights: Array) -> Array:
+def _without_tiny(weights: Array) -> Array:
     """Set weights to 0 that are too small to change a sum, so that traces stay sparse."""
     size = np.abs(weights)
     return np.where(size > FADED * size.max(), weights, 0.0)

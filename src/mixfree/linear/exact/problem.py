@@ -142,7 +142,7 @@ class Problem:
         if self.known is None:
             point = _minimum(objective, theta, close)
             return Fitted(objective, point, None, np.zeros((len(theta), 0)))
-        beta = self.known.regressed(objective, theta)
+        beta = self.known.best_beta(objective, theta)
         for share in (1.0, 0.0) if self.ridge else SHARES:
             objective.control = self.known.control(share * beta)
             found = minimise(objective, theta, close)

@@ -170,7 +170,10 @@ class StreamSums:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a state that :meth:`plain` returned; an error changes nothing."""
         columns, functions = self.columns, self.functions
-        origin = check_array(state["origin"], "origin", (columns,))
+        arrays = {
+            f"_{name}": check_array(state[name], name, getattr(self, f"_{name}").shape)
+            for name in ("origin", "products", "cross", "totals", "squares")
+        }
         before, careful = (
             restored_sums(state[name], columns, functions) for name in ("before", "careful")
         )
@@ -181,14 +184,9 @@ class StreamSums:
             )
         length = check_whole(state["length"], "length of the state", least=FIRST)
         count = check_whole(state["count"], "count of the state", least=0, most=length)
-        products = check_array(state["products"], "products", (columns, columns))
-        cross = check_array(state["cross"], "cross", (1 + functions, columns))
-        totals = check_array(state["totals"], "totals", (functions,))
-        squares = check_array(state["squares"], "squares", (functions,))
-        self._origin, self._before, self._careful = origin, before, careful
+        vars(self).update(arrays)
+        self._before, self._careful = before, careful
         self.closed, self.length, self._count = closed, length, count
-        self._products, self._cross = products, cross
-        self._totals, self._squares = totals, squares
 
 
 def joined_pairs(batches: tuple[Sums, ...]) -> tuple[Sums, ...]:

@@ -1,5 +1,6 @@
 """Windows of consecutive rows, spread evenly over a stream of any length."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
@@ -69,31 +70,22 @@ class Windows:
                 break
             self.closed = (*self.closed, self._open)
             self._pieces, self._filled = (), 0
-            if len(self.closed) == MOST:
-                self._thin()
             self._start += self._stride
-
-    def _thin(self) -> None:
-        # The last window goes too, so that windows stay one stride apart.
-        self.closed = self.closed[::2]
-        self._start -= self._stride
-        self._stride *= 2
+            if len(self.closed) == MOST:
+                # The last window goes too, so that windows stay one stride apart.
+                self.closed, self._stride = self.closed[::2], 2 * self._stride
 
     def merge(self, other: Self, rows: int) -> None:
         """Add the windows of ``other``; the next window begins after ``rows`` rows of both."""
         self.closed = self.closed + other.closed
         self._stride = max(self._stride, other._stride)
         while len(self.closed) >= MOST:
-            self.closed = self.closed[::2]
-            self._stride *= 2
+            self.closed, self._stride = self.closed[::2], 2 * self._stride
         self._pieces, self._filled, self._start = (), 0, rows
 
     def copy(self) -> Self:
         """Return an independent copy; it shares windows, which are never changed in place."""
-        twin = type(self)(*self._shape, memory=0)
-        for name, value in vars(self).items():
-            setattr(twin, name, value)
-        return twin
+        return copy.copy(self)
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

@@ -79,7 +79,7 @@ class Mapped:
 
     def row(self, state: Any) -> Array:
         """Return the features of one observation."""
-        row: Array = self._checked(np.asarray(self.function(state), dtype=np.float64)[None])[0]
+        row: Array = self._check(np.asarray(self.function(state), dtype=np.float64)[None])[0]
         return row
 
     def rows(self, states: Sequence[Any]) -> Array:
@@ -87,9 +87,9 @@ class Mapped:
         if len(states) == 0:
             return np.zeros((0, self.size))
         many = [self.function(s) for s in states] if self._many is None else self._many(states)
-        return self._checked(np.ascontiguousarray(many, dtype=np.float64))
+        return self._check(np.ascontiguousarray(many, dtype=np.float64))
 
-    def _checked(self, rows: Array) -> Array:
+    def _check(self, rows: Array) -> Array:
         if rows.shape[1:] != (self.size,):
             raise ValueError(
                 f"features must be {self.size} numbers per observation, not shape {rows.shape[1:]}"

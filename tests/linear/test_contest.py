@@ -128,7 +128,7 @@ def test_a_state_of_another_learner_is_refused():
     plain = Learner(Squared(), COLUMNS)
     with pytest.raises(ValueError, match="memory='auto'"):
         learner().load_state_dict(plain.state_dict())
-    with pytest.raises(ValueError, match="not that of a learner"):
+    with pytest.raises(ValueError, match="must be of a learner"):
         plain.load_state_dict(learner().state_dict())
 
 
@@ -148,5 +148,5 @@ def test_ridge_is_part_of_what_is_judged():
 
 def test_too_many_sparse_rows_to_keep():
     wide = Learner(Squared(), 1_000_000, memory=1000, fit_intercept=False)
-    with pytest.raises(ValueError, match="give memory=134 at most, or memory=0"):
+    with pytest.raises(ValueError, match="give `memory=134` at most, or `memory=0`"):
         wide.advance(csr_array((1, 1_000_000)), np.ones(1))

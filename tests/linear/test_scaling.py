@@ -206,7 +206,7 @@ def test_a_column_whose_size_changes(sizes, counted):
 )
 def test_methods_whose_state_has_units_are_refused(name, options, memory):
     """Catches clipping by lengths in old units behind a memory."""
-    with pytest.raises(ValueError, match=f"does not go with {name} here, which replays"):
+    with pytest.raises(ValueError, match=f"does not work with {name}, which replays"):
         Learner(Squared(), COLUMNS, name, scale="running", options=options, memory=memory)
 
 

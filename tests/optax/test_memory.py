@@ -84,5 +84,5 @@ def test_wrong_arguments(options, message):
 
 @pytest.mark.parametrize("batch", [(jnp.zeros(3), jnp.zeros(4)), jnp.zeros(())])
 def test_arrays_without_common_rows(batch):
-    with pytest.raises(ValueError, match="as many rows each"):
+    with pytest.raises(ValueError, match="the same number of rows"):
         mo.memory(5).init(batch)

@@ -197,7 +197,7 @@ def test_classes_must_be_known():
     with pytest.raises(ValueError, match="only one class"):
         StreamClassifier().fit(X, np.ones(ROWS))
     model = StreamClassifier().partial_fit(X, np.zeros(ROWS), classes=[0, 1])
-    with pytest.raises(ValueError, match=r"classes \[2\.0\]"):
+    with pytest.raises(ValueError, match=r"labels \[2\.0\]"):
         model.partial_fit(X, np.full(ROWS, 2.0))
     assert clone(model).get_params() == model.get_params()
 
@@ -379,7 +379,7 @@ def test_a_change_without_effect_is_said(make):
     classes = {} if make is StreamRegressor else {"classes": [0, 1]}
     model = make().partial_fit(X, y, **classes).partial_fit(X, y)
     model.set_params(l2=1.0, epochs=2)
-    with pytest.warns(UserWarning, match="^l2 changed after the fit began, without an effect"):
+    with pytest.warns(UserWarning, match="^l2 changed after the fit began, which has no effect"):
         model.partial_fit(X, y)
     model.set_params(l2=None).partial_fit(X, y)  # as it was: warnings are errors here
     model.set_params(l2=1.0).fit(X, y).partial_fit(X, y)

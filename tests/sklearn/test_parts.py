@@ -70,5 +70,5 @@ def test_a_class_may_be_missing_in_a_part_if_all_are_given():
 
 
 def test_nothing_to_fit():
-    with pytest.raises(ValueError, match="parts have no rows"):
+    with pytest.raises(ValueError, match="parts must have at least one row"):
         fit_parts(StreamRegressor(), [])

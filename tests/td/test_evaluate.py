@@ -72,7 +72,7 @@ def test_feature_vectors_and_vector_environments():
     [
         ("CartPole-v1", {}, "give features"),
         ("CartPole-v1", {"features": np.eye(4)}, "observations are of Box"),
-        ("FrozenLake-v1", {"features": np.eye(15)}, "features have 15 rows"),
+        ("FrozenLake-v1", {"features": np.eye(15)}, "one row per state, but there are 15"),
         ("FrozenLake-v1", {"features": TileCoding([0.0] * 2, [1.0] * 2)}, "must be 2 numbers"),
         ("CartPole-v1", {"features": TileCoding([0.0], [1.0])}, "must be 1 numbers"),
         ("FrozenLake-v1", {"gamma": 1.5}, "gamma must be"),

@@ -230,10 +230,13 @@ def test_bad_transitions_change_nothing(transition, message, many):
             "mag takes .*: give radius=…, .*'mag-dog'",
         ),
         (lambda: TDLearner(np.eye(2), 0.9, method="adagrad"), "adagrad takes .* radius, .*'dog'"),
-        (lambda: TDLearner(np.eye(2), 0.9, method="dog", alpha=1.0), "alpha must not be given"),
+        (
+            lambda: TDLearner(np.eye(2), 0.9, method="dog", alpha=1.0),
+            "alpha must be None for a DoG step",
+        ),
         (lambda: TDLearner(2.0 * np.eye(2), 0.9), "norm 2, above 1"),
         (lambda: TDLearner(lambda s: [1.0], 0.9), "give size"),
-        (lambda: learner(np.eye(2)).update_many([0], [1.0, 2.0], [1], [False]), "one length"),
+        (lambda: learner(np.eye(2)).update_many([0], [1.0, 2.0], [1], [False]), "the same length"),
         (lambda: learner(np.eye(2)).update_many([0], [1.0], [1, 1], [False]), "1, 1, 2, 1"),
     ],
 )

@@ -31,7 +31,7 @@ def test_uniform_uses_every_action():
         ([0, 1], r"an action for each of the 3 states"),
         ([0, 1, 4], "actions from 0 to 3"),
         (np.full((3, 4), 0.3), "probabilities"),
-        (lambda observation, generator: 0, "must be a table here"),
+        (lambda observation, generator: 0, "must be a table of action probabilities here"),
     ],
 )
 def test_wrong_policies_are_named(policy, message):

@@ -166,7 +166,7 @@ def test_the_average_of_a_wrapped_optimiser(make):
 
 def test_no_average_in_another_optimiser():
     adam = torch.optim.Adam(network().parameters())
-    with pytest.raises(ValueError, match=r"must have one of mixfree\.torch in it, not Adam"):
+    with pytest.raises(ValueError, match=r"be, or wrap, one of mixfree\.torch, not Adam"):
         mt.averaged(Wrapper(adam))
 
 

@@ -172,7 +172,7 @@ BROKEN = {  # by the optimisers that it is for: what has gone wrong, and a word 
         (set_in("state", 1, "average", value=torch.zeros(7)), "'average' of parameter 1 is not"),
         (set_in("state", 1, "average", value=torch.full((6,), torch.nan)), "is not a finite"),
         (set_in("state", 1, "momentum", value=torch.zeros(6)), "'momentum' of parameter 1"),
-        (set_in("state", 4, value={}), "buffers of a parameter 4, there are 4"),
+        (set_in("state", 4, value={}), "buffers of parameter 4, but there are 4"),
     ],
     tuple(WINDOWS): [
         (set_in("run", "seen", value=64), "64 of . samples in the level"),
@@ -242,6 +242,6 @@ def test_model_of_another_make(make):
     opt = make(network(), output="average")
     before = flat(network(seed=3)[0])
     other = network(seed=3)[0]
-    with pytest.raises(ValueError, match="model has parameters of shapes"):
+    with pytest.raises(ValueError, match="model must have parameters of shapes"):
         opt.average_into(other)
     assert torch.equal(flat(other), before)

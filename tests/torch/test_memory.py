@@ -168,11 +168,14 @@ def test_a_refused_state_changes_nothing(case):
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (torch.zeros(4, 3), "tensors .* those before had"),
-        ((torch.zeros(4, 3), torch.zeros(5)), "as many rows each"),
-        ((torch.zeros(4, 3), torch.tensor(1.0)), "as many rows each"),
-        ((torch.zeros(4, 2), torch.zeros(4)), r"rows of batch\[0\] are .*shape \(2,\), those kept"),
-        ((torch.zeros(4, 3), torch.zeros(4).double()), r"rows of batch\[1\] are torch.float64"),
+        (torch.zeros(4, 3), "batch must have tensors .* as before"),
+        ((torch.zeros(4, 3), torch.zeros(5)), "the same number of rows"),
+        ((torch.zeros(4, 3), torch.tensor(1.0)), "the same number of rows"),
+        (
+            (torch.zeros(4, 2), torch.zeros(4)),
+            r"rows of batch\[0\] must be .*, not .* shape \(2,\)",
+        ),
+        ((torch.zeros(4, 3), torch.zeros(4).double()), r"batch\[1\] must be .*, not torch.float64"),
         ((torch.zeros(4, 3), "label"), r"batch\[1\] must be a tensor.* not str"),
     ],
 )
@@ -193,7 +196,7 @@ def test_a_refused_batch_changes_nothing(batch, message):
         ({"capacity": 5, "draws": 0}, "draws must be a whole number of at least 1"),
         ({"capacity": 5, "seed": -1}, "seed must be a whole number"),
         ({"capacity": 5, "rank": -1}, "rank must be a whole number"),
-        ({"capacity": 5, "pin": True}, "pin=True is for device='cpu'"),
+        ({"capacity": 5, "pin": True}, "pin=True needs device='cpu'"),
     ],
 )
 def test_wrong_arguments(options, message):
@@ -231,7 +234,7 @@ def test_balanced_counts_that_do_not_add_up():
 
 def test_labels_that_are_not_of_the_rows():
     memory = mt.Memory(5, balance_by=lambda batch: batch[:2])
-    with pytest.raises(ValueError, match=r"balance_by must give 4 whole numbers"):
+    with pytest.raises(ValueError, match=r"balance_by must return 4 whole numbers"):
         memory.mix(torch.arange(4))
     assert memory.seen == 0
 

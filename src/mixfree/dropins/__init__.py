@@ -1,4 +1,4 @@
-"""What the drop-ins for PyTorch and Optax share."""
+"""Code shared by the drop-ins for PyTorch and Optax."""
 
 from mixfree.dropins.average import OUTPUTS, newest_weight
 from mixfree.dropins.sketch import Sketch, is_exact

@@ -1,4 +1,4 @@
-"""Which averages a drop-in can keep, and the one rule by which it renews them."""
+"""The averages that a drop-in can keep, and their update."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ OUTPUTS = ("average", "weighted", "last")  # one copy of the parameters, or none
 
 
 def newest_weight(output: str, t: Any) -> Any:
-    """Weight of the t-th iterate in the average of the first t: 1/t, or t/Σk = 2/(t + 1).
+    """Return the weight of the t-th iterate in the average: 1/t, or t/Σk = 2/(t + 1).
 
-    The reference, :mod:`mixfree.outputs.average`, keeps sums and divides when it is asked.
+    The reference, :mod:`mixfree.outputs.average`, keeps sums instead and divides on access.
 
     Examples
     --------

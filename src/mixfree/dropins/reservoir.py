@@ -1,8 +1,8 @@
-"""Which samples of a stream are kept and which are drawn: the law of a memory, without the samples.
+"""Plan which samples of a stream a memory keeps and draws.
 
 :mod:`mixfree.torch.memory` moves tensors by these plans, and :mod:`mixfree.optax.memory` is a twin
-inside compiled code. Every number comes from the seed and the number of the sample, so that a
-stream can be cut into batches anywhere.
+in compiled code. Random numbers depend only on the seed and the sample's number, so that the
+batches do not matter.
 """
 
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ LARGEST_CAPACITY = 2**31 - 1
 
 
 class Keys(NamedTuple):
-    """What decides where a sample is kept, and what is drawn beside it."""
+    """Random keys: which samples are kept, and which are drawn."""
 
     keep: Key
     draw: Key
 
 
 def keys_of(seed: int, stream: int = 0) -> Keys:
-    """Keys of a seed; each of several ``stream`` numbers has draws of its own.
+    """Return the keys of a seed; every ``stream`` number has its own draws.
 
     Examples
     --------
@@ -33,35 +33,35 @@ def keys_of(seed: int, stream: int = 0) -> Keys:
     True
     """
     if stream:
-        # Counters of the upper half, since those of the lower half are the samples' numbers.
+        # Counters from 2^63 on, since smaller ones are sample numbers.
         seed = bits(key(seed, RESERVOIR), (1 << 63) + stream)
     return Keys(key(seed, RESERVOIR), key(seed, SAMPLE))
 
 
 class Plan(NamedTuple):
-    """What is to be done with the rows of a batch."""
+    """Where the rows of a batch are stored, and what is drawn."""
 
-    places: Array  # places of the memory that are written, each once
-    rows: Array  # row of the batch that is written to each
-    drawn: Array  # place of each draw, ``draws`` per row, as it was before the batch
-    fresh: Array  # row of the batch that is drawn instead, or −1
+    places: Array  # places of the memory to write to, each once
+    rows: Array  # row of the batch for each of these places
+    drawn: Array  # place of each draw, ``draws`` per row, in the memory before the batch
+    fresh: Array  # row of the batch to draw instead, or −1
 
 
 @dataclass(slots=True)
 class Uniform(State):
-    """Every sample seen so far is kept with the same probability: Algorithm R (Vitter 1985)."""
+    """Keeps every sample so far with the same probability: Algorithm R (Vitter 1985)."""
 
     seen: int = 0
 
     def check(self, what: str) -> None:
-        """A count is not negative."""
+        """Check that the count is not negative."""
         if self.seen < 0:
             raise ValueError(f"state of the {what} does not fit: seen is {self.seen}")
 
     def take(self, keep: Key, capacity: int, count: int, labels: Array | None = None) -> Array:
-        """Places of the next samples; those that are not kept have one beyond the capacity.
+        """Return the next samples' places; samples with a place beyond the capacity are dropped.
 
-        Sample n, counted from 0, goes to a place that is uniform in 0, …, n.
+        The place of sample n, counted from 0, is uniform on 0, …, n.
         """
         numbers = np.arange(self.seen, self.seen + count, dtype=np.uint64)
         places = below_each(keep, numbers, numbers + np.uint64(1))
@@ -71,23 +71,25 @@ class Uniform(State):
 
 @dataclass(slots=True)
 class Balanced(State):
-    """Classes share the memory as evenly as they can, each with a uniform sample of its own.
+    """Divides the memory evenly among classes, each with its own uniform sample.
 
     Class-balancing reservoir sampling (Chrysakis and Moens 2020): a sample of a class that was
-    never among the largest takes the place of one of the largest class; within a class that once
-    was, Algorithm R goes on.
+    never among the largest replaces one of the largest class; a class that once was among the
+    largest continues with Algorithm R.
     """
 
     seen: int = 0
-    classes: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # labels in order
-    counts: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # samples seen of each
+    classes: Array = field(
+        default_factory=lambda: np.zeros(0, np.int64)
+    )  # labels in order of arrival
+    counts: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # samples of each so far
     was_largest: Array = field(default_factory=lambda: np.zeros(0, bool))
     kept: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # class at each place
 
     grows: ClassVar[tuple[str, ...]] = ("classes", "counts", "was_largest", "kept")
 
     def check(self, what: str) -> None:
-        """Counts add up, and every place has a class that was seen often enough."""
+        """Check that counts add up, and that no class has more places than samples."""
         number = len(self.classes)
         fits = (
             number == len(self.counts) == len(self.was_largest)
@@ -99,7 +101,7 @@ class Balanced(State):
             raise ValueError(f"state of the {what} does not fit: its counts do not add up")
 
     def take(self, keep: Key, capacity: int, count: int, labels: Array | None = None) -> Array:
-        """Places of the next samples; those that are not kept have one beyond the capacity."""
+        """Return the next samples' places; samples with a place beyond the capacity are dropped."""
         assert labels is not None
         return np.array([self._place(keep, capacity, int(label)) for label in labels], np.int64)
 
@@ -131,16 +133,16 @@ class Balanced(State):
 
 
 def plan(keys: Keys, capacity: int, draws: int, first: int, places: Array) -> Plan:
-    """Where the rows of a batch go, and what is drawn beside each once it is among the kept.
+    """Plan where the rows of a batch are stored, and what is drawn after each of them.
 
     Parameters
     ----------
     keys, capacity, draws
         Settings of the memory.
     first
-        Number of samples seen before the batch.
+        Number of samples before the batch.
     places
-        Place of each row, as a keeper gave it.
+        Place of each row, as returned by ``take``.
 
     Examples
     --------
@@ -155,8 +157,8 @@ fresh=array([0, 0, 1, 1, 0, 0]))
     stored = np.minimum(numbers + np.uint64(1), np.uint64(capacity))
     drawn = below_each(keys.draw, numbers, stored, lanes).astype(np.int64).ravel()
     kept = np.flatnonzero(places < capacity)
-    # Rows written to one place are neighbours here, in their order: the last one stays, and a
-    # draw finds the last one up to its own row.
+    # Rows with the same place are neighbours here, in order: the last row stays, and a draw
+    # finds the last row up to its own.
     order = kept[np.argsort(places[kept], kind="stable")]
     stamps = places[order] * count + order
     asked = drawn * count + np.repeat(np.arange(count), draws)
@@ -168,7 +170,7 @@ fresh=array([0, 0, 1, 1, 0, 0]))
 
 
 def below_each(key: Key, counters: Array, limits: Array, lanes: Array | int = 0) -> Array:
-    """As :func:`mixfree.base.draws.below`, for each of some counters, with two lanes per draw.
+    """Return :func:`mixfree.base.draws.below` for several counters, with two lanes per draw.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""A short vector in place of a long one, with the same norm up to chance.
+"""A sketch: a short random projection of a long vector, with the same norm in expectation.
 
-The same code serves NumPy, PyTorch and JAX: it slices, multiplies, reshapes and sums.
+The same code works for NumPy, PyTorch and JAX: it slices, multiplies, reshapes and sums.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +14,13 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.draws import SKETCH, Key, key, word, words
 
-SLIDES = 4096  # places in the table of signs at which a piece can enter it
-EXACT = 16  # a model with no more entries than this many sketches has exact totals
+SLIDES = 4096  # number of offsets at which a piece can start in the table of signs
+EXACT = 16  # a model of at most EXACT times the sketch's size has exact totals
 ROWS = 256  # rows of ``size`` signs in the table of a small model
 
 
 def is_exact(entries: int, sketch: int | None, per_coordinate: bool | None) -> bool:
-    """Whether a model of so many entries has exact totals, or those of its sketch.
+    """Whether a model of so many entries has exact totals rather than those of a sketch.
 
     Examples
     --------
@@ -34,19 +34,19 @@ def is_exact(entries: int, sketch: int | None, per_coordinate: bool | None) -> b
 class Sketch:
     r"""Signed sums of a vector's entries: :math:`s_b = \sum_{i \in b} \pm v_i`.
 
-    Entry i of a tensor goes to bucket i modulo ``size``, with a sign from a table of fair coins
-    that each piece of the vector enters at a place of its own, and with the piece's own sign. The
-    sketch is linear, and E‖s‖² = ‖v‖² over the signs (CountSketch; Charikar et al. 2002). The
-    standard deviation of ‖s‖² is √(2/size)·‖v‖², and up to √2 times that for a vector whose
-    pieces are all alike, since they share the table.
+    Entry i of a tensor is added to bucket i modulo ``size``, with the piece's sign and a sign from
+    a table of fair coins, in which each piece starts at its own offset. The sketch is linear, and
+    E‖s‖² = ‖v‖² over the signs (CountSketch; Charikar et al. 2002). The standard deviation of
+    ‖s‖² is √(2/size)·‖v‖², and up to √2 times that for a vector whose pieces are equal, since they
+    share the table.
 
     Parameters
     ----------
     size
         Entries of the sketch.
     entries
-        Entries of the whole vector, from which the size of the table follows: ``256·size``, or a
-        64th of the vector if that is more.
+        Entries of the whole vector, which determine the size of the table: ``256·size``, or a
+        64th of the vector if that is larger.
     seed
         Seed of the signs.
 
@@ -82,14 +82,14 @@ class Sketch:
         concatenate: Callable[[list[Any]], Any],
         table: Any = None,
     ) -> Any:
-        """The sketch of tensors laid end to end.
+        """Return the sketch of the concatenation of tensors.
 
         Parameters
         ----------
         tensors
             Arrays of any shape; the same number and order in every call.
         concatenate
-            The library's function that joins vectors.
+            The library's function that concatenates vectors.
         table
             ``self.table`` as an array of that library.
         """
@@ -102,16 +102,16 @@ class Sketch:
             tails.append(flat[flat.shape[0] - tail :])
             total = total + self._rows(flat[: flat.shape[0] - tail], table, pieces, 1)
             pieces += -(-(flat.shape[0] - tail) // self.piece)
-        # What is left over is laid end to end, so that small tensors fill the buckets evenly.
+        # The remainders are concatenated, so that small tensors fill the buckets evenly.
         rest = concatenate(tails)
         rest = concatenate([rest, 0 * table[: -rest.shape[0] % self.size]])
         return total + self._rows(rest, table, -1, -1)
 
     def _rows(self, flat: Any, table: Any, number: int, stride: int) -> Any:
-        """Sketch of whole rows of ``size`` entries; pieces are numbered from ``number``.
+        """Sketch whole rows of ``size`` entries; pieces are numbered from ``number``.
 
-        No two pieces within the first ``size`` enter the table at places that are equal modulo
-        ``size``: one bucket would then get the same signs from both.
+        No two of the first ``size`` pieces start in the table at offsets that are equal modulo
+        ``size``: a bucket would get the same signs from both.
         """
         total: Any = 0
         for start in range(0, flat.shape[0], self.piece):
@@ -125,5 +125,5 @@ class Sketch:
 
 @lru_cache(maxsize=1 << 16)
 def _sign(key: Key, number: int) -> int:
-    # Counters of the upper half, since those of the lower half have made the table.
+    # Counters from 2^63 on, since smaller ones made the table.
     return 1 - 2 * (word(key, (1 << 63) + number) & 1)

@@ -1,4 +1,4 @@
-"""Linear models that learn from rows in their order."""
+"""Linear models that learn from a stream of rows in order."""
 
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax, Squared, linear_gradient

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_not_negative
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.losses import (
     Logistic,
@@ -27,23 +28,23 @@ def advance_linear(
     weights: npt.ArrayLike | None = None,
     l2: float = 0.0,
 ) -> None:
-    """Tell ``opt`` the gradient of every row in order, at the speed of compiled code.
+    """Tell ``opt`` the gradient of every row in order, in compiled code.
 
-    The same as ``opt.tell(linear_gradient(loss, opt.x, row, target, l2))`` for each row, and it
-    may be called again with the rows that follow: how a stream is cut does not matter.
+    Equivalent to ``opt.tell(linear_gradient(loss, opt.x, row, target, l2))`` for each row. It may
+    be called again with the next rows: the result does not depend on how a stream is chunked.
 
     Parameters
     ----------
     opt
-        The optimiser; its point has one weight per column for each of the loss's outputs, and
-        one more each if there is to be an intercept.
+        The optimiser. Its point has one weight per column for each output of the loss, and one
+        more per output for an intercept.
     loss
         One of :mod:`mixfree.linear.losses`.
     rows, targets
-        A matrix and a vector. Targets are numbers, −1 or +1 for the logistic loss, and
-        the number of the class for softmax.
+        A matrix and a vector. Targets are −1 or +1 for the logistic loss, class numbers for
+        softmax, and real numbers otherwise.
     order
-        Indices of the rows in the order of the stream; all rows as they are unless given.
+        Indices of the rows in the order of the stream; by default all rows as given.
     weights
         Factor of each row's loss.
     l2
@@ -52,8 +53,8 @@ def advance_linear(
     Raises
     ------
     ValueError
-        When a row's gradient is not finite. The message has the sample's number; the samples
-        before it have been used.
+        If a row's gradient is not finite. The message names the sample; the samples before it
+        have been used.
 
     Examples
     --------
@@ -64,11 +65,10 @@ def advance_linear(
     >>> opt.samples
     100
     """
-    x, y, indices, factors = _checked(opt, loss, rows, targets, order, weights)
-    if isinstance(l2, bool | str) or not 0.0 <= l2 < np.inf:
-        raise ValueError(f"l2 must be finite and not negative, not {l2!r}")
+    x, y, indices, factors = _check_arrays(opt, loss, rows, targets, order, weights)
+    l2 = check_not_negative(l2, "l2")
     if not (opt.has_twin and has_twin(loss)):
-        _advance_by_reference(opt, loss, (x, y, factors), indices, float(l2))
+        _advance_by_reference(opt, loss, (x, y, factors), indices, l2)
         return
     twin, margins = loss_twin(loss), np.zeros(loss.outputs)
 
@@ -88,17 +88,17 @@ def _advance_by_reference(
     order: Array | range,
     l2: float,
 ) -> None:
-    """The loop itself, for a part or a loss that has no compiled twin."""
+    """Run the loop in NumPy, for a part or a loss without a compiled twin."""
     rows, targets, weights = arrays
     for r in order:
         sample = (rows[r], targets[r], weights[r] if weights.size else 1.0)
         for row, target, weight in opt.offer(sample):
-            with np.errstate(over="ignore", invalid="ignore"):  # tell refuses what is not finite
+            with np.errstate(over="ignore", invalid="ignore"):  # tell refuses such gradients
                 gradient = linear_gradient(loss, opt.x, row, target, l2, float(weight))
             opt.tell(gradient)
 
 
-def _checked(
+def _check_arrays(
     opt: Optimizer,
     loss: Loss,
     rows: npt.ArrayLike,
@@ -120,8 +120,8 @@ def _checked(
     plain = loss.outputs * x.shape[1]
     if opt.x.size not in (plain, plain + loss.outputs):
         raise ValueError(
-            f"the point has {opt.x.size} entries, but {loss.outputs} output(s) of {x.shape[1]} "
-            f"columns need {plain}, or {plain + loss.outputs} with an intercept"
+            f"opt.x has {opt.x.size} entries, but {loss.outputs} output(s) of {x.shape[1]} columns "
+            f"need {plain}, or {plain + loss.outputs} with an intercept"
         )
     if isinstance(loss, Logistic) and not ((y == -1.0) | (y == 1.0)).all():
         raise ValueError("targets must be −1 or +1 for the logistic loss")

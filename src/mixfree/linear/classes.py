@@ -1,4 +1,4 @@
-"""Classes as the losses want them, and what their predictions say about the classes."""
+"""Convert class labels to targets of the losses, and predictions to classes."""
 
 import numpy as np
 
@@ -7,18 +7,18 @@ from mixfree.linear.losses import Logistic, Loss, Softmax
 
 
 def loss_of(classes: Array) -> Loss:
-    """Logistic for two classes, softmax for more."""
+    """Return the logistic loss for two classes, softmax for more."""
     return Logistic() if len(classes) == 2 else Softmax(len(classes))
 
 
-def condensed(labels: Array) -> Array:
-    """One label of each class if there are at most two classes, else the labels as they are.
+def distinct_labels(labels: Array) -> Array:
+    """Return one label per class if there are at most two classes, else all labels.
 
-    Whatever follows from the set of labels follows from it, without the sorting of all of them.
+    The set of labels is the same, and two classes are found without sorting all labels.
 
     Examples
     --------
-    >>> condensed(np.array(["b", "a", "b", "b"]))
+    >>> distinct_labels(np.array(["b", "a", "b", "b"]))
     array(['b', 'a'], dtype='<U1')
     """
     other = labels != labels[0]
@@ -27,7 +27,7 @@ def condensed(labels: Array) -> Array:
 
 
 def targets_of(labels: Array, classes: Array) -> Array:
-    """Labels as targets of :func:`loss_of`; ``classes`` are sorted.
+    """Convert labels to targets of :func:`loss_of`; ``classes`` are sorted.
 
     Examples
     --------
@@ -38,18 +38,18 @@ def targets_of(labels: Array, classes: Array) -> Array:
     if len(classes) == 2:
         second = labels == classes[1]
         unknown, targets = ~second & (labels != classes[0]), 2.0 * second
-        targets -= 1.0  # in place: a fresh array costs more than the arithmetic
+        targets -= 1.0  # in place: allocating an array costs more than the arithmetic
     else:
         place = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
         unknown, targets = classes[place] != labels, place.astype(np.float64)
     if unknown.any():
         new = np.unique(labels[unknown]).tolist()
-        raise ValueError(f"y has classes {new}, which are not among {classes.tolist()}")
+        raise ValueError(f"y has labels {new}, which are not among the classes {classes.tolist()}")
     return targets
 
 
 def targets_at(places: Array, classes: int) -> Array:
-    """Targets of :func:`loss_of` for labels given by their places among the sorted classes.
+    """Convert indices into the sorted classes to targets of :func:`loss_of`.
 
     Examples
     --------
@@ -60,14 +60,14 @@ def targets_at(places: Array, classes: int) -> Array:
 
 
 def most_probable(predictions: Array, classes: Array) -> Array:
-    """The class that each row's predictions are for."""
+    """Return the most probable class of each row."""
     two = predictions.ndim == 1
     most: Array = classes[(predictions > 0).astype(int) if two else predictions.argmax(axis=1)]
     return most
 
 
 def probabilities(predictions: Array) -> Array:
-    """Class probabilities, one row per input row.
+    """Return class probabilities, one row per input row.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def probabilities(predictions: Array) -> Array:
 
 
 def log_probabilities(predictions: Array) -> Array:
-    """Their logarithms, finite also where a probability is not above zero.
+    """Return log-probabilities, finite even where a probability underflows to zero.
 
     Examples
     --------

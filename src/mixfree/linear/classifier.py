@@ -1,4 +1,4 @@
-"""Linear classification on a stream."""
+"""Linear classification of a stream."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -12,28 +12,28 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of
 from mixfree.core.method import Method
 from mixfree.linear.classes import (
-    condensed,
+    distinct_labels,
     log_probabilities,
     loss_of,
     most_probable,
     probabilities,
     targets_of,
 )
-from mixfree.linear.estimator import StreamModel, checked_weights
+from mixfree.linear.estimator import StreamModel, check_weights
 from mixfree.linear.losses import Loss
 
 
 class StreamClassifier(ClassifierMixin, StreamModel):
-    """Logistic regression on rows in time order; by softmax for more than two classes.
+    """Logistic regression on rows in time order, multinomial for more than two classes.
 
     Parameters
     ----------
     loss
-        ``"logistic"``, the default; there is no other.
+        ``"logistic"``, the only one and the default.
     class_weight
-        Weights of the classes by label, 1 for those that are not named, or ``"balanced"``: each
-        class counts the same in total. A stream does not know that before its end, so
-        ``partial_fit`` refuses it.
+        Weight of each class by label, 1 for classes that are not named; or ``"balanced"``, which
+        gives every class the same total weight. ``partial_fit`` refuses ``"balanced"``, because
+        class frequencies are not known before the end of a stream.
     {shared}
 
     Examples
@@ -46,7 +46,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
     array(['left', 'right'], dtype='<U5')
     """
 
-    _heeded_later = ("epochs", "class_weight")
+    _may_change = ("epochs", "class_weight")
 
     def __init__(
         self,
@@ -86,9 +86,9 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget everything and learn from the rows in their order, ``epochs`` times."""
-        X, y = self._checked(X, y, reset=True)
-        classes = _at_least_two(np.unique(condensed(y)), "y")
+        """Start afresh and learn from the rows in order, ``epochs`` times."""
+        X, y = self._check_data(X, y, reset=True)
+        classes = _check_classes(np.unique(distinct_labels(y)), "y")
         learner = self._new_learner(self._loss(classes), X.dtype)
         weights = self._weights(X, y, classes, sample_weight)
         self._learn(learner, X, targets_of(y, classes), weights, self.epochs)
@@ -96,26 +96,30 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on with the rows that follow, as if they had been in the rows before.
+        """Continue with the next rows, as if they had followed in one call of ``fit``.
 
-        ``classes``, all the labels there will ever be, must be given with the first call.
+        The first call needs ``classes``, all labels that will ever occur.
         """
         first = not self.__sklearn_is_fitted__()
-        X, y = self._checked(X, y, reset=first)
+        X, y = self._check_data(X, y, reset=first)
         if first and classes is None:
-            raise ValueError("classes must be given with the first call of partial_fit")
+            raise ValueError(
+                "classes must be given in the first call of partial_fit: all labels of the stream"
+            )
         known = self.classes_ if classes is None else np.unique(classes)
         if not first and not np.array_equal(self.classes_, known):
-            raise ValueError(f"classes={classes!r} is not as before: {self.classes_.tolist()}")
+            raise ValueError(
+                f"classes must stay the same: {self.classes_.tolist()}, not {classes!r}"
+            )
         targets = targets_of(y, known)
         if first:
-            _at_least_two(known, "classes")
+            _check_classes(known, "classes")
         else:
             self._warn_of_changes()
         if self.class_weight == "balanced":
             raise ValueError(
-                "class_weight='balanced' is for fit: a stream does not know its shares before its "
-                "end; give the weights by class, such as class_weight={label: weight}"
+                "class_weight='balanced' is for fit, which sees all labels: give partial_fit the "
+                "weights by label, such as class_weight={label: weight}"
             )
         learner = self._new_learner(self._loss(known), X.dtype) if first else self._learner
         self._learn(learner, X, targets, self._weights(X, y, known, sample_weight))
@@ -123,30 +127,30 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Margins: one per row for two classes (positive: the second), else one per class."""
+        """Return margins: one per row for two classes (positive: the second), else per class."""
         return self._predictions(X)
 
     def predict(self, X: Any) -> Array:
-        """The most probable class of each row."""
+        """Return the most probable class of each row."""
         return most_probable(self._predictions(X), self.classes_)
 
     def predict_proba(self, X: Any) -> Array:
-        """Probability of each class."""
+        """Return the probability of each class."""
         return probabilities(self._predictions(X))
 
     def predict_log_proba(self, X: Any) -> Array:
-        """Logarithm of each class's probability; finite also where that is zero."""
+        """Return the log-probability of each class, finite even where it underflows."""
         return log_probabilities(self._predictions(X))
 
     @property
     def bse_(self) -> Array:
-        """Standard errors of :attr:`coef_`, the intercept last (exact method only)."""
+        """Standard errors of the weights, with the intercept last (exact method only)."""
         return self._exact("bse_").bse
 
     def conf_int(self, alpha: float = 0.05) -> Array:
-        """Intervals of the weights at level 1 − alpha, by batch means: exact method only.
+        """Return intervals of the weights at level 1 − alpha by batch means (exact method only).
 
-        One row per feature, then the intercept, for each row of :attr:`coef_`; a single table
+        For each row of :attr:`coef_`, one row per feature, then the intercept; a single table
         for two classes.
         """
         found = self._exact("conf_int").conf_int(alpha)
@@ -163,13 +167,13 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         return self._coefficients()[1]
 
     def state_dict(self) -> dict[str, Any]:
-        """What the fit has come to, as plain values and arrays."""
+        """Return the state of the fit as plain values and arrays."""
         kind = self.classes_.dtype
         plain = self.classes_.astype(np.int64) if kind.kind in "mM" else self.classes_
         return {**super().state_dict(), "classes": plain.tolist(), "kind": kind.str}
 
     def load_state_dict(self, state: dict[str, Any]) -> Self:
-        """Be as the estimator with the same parameters that gave ``state``."""
+        """Restore the state of an estimator with the same parameters."""
 
         def loss() -> Loss:
             classes, kind = state["classes"], np.dtype(state["kind"])
@@ -177,34 +181,34 @@ class StreamClassifier(ClassifierMixin, StreamModel):
                 raise ValueError("classes of the state must be a list of labels")
             self.classes_ = np.array(classes, dtype=kind)
             if self.classes_.ndim != 1 or len(set(self.classes_.tolist())) < max(len(classes), 2):
-                raise ValueError("classes of the state must be two or more different labels")
+                raise ValueError("classes of the state must be at least two different labels")
             return self._loss(self.classes_)
 
         return self._load(state, loss)
 
-    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        X, y = super()._checked(X, y, reset)
-        if reset:  # later on labels are looked up among the classes
-            check_classification_targets(condensed(y))
+    def _check_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        X, y = super()._check_data(X, y, reset)
+        if reset:  # later labels are looked up among the classes
+            check_classification_targets(distinct_labels(y))
         return X, y
 
     def merge(self, other: Self) -> Self:
-        """Take all that another fit has learnt, as if its rows had followed. Exact method only."""
+        """Add the rows of another fit, as if they followed (exact method only)."""
         if not np.array_equal(self.classes_, other.classes_):
             raise ValueError(
                 f"cannot merge a fit of the classes {other.classes_.tolist()} into one of "
-                f"{self.classes_.tolist()}: give all classes to partial_fit"
+                f"{self.classes_.tolist()}: call partial_fit with classes=, all labels of both"
             )
         return super().merge(other)
 
     def _weights(self, X: Any, y: Array, classes: Array, sample_weight: Any) -> Any:
-        """Weights of the rows, those of their classes included; None if there are none."""
+        """Multiply sample weights by class weights; None if neither is given."""
         if self.class_weight is None:
             return sample_weight
         if isinstance(self.class_weight, str):
             check_one_of(self.class_weight, "class_weight", ("balanced",))
         if sample_weight is not None:
-            sample_weight = checked_weights(sample_weight, X, part=True)
+            sample_weight = check_weights(sample_weight, X, part=True)
         by_class = compute_class_weight(self.class_weight, classes=classes, y=y)
         weights = by_class[np.searchsorted(classes, y)]
         return weights if sample_weight is None else weights * sample_weight
@@ -218,7 +222,9 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         return targets_of(y, self.classes_)
 
 
-def _at_least_two(classes: Array, origin: str) -> Array:
+def _check_classes(classes: Array, origin: str) -> Array:
     if len(classes) < 2:
-        raise ValueError(f"{origin} has only one class, {classes.tolist()}: there must be two")
+        raise ValueError(
+            f"{origin} has only one class, {classes.tolist()}, but at least two are needed"
+        )
     return classes

@@ -1,4 +1,4 @@
-"""A linear learner that lets a sample of the rows decide how it learns."""
+"""A linear learner that chooses between settings by their losses on a sample of the rows."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,22 +14,22 @@ from mixfree.linear.losses import predictions
 from mixfree.linear.scaling import Rescaling
 from mixfree.steps import Profile
 
-JUDGES = 1 << 17  # rows that judge, if they are not too large
+JUDGES = 1 << 17  # rows of the sample that judges, fewer if rows are long
 
 
 class ChoosingLearner(Learner):
-    """Runs of one method with and without memory, and a sample of the rows that chooses.
+    """Runs one method with and without memory, and chooses by the loss on a sample of the rows.
 
     A uniform sample of all rows judges the runs' outputs: see
-    :class:`mixfree.core.contest.Contest`. Sparse rows are learnt from by one run without memory,
-    if they come first.
+    :class:`mixfree.core.contest.Contest`. If the first rows are sparse, there is a single run
+    without memory.
 
     Parameters
     ----------
     *args, **settings
-        Those of :class:`Learner`, but for ``memory``.
+        As for :class:`Learner`, except for ``memory``.
     draws
-        Draws per row.
+        Draws from the memory per row.
 
     Examples
     --------
@@ -46,25 +46,25 @@ class ChoosingLearner(Learner):
         self._contest: Contest | None = None  # until there are rows, and for sparse ones
         super().__init__(*args, **settings)
         self._draws = draws
-        # Raises for what does not go with memory; three runs of a million weights would take as
-        # long as thousands of sparse rows.
+        # Raises an error for settings that do not work with memory. With one weight only: runs of
+        # a million weights would take as long as thousands of sparse rows.
         self._new_contest(weights=1)
 
     @property
     def optimizer(self) -> Optimizer:
-        """The run whose output the weights are."""
+        """The run whose output gives the weights."""
         if self._contest is None:
             return self._optimizer
         return self._contest.optimizer
 
     @property
     def choice(self) -> Choice | None:
-        """What was chosen, and by how much; None before the first row, and for sparse rows."""
+        """What was chosen, and by which margin; None before the first row and for sparse rows."""
         return None if self._contest is None else self._contest.choice
 
     @property
     def weights(self) -> Array:
-        """The chosen output in the rows' own units: one row per output, the intercept last."""
+        """The chosen output in the units of the rows: one row per output, the intercept last."""
         if self._contest is None:
             return super().weights
         return self._in_own_units(self._contest.average).reshape(self.loss.outputs, -1)
@@ -75,11 +75,11 @@ class ChoosingLearner(Learner):
         return super().samples if self._contest is None else self._contest.samples
 
     def profile(self) -> Profile | None:
-        """How correlated the gradients are at each scale, by the run without memory."""
+        """Return the correlation profile of the gradients in the run without memory."""
         return self._first.profile() if hasattr(self._first.step, "profile") else None
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from rows in their order, from all of them or from none."""
+        """Learn from rows in order: from all of them, or from none if there is an error."""
         contest = self._contest
         before = None if contest is None else contest.export()
         if contest is None and super().samples == 0 and not hasattr(rows, "indptr"):
@@ -103,7 +103,7 @@ class ChoosingLearner(Learner):
             self._contest.teach(learn)
 
     def _new_contest(self, weights: int | None = None) -> Contest:
-        """A contest that has seen nothing, of all weights or of the first ones."""
+        """Start a contest, of all weights or of the first ones."""
         (method, start, options), common = self._common
         settings: dict[str, Any] = {**common, "values": self.columns + 2, "judges": JUDGES}
         return Contest(
@@ -133,10 +133,10 @@ class ChoosingLearner(Learner):
             self._contest.change_units(change)
 
     def _judged_losses(self, points: Sequence[Array], judges: UniformSample) -> list[Array]:
-        """Losses of the rows that judge at each point, as often as a row's weight says."""
+        """Return the weighted losses of the judging rows at each point."""
         rows, targets, weights = (judges.column(place) for place in range(3))
         share, outputs = weights / weights.mean() if weights.any() else weights, self.loss.outputs
-        with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged has lost
+        with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged loses
             found = predictions(np.concatenate(points), rows, len(points) * outputs)
             each = np.split(found.reshape(len(targets), -1), len(points), axis=1)
             return [
@@ -146,14 +146,14 @@ class ChoosingLearner(Learner):
             ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes, as numbers and arrays of its own."""
+        """Return the state as numbers and copies of arrays."""
         contest = None if self._contest is None else self._contest.state_dict()
         return {**super().state_dict(), "contest": contest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the learner that gave ``state`` was, made with the same arguments."""
+        """Restore the state of a learner that was made with the same arguments."""
         if not isinstance(state, Mapping) or "contest" not in state:
-            raise ValueError("state is not that of a learner with memory='auto'")
+            raise ValueError("state must be of a learner with memory='auto': it has no 'contest'")
         own = {name: value for name, value in state.items() if name != "contest"}
         contest = None
         if state["contest"] is not None:

@@ -1,4 +1,4 @@
-"""What the two estimators share: one run of an optimiser over the rows, in their order."""
+"""The base class of the two estimators: parameters, validation, fitting and saving."""
 
 import inspect
 import warnings
@@ -23,78 +23,78 @@ from mixfree.linear.scaling import TooFar
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
 
-_OPTION = "options__"  # begins the name of a single option
+_OPTION = "options__"  # prefix of the name of a single option
 
 
 class StreamModel(BaseEstimator, ABC):
     """A linear model fitted in one pass to rows in the given order.
 
-    Rows come from one thread at a time; a second one that is noticed is refused.
+    An estimator learns in one thread at a time; a second thread that is noticed is refused.
 
     Parameters
     ----------
     method
         ``"auto"``: exact up to 1,000 weights per output, the ladder above. ``"exact"``: the fit
-        of all rows, whatever their order, from sums over the stream and a reservoir of rows. Or
-        a name of the table of methods (:func:`mixfree.methods`), or a class derived from
-        :class:`mixfree.Method`.
+        to all rows, independent of their order, from sums over the stream and a reservoir of
+        rows. Otherwise a name from the table of methods (:func:`mixfree.methods`), or a subclass
+        of :class:`mixfree.Method`.
     memory
-        What may be kept of the stream: rows, such as ``2048``, or bytes, such as ``"32MB"``, the
-        exact method's default (a MB is 10⁶ bytes, a MiB 2²⁰). Methods with steps draw from the
-        rows kept, a uniform sample of all rows so far, at every step; 0 keeps nothing, the
-        default of all but the ladder.
-        ``"auto"``, the ladder's default: a uniform sample of the rows so far chooses between
-        memory and none, lengths of the steps, one rate and one per weight, and three outputs
-        (see :attr:`choice_`); it takes five to twenty times as long.
+        What to keep of the stream: a number of rows, such as ``2048``, or bytes, such as
+        ``"32MB"``, the exact method's default (a MB is 10⁶ bytes, a MiB 2²⁰). Methods with steps
+        keep a uniform sample of the rows so far and draw from it at every step; 0, their default
+        except for the ladder, keeps nothing.
+        ``"auto"``, the ladder's default, chooses by the loss on a uniform sample of the rows so
+        far: memory or none, the length of the steps, one rate or one per weight, and one of three
+        outputs (see :attr:`choice_`). It takes five to twenty times as long.
     draws
         Draws from the memory per row, for methods with steps; 1 by default.
     half_life
-        Of the exact method with squared loss: rows after which a row counts half, or ``"auto"``
-        for the mixture of half-lives that has predicted best lately. ``None`` forgets nothing.
+        For the exact method with the squared loss: the number of rows after which a row counts
+        half, or ``"auto"`` for the mixture of half-lives that has predicted best recently.
+        ``None`` forgets nothing.
     step_scale
-        α, the scale of the steps; ``None`` is 1, or D/√2 in a ball of diameter D, and the ladder
-        finds its own. For mag and adagrad it is in the units of the weights: give about the size
+        α, the scale of the steps. ``None`` is 1, or D/√2 in a ball of diameter D; the ladder
+        finds its own. For mag and adagrad it has the units of the weights: give about the size
         of the target. (scikit-learn's ``alpha``, the strength of regularisation, is ``l2`` here.)
     fit_intercept
-        Whether there is an intercept.
+        Whether to fit an intercept.
     l2
-        Adds ½·l2·‖weights‖² to every row's loss. The exact method leaves the intercept free;
-        methods with steps include it. ``None`` is 0, or, for the exact method with classes, as
-        little as keeps the weights finite where the classes can be separated.
+        Adds ½·l2·‖weights‖² to every row's loss. The exact method does not penalise the
+        intercept; methods with steps do. ``None`` is 0, or, for the exact method with classes,
+        just enough to keep the weights finite where the classes can be separated.
     radius
         Keeps the weights in a ball of this radius around the origin.
     scale
-        For methods with steps. ``"running"`` standardises the features by what has been seen of
-        the stream so far; ``step_scale``, ``l2`` and ``radius`` then refer to the standardised
-        features, while ``coef_`` and ``intercept_`` are in the original units. ``None`` takes
-        the features as they are. ``"auto"`` is ``"running"``, except for sparse rows and for
-        methods that replay old rows.
+        For methods with steps. ``"running"`` standardises the features by the rows seen so far;
+        ``step_scale``, ``l2`` and ``radius`` then refer to the standardised features, while
+        ``coef_`` and ``intercept_`` are in the original units. ``None`` does not standardise.
+        ``"auto"`` is ``"running"``, except for sparse rows and for methods that replay old rows.
     epochs
-        Passes that ``fit`` makes over the rows, each in the given order; the exact method needs
+        Passes that ``fit`` makes over the rows, each in the given order; the exact method makes
         one.
     output
-        ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; the method's own
-        unless given.
+        ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; by default that of
+        the method.
     options
         Further options of the method by name, for instance ``{"levels": 6}`` or
-        ``{"mixing_time": 100}``; in ``set_params`` and in grids also one by one, as
+        ``{"mixing_time": 100}``. In ``set_params`` and in grids also one by one, as
         ``options__levels``.
     seed
-        Seed of every random draw.
+        Seed of all random draws.
 
     Attributes
     ----------
     coef_, intercept_
-        The weights, as scikit-learn's linear models have them.
+        The weights, in the shapes of scikit-learn's linear models.
     n_samples_seen_
-        Rows learnt from, epochs counted.
+        Rows learnt from, over all epochs.
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        As for every scikit-learn estimator.
     """
 
-    # Parameters of which a later call of `fit` or `partial_fit` takes the new value.
-    _heeded_later: ClassVar[tuple[str, ...]] = ("epochs",)
-    _begun_with: dict[str, Any] | None = None
+    # Parameters that may change between calls of `partial_fit`.
+    _may_change: ClassVar[tuple[str, ...]] = ("epochs",)
+    _fit_parameters: dict[str, Any] | None = None
     _learner: LinearLearner
 
     def __init__(
@@ -131,7 +131,7 @@ class StreamModel(BaseEstimator, ABC):
         self.seed = seed
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Put the shared parameters where a docstring has ``{shared}``, for ``help`` to show."""
+        """Insert the shared parameters into the subclass's docstring at ``{shared}``."""
         super().__init_subclass__(**kwargs)
         if cls.__doc__ and StreamModel.__doc__:
             own, shared = inspect.cleandoc(cls.__doc__), inspect.cleandoc(StreamModel.__doc__)
@@ -139,28 +139,28 @@ class StreamModel(BaseEstimator, ABC):
 
     @property
     def learner_(self) -> LinearLearner:
-        """What learns: an exact learner, or one whose ``optimizer`` can be looked at."""
+        """The learner: an exact one, or one with an ``optimizer``."""
         check_is_fitted(self)
         return self._learner
 
     @property
     def n_samples_seen_(self) -> int:
-        """Rows learnt from, epochs counted."""
+        """Rows learnt from, over all epochs."""
         return self.learner_.samples
 
     @property
     def choice_(self) -> Choice | None:
-        """What ``memory="auto"`` has chosen, and by how much; None for other fits."""
+        """What ``memory="auto"`` has chosen, and by which margin; None for other fits."""
         return getattr(self.learner_, "choice", None)
 
     @property
     def profile_(self) -> Profile | None:
-        """Variance inflation of gradients by block length; None if the method does not tell."""
+        """Variance inflation of gradients by block length; None if the method has none."""
         return self.learner_.profile()
 
     @property
     def correlation_scale_(self) -> CorrelationScale | None:
-        """Rows over which gradients stay correlated; None if the method does not tell.
+        """Number of rows over which gradients stay correlated; None if the method has none.
 
         Examples
         --------
@@ -173,19 +173,19 @@ class StreamModel(BaseEstimator, ABC):
         profile = self.profile_
         if profile is None:
             return None
-        # Along the path of a run, block by block differences; at the weights of all rows, sums.
+        # Methods with steps profile differences of blocks, the exact method sums.
         exact = isinstance(self.learner_, ExactLearner)
         return profile.correlation_scale(SUM_AT_HALF if exact else BLOCK_AT_HALF)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; with ``deep``, also each of the ``options`` as ``options__name``."""
+        """Return parameters by name; with ``deep``, also each option as ``options__name``."""
         found: dict[str, Any] = super().get_params(deep=deep)
         if deep and isinstance(self.options, Mapping):
             found |= {f"{_OPTION}{name}": value for name, value in self.options.items()}
         return found
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters, for the next ``fit``; ``options__name`` changes one of the options.
+        """Change parameters for the next ``fit``; ``options__name`` changes one option.
 
         Examples
         --------
@@ -210,8 +210,8 @@ class StreamModel(BaseEstimator, ABC):
         tags.input_tags.sparse = True
         return tags
 
-    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        if not reset and self._plain(X, y):
+    def _check_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        if not reset and self._needs_no_check(X, y):
             return X, y
         checked: tuple[Any, Array] = validate_data(
             self,
@@ -220,14 +220,14 @@ class StreamModel(BaseEstimator, ABC):
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             reset=reset,
-            ensure_all_finite=not self._learner_looks(X),
+            ensure_all_finite=not self._learner_checks_finite(X),
         )
         return checked
 
-    def _plain(self, X: Any, y: Any) -> bool:
-        """Whether the rows that follow need no check of scikit-learn's.
+    def _needs_no_check(self, X: Any, y: Any) -> bool:
+        """Whether later rows are plain arrays, so that scikit-learn's checks can be skipped.
 
-        Its checks take longer than learning from a few rows does.
+        Those checks take longer than learning from a few rows.
         """
         return (
             type(X) is np.ndarray
@@ -238,12 +238,12 @@ class StreamModel(BaseEstimator, ABC):
             and X.shape[0] > 0
             and X.shape[1] == self.n_features_in_
             and not hasattr(self, "feature_names_in_")
-            and self._learner_looks(X)
+            and self._learner_checks_finite(X)
             and (y.dtype.kind in "biu" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
         )
 
-    def _learner_looks(self, X: Any) -> bool:
-        """Whether the learner itself sees what is not finite, which saves a pass over the rows."""
+    def _learner_checks_finite(self, X: Any) -> bool:
+        """Whether the learner itself finds values that are not finite, which saves a pass."""
         columns = X.shape[1] if isinstance(X, np.ndarray) and X.ndim == 2 else EXACT_WEIGHTS
         exact = self.method == "exact" or (self.method == "auto" and columns < EXACT_WEIGHTS)
         return isinstance(X, np.ndarray) and (exact or self.scale is None)
@@ -258,19 +258,21 @@ class StreamModel(BaseEstimator, ABC):
             raise OptionError(f"{error}, as in options={{'name': value}}") from None
 
     def _parameters(self) -> dict[str, Any]:
-        """Those that a fit begins with and keeps."""
+        """Return the parameters that are fixed when a fit begins."""
         given = self.get_params(deep=False)
-        return {name: value for name, value in given.items() if name not in self._heeded_later}
+        return {name: value for name, value in given.items() if name not in self._may_change}
 
     def _warn_of_changes(self) -> None:
-        """Warn of parameters that were changed after the fit began, which goes on without them."""
-        if self._begun_with is None:
+        """Warn of parameters that were changed after the fit began and have no effect."""
+        if self._fit_parameters is None:
             return
-        changed = [name for name, value in self._begun_with.items() if getattr(self, name) != value]
+        changed = [
+            name for name, value in self._fit_parameters.items() if getattr(self, name) != value
+        ]
         if changed:
             warnings.warn(
-                f"{', '.join(changed)} changed after the fit began, without an effect on "
-                "partial_fit, which goes on with what it began with; fit begins anew",
+                f"{', '.join(changed)} changed after the fit began, which has no effect on "
+                "partial_fit: call fit to start afresh with the new value",
                 UserWarning,
                 stacklevel=3,
             )
@@ -283,24 +285,26 @@ class StreamModel(BaseEstimator, ABC):
         sample_weight: Any,
         epochs: int | None = None,
     ) -> Self:
-        """Let the learner have the rows; it becomes the estimator's own when that has worked.
+        """Teach the learner the rows, and keep it as the estimator's own if that succeeds.
 
-        Without ``epochs`` they are a part of a stream, in which all may have the weight 0.
+        Without ``epochs``, the rows are a part of a stream, and all of them may have weight 0.
         """
         if "_learning" in self.__dict__:
-            raise ValueError("another thread is learning: an estimator learns from one at a time")
+            raise ValueError(
+                "another thread is learning: call fit or partial_fit from one thread at a time"
+            )
         self._learning = True
         try:
-            return self._learn_alone(learner, X, targets, sample_weight, epochs)
+            return self._learn_rows(learner, X, targets, sample_weight, epochs)
         finally:
             self.__dict__.pop("_learning", None)
 
-    def _learn_alone(
+    def _learn_rows(
         self, learner: LinearLearner, X: Any, targets: Array, sample_weight: Any, epochs: int | None
     ) -> Self:
         factors = None
         if sample_weight is not None:
-            factors = checked_weights(sample_weight, X, part=epochs is None)
+            factors = check_weights(sample_weight, X, part=epochs is None)
         try:
             for _ in range(1 if epochs is None or isinstance(learner, ExactLearner) else epochs):
                 learner.advance(X, targets, factors)
@@ -312,36 +316,36 @@ class StreamModel(BaseEstimator, ABC):
             assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
             raise
         if not (self.__sklearn_is_fitted__() and learner is self._learner):
-            self._begun_with = self._parameters()
+            self._fit_parameters = self._parameters()
         self._learner = learner
         return self
 
     def _predictions(self, X: Any) -> Array:
-        """Predictions of every output: one column per output if there are several."""
+        """Return predictions: one column per output if there are several."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return self._learner.predict(X)
 
     def losses(self, X: Any, y: Any) -> Array:
-        """Loss of each row, regularisation left out."""
+        """Return the loss of each row, without regularisation."""
         values: Array = self._learner.loss.value(self._predictions(X), self._targets(np.asarray(y)))
         return values
 
     @property
     def optimality_gap_(self) -> float:
-        """95 % upper bound of the mean loss above that of the fit to all rows. Exact method only.
+        """95 % upper bound on the mean loss above that of the fit to all rows (exact method only).
 
-        0 for the squared loss, and for others while all rows fit into the memory.
+        0 for the squared loss, and for other losses while all rows fit in memory.
         """
         return self._exact("optimality_gap_").gap.upper
 
     @property
     def effective_rows_(self) -> float:
-        """Effective sample size: independent rows that would tell as much. Exact method only."""
+        """Effective sample size: equivalent number of independent rows (exact method only)."""
         return self._exact("effective_rows_").effective_rows
 
     def merge(self, other: Self) -> Self:
-        """Take all that another fit has learnt, as if its rows had followed. Exact method only.
+        """Add the rows of another fit, as if they followed (exact method only).
 
         Examples
         --------
@@ -359,13 +363,13 @@ class StreamModel(BaseEstimator, ABC):
         learner = self.learner_
         if not isinstance(learner, ExactLearner):
             raise AttributeError(
-                f"{asked} needs method='exact', and this model was fitted by another"
+                f"{asked} needs method='exact', but this model was fitted by {learner.method!r}"
             )
         return learner
 
     @abstractmethod
     def _targets(self, y: Array) -> Array:
-        """Targets as the loss wants them."""
+        """Convert targets to those of the loss."""
 
     def _coefficients(self) -> tuple[Array, Array]:
         weights = self.learner_.weights
@@ -374,7 +378,7 @@ class StreamModel(BaseEstimator, ABC):
         return weights[:, :columns], intercept
 
     def state_dict(self) -> dict[str, Any]:
-        """What the fit has come to, as plain values and arrays."""
+        """Return the state of the fit as plain values and arrays."""
         names = getattr(self, "feature_names_in_", None)
         return {
             "n_features_in": self.n_features_in_,
@@ -393,7 +397,7 @@ class StreamModel(BaseEstimator, ABC):
                 self.n_features_in_ = columns
                 self.__dict__.pop("feature_names_in_", None)
                 if state["feature_names_in"] is not None:
-                    self.feature_names_in_ = _names(state["feature_names_in"], columns)
+                    self.feature_names_in_ = _check_names(state["feature_names_in"], columns)
                 learner = self._new_learner(loss(), np.dtype(dtype))
                 learner.load_state_dict(state["learner"])
                 self._learner = learner
@@ -404,15 +408,15 @@ class StreamModel(BaseEstimator, ABC):
         return self
 
 
-def _names(given: Any, columns: int) -> Array:
-    """Names of features from a state."""
+def _check_names(given: Any, columns: int) -> Array:
+    """Check the feature names in a state."""
     if not isinstance(given, list) or [type(name) for name in given] != [str] * columns:
         raise ValueError(f"feature_names_in of the state must be {columns} names")
     return np.array(given, dtype=object)
 
 
-def checked_weights(sample_weight: Any, X: Any, part: bool) -> Array:
-    """Weights of the rows, not negative; in a part of a stream all may be 0."""
+def check_weights(sample_weight: Any, X: Any, part: bool) -> Array:
+    """Check sample weights; with ``part``, all of them may be 0."""
     given = np.asarray(sample_weight)
     if part and given.shape == (X.shape[0],) and given.dtype.kind in "biuf" and not given.any():
         return np.zeros(X.shape[0])

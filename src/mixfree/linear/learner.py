@@ -1,4 +1,4 @@
-"""A linear model that learns from rows as they come: one optimiser, its units and its loss."""
+"""A linear model that learns by steps: an optimiser, a loss and the units of the columns."""
 
 import copy
 import math
@@ -21,14 +21,14 @@ from mixfree.linear.scaling import Rescaling, RunningScale, original, points_in
 from mixfree.linear.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Profile
 
-# First distance, as a fraction of a Kaczmarz step: too long a one costs more than too short.
+# First distance as a fraction of a Kaczmarz step; too long a step costs more than too short a one.
 SHARE = 0.1
 VALUES = 1 << 20  # most entries to copy at a time, where rows must be copied
-ROOM = 1 << 27  # most entries of sparse rows that memory keeps
+ROOM = 1 << 27  # most entries of sparse rows in memory, where they are kept as dense rows
 
 
 class Learner:
-    """Learns the weights of a linear model from chunks of rows; how they are cut does not matter.
+    """Learns the weights of a linear model by steps; the chunking of the rows does not matter.
 
     Parameters
     ----------
@@ -37,23 +37,23 @@ class Learner:
     columns
         Number of features.
     method
-        A name of the table of methods, or a class derived from :class:`mixfree.Method`.
+        A name from the table of methods, or a subclass of :class:`mixfree.Method`.
     dtype
-        Of the weights and of all arithmetic: float64 or float32.
+        float64 or float32, for the weights and all arithmetic.
     fit_intercept
-        Whether each output has an intercept, which is then the last of its weights.
+        Whether each output has an intercept, which is the last of its weights.
     l2
         Adds ½·l2·‖weights‖² to every row's loss, intercepts included.
     radius
         Keeps the weights in a ball around the origin.
     scale
-        ``"running"`` standardises the columns by what has been seen so far. Steps, ``l2`` and
-        ``radius`` then refer to the standardised columns; :attr:`weights` are in the rows' own
-        units. ``None`` takes the columns as they are. ``"auto"`` standardises, except for sparse
-        rows, which it would fill, and for methods that replay old rows.
+        ``"running"`` standardises the columns by the rows seen so far. Steps, ``l2`` and
+        ``radius`` then refer to the standardised columns; :attr:`weights` are in the original
+        units. ``None`` does not standardise. ``"auto"`` standardises, except for sparse rows,
+        which would become dense, and for methods that replay old rows.
     memory, draws
-        Rows that a reservoir keeps, and draws from it per row: see
-        :class:`mixfree.gradients.Reservoir`. Nothing is kept where memory is 0.
+        Rows kept in a reservoir, and draws from it per row: see
+        :class:`mixfree.gradients.Reservoir`. 0 keeps no rows.
     step_scale, output, seed
         As ``alpha``, ``output`` and ``seed`` of the method.
     options
@@ -93,14 +93,19 @@ class Learner:
         self._intercept = int(fit_intercept)
         start = np.zeros(loss.outputs * (columns + self._intercept), dtype)
         domain = None if radius is None else Ball(radius)
-        common = {"domain": domain, "alpha": step_scale, "output": output, "seed": seed}
-        self._common = (method, start, options or {}), common
-        self._optimizer: Optimizer = self._begin(start_method, memory=memory, draws=draws)
+        common: dict[str, Any] = {
+            "domain": domain,
+            "alpha": step_scale,
+            "output": output,
+            "seed": seed,
+        }
+        self._common: Any = (method, start, options or {}), common
+        self._optimizer = start_method(*self._common[0], memory=memory, draws=draws, **common)
         rescales = self.optimizer.gradient.rescales
         if scale == "running" and not rescales:
             raise ValueError(
-                f"`scale='running'` does not go with {self.optimizer.name} here, which replays "
-                "rows or clips gradients in units of its own"
+                f"`scale='running'` does not work with {self.optimizer.name}, which replays rows "
+                "or clips gradients in fixed units: use `scale='auto'`"
             )
         self._may_do_without_scale = scale == "auto"
         self._scale: RunningScale | None = None
@@ -108,19 +113,14 @@ class Learner:
             self._scale = RunningScale(columns, centred=bool(fit_intercept))
         self._sparse: SparseLinear | None = None
 
-    def _begin(self, how: Callable[..., Any], **settings: Any) -> Any:
-        """Begin a run, or several, with the learner's own settings."""
-        positions, common = self._common
-        return how(*positions, **{**common, **settings})
-
     @property
     def optimizer(self) -> Optimizer:
-        """The run whose output the weights are."""
+        """The run whose output gives the weights."""
         return self._optimizer
 
     @property
     def weights(self) -> Array:
-        """The output point in the rows' own units: one row per output, the intercept last."""
+        """The output point in the units of the rows: one row per output, the intercept last."""
         return self._in_own_units(self._running.average).reshape(self.loss.outputs, -1)
 
     def _in_own_units(self, point: Array) -> Array:
@@ -145,17 +145,17 @@ class Learner:
         return self._first.x.dtype
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from rows in their order, from all of them or from none.
+        """Learn from rows in order: from all of them, or from none if there is an error.
 
         Raises
         ------
         ValueError
-            When a row's gradient is not finite; the learner is as it was before the call.
+            If a row's gradient is not finite; the learner is as it was before the call.
         """
-        # Sparse rows leave the optimiser's run as it is, if they do not replace it as a whole.
+        # A lazy run over sparse rows does not change the optimiser's own arrays.
         lazy = hasattr(rows, "indptr") and runs_sparse(self._optimizer, self.loss, self.l2)
         runs = [(run, run.export_run(own=not lazy)) for run in self._runs]
-        # Nor do they change a running scale, which is as large as the weights.
+        # Sparse rows do not change the running scale either, which is as large as the weights.
         untouched = hasattr(rows, "indptr")
         scale, sparse = self._scale if untouched else copy.deepcopy(self._scale), self._sparse
         if sparse is not None and lazy:
@@ -171,29 +171,29 @@ class Learner:
             raise
 
     def predict(self, rows: Any) -> Array:
-        """Predictions for rows: one column per output, or a vector if there is one output only."""
+        """Return predictions: one column per output, or a vector if there is only one."""
         return predictions(self.weights.ravel(), rows, self.loss.outputs)
 
     def losses(self, rows: Any, targets: Array) -> Array:
-        """Loss of each row, regularisation left out."""
+        """Return the loss of each row, without regularisation."""
         losses: Array = self.loss.value(self.predict(rows), targets)
         return losses
 
     def profile(self) -> Profile | None:
-        """How correlated the gradients are at each scale; None if the step does not tell.
+        """Return the correlation profile of the gradients; None if the step has none.
 
-        With memory they are not the stream's own, and nothing can be told.
+        With memory there is none either, since gradients are not taken in the stream's order.
         """
-        tells = hasattr(self.optimizer.step, "profile")
+        has_profile = hasattr(self.optimizer.step, "profile")
         remembers = isinstance(self.optimizer.gradient, Reservoir)
-        return self.settle().profile() if tells and not remembers else None
+        return self.settle().profile() if has_profile and not remembers else None
 
     def settle(self) -> Optimizer:
-        """The optimiser, brought up to date."""
+        """Return the optimiser, with the lazy run over sparse rows written back to it."""
         return self._optimizer if self._sparse is None else self._sparse.settle()
 
-    def _copies(self, rows: Any) -> bool:
-        """Whether the rows cannot be read where they are."""
+    def _needs_copy(self, rows: Any) -> bool:
+        """Whether compiled code needs a copy of the rows."""
         plain = isinstance(rows, np.ndarray) and rows.dtype == self.dtype
         return not (plain and rows.flags.c_contiguous and rows.flags.writeable)
 
@@ -216,7 +216,7 @@ class Learner:
             if self._may_do_without_scale and self.samples == 0:
                 self._scale = None
             if self._scale is not None:
-                raise ValueError("`scale='running'` needs dense rows: it would fill sparse ones")
+                raise ValueError("`scale='running'` needs dense rows: use `scale='auto'`")
             if runs_sparse(self._optimizer, self.loss, self.l2):
                 if self._sparse is None:
                     self._sparse = SparseLinear(self._optimizer, self.loss, self.l2)
@@ -227,7 +227,7 @@ class Learner:
         if self._sparse is not None:
             self._sparse.settle()
             self._sparse = None
-        chunk = max(1, VALUES // self.columns if self._copies(rows) else rows.shape[0])
+        chunk = max(1, VALUES // self.columns if self._needs_copy(rows) else rows.shape[0])
         for start in range(0, rows.shape[0], chunk):
             piece = slice(start, start + chunk)
             factors = None if weights is None else weights[piece]
@@ -237,17 +237,17 @@ class Learner:
                 self._tell_scaled(self._scale, dense(rows[piece]), targets[piece], factors)
 
     def _check_room(self) -> None:
-        """Sparse rows are kept as dense ones: ValueError if these would be too many numbers."""
+        """Check that sparse rows, which are kept as dense ones, fit in memory."""
         gradient = self._optimizer.gradient
         if isinstance(gradient, Reservoir) and gradient.size * self.columns > ROOM:
             raise ValueError(
-                f"memory keeps dense rows, and {gradient.size:,} of {self.columns:,} columns are "
-                f"too many: give memory={ROOM // self.columns} at most, or memory=0"
+                f"`memory={gradient.size}` keeps dense rows, too many of {self.columns:,} columns: "
+                f"give `memory={ROOM // self.columns}` at most, or `memory=0`"
             )
 
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
         if self._first.samples == 0 and len(rows):
-            # A standardised row is zero at first, but about as long as this in the long run.
+            # The first standardised row is zero; later ones have about this norm.
             longest = math.sqrt(self.columns) if self._scale is not None else norm(rows[0])
             self._guess_distance(self._runs, longest, float(targets[0]))
 
@@ -257,17 +257,17 @@ class Learner:
         self._teach(learn)
 
     def _teach(self, learn: Callable[[Optimizer], None]) -> None:
-        """Let every run learn."""
+        """Call ``learn`` for every run."""
         learn(self._optimizer)
 
     def _guess_distance(
         self, runs: Iterable[Optimizer | SparseLinear], length: float, target: float
     ) -> None:
-        """Let a step that searches for its scale begin with a fraction of a Kaczmarz step.
+        """Start steps that search for their scale at a fraction of a Kaczmarz step.
 
-        That is |target|/‖row‖, or 1/‖row‖ where the target is a class. It has the units of the
-        weights, so that a short stream is not spent on finding them. ``length`` is that of the
-        row without the intercept's 1.
+        A Kaczmarz step is |target|/‖row‖, or 1/‖row‖ where the target is a class. It has the
+        units of the weights, so that a short stream is not spent on finding them. ``length`` is
+        the norm of the row without the intercept's 1.
         """
         length = math.hypot(length, self._intercept)
         residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
@@ -295,7 +295,7 @@ class Learner:
         self._optimizer.change_units(change)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes, as numbers and arrays of its own."""
+        """Return the state as numbers and copies of arrays."""
         lazy = self._sparse is not None
         return {
             "optimizer": None if lazy else self._optimizer.state_dict(),
@@ -304,26 +304,28 @@ class Learner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the learner that gave ``state`` was, made with the same arguments.
+        """Restore the state of a learner that was made with the same arguments.
 
         Raises
         ------
         ValueError
-            When the state is of another kind of learner, or damaged; nothing has changed then.
+            If the state is damaged or of another kind of learner; nothing has changed then.
         """
         if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
-            raise ValueError("state is not that of a learner with steps")
+            raise ValueError(
+                "state must be of a learner with steps: 'optimizer', 'sparse' and 'scale'"
+            )
         scale, sparse = copy.deepcopy(self._scale), None
         if self._may_do_without_scale and state["scale"] is None:
             scale = None
         if (scale is None) != (state["scale"] is None):
-            raise ValueError("state and learner differ in scale: only one of them standardises")
+            raise ValueError("state and learner differ in scale: only one of the two standardises")
         if scale is not None:
             scale.load_state_dict(state["scale"])
         if state["sparse"] is not None:
             if not runs_sparse(self._optimizer, self.loss, self.l2):
                 raise ValueError(
-                    f"state is of sparse rows, for which {self._optimizer.name} is not"
+                    f"state is of a lazy run over sparse rows, which {self._optimizer.name} has not"
                 )
             sparse = SparseLinear(self._optimizer, self.loss, self.l2)
             sparse.load_state_dict(state["sparse"])
@@ -336,15 +338,15 @@ class Learner:
 
 
 def check_between_samples(opt: Optimizer) -> None:
-    """ValueError for a run in the middle of a sample, where no learner leaves one."""
+    """Raise ValueError for a run in the middle of a sample, where a learner never stops."""
     run = opt.export_run(own=False).gradient
     full = isinstance(opt.gradient, Replay) and len(run.block) >= opt.gradient.block_size
     if full or getattr(run, "turn", None) or getattr(run, "waiting", None):
-        raise ValueError("state of the learner does not fit: a sample is half learnt")
+        raise ValueError("state of the learner does not fit: it is in the middle of a sample")
 
 
 def dense(rows: Any) -> Array:
-    """Rows as a plain array of which compiled code needs one version only."""
+    """Convert rows to a writeable array, for which alone code is compiled."""
     if not isinstance(rows, np.ndarray):
         dense: Array = rows.toarray()
         return dense

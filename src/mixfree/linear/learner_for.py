@@ -1,67 +1,31 @@
-"""Which learner for which parameters: sums of the whole stream where they fit, else steps."""
+"""Choose the learner for given parameters: exact where its sums fit in memory, else steps."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_whole, shown
 from mixfree.core.method import Method
 from mixfree.core.methods import methods
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.exact.reservoir import rows_of
 from mixfree.linear.losses import Loss, has_twin
-from mixfree.steps import Profile
 
-EXACT_WEIGHTS = 1000  # most weights per output for which "auto" takes the exact learner
-MEMORY = "32MB"  # what the exact learner may keep of the stream
+if TYPE_CHECKING:
+    from mixfree.linear.learner import Learner
+
+EXACT_WEIGHTS = 1000  # most weights per output for which "auto" chooses the exact learner
+MEMORY = "32MB"  # default memory of the exact learner
 AUTO = "auto"
 
 
-class LinearLearner(Protocol):
-    """What learns a linear model from rows in their order, whatever its method."""
-
-    loss: Loss
-
-    @property
-    def weights(self) -> Array:
-        """One row per output, the intercept last, in the units of the data."""
-
-    @property
-    def method(self) -> str:
-        """Name of the method."""
-
-    @property
-    def samples(self) -> int:
-        """Rows learnt from."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the weights."""
-
-    def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from the next rows, from all of them or from none."""
-
-    def predict(self, rows: Any) -> Array:
-        """One prediction per row, or one column per output if there are several."""
-
-    def losses(self, rows: Any, targets: Array) -> Array:
-        """Loss of each row, without regularisation."""
-
-    def profile(self) -> Profile | None:
-        """Variance inflation of gradients by block length; None if the method does not tell."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that changes."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the learner that gave ``state`` was."""
+LinearLearner = Union[ExactLearner, "Learner"]
 
 
 def chosen_method(method: str | type[Method], loss: Loss, weights: int) -> str | type[Method]:
-    """The method that ``"auto"`` stands for, with so many weights per output; others themselves.
+    """Return the method that ``"auto"`` stands for, with so many weights per output.
 
     Examples
     --------
@@ -97,7 +61,7 @@ def learner_for(
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> LinearLearner:
-    """The learner for parameters as the estimators and ``mixfree fit`` name them.
+    """Make the learner for the parameters of the estimators and of ``mixfree fit``.
 
     Examples
     --------
@@ -132,7 +96,7 @@ def learner_for(
             seed=seed,
         )
     _refuse("needs `method='exact'`", half_life=half_life)
-    # Importing what compiles takes longer than most exact fits.
+    # Imported late: loading the compiler takes longer than most exact fits.
     from mixfree.linear.contest import ChoosingLearner
     from mixfree.linear.learner import Learner
 
@@ -153,7 +117,7 @@ def learner_for(
     size = rows_of(memory, columns, loss.outputs) if isinstance(memory, str) else memory
     kept = 0 if size is None else check_whole(size, "memory", least=0)
     if kept == 0:
-        _refuse("is for a memory, of which there is none: give a size as `memory`", draws=draws)
+        _refuse("is for a memory: give its number of rows, such as `memory=2048`", draws=draws)
     return Learner(loss, columns, found, memory=kept, **settings)
 
 

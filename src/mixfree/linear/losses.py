@@ -1,4 +1,4 @@
-"""Losses of a linear model: value and derivative with respect to the prediction."""
+"""Losses of a linear model, and their derivatives with respect to the prediction."""
 
 import math
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ from mixfree.base.checks import check_positive, check_whole, shown
 
 
 class Loss(Protocol):
-    """A loss ℓ(prediction, target) of ``outputs`` predictions per sample: one, but for softmax."""
+    """A loss ℓ(prediction, target) of ``outputs`` predictions per sample, 1 except for softmax."""
 
     @property
     def outputs(self) -> int:
         """Predictions per sample."""
 
     def value(self, prediction: Any, target: Any) -> Any:
-        """ℓ, elementwise over samples."""
+        """Return ℓ, elementwise over samples."""
 
     def derivative(self, prediction: Any, target: Any) -> Any:
-        """∂ℓ/∂prediction, elementwise over samples."""
+        """Return ∂ℓ/∂prediction, elementwise over samples."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Huber:
-    """½r² up to ``|r|`` = delta, linear beyond.
+    """Huber's loss: ½r² for ``|r|`` ≤ delta, linear beyond.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Huber:
         return inside * (size - 0.5 * inside)
 
     def derivative(self, prediction: Any, target: Any) -> Any:
-        """R, clipped to ±δ."""
+        """The residual r, clipped to ±δ."""
         return np.clip(prediction - target, -self.delta, self.delta)
 
 
@@ -145,7 +145,7 @@ class Robust:
 
 @dataclass(frozen=True)
 class Softmax:
-    """Cross-entropy of ``classes`` predictions; the target is the number of the class.
+    """Cross-entropy of ``classes`` predictions; the target is the class number.
 
     Examples
     --------
@@ -169,20 +169,20 @@ class Softmax:
         shifted = prediction - np.take_along_axis(prediction, largest, axis=-1)
         chosen = np.take_along_axis(shifted, np.asarray(target, dtype=int)[..., None], axis=-1)
         rest = np.exp(shifted)
-        np.put_along_axis(rest, largest, 0.0, axis=-1)  # its 1 is log1p's
+        np.put_along_axis(rest, largest, 0.0, axis=-1)  # log1p adds its 1
         return np.log1p(rest.sum(axis=-1)) - chosen[..., 0]
 
     def derivative(self, prediction: Any, target: Any) -> Any:
-        """Probabilities less the indicator of the target."""
+        """Probabilities minus the indicator of the target."""
         grown = np.exp(prediction - prediction.max(axis=-1, keepdims=True))
         probability = grown / grown.sum(axis=-1, keepdims=True)
         return probability - (np.arange(self.classes) == np.asarray(target)[..., None])
 
 
 def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:
-    """Predictions of the linear model with weights ``x`` for one row or many.
+    """Return the predictions of a linear model with weights ``x`` for one row or many.
 
-    ``x`` holds one block of weights per output; a block one longer than the rows ends with the
+    ``x`` has one block of weights per output; a block longer than the rows ends with the
     intercept.
     """
     blocks = x.reshape(outputs, -1)
@@ -194,9 +194,9 @@ def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:
 
 
 def predictions_apart(weights: Array, rows: Array) -> Array:
-    """The same for weights with one row per output, none of them by a product of matrices.
+    """Return predictions whose bits do not depend on the other rows of the call.
 
-    The bits of a row's prediction then do not depend on the rows beside it.
+    A product of matrices would not guarantee that. ``weights`` has one row per output.
 
     Examples
     --------
@@ -216,7 +216,9 @@ REGRESSIONS: Mapping[str, Loss] = {"squared": Squared(), "huber": Huber(), "robu
 def linear_gradient(
     loss: Loss, x: Array, row: Array, target: Any, l2: float = 0.0, weight: float = 1.0
 ) -> Array:
-    """Gradient at ``x`` of weight · loss + ½·l2·‖x‖² of one sample: the reference of the kernels.
+    """Return the gradient at ``x`` of weight · loss + ½·l2·‖x‖² for one sample.
+
+    This is the reference of the compiled kernels.
 
     Examples
     --------
@@ -230,12 +232,12 @@ def linear_gradient(
 
 
 def has_twin(loss: Loss) -> bool:
-    """Whether the kernels know the loss; one that they do not know works, only more slowly."""
+    """Whether the loss has a compiled twin; a loss without one works, but more slowly."""
     return isinstance(loss, Squared | Logistic | Huber | Robust | Softmax)
 
 
 def loss_twin(loss: Loss) -> tuple[float, ...]:
-    """The loss as the kernels know it, by its type."""
+    """Return the compiled twin of a loss."""
     from mixfree.kernels import losses as twins
 
     match loss:

@@ -1,4 +1,4 @@
-"""A fit of parts of a stream, wherever they are: each by itself, then merged."""
+"""Fit the parts of a stream separately, also on other machines, and merge the fits."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 def fit_parts(
     model: Model, parts: Iterable[Any], *, target: str | None = None, classes: Any = None
 ) -> Model:
-    """Fit an estimator to each part of a stream by itself, and merge the fits in their order.
+    """Fit an estimator to each part of a stream separately, and merge the fits in order.
 
-    The fit is that of all rows at once, as :meth:`StreamModel.merge` has it. Only one part at a
-    time is needed in memory. Parts that Dask computes are fitted where Dask computes them, all
-    at the same time: on the cluster of the current ``distributed.Client`` if there is one.
+    The result is the fit to all rows, as for :meth:`StreamModel.merge`. Only one part at a time is
+    held in memory. Dask's delayed parts are fitted in parallel where Dask computes them: on the
+    cluster of the current ``distributed.Client`` if there is one.
 
     Parameters
     ----------
     model
-        An estimator with the exact method; it stays as it is.
+        An estimator with the exact method; it is not changed.
     parts
-        Tuples (X, y) or (X, y, sample_weight) in the order of the stream, or Dask's delayed ones.
+        Tuples (X, y) or (X, y, sample_weight) in the order of the stream, or Dask's delayed tuples.
         With ``target``: a Dask DataFrame, or an iterable of data frames.
     target
-        Name of the target's column, if parts are data frames; all others are features.
+        Name of the target column, if parts are data frames; all other columns are features.
     classes
-        Of a classifier: all labels, which not every part must have.
+        For a classifier: all labels, since a part need not have every one.
 
     Returns
     -------
@@ -55,14 +55,14 @@ def fit_parts(
         if fitted is not None:
             merged = fitted if merged is None else merged.merge(fitted)
     if merged is None:
-        raise ValueError("parts have no rows: there is nothing to fit")
+        raise ValueError("parts must have at least one row between them, but all are empty")
     return merged
 
 
 def _fits(
     model: Model, parts: Iterable[Any], target: str | None, classes: Any
 ) -> Iterable[Model | None]:
-    """The fits of the parts, in their order; of all at the same time where Dask computes them."""
+    """Yield the fits of the parts in order; consecutive Dask parts are fitted in parallel."""
     waiting = []
     for part in parts:
         if hasattr(part, "__dask_graph__"):

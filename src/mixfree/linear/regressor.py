@@ -33,25 +33,25 @@ class StreamRegressor(RegressorMixin, StreamModel):
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget everything and learn from the rows in their order, ``epochs`` times."""
-        X, y = self._checked(X, y, reset=True)
+        """Start afresh and learn from the rows in order, ``epochs`` times."""
+        X, y = self._check_data(X, y, reset=True)
         learner = self._new_learner(self._loss(), X.dtype)
         return self._learn(learner, X, self._targets(y), sample_weight, self.epochs)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Go on with the rows that follow, as if they had been in the rows before."""
+        """Continue with the next rows, as if they had followed in one call of ``fit``."""
         first = not self.__sklearn_is_fitted__()
-        X, y = self._checked(X, y, reset=first)
+        X, y = self._check_data(X, y, reset=first)
         if not first:
             self._warn_of_changes()
         learner = self._new_learner(self._loss(), X.dtype) if first else self._learner
         return self._learn(learner, X, self._targets(y), sample_weight)
 
     def predict(self, X: Any, interval: float | None = None) -> Array | tuple[Array, Array, Array]:
-        """Predictions for the rows.
+        """Predict the target of each row.
 
-        With ``interval``, say 0.95, also the lower and upper ends of intervals of the predicted
-        means at that level, which know about the correlation of the rows (exact method only).
+        With ``interval``, such as 0.95, also return the lower and upper ends of intervals of the
+        predicted means at that level. They allow for correlated rows (exact method only).
         """
         found = self._predictions(X)
         if interval is None:
@@ -63,14 +63,14 @@ class StreamRegressor(RegressorMixin, StreamModel):
 
     @property
     def bse_(self) -> Array:
-        """Standard errors of the weights, the intercept last (exact method only)."""
+        """Standard errors of the weights, with the intercept last (exact method only)."""
         errors: Array = self._exact("bse_").bse[0]
         return errors
 
     def conf_int(self, alpha: float = 0.05) -> Array:
-        """Intervals of the weights at level 1 − alpha, by batch means: exact method only.
+        """Return intervals of the weights at level 1 − alpha by batch means (exact method only).
 
-        One row per feature, then the intercept; they know about the correlation of the rows.
+        One row per feature, then the intercept. The intervals allow for correlated rows.
         """
         intervals: Array = self._exact("conf_int").conf_int(alpha)[0]
         return intervals
@@ -83,11 +83,11 @@ class StreamRegressor(RegressorMixin, StreamModel):
 
     @property
     def intercept_(self) -> Array:
-        """The intercept, as an array of one."""
+        """The intercept, as an array of one number."""
         return self._coefficients()[1]
 
     def load_state_dict(self, state: dict[str, Any]) -> Self:
-        """Be as the estimator with the same parameters that gave ``state``."""
+        """Restore the state of an estimator with the same parameters."""
         return self._load(state, self._loss)
 
     def _targets(self, y: Array) -> Array:
@@ -99,5 +99,8 @@ class StreamRegressor(RegressorMixin, StreamModel):
         if isinstance(self.loss, str):
             return REGRESSIONS[check_one_of(self.loss, "loss", tuple(REGRESSIONS))]
         if getattr(self.loss, "outputs", None) != 1:
-            raise ValueError(f"loss must have one output, not be {self.loss!r}")
+            raise ValueError(
+                f"loss must be one of {', '.join(REGRESSIONS)}, or an object with one output, "
+                f"not {self.loss!r}"
+            )
         return self.loss

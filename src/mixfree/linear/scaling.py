@@ -1,4 +1,4 @@
-"""Features of unequal size, brought to one size in a single pass."""
+"""Standardise features in one pass, by the mean and the deviation of the rows so far."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.state import State
 
-LIMIT = 16.0  # largest standardised value
+LIMIT = 16.0  # largest absolute value of a standardised feature
 
 
 class Units(NamedTuple):
-    """What is subtracted from each column, and what it is divided by then."""
+    """What is subtracted from each column, and what the difference is divided by."""
 
     shift: Array
     scale: Array
@@ -22,18 +22,18 @@ class Units(NamedTuple):
 
 @dataclass(slots=True)
 class ScaleState(State):
-    """Statistics of the columns, each times its unit, and the scale that is in force."""
+    """Statistics of the columns, each multiplied by its unit, and the current scale."""
 
     mean: Array
     spread: Array  # sum of squared deviations from the mean
-    unit: Array  # a power of two that keeps squares from over- and underflow
+    unit: Array  # a power of two that keeps squares from overflow and underflow
     shift: Array
     scale: Array
-    farthest: Array  # largest deviation of a row for which new units were due
+    farthest: Array  # largest deviation among rows that made new units necessary
     count: Array = field(default_factory=lambda: np.zeros(1, np.int64))
 
     def check(self, what: str) -> None:
-        """Counts and spreads are not negative; units and scales are positive."""
+        """Check that counts and spreads are not negative, and units and scales positive."""
         if self.count[0] < 0 or (self.spread < 0.0).any() or (self.farthest < 0.0).any():
             raise ValueError(f"state of the {what} does not fit: a spread is negative")
         if not ((self.unit > 0.0).all() and (self.scale > 0.0).all()):
@@ -41,7 +41,7 @@ class ScaleState(State):
 
 
 class TooFar(ValueError):
-    """A value that is too far from its column's mean to be standardised.
+    """The error for a value too far from its column's mean to be standardised.
 
     Examples
     --------
@@ -54,24 +54,24 @@ class TooFar(ValueError):
         self._place, self._what = place, what
 
     def named(self, names: Sequence[str]) -> ValueError:
-        """The same with the feature's name, for those who know it."""
+        """Return the error with the feature's name instead of its number."""
         return ValueError(f"feature {str(names[self._place])!r} {self._what}")
 
 
 class RunningScale:
-    """Standardises rows by what has been seen of the stream so far.
+    """Standardises rows by the mean and the deviation of the stream so far.
 
-    New units are due when the count of rows reaches a power of two, and at once for a row that
-    would exceed ``LIMIT`` scales. A row's own values are part of the statistics that scale it.
-    A column may be of any size; one that varies by less than the least normal number of its
-    precision, 2e-308 or 1e-38, counts as constant.
+    Units change when the number of rows reaches a power of two, and for a row that would exceed
+    ``LIMIT`` scales. The statistics that scale a row include the row itself. A column may have
+    any scale; one that varies by less than the smallest normal number of its dtype, 2e-308 or
+    1e-38, counts as constant.
 
     Parameters
     ----------
     columns
         Number of features.
     centred
-        Whether to subtract the mean, which takes an intercept to undo.
+        Whether to subtract the mean, which needs an intercept.
 
     Examples
     --------
@@ -90,22 +90,22 @@ class RunningScale:
         self.centred = centred
         self.due = False
         self._columns = columns
-        self._next = np.zeros(columns)  # the row for which new units are due
+        self._next = np.zeros(columns)  # the row that needs new units
 
     @cached_property
     def _state(self) -> ScaleState:
-        """Made when it is first asked for: sparse rows, which may be wide, do without it."""
+        """Created on first use: sparse rows, which may be wide, do not need it."""
         state = ScaleState(*(np.zeros(self._columns) for _ in range(6)))
         state.unit[:], state.scale[:] = 1.0, 1.0
         return state
 
     @property
     def units(self) -> Units:
-        """The units in force."""
+        """The current units."""
         return Units(self._state.shift, self._state.scale)
 
     def take(self, rows: Array) -> Array:
-        """The rows standardised, up to the first for which new units are due."""
+        """Standardise rows, up to the first one that needs new units."""
         from mixfree.kernels.scaling import standardise
 
         state, out = self._state, np.empty(rows.shape, rows.dtype)
@@ -117,12 +117,12 @@ class RunningScale:
         return out[:taken]
 
     def change(self) -> None:
-        """Put the units in force that the statistics ask for, if they are due."""
+        """Change to the units of the current statistics, if they are due."""
         if not self.due:
             return
         state = self._state
         mean = state.mean / state.unit
-        with np.errstate(over="ignore", invalid="ignore"):  # not finite: seen below
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             state.farthest = np.maximum(state.farthest, np.abs(self._next - mean))
         deviation = np.sqrt(state.spread / state.count[0]) / state.unit
         scale = np.maximum(deviation, state.farthest / LIMIT)
@@ -133,26 +133,26 @@ class RunningScale:
                 f"is {self._next[place]:.3g} in row {state.count[0]:,}, "
                 f"too far from its mean {mean[place]:.3g} to be standardised",
             )
-        # One over a smaller scale would overflow; such a feature is as good as constant.
+        # The inverse of a smaller scale would overflow; such a feature counts as constant.
         known = scale >= np.finfo(self._next.dtype).tiny
         state.shift, state.scale = mean, np.where(known, scale, 1.0)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that changes, as arrays of its own."""
+        """Return the state as copies of arrays."""
         return self._state.plain()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where the scale that gave ``state`` was."""
+        """Restore a state that :meth:`state_dict` returned."""
         self._state, self.due = self._state.restored(state, "running scale"), False
 
 
 def original(columns: int) -> Units:
-    """The units in which the rows are given."""
+    """Return the units in which rows are given."""
     return Units(np.zeros(columns), np.ones(columns))
 
 
 def points_in(x: Array, outputs: int, old: Units, new: Units) -> Array:
-    """Weights in new units of the function Σ u_k (x_k − shift_k)/scale_k + b.
+    """Convert the weights of the function Σ u_k (x_k − shift_k)/scale_k + b to new units.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def points_in(x: Array, outputs: int, old: Units, new: Units) -> Array:
 
 
 def gradients_in(g: Array, outputs: int, old: Units, new: Units) -> Array:
-    """The gradient with respect to the weights in new units: it changes as the rows do."""
+    """Convert a gradient to one with respect to the weights in new units."""
     columns = old.shift.size
     blocks = g.reshape(outputs, -1)
     found = blocks.astype(np.float64)
@@ -182,10 +182,10 @@ def gradients_in(g: Array, outputs: int, old: Units, new: Units) -> Array:
 
 
 def points_kept(x: Array, outputs: int, old: Units, new: Units) -> Array:
-    """Weights to go on with in new units: those of the function, shrunk where the scale grew.
+    """Convert weights to new units, and shrink them where the scale grew.
 
-    A step taken in a unit r times too small is r² times too long in the rows' own, as in
-    normalised online learning (Ross, Mineiro and Langford 2013), so it is taken back by as much.
+    A step taken in a unit r times too small is r² times too long in the original units, and is
+    shrunk by as much, as in normalised online learning (Ross, Mineiro and Langford 2013).
     """
     columns = old.shift.size
     growth = np.maximum(new.scale / old.scale, 1.0)
@@ -196,12 +196,12 @@ def points_kept(x: Array, outputs: int, old: Units, new: Units) -> Array:
 
 
 class Rescaling:
-    """A change of the columns' units, as it concerns a run over standardised rows.
+    """A change of the columns' units, applied to a run over standardised rows.
 
     Parameters
     ----------
     outputs
-        Outputs of the model, one block of weights each.
+        Outputs of the model, with one block of weights each.
     intercept
         1 if each block ends with an intercept, else 0.
     old, new
@@ -214,15 +214,15 @@ class Rescaling:
         self.growth: Array = np.tile(growth, outputs)
 
     def points(self, x: Array) -> Array:
-        """Points to go on with: see :func:`points_kept`."""
+        """Convert points: see :func:`points_kept`."""
         return self._each(points_kept, x)
 
     def gradients(self, g: Array) -> Array:
-        """Gradients with respect to the new weights: see :func:`gradients_in`."""
+        """Convert gradients: see :func:`gradients_in`."""
         return self._each(gradients_in, g)
 
     def samples(self, columns: list[Array]) -> list[Array]:
-        """Rows, which come first in a sample, standardised by the new units."""
+        """Convert the rows, which are the first part of every sample."""
         rows, *others = columns
         old, new = self._old, self._new
         found = (rows * old.scale + (old.shift - new.shift)) / new.scale

@@ -1,4 +1,4 @@
-"""Run an optimiser over sparse rows of a linear model at a cost of their non-zeros."""
+"""Run an optimiser over sparse rows of a linear model, at a cost per nonzero entry."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,10 +21,10 @@ from mixfree.steps import AdaGradNorm, Constant, Ladder
 
 
 def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
-    """Whether a step of the method can cost as little as the row has non-zeros.
+    """Whether the cost of a step can be proportional to the row's nonzero entries.
 
-    The ladder's cannot if weights that a row does not have move, too, each at its own rate: by
-    regularisation or in a ball.
+    It cannot for the ladder if regularisation or a ball also moves the weights of zero entries,
+    each at its own rate.
 
     Examples
     --------
@@ -46,24 +46,24 @@ def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
 
 @dataclass(slots=True)
 class SparseState(State):
-    """The run in the form that the kernel changes: see :mod:`mixfree.kernels.sparse`."""
+    """A run in the form of its kernel: see :mod:`mixfree.kernels.sparse`."""
 
     counts: Array
     numbers: Array
     cells: Array  # v and q, one row per coordinate
     places: Array  # coordinates in the window's sum
-    sums: Array  # the window's sum
-    aside: Array  # q of those coordinates
-    before: Array  # the tail average's older sum
+    sums: Array  # the window's sum at these coordinates
+    aside: Array  # q at these coordinates
+    before: Array  # older sum of the tail average
     kept: Array  # the random iterate
 
     @classmethod
     def of(cls, run: RunState) -> "SparseState":
-        """The state of a run as the optimiser keeps it, which is left as it is."""
+        """Convert the state of an optimiser's run, which is not changed."""
         gradient, output, size = run.gradient, run.output, run.x.size
         counts = [gradient.samples, run.steps, gradient.seen, gradient.length, 0, output.count, 0]
         numbers = [getattr(run.step, "root", 0.0), 1.0, 0.0, sum_of_squares(run.x), 0.0, 0.0]
-        cells = np.empty((size, 2))  # NumPy asks for large pages here, not for zeros
+        cells = np.empty((size, 2))  # unlike np.zeros, np.empty requests large pages
         cells[:, V], cells[:, Q] = run.x, -output.sum if hasattr(output, "sum") else 0.0
         nothing = np.zeros(0)
         state = cls(
@@ -82,28 +82,28 @@ class SparseState(State):
         return state
 
     def begin(self, step: Any, first: float) -> None:
-        """None of the steps searches for its scale."""
+        """Do nothing: none of these steps searches for its scale."""
 
     def make_room(self, step: Any, samples: int) -> None:
-        """There is room for any number of samples."""
+        """Do nothing: there is room for any number of samples."""
 
     def mark(self, places: Array | None, samples: int) -> Mark:
-        """What it takes to come back from some samples."""
+        """Mark the state, to return to it later."""
         return Mark(self.copy())
 
     def go_back(self, mark: Mark) -> "SparseState":
-        """The state as it was when the mark was made."""
+        """Return the state as it was at the mark."""
         found: SparseState = mark.state
         return found
 
     def wants_all(self, run: Any) -> bool:
-        """Any row may change every coordinate."""
+        """Return False: any row may change every coordinate."""
         return False
 
     def settled(self, run: RunState, step: Any, l2: float) -> RunState:
-        """The run, given as it was when this state was made from it, brought up to date."""
+        """Write this state into ``run``, the run that it was made from, and return it."""
         point = self.point().astype(run.x.dtype)
-        # The kernel adds the regularisation of a window when it is full.
+        # The kernel adds regularisation only when a window is full.
         window = l2 * self.numbers[WEIGHTS] * point.astype(np.float64)
         window[self.places[self._listed]] += self.sums[self._listed]
         samples, steps, seen, length, *_ = self.counts.tolist()
@@ -116,12 +116,12 @@ class SparseState(State):
         return run
 
     def point(self) -> Array:
-        """Where the run is."""
+        """Return the current point."""
         point: Array = self.numbers[A] * self.cells[:, V]
         return point
 
     def output(self) -> dict[str, Any]:
-        """What the output has, by the names of its state."""
+        """Return the fields of the output's state by name."""
         return {
             "count": int(self.counts[COUNT]),
             "sum": self.numbers[MASS] * self.cells[:, V] - self._q(),
@@ -130,7 +130,7 @@ class SparseState(State):
         }
 
     def arrays(self, whole: bool = True) -> SparseRun:
-        """The arrays themselves, for the kernel to change."""
+        """Return the arrays themselves, which the kernel changes."""
         return SparseRun(
             self.counts,
             self.numbers,
@@ -144,7 +144,7 @@ class SparseState(State):
         )
 
     def plain(self) -> dict[str, Any]:
-        """Numbers and arrays, without the marks that stand in the cells during a window."""
+        """Return the state as copies of arrays, without the marks of a window in the cells."""
         return {
             **{
                 name: getattr(self, name).copy() for name in ("counts", "numbers", "before", "kept")
@@ -156,7 +156,7 @@ class SparseState(State):
         }
 
     def restored(self, plain: Any, what: str) -> "SparseState":
-        """See :meth:`State.restored`; the marks are made anew, whatever ``plain`` holds."""
+        """See :meth:`State.restored`; the marks in the cells are recomputed."""
         blank = _PlainSparse(**self.plain())
         given = blank.restored(plain, what)
         found, size = self.copy(), self.cells.shape[0]
@@ -165,7 +165,9 @@ class SparseState(State):
         inside = places.size == 0 or (places.min() >= 0 and places.max() < size)
         counted = (given.counts >= 0).all() and (given.counts < MOST_COUNTED).all()
         if not (distinct and inside and counted):
-            raise ValueError(f"state of the {what} does not fit: its window's list is not one")
+            raise ValueError(
+                f"state of the {what} does not fit: the coordinates of its window are wrong"
+            )
         if not (given.counts[SEEN] < given.counts[LENGTH] and given.numbers[A] != 0.0):
             raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
         found.load({name: getattr(given, name) for name in ("counts", "numbers", "before", "kept")})
@@ -175,18 +177,18 @@ class SparseState(State):
 
     @property
     def _listed(self) -> slice:
-        """Where the window's sum stands."""
+        """Where the window's sum is stored."""
         return slice(int(self.counts[LISTED]))
 
     def _list(self, places: Array, values: Array) -> None:
-        """Begin the window's sum with these coordinates."""
+        """Start the window's sum with these coordinates and values."""
         self.counts[LISTED] = places.size
         self.places[self._listed], self.sums[self._listed] = places, values
         self.aside[self._listed] = self.cells[places, Q]
         self.cells.view(np.int64)[places, Q] = mark(np.arange(places.size))
 
     def _q(self) -> Array:
-        """The second column with what the window's sum has put aside."""
+        """Return q, including the entries that the window's sum has set aside."""
         q = self.cells[:, Q].copy()
         q[self.places[self._listed]] = self.aside[self._listed]
         return q
@@ -194,7 +196,7 @@ class SparseState(State):
 
 @dataclass(slots=True)
 class _PlainSparse(State):
-    """What is saved of a :class:`SparseState`."""
+    """The saved form of a :class:`SparseState`."""
 
     counts: Array
     numbers: Array
@@ -205,7 +207,7 @@ class _PlainSparse(State):
     places: Array
     sums: Array
 
-    # The list of a window has as many rows as it has coordinates.
+    # A window lists as many coordinates as it has met.
     grows: ClassVar[tuple[str, ...]] = ("places", "sums")
 
 
@@ -215,13 +217,13 @@ AnyState = SparseState | SparseLadderState
 class SparseLinear:
     """The run of an optimiser over the rows of CSR matrices, in double precision.
 
-    The run is kept lazily (:mod:`mixfree.kernels.sparse`) until :meth:`settle` hands it back
-    to the optimiser it was taken from.
+    The run is kept in a lazy form (:mod:`mixfree.kernels.sparse`) until :meth:`settle` writes it
+    back to the optimiser.
 
     Parameters
     ----------
     opt
-        An optimiser for which :func:`runs_sparse` is true.
+        An optimiser for which :func:`runs_sparse` returns True.
     loss, l2
         As for :func:`mixfree.linear.advance.advance_linear`.
 
@@ -238,9 +240,11 @@ class SparseLinear:
 
     def __init__(self, opt: Optimizer, loss: Loss, l2: float = 0.0) -> None:
         if not runs_sparse(opt, loss, l2):
-            raise ValueError(f"{opt.name} has no sparse twin")
+            raise ValueError(
+                f"opt must have a sparse twin, which {opt.name} has not with this loss and l2={l2}"
+            )
         self._opt, self._plan = opt, plan_of(opt)
-        self._step: Any = opt.step  # of the kind that the state is for
+        self._step: Any = opt.step  # of the type that the state expects
         self._loss, self._l2 = loss, float(l2)
         run, step = opt.export_run(own=False), opt.step
         self._state: AnyState = (
@@ -249,17 +253,17 @@ class SparseLinear:
         self._mark: Mark | None = None
 
     def mark(self, rows: Any) -> None:
-        """Remember the state before the next rows, for :meth:`go_back`."""
+        """Mark the state before the next rows, for :meth:`go_back`."""
         few = rows.nnz * self._loss.outputs < self._opt.x.size
         self._mark = self._state.mark(self._places(rows) if few else None, rows.shape[0])
 
     def go_back(self) -> None:
-        """Be as when the mark was made."""
+        """Return to the mark, if there is one."""
         if self._mark is not None:
             self._state, self._mark = self._state.go_back(self._mark), None
 
     def _places(self, rows: Any) -> Array:
-        """The coordinates in which some rows have entries."""
+        """Return the coordinates in which the rows have entries."""
         outputs, width = self._loss.outputs, rows.shape[1]
         each = self._opt.x.size // outputs
         columns = np.append(np.unique(rows.indices), np.arange(width, each))
@@ -267,7 +271,7 @@ class SparseLinear:
         return places
 
     def begin(self, distance: float) -> None:
-        """See :meth:`mixfree.Optimizer.begin`; the optimiser itself is told nothing."""
+        """See :meth:`mixfree.Optimizer.begin`; the optimiser itself does not change."""
         if self.samples == 0:
             self._state.begin(self._step, distance)
 
@@ -285,7 +289,7 @@ class SparseLinear:
         return output.point(state, point)
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from rows in their order, as :func:`mixfree.linear.advance_linear` does."""
+        """Learn from rows in order, as :func:`mixfree.linear.advance_linear` does."""
         loss = self._loss
         rows = _canonical(rows)
         width = rows.shape[1]
@@ -309,20 +313,18 @@ class SparseLinear:
         self._mark = None
 
     def settle(self) -> Optimizer:
-        """Hand the run back to the optimiser."""
-        self._opt.import_run(self._settled())
+        """Write the run back to the optimiser, and return the optimiser."""
+        run = self._state.settled(self._opt.export_run(), self._step, self._l2)
+        self._opt.import_run(run)
         return self._opt
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes, in its lazy form: another would not have the same bits."""
+        """Return the state in its lazy form: another form would not have the same bits."""
         return self._state.plain()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly where the run that gave ``state`` was."""
+        """Restore a state that :meth:`state_dict` returned."""
         self._state = self._state.restored(state, "sparse run")
-
-    def _settled(self) -> RunState:
-        return self._state.settled(self._opt.export_run(), self._step, self._l2)
 
 
 def _canonical(rows: Any) -> Any:
@@ -334,7 +336,7 @@ def _canonical(rows: Any) -> Any:
 
 
 def _arrays(rows: Any, start: int, stop: int) -> tuple[Array, Array, Array]:
-    """Values, columns and row starts of some rows, of one type each whatever the matrix has."""
+    """Return values, columns and row starts of some rows, each in a fixed dtype."""
     first, last = rows.indptr[start], rows.indptr[stop]
     values = _own(rows.data[first:last], np.float64)
     columns = _own(rows.indices[first:last], np.int32)
@@ -342,6 +344,6 @@ def _arrays(rows: Any, start: int, stop: int) -> tuple[Array, Array, Array]:
 
 
 def _own(array: Array, dtype: Any) -> Array:
-    """Compiled code has one version for all matrices if none is read-only."""
+    """Return a writeable array, so that code is compiled for one type only."""
     array = np.ascontiguousarray(array, dtype=dtype)
     return array if array.flags.writeable else array.copy()

@@ -1,4 +1,4 @@
-"""The ladder's run over sparse rows, in the form that its kernel changes."""
+"""The state of the ladder over sparse rows, in the form of its kernel."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -26,27 +26,27 @@ from mixfree.kernels.run import COUNT, STEPS
 from mixfree.kernels.sparse import MASS, Q, V
 from mixfree.steps.ladder import EARLY, Ladder, LadderState
 
-LEAST = 12  # levels for which there is room from the first: more are a copy of everything
-# Places in the rates by their names in the state of the ladder's distance.
+LEAST = 12  # levels with room from the start, since adding one copies everything
+# Places in ``rates`` of the fields of the ladder's distance.
 _SCALARS = {"lam": PEAK, "weight": WEIGHT, "numerator": GAIN, "margin": MARGIN}
 
 
 @dataclass(slots=True)
 class SparseLadderState(State):
-    """The run in the form that the kernel changes: see :mod:`mixfree.kernels.sparse_ladder`."""
+    """A run in the form of its kernel: see :mod:`mixfree.kernels.sparse_ladder`."""
 
     counts: Array
     numbers: Array
     rates: Array
     cells: Array  # one row per coordinate
     touched: Array  # coordinates touched so far
-    earlier: Array  # mean of the epoch before
-    before: Array  # the tail average's older sum
+    earlier: Array  # mean of the previous epoch
+    before: Array  # older sum of the tail average
     kept: Array  # the random iterate
 
     @classmethod
     def of(cls, run: RunState, step: Ladder) -> "SparseLadderState":
-        """The state of a run as the optimiser keeps it, which is left as it is."""
+        """Convert the state of an optimiser's run, which is not changed."""
         ladder, distance, output, size = run.step, run.step.distance, run.output, run.x.size
         counts = [run.gradient.samples, run.steps, 0, 1, 0, output.count, 0]
         rates = np.zeros(lazy.NEWEST + 1)
@@ -72,7 +72,7 @@ class SparseLadderState(State):
         if distance.weight > 0.0:
             columns[lazy.LAG] = distance.weight * (run.x - distance.mean)
         for place, column in columns.items():
-            if column.any():  # a pass over all rows takes as long as thousands of steps
+            if column.any():  # a pass over all coordinates takes as long as thousands of steps
                 state.cells[:, place] = column
         if run.steps:
             state._take_ladder(ladder, run.steps // step.block, run.steps < EARLY * step.block)
@@ -84,11 +84,11 @@ class SparseLadderState(State):
             self.rates[[PEAK, FARTHEST, lazy.RBAR]] = first
 
     def make_room(self, step: Ladder, samples: int) -> None:
-        """Let each coordinate have the levels of so many further samples."""
+        """Make room for the levels that ``samples`` further samples need."""
         self._widen(step.levels(int(self.counts[STEPS]) + samples))
 
     def mark(self, places: Array | None, samples: int) -> "Mark":
-        """What it takes to come back from so many samples, with entries at ``places`` if given."""
+        """Mark the state before ``samples`` samples, with entries at ``places`` if given."""
         count, steps = int(self.counts[COUNT]), int(self.counts[STEPS])
         tail_turns = self.before.size and (count + samples).bit_length() > count.bit_length()
         everywhere = steps + samples >= self.rates[EPOCH] or tail_turns or self.kept.size
@@ -98,7 +98,7 @@ class SparseLadderState(State):
         return Mark(replace(self, cells=self.cells[places], **numbers), places)
 
     def go_back(self, mark: "Mark") -> "SparseLadderState":
-        """The state as it was when the mark was made."""
+        """Return the state as it was at the mark."""
         old: SparseLadderState = mark.state
         if mark.places is None:
             return old
@@ -106,7 +106,7 @@ class SparseLadderState(State):
         return replace(old, cells=self.cells)
 
     def wants_all(self, run: Any) -> bool:
-        """Whether a row was left because it would change every coordinate."""
+        """Whether the kernel stopped at a row that would change every coordinate."""
         return bool(run.whole[0] == lazy.WANTED)
 
     def _widen(self, levels: int) -> None:
@@ -116,18 +116,18 @@ class SparseLadderState(State):
             self.cells[:, : old.shape[1]] = old
 
     def settled(self, run: RunState, step: Ladder, l2: float) -> RunState:
-        """The run, given as it was when this state was made from it, brought up to date."""
+        """Write this state into ``run``, the run that it was made from, and return it."""
         samples, steps, *_ = self.counts.tolist()
         size, rates, early = len(self.cells), self.rates, steps < EARLY * step.block
         tables = np.zeros((3, step.levels(steps), size))
-        # Not the state itself, which would have other bits if it was up to date sooner.
+        # A copy: settling the state itself would change the bits of later steps.
         done = self.copy()
         lazy.settle_levels(done.arrays(), steps // step.block, _limit(step), tables)
         total, carry, due = (done.cells[:, place] for place in (lazy.TOTAL, lazy.CARRY, lazy.DUE))
         total = total + due if early else total.copy()
         root, rate = np.sqrt(total + (tables[EXCESS, 0] if len(tables[0]) else 0.0)), np.zeros(size)
         np.divide(step.length * rates[PEAK] * rates[lazy.RBAR], root, out=rate, where=root > 0.0)
-        # After the early steps, what a block has is the reference's own when the block is full.
+        # After the early steps, the reference adds a block's sums only when the block is full.
         waiting, squares = (carry * (not early), due * (not early))
         run.step.load(
             {"unit": 1 - int(np.frexp(rates[SHRINK])[1]), "rate": rate, "total": total}
@@ -153,11 +153,11 @@ class SparseLadderState(State):
         return run
 
     def point(self) -> Array:
-        """Where the run is."""
+        """Return the current point."""
         return self.cells[:, V].copy()
 
     def output(self) -> dict[str, Any]:
-        """What the output has, by the names of its state."""
+        """Return the fields of the output's state by name."""
         total = self.numbers[MASS] * self.cells[:, V] - self.cells[:, Q]
         return {
             "count": int(self.counts[COUNT]),
@@ -167,7 +167,7 @@ class SparseLadderState(State):
         }
 
     def arrays(self, whole: bool = True) -> lazy.SparseLadderRun:
-        """The arrays themselves, for the kernel to change all of them or those of the rows."""
+        """Return the arrays themselves; the kernel changes the ``whole`` or the rows' cells."""
         return lazy.SparseLadderRun(
             self.counts,
             self.numbers,
@@ -182,7 +182,7 @@ class SparseLadderState(State):
         )
 
     def plain(self) -> dict[str, Any]:
-        """Numbers and arrays, with the levels that coordinates have, one after the other."""
+        """Return the state as copies of arrays, with the levels of all coordinates in a row."""
         marks = self._marks.copy()
         names = ("counts", "numbers", "rates", "earlier", "before", "kept")
         return {
@@ -196,7 +196,7 @@ class SparseLadderState(State):
         }
 
     def restored(self, plain: Any, what: str) -> "SparseLadderState":
-        """See :meth:`State.restored`; where the levels stand is made anew."""
+        """See :meth:`State.restored`; the places of the levels are recomputed."""
         given = _PlainSparseLadder(**self.plain()).restored(plain, what)
         found = self.copy()
         names = ("counts", "numbers", "rates", "earlier", "before", "kept")
@@ -211,13 +211,13 @@ class SparseLadderState(State):
 
     @property
     def _marks(self) -> Array:
-        """Where each coordinate is: see :func:`mixfree.kernels.sparse_ladder.mark_of`."""
+        """Packed block, levels and low of each coordinate: see :func:`lazy.mark_of`."""
         marks: Array = self.cells.view(np.int64)[:, lazy.MARK]
         return marks
 
     @property
     def _triples(self) -> Array:
-        """The levels of each coordinate from its first one on, three numbers each."""
+        """The levels of each coordinate from its first level on, three numbers each."""
         room = (self.cells.shape[1] - lazy.LEVELS) // 3
         levels = self.cells[:, lazy.LEVELS : lazy.LEVELS + 3 * room]
         return np.lib.stride_tricks.as_strided(
@@ -226,26 +226,26 @@ class SparseLadderState(State):
 
     @property
     def _own(self) -> Array:
-        """Which of them a coordinate has."""
+        """Which of these levels a coordinate has."""
         number = lazy.end_of(self._marks) - lazy.first_of(self._marks)
         own: Array = np.arange(self._triples.shape[1]) < number[:, None]
         return own
 
     def _mark(self, marks: Array) -> None:
-        """Give every coordinate its mark."""
+        """Set the mark of every coordinate."""
         self._marks[:] = marks
         touched = np.flatnonzero(marks)
         self.counts[lazy.TOUCHED] = touched.size
         self.touched[: touched.size] = touched
 
     def _take_ladder(self, ladder: LadderState, blocks: int, early: bool) -> None:
-        """Take over the levels and the sums of the block that has begun."""
+        """Convert the reference's levels, and its sums of the current block."""
         levels, total, lam = len(ladder.levels), ladder.total, self.rates[PEAK]
         triples, q = self._triples[:, :levels], np.zeros_like(total)
         waits = [bool(blocks >> j & 1) for j in range(levels)]
         excess = -np.diff(ladder.excess, axis=0, append=np.zeros((1, total.size)))
-        # From the oldest on: q is Q when a level was last complete, as it was for those below
-        # down to one that waits. Without excess, it may be anything not below V that grows.
+        # From the oldest level on: q is Q when a level was last complete, which is the same for
+        # the levels below it down to one that waits. Without excess, any q ≥ V that grows will do.
         complete = np.where(excess > 0.0, ladder.levels - excess, ladder.levels)
         for j in reversed(range(levels)):
             if j + 1 == levels or waits[j + 1]:
@@ -261,7 +261,7 @@ class SparseLadderState(State):
         if levels:
             self.cells[:, lazy.ABOVE] = ladder.excess[0]
         seen, due = (total > 0.0) | (ladder.squares > 0.0), np.maximum(total - q, 0.0)
-        if not early:  # what Q has more is of a whole block, the one that waits at the first level
+        if not early:  # the rest of Q is of a whole block, which waits at the first level
             if levels and waits[0]:
                 triples[:, 0, lazy.WAITING_DUE] = due
             due = np.zeros_like(due)
@@ -279,20 +279,20 @@ class SparseLadderState(State):
 
 @dataclass(slots=True)
 class Mark:
-    """A state to come back to: all of it, or numbers and the cells at some places."""
+    """A state to return to: all of it, or its numbers and the cells at some places."""
 
     state: Any
     places: Array | None = None
 
     def widen(self, now: Any) -> None:
-        """Keep all of the state, of which no other cells have changed until now."""
+        """Extend the mark to all cells; those not yet in it have not changed."""
         if self.places is not None:
             self.state, self.places = now.copy().go_back(self), None
 
 
 @dataclass(slots=True)
 class _PlainSparseLadder(State):
-    """What is saved of a :class:`SparseLadderState`."""
+    """The saved form of a :class:`SparseLadderState`."""
 
     counts: Array
     numbers: Array
@@ -307,16 +307,18 @@ class _PlainSparseLadder(State):
     low: Array
     levels: Array
 
-    grows: ClassVar[tuple[str, ...]] = ("levels",)  # one row per level that is in use
+    grows: ClassVar[tuple[str, ...]] = ("levels",)  # one row per level in use
 
     def check(self, what: str) -> None:
-        """The levels are as many as is said elsewhere, and numbers within their range."""
+        """Check the numbers of levels and the ranges of all numbers."""
         has = (self.first >= 0) & (self.first <= self.end) & (self.end <= _most_levels(self.counts))
         none = (self.first == lazy.NONE) & (self.end == lazy.NONE)
         low = (self.low >= 0) & (self.low <= self.end)
         own = int((self.end - self.first).sum())
         if not ((has | none).all() and low.all() and own == len(self.levels)):
-            raise ValueError(f"state of the {what} does not fit: its levels differ in number")
+            raise ValueError(
+                f"state of the {what} does not fit: its numbers of levels contradict each other"
+            )
         blocks = (self.last >= -1) & (self.last <= self.counts[STEPS])
         scales = self.rates[[SHRINK, PEAK, lazy.RBAR, EPOCH, MARGIN]] > 0.0
         counted = (self.counts >= 0).all() and (self.counts < MOST_COUNTED).all()
@@ -331,18 +333,18 @@ def _limit(step: Ladder) -> int:
 
 
 def _most_levels(counts: Array) -> int:
-    """Levels that so many steps can have."""
+    """Return the number of levels that so many steps can have."""
     return int(counts[STEPS]).bit_length()
 
 
 def _columns(levels: int) -> int:
-    """Columns of the cells with room for so many levels: whole cache lines."""
+    """Return the columns of the cells for so many levels, in whole cache lines."""
     columns = lazy.LEVELS + 3 * max(levels, LEAST)
     return columns + -columns % (LINE // 8)
 
 
 def _empty(rows: int, columns: int) -> Array:
-    """Room that begins at a cache line, in large pages: NumPy asks for them, but not for zeros."""
+    """Allocate an array at a cache line; unlike np.zeros, np.empty requests large pages."""
     room = np.empty(rows * columns + LINE // 8)
     first = -room.ctypes.data % LINE // 8
     return room[first : first + rows * columns].reshape(rows, columns)

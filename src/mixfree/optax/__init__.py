@@ -1,4 +1,4 @@
-"""Optax transformations for ordered data: signed sums inside ``update``."""
+"""Optax transformations and a memory for ordered data."""
 
 from mixfree.base.extras import require
 

@@ -1,4 +1,4 @@
-"""Averages of the iterates, kept in the state."""
+"""Averages of the iterates, in the state."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
     Parameters
     ----------
     output
-        ``"average"``, ``"weighted"`` (weights proportional to t) or ``"last"`` (keeps none).
+        ``"average"``, ``"weighted"`` (weights proportional to t) or ``"last"`` (no average).
 
     Examples
     --------
@@ -58,14 +58,15 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
 
 
 def averaged(state: Any, params: Any) -> Any:
-    """The averaged parameters in an optimiser's state, with the dtypes of ``params``.
+    """Return the averaged parameters in an optimiser's state, with the dtypes of ``params``.
 
     Parameters
     ----------
     state
-        State of :func:`mag`, :func:`ladder`, or any transformation with :func:`averaging` in it.
+        State of :func:`mag`, :func:`ladder`, or any transformation that contains
+        :func:`averaging`.
     params
-        The current parameters; returned as they are if the state keeps no average.
+        The current parameters, which are returned if the state has no average.
 
     Examples
     --------
@@ -76,5 +77,7 @@ def averaged(state: Any, params: Any) -> Any:
     nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, AverageState))
     found = [node for node in nodes if isinstance(node, AverageState)]
     if len(found) > 1:
-        raise ValueError(f"state has {len(found)} averages in it: pass the part that is wanted")
+        raise ValueError(
+            f"state has {len(found)} averages: pass the part of the state with the one you want"
+        )
     return cast_like(found[0].average, params) if found else params

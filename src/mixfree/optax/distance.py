@@ -1,4 +1,4 @@
-"""The ladder's scale inside compiled code: twin of :class:`mixfree.steps.Distance`."""
+"""The ladder's scale in compiled code: twin of :class:`mixfree.steps.Distance`."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from mixfree.steps.distance import FIRST_EPOCH, KEPT, MARGIN, MOVED, RELATIVE, D
 
 
 class DistanceState(NamedTuple):
-    """As the state of the reference."""
+    """The fields of the reference's state."""
 
     rbar: jax.Array
     lam: jax.Array
@@ -25,7 +25,7 @@ class DistanceState(NamedTuple):
 
 
 def start(distance: Distance, x: jax.Array, per_coordinate: bool, alpha: Any) -> DistanceState:
-    """The first distance, or the scale ``alpha`` that is given instead, and nothing seen."""
+    """Return the initial state, with the first distance or a given scale ``alpha``."""
     size = jnp.abs(x).max() if per_coordinate else norm(x)
     first = RELATIVE * (1 + size) if distance.first is None else distance.first
     bounded = alpha is None and distance.of == "bound"
@@ -46,12 +46,12 @@ def start(distance: Distance, x: jax.Array, per_coordinate: bool, alpha: Any) ->
 
 
 def set_scale(state: DistanceState, alpha: Any) -> DistanceState:
-    """Take a given scale, which may change during the run."""
+    """Set a given scale, which may change during the run."""
     return state._replace(rbar=jnp.zeros_like(state.rbar) + alpha)
 
 
 def scale_gradients(state: DistanceState, exponent: jax.Array) -> DistanceState:
-    """Express gradients as multiples of a unit that is 2^exponent times smaller."""
+    """Express gradients in a unit that is 2^exponent times smaller."""
     return state._replace(
         weighted_sum=times_power_of_two(state.weighted_sum, exponent),
         numerator=times_power_of_two(state.numerator, exponent),
@@ -61,7 +61,7 @@ def scale_gradients(state: DistanceState, exponent: jax.Array) -> DistanceState:
 def add(
     distance: Distance, state: DistanceState, total: jax.Array, x: jax.Array, back: jax.Array
 ) -> DistanceState:
-    """Take the sum Σ g_i of the latest gradients, where Σ g_i·(x_i − x) is ``back``."""
+    """Add the latest gradients: ``total`` is Σ g_i, and ``back`` is Σ g_i·(x_i − x)."""
     if distance.of != "bound":
         return state
     return state._replace(
@@ -73,7 +73,7 @@ def add(
 def update(
     distance: Distance, state: DistanceState, x: jax.Array, step: jax.Array, steps: jax.Array
 ) -> DistanceState:
-    """Bring r̄ up to date at the point ``x``, ``steps`` steps after the last time."""
+    """Update r̄ at the point ``x``, ``steps`` steps after the last update."""
     weight = step.astype(x.dtype) * steps.astype(x.dtype)
     total = state.weight + weight
     mean = state.mean + (weight / total) * (x - state.mean)

@@ -1,6 +1,6 @@
 """Twin of :mod:`mixfree.base.draws` (and of :mod:`mixfree.kernels.draws`) for JAX.
 
-The same words for the same counters; uint32 arithmetic wraps of itself.
+It returns the same words for the same counters; uint32 arithmetic wraps around by itself.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _GOLDEN = 0x9E3779B9
 
 
 def mix(word: jax.Array) -> jax.Array:
-    """Twin of :func:`mixfree.base.draws.mix`."""
+    """Return the twin of :func:`mixfree.base.draws.mix`."""
     word ^= word >> 16
     word *= np.uint32(0x7FEB352D)
     word ^= word >> 15
@@ -25,7 +25,7 @@ def mix(word: jax.Array) -> jax.Array:
 
 
 def key(seed: Any, purpose: int) -> jax.Array:
-    """Twin of :func:`mixfree.base.draws.key`, whose seed may be an array, also under ``vmap``.
+    """Return the twin of :func:`mixfree.base.draws.key`; the seed may be an array.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def key(seed: Any, purpose: int) -> jax.Array:
 
 
 def word(key: jax.Array, counter: jax.Array, lane: int = 0) -> jax.Array:
-    """Twin of :func:`mixfree.base.draws.word` for counters below 2^32."""
+    """Return the twin of :func:`mixfree.base.draws.word` for counters below 2^32."""
     inner = mix(counter ^ key[0])
     if lane:
         inner = mix(inner + np.uint32(lane * _GOLDEN & _MASK))
@@ -51,7 +51,7 @@ def word(key: jax.Array, counter: jax.Array, lane: int = 0) -> jax.Array:
 
 
 def trailing_zeros(key: jax.Array, counter: jax.Array) -> jax.Array:
-    """Twin of :func:`mixfree.base.draws.trailing_zeros` up to 64.
+    """Return the twin of :func:`mixfree.base.draws.trailing_zeros` up to 64.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Leave out gradients that are not finite, since compiled code cannot raise an error."""
+"""Skip gradients that are not finite, since compiled code cannot raise an error."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from mixfree.optax.trees import acceptable, cast_like, separate
 
 
 class GuardState(NamedTuple):
-    """Numbers of gradients taken and left out, and the state of the transformation inside."""
+    """Numbers of gradients used and skipped, and the state of the inner transformation."""
 
     samples: jax.Array
     skipped: jax.Array
@@ -18,12 +18,12 @@ class GuardState(NamedTuple):
 
     @property
     def steps(self) -> jax.Array:
-        """Every sample taken is a step."""
+        """Number of steps: one per sample used."""
         return self.samples
 
 
 def guarded(inner: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """Give ``inner`` only finite gradients; for others the update is zero and the state stays.
+    """Pass only finite gradients to ``inner``; otherwise the update is zero.
 
     Examples
     --------

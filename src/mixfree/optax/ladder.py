@@ -1,4 +1,4 @@
-"""The ladder for Optax: twin of :class:`mixfree.steps.Ladder` inside compiled code."""
+"""The ladder for Optax: twin of :class:`mixfree.steps.Ladder` in compiled code."""
 
 from typing import Any, NamedTuple
 
@@ -17,12 +17,12 @@ from mixfree.optax.trees import norm, times_power_of_two, widest
 from mixfree.steps import Distance
 from mixfree.steps.ladder import BLOCK, EARLY
 
-FARTHEST = 1e15  # scale of steps whose square can be summed in float32
-LEVELS = 24  # from the start, since arrays cannot grow in compiled code
+FARTHEST = 1e15  # largest scale of steps whose squares can be summed in float32
+LEVELS = 24  # allocated at the start, since arrays cannot grow in compiled code
 
 
 class LadderState(NamedTuple):
-    """As the state of the reference, with all levels, and a row above them, from the start."""
+    """The fields of the reference's state, with all levels and an extra row from the start."""
 
     step: jax.Array
     unit: jax.Array
@@ -50,15 +50,15 @@ def ladder(
 ) -> optax.GradientTransformationExtraArgs:
     """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.
 
-    It needs no step size. A model of at most ``16·sketch`` entries has exact totals; a larger one
-    has those of a sketch of its gradients, so that a level takes ``sketch`` numbers and not one
-    per parameter. A gradient that is not finite is left out: the update is zero, and
+    It needs no step size. A model of at most ``16·sketch`` entries has exact totals. For a larger
+    one, totals are those of a sketch of its gradients, so that a level takes ``sketch`` numbers
+    instead of one per parameter. A gradient that is not finite is skipped: the update is zero, and
     ``state.skipped`` counts it.
 
     Parameters
     ----------
     alpha
-        A fixed scale instead of the distance; may be an array.
+        A fixed scale of the steps instead of the distance; may be an array.
     per_coordinate, sketch, seed, output
         As in :class:`mixfree.torch.Ladder`.
     block, distance
@@ -111,7 +111,7 @@ def _scale_by_ladder(
         return has_exact_totals(tree) and per_coordinate is not False
 
     def vector(tree: Any) -> jax.Array:
-        """All leaves as one vector, or its sketch."""
+        """Return all leaves as one vector, or its sketch."""
         leaves = [x.astype(widest(tree)) for x in jax.tree.leaves(tree)]
         if has_exact_totals(tree) or sketch is None:
             return jnp.concatenate([x.reshape(-1) for x in leaves])
@@ -168,7 +168,7 @@ def _scale_by_ladder(
                 scale = scales.update(distance, scale, x, step, passed)
             root = jnp.sqrt(after.total + after.excess[0])
             rate = scale.lam * scale.rbar / jnp.where(root > 0, root, 1)
-            # Beyond it the run goes away without end, and stays where it is.
+            # Beyond this scale the run diverges, and stops.
             farthest = farthest_of(x.dtype) if x.dtype == jnp.float64 else FARTHEST
             moves = (root > 0) & (jnp.maximum(scale.lam, scale.rbar.max()) <= farthest)
             return after._replace(rate=jnp.where(moves, rate, 0), distance=scale)
@@ -189,7 +189,7 @@ def _scale_by_ladder(
 
 
 def _with_unit(state: LadderState, size: jax.Array) -> LadderState:
-    """Keep squares far from overflow; a change of unit is a power of two, hence exact."""
+    """Change the unit by a power of two, which is exact, before squares can overflow."""
     most = 256 if size.dtype == jnp.float64 else 30
     change = jnp.where(size > 0, jnp.frexp(size)[1] - state.unit, 0)
     nothing_yet = (change < -most) & ~jnp.any(state.squares + state.total > 0)
@@ -216,10 +216,10 @@ def _with_unit(state: LadderState, size: jax.Array) -> LadderState:
 
 
 def _back(earlier: LadderState) -> jax.Array:
-    """Σ g_i·(x_i − x_t), where each x_i came to x_t by steps at the rates that now end.
+    """Return Σ g_i·(x_i − x_t), where the steps from x_i to x_t had the current rates.
 
-    From the sums before the newest gradient: to take it out of them again would leave a rounding
-    error, by which a rate that a change of unit has made huge would be multiplied.
+    Computed from the sums before the newest gradient: subtracting it from later sums would leave a
+    rounding error, which a change of unit may multiply by a huge rate.
     """
     if earlier.rate.size < earlier.sum.size:
         return 0.5 * (earlier.rate[0] * (norm(earlier.sum) ** 2 + earlier.squares[0]))
@@ -227,7 +227,7 @@ def _back(earlier: LadderState) -> jax.Array:
 
 
 def _take_in(state: LadderState) -> LadderState:
-    """Take the gradients since the last time into all sums, weighted by λ."""
+    """Add the gradients since the last refresh to all sums, weighted by λ."""
     weight = state.distance.lam
     return state._replace(
         total=state.total + weight**2 * state.squares,
@@ -238,7 +238,7 @@ def _take_in(state: LadderState) -> LadderState:
 
 
 def _climb(state: LadderState, blocks: jax.Array, rungs: int) -> LadderState:
-    """Give the block's sum to the first level, and what is complete to the next."""
+    """Add the block's sum to the first level, and complete levels to the next."""
     complete = jnp.minimum(jax.lax.population_count((blocks & -blocks) - 1), rungs)
     narrow = state.levels.shape[1] < state.carry.size
 
@@ -253,9 +253,9 @@ def _climb(state: LadderState, blocks: jax.Array, rungs: int) -> LadderState:
         return excess.at[j].set(excess[j + 1] + jnp.maximum(levels[j] - state.total, 0))
 
     carry, levels = jax.lax.fori_loop(0, complete, rise, (state.carry, state.levels))
-    # The row above the last level takes what no level will use.
+    # The extra row takes sums beyond the last level.
     halves = state.halves.at[complete].set(carry)
-    # excess[j] is the sum over level j and those above, which have not changed.
+    # excess[j] is the sum over levels j and above; levels above `complete` are unchanged.
     excess = jax.lax.fori_loop(0, complete, fall, state.excess)
     return state._replace(
         carry=jnp.zeros_like(state.carry), halves=halves, levels=levels, excess=excess

@@ -1,4 +1,4 @@
-"""The level law inside compiled code: twin of :class:`mixfree.MLMC`."""
+"""The law of the levels in compiled code: twin of :class:`mixfree.MLMC`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +10,12 @@ from mixfree.base.checks import check_whole
 from mixfree.gradients.mlmc import MLMC
 from mixfree.optax.draws import trailing_zeros
 
-MAX_LEVEL = 30  # the samples of a level are counted in 32 bits
+MAX_LEVEL = 30  # samples of a level are counted in 32 bits
 
 
 @dataclass(frozen=True)
 class Law:
-    """Which samples make one gradient, with which sign.
+    """Which samples make one gradient, and with which signs.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class Law:
     horizon: int | None = None
 
     def __post_init__(self) -> None:
-        # Levels that are an array (tuned or injected) have no value that could be checked here.
+        # Levels given as an array (tuned or injected) have no value to check here.
         static = None if isinstance(self.levels, jax.Array) else self.levels
         MLMC(static, self.weights, self.horizon)
         if static is not None:
@@ -48,7 +48,7 @@ class Law:
         return 1.0 - 0.5**self.levels if truncated_and_exact else 1.0
 
     def length(self, key: jax.Array, steps: jax.Array, samples: jax.Array) -> jax.Array:
-        """Samples of the window that opens after ``steps`` steps and ``samples`` samples."""
+        """Return the length of the window after ``steps`` steps and ``samples`` samples."""
         zeros = trailing_zeros(key, steps + jnp.uint32(1))
         if self.levels is not None:
             level = 1 + zeros % self.levels
@@ -60,11 +60,11 @@ class Law:
         return length
 
     def weight(self, position: jax.Array, length: jax.Array, dtype: Any) -> jax.Array:
-        """Weight of the sample at ``position`` (from 0) in the sum over a window."""
+        """Return the weight of the sample at ``position`` (from 0) in a window."""
         first = jnp.where(length == 1, 1.0, 1.0 / self.share - 1.0)
         rest = jnp.where(2 * position >= length, 1.0, -1.0)
         return jnp.where(position == 0, first, rest).astype(dtype)
 
     def scale(self, length: jax.Array, dtype: Any) -> jax.Array:
-        """Factor of the whole sum."""
+        """Return the factor of the sum over a window."""
         return jnp.where(length == 1, 1.0, self.share).astype(dtype)

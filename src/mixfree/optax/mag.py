@@ -13,13 +13,15 @@ from mixfree.optax.trees import norm, widest
 
 
 class AdaGradNormState(NamedTuple):
-    """Root of the sum of all squared norms so far."""
+    """Square root of the sum of all squared norms so far."""
 
     root: jax.Array
 
 
 def adagrad_norm(alpha: Any = 1.0) -> optax.GradientTransformation:
-    r"""Twin of :class:`mixfree.steps.AdaGradNorm`: one step size for the whole tree.
+    """Scale updates by AdaGrad-Norm, with one step size for the whole tree.
+
+    Twin of :class:`mixfree.steps.AdaGradNorm`.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ def mag(
     horizon: int | None = None,
     output: str = "average",
 ) -> optax.GradientTransformationExtraArgs:
-    """MLMC gradients with AdaGrad-Norm steps, and the average by :func:`averaged`.
+    """MLMC gradients with AdaGrad-Norm steps; :func:`averaged` returns the average.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ def mag(
     alpha
         Scale of the steps; may be an array.
     output
-        ``"average"``, ``"weighted"`` or ``"last"``: what :func:`averaged` finds.
+        ``"average"``, ``"weighted"`` or ``"last"``: what :func:`averaged` returns.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A memory for JAX: twin of :class:`mixfree.torch.Memory` inside compiled code."""
+"""A memory for JAX: twin of :class:`mixfree.torch.Memory` in compiled code."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from mixfree.optax.trees import separate
 
 
 class MemoryState(NamedTuple):
-    """The number of samples seen, the seed's keys, and the samples kept."""
+    """The number of samples so far, the random keys, and the kept samples."""
 
     seen: jax.Array
     keep: jax.Array
@@ -31,10 +31,10 @@ class Memory(NamedTuple):
 
 
 def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
-    """A uniform sample of all samples so far, drawn from beside every fresh batch.
+    """Keep a uniform sample of all samples so far, and extend every batch by draws from it.
 
-    What is kept and drawn is the same as with :class:`mixfree.torch.Memory`, up to 2^32 samples,
-    and does not depend on how the stream is cut into batches. Give each process its own seed.
+    The kept and drawn samples are those of :class:`mixfree.torch.Memory` up to 2^32 samples, and do
+    not depend on the batches. Give each process its own seed.
 
     Parameters
     ----------
@@ -70,14 +70,14 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
         stored = jnp.minimum(numbers + 1, np.uint32(capacity))
         lanes = [_below(state.draw, numbers, stored, 2 * i) for i in range(draws)]
         drawn = jnp.stack(lanes, axis=1).reshape(-1)
-        # A draw finds the last row up to its own that went to its place; of the rows that went to
-        # one place the last one stays.
+        # A draw finds the last row up to its own that was written to its place; the last of all
+        # rows written to a place stays.
         row = jnp.arange(count)
         asked = jnp.repeat(row, draws)
         here = (places == drawn[:, None]) & (row <= asked[:, None])
         found = jnp.where(here, row, -1).max(axis=1)
         again = ((places == places[:, None]) & (row > row[:, None])).any(axis=1)
-        target = jnp.where(again, np.uint32(capacity), places)  # beyond the end: dropped
+        target = jnp.where(again, np.uint32(capacity), places)  # dropped, since beyond the end
 
         def mixed(rows: jax.Array, kept: jax.Array) -> jax.Array:
             fresh = found.reshape(-1, *[1] * (rows.ndim - 1)) >= 0
@@ -95,16 +95,18 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
 
 
 def _count(batch: Any) -> int:
-    """The number of rows, the same for all arrays of a batch."""
+    """Return the number of rows, which all arrays of a batch must share."""
     shapes = [tuple(rows.shape) for rows in jax.tree.leaves(batch)]
     counts = {shape[:1] for shape in shapes}
     if len(counts) != 1 or counts == {()}:
-        raise ValueError(f"arrays of a batch must have as many rows each, not shapes {shapes}")
+        raise ValueError(
+            f"arrays of a batch must have the same number of rows, not shapes {shapes}"
+        )
     return int(counts.pop()[0])
 
 
 def _below(key: jax.Array, counter: jax.Array, limit: jax.Array, lane: int = 0) -> jax.Array:
-    """Twin of :func:`mixfree.base.draws.below` for limits below 2^32."""
+    """Return the twin of :func:`mixfree.base.draws.below` for limits below 2^32."""
     low, high = word(key, counter, lane), word(key, counter, lane + 1)
     top, bottom = _product(high, limit)
     carried = bottom + _product(low, limit)[0]
@@ -112,7 +114,7 @@ def _below(key: jax.Array, counter: jax.Array, limit: jax.Array, lane: int = 0) 
 
 
 def _product(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The upper and the lower 32 bits of a product."""
+    """Return the upper and the lower 32 bits of a product."""
     half = np.uint32(0xFFFF)
     middle = (a >> 16) * (b & half) + ((a & half) * (b & half) >> 16)
     other = (a & half) * (b >> 16) + (middle & half)

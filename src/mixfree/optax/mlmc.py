@@ -13,7 +13,7 @@ from mixfree.optax.trees import acceptable, cast_like, separate, wide
 
 
 class MLMCState(NamedTuple):
-    """How far the current level has come, and the state of the transformation inside."""
+    """The position in the current level, and the state of the inner transformation."""
 
     key: jax.Array
     samples: jax.Array
@@ -33,17 +33,17 @@ def mlmc(
     *,
     horizon: int | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """Give ``inner`` MLMC gradients; updates are zero until a level is complete.
+    """Pass MLMC gradients to ``inner``; updates are zero until a level is complete.
 
-    A gradient that is not finite is left out: the update is zero, the level stays where it was,
-    and ``state.skipped`` counts it. The state of ``inner`` moves only with complete levels.
+    A gradient that is not finite is skipped: the update is zero, the level does not advance, and
+    ``state.skipped`` counts it. The state of ``inner`` changes only when a level is complete.
 
     Parameters
     ----------
     inner
         Any transformation, such as ``optax.adam(1e-3)``.
     levels, weights, horizon, seed
-        As in :class:`mixfree.MLMC`; ``levels`` is at most 30 and ``horizon`` at most 2^30 here.
+        As in :class:`mixfree.MLMC`, with ``levels`` at most 30 and ``horizon`` at most 2^30.
         ``levels`` and ``seed`` may be arrays, also under ``vmap``.
 
     Examples

@@ -9,27 +9,27 @@ import numpy as np
 
 
 def wide(dtype: Any) -> Any:
-    """The dtype of sums: float64 for float64, float32 for everything narrower."""
+    """Return the dtype of sums: float64 for float64, else float32."""
     return jnp.float64 if dtype == jnp.float64 else jnp.float32
 
 
 def widest(tree: Any) -> Any:
-    """The dtype of a norm over the tree."""
+    """Return the dtype of a norm over the tree."""
     return reduce(jnp.promote_types, [wide(x.dtype) for x in jax.tree.leaves(tree)], jnp.float32)
 
 
 def cast_like(tree: Any, like: Any) -> Any:
-    """The tree with the dtypes of another one."""
+    """Cast a tree to the dtypes of another."""
     return jax.tree.map(lambda x, y: x if x.dtype == y.dtype else x.astype(y.dtype), tree, like)
 
 
 def separate(tree: Any) -> Any:
-    """The tree with a buffer of its own for every leaf, so that it can be donated to ``jit``."""
+    """Copy every leaf, so that the tree can be donated to ``jit``."""
     return jax.tree.map(jnp.copy, tree)
 
 
 def times_power_of_two(x: jax.Array, exponent: jax.Array) -> jax.Array:
-    """2^exponent · x, in two steps so that the power itself cannot overflow."""
+    """Return 2^exponent · x, in two steps so that the power itself cannot overflow."""
     half = exponent // 2
     one = jnp.ones((), wide(x.dtype))
     first, second = (jnp.ldexp(one, e) for e in (half, exponent - half))
@@ -37,7 +37,7 @@ def times_power_of_two(x: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def norm(tree: Any) -> jax.Array:
-    """Twin of :func:`mixfree.base.arithmetic.norm`: it neither overflows nor underflows.
+    """Return the norm without overflow or underflow: twin of ``mixfree.base.arithmetic.norm``.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def norm(tree: Any) -> jax.Array:
         safe = jnp.where(top > 0, top, 1)
         return top * jnp.sqrt(sum(jnp.sum((x / safe) ** 2) for x in leaves))
 
-    # Between these no square has overflowed, and those lost to underflow do not matter.
+    # Between these bounds no square has overflowed, and underflow does not matter.
     least, most = (1e-24, 1e36) if dtype == jnp.float32 else (1e-260, 1e300)
     trusted = (least < square) & (square < most)
     found: jax.Array = jax.lax.cond(trusted, lambda: jnp.sqrt(square), scaled)
@@ -62,6 +62,6 @@ def norm(tree: Any) -> jax.Array:
 
 
 def acceptable(tree: Any) -> jax.Array:
-    """Whether a gradient is finite, and so small that the sum of 2^40 like it is finite too."""
+    """Whether a gradient, and a sum of 2^40 such gradients, is finite."""
     good: jax.Array = norm(tree) < float(np.finfo(widest(tree)).max) / 2.0**40
     return good

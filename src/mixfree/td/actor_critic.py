@@ -14,15 +14,13 @@ from mixfree.outputs import Last
 from mixfree.steps import AdaGradNorm, InverseSqrt
 from mixfree.td.features.lookup import as_features
 
-__all__ = ["ActorCritic"]
-
 
 class ActorCritic:
-    r"""Learns a policy of large average reward from one trajectory that it steers itself.
+    r"""Learns a policy of large average reward from one trajectory that the policy generates.
 
     The multi-level actor-critic (MAC) of Suttle et al. (2023). While a window of 2^J transitions is
-    observed, the average reward η, the critic V(s) = φ(s)ᵀω and the softmax policy π_θ stay as they
-    are; with :math:`\delta = r - \eta + (\phi(s') - \phi(s))^\top\omega` they then move along
+    observed, the average reward η, the critic V(s) = φ(s)ᵀω and the softmax policy π_θ do not
+    change. With :math:`\delta = r - \eta + (\phi(s') - \phi(s))^\top\omega` they then move along
 
     .. math:: f = \eta - r, \qquad g = -\delta\,\phi(s), \qquad
               h = \delta\,\nabla_\theta \log \pi_\theta(a \mid s),
@@ -34,9 +32,9 @@ class ActorCritic:
               \theta \leftarrow \theta + \frac{\alpha}{\sqrt{\sum_{k \le t} \|h_k^{MLMC}\|^2}}
               h_t^{MLMC}.
 
-    So MAC is three optimisers of this library that draw the same levels. The exponents of the
-    paper's step sizes could not be verified here: β_t = β/√t is used, and α is constant. All that
-    changes is in ``tracker``, ``critic`` and ``actor``, each with a ``state_dict`` of its own.
+    MAC is therefore three optimisers of this library that draw the same levels. The exponents of
+    the paper's step sizes could not be verified here: β_t = β/√t is used, and α is constant. The
+    state is in ``tracker``, ``critic`` and ``actor``, which have a ``state_dict`` each.
 
     Parameters
     ----------
@@ -49,17 +47,17 @@ class ActorCritic:
     beta
         Scale β of the steps of the critic and of the average reward.
     radius
-        R; ``None``: the critic is not projected.
+        R, the radius of the critic's ball; ``None`` does not project.
     gradient
-        How transitions become directions. Unless given, the multi-level law that is capped at
-        T_max = 32 transitions, ``MLMC(None, horizon=32)``; with ``mixfree.gradients.Plain()`` or
-        ``MiniBatch(batch)`` it is the same actor-critic without MLMC.
+        How transitions become directions. By default the multi-level law with at most
+        T_max = 32 transitions, ``MLMC(None, horizon=32)``. With ``mixfree.gradients.Plain()`` or
+        ``MiniBatch(batch)`` this is the same actor-critic without MLMC.
     policy_features
-        ψ of π_θ(a|s) ∝ exp(ψ(s)ᵀθ_a); φ unless given.
+        ψ in π_θ(a|s) ∝ exp(ψ(s)ᵀθ_a); by default φ.
     size
         Number of features, for a function without an attribute ``size``.
     seed
-        Of the levels.
+        Seed of the levels.
 
     Examples
     --------
@@ -116,11 +114,11 @@ class ActorCritic:
         return self.actor.samples
 
     def value(self, state: Any) -> float:
-        """V(s) = φ(s)ᵀω, up to a constant that is the same for all states."""
+        """Return V(s) = φ(s)ᵀω, up to a constant common to all states."""
         return float(self.features.row(state).dot(self.critic.x))
 
     def probabilities(self, state: Any) -> Array:
-        """Action probabilities in a state, by softmax."""
+        """Return the action probabilities in a state."""
         logits = self.actor.x.reshape(self.actions, -1) @ self.policy_features.row(state)
         weights = np.exp(logits - logits.max())
         found: Array = weights / weights.sum()
@@ -132,10 +130,10 @@ class ActorCritic:
         return int(np.searchsorted(sums, generator.random() * sums[-1], side="right"))
 
     def update(self, s: Any, a: int, r: float, s_next: Any) -> bool:
-        """Take one transition; True when the policy moved.
+        """Learn from one transition; return True if the policy changed.
 
-        Rewards are averaged over one trajectory without end: after the end of an episode
-        ``s_next`` is the first state of the next one.
+        The average reward is that of one endless trajectory: after the end of an episode,
+        ``s_next`` is the first state of the next episode.
         """
         check_whole(a, "a", least=0, most=self.actions - 1)
         row = self.features.row(s)
@@ -144,7 +142,7 @@ class ActorCritic:
         if not max(abs(error), abs(excess)) < self.critic.largest:
             raise ValueError(
                 f"reward {r} and TD error {error:.3g} of transition {self.samples + 1} must be "
-                "finite, and small enough to be squared"
+                "finite and small enough to be squared"
             )
         score = -self.probabilities(s)
         score[a] += 1.0
@@ -154,7 +152,7 @@ class ActorCritic:
         return self.actor.take(-ascent)  # optimisers minimise
 
     def policy(self, states: npt.ArrayLike) -> Array:
-        """Action probabilities, one row per state."""
+        """Return the action probabilities, one row per state."""
         return np.array([self.probabilities(state) for state in np.asarray(states)])
 
     def __repr__(self) -> str:

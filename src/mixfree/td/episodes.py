@@ -9,11 +9,9 @@ import numpy as np
 from mixfree.base.extras import require
 from mixfree.td.policies import Act, as_function
 
-__all__ = ["Transition", "make_env", "transitions"]
-
 
 class Transition(NamedTuple):
-    """One step of an environment; ``terminated`` is False where the episode was cut off."""
+    """One step of an environment; ``terminated`` is False if the episode was cut off."""
 
     state: Any
     reward: float
@@ -23,7 +21,7 @@ class Transition(NamedTuple):
 
 @contextmanager
 def make_env(name: str, **arguments: Any) -> Iterator[Any]:
-    """Make an environment by its name, and close it at the end."""
+    """Make an environment by name, and close it at the end of the block."""
     gymnasium = require("gymnasium")
     try:
         env = gymnasium.make(name, **arguments)
@@ -36,7 +34,7 @@ def make_env(name: str, **arguments: Any) -> Iterator[Any]:
 
 
 def spaces(env: Any) -> tuple[Any, Any]:
-    """The spaces of one observation and one action, of a single or a vector environment."""
+    """Return the spaces of one observation and one action, also of a vector environment."""
     return (
         getattr(env, "single_observation_space", env.observation_space),
         getattr(env, "single_action_space", env.action_space),
@@ -44,11 +42,10 @@ def spaces(env: Any) -> tuple[Any, Any]:
 
 
 def transitions(env: Any, policy: Any = "uniform", seed: int = 0) -> Iterator[Transition]:
-    """Run a policy without end and yield every transition.
+    """Run a policy endlessly and yield every transition.
 
-    A vector environment's transitions come in the order of its environments, step by step. What
-    an automatic reset returns is not a transition and is left out, in each of Gymnasium's three
-    modes.
+    The transitions of a vector environment come step by step, in the order of its environments.
+    Automatic resets, in any of Gymnasium's three modes, are not transitions and are left out.
 
     Parameters
     ----------
@@ -96,7 +93,7 @@ def _vector_transitions(
     mode = _autoreset_mode(env)
     states, _ = env.reset(seed=seed)
     states = list(_copied(states))
-    resetting = np.zeros(env.num_envs, dtype=bool)  # whose next step is only a reset
+    resetting = np.zeros(env.num_envs, dtype=bool)  # environments whose next step is a reset
     while True:
         actions = np.array([act(state, generator) for state in states])
         after, rewards, terminated, truncated, info = env.step(actions)
@@ -119,12 +116,12 @@ def _autoreset_mode(env: Any) -> str:
     mode = env.metadata.get("autoreset_mode")
     if mode is None:
         raise ValueError(
-            f"{env} does not say in metadata['autoreset_mode'] what its automatic reset returns: "
-            "set it to one of gymnasium.vector.AutoresetMode"
+            f"{env} has no metadata['autoreset_mode']: set it to one of "
+            "gymnasium.vector.AutoresetMode"
         )
     return str(require("gymnasium.vector").AutoresetMode(mode).value)
 
 
 def _copied(observation: Any) -> Any:
-    """An observation that the environment cannot change later."""
+    """Copy an observation, since the environment may change it in place."""
     return observation.copy() if isinstance(observation, np.ndarray) else observation

@@ -14,13 +14,12 @@ from mixfree.base.checks import check_whole, shown
 from mixfree.base.progress import progress_bar
 from mixfree.chains import AutocorrelationTime, autocorrelation_time
 from mixfree.core.history import History, follow
-from mixfree.td.certificate import BATCHES
-from mixfree.td.engine import FixedPoint
+from mixfree.linear.exact.lstd import LSTD
+from mixfree.linear.exact.lstd_sparse import SparseLSTD
+from mixfree.td.certificate import BATCHES, Certificate
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
 from mixfree.td.learner import TDLearner
-
-__all__ = ["Evaluation", "evaluate_policy"]
 
 CHUNK = 512  # transitions whose features are held in memory at a time
 RECENT = 1 << 16  # states kept for the autocorrelation time
@@ -38,14 +37,14 @@ class Evaluation:
     learner
         The learner, to continue with or to save.
     history
-        θ̄ on a logarithmic grid of transition counts; with ``lstd`` from as many transitions on
-        as there are features.
+        θ̄ on a logarithmic grid of transition counts; with ``lstd``, counts below the number of
+        features are left out.
     recent
         V(s_t) along the end of the trajectory.
     samples, episodes
-        Transitions observed, and episodes that terminated among them.
+        Numbers of observed transitions and of terminated episodes.
     certificate
-        The trajectory's own fixed point with its error; None if there are too many features.
+        The fixed point of the trajectory with its error; None if there are too many features.
     """
 
     theta: Array
@@ -54,7 +53,7 @@ class Evaluation:
     recent: Array
     samples: int
     episodes: int
-    certificate: FixedPoint | None
+    certificate: Certificate | LSTD | SparseLSTD | None
 
     def __repr__(self) -> str:
         return (
@@ -63,19 +62,19 @@ class Evaluation:
         )
 
     def values(self, states: Sequence[Any] | Array) -> Array:
-        """V of each state."""
+        """Return V of each state."""
         return self.learner.features.rows(states) @ self.theta
 
     def interval(self, states: Sequence[Any] | Array, level: float = 0.99) -> tuple[Array, Array]:
-        """Intervals around :meth:`values` that contain V_θ* of all these states simultaneously.
+        """Return intervals around :meth:`values` that hold for V_θ* of all states simultaneously.
 
-        The half-width is the distance to the trajectory's own fixed point, which is how far the
-        learner is from convergence (with ``lstd`` only a ridge makes one), plus the sampling error
-        of that fixed point, with the level divided among the states (Bonferroni). It assumes that
-        each of the trajectory's batches, of which there are 20, or 16 to 64 with ``lstd``, is much
-        longer than the mixing time: see :attr:`remark`. The interval is unbounded for a state that
-        fewer than five batches visited, for one whose value the transitions do not determine, and
-        for one on whose value all batches agree exactly.
+        The half-width has two parts. The first is the distance to the fixed point of the
+        trajectory, which measures convergence (with ``lstd``, it is 0 without a ridge). The second
+        is the sampling error of that fixed point, with the level divided among the states
+        (Bonferroni). It assumes that each batch of the trajectory (there are 20, or 16 to 64 with
+        ``lstd``) is much longer than the mixing time: see :attr:`remark`. The interval is unbounded
+        for a state that fewer than five batches visited, whose value the transitions do not
+        determine, or on whose value all batches agree exactly.
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, not {shown(level)}")
@@ -85,19 +84,19 @@ class Evaluation:
         return found - half, found + half
 
     def batches_met(self, states: Sequence[Any] | Array) -> Array:
-        """Number of the trajectory's batches in which all of a state's features occur."""
+        """Count the batches of the trajectory in which all of a state's features occur."""
         return self._certified().batches_met(self.learner.features.rows(states))
 
     @property
     def remark(self) -> str:
-        """A sentence about why the intervals are too narrow; empty if nothing is known of it."""
+        """A sentence on why the intervals are too narrow; empty if there is no known reason."""
         return self._certified().remark
 
-    def _certified(self) -> FixedPoint:
+    def _certified(self) -> Certificate | LSTD | SparseLSTD:
         if self.certificate is None:
             raise ValueError(
                 "an interval needs the products of all pairs of features, which do not fit in "
-                f"memory for {self.learner.features.size} features"
+                f"memory for {self.learner.features.size} features: use fewer features"
             )
         return self.certificate
 
@@ -120,7 +119,7 @@ def evaluate_policy(
     progress: bool = False,
     **options: Any,
 ) -> Evaluation:
-    """Estimate the values of a policy from one trajectory, with TD learning.
+    """Estimate the values of a policy from one trajectory by TD learning.
 
     Parameters
     ----------
@@ -130,15 +129,15 @@ def evaluate_policy(
         ``"uniform"``, an action or a row of action probabilities for each state, or a function
         ``policy(observation, generator)``.
     features
-        As for :class:`TDLearner`; one per state unless given.
+        As for :class:`TDLearner`; by default one per state.
     gamma, radius, method, **options
         As for :class:`TDLearner`.
     samples
-        Transitions to observe.
+        Number of transitions to observe.
     seed
         Seed of the environment, the policy and the learner.
     progress
-        Show a progress bar (extra ``cli``).
+        Whether to show a progress bar (extra ``cli``).
 
     Examples
     --------
@@ -153,8 +152,8 @@ def evaluate_policy(
         options.setdefault("output", "average")
     if options.get("lam") and hasattr(env, "num_envs"):
         raise ValueError(
-            "lam must be 0 with a vector environment, whose transitions are not one trajectory, "
-            f"not {options['lam']!r}"
+            "lam must be 0 with a vector environment, whose transitions are of several "
+            f"trajectories, not {options['lam']!r}"
         )
     learner = TDLearner(_features_for(env, features), gamma, radius, method, seed=seed, **options)
     record, path = learner.engine.record(samples), transitions(env, policy, seed)
@@ -180,18 +179,19 @@ def evaluate_policy(
 
 
 def _features_for(env: Any, features: Any) -> Any:
-    """The features, if they fit the environment's observations."""
+    """Check that the features fit the environment's observations, or make tabular ones."""
     space, _ = spaces(env)
     count = getattr(space, "n", None)
     if features is None:
         if count is None:
             raise ValueError(
-                f"observations are of {space}, which is not finite: give features, for instance "
+                f"observations are of {space}, which is not finite: give features, such as "
                 "mixfree.td.TileCoding"
             )
         return tabular(int(count))
     if not callable(features) and (count is None or len(features) != count):
         raise ValueError(
-            f"features have {len(features)} rows, one per state, but observations are of {space}"
+            f"features must have one row per state, but there are {len(features)} rows, and "
+            f"observations are of {space}"
         )
     return features

@@ -1,4 +1,4 @@
-"""TD learning with linear value functions, by least squares or any method of the table."""
+"""TD learning with linear value functions, by least squares or by steps."""
 
 from typing import Any
 
@@ -12,61 +12,59 @@ from mixfree.td.engine import start_engine
 from mixfree.td.features.lookup import Rows, as_features
 from mixfree.td.stepping import StepTD
 
-__all__ = ["TDLearner"]
-
 
 def check_gamma(gamma: Any) -> float:
-    """``gamma`` as a discount in [0, 1), or an error naming it."""
+    """Check that the discount is in [0, 1)."""
     if isinstance(gamma, bool | str) or not 0.0 <= gamma < 1.0:
         raise ValueError(f"gamma must be in [0, 1), not {shown(gamma)}")
     return float(gamma)
 
 
 class TDLearner:
-    r"""Learns V(s) = φ(s)ᵀθ from the transitions of one trajectory, in their order.
+    r"""Learns V(s) = φ(s)ᵀθ from the transitions of one trajectory in order.
 
     With ``method="lstd"``, the default up to 1,000 features, θ is the fixed point of all
-    transitions so far (least squares), with nothing to choose. All other methods take steps. With
+    transitions so far (least squares), without tuning. All other methods take steps. With
     ``method="mag"`` and a radius this is the update of Section 5.2:
 
     .. math:: \theta_{t+1} = \Pi_R\big(\theta_t + \eta_t g_t\big), \qquad
               \eta_t = \frac{\sqrt2 R}{\sqrt{\sum_{k \le t} \|g_k\|^2}},
 
     where g_t is the MLMC estimate of the mean semi-gradient. The optimisers of this library
-    minimise, so the gradient they are told is −g(θ; z) = (φ(s)ᵀθ − r − γφ(s')ᵀθ) φ(s).
+    minimise, so they are given −g(θ; z) = (φ(s)ᵀθ − r − γφ(s')ᵀθ) φ(s) as gradient.
 
     Parameters
     ----------
     features
-        A matrix with one row per state, or a function from an observation to a vector; all norms
-        at most 1.
+        A matrix with one row per state, or a function from an observation to a vector. All norms
+        are at most 1.
     gamma
         Discount in [0, 1).
     radius
         For methods with steps: R, with ‖θ*‖ ≤ R; θ is projected on the ball of that radius.
-        ``None``: no projection. A safe R needs the largest reward and ω, which are rarely known,
-        and with an R that is too small the values are wrong.
+        ``None`` does not project. A safe R depends on the largest reward and on ω, which are
+        rarely known, and with too small an R the values are wrong.
     method
-        ``"lstd"``, or a name of :func:`mixfree.td.td_methods`. ``mag`` and ``adagrad`` take their
-        step size from the radius; ``mag-dog``, ``dog`` and ``ladder`` take theirs from the
-        distance from the start, r̄ = max(1, max_i ‖θ_i‖) (DoG), and need none. Unless given,
-        ``lstd`` up to 1,000 features; above, and with any option of methods with steps, ``mag``
-        with a radius and ``mag-dog`` without. By name, ``lstd`` takes more features than 1,000 if
-        most of them are 0 at a time: memory grows with the pairs that occur together.
+        ``"lstd"``, or a name from :func:`mixfree.td.td_methods`. ``mag`` and ``adagrad`` derive
+        their step size from the radius; ``mag-dog``, ``dog`` and ``ladder`` need no radius, since
+        they use the distance from the start, r̄ = max(1, max_i ‖θ_i‖) (DoG). The default is
+        ``lstd`` up to 1,000 features; above, and with any option of methods with steps, it is
+        ``mag`` with a radius and ``mag-dog`` without. If named, ``lstd`` takes more than 1,000
+        features if most are 0 at a time: memory grows with the pairs that occur together.
     seed, alpha, output, **options
-        As for :func:`mixfree.minimize`, for instance ``levels``; not for ``lstd``, which draws
-        nothing.
+        As for :func:`mixfree.minimize`, for instance ``levels``; not for ``lstd``, which is not
+        random.
     size
         Number of features, for a function without an attribute ``size``.
     lam
-        For ``lstd``: decay λ of eligibility traces in [0, 1], 0 unless given. A trace ends with
-        its episode: where ``terminated``, and where the features of ``s`` are not those of the
-        ``s_next`` before.
+        For ``lstd``: decay λ of eligibility traces in [0, 1]; by default 0. A trace ends with its
+        episode: where ``terminated``, and where the features of ``s`` differ from those of the
+        previous ``s_next``.
     l2
-        For ``lstd``: ridge per transition, 0 unless given.
+        For ``lstd``: ridge per transition; by default 0.
     half_life
-        For ``lstd`` up to 1,000 features: transitions after which one counts half; unless given,
-        all count alike.
+        For ``lstd`` up to 1,000 features: number of transitions after which a transition counts
+        half; by default nothing is forgotten.
 
     Examples
     --------
@@ -116,21 +114,23 @@ class TDLearner:
     def optimizer(self) -> Optimizer:
         """The optimiser of a method with steps."""
         if not isinstance(self.engine, StepTD):
-            raise AttributeError(f"{self.method} has no optimiser: it solves for θ")
+            raise AttributeError(
+                f"{self.method} has no optimiser, since it solves for θ: use a method with steps"
+            )
         return self.engine.optimizer
 
     @property
     def theta(self) -> Array:
         """θ_t: where the next semi-gradient is taken, or the fixed point of ``lstd``.
 
-        The fixed point is solved for when it is asked for, at a cost of d³ for d features, and
-        kept until the next transition.
+        The fixed point is computed on access, at a cost of d³ for d features, and cached until
+        the next transition.
         """
         return self.engine.theta
 
     @property
     def average(self) -> Array:
-        """θ̄_t, the average of Theorem 5.2 (or the output that ``output`` names); θ for ``lstd``."""
+        """θ̄_t, the average of Theorem 5.2, or the output named by ``output``; θ for ``lstd``."""
         return self.engine.average
 
     @property
@@ -140,25 +140,23 @@ class TDLearner:
 
     @property
     def steps(self) -> int:
-        """Changes of θ."""
+        """Number of changes of θ."""
         return self.engine.steps
 
     def value(self, state: Any) -> float:
-        """V(s) = φ(s)ᵀθ̄."""
+        """Return V(s) = φ(s)ᵀθ̄."""
         return float(self._row(state).dot(self.average))
 
     def update(self, s: Any, r: float, s_next: Any, terminated: bool) -> bool:
-        """Take one transition; True when θ changed, which with ``lstd`` is always.
+        """Learn from one transition; return True if θ changed, as it always does with ``lstd``.
 
-        ``terminated`` is True only where the episode ends in a terminal state: then ``s_next`` is
-        ignored. An episode that is cut off (Gymnasium's ``truncated``) bootstraps from
-        ``s_next``.
+        ``terminated`` is True only if the episode ends in a terminal state; ``s_next`` is then
+        ignored. An episode that is cut off (Gymnasium's ``truncated``) bootstraps from ``s_next``.
 
         Raises
         ------
         ValueError
-            For a reward that is not finite or a state without features; the learner is
-            unchanged.
+            If the reward is not finite or a state has no features; the learner is unchanged.
         """
         row = self._row(s)
         return self.engine.take(row, r, None if terminated else self._row(s_next))
@@ -170,14 +168,14 @@ class TDLearner:
         next_states: Any,
         terminated: npt.ArrayLike,
     ) -> None:
-        """Take transitions given as parallel arrays: :meth:`update` for each, compiled.
+        """Learn from transitions given as parallel arrays: :meth:`update` in compiled code.
 
-        If one is refused, none is used.
+        If one transition is refused, none is used.
         """
         self.advance(*self.look_up(states, rewards, next_states, terminated))
 
     def advance(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
-        """Take transitions as :meth:`look_up` gives them."""
+        """Learn from transitions in the form of :meth:`look_up`."""
         self.engine.advance(rows, here, there, rewards)
 
     def look_up(
@@ -187,12 +185,12 @@ class TDLearner:
         next_states: Any,
         terminated: npt.ArrayLike,
     ) -> tuple[Array, Array, Array, Array]:
-        """Feature rows; for each transition the row of s, the row of s' (−1 if terminal), and r."""
+        """Return feature rows, the row numbers of s and s' (−1 if terminal), and rewards."""
         ended, given = np.asarray(terminated, dtype=bool), np.asarray(rewards, dtype=np.float64)
         lengths = len(states), *given.shape, len(next_states), *ended.shape
         if len(set(lengths)) > 1:
             raise ValueError(
-                "states, rewards, next_states and terminated must be of one length, not "
+                "states, rewards, next_states and terminated must have the same length, not "
                 f"{', '.join(map(str, lengths))}"
             )
         if not np.isfinite(given).all():
@@ -211,11 +209,11 @@ class TDLearner:
         return rows, np.arange(len(states)), there, given
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes during learning."""
+        """Return everything that changes during learning."""
         return self.engine.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where the learner that gave ``state`` was."""
+        """Restore a state that :meth:`state_dict` returned, and continue from it exactly."""
         self.engine.load_state_dict(state)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""TD by least squares: sums over all transitions, solved when θ is asked for."""
+"""TD by least squares: sums over all transitions, solved when θ is needed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,32 +8,30 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.base.state import loading
+from mixfree.linear.exact.blocks import check_array
 from mixfree.linear.exact.lstd import LSTD
 from mixfree.linear.exact.lstd_sparse import SparseLSTD
-from mixfree.linear.exact.moments import check_array
 
-__all__ = ["LARGEST", "LstdRecord", "LstdTD"]
-
-# Most features that may all be other than 0: sums of all transitions and of 16 batches take 136 MB.
+# Most features for dense sums: the total and the sums of 16 batches take 136 MB.
 LARGEST = 1000
-REWARD = 1e150  # size of a reward from which on sums are not safe
-WAITING = 256  # transitions given one by one that are summed together
-PIECE = 4096  # transitions whose features are held at a time, fewer if there are many features
-FORMAT = 1  # version of what state_dict gives
+REWARD = 1e150  # rewards from this size on are refused, since sums could overflow
+WAITING = 256  # single transitions that are summed together
+PIECE = 4096  # transitions whose features are held at a time, fewer for many features
+FORMAT = 1  # version of state_dict
 
 
 class LstdTD:
-    """θ is the fixed point of all transitions so far, as :class:`LSTD` has it.
+    """Learns θ as the fixed point of all transitions so far: see :class:`LSTD`.
 
-    Traces go on from one transition to the next only where φ(s) is the φ(s') before it: a
-    trajectory that was cut off and begun elsewhere is two trajectories. Where it begins again in
-    the very state that it was cut off in, it is one, as far as a Markov chain knows.
+    A trace continues from one transition to the next only if φ(s) equals the previous φ(s'): a
+    trajectory that is cut off and continued elsewhere counts as two. If it continues in the state
+    in which it was cut off, it is one, since the process is Markov.
 
     Parameters
     ----------
     size, gamma, lam, l2, half_life
-        As for :class:`LSTD`. More than 1,000 features must be 0 for the most part, and have no
-        half-life.
+        As for :class:`LSTD`. With more than 1,000 features, most must be 0 at a time, and there is
+        no half-life.
     """
 
     name = "lstd"
@@ -48,12 +46,12 @@ class LstdTD:
             self._lstd = SparseLSTD(size, gamma, **options)
         self._piece = max(PIECE * LARGEST // max(size, LARGEST), 1)
         self._waiting: list[tuple[Array, float, Array | None]] = []
-        self._ahead: Array | None = None  # φ(s') of the last transition, if traces go on from it
+        self._ahead: Array | None = None  # φ(s') of the last transition, if traces continue
         self._theta: Array | None = None
 
     @property
     def theta(self) -> Array:
-        """The fixed point of all transitions so far; solved once and kept until the next one."""
+        """The fixed point of all transitions so far, cached until the next transition."""
         if self._theta is None:
             self._theta = self._complete().theta
             self._theta.flags.writeable = False
@@ -61,7 +59,7 @@ class LstdTD:
 
     @property
     def average(self) -> Array:
-        """The same: there are no iterates to average."""
+        """θ itself: there are no iterates to average."""
         return self.theta
 
     @property
@@ -71,11 +69,11 @@ class LstdTD:
 
     @property
     def steps(self) -> int:
-        """Each transition changes θ."""
+        """Number of changes of θ: every transition changes it."""
         return self.samples
 
     def take(self, row: Array, reward: float, ahead: Array | None) -> bool:
-        """Take φ(s), r and φ(s'), which is None after the end; θ is always another one then."""
+        """Learn from φ(s), r and φ(s'), which is None at a terminal state; return True."""
         if not abs(reward) < REWARD:
             self._refuse(reward, 0)
         self._waiting.append((row, reward, ahead))
@@ -85,7 +83,7 @@ class LstdTD:
         return True
 
     def advance(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
-        """Take transitions as :meth:`TDLearner.look_up` gives them, all or none."""
+        """Learn from transitions in the form of :meth:`TDLearner.look_up`, all or none."""
         large = ~(np.abs(rewards) < REWARD)
         if large.any():
             wrong = int(np.argmax(large))
@@ -98,7 +96,7 @@ class LstdTD:
         self._theta = None
 
     def _complete(self) -> LSTD | SparseLSTD:
-        """The sums, with the transitions in them that wait."""
+        """Return the sums, with pending transitions added."""
         if self._waiting:
             before, rewards, after = zip(*self._waiting, strict=True)
             ahead = [before[0] if row is None else row for row in after]
@@ -120,22 +118,24 @@ class LstdTD:
         what = f"reward of transition {self.samples + further + 1}"
         if not np.isfinite(reward):
             raise ValueError(f"{what} must be finite, not {reward}")
-        raise ValueError(f"{what} is {reward:.3g}, too large to be summed")
+        raise ValueError(f"{what} must be below {REWARD:g} in size, not {reward:.3g}")
 
     def record(self, samples: int) -> "LstdRecord":
-        """Begin a trajectory, of any number of transitions."""
+        """Start the record of a trajectory of any length."""
         return LstdRecord(self)
 
-    def fixed_point(self) -> "LstdFixedPoint":
-        """The fixed point without ridge, as it is now, and its errors."""
-        return LstdFixedPoint(self._complete())
+    def fixed_point(self) -> LSTD | SparseLSTD:
+        """Return a copy of the sums without ridge: the fixed point and its errors."""
+        sums = self._complete().copy()
+        sums.l2 = 0.0
+        return sums
 
     def _settings(self) -> dict[str, Any]:
         names = ("size", "gamma", "lam", "l2", "half_life")
         return {name: getattr(self._lstd, name) for name in names}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes."""
+        """Return the state."""
         return {
             "format": FORMAT,
             "method": self.name,
@@ -145,13 +145,13 @@ class LstdTD:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the engine that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`state_dict` returned; an error changes nothing."""
         if not isinstance(state, Mapping):
             raise ValueError(f"state must be a mapping, not {type(state).__name__}")
         wanted = {"method": self.name, "format": FORMAT, "settings": self._settings()}
         for name, mine in wanted.items():
             if state.get(name) != mine:
-                raise ValueError(f"state has {name} {shown(state.get(name))}, not {mine!r}")
+                raise ValueError(f"state must have {name}={mine!r}, not {shown(state.get(name))}")
         lstd = self._lstd.copy()
         with loading("learner"):
             ahead = state["ahead"]
@@ -165,47 +165,19 @@ class LstdTD:
 
 
 class LstdRecord:
-    """Needs to keep nothing: the sums have it all.
+    """The record of a trajectory, whose result comes from the engine's sums.
 
     Parameters
     ----------
     engine
-        What learns.
+        The engine that learns.
     """
 
     def __init__(self, engine: LstdTD) -> None:
         self.engine = engine
         self.take = engine.advance
-        self.first = engine.theta.size  # fewer transitions cannot determine θ, which costs d³
+        self.first = engine.theta.size  # fewer transitions do not determine θ
 
-    def result(self) -> tuple[Array, "LstdFixedPoint"]:
-        """The fixed point, and without ridge and with its errors."""
+    def result(self) -> tuple[Array, LSTD | SparseLSTD]:
+        """Return θ, and the fixed point without ridge with its errors."""
         return self.engine.theta, self.engine.fixed_point()
-
-
-class LstdFixedPoint:
-    """The fixed point without ridge, with errors that hold simultaneously.
-
-    Parameters
-    ----------
-    sums
-        The sums; they are copied.
-    """
-
-    def __init__(self, sums: LSTD | SparseLSTD) -> None:
-        self._lstd = sums.copy()
-        self._lstd.l2 = 0.0
-        self.theta = self._lstd.theta
-
-    @property
-    def remark(self) -> str:
-        """Why the errors are too small; empty if nothing is known against them."""
-        return self._lstd.remark
-
-    def batches_met(self, rows: Array) -> Array:
-        """Number of batches in which the rarest feature of each row occurs."""
-        return self._lstd.batches_met(rows)
-
-    def errors(self, rows: Array, level: float) -> Array:
-        """Half-widths of simultaneous intervals: the level is divided among the rows."""
-        return self._lstd.errors(rows, 1.0 - (1.0 - level) / max(len(rows), 1))

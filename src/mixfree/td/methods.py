@@ -1,4 +1,4 @@
-"""The methods for TD learning: those that step on every gradient, DoG variants, two kinds of TD."""
+"""The methods for TD learning with steps: classical TD, DoG variants and the general table."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -14,8 +14,6 @@ from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball, Domain
 from mixfree.gradients import MLMC, DataDrop, Plain
 from mixfree.steps import Constant, Distance, Inverse, Ladder, Step
-
-__all__ = ["td_methods"]
 
 FROM_ONE = Distance(first=1.0, of="iterate")  # r̄ = max(1, max_i ‖θ_i‖)
 
@@ -34,7 +32,7 @@ class ProjectedTD(Method):
     omega
         The least eigenvalue ω of ΦᵀMΦ, for the step 1/(ω(1−γ)t).
     x0, domain, alpha, output, mirror, seed
-        As for every :class:`mixfree.Method`; an α other than 1 multiplies the step.
+        As for every :class:`mixfree.Method`; α, by default 1, multiplies the step.
     """
 
     name = "projected-td"
@@ -80,26 +78,26 @@ class AveragedTD(Method):
     .. math:: \theta_{t+1} = \theta_t + \alpha\,\delta_t\,\phi(s_t), \qquad
               \delta_t = r_t + \gamma\phi(s_t')^\top\theta_t - \phi(s_t)^\top\theta_t
 
-    Samsonov et al. (2024) bound the tail average with high probability, for a step that depends on
-    γ alone, and for a trajectory if only every ``gap``-th transition is used (TD-skip). The default
-    α = (1−γ)/(1+γ)² is that of Patil et al. (2023). It follows from norms of features at most 1:
+    Samsonov et al. (2024) bound the tail average with high probability for a step that depends on
+    γ alone; on a trajectory, if only every ``gap``-th transition is used (TD-skip). The default
+    α = (1−γ)/(1+γ)² is that of Patil et al. (2023). It follows from feature norms of at most 1:
     for a transition drawn from the stationary law, with A = φ(s)(φ(s) − γφ(s'))ᵀ,
 
     .. math:: \mathbb E\|(I - \alpha A)\theta\|^2 \le
               \|\theta\|^2 - \big(2\alpha(1-\gamma) - \alpha^2(1+\gamma)^2\big)\|V_\theta\|_M^2,
 
-    and this α makes the bracket largest. The constants of Samsonov et al. could not be verified
-    here, and are not used. The tail is :class:`mixfree.outputs.TailAverage`: half to three quarters
-    of the iterates, where the paper averages the last half.
+    and this α maximises the bracket. The constants of Samsonov et al. could not be verified here,
+    and are not used. The tail is :class:`mixfree.outputs.TailAverage`: half to three quarters of
+    the iterates, whereas the paper averages the last half.
 
     Parameters
     ----------
     gamma
         The discount.
     gap
-        A step is taken on every ``gap``-th transition; the others are left out.
+        A step is taken on every ``gap``-th transition; the others are skipped.
     alpha
-        The step itself; (1−γ)/(1+γ)² unless given.
+        The step size; by default (1−γ)/(1+γ)².
     x0, domain, output, mirror, seed
         As for every :class:`mixfree.Method`.
     """
@@ -127,7 +125,7 @@ class AveragedTD(Method):
 
 
 class LadderTD(Method):
-    """The ladder with one rate for all coordinates, and DoG's distance as its scale.
+    """The ladder with one rate for all coordinates and DoG's distance as its scale.
 
     Parameters
     ----------
@@ -160,10 +158,10 @@ class LadderTD(Method):
 
 
 class DoG(Method):
-    """Plain gradients with steps of distance over gradients (Ivgi et al. 2023); needs no radius.
+    """Plain gradients with distance-over-gradients steps (Ivgi et al. 2023); needs no radius.
 
-    The step is r̄/√Σ‖g‖² with r̄ = max(1, max_i ‖θ_i‖). Norms of features are at most 1, so θ has
-    the units of values, and 1 is where r̄ begins.
+    The step is r̄/√Σ‖g‖² with r̄ = max(1, max_i ‖θ_i‖). Feature norms are at most 1, so θ has the
+    units of values, and r̄ starts at 1.
 
     Parameters
     ----------
@@ -189,7 +187,7 @@ class DoG(Method):
 
 
 class MAGDoG(Method):
-    """Multi-level Monte Carlo gradients with steps of distance over gradients; needs no radius.
+    """Multi-level Monte Carlo gradients with distance-over-gradients steps; needs no radius.
 
     Parameters
     ----------
@@ -222,18 +220,18 @@ class MAGDoG(Method):
 def _dog_step(alpha: float | None) -> Step:
     if alpha is not None:
         raise ValueError(
-            f"alpha must not be given for a DoG step, which finds it, not {shown(alpha)}"
+            f"alpha must be None for a DoG step, which finds its own scale, not {shown(alpha)}"
         )
     return Ladder(per_coordinate=False, max_levels=0, distance=FROM_ONE)
 
 
-_REPLAY = ("sgd-er", "sgd-rer")  # they ask for gradients of earlier samples, which TD cannot give
-_UNCOMPILED = ("rasgd", "ac-sa", "reg")  # TD learning runs compiled, and these have no twin
+_REPLAY = ("sgd-er", "sgd-rer")  # they need gradients of earlier samples
+_UNCOMPILED = ("rasgd", "ac-sa", "reg")  # they have no compiled twin, which TD learning needs
 _WITHOUT_RADIUS = {"mag": MAGDoG.name, "adagrad": DoG.name}
 
 
 def td_methods() -> Methods:
-    """The table of methods for TD learning, by name.
+    """Return the table of methods for TD learning by name.
 
     Examples
     --------
@@ -253,9 +251,9 @@ def start_method(
     alpha: float | None = None,
     **settings: Any,
 ) -> Optimizer:
-    """Start a method of the table at ``theta0``, on the ball of that radius if one is given.
+    """Start a method of the table at ``theta0``, on a ball if a radius is given.
 
-    Without a name: ``mag``, or ``mag-dog`` where neither radius nor α gives ``mag`` a step size.
+    The default method is ``mag``, or ``mag-dog`` if neither radius nor α is given.
     """
     unscaled = radius is None and alpha is None
     if name is None:
@@ -270,7 +268,9 @@ def start_method(
         settings["gamma"] = gamma
     if method is ProjectedTD:
         if radius is None:
-            raise ValueError("projected-td needs radius, that of a ball which holds θ*")
+            raise ValueError(
+                "projected-td needs radius, that of a ball that contains θ*: give radius=…"
+            )
         alpha = 1.0 if alpha is None else alpha
     common = {name: settings.pop(name) for name in ("output", "seed") if name in settings}
     domain = None if radius is None else Ball(radius)

@@ -8,13 +8,11 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 
-__all__ = ["policy_matrix"]
-
 Act = Callable[[Any, np.random.Generator], Any]
 
 
 def policy_matrix(policy: Any, states: int, actions: int) -> Array:
-    """Action probabilities, one row per state, from any form of a policy.
+    """Convert a policy to action probabilities, one row per state.
 
     Examples
     --------
@@ -28,14 +26,12 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
         _check_word(policy)
         return np.full((states, actions), 1.0 / actions)
     if callable(policy):
-        raise ValueError(
-            "policy must be a table here, not a function: its action probabilities are needed"
-        )
+        raise ValueError("policy must be a table of action probabilities here, not a function")
     table = np.asarray(policy)
     if table.shape == (states,) and table.dtype.kind in "iu":
         if not ((table >= 0) & (table < actions)).all():
             raise ValueError(
-                f"policy must hold actions from 0 to {actions - 1}, not {shown(policy)}"
+                f"policy must have actions from 0 to {actions - 1}, not {shown(policy)}"
             )
         probabilities: Array = np.eye(actions)[table]
         return probabilities
@@ -44,13 +40,13 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
     ):
         raise ValueError(
             f"policy must be 'uniform', an action for each of the {states} states, or a row of "
-            f"{actions} probabilities for each; its shape is {table.shape}"
+            f"{actions} probabilities for each, not of shape {table.shape}"
         )
     return table.astype(np.float64)
 
 
 def as_function(policy: Any, observations: Any, actions: Any) -> Act:
-    """The policy as a function ``act(observation, generator)``, for spaces of Gymnasium."""
+    """Convert a policy to a function ``act(observation, generator)`` for Gymnasium spaces."""
     if callable(policy):
         given: Act = policy
         return given

@@ -1,4 +1,4 @@
-"""Finite Markov reward processes, whose TD fixed point is known exactly."""
+"""Finite Markov reward processes, whose TD fixed point can be computed exactly."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -14,13 +14,11 @@ from mixfree.td.features.table import feature_matrix
 from mixfree.td.learner import check_gamma
 from mixfree.td.tables import gymnasium_process, mdp_process
 
-__all__ = ["RewardProcess", "Trajectory"]
-
-_ROUNDING = 1e-9  # by which a sum of probabilities may differ from 1
+_ROUNDING = 1e-9  # tolerance of sums of probabilities
 
 
 class Trajectory(NamedTuple):
-    """Transitions in their order, as parallel arrays."""
+    """Transitions in order, as parallel arrays."""
 
     states: Array
     rewards: Array
@@ -35,15 +33,15 @@ class RewardProcess:
     ----------
     P
         Transition probabilities. If a row sums to less than 1, the rest is the probability that
-        the episode ends there; the next one begins from ``start``.
+        the episode ends there; the next episode begins from ``start``.
     r
-        Expected reward of leaving each state, or, if no episode ends, a matrix R(s, s').
+        Expected reward for leaving each state, or, if episodes never end, a matrix R(s, s').
     gamma
         Discount in [0, 1).
     features
         One row φ(s) per state, of norm at most 1.
     start
-        Distribution of the first state of an episode; needed where episodes end. States that
+        Distribution of the first state of an episode; required if episodes end. States that
         cannot be reached from it have weight zero.
 
     Examples
@@ -73,7 +71,7 @@ class RewardProcess:
             state = int(np.argmax(self.ending))
             raise ValueError(
                 f"row {state} of P sums to {self.P[state].sum():.6g}, so episodes end there: "
-                "give start, the distribution of their first state"
+                "give start, the distribution of the first state"
             )
         self.rewards = _rewards(r, n, bool(self.ending.any()))
         self.r = self.rewards if self.rewards.ndim == 1 else (self.P * self.rewards).sum(axis=1)
@@ -90,7 +88,7 @@ class RewardProcess:
         gamma: float = 0.99,
         features: npt.ArrayLike | None = None,
     ) -> "RewardProcess":
-        """The process of a policy in an environment that publishes its transitions.
+        """Make the process of a policy in an environment that publishes its transitions.
 
         A time limit is ignored: it changes how often states are visited, not their values. With
         tabular features, the default, the fixed point is the same.
@@ -124,7 +122,7 @@ class RewardProcess:
         terminal: npt.ArrayLike = (),
         start: npt.ArrayLike | None = None,
     ) -> "RewardProcess":
-        """The process of a policy in an MDP.
+        """Make the process of a policy in an MDP.
 
         Parameters
         ----------
@@ -151,14 +149,14 @@ class RewardProcess:
 
     @cached_property
     def chain(self) -> MarkovChain:
-        """The chain of the visited states as they are observed, restarts included."""
+        """The chain of the visited states, including restarts."""
         P = self.P if self.start is None else self.P + np.outer(self.ending, self.start)
         seen = self.visited
         return MarkovChain(P[np.ix_(seen, seen)], states=seen.tolist())
 
     @cached_property
     def stationary(self) -> Array:
-        """μ, the diagonal of M: zero for a state that is never visited."""
+        """μ, the diagonal of M; zero for states that are never visited."""
         law = np.zeros(len(self.P))
         law[self.visited] = self.chain.stationary
         return law
@@ -170,10 +168,10 @@ class RewardProcess:
 
     @cached_property
     def theta_star(self) -> Array:
-        """The TD fixed point, ḡ(θ*) = 0; that of least norm if the features are dependent.
+        """The TD fixed point, ḡ(θ*) = 0; that of least norm if features are dependent.
 
-        It is computed in the coordinates of M^½Φ, where the equation is well conditioned even if
-        some states are rare.
+        It is computed in the coordinates of M^½Φ, in which the equation is well conditioned even
+        if some states are rare.
         """
         seen, gamma = self.visited, self.gamma
         root = np.sqrt(self.stationary[seen])
@@ -197,29 +195,29 @@ class RewardProcess:
     def semi_gradient(
         self, theta: Array, state: int, reward: float, next_state: int, terminated: bool = False
     ) -> Array:
-        """g(θ; z) = (r + γφ(s')ᵀθ − φ(s)ᵀθ) φ(s); no bootstrap from the end of an episode."""
+        """Return g(θ; z) = (r + γφ(s')ᵀθ − φ(s)ᵀθ) φ(s), without γφ(s')ᵀθ if terminated."""
         row = self.features[state]
         ahead = 0.0 if terminated else self.gamma * self.features[next_state] @ theta
         update: Array = (reward + ahead - row @ theta) * row
         return update
 
     def mean_semi_gradient(self, theta: Array) -> Array:
-        """ḡ(θ), the mean semi-gradient under the stationary law."""
+        """Return ḡ(θ), the mean semi-gradient under the stationary law."""
         values = self.features @ theta
         errors = self.r + self.gamma * self.P @ values - values
         drift: Array = self.features.T @ (self.stationary * errors)
         return drift
 
     def error(self, theta: Array) -> float:
-        """‖V_θ* − V_θ‖²_M, what Theorem 5.2 bounds."""
+        """Return ‖V_θ* − V_θ‖²_M, which Theorem 5.2 bounds."""
         return float(self.stationary @ (self.features @ (self.theta_star - theta)) ** 2)
 
     def value_error(self, theta: Array) -> float:
-        """‖V^π − V_θ‖²_M, which is above zero where the features cannot represent V^π."""
+        """Return ‖V^π − V_θ‖²_M, which is positive if the features cannot represent V^π."""
         return float(self.stationary @ (self.values - self.features @ theta) ** 2)
 
     def simulate(self, samples: int, seed: int | np.random.Generator = 0) -> Trajectory:
-        """Draw a trajectory of ``samples`` transitions, started from the stationary law.
+        """Draw a trajectory of ``samples`` transitions, starting from the stationary law.
 
         Examples
         --------
@@ -243,7 +241,7 @@ class RewardProcess:
         [array([1, 0, 1]), array([0, 1])]
         """
         generator = np.random.default_rng(seed)
-        end = len(self.visited)  # a place of its own between two episodes
+        end = len(self.visited)  # an extra state between two episodes
         place = int(generator.choice(end, p=self.chain.stationary))
         for length in lengths:
             path = self._path(check_whole(length, "samples"), place, generator)
@@ -259,7 +257,7 @@ class RewardProcess:
 
     @cached_property
     def _walk(self) -> MarkovChain:
-        """The chain of the visited states and, last, the end of an episode."""
+        """The chain of the visited states and, as last state, the end of an episode."""
         seen = self.visited
         n = len(seen)
         P = np.zeros((n + 1, n + 1))
@@ -269,7 +267,7 @@ class RewardProcess:
         return MarkovChain(P)
 
     def _path(self, samples: int, place: int, generator: np.random.Generator) -> Array:
-        """Places of the walk after ``place``, with at least ``samples`` transitions among them."""
+        """Walk from ``place`` until at least ``samples`` transitions have been drawn."""
         end, pieces, lacking = len(self.visited), [np.array([place])], samples + 1
         while lacking > 0:
             piece = self._walk.simulate(lacking + 1, start=int(pieces[-1][-1]), seed=generator)[1:]
@@ -305,7 +303,7 @@ def _rewards(r: npt.ArrayLike, n: int, episodes_end: bool) -> Array:
     if rewards.shape not in allowed:
         raise ValueError(
             f"r must have shape {' or '.join(map(str, allowed))}, not {rewards.shape}"
-            + (": where episodes end, it is a vector" if episodes_end else "")
+            + (": a matrix needs episodes that never end" if episodes_end else "")
         )
     if not np.isfinite(rewards).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(rewards))[0])

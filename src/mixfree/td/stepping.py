@@ -1,4 +1,4 @@
-"""TD by steps: an optimiser of the table, told semi-gradients."""
+"""TD by steps: an optimiser that is told semi-gradients."""
 
 import math
 from collections.abc import Mapping
@@ -12,23 +12,21 @@ from mixfree.core.optimizer import Optimizer
 from mixfree.outputs import Average
 from mixfree.td.certificate import BATCHES, ENTRIES, LARGEST, Certificate
 
-__all__ = ["StepRecord", "StepTD"]
-
 
 class StepTD:
-    """Moves θ along −g(θ; z) = (φ(s)ᵀθ − r − γφ(s')ᵀθ) φ(s), as its optimiser does.
+    """Tells an optimiser the gradients −g(θ; z) = (φ(s)ᵀθ − r − γφ(s')ᵀθ) φ(s).
 
     Parameters
     ----------
     optimizer
-        The optimiser, at the θ to begin with.
+        The optimiser, at the initial θ.
     gamma
         The discount.
     """
 
     def __init__(self, optimizer: Optimizer, gamma: float) -> None:
         self.optimizer, self.gamma = optimizer, gamma
-        # V(s') of one transition is V(s) of the next, as long as θ does not move.
+        # Cache: V(s') of one transition is V(s) of the next as long as θ does not move.
         self._ahead: tuple[Array | None, Array | None, float] = (None, None, 0.0)
 
     @property
@@ -53,11 +51,11 @@ class StepTD:
 
     @property
     def steps(self) -> int:
-        """Steps taken."""
+        """Number of steps."""
         return self.optimizer.steps
 
     def take(self, row: Array, reward: float, ahead: Array | None) -> bool:
-        """Take φ(s), r and φ(s'), which is None after the end; True when θ moved."""
+        """Learn from φ(s), r and φ(s'), None at a terminal state; return True if θ moved."""
         theta = self.optimizer.x
         known_row, known_theta, value = self._ahead
         if row is not known_row or theta is not known_theta:
@@ -67,18 +65,19 @@ class StepTD:
             value_ahead = float(ahead.dot(theta))
             error -= self.gamma * value_ahead
             self._ahead = ahead, theta, value_ahead
-        # No norm of features is above 1, so the error bounds the gradient.
+        # Feature norms are at most 1, so the error bounds the gradient.
         if not abs(error) < self.optimizer.largest:
             number = self.samples + 1
             if not math.isfinite(reward):
                 raise ValueError(f"reward of transition {number} must be finite, not {reward}")
             raise ValueError(
-                f"TD error of transition {number} is {error:.3g}, too large to be summed"
+                f"TD error of transition {number} is {error:.3g}, too large to be squared: the "
+                "iteration diverges, or the rewards are too large"
             )
-        return self.optimizer.take(row.dot(error))  # equals error * row bit by bit, and is faster
+        return self.optimizer.take(row.dot(error))  # the same bits as error * row, but faster
 
     def advance(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
-        """Take transitions as :meth:`TDLearner.look_up` gives them: :meth:`take`, compiled."""
+        """Learn from transitions in the form of :meth:`TDLearner.look_up`, in compiled code."""
 
         def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
             from mixfree.kernels.td import td
@@ -88,15 +87,15 @@ class StepTD:
         self.optimizer.advance(kernel, (rewards, here, there), np.arange(here.size))
 
     def record(self, samples: int) -> "StepRecord":
-        """Begin a trajectory of so many transitions."""
+        """Start the record of a trajectory of ``samples`` transitions."""
         return StepRecord(self, samples)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes."""
+        """Return the state."""
         return self.optimizer.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the engine that gave ``state`` was."""
+        """Restore a state that :meth:`state_dict` returned."""
         self.optimizer.load_state_dict(state)
 
     def __repr__(self) -> str:
@@ -104,31 +103,31 @@ class StepTD:
 
 
 class StepRecord:
-    """Keeps the mean of the iterates in the second half of a run, and sums for its certificate.
+    """Records the mean of the iterates in the second half of a run, and its certificate.
 
     Parameters
     ----------
     engine
-        What learns.
+        The engine that learns.
     samples
-        Transitions of the trajectory.
+        Number of transitions of the trajectory.
     """
 
     first = 1
 
     def __init__(self, engine: StepTD, samples: int) -> None:
         if not isinstance(engine.optimizer.output, Average):
-            raise ValueError("output must be 'average' here: the estimate is a mean of iterates")
+            raise ValueError("output must be 'average', since the estimate is a mean of iterates")
         self.engine = engine
-        self._batches = {samples * k // BATCHES for k in range(BATCHES)}  # where they begin
+        self._batches = {samples * k // BATCHES for k in range(BATCHES)}  # first transitions
         self._half = samples // 2
         size = engine.theta.size
         self._certificate = Certificate(engine.gamma, size) if size <= LARGEST else None
         self._seen = 0
-        self._before = self._total()  # up to half of the run
+        self._before = self._total()  # of the first half of the run
 
     def take(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
-        """Learn from the next transitions, as :meth:`TDLearner.look_up` gives them."""
+        """Learn from the next transitions, in the form of :meth:`TDLearner.look_up`."""
         start, stop = self._seen, self._seen + len(here)
         between = (place for place in (*self._batches, self._half) if start < place < stop)
         for first, last in pairwise(sorted({start, *between, stop})):
@@ -148,14 +147,16 @@ class StepRecord:
         self._seen += len(transitions[1])
 
     def result(self) -> tuple[Array, Certificate | None]:
-        """The mean of the iterates in the second half, and the certificate, if it has room."""
+        """Return the mean of the iterates in the second half, and the certificate if it fits."""
         (steps_before, before), (steps, after) = self._before, self._total()
         if steps == steps_before:
-            raise ValueError("samples are too few: no step was taken in the second half of the run")
+            raise ValueError(
+                "samples must be larger: no step was taken in the second half of the run"
+            )
         if self._certificate is not None:
             self._certificate.solve()
         return (after - before) / (steps - steps_before), self._certificate
 
     def _total(self) -> tuple[int, Array]:
-        """Number and sum of the iterates so far."""
+        """Return the number and the sum of the iterates so far."""
         return self.engine.steps, self.engine.steps * self.engine.average

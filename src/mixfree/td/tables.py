@@ -1,4 +1,4 @@
-"""Arguments of a reward process from an MDP's arrays or a Gymnasium environment."""
+"""Arguments of a reward process, from the arrays of an MDP or a Gymnasium environment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ def mdp_process(
     terminal: npt.ArrayLike,
     start: npt.ArrayLike | None,
 ) -> dict[str, Any]:
-    """Arguments of :class:`RewardProcess` for an MDP given as arrays."""
+    """Return the arguments of :class:`RewardProcess` for an MDP given as arrays."""
     steps, rewards = np.asarray(P, dtype=np.float64), np.asarray(R, dtype=np.float64)
     if steps.ndim != 3 or steps.shape[0] != steps.shape[2]:
         raise ValueError(f"P must have shape (states, actions, states), not {steps.shape}")
@@ -54,15 +54,15 @@ def mdp_process(
 def gymnasium_process(
     env: Any, policy: Any, gamma: float, features: npt.ArrayLike | None
 ) -> dict[str, Any]:
-    """Arguments of :class:`RewardProcess` for an environment that publishes its table ``P``."""
+    """Return the arguments of :class:`RewardProcess` for an environment with a table ``P``."""
     if isinstance(env, str):
         with make_env(env) as opened:
             return gymnasium_process(opened, policy, gamma, features)
     table = transition_table(env)
     if table is None:
         raise ValueError(
-            f"{env} does not publish its transitions as env.unwrapped.P, a table of states, "
-            "actions and (probability, next state, reward, terminated)"
+            f"{env} must publish its transitions as env.unwrapped.P, a table of states, actions "
+            "and (probability, next state, reward, terminated), but does not"
         )
     states, actions = len(table), len(table[0])
     acts = policy_matrix(policy, states, actions)
@@ -91,16 +91,17 @@ def gymnasium_process(
 
 
 def transition_table(env: Any) -> Mapping[int, Mapping[int, list[Any]]] | None:
-    """The transition table that the environment publishes; None if it does not."""
+    """Return the transition table that the environment publishes; None if there is none."""
     table = getattr(env.unwrapped, "P", None)
     return table if isinstance(table, Mapping) and table else None
 
 
 def start_law(env: Any, states: int) -> Array:
-    """The distribution of the first state that the environment publishes."""
+    """Return the distribution of the first state that the environment publishes."""
     law = getattr(env.unwrapped, "initial_state_distrib", None)
     if law is None:
         raise ValueError(
-            f"{env} does not publish initial_state_distrib, the distribution of its first state"
+            f"{env} must publish the distribution of its first state as "
+            "env.unwrapped.initial_state_distrib, but does not"
         )
     return np.asarray(law, dtype=np.float64).reshape(states)

@@ -1,4 +1,4 @@
-"""PyTorch optimisers and a memory for ordered data: one line of a training loop changes."""
+"""PyTorch optimisers and a memory for ordered data, each by one line of a training loop."""
 
 from mixfree.base.extras import require
 

@@ -1,7 +1,7 @@
 """The ladder's arithmetic on the parameters' device: twin of :class:`mixfree.steps.Ladder`.
 
-Nothing here waits for the device. Branches depend on the number of the step alone; what depends on
-the gradients is chosen by ``torch.where``.
+Nothing here synchronises with the device. Branches depend on the step number alone; choices that
+depend on gradients use ``torch.where``.
 """
 
 import math
@@ -20,7 +20,7 @@ from mixfree.torch.tensors import sums_dtype
 
 @dataclass(slots=True)
 class DeviceDistance:
-    """As :class:`mixfree.steps.distance.DistanceState`, with tensors for what is data."""
+    """As :class:`mixfree.steps.distance.DistanceState`, with tensors for values from gradients."""
 
     rbar: Tensor
     lam: Tensor
@@ -34,12 +34,12 @@ class DeviceDistance:
     margin: Tensor
 
     def add(self, total: Tensor, x: Tensor, back: Tensor) -> None:
-        """Take the sum Σ g_i of the latest gradients, where Σ g_i·(x_i − x) is ``back``."""
+        """Add the latest gradients: ``total`` is Σ g_i, and ``back`` is Σ g_i·(x_i − x)."""
         self.numerator = self.numerator + self.lam * (total @ (self.origin - x) - back)
         self.weighted_sum = self.weighted_sum + self.lam * total
 
     def update(self, of: str, x: Tensor, step: int, steps: int, lr: float) -> None:
-        """Bring r̄ up to date at the point ``x``, ``steps`` steps after the last time."""
+        """Update r̄ at the point ``x``, ``steps`` steps after the last update."""
         self.weight += float(step) * steps
         self.mean = torch.lerp(self.mean, x, float(step) * steps / self.weight)
         per_coordinate = self.rbar.numel() > 1
@@ -56,7 +56,7 @@ class DeviceDistance:
             self.epoch *= 2
             moved = MOVED * _size(self.mean - self.before, per_coordinate)
             self.before, self.weight = self.mean, 0.0
-            # Steps that were made shorter take longer to get anywhere.
+            # Steps shortened by lr take longer to move as far.
             arrived = moved < lr * rbar
             rbar = torch.where(arrived, torch.maximum(moved, KEPT * rbar), rbar)
             self.margin = torch.where(arrived, 1.0, self.margin)
@@ -84,7 +84,7 @@ class DeviceLadder:
 
     @property
     def largest_exponent(self) -> int:
-        """A gradient is at most two to this power in the state's unit: no square overflows."""
+        """Exponent of the largest gradient, in the state's unit, whose square is finite."""
         return LARGEST_EXPONENT if self.rate.dtype == torch.float64 else 30
 
     @property
@@ -103,7 +103,7 @@ class DeviceLadder:
         lr: float = 1.0,
         farthest: float = math.inf,
     ) -> Tensor:
-        """The displacement of every coordinate, or the one rate along the direction.
+        """Return the displacement of every coordinate, or the common rate along the direction.
 
         Parameters
         ----------
@@ -112,13 +112,13 @@ class DeviceLadder:
         direction, size
             The gradient or its sketch, and its norm.
         step
-            Number of the step.
+            The step number.
         x
-            The point or its sketch, where ``rule.refreshes(step)``.
+            The point or its sketch, if ``rule.refreshes(step)``.
         lr
-            What multiplies the displacement of this step and those before it in the block.
+            Factor of the displacements of this block.
         farthest
-            Scale of the steps beyond which they are zero, since the run goes away without end.
+            Scale beyond which steps are zero, since the run diverges.
         """
         g, length = _scaled(direction, -self.unit), _scaled(size, -self.unit)
         if rule.per_coordinate:
@@ -131,15 +131,15 @@ class DeviceLadder:
         rbar = self.distance.rbar
         if rule.per_coordinate:
             return torch.clamp(self.rate * g, -rbar, rbar)
-        # A gradient of zero makes the second infinite, and moves nothing.
+        # A gradient of zero makes rbar / length infinite, and moves nothing.
         return _scaled(torch.minimum(self.rate, rbar / length)[0], -self.unit)
 
     def rates(self) -> Tensor:
-        """Displacement per gradient."""
+        """Return the displacement per unit of gradient."""
         return _scaled(self.rate, -self.unit)
 
     def reach(self, rule: Ladder) -> Tensor:
-        """Twin of :meth:`mixfree.steps.Ladder.reach`."""
+        """Return the twin of :meth:`mixfree.steps.Ladder.reach`."""
         return self.distance.lam if rule.distance.of == "bound" else self.distance.rbar.amax()
 
     def _refresh(
@@ -152,10 +152,10 @@ class DeviceLadder:
         lr: float,
         farthest: float,
     ) -> None:
-        """Take the gradients since the last time into all sums, and renew the rates."""
+        """Add the gradients since the last refresh to all sums, and update the rates."""
         distance, weight, total = self.distance, self.distance.lam, self.sum
         if rule.alpha is None and rule.distance.of == "bound":
-            # Each x_i came to x_t by steps at the rates that now end.
+            # The steps from each x_i to x_t had the current rates, which end now.
             earlier = total - g
             if rule.per_coordinate:
                 back = self.rate @ (earlier * earlier + (self.squares - g * g))
@@ -175,7 +175,7 @@ class DeviceLadder:
         self.rate = torch.where(moves, distance.lam * distance.rbar / root, 0.0)
 
     def _climb(self, rule: Ladder, step: int) -> None:
-        """Give the block's sum to the first level, and what is complete to the next."""
+        """Add the block's sum to the first level, and complete levels to the next."""
         levels, blocks = rule.levels(step), step // rule.block
         for name in ("halves", "levels", "excess"):
             rows: Tensor = getattr(self, name)
@@ -190,7 +190,7 @@ class DeviceLadder:
             carry = carry + self.halves[j]
         if complete < levels:
             self.halves[complete] = carry
-        # excess[j] is the sum over level j and those above, which have not changed.
+        # excess[j] is the sum over levels j and above; levels above `complete` are unchanged.
         for j in reversed(range(complete)):
             own = torch.relu(self.levels[j] - self.total)
             self.excess[j] = own + self.excess[j + 1] if j + 1 < levels else own
@@ -198,7 +198,7 @@ class DeviceLadder:
 
 
 def on_device(state: LadderState, device: torch.device) -> DeviceLadder:
-    """The state of the reference's step as tensors of its own."""
+    """Convert the state of the reference to new tensors."""
     dtype = sums_dtype(device)
 
     def moved(value: Any) -> Any:
@@ -213,7 +213,7 @@ def on_device(state: LadderState, device: torch.device) -> DeviceLadder:
 
 
 def on_host(ladder: DeviceLadder) -> LadderState:
-    """The state that the reference's step would have."""
+    """Convert to the state of the reference."""
 
     def moved(value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -233,7 +233,7 @@ def _size(vector: Tensor, per_coordinate: bool, each: bool = False) -> Tensor:
 
 
 def _scaled(x: Tensor, exponent: int) -> Tensor:
-    """2^exponent · x, in two steps so that the power itself cannot overflow."""
+    """Return 2^exponent · x, in two steps so that the power itself cannot overflow."""
     if not exponent:
         return x
     return x * 2.0 ** (exponent // 2) * 2.0 ** (exponent - exponent // 2)

@@ -1,4 +1,4 @@
-"""The ladder for PyTorch: a step fed with the gradient, or with a sketch of it."""
+"""The ladder for PyTorch, with exact totals or with those of a sketch of the gradient."""
 
 import math
 from collections.abc import Mapping
@@ -20,19 +20,19 @@ from mixfree.torch.device_ladder import DeviceLadder, on_device, on_host
 from mixfree.torch.stream import READ, Given, StreamOptimizer, StreamRun
 from mixfree.torch.tensors import Tensors, largest, norm, step_along, sums_dtype
 
-LEAST_LR = 0.1  # below it, lr is taken for a learning rate of another optimiser
+LEAST_LR = 0.1  # a smaller lr must have been meant for another optimiser
 
 
 @dataclass(slots=True)
 class LadderRun(StreamRun):
-    """The state of the reference's step, and what its vectors stand for."""
+    """The state of the reference, and the parameters that its vectors represent."""
 
-    tensors: int = 0  # parameters in the vectors: those added since join at the next step
-    sketched: int = 0  # entries of the model at the first step; zero if its totals are exact
-    ladder: LadderState | None = None  # as it was saved; none before the first step
+    tensors: int = 0  # number of parameters in the vectors; new ones are added at the next step
+    sketched: int = 0  # entries of the model at the first step; 0 if totals are exact
+    ladder: LadderState | None = None  # the saved state; None before the first step
 
     def check(self, what: str) -> None:
-        """Counts are not negative."""
+        """Check that counts are not negative."""
         StreamRun.check(self, what)
         if self.tensors < 0 or self.sketched < 0:
             raise ValueError(f"state of the {what} does not fit: a count is negative")
@@ -41,11 +41,11 @@ class LadderRun(StreamRun):
 class Ladder(StreamOptimizer):
     """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.
 
-    It needs no step size. The norms run over the parameters of all groups. A model of at most
-    ``16·sketch`` entries has the totals of :class:`mixfree.steps.Ladder` itself; a larger one has
-    those of a sketch of its gradients, so that a level takes ``sketch`` numbers and not one per
-    parameter. All of it is computed on the parameters' device, and an ordinary step does not wait
-    for it.
+    It needs no step size. Norms run over the parameters of all groups. A model of at most
+    ``16·sketch`` entries has the exact totals of :class:`mixfree.steps.Ladder`. For a larger one,
+    totals are those of a sketch of its gradients, so that a level takes ``sketch`` numbers instead
+    of one per parameter. All arithmetic is on the parameters' device, and an ordinary step does not
+    synchronise with it.
 
     Parameters
     ----------
@@ -55,23 +55,24 @@ class Ladder(StreamOptimizer):
     alpha, block, max_levels, distance
         As in :class:`mixfree.steps.Ladder`.
     per_coordinate
-        One rate per coordinate, or one for all. ``None``: one per coordinate where totals are
-        exact. ``True`` makes them exact at any size, at the cost of one copy of the parameters
+        One rate per coordinate, or one for all. ``None`` is one per coordinate where totals are
+        exact. ``True`` makes totals exact for any model, at the cost of one copy of the parameters
         per level.
     sketch
-        Numbers per level; ``None`` makes totals exact at any size.
+        Numbers per level; ``None`` makes totals exact for any model.
     seed
         Seed of the sketch.
     lr
-        Multiplies the step that the ladder finds: 1, unless a scheduler or a group changes it. A
-        learning rate of another optimiser, such as 1e-3, is refused, since nothing would be learnt.
+        Multiplies the step that the ladder finds; 1 unless a scheduler or a group changes it. A
+        learning rate for another optimiser, such as 1e-3, is refused: nothing would be learnt.
     weight_decay
-        Each step also moves by its rate times this times the parameters, which do not enter the
-        totals: it is decoupled.
+        Decoupled weight decay: each step also subtracts its rate times this times the parameters,
+        which does not enter the totals.
     maximize
         Maximise the objective instead of minimising it.
     output
-        ``"weighted"``, ``"average"`` or ``"last"``: what :meth:`averaged` and :meth:`eval` put in.
+        ``"weighted"``, ``"average"`` or ``"last"``: the output of :meth:`averaged` and
+        :meth:`eval`.
     check_finite
         As in :class:`mixfree.torch.MAG`.
 
@@ -110,8 +111,8 @@ class Ladder(StreamOptimizer):
         if 0.0 <= lr < LEAST_LR:
             raise ValueError(
                 f"lr={lr!r} multiplies the step that the ladder finds by itself, so that it would "
-                "hardly move: leave it out (a scheduler, or lr of a parameter group, can make "
-                "steps smaller on purpose)"
+                "hardly move: leave it out (to make steps smaller, use a scheduler or the lr of a "
+                "parameter group)"
             )
         distance = Distance() if distance is None else distance
         by_coordinate = per_coordinate is not False
@@ -130,20 +131,22 @@ class Ladder(StreamOptimizer):
             "seed": seed,
         }
         defaults = {"lr": lr, "weight_decay": weight_decay, "maximize": maximize}
-        self._ladder: DeviceLadder | None = None  # of the run that goes on; the run's is the saved
+        self._ladder: DeviceLadder | None = (
+            None  # the current state; that of the run is the saved one
+        )
         super().__init__(params, defaults, settings, output, check_finite, LadderRun())
 
     def profile(self) -> Profile:
-        """How correlated the gradients are at each scale: see :class:`mixfree.steps.Ladder`."""
+        """Return the correlation profile of the gradients: see :class:`mixfree.steps.Ladder`."""
         return self._rule(self._run.sketched).profile(self._on_host("profile"), self.steps)
 
     def correlation_scale(self) -> CorrelationScale:
-        """Samples over which gradients stay correlated, as far as it is known: see ``profile``."""
+        """Return the number of samples over which gradients stay correlated."""
         return self.profile().correlation_scale()
 
     @property
     def rate(self) -> float:
-        """Displacement per gradient, in the mean over all rates; read from the device."""
+        """Displacement per unit of gradient, averaged over all rates; read from the device."""
         state = self._on_host("rate")
         return float(np.ldexp(state.rate.mean(), -state.unit))
 
@@ -154,7 +157,7 @@ class Ladder(StreamOptimizer):
 
     def _on_host(self, asked: str) -> LadderState:
         if self._run.steps == 0:
-            raise ValueError(f"there is no {asked} before the first step")
+            raise ValueError(f"there is no {asked} before the first step: call step() first")
         return on_host(self._ladder_of(self._parameters(), self._run.sketched))
 
     def _take(self, given: list[Given]) -> bool:
@@ -195,17 +198,17 @@ class Ladder(StreamOptimizer):
         self._check_reach()
 
     def _check_reach(self) -> None:
-        """Raise an error if the distance has grown without end; nothing moves then."""
+        """Raise an error if the distance has diverged; parameters no longer move then."""
         farthest = farthest_of(_numpy_dtype(self._parameters()))
         rule = self._rule(self._run.sketched)
         if self._ladder is not None and float(self._ladder.reach(rule)) > farthest:
             raise ValueError(
-                f"the steps have grown beyond {farthest:.0e} by sample {self.samples}: the loss "
-                "falls without end, or its gradient never changes; the last parameters are kept"
+                f"steps exceed {farthest:.0e} at sample {self.samples}: the loss falls without "
+                "end, or its gradient never changes; the parameters no longer move"
             )
 
     def _displace(self, displacement: torch.Tensor, rates: torch.Tensor) -> None:
-        """Move every entry by its own displacement, and decay it at its own rate."""
+        """Move every entry by its displacement, and decay it at its own rate."""
         params = self._parameters()
         sizes = [p.numel() for p in params]
         parts = zip(params, displacement.split(sizes), rates.split(sizes), strict=True)
@@ -218,7 +221,7 @@ class Ladder(StreamOptimizer):
                 p.sub_(part.view_as(p), alpha=lr)
 
     def _step_along(self, gradients: Tensors, rate: torch.Tensor, left_out: torch.Tensor) -> None:
-        """Move and decay all parameters at one rate."""
+        """Move and decay all parameters at a common rate."""
         at = 0
         for group in self.param_groups:
             params, lr = group["params"], float(group["lr"])
@@ -227,20 +230,20 @@ class Ladder(StreamOptimizer):
             at += len(params)
 
     def _mean_lr(self) -> float:
-        """``lr`` in the mean over all entries."""
+        """Return the mean ``lr`` over all entries."""
         counts = [sum(p.numel() for p in group["params"]) for group in self.param_groups]
         rates = [float(group["lr"]) for group in self.param_groups]
         total = sum(counts)
         return sum(n * lr for n, lr in zip(counts, rates, strict=True)) / total if total else 1.0
 
     def _may_change_unit(self, params: Tensors) -> bool:
-        """Whether to compare the gradient with the unit of the sums, for which it must be read."""
+        """Whether to compare the gradient with the unit of the sums, reading from the device."""
         return _has_wide_range(params) and (
             self.check_finite == "now" or self.samples % READ == 0 or self._run.steps == 0
         )
 
     def _with_unit(self, ladder: DeviceLadder, size: float, most: float) -> DeviceLadder:
-        """The state in a unit in which squares of such a gradient neither overflow nor vanish."""
+        """Change the unit if squares of such a gradient would overflow or underflow."""
         change = max(math.frexp(size)[1], LEAST_UNIT) - ladder.unit
         if abs(change) > ladder.largest_exponent and 0.0 < size < most:
             state = on_host(ladder)
@@ -249,7 +252,7 @@ class Ladder(StreamOptimizer):
         return ladder
 
     def _entries_to_sketch(self, params: Tensors) -> int:
-        """Entries of the model; zero if it is small enough not to be sketched."""
+        """Return the entries of the model; 0 if its totals are exact."""
         entries = sum(p.numel() for p in params)
         return 0 if self._is_exact(entries) else entries
 
@@ -257,7 +260,7 @@ class Ladder(StreamOptimizer):
         return is_exact(entries, self.settings["sketch"], self.settings["per_coordinate"])
 
     def _ladder_of(self, params: Tensors, sketched: int) -> DeviceLadder:
-        """The state of the step, in which every parameter is: begun, or extended, if need be."""
+        """Return the state, started or extended so that it includes every parameter."""
         run, rule, device = self._run, self._rule(sketched), params[0].device
         if self._ladder is None and run.ladder is not None:
             self._ladder, run.ladder = on_device(run.ladder, device), None
@@ -268,7 +271,7 @@ class Ladder(StreamOptimizer):
         elif known < len(params):
             state = on_host(self._ladder)
             if sketched:
-                # Parameters added since have stood where they are, with gradients of zero.
+                # New parameters count as unmoved so far, with gradients of zero.
                 new = [p * (i >= known) for i, p in enumerate(params)]
                 state.distance.shift(self._host_vector(new, sketched))
             else:
@@ -277,11 +280,11 @@ class Ladder(StreamOptimizer):
         return self._ladder
 
     def _rule(self, sketched: int) -> steps.Ladder:
-        """The step part: one rate per coordinate only where totals are exact."""
+        """Return the step part: one rate per coordinate only if totals are exact."""
         return self._sketched_rule if sketched else self._exact_rule
 
     def _vector(self, tensors: Tensors, sketched: int) -> torch.Tensor:
-        """The tensors as one vector, or its sketch, in the dtype of the sums."""
+        """Return the tensors as one vector, or its sketch, in the dtype of the sums."""
         if sketched:
             size, seed = self.settings["sketch"], self.settings["seed"]
             sketch, table = _sketch(size, sketched, seed, tensors[0].device)
@@ -299,7 +302,7 @@ class Ladder(StreamOptimizer):
         return plain if self._ladder is None else {**plain, "ladder": on_host(self._ladder).plain()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the optimiser that gave the state was."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state_dict)
         self._ladder = None
 
@@ -329,13 +332,13 @@ def _numpy_dtype(params: Tensors) -> type[np.floating[Any]]:
 
 
 def _has_wide_range(params: Tensors) -> bool:
-    """Whether squares of gradients may be beyond the range of the sums' dtype."""
+    """Whether squares of gradients may exceed the range of the sums' dtype."""
     sums = sums_dtype(params[0].device)
     return sums == torch.float32 or sums in {p.dtype for p in params}
 
 
 def _ascent(p: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
-    """The gradient of what is minimised; zero where there is none."""
+    """Return the gradient of the minimised objective; zero if there is none."""
     if p.grad is None:
         return torch.zeros_like(p)
     return -p.grad if group["maximize"] else p.grad

@@ -14,21 +14,21 @@ from mixfree.torch.window import WindowOptimizer, WindowRun
 
 @dataclass(slots=True)
 class MAGRun(WindowRun):
-    """The level, and the accumulator of AdaGrad-Norm."""
+    """The state of a level, and the accumulator of AdaGrad-Norm."""
 
-    root: float = 0.0  # of the sum of the squared norms of all directions
+    root: float = 0.0  # square root of the sum of squared norms
 
     def check(self, what: str) -> None:
-        """A root is not negative."""
+        """Check that the root is not negative."""
         WindowRun.check(self, what)
         if self.root < 0.0:
             raise ValueError(f"state of the {what} does not fit: root is {self.root}")
 
 
 class MAG(WindowOptimizer):
-    """MLMC gradients with AdaGrad-Norm steps; the training loop stays as it is.
+    """MLMC gradients with AdaGrad-Norm steps, in an unchanged training loop.
 
-    The norm in the step runs over the parameters of all groups, which share one accumulator.
+    Norms run over the parameters of all groups, which share one accumulator.
 
     Parameters
     ----------
@@ -40,18 +40,19 @@ class MAG(WindowOptimizer):
     alpha
         Scale of the steps.
     lr
-        Multiplies ``alpha``; it is there for learning-rate schedulers.
+        Multiplies ``alpha``, for learning-rate schedulers.
     weight_decay
-        Each step also moves by its rate times this times the parameters, which do not enter the
-        accumulator: it is decoupled.
+        Decoupled weight decay: each step also subtracts its rate times this times the parameters,
+        which does not enter the accumulator.
     maximize
         Maximise the objective instead of minimising it.
     output
-        ``"average"``, ``"weighted"`` or ``"last"``: what :meth:`averaged` and :meth:`eval` put in.
+        ``"average"``, ``"weighted"`` or ``"last"``: the output of :meth:`averaged` and
+        :meth:`eval`.
     check_finite
-        ``"late"``: a gradient that is not finite counts as zero, and an error says so at most 64
-        samples later, or before saving; the device is not waited for. ``"now"``: it is refused at
-        once.
+        ``"late"``: a gradient that is not finite counts as zero, and an error reports it at most 64
+        samples later or before saving, without synchronising at every step. ``"now"``: it is
+        refused at once.
 
     Examples
     --------
@@ -85,7 +86,7 @@ class MAG(WindowOptimizer):
     ) -> None:
         law = Law(levels, weights, horizon, seed)
         defaults = {"alpha": alpha, "lr": lr, "weight_decay": weight_decay, "maximize": maximize}
-        self._root: torch.Tensor | None = None  # on the device; the run's is that of the last save
+        self._root: torch.Tensor | None = None  # on the device; that of the run is the saved one
         super().__init__(params, defaults, law, output, check_finite, MAGRun())
 
     def _move(self, scale: float) -> None:
@@ -111,7 +112,7 @@ class MAG(WindowOptimizer):
         return super()._plain_run()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the optimiser that gave the state was, also in the middle of a level."""
+        """Restore a state that :meth:`state_dict` returned, also in the middle of a level."""
         super().load_state_dict(state_dict)
         self._root = None
 

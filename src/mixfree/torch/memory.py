@@ -1,4 +1,4 @@
-"""A memory for PyTorch: the fresh batch, with draws from all of the past beside it."""
+"""A memory for PyTorch: every new batch is extended by draws from all samples so far."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -14,38 +14,37 @@ from mixfree.dropins.reservoir import LARGEST_CAPACITY, Balanced, Plan, Uniform,
 from mixfree.torch.nested import flatten, rebuild
 from mixfree.torch.tensors import as_arrays, as_tensors
 
-FORMAT = 1  # of state_dict
-RANKS = 1 << 20  # worker processes that a rank may have
+FORMAT = 1  # version of state_dict
+RANKS = 1 << 20  # most worker processes per rank
 
 
 class Memory:
-    """A uniform sample of all samples so far, drawn from beside every fresh batch.
+    """A uniform sample of all samples so far; every new batch is extended by draws from it.
 
-    Data in order makes gradients that lean one way for long; draws from the whole past make up for
-    it, with any optimiser. A mixed batch has ``1 + draws`` times the rows, and costs as many
-    gradients. What is kept and drawn depends on the seed and on the numbers of the samples, not on
-    how they are cut into batches.
+    The gradients of ordered data are biased for long times; draws from the whole past reduce that
+    bias, with any optimiser. A mixed batch has ``1 + draws`` times the rows, and costs as many
+    gradients. Which samples are kept and drawn depends on the seed and on the samples' numbers, not
+    on the batches.
 
     Parameters
     ----------
     capacity
-        Samples kept.
+        Number of samples to keep.
     draws
-        Samples drawn beside each fresh one, with replacement, once that one had its chance to be
-        kept.
+        Samples drawn per new sample, with replacement, after the new sample may have been kept.
     seed
-        Seed of what is kept and drawn.
+        Seed of the samples that are kept and drawn.
     device
-        Where samples are kept; ``None`` is where the first batch is. Draws are moved to where the
-        fresh batch is.
+        Device of the kept samples; ``None`` is that of the first batch. Draws are moved to the
+        device of the new batch.
     pin
-        Keep samples in pinned memory of the host, from which copies to a device do not wait.
+        Keep samples in pinned host memory, from which copies to a device are asynchronous.
     balance_by
-        A function that gives the class of each row of a batch, as whole numbers. Classes then
-        share the memory evenly, each with a uniform sample of its own; ``None`` keeps a uniform
-        sample of everything.
+        A function that returns the class of each row of a batch, as whole numbers. Classes then
+        share the memory evenly, each with its own uniform sample; ``None`` keeps a uniform sample
+        of all samples.
     rank
-        Ranks draw each for itself; ``None`` is that of ``torch.distributed``, or 0.
+        Every rank has its own draws; ``None`` is the rank of ``torch.distributed``, or 0.
 
     Examples
     --------
@@ -75,37 +74,37 @@ class Memory:
         keys_of(seed)
         self.device = None if device is None else torch.device(device)
         if pin and (self.device is None or self.device.type != "cpu"):
-            raise ValueError(f"pin=True is for device='cpu', not for device={device!r}")
+            raise ValueError(f"pin=True needs device='cpu', not device={device!r}")
         self.pin = pin
         self.balance_by = balance_by
         self.rank = None if rank is None else check_whole(rank, "rank", least=0)
-        self._worker = 0  # of a DataLoader, counted from 1
+        self._worker = 0  # number of the DataLoader's worker, from 1
         self._keeper: Uniform | Balanced = Balanced() if balance_by else Uniform()
         self._samples: dict[str, torch.Tensor] = {}
 
     @property
     def seen(self) -> int:
-        """Samples that had their chance to be kept."""
+        """Number of samples so far."""
         return self._keeper.seen
 
     @property
     def kept(self) -> int:
-        """Samples kept so far."""
+        """Number of samples kept."""
         return min(self.seen, self.capacity)
 
     @torch._dynamo.disable
     def mix(self, batch: Any) -> Any:
-        """The batch with draws beside it, in the same form: its own rows first.
+        """Return the batch extended by draws, in the same structure: its own rows come first.
 
         Parameters
         ----------
         batch
-            A tensor whose rows are samples, or a tuple, list or dict of such, also nested.
+            A tensor whose rows are samples, or a tuple, list or dict of such tensors, also nested.
 
         Raises
         ------
         ValueError
-            If it is not of the form of the batches before. Nothing has changed then.
+            If its structure differs from that of earlier batches. Nothing has changed then.
         """
         fresh = flatten(batch)
         count = self._check_batch(fresh)
@@ -118,16 +117,16 @@ class Memory:
         return rebuild(batch, {name: self._mixed(name, rows, todo) for name, rows in fresh.items()})
 
     def stream(self, source: Iterable[Any], *, batched: bool | None = None) -> "MemoryStream":
-        """The batches of a loader, or the samples of a dataset, each with its draws.
+        """Iterate over the batches of a loader, or the samples of a dataset, with draws.
 
         Parameters
         ----------
         source
             A ``DataLoader`` or any other iterable of batches; or an ``IterableDataset``, whose
-            items are taken as single samples. The result of the latter can be given to a
-            ``DataLoader``, also with workers: each then has a memory of its own.
+            items are single samples. The result for a dataset can be given to a ``DataLoader``,
+            also with workers, which have a memory each.
         batched
-            Whether items are batches; ``None`` says so of everything but datasets.
+            Whether items are batches; ``None`` is True except for datasets.
 
         Examples
         --------
@@ -141,18 +140,18 @@ class Memory:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The samples kept, and all that decides what comes next."""
+        """Return the kept samples and the state of the random draws."""
         kept = {name: rows[: self.kept].clone() for name, rows in self._samples.items()}
         keeper = as_tensors(self._keeper.plain())
         return {"settings": self._settings(), "keeper": keeper, "kept": kept}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on where the memory that gave the state was.
+        """Restore a state that :meth:`state_dict` returned.
 
         Raises
         ------
         ValueError
-            If the state is not of a memory with the same settings. Nothing has changed then.
+            If the state does not fit or has other settings. Nothing has changed then.
         """
         with loading("memory"):
             saved = state_dict.get("settings", {})
@@ -168,7 +167,9 @@ class Memory:
             keeper = type(self._keeper)().restored(as_arrays(dict(state_dict["keeper"])), "memory")
             kept, length = state_dict["kept"], min(keeper.seen, self.capacity)
             if bool(kept) != bool(length):
-                raise ValueError(f"state has samples of {sorted(kept)}, but {length} were kept")
+                raise ValueError(
+                    f"state does not fit: it has samples of {sorted(kept)}, but {length} were kept"
+                )
             for name, rows in kept.items():
                 if not isinstance(rows, torch.Tensor) or rows.ndim < 1 or len(rows) != length:
                     raise ValueError(f"state does not fit: {name} is not a tensor of {length} rows")
@@ -188,30 +189,30 @@ class Memory:
         }
 
     def _stream(self) -> int:
-        """The number of this rank's and worker's own draws."""
+        """Return the stream number of this rank and worker."""
         if self.rank is None:
             there = torch.distributed.is_available() and torch.distributed.is_initialized()
             self.rank = torch.distributed.get_rank() if there else 0
         return self.rank * RANKS + self._worker
 
     def _check_batch(self, fresh: Mapping[str, torch.Tensor]) -> int:
-        """Number of rows, if the batch is like those before."""
+        """Check that the batch is like earlier ones, and return its number of rows."""
         if self._samples and self._samples.keys() != fresh.keys():
             raise ValueError(
-                f"batch has tensors {sorted(fresh)}, those before had {sorted(self._samples)}"
+                f"batch must have tensors {sorted(self._samples)} as before, not {sorted(fresh)}"
             )
         counts = {len(rows) if rows.ndim else None for rows in fresh.values()}
         if len(counts) != 1 or None in counts:
             raise ValueError(
-                "tensors of a batch must have as many rows each, not shapes "
+                "tensors of a batch must have the same number of rows, not shapes "
                 f"{[tuple(rows.shape) for rows in fresh.values()]}"
             )
         for name, rows in fresh.items():
             before = self._samples.get(name, rows)
             if (rows.shape[1:], rows.dtype) != (before.shape[1:], before.dtype):
                 raise ValueError(
-                    f"rows of {name} are {rows.dtype} of shape {tuple(rows.shape[1:])}, those "
-                    f"kept {before.dtype} of shape {tuple(before.shape[1:])}"
+                    f"rows of {name} must be {before.dtype} of shape {tuple(before.shape[1:])} as "
+                    f"before, not {rows.dtype} of shape {tuple(rows.shape[1:])}"
                 )
         return int(counts.pop() or 0)
 
@@ -222,7 +223,7 @@ class Memory:
         labels: Array = np.asarray(found.detach().cpu() if torch.is_tensor(found) else found)
         if labels.shape != (count,) or labels.dtype.kind not in "iub":
             raise ValueError(
-                f"balance_by must give {count} whole numbers, not {labels.dtype} of shape "
+                f"balance_by must return {count} whole numbers, not {labels.dtype} of shape "
                 f"{labels.shape}"
             )
         return labels
@@ -230,7 +231,7 @@ class Memory:
     def _room_for(self, rows: torch.Tensor) -> torch.Tensor:
         device = rows.device if self.device is None else self.device
         shape = (self.capacity, *rows.shape[1:])
-        # Zeros take no memory of the host before they are written.
+        # Zeros take no host memory before they are written.
         return torch.zeros(shape, dtype=rows.dtype, device=device, pin_memory=self.pin)
 
     def _mixed(self, name: str, batch: torch.Tensor, todo: Plan) -> torch.Tensor:
@@ -247,7 +248,7 @@ class Memory:
 
 
 class MemoryStream(IterableDataset[Any]):
-    """What :meth:`Memory.stream` gives: an iterable that a ``DataLoader`` takes, too."""
+    """The result of :meth:`Memory.stream`, which can also be given to a ``DataLoader``."""
 
     def __init__(self, memory: Memory, source: Iterable[Any], batched: bool) -> None:
         self.memory, self.source, self.batched = memory, source, batched

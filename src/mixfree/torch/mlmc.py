@@ -14,9 +14,9 @@ from mixfree.torch.window import WindowOptimizer, WindowRun
 
 
 class MLMC(WindowOptimizer):
-    """Gives another optimiser MLMC gradients: one step whenever a level is complete.
+    """Gives MLMC gradients to another optimiser, which steps whenever a level is complete.
 
-    Its parameter groups are those of ``optimizer``, and a scheduler can be given either of them.
+    Its parameter groups are those of ``optimizer``; a scheduler can be given either of the two.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class MLMC(WindowOptimizer):
         self.param_groups = optimizer.param_groups
 
     def _sign(self, group: dict[str, Any]) -> float:
-        return 1.0  # whether to maximise is for the optimiser inside to decide
+        return 1.0  # the inner optimiser itself maximises, if asked to
 
     def _add(self, given: list[Given], weight: float, left_out: torch.Tensor) -> None:
         super()._add(given, weight, left_out)
@@ -79,7 +79,7 @@ class MLMC(WindowOptimizer):
         own = [p.grad for p in params]
         try:
             for p in params:
-                # No gradient in the whole level means none now: momentum would move a zero.
+                # Without a gradient in the whole level, None: momentum would act on a zero.
                 given = self.state[p].pop("given", False)
                 p.grad = self.state[p]["sum"].mul_(scale).to(p.dtype) if given else None
             self.optimizer.step()
@@ -89,20 +89,22 @@ class MLMC(WindowOptimizer):
 
     @_disable_dynamo
     def state_dict(self) -> dict[str, Any]:
-        """The sums of the level, and the state of the optimiser inside under ``"optimizer"``."""
+        """Return the state, with that of the inner optimiser under ``"optimizer"``."""
         return {**super().state_dict(), "optimizer": self.optimizer.state_dict()}
 
     @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where both optimisers were, also in the middle of a level."""
+        """Restore the states of both optimisers, also in the middle of a level."""
         before = copy.deepcopy(self.optimizer.state_dict())
         try:
             with loading("optimiser"):
-                self._restored(state_dict)  # refuses most before either optimiser has changed
+                self._restored(state_dict)  # refuses most states before either optimiser changes
                 inner = state_dict["optimizer"]
                 for own, saved in zip(self.param_groups, inner["param_groups"], strict=False):
                     if own.keys() - saved.keys():
-                        raise ValueError("state of the optimiser inside has groups of another make")
+                        raise ValueError(
+                            "state of the inner optimiser has groups with other options"
+                        )
                 self.optimizer.load_state_dict(inner)
             super().load_state_dict(state_dict)
         except BaseException:
@@ -111,7 +113,7 @@ class MLMC(WindowOptimizer):
         self.param_groups = self.optimizer.param_groups
 
     def _check_saved_group(self, group: dict[str, Any]) -> None:
-        pass  # the optimiser inside reads its own groups
+        pass  # the inner optimiser checks its own groups
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "optimizer": self.optimizer}

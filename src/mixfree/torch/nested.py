@@ -1,4 +1,4 @@
-"""Batches as dictionaries of tensors: each tensor by its place among tuples, lists and dicts."""
+"""Flatten nested batches to dictionaries of tensors, and rebuild them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 
 
 def flatten(batch: Any, path: str = "batch") -> dict[str, torch.Tensor]:
-    """The tensors of a batch by the expression that finds each.
+    """Return the tensors of a batch by the expression that selects each.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def flatten(batch: Any, path: str = "batch") -> dict[str, torch.Tensor]:
 
 
 def rebuild(batch: Any, tensors: Mapping[str, torch.Tensor], path: str = "batch") -> Any:
-    """A batch of the same make with other tensors.
+    """Rebuild a batch of the same structure with other tensors.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What every optimiser here shares: the parameters, the counts, the average, save and load."""
+"""The base class of the optimisers: counting, averaging, checking, saving and loading."""
 
 import math
 from abc import ABC, abstractmethod
@@ -16,9 +16,9 @@ from mixfree.base.state import State, loading
 from mixfree.dropins import OUTPUTS, newest_weight
 from mixfree.torch.tensors import as_arrays, as_tensors, wide
 
-FORMAT = 3  # of state_dict
-READ = 64  # samples after which the flag of gradients left out is read
-CHECKS = ("late", "now")  # when it is found out that a gradient is not finite
+FORMAT = 3  # version of state_dict
+READ = 64  # samples between reads of the flags of left-out gradients
+CHECKS = ("late", "now")  # when a gradient that is not finite is reported
 
 
 class Given(NamedTuple):
@@ -31,13 +31,13 @@ class Given(NamedTuple):
 
 @dataclass(slots=True)
 class StreamRun(State):
-    """How far a run has come."""
+    """Counts of a run."""
 
     samples: int = 0
     steps: int = 0
 
     def check(self, what: str) -> None:
-        """A step takes at least one sample."""
+        """Check that every step took at least one sample."""
         if not 0 <= self.steps <= self.samples:
             raise ValueError(
                 f"state of the {what} does not fit: {self.steps} steps from {self.samples} samples"
@@ -45,30 +45,29 @@ class StreamRun(State):
 
 
 class StreamOptimizer(torch.optim.Optimizer, ABC):
-    """A torch optimiser that is told one sample per step, in the order of the stream.
+    """A torch optimiser that is given one sample per step, in the order of the stream.
 
-    What belongs to one parameter is in ``state``, as torch has it; everything else that changes
-    is in ``_run``.
+    The state of a single parameter is in ``state``, as in torch; all other state is in ``_run``.
 
     Parameters
     ----------
     params
         As for any torch optimiser.
     defaults
-        Options that a parameter group can have of its own.
+        Default options of parameter groups.
     settings
-        What must be the same when a state is loaded.
+        Settings that must be the same when a state is loaded.
     output
-        ``"average"``, ``"weighted"`` (weights proportional to t) or ``"last"`` (keeps none).
+        ``"average"``, ``"weighted"`` (weights proportional to t) or ``"last"`` (no average).
     check_finite
         ``"now"`` reads from the device at every sample whether its gradient is finite, and refuses
-        it if not. ``"late"`` leaves such a gradient out on the device, as one of zero, and reads a
-        flag every 64 samples and before saving.
+        it if not. ``"late"`` replaces such a gradient by zero on the device, and reads a flag every
+        64 samples and before saving.
     run
-        The state of a run that has seen nothing.
+        The initial state of a run.
     """
 
-    # What a parameter may have in ``state``: its average, and itself while the average stands in.
+    # Entries of a parameter in ``state``: its average, and its own value while swapped.
     buffers: ClassVar[tuple[str, ...]] = ("average", "own")
     entries: ClassVar[tuple[str, ...]] = ("state", "param_groups", "run", "shapes")  # saved
     _run: StreamRun
@@ -93,38 +92,38 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         self.stepped = False
         self._swapped = False
         self._run = run
-        # Which of the latest gradients were left out, by the sample's number modulo READ.
+        # Flags of the latest left-out gradients, by the sample's number modulo READ.
         self._flags: torch.Tensor | None = None
         super().__init__(params, defaults)
 
     @abstractmethod
     def _take(self, given: list[Given]) -> bool:
-        """Use one sample's gradients; True when the parameters moved."""
+        """Use one sample's gradients; return True if the parameters moved."""
 
     @property
     def samples(self) -> int:
-        """Samples observed so far: calls of :meth:`step` that were not refused."""
+        """Number of samples so far: calls of :meth:`step` that were not refused."""
         return self._run.samples
 
     @property
     def steps(self) -> int:
-        """Steps taken so far: how often the parameters moved."""
+        """Number of times the parameters have moved."""
         return self._run.steps
 
-    @_disable_dynamo  # its decisions are made on the host, so compiled code just calls it
+    @_disable_dynamo  # decisions are made on the host
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take the gradients of one sample; ``stepped`` then says whether the parameters moved.
+        """Use the gradients of one sample; ``stepped`` tells whether the parameters moved.
 
         Raises
         ------
         ValueError
-            If a gradient is sparse or not finite. The message has the sample's number, and the
-            optimiser is as it was before the call. With ``check_finite="late"``, a gradient that
-            is not finite was left out by then, up to 64 samples ago.
+            If a gradient is sparse or not finite. The message names the sample, and the optimiser
+            is as it was before the call. With ``check_finite="late"``, a gradient that is not
+            finite is reported up to 64 samples later, and counted as zero.
         """
         if self._swapped:
             raise RuntimeError(
-                "step() inside averaged() or after eval(): the parameters are the average there; "
+                "step() inside averaged() or after eval(), where the parameters are the average: "
                 "call train() first"
             )
         loss = None
@@ -141,7 +140,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @_disable_dynamo
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters, also in the middle of a level: until now their gradients were zero."""
+        """Add parameters, also in the middle of a level; their gradients count as zero so far."""
         super().add_param_group(param_group)
         try:
             self._check_group(self.param_groups[-1])
@@ -151,9 +150,9 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @_disable_dynamo
     def eval(self) -> None:
-        """Put the average into the parameters, until :meth:`train` is called.
+        """Replace the parameters by the average, until :meth:`train` is called.
 
-        With ``output="last"`` there is none, and they stay.
+        With ``output="last"`` the parameters do not change.
 
         Examples
         --------
@@ -177,7 +176,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @_disable_dynamo
     def train(self) -> None:
-        """Put the parameters themselves back, after :meth:`eval`."""
+        """Restore the parameters after :meth:`eval`."""
         if self._swapped:
             params = self._parameters()
             self._copy([self.state[p].pop("own", p) for p in params], params)
@@ -185,7 +184,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Within the ``with`` block the parameters are the average; after it, themselves again.
+        """Replace the parameters by the average within a ``with`` block.
 
         Raises
         ------
@@ -194,7 +193,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """
         self._check_average("averaged()")
         if self._swapped:
-            raise RuntimeError("averaged() inside averaged() or after eval()")
+            raise RuntimeError("averaged() inside averaged() or after eval(): call train() first")
         self.eval()
         try:
             yield
@@ -205,7 +204,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """Copy the average into another model with the same parameters.
 
         Parameters are matched by name if the optimiser was given ``named_parameters()``, and
-        otherwise by the order in which it was given them. Buffers are left as they are.
+        otherwise by order. Buffers are not copied.
 
         Raises
         ------
@@ -218,21 +217,21 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         theirs = dict(model.named_parameters())
         missing = [name for name in names if name not in theirs]
         if missing:
-            raise ValueError(f"model has no parameter named {missing[0]!r}")
+            raise ValueError(f"model must have a parameter named {missing[0]!r}, but has not")
         targets = [theirs[name] for name in names] if names else list(theirs.values())
         shapes, others = self._shapes(), [tuple(p.shape) for p in targets]
         if shapes != others:
-            raise ValueError(f"model has parameters of shapes {others}, the optimiser {shapes}")
+            raise ValueError(f"model must have parameters of shapes {shapes}, not {others}")
         self._copy(map(self._average, mine), targets)
 
     @_disable_dynamo
     def state_dict(self) -> dict[str, Any]:
-        """All that changes, in the form of every torch optimiser, and the settings it goes with.
+        """Return the state in the form of every torch optimiser, with the settings.
 
         Raises
         ------
         ValueError
-            If a gradient was left out since the flag was last read; a second call saves.
+            If a gradient was left out since the flags were last read; a second call succeeds.
         """
         self._report_left_out()
         return {
@@ -244,21 +243,21 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the optimiser that gave the state was, also in the middle of a level.
+        """Restore a state that :meth:`state_dict` returned, also in the middle of a level.
 
-        Sums keep the dtype they were saved with.
+        Sums keep their saved dtype.
 
         Raises
         ------
         ValueError
-            If the state is not of such an optimiser with the same settings and parameters. Nothing
-            has changed then.
+            If the state is of another optimiser, or of other settings or parameters. Nothing has
+            changed then.
         """
         with loading("optimiser"):
             run = self._restored(state_dict)
             super().load_state_dict(state_dict)
         self._run, self._flags = run, None
-        # torch casts to the parameters' dtype, and half the digits of the sums would go.
+        # torch casts to the parameters' dtype, which would lose half the digits of the sums.
         for place, p in enumerate(self._parameters()):
             for name, value in state_dict["state"].get(place, {}).items():
                 if isinstance(value, torch.Tensor):
@@ -284,13 +283,13 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         return found
 
     def _count_step(self) -> None:
-        """The parameters are about to move for the t-th time: average where they are."""
+        """Count a step, and add the current parameters to the average."""
         self._run.steps += 1
         if self.output == "last":
             return
         params = self._parameters()
         for p in params:
-            # One that was added later counts as if it had stood where it is from the start.
+            # A parameter that was added later counts as constant until now.
             if "average" not in self.state[p]:
                 self.state[p]["average"] = p.detach().to(wide(p.dtype), copy=True)
         averages = [self.state[p]["average"] for p in params]
@@ -304,7 +303,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
     def _check_average(self, asked: str) -> None:
         if self.output == "last":
             raise ValueError(
-                f"{asked} needs an average, and output='last' keeps none: make the optimiser "
+                f"{asked} needs an average, but output='last' keeps none: make the optimiser "
                 "with output='average' or output='weighted'"
             )
 
@@ -318,12 +317,12 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         for gradient in (g for each in given for g in each.gradients):
             if gradient.layout != torch.strided:
                 raise ValueError(
-                    f"gradient of sample {self.samples + 1} is sparse, and only dense gradients "
-                    "can be summed (give the embedding sparse=False)"
+                    f"gradient of sample {self.samples + 1} is sparse, but only dense gradients "
+                    "can be summed: make the embedding with sparse=False"
                 )
 
     def _refuse(self, size: torch.Tensor, given: list[Given], most: float) -> torch.Tensor:
-        """Whether to leave out a gradient: 1 if its norm is not finite or above ``most``, else 0.
+        """Return 1 if a gradient's norm is not finite or above ``most``, else 0.
 
         Raises
         ------
@@ -346,11 +345,11 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         return flag
 
     def _report(self) -> None:
-        """Raise an error if something went wrong since the last time."""
+        """Raise an error if something went wrong since the last report."""
         self._report_left_out()
 
     def _report_left_out(self) -> None:
-        """Raise an error, once, if a gradient was left out since the last time."""
+        """Raise an error, once, if a gradient was left out since the last report."""
         if self._flags is None or self.check_finite == "now":
             return
         flags, self._flags = self._flags.tolist(), None
@@ -358,8 +357,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             first = (self.samples - 1) // READ * READ
             raise ValueError(
                 f"gradient of sample {first + 1 + flags.index(1.0)} is not finite or too large, "
-                "perhaps later ones, too: it counted as zero, and nothing else has changed (with "
-                "check_finite='now' it is refused at once)"
+                "perhaps later ones, too: it counted as zero, and nothing else has changed (use "
+                "check_finite='now' to refuse it at once)"
             )
 
     def _check_group(self, group: dict[str, Any]) -> None:
@@ -375,7 +374,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             raise ValueError(f"params must be on one device, not on {' and '.join(devices)}")
 
     def _restored(self, state_dict: Mapping[str, Any]) -> StreamRun:
-        """The run in a saved state, of which everything has been checked."""
+        """Check a saved state completely, and return its run."""
         saved = state_dict.get("settings", {})
         for name, wanted in self.settings.items():
             if name not in saved or saved[name] != wanted:
@@ -390,7 +389,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         own, others = ([len(g["params"]) for g in each] for each in (self.param_groups, groups))
         if own != others:
             raise ValueError(
-                f"state is of groups with {others} parameters, this optimiser's have {own}"
+                f"state is of groups with {others} parameters, but this optimiser's have {own}"
             )
         if [place for g in groups for place in g["params"]] != list(range(sum(own))):
             raise ValueError("state does not fit: its parameters are not numbered in order")
@@ -401,7 +400,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             if tuple(before) != mine:
                 raise ValueError(
                     f"state is of a parameter {place} of shape {shown(tuple(before))}, "
-                    f"this optimiser's has {mine}"
+                    f"but this optimiser's has {mine}"
                 )
         self._check_saved_buffers(state_dict["state"])
         return self._restored_run(as_arrays(state_dict["run"]))
@@ -423,7 +422,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         for place, buffers in saved.items():
             if place not in range(len(params)):
                 raise ValueError(
-                    f"state has buffers of a parameter {shown(place)}, there are {len(params)}"
+                    f"state has buffers of parameter {shown(place)}, but there are {len(params)}"
                 )
             for name, value in buffers.items():
                 if name not in self.buffers or not _fits(name, value, params[place]):
@@ -442,13 +441,13 @@ def _fits(name: str, value: Any, p: torch.Tensor) -> bool:
 
 
 def averaged(optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:
-    """:meth:`StreamOptimizer.averaged` of an optimiser that may be wrapped, as by ``accelerate``.
+    """Call :meth:`StreamOptimizer.averaged` of a wrapped optimiser, as by ``accelerate``.
 
     Parameters
     ----------
     optimizer
-        An optimiser of :mod:`mixfree.torch`, or one that has it as its ``optimizer``, or as that
-        one's, and so on.
+        An optimiser of :mod:`mixfree.torch`, or a wrapper with an attribute ``optimizer``, at any
+        depth.
 
     Examples
     --------
@@ -462,7 +461,7 @@ def averaged(optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:
     while not isinstance(inside, StreamOptimizer):
         if not hasattr(inside, "optimizer"):
             raise ValueError(
-                f"optimizer must have one of mixfree.torch in it, not {type(inside).__name__}"
+                f"optimizer must be, or wrap, one of mixfree.torch, not {type(inside).__name__}"
             )
         inside = inside.optimizer
     return inside.averaged()

@@ -6,33 +6,33 @@ import numpy as np
 import torch
 
 Tensors = list[torch.Tensor]
-WITHOUT_FLOAT64 = ("mps", "xla")  # types of devices
+WITHOUT_FLOAT64 = ("mps", "xla")  # device types
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of sums: float64 for float64, float32 for everything narrower."""
+    """Return the dtype of sums: float64 for float64, else float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def sums_dtype(device: torch.device) -> torch.dtype:
-    """The dtype of sums of squares: float64 where the device has it."""
+    """Return the dtype of sums of squares: float64 if the device has it."""
     return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 
 def largest(tensors: Tensors) -> float:
-    """The largest norm that a gradient may have: its square, or the sum of 2^40 like it, is finite.
+    """Return the largest norm of a gradient: its square and the sum of 2^40 such are finite.
 
-    A norm over float32 is summed in float32, since the host takes six times as long for float64.
+    Norms of float32 are summed in float32, since float64 takes six times as long on the host.
     """
     narrow = {t.dtype for t in tensors} - {torch.float64}
     return 2.0**60 if narrow else float(torch.finfo(torch.float64).max) / 2.0**40
 
 
 def norm(tensors: Tensors) -> torch.Tensor:
-    """Euclidean norm over all tensors, left on their device.
+    """Return the Euclidean norm over all tensors, on their device.
 
-    Over float64 it neither overflows nor underflows, as :func:`mixfree.base.arithmetic.norm`; over
-    narrower ones it is infinite from 2^64 on. It is not finite if an entry is not.
+    For float64 it neither overflows nor underflows, as :func:`mixfree.base.arithmetic.norm`; for
+    narrower dtypes it is infinite from 2^64 on. It is not finite if an entry is not.
 
     Examples
     --------
@@ -60,16 +60,17 @@ def norm(tensors: Tensors) -> torch.Tensor:
 def step_along(
     params: Tensors, directions: Tensors, size: Any, left_out: torch.Tensor, decay: float = 0.0
 ) -> None:
-    """Subtract size·(direction + decay·p) from each p, or nothing where ``left_out`` is 1.
+    """Subtract size·(direction + decay·p) from each p, unless ``left_out`` is 1.
 
     Parameters
     ----------
     params, directions
         Tensors of the same shapes on one device.
     size, left_out
-        A number, or a tensor on that device; and a float32 tensor there. Neither is read here.
+        A number, or a tensor on that device; and a float32 tensor there. Neither is copied to the
+        host.
     decay
-        Weight of the parameters themselves in the direction.
+        Weight decay.
 
     Examples
     --------
@@ -85,7 +86,7 @@ def step_along(
             for p, d in pairs:
                 p.sub_((size * (d + decay * p)).masked_fill_(left_out > 0.0, 0.0))
             continue
-        # torch's own SGD in one pass, which reads the flag on the device; its size is float32.
+        # torch's fused SGD, which reads the flag on the device; its lr is float32.
         torch._fused_sgd_(
             [p for p, _ in pairs],
             [_alike(d, p) for p, d in pairs],
@@ -105,9 +106,9 @@ def step_along(
 def move(
     params: Tensors, sums: Tensors, alpha: float, scale: float, root: torch.Tensor, decay: float
 ) -> None:
-    """Subtract (α/root)·(scale·sum + decay·p) from each p; the sums are used up.
+    """Subtract (α/root)·(scale·sum + decay·p) from each p; the sums are overwritten.
 
-    A root of zero means sums of zero, and no step.
+    A root of zero implies sums of zero, and no step.
     """
     rate = torch.where(root > 0.0, alpha / root, 0.0)
     if decay:
@@ -115,27 +116,27 @@ def move(
     for dtype in {s.dtype for s in sums}:
         pairs = [(p, s) for p, s in zip(params, sums, strict=True) if s.dtype == dtype]
         mine = [s for _, s in pairs]
-        # A rate of more than the dtype can hold goes with sums below its smallest normal number.
+        # A rate beyond the dtype's range implies sums below its smallest normal number.
         torch._foreach_mul_(mine, (scale * rate).clamp(max=torch.finfo(dtype).max).to(dtype))
         torch._foreach_sub_([p for p, _ in pairs], mine)
 
 
 def _alike(direction: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
-    """The direction with the dtype and the strides of the parameter."""
+    """Return the direction with the dtype and the strides of the parameter."""
     if direction.dtype == p.dtype and direction.stride() == p.stride():
         return direction
     return torch.empty_like(p).copy_(direction)
 
 
 def as_tensors(plain: Any) -> Any:
-    """The arrays in nested dicts as tensors, which torch saves."""
+    """Convert the arrays in nested dicts to tensors, which torch can save."""
     if isinstance(plain, dict):
         return {name: as_tensors(value) for name, value in plain.items()}
     return torch.tensor(plain) if isinstance(plain, np.ndarray) else plain
 
 
 def as_arrays(packed: Any) -> Any:
-    """What :func:`as_tensors` was given."""
+    """Undo :func:`as_tensors`."""
     if isinstance(packed, dict):
         return {name: as_arrays(value) for name, value in packed.items()}
     return packed.cpu().numpy().copy() if isinstance(packed, torch.Tensor) else packed

@@ -1,4 +1,4 @@
-"""The signed running sum over a level, in one buffer of the parameters' size."""
+"""The signed running sum over a level, in one buffer per parameter."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from mixfree.torch.tensors import largest, norm, step_along, wide
 
 @dataclass(slots=True)
 class WindowRun(StreamRun):
-    """Where a level is; its sum is among the parameters' buffers."""
+    """The position in a level; its sum is among the parameters' buffers."""
 
     seen: int = 0  # samples of the level so far
     length: int = 1  # samples of the level when it is complete
 
     def check(self, what: str) -> None:
-        """A level is never more than complete, and its samples are among all samples."""
+        """Check that the level is not complete, and that its samples are among all samples."""
         StreamRun.check(self, what)
         if not (0 <= self.seen < self.length and self.seen <= self.samples):
             raise ValueError(
@@ -30,12 +30,12 @@ class WindowRun(StreamRun):
 
 
 class WindowOptimizer(StreamOptimizer):
-    """Adds up the gradients of a level with their signs; until it is complete, nothing moves.
+    """Sums the gradients of a level with their signs; parameters move when it is complete.
 
     Parameters
     ----------
     law
-        The law of the levels; every rank of a distributed run draws the same from it.
+        The law of the levels, from which all ranks of a distributed run draw the same.
     """
 
     buffers: ClassVar[tuple[str, ...]] = (*StreamOptimizer.buffers, "sum")

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from mixfree.linear.exact.moments import Moments
+from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.solve import solve
 
 
 def fitted(x, y, weights=None, **options):
     y = np.asarray(y).reshape(len(x), -1)
-    moments = Moments(x.shape[1], y.shape[1])
-    moments.add(x, y, weights)
-    return solve(moments.total, **options)
+    batches = Batches(x.shape[1], y.shape[1])
+    batches.add(x, y, weights)
+    return solve(batches.total, **options)
 
 
 def standardised_lstsq(x, y):
@@ -140,5 +140,5 @@ def test_how_near_collinear_columns_may_be_is_as_documented():
 
 
 def test_nothing_to_learn_from():
-    assert not solve(Moments(3).total).weights.any()
+    assert not solve(Batches(3).total).weights.any()
     assert fitted(np.zeros((5, 0)), np.arange(5.0)).weights.tolist() == [[2.0]]

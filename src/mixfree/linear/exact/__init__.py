@@ -1,1 +1,1 @@
-"""Linear models fitted exactly: one pass, bounded memory, whatever the order of the rows."""
+"""Linear models fitted exactly: one pass, bounded memory, for rows in any order."""

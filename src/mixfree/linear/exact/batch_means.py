@@ -1,10 +1,10 @@
-"""What the batches of a stream say about its fit, whatever the loss.
+"""Standard errors and effective sample size of a fit by batch means, for any loss.
 
-The sum of a batch's scores, the gradients of its rows' losses at the weights of the end, is what
-the batch has pulled the weights by. The spread of the sums gives standard errors that hold for
-rows correlated over any time shorter than a batch; their size beside that of single rows' scores
-is the variance inflation; and the correlation of neighbours, which is part of both, tells whether
-batches are long enough.
+The scores of a batch are the gradients of its rows' losses at the final weights. The spread of the
+batches' sums of scores gives standard errors that are valid for rows correlated over any time
+shorter than a batch. The ratio of their variance to that of single rows' scores is the variance
+inflation. The correlation of neighbouring batches corrects both, and shows whether batches are
+long enough.
 """
 
 import math
@@ -20,12 +20,12 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.steps import Profile
 
-ENOUGH = 8  # batches, or blocks of a length, that give a spread to be trusted
+ENOUGH = 8  # batches, or blocks of one length, for a reliable spread
 CORRELATED = 0.2  # correlation of neighbouring batches above which intervals are too narrow
 
 
 class Level(NamedTuple):
-    """Blocks of one length: the sum of squares of their sums of scores, and their number."""
+    """Blocks of one length: the sum of squares of their scores, and their number."""
 
     length: int
     squares: float
@@ -33,12 +33,12 @@ class Level(NamedTuple):
 
 
 class BlockSquares:
-    """Squares of sums of scores over blocks of 1, 2, 4, … consecutive rows, as far as they go.
+    """Squares of sums of scores over blocks of 1, 2, 4, … consecutive rows.
 
     Parameters
     ----------
     size_of
-        Sum of squares of scores, of which there is one per leading place.
+        Returns the sum of squares of scores, which are stacked along the first axis.
 
     Examples
     --------
@@ -51,10 +51,10 @@ class BlockSquares:
     def __init__(self, size_of: Callable[[Array], float]) -> None:
         self._size_of = size_of
         self.levels: list[Level] = []
-        self._odd: dict[int, Array] = {}  # by level, a block that has no neighbour yet
+        self._odd: dict[int, Array] = {}  # by level, a block without a neighbour yet
 
     def add(self, scores: Array) -> None:
-        """Take scores that follow those before."""
+        """Add the scores of the next rows."""
         level = 0
         while len(scores):
             if level == len(self.levels):
@@ -70,21 +70,21 @@ class BlockSquares:
             level += 1
 
     def interrupt(self) -> None:
-        """What comes next does not follow what came before."""
+        """Mark a gap: the next rows do not follow the previous ones."""
         self._odd.clear()
 
 
 class BatchMeans(ABC):
-    """Intervals, effective sample size and correlation profile of a fit from its batches.
+    """Intervals, effective sample size and correlation profile of a fit by batch means.
 
     Parameters
     ----------
     weights
-        Of the fit: one row per output, the intercept last, in the rows' own units.
+        Weights of the fit in the units of the rows: one row per output, the intercept last.
     rows, length
-        Rows of the stream, and of each batch.
+        Number of rows in the stream and in each batch.
     size, unit
-        What columns and targets are divided by to standardise them.
+        Divisors that standardise the columns and the targets.
     """
 
     def __init__(self, weights: Array, rows: int, length: int, size: Array, unit: Array) -> None:
@@ -94,68 +94,63 @@ class BatchMeans(ABC):
     @cached_property
     @abstractmethod
     def _scores(self) -> Array:
-        """Sums of scores per batch: batches, outputs, weights of standardised columns."""
+        """Sums of scores: batches × outputs × weights of standardised columns."""
 
     @abstractmethod
     def _whitened(self, scores: Array) -> Array:
-        """Scores times the inverse of the matrix of the fit, up to a factor."""
+        """Multiply scores by the inverse of the fit's matrix, up to a factor."""
 
     @cached_property
     @abstractmethod
     def _levels(self) -> list[Level]:
-        """Squares of the scores of single rows, and of blocks of rows that are at hand."""
+        """Squares of the scores of single rows, and of blocks of kept rows."""
 
     @cached_property
     @abstractmethod
     def _changes(self) -> Array:
-        """Changes of standardised weights whose sum of squares is their variance."""
+        """Changes of standardised weights; the sum of their squares is the variance."""
 
     @abstractmethod
     def _standardised(self, rows: Array) -> Array:
-        """Rows as predictions from standardised weights take them."""
+        """Standardise rows, for predictions by standardised weights."""
 
     @property
     @abstractmethod
     def _slopes_at(self) -> slice:
-        """Where the weights of columns are among the standardised ones."""
+        """Where the columns' weights are among the standardised weights."""
 
     @property
     @abstractmethod
     def _unknown(self) -> Array:
-        """Whether a column's weight is not determined by the rows: outputs, columns."""
+        """Whether a column's weight is not determined by the rows: outputs × columns."""
 
     @property
     def _unexplained(self) -> float:
-        """Mean square, per row, of what batches do not know of their scores."""
+        """Mean square per row of the part of the scores that batches do not know."""
         return 0.0
 
     def _spread_factor(self, covered: float, lost: int) -> float:
-        """What turns the sum of squares over batches into a variance of the sum over all rows.
+        """Return the factor from the batches' sum of squares to the variance over all rows.
 
-        Rows in no batch, a share 1 − ``covered`` of the weight, vary like the others; as many
-        degrees of freedom as weights are ``lost`` to the fit.
+        Rows in no batch, a fraction 1 − ``covered`` of the weight, are assumed to vary like the
+        others. ``lost`` is the number of degrees of freedom that the fit uses.
         """
         n, rows = len(self._scores), self._rows
         return self._shared * n / (n - 1) / covered * (rows - 1) / max(rows - lost, 1)
 
     @property
     def _shared(self) -> float:
-        """Variance of a sum of batches over that of independent ones, as neighbours tell."""
+        """Variance inflation of a sum of batches, from the correlation of neighbours."""
         return 1.0 + 2.0 * max(self.correlation, 0.0)
 
     @property
-    def degrees(self) -> int:
-        """Degrees of freedom of the spread: batches less one."""
-        return len(self._scores) - 1
-
-    @property
     def enough(self) -> bool:
-        """Whether there are batches enough for a spread, at least 8."""
+        """Whether there are at least 8 batches, enough for a spread."""
         return len(self._scores) >= ENOUGH
 
     @cached_property
     def bse(self) -> Array:
-        """Standard errors, of the shape of the weights; infinite where nothing is known."""
+        """Standard errors in the shape of the weights; infinite where they are unknown."""
         if not self.enough:
             return np.full(self._weights.shape, np.inf)
         slopes = self._changes[:, :, self._slopes_at]
@@ -169,7 +164,7 @@ class BatchMeans(ABC):
         return np.column_stack([errors, self.mean_error(np.zeros((1, columns)))[0]])
 
     def mean_error(self, rows: Array) -> Array:
-        """Standard errors of predicted means: one row per row, one column per output."""
+        """Return standard errors of predicted means: rows × outputs."""
         if not self.enough:
             return np.full((len(rows), len(self._weights)), np.inf)
         moved = np.einsum("rk,btk->rtb", self._standardised(rows), self._changes, optimize=True)
@@ -177,22 +172,23 @@ class BatchMeans(ABC):
         return errors
 
     def quantile(self, alpha: float) -> float:
-        """Student's t that leaves ``alpha`` outside, on both sides together."""
+        """Return the two-sided quantile of Student's t for level 1 − alpha."""
         if not 0.0 < alpha < 1.0:
             raise ValueError(f"alpha must be between 0 and 1, not {shown(alpha)}")
-        return float(special.stdtrit(max(self.degrees, 1), 1.0 - 0.5 * alpha))
+        freedom = max(len(self._scores) - 1, 1)
+        return float(special.stdtrit(freedom, 1.0 - 0.5 * alpha))
 
     def conf_int(self, alpha: float = 0.05) -> Array:
-        """Intervals of level 1 − alpha: per output, one row per column, then the intercept."""
+        """Return intervals at level 1 − alpha: per output, one row per column, then intercept."""
         half = self.quantile(alpha) * self.bse
         return np.stack([self._weights - half, self._weights + half], axis=-1)
 
     @cached_property
     def profile(self) -> Profile:
-        """Variance inflation by block length, at the weights of the whole stream.
+        """Variance inflation by block length, at the final weights.
 
-        Short blocks come from rows that were kept, long ones from the batches; a long stream has
-        lengths between them of which nothing is known.
+        Short blocks come from kept rows, long ones from the batches. For a long stream, nothing
+        is known about the lengths in between.
         """
         found = {level.length: level for level in self._levels}
         if not found:
@@ -200,13 +196,13 @@ class BatchMeans(ABC):
         one = found[1].squares / found[1].blocks
         batch, joined = self._length, self._scores
         while len(joined) >= ENOUGH:
-            # Batches cover the whole stream, kept rows only a part of a long one.
+            # Batches cover the whole stream, kept rows only a part of it.
             rest = self._unexplained * batch * len(joined)
             found[batch] = Level(batch, self._size_of(joined) + rest, len(joined))
             joined, batch = pair_sums(joined), 2 * batch
         levels = [level for _, level in sorted(found.items()) if level.blocks >= ENOUGH]
         scale = one if one > 0.0 else 1.0
-        # The fit makes all scores sum to 0, which takes one block's worth of variance away.
+        # The fit makes all scores sum to 0, which removes the variance of one block.
         inflation = [
             level.squares / level.blocks / level.length / scale / (1.0 - level.length / self._rows)
             for level in levels
@@ -219,11 +215,11 @@ class BatchMeans(ABC):
 
     @property
     def effective_rows(self) -> float:
-        """Effective sample size: independent rows that would determine the fit as well.
+        """Effective sample size: equivalent number of independent rows.
 
-        Rows over the variance inflation behind the intervals: that of blocks as long as the
-        batches, times what neighbouring batches share. NaN while there are fewer than 8 of them,
-        and where their scores do not vary.
+        The number of rows over the variance inflation that the intervals use: that of blocks as
+        long as the batches, times the inflation by correlated neighbours. NaN if there are fewer
+        than 8 batches or their scores do not vary.
         """
         profile = self.profile
         ratios = profile.ratios[profile.lengths == self._length]
@@ -248,7 +244,7 @@ class BatchMeans(ABC):
 
     @property
     def remark(self) -> str:
-        """A sentence about what the intervals cannot be trusted for; empty if nothing is known."""
+        """A sentence on why the intervals cannot be trusted; empty if there is no known reason."""
         if not self.enough:
             return (
                 f"no intervals: {self._rows:,} rows make {len(self._scores)} "
@@ -263,14 +259,15 @@ class BatchMeans(ABC):
         return ""
 
     def _size_of(self, scores: Array) -> float:
-        """Sum of squares in the metric of the fit."""
+        """Return the sum of squares in the metric of the fit."""
         return float(np.vdot(scores, self._whitened(scores)))
 
 
 def neighbours(gram: Array) -> tuple[float, bool]:
-    """Correlation of neighbouring batches, and whether it is more than chance would make it.
+    """Return the correlation of neighbouring batches, and whether it is significant.
 
-    ``gram`` has the inner products of the batches' sums; fewer than 8 batches do not tell.
+    ``gram`` has the inner products of the batches' sums. With fewer than 8 batches the
+    correlation is 0.
 
     Examples
     --------
@@ -282,13 +279,13 @@ def neighbours(gram: Array) -> tuple[float, bool]:
     if n < ENOUGH or total <= 0.0:
         return 0.0, False
     found = float(np.trace(gram, 1)) / total * n / (n - 1) + 1.0 / n
-    # Over d directions in which sums vary alike, a correlation has a noise of 1/√(n·d).
+    # If sums vary equally in d directions, the correlation has a standard error of 1/√(n·d).
     one_in_d = max(float(np.sum(gram * gram)) / total**2 - 1.0 / n, 0.0)
     return found, found > max(CORRELATED, 2.0 * math.sqrt(one_in_d / n))
 
 
 def pair_sums(scores: Array) -> Array:
-    """Sums of neighbours; a last one without neighbour is dropped.
+    """Add neighbours; a last one without a neighbour is dropped.
 
     Examples
     --------

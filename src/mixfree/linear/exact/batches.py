@@ -1,4 +1,4 @@
-"""The sums of a stream in batches of equal length, whose spread tells how sure a fit is."""
+"""The sums of a stream in batches of equal length, from whose spread intervals are computed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -7,9 +7,8 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.linear.exact.moments import (
+from mixfree.linear.exact.blocks import (
     Blocks,
-    Moments,
     block_rows,
     block_sums,
     check_same_columns,
@@ -19,19 +18,17 @@ from mixfree.linear.exact.moments import (
 from mixfree.linear.exact.sums import Sums, stacked
 from mixfree.linear.exact.windows import Window, Windows
 
-SHORTEST = 16  # rows of a batch, but where the whole stream is shorter than a block
-MOST, LEAST = 64, 16  # batches at which two neighbours become one: as many as the memory allows
-LONG, SOON = 4, 16  # blocks that are taken as one, once the stream has so many
-LARGEST = 1 << 21  # values of such a block: 16 MB
-MEMORY = (
-    32 * 10**6
-)  # bytes that batches may take; there are LEAST of them even where they need more
+SHORTEST = 16  # rows per batch, unless the whole stream is shorter than a block
+MOST, LEAST = 64, 16  # batches at which neighbours are joined: as many as fit in memory
+LONG, SOON = 4, 16  # LONG blocks are summed as one, once the stream has SOON of them
+LARGEST = 1 << 21  # values of such a long block: 16 MB
+MEMORY = 32_000_000  # bytes for the batches; there are LEAST of them even if they need more
 
 
 def most_batches(columns: int, memory: int = MEMORY) -> int:
-    """Number of batches at which two neighbours become one: 64, 32 or 16.
+    """Return the number of batches at which neighbours are joined: 64, 32 or 16.
 
-    Each holds 8·columns² bytes: 64 batches take 5 MB at 100 columns, 16 take 128 MB at 1,000.
+    Each takes 8·columns² bytes: 64 batches take 5 MB for 100 columns, 16 take 128 MB for 1,000.
 
     Examples
     --------
@@ -42,18 +39,19 @@ def most_batches(columns: int, memory: int = MEMORY) -> int:
     return MOST if fit >= MOST else max(1 << fit.bit_length() >> 1, LEAST)
 
 
-class Batches(Moments):
-    """The sums of a stream, of each of its 32 to 64 batches, and some rows as they were.
+class Batches:
+    """The sums of a stream and of each of its 32 to 64 batches, and windows of its rows.
 
-    Batches are as long as each other, and two neighbours become one when there are 64 of them,
-    so that they grow with the stream and nothing has to be chosen.
+    All batches have the same length. When there are 64 of them, neighbours are joined, so that
+    their length grows with the stream and need not be chosen.
 
     Parameters
     ----------
     columns, targets
-        Numbers of features and of targets per row.
+        Numbers of features and targets per row. Their scales may lie anywhere between 1e-150 and
+        1e150, and their offsets cost no digits.
     memory
-        Bytes for the batches' sums and, an eighth of it, the windows of rows.
+        Bytes for the sums of the batches; the windows of rows take an eighth of it.
 
     Examples
     --------
@@ -64,13 +62,15 @@ class Batches(Moments):
     """
 
     def __init__(self, columns: int, targets: int = 1, *, memory: int = MEMORY) -> None:
-        super().__init__(columns, targets)
+        self._blocks = Blocks(columns, targets)
+        self._sums = Sums.nothing(columns, targets)  # of all full batches
+        self._quick = True
         self.memory = check_whole(memory, "memory")
         self.most = most_batches(columns, self.memory)
         self.windows = Windows(columns, targets, memory=self.memory // 8)
         self._length_of_batch = _first_length(columns, self.most)
         self._closed: tuple[Sums, ...] = ()  # stacks of batches, in their order
-        self._current = Sums.nothing(columns, targets)  # of the batch that is being filled
+        self._current = Sums.nothing(columns, targets)  # of the batch being filled
 
     @property
     def rows(self) -> int:
@@ -80,7 +80,10 @@ class Batches(Moments):
     @property
     def total(self) -> Sums:
         """The sums of all rows."""
-        return self._sums.joined(self._current).joined(self.pending)
+        total, waiting = self._sums.joined(self._current), self._blocks.pending
+        return (
+            total if waiting is None else total.joined(block_sums(*waiting, quick=self._quick)[0])
+        )
 
     @property
     def split(self) -> Sums:
@@ -89,7 +92,7 @@ class Batches(Moments):
         length, parts = self._length_of_batch, list(self._closed)
         if waiting is not None:
             if not parts and not self._current.rows:
-                # Short streams have batches just as well: their rows are all at hand.
+                # A short stream has batches as well, since all its rows are pending.
                 length = max(1 << (self._blocks.filled // self.most).bit_length(), 1)
             if count := self._blocks.filled // length:
                 parts.append(block_sums(*_cut(waiting, count, length), quick=False)[0])
@@ -101,7 +104,7 @@ class Batches(Moments):
 
     @property
     def kept(self) -> tuple[Window, ...]:
-        """Windows of consecutive rows, evenly over the stream; all rows of a short one."""
+        """Windows of consecutive rows, spread evenly over the stream; all rows of a short one."""
         waiting = self._blocks.pending
         if waiting is None:
             return self.windows.all
@@ -110,18 +113,24 @@ class Batches(Moments):
         return windows.all
 
     def add(self, rows: Any, targets: Any, weights: Any = None) -> None:
-        """Take rows in their order, of any real type, dense or sparse; as in :class:`Moments`."""
-        before = self._current, self._closed, self._length_of_batch, self.windows.copy()
+        """Add rows in order, dense or sparse, of any real dtype.
+
+        Raises
+        ------
+        ValueError
+            If a shape is wrong or a value is not finite; nothing has changed then.
+        """
+        before = vars(self) | {"windows": self.windows.copy()}
         try:
-            super().add(rows, targets, weights)
+            self._blocks.cut(rows, targets, weights, self._length, self._take)
         except BaseException:
-            self._current, self._closed, self._length_of_batch, self.windows = before
+            vars(self).update(before)
             raise
 
     def merge(self, other: Self) -> None:
-        """Take all rows of another one, as if they came after those here; it stays as it is.
+        """Add all rows of ``other``, as if they followed; ``other`` is unchanged.
 
-        Rows of batches that are not full are part of the fit but of no batch.
+        Rows of unfinished batches count in the total, but belong to no batch.
         """
         check_same_columns(self._blocks, other._blocks)
         one, two, total = self.split, other.split, self.total.joined(other.total)
@@ -140,19 +149,13 @@ class Batches(Moments):
         self._shorten()
         self.windows.merge(other.windows, self.rows)
 
-    def copy(self) -> Self:
-        """Another one that goes on by itself."""
-        twin = type(self)(self._blocks.columns, self._blocks.targets, memory=self.memory)
-        twin._blocks, twin._sums, twin._quick = self._blocks.copy(), self._sums, self._quick
-        twin._current, twin._closed = self._current, self._closed
-        twin._length_of_batch, twin.windows = self._length_of_batch, self.windows.copy()
-        return twin
-
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         closed = plain_sums(stacked(self._closed)) if self._closed else None
         return {
-            **super().plain(),
+            "blocks": self._blocks.plain(),
+            "sums": plain_sums(self._sums),
+            "quick": self._quick,
             "current": plain_sums(self._current),
             "closed": closed,
             "length": self._length_of_batch,
@@ -160,8 +163,9 @@ class Batches(Moments):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         columns, targets = self._blocks.columns, self._blocks.targets
+        sums = restored_sums(state["sums"], columns, targets)
         current = restored_sums(state["current"], columns, targets)
         closed: tuple[Sums, ...] = ()
         if state["closed"] is not None:
@@ -170,13 +174,13 @@ class Batches(Moments):
         length = check_whole(state["length"], "length of the state")
         windows = Windows(columns, targets, memory=self.memory // 8)
         windows.restore(state["windows"])
-        super().restore(state)
-        self._current, self._closed, self.windows = current, closed, windows
-        self._length_of_batch = length
+        self._blocks.restore(state["blocks"])
+        self._sums, self._current, self._closed, self.windows = sums, current, closed, windows
+        self._length_of_batch, self._quick = length, bool(state["quick"])
 
     def _length(self) -> int:
-        """Rows of the next block: on long streams so many that joining sums takes no time."""
-        block = super()._length()
+        """Return the rows of the next block: more on long streams, to join sums less often."""
+        block = block_rows(self._blocks.columns)
         fit = 1 << (LARGEST // max(self._blocks.columns, 1)).bit_length() >> 1
         long = max(min(LONG * block, fit), block)
         aligned = self._current.rows % long == 0
@@ -207,7 +211,7 @@ class Batches(Moments):
 
 
 def _first_length(columns: int, most: int) -> int:
-    """Rows per batch at first; sums of columns² entries are not taken of only a few rows."""
+    """Return the initial rows per batch: not few, since a batch has columns² sums."""
     block = block_rows(columns)
     return min(max(2 * block // most, SHORTEST, 1 << columns.bit_length() >> 1), block)
 
@@ -215,7 +219,7 @@ def _first_length(columns: int, most: int) -> int:
 def _cut(
     block: tuple[Array, Array, Array | None], count: int, length: int
 ) -> tuple[Array, Array, Array | None]:
-    """The first ``count`` pieces of ``length`` rows, along a leading axis."""
+    """Return the first ``count`` pieces of ``length`` rows, along a leading axis."""
     rows, targets, weights = (
         None if each is None else each[: count * length].reshape(count, length, *each.shape[1:])
         for each in block
@@ -225,7 +229,7 @@ def _cut(
 
 
 def _paired(parts: Sequence[Sums]) -> tuple[Sums, ...]:
-    """Neighbours joined, in stacks of batches; a last one without neighbour is dropped."""
+    """Join neighbours in stacks of batches; a last one without a neighbour is dropped."""
     if any(len(part) % 2 for part in parts):
         whole = stacked(parts)
         parts = (whole[: len(whole) // 2 * 2],)

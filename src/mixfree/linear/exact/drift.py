@@ -1,4 +1,4 @@
-"""Least squares that forgets: exponentially, with a half-life that is given or found."""
+"""Least squares with exponential forgetting, by a given half-life or a mixture of several."""
 
 import bisect
 import itertools
@@ -13,46 +13,45 @@ from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole, shown
-from mixfree.linear.exact.moments import Blocks, block_rows, check_array, check_finite
+from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_finite
 from mixfree.linear.exact.solve import Solution, solve
 from mixfree.linear.exact.sums import BIG, Sums
 
 HALF_LIVES = (50.0, 200.0, 800.0, 3200.0, 12800.0, math.inf)
-JUDGED = 2000.0  # rows after which a test-then-train loss counts half
-BLOCK = 32  # rows within which nothing is forgotten, and weights stay as they are
-STALE = 8  # part of a half-life after which its weights are solved for again
-FLAT = 8  # part of a long half-life within which nothing is forgotten
-LEVELS = 3  # of sums of 2, 4 and 8 blocks, from which long half-lives are brought up to date
-TOGETHER = 2048  # rows of blocks that are multiplied at a time
-RECENTRED = 4096  # rows after which a new origin and new units are taken
-SIZED = 256  # rows after which the columns' deviations are looked at again
-PRIOR = 1.0  # rows of each column's own deviation that the ridge is worth
-HOPELESS = 1e6  # times the least loss from which a half-life has no share
-FAR = 1e296  # loss of a block beyond which sums are looked at, since they may come to WORST
-WORST = 1e300  # loss of a block that counts at most, so that it can be forgotten
+JUDGED = 2000.0  # half-life, in rows, of the test-then-train losses
+BLOCK = 32  # rows within which nothing is forgotten, and weights do not change
+STALE = 8  # weights are solved for again after 1/STALE of a half-life
+FLAT = 8  # nothing is forgotten within 1/FLAT of a long half-life
+LEVELS = 3  # levels of sums of 2, 4 and 8 blocks, by which long half-lives are updated
+TOGETHER = 2048  # rows multiplied at a time
+RECENTRED = 4096  # rows between changes of origin and units
+SIZED = 256  # rows between updates of the columns' deviations
+PRIOR = 1.0  # strength of the ridge, in rows with each column's own deviation
+HOPELESS = 1e6  # a half-life whose loss is this many times the least has no share
+FAR = 1e296  # loss of a block above which the sums are checked, since they may reach WORST
+WORST = 1e300  # largest loss of a block that counts, so that it can be forgotten
 
 
 class Forgetting:
     r"""Sums in which a row's weight halves every ``half_life`` rows, and the fits to them.
 
     With ``"auto"`` there are sums for several half-lives. Each block of 32 rows is predicted with
-    the weights of all of them before it is learnt from. The weights in force are the convex
+    the weights of every half-life before it is learnt. The current weights are the convex
     combination :math:`\sum_h \pi_h w_h` whose discounted loss
 
     .. math:: D(\pi) = \sum_{i \le t} 2^{-(t - i)/2000}
               \Big( y_i - \sum_h \pi_h \hat y_{h,i} \Big)^2
 
-    is least: errors of a short memory are those of chance, errors of a long one those of age, and
-    a mixture has less of both. What a short memory has not seen for long it must not guess: a
-    ridge worth one row, in units of each column's deviation over all rows so far, keeps
-    such weights small.
+    is least. A short half-life has a large variance, a long one a large bias, and a mixture has
+    less of both. A ridge worth one row, in units of each column's deviation over all rows so far,
+    keeps weights small that recent rows do not determine.
 
     Parameters
     ----------
     columns, targets
-        Numbers of features and of targets per row.
+        Numbers of features and targets per row.
     half_life
-        Rows, or ``"auto"`` for 50, 200, 800, 3,200, 12,800 and never.
+        Number of rows, or ``"auto"`` for a mixture of 50, 200, 800, 3,200, 12,800 and never.
     intercept, l2, radius
         As in :func:`mixfree.linear.exact.solve.solve`.
 
@@ -85,7 +84,7 @@ class Forgetting:
             self.half_lives = np.array(HALF_LIVES)
             self._candidates = len(HALF_LIVES)
         else:
-            # The sums that never forget give every column its unit.
+            # Sums that never forget determine the unit of every column.
             self.half_lives = np.array([check_positive(half_life, "half_life"), math.inf])
             self._candidates = 1
         shortest = float(self.half_lives[0])
@@ -102,15 +101,15 @@ class Forgetting:
         self._turns = [slice(*each) for each in itertools.pairwise(ends)]  # half-lives by level
         self._rows = 0
         # Products of (1, columns, targets) about the origin, in units of 2^exponent. Those of a
-        # half-life end at the last multiple of 2^level blocks; the blocks since are in partial
-        # sums, of 2^k blocks where bit k of their number is set.
+        # half-life end at the last multiple of 2^level blocks. Later blocks are in partial sums:
+        # of 2^k blocks if bit k of their number is set.
         self._products = np.zeros((count, size, size))
         self._partial = np.zeros((LEVELS, size, size))
         self._origin = np.zeros(size)
         self._exponent = np.zeros(size, dtype=np.int64)
         self._prior, self._sized = np.zeros(1 + columns), 0
-        self._moved = 0  # rows at which origin and units were chosen
-        # What is left of a row's targets where the weights have taken their part.
+        self._moved = 0  # number of rows when origin and units were chosen
+        # Coefficients of (1, columns, targets) in the residuals of each half-life.
         self._rest = np.zeros((self._candidates, targets, size))
         self._rest[:, np.arange(targets), 1 + columns + np.arange(targets)] = 1.0
         self._solved = np.zeros(self._candidates, dtype=np.int64)
@@ -124,12 +123,12 @@ class Forgetting:
 
     @property
     def half_life(self) -> float:
-        """The half-life that has predicted best; infinite where nothing is forgotten."""
-        return float(self.half_lives[self._best])
+        """The half-life that has predicted best; infinite if nothing is forgotten."""
+        return float(self.half_lives[np.argmin(self._errors.diagonal())])
 
     @property
     def history(self) -> tuple[tuple[int, float], ...]:
-        """The rows from which on a half-life has predicted best, and which."""
+        """The best half-life over time: pairs of the first row and the half-life."""
         return tuple((row, float(self.half_lives[best])) for row, best in self._changes)
 
     @property
@@ -142,13 +141,13 @@ class Forgetting:
 
     @property
     def shares(self) -> dict[float, float]:
-        """The share π that each half-life has in the weights in force."""
+        """The share π of each half-life in the current weights."""
         found = least_combination(self._errors)
         return dict(zip(self.half_lives.tolist(), found.tolist(), strict=False))
 
     @property
     def solution(self) -> Solution:
-        """The fit in force to all rows, those that wait for a block included."""
+        """The current fit, pending rows included."""
         waiting, twin = self._blocks.pending, self
         if waiting is not None:
             twin = self.copy()
@@ -164,12 +163,8 @@ class Forgetting:
         mixture = np.sum([share * each.weights for share, each in parts], axis=0)
         return replace(solution, weights=mixture)
 
-    @property
-    def _best(self) -> int:
-        return int(np.argmin(self._errors.diagonal()))
-
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
-        """Predict and then learn rows in their order; as in :class:`Moments`."""
+        """Predict, then learn, rows in order; arguments and errors as in :class:`Batches`."""
         before = vars(self.copy())
         try:
             together = max(TOGETHER // self.block, 1)
@@ -180,7 +175,7 @@ class Forgetting:
             raise
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        """Take some blocks, or a single one that is shorter."""
+        """Learn from whole blocks, or from a single shorter one."""
         done = 0
         while done < len(rows):
             first = slice(done, done + self.block)
@@ -203,7 +198,7 @@ class Forgetting:
             done += len(grams) * length
 
     def _grams(self, rows: Array, targets: Array, weights: Array | None) -> Array:
-        """Products of each block about the origin."""
+        """Return the products of each block about the origin."""
         columns = rows.shape[1]
         z = np.empty((len(rows), len(self._origin)))
         z[:, 0], z[:, 1 : 1 + columns], z[:, 1 + columns :] = 1.0, rows, targets
@@ -217,7 +212,7 @@ class Forgetting:
         return grams
 
     def _learn(self, grams: Array, length: int) -> None:
-        """Learn from blocks of ``length`` rows, then judge the weights that came before each."""
+        """Learn from blocks of ``length`` rows, and judge the weights used before each block."""
         first, auto = self._rows, self._candidates > 1
         rests = np.empty((len(grams), *self._rest.shape))
         for rest, gram in zip(rests, grams, strict=True):
@@ -231,12 +226,12 @@ class Forgetting:
                     if rows - solved >= min(HALF_LIVES[h], rows) / STALE:
                         self._solve(h)
         if auto:
-            unseen = slice(0 if first else 1, None)  # nothing has predicted the very first block
+            unseen = slice(0 if first else 1, None)  # no weights predicted the very first block
             self._judge(grams[unseen], rests[unseen], max(first, length), length)
 
     def _add(self, gram: Array, rows: int) -> None:
-        """Add a block's products to those of all half-lives whose turn it is."""
-        number = -(-self._rows // self.block)  # of this block
+        """Add a block's products to the half-lives that are due for an update."""
+        number = -(-self._rows // self.block)  # number of this block
         self._rows += rows
         for level, turn in enumerate(self._turns):
             since = self._rows - (number >> level << level) * self.block
@@ -251,7 +246,7 @@ class Forgetting:
                 gram = self._partial[level] + gram
 
     def _whole(self, h: int) -> Array:
-        """Products of a half-life with all rows so far."""
+        """Return the products of a half-life, with all rows so far."""
         number = -(-self._rows // self.block)
         missing = number % (1 << self._levels[h])
         if not missing:
@@ -264,7 +259,7 @@ class Forgetting:
         return found
 
     def _judge(self, grams: Array, rests: Array, first: int, length: int) -> None:
-        """Add what the weights before each block lose on it; ``first`` rows came before them."""
+        """Add the losses of each block under the weights before it; ``first`` rows came before."""
         units = np.ldexp(1.0, 2 * self._exponent[-rests.shape[2] :])
         flat = rests.reshape(*rests.shape[:2], rests.shape[2] * rests.shape[3])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -284,7 +279,7 @@ class Forgetting:
                 self._changes = (*self._changes, (first + (place + 1) * length, best))
 
     def _solve(self, h: int) -> None:
-        """Take new weights of a half-life for the blocks to come."""
+        """Solve for new weights of a half-life, for the next blocks."""
         targets = self._blocks.targets
         first = 0 if self._intercept else 1
         if self._radius is not None:
@@ -302,7 +297,7 @@ class Forgetting:
                 first:
             ]
             right = whole[-targets:, first:-targets].T
-            # The matrix is symmetric: its transpose lies in memory as LAPACK wants it.
+            # The matrix is symmetric: its transpose has the memory order that LAPACK needs.
             _, solved, failed = lapack.dposv(matrix.T, right, overwrite_a=1)
             if failed:
                 return
@@ -311,7 +306,7 @@ class Forgetting:
         self._solved[h] = self._rows
 
     def _ridge(self, weight: float, prior: Array) -> Array:
-        """Diagonal that is added to the products of (1, columns) of rows of this weight."""
+        """Return the diagonal to add to the products of (1, columns), for this total weight."""
         if not self._l2:
             return prior
         with np.errstate(over="ignore"):
@@ -321,7 +316,7 @@ class Forgetting:
         return ridge
 
     def _priors(self) -> Array:
-        """The columns' squares about their mean over all rows, as much as PRIOR rows have."""
+        """Return PRIOR times the variance of each column over all rows."""
         targets, whole = self._blocks.targets, self._whole(-1)
         weight = max(float(whole[0, 0]), 1e-300)
         squares = (whole.diagonal() - whole[0] ** 2 / weight)[:-targets] / weight
@@ -343,7 +338,7 @@ class Forgetting:
         )
 
     def _sums(self, h: int) -> Sums:
-        """The sums of a half-life about their mean."""
+        """Return the sums of a half-life about their mean."""
         products, columns = self._whole(h), self._blocks.columns
         weight = products[0, 0]
         mean = products[0, 1:] / max(float(weight), 1e-300)
@@ -355,7 +350,7 @@ class Forgetting:
         return Sums(self._rows, np.array(weight), mean, scatter, cross, squares, exponent)
 
     def _move(self, rows: Array, targets: Array) -> None:
-        """Take a block's mean for origin, and units in which products of any size are safe."""
+        """Move the origin to a block's mean, and choose units in which products are safe."""
         check_finite(rows, targets)
         both = np.concatenate([rows, targets], axis=1)
         origin = np.append(0.0, both[0] + (both - both[0]).mean(axis=0))
@@ -369,7 +364,7 @@ class Forgetting:
         change = np.clip(self._exponent - exponent, -1070, 1070)
         products = np.concatenate([self._products, self._partial])
         products = np.ldexp(np.ldexp(products, change), change[:, None])
-        # Rows z become z + step, in the new units: their ones are in column 0.
+        # Rows z become z + step in the new units; column 0 of z is 1.
         step = np.ldexp(self._origin - origin, -exponent)
         products += products[:, :, :1] * step
         products += step[:, None] * products[:, :1, :]
@@ -384,14 +379,14 @@ class Forgetting:
             self._prior, self._sized = self._priors(), self._rows
 
     def copy(self) -> Self:
-        """Another one that goes on by itself."""
+        """Return an independent copy."""
         twin = object.__new__(type(self))
         for name, value in vars(self).items():
             setattr(twin, name, value.copy() if isinstance(value, np.ndarray | Blocks) else value)
         return twin
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {
             "blocks": self._blocks.plain(),
             "rows": self._rows,
@@ -409,7 +404,7 @@ class Forgetting:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         arrays = {"products": "f", "partial": "f", "origin": "f", "exponent": "i", "rest": "f"}
         arrays |= {"solved": "i", "errors": "f", "prior": "f"}
         found = {
@@ -430,9 +425,10 @@ class Forgetting:
 
 
 def least_combination(products: Array) -> Array:
-    """The convex combination of errors with the least square, from the products of the errors.
+    """Return the convex combination of errors with the least square, from their products.
 
-    By an active set: the best one alone, then whatever makes the square smaller, one at a time.
+    By an active set: it starts with the best error alone, and adds one error at a time that
+    makes the square smaller.
 
     Examples
     --------
@@ -462,7 +458,7 @@ def least_combination(products: Array) -> Array:
             if (wanted > 0.0).all():
                 shares[active] = wanted
                 break
-            # As far towards it as shares stay positive; the first that ends there leaves.
+            # Move towards it as far as shares stay positive; the first to reach 0 leaves.
             below = wanted <= 0.0
             steps = np.where(below, now / np.where(below, now - wanted, 1.0), 1.0)
             shares[active] = now + steps.min() * (wanted - now)

@@ -1,10 +1,9 @@
-"""Fits to few rows, judged on rows that they have not seen.
+"""Cross-validation of fits to few rows.
 
-Where the kept rows hardly determine the weights (classes that a plane separates, few rows per
-weight), their own losses say nothing about those of the other rows of the stream. The fit is then
-repeated without a fifth of them at a time, with ridges of several sizes; each row that was left out
-is predicted, and the ridge with the least loss is taken. Where fits take long, one fifth is left
-out and one ridge is tried.
+Where the kept rows hardly determine the weights (separable classes, few rows per weight), the loss
+of these rows says nothing about the rest of the stream. The fit is then repeated without a fifth of
+the rows at a time, with ridges of several sizes, and the ridge with the least loss on the held-out
+rows is chosen. Where fits are slow, only one fifth is held out and one ridge is tried.
 """
 
 from collections.abc import Callable
@@ -19,9 +18,9 @@ from mixfree.linear.exact.problem import ROUGH, Fitted, Problem
 from mixfree.linear.exact.reservoir import Kept
 
 FOLDS = 5
-ENOUGH = 20.0  # rows of full curvature per weight with which the rows' own losses can be trusted
-RIDGES = (10.0, 1.0, 0.1, 0.0)  # each worth so many rows of every standardised column
-SMALL = 1 << 19  # values of the kept rows, times outputs, up to which all of these are tried
+ENOUGH = 20.0  # rows of full curvature per weight for which no cross-validation is needed
+RIDGES = (10.0, 1.0, 0.1, 0.0)  # strength of each, in rows of standardised columns
+SMALL = 1 << 19  # values of the kept rows, times outputs, up to which all ridges are tried
 
 ProblemOf = Callable[[list[Part], float], Problem]
 
@@ -33,12 +32,12 @@ class Mean(NamedTuple):
     error: float
 
 
-class Unseen(NamedTuple):
-    """Loss of rows left out above that of the same rows at two fits that had seen them.
+class HeldOut(NamedTuple):
+    """Loss of held-out rows above the loss of the same rows at two fits that include them.
 
-    Rows left out have the loss of the stream, in expectation. The fit to the kept rows alone has
-    the least loss of them, less than that of the best fit to the stream; the fit to rows and sums
-    is closer to it, where the sums are of use.
+    In expectation, held-out rows have the loss of the stream. The fit to the kept rows alone has
+    the least loss on them, less than the best fit to the stream; the fit to rows and sums is
+    closer to that, where the sums help.
     """
 
     above_least: Mean
@@ -46,15 +45,15 @@ class Unseen(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """A problem, its minimum, and how the fit did on rows left out, if that was tried."""
+    """A problem, its minimum, and the loss on held-out rows if it was cross-validated."""
 
     problem: Problem
     fitted: Fitted
-    unseen: Unseen | None = None
+    held_out: HeldOut | None = None
 
 
 def determined(fitted: Fitted) -> bool:
-    """Whether the kept rows have enough curvature at the fit for each weight."""
+    """Whether the kept rows have enough curvature per weight at the fit."""
     objective, point, rows = fitted.objective, fitted.point, 0.0
     for slab, z in zip(objective.slabs, point.predictions, strict=True):
         curvature = objective.family.curvature
@@ -66,35 +65,34 @@ def determined(fitted: Fitted) -> bool:
 def cross_validated(
     problem_of: ProblemOf, parts: list[Part], first: Solved, start: Array
 ) -> Solved:
-    """The fit with the ridge that serves rows best that it has not seen.
+    """Choose the ridge with the least loss on held-out rows, and return its fit.
 
-    From the largest ridge on, which is fitted quickly, as long as a smaller one is not worse by
-    more than a standard error.
+    The search starts with the largest ridge, which is fitted fastest, and stops when a smaller
+    ridge is worse by more than a standard error.
 
     Parameters
     ----------
     problem_of
-        Makes the problem of given parts and ridge.
+        Makes the problem for given parts and ridge.
     parts
-        The kept rows, then rows that stand for themselves.
+        The kept rows, then pending rows.
     first
         The fit without a ridge.
     start
-        Weights at which the sums are known to be of use, as those of a fit without a ridge may
-        not be.
+        Weights at which the sums are known to help; those of a fit without a ridge may not be.
     """
     kept = parts[0].rows
     small = kept.rows.size * len(start) <= SMALL
     folds, ridges = (FOLDS, RIDGES) if small else (1, (1.0, 0.0))
-    out = np.arange(len(kept)) % FOLDS < folds  # rows that are left out at one time or another
+    out = np.arange(len(kept)) % FOLDS < folds  # rows that some fold holds out
     shares = kept.weights[out] / kept.weights[out].sum()
-    chosen, unseen = ridges[0], _unseen_losses(problem_of, parts, ridges[0], start, folds)
+    chosen, held_out = ridges[0], _held_out_losses(problem_of, parts, ridges[0], start, folds)
     for ridge in ridges[1:]:
-        tried = _unseen_losses(problem_of, parts, ridge, start, folds)
-        loss = _mean((tried - unseen)[out], shares)
+        tried = _held_out_losses(problem_of, parts, ridge, start, folds)
+        loss = _mean((tried - held_out)[out], shares)
         if loss.value > loss.error:
             break
-        chosen, unseen = ridge, tried
+        chosen, held_out = ridge, tried
     best = first
     if chosen:
         problem = problem_of(parts, chosen / len(kept))
@@ -104,21 +102,23 @@ def cross_validated(
         losses_at(alone, alone.solved(start, ROUGH), kept),
         losses_at(first.problem, first.fitted, kept),
     )
-    return best._replace(unseen=Unseen(*(_mean((unseen - each)[out], shares) for each in seen)))
+    return best._replace(
+        held_out=HeldOut(*(_mean((held_out - each)[out], shares) for each in seen))
+    )
 
 
 def losses_at(problem: Problem, fitted: Fitted, rows: Kept) -> Array:
-    """Loss of each row at a fit, in the targets' own unit."""
+    """Return the loss of each row at a fit, in the unit of the targets."""
     units, family = problem.units, problem.settings.family
     z = standardised(rows.rows, units, problem.settings.intercept) @ fitted.point.theta.T
     at = family.in_units(units.scale).at(z, (rows.targets - units.shift) / units.scale)
     return at.value * (units.scale**2 * family.weight)
 
 
-def _unseen_losses(
+def _held_out_losses(
     problem_of: ProblemOf, parts: list[Part], ridge: float, start: Array, folds: int
 ) -> Array:
-    """Loss of each kept row of the first folds at a fit to the others, with a ridge worth rows."""
+    """Return the loss of each row of the first folds at a fit to the other rows."""
     (kept, factor), *others = parts
     ridge /= len(kept)
     fold, found = np.arange(len(kept)) % FOLDS, np.zeros(len(kept))
@@ -130,6 +130,6 @@ def _unseen_losses(
 
 
 def _mean(values: Array, shares: Array) -> Mean:
-    """Weighted by shares that sum to 1."""
+    """Return the mean weighted by ``shares``, which sum to 1."""
     mean = float(shares @ values)
     return Mean(mean, float(np.sqrt(np.sum((shares * (values - mean)) ** 2))))

@@ -1,19 +1,20 @@
 r"""Logistic, softmax, Huber and robust regression in one pass over rows in any order.
 
-Kept of the stream are a uniform sample of its rows and sums of size p². As long as all rows fit
-into the memory, the fit is that of all rows at once. Beyond, every row adds to the sums
+A uniform sample of the rows and sums of size p² are kept. As long as all rows fit in memory, the
+fit is exactly that to all rows. Beyond that, every row is added to the sums
 
 .. math:: \sum_i x_i x_i^\top, \qquad \sum_i u_j(z_i, y_i)\, x_i ,
 
-where :math:`z_i` is what the weights of its time predicted for it, and :math:`u_j` are the target,
-the probability (or slope) at :math:`z_i`, and :math:`z_i` itself. Together they are one quadratic
-per row, with a curvature that all rows share and whose size is chosen at the end, when the fit is
-known. So no row's quadratic is ever out of date in its curvature, which is what matters where the
-weights of the time were far off: rows sorted by class or by margin. The fit minimises the loss of
-the kept rows, corrected by what the sums say about all others
-(:mod:`mixfree.linear.exact.newton`). For the squared loss the correction would be perfect.
+where :math:`z_i` is the prediction by the reference weights when the row arrived, and :math:`u_j`
+are the target, the probability (or slope) at :math:`z_i`, and :math:`z_i` itself. They make one
+quadratic per row, with a common curvature whose size is chosen at the end, when the fit is known.
+Curvatures are therefore never out of date, which matters where the reference weights were far off:
+rows sorted by class or by margin. The fit minimises the loss of the kept rows, corrected by the
+sums over all rows (:mod:`mixfree.linear.exact.newton`). For the squared loss the correction would
+be perfect.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -22,11 +23,11 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
+from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_finite, check_rows
 from mixfree.linear.exact.folds import Solved, cross_validated, determined
 from mixfree.linear.exact.gap import NOTHING, Gap, gap_of
 from mixfree.linear.exact.glm_inference import GlmInference
 from mixfree.linear.exact.known import pieces
-from mixfree.linear.exact.moments import Blocks, block_rows, check_array, check_finite, check_rows
 from mixfree.linear.exact.newton import CLOSE, Part
 from mixfree.linear.exact.problem import ROUGH, Problem, Settings
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
@@ -34,12 +35,12 @@ from mixfree.linear.exact.streamsums import StreamSums, origin_of
 from mixfree.linear.exact.sums import BIG
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
-GROWTH = 1.5  # rows of the stream from one choice of the weights of its time to the next
+GROWTH = 1.5  # growth of the stream between updates of the reference weights
 LATER = 2.0  # the same once the stream is 16 times as long as the sample
-FEW = 2048  # rows of the sample that are enough to choose them
-PRIOR = 0.1  # rows of each standardised column that the ridge of these is worth
-MORE = 4096  # rows of the sample from whose fit the last one starts
-LARGE = 1 << 23  # bytes of rows from which undoing is quicker than looking at all of them first
+FEW = 2048  # rows of the sample that are enough for reference weights
+PRIOR = 0.1  # strength of the ridge of the reference weights, in rows of standardised columns
+MORE = 4096  # rows of the sample for the fit from which the final one starts
+LARGE = 1 << 23  # bytes of rows from which undoing is faster than checking all rows first
 
 
 class GlmFit:
@@ -50,10 +51,10 @@ class GlmFit:
     .. math:: \sum_i \omega_i \big( \ell(w^\top x_i + b, y_i) + \tfrac12 \lambda \|w\|^2 \big)
               \quad\text{with}\quad \|w\| \le r .
 
-    The result does not depend on how the rows are cut into chunks. Once the stream is longer than
-    the memory it depends on the rows that the seed happens to keep; :meth:`gap` says how much.
-    Where these are so few that they hardly determine the weights, a ridge is chosen by
-    cross-validation (:mod:`mixfree.linear.exact.folds`).
+    The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
+    depends on which rows the seed keeps; :meth:`gap` estimates by how much. Where the kept rows
+    hardly determine the weights, a ridge is chosen by cross-validation
+    (:mod:`mixfree.linear.exact.folds`).
 
     The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
     with Huber's loss of the same width.
@@ -63,23 +64,23 @@ class GlmFit:
     loss
         ``Logistic()``, ``Softmax(classes)``, ``Huber()`` or ``Robust()``.
     columns
-        Number of features. Their sizes may lie anywhere between 1e-150 and 1e150, and their
+        Number of features. Their scales may lie anywhere between 1e-150 and 1e150, and their
         offsets cost no digits.
     intercept
-        Whether each output has an intercept b, which is free of penalty and ball.
+        Whether each output has an intercept b, to which penalty and ball do not apply.
     l2
-        λ, for weights in the rows' own units. By default 1e-8 for weights of standardised
-        columns: too little to be seen, but classes that a plane separates perfectly, for which
-        no best weights exist, end at log-odds of about 20. With λ = 0 such weights grow until
-        the loss no longer falls by a noticeable part of itself.
+        λ, for weights in the units of the rows. By default 1e-8 for weights of standardised
+        columns: too little to be noticed, but perfectly separable classes, for which no best
+        weights exist, end at log-odds of about 20. With λ = 0 such weights grow until the loss
+        no longer decreases noticeably.
     radius
-        r. The norm is that of the weights of all outputs together, in the rows' own units.
+        r. The norm runs over the weights of all outputs, in the units of the rows.
     memory
         Rows to keep: their number, at least 3 per column, or bytes such as ``"32MB"``. An eighth
-        more is stored for a while (and is part of the bytes); the sums take another 8·columns²
-        bytes for each of 16 to 64 batches, 5 MB for 100 columns and 128 MB for 1,000.
+        more is stored temporarily, and is part of the bytes. The sums take another 8·columns²
+        bytes for each of 16 to 64 batches: 5 MB for 100 columns, 128 MB for 1,000.
     seed
-        Chooses the rows.
+        Seed of the sample of rows.
 
     Examples
     --------
@@ -109,22 +110,20 @@ class GlmFit:
         seed: int = 0,
     ) -> None:
         if not isinstance(loss, Logistic | Softmax | Huber | Robust):
-            raise ValueError(
-                f"loss must be logistic, softmax, Huber's or robust, not {shown(loss)}"
-            )
+            raise ValueError(f"loss must be Logistic, Softmax, Huber or Robust, not {shown(loss)}")
         columns = check_whole(columns, "columns", least=0)
         l2 = None if l2 is None else check_not_negative(l2, "l2")
         radius = None if radius is None else check_positive(radius, "radius")
         self.settings = Settings(loss, columns, bool(intercept), l2, radius)
-        self.memory, self.seed = memory, check_whole(seed, "seed", least=0, most=2**64 - 1)
+        self.seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
         self.samples = 0
         self._family = self.settings.family
         self._sample = Reservoir(rows_of(memory, columns, loss.outputs), columns, loss.outputs)
         self._blocks = Blocks(columns)
-        self._sums: StreamSums | None = None  # until rows have to be left out
-        self._now = np.zeros(self._shape)  # the weights of this time, in the rows' own units
-        self._due = 0  # rows at which they are chosen anew
-        self._streams: tuple[int, ...] = ()  # seeds of all streams that were merged
+        self._sums: StreamSums | None = None  # None while all rows are kept
+        self._reference = np.zeros(self._shape)  # reference weights, in the units of the rows
+        self._due = 0  # number of rows at which they are updated
+        self._streams: tuple[int, ...] = ()  # seeds of all merged streams
         self._solution: Solved | None = None
         self._inference: GlmInference | None = None
 
@@ -134,23 +133,23 @@ class GlmFit:
 
     @property
     def kept(self) -> int:
-        """Rows that the fit can still look at."""
+        """Number of rows that are stored."""
         return min(self._sample.stored, self._sample.size) + self._blocks.filled
 
     @property
     def complete(self) -> bool:
-        """Whether these are all rows, so that the fit is that of all rows at once."""
+        """Whether all rows are stored, so that the fit is exactly that to all rows."""
         return self._sample.seen <= self._sample.size
 
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
-        """Take rows in their order, of any real type, dense or sparse.
+        """Add rows in order, dense or sparse, of any real dtype.
 
-        Rows of weight 0 count as samples and are left out otherwise.
+        Rows of weight 0 count as samples, but have no other effect.
 
         Raises
         ------
         ValueError
-            For wrong shapes, for what is not finite, and for targets that the loss does not know;
+            If a shape is wrong, a value is not finite, or a target does not suit the loss;
             nothing has changed then.
         """
         x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
@@ -160,7 +159,7 @@ class GlmFit:
         with np.errstate(over="ignore", invalid="ignore"):
             check_finite(values[:0] if large else values, y)
         self._family.check_targets(y[:, 0])
-        before = self._state(copied=True) if large else None
+        before = self._state() if large else None
         try:
             self._add(x, y, w)
         except BaseException:
@@ -184,12 +183,12 @@ class GlmFit:
             self._blocks.cut(x[rest], y[rest], given, self._length, self._fold)
 
     def _length(self) -> int:
-        """Rows of the next block: more as the stream grows, for the sake of speed."""
+        """Return the rows of the next block: more as the stream grows, for speed."""
         eighth = max(self._sample.seen, FEWEST) // 8
         return min(1 << eighth.bit_length() >> 1, block_rows(self.settings.columns))
 
     def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        """Add a block to the sums, and let its rows take their chance to be kept."""
+        """Add a block to the sums, and offer its rows to the sample."""
         if self._sums is None:
             self._sums = self._begin()
         before = self._predictions(rows)
@@ -199,7 +198,7 @@ class GlmFit:
             self._choose()
 
     def _begin(self) -> StreamSums:
-        """Expand all rows kept so far: from now on some are left out."""
+        """Start the sums with all rows so far: from now on not all rows are kept."""
         sample = self._sample
         kept = sample.all
         sample.seed = stream_seed(self.seed, kept)
@@ -219,39 +218,39 @@ class GlmFit:
         return self.settings.columns, self._family.functions * self._shape[0]
 
     def _predictions(self, rows: Array) -> Array:
-        """By the weights of this time."""
+        """Predict rows by the reference weights."""
         columns = self.settings.columns
         with np.errstate(over="ignore", invalid="ignore"):
-            z: Array = rows @ self._now[:, :columns].T
-            z += self._now[:, columns:].T.sum(axis=0)
-            if not np.isfinite(z.sum()):  # a column that hardly varied before has become huge
+            z: Array = rows @ self._reference[:, :columns].T
+            z += self._reference[:, columns:].T.sum(axis=0)
+            if not np.isfinite(z.sum()):  # a column that hardly varied has become huge
                 z = np.clip(np.nan_to_num(z), -BIG, BIG)
         return z
 
     def _choose(self) -> None:
-        """Choose the weights of this time."""
-        self._now = self._rough(FEW, ROUGH, waiting=False)
+        """Update the reference weights."""
+        self._reference = self._rough(FEW, ROUGH, waiting=False)
         late = self._sample.seen >= 16 * self._sample.size
         self._due = int((LATER if late else GROWTH) * self._sample.seen)
 
     def _rough(self, most: int, close: float, waiting: bool) -> Array:
-        """The fit to so many of the kept rows, in the rows' own units."""
+        """Fit to at most about ``most`` of the kept rows; weights in the units of the rows."""
         parts = self._parts(most, waiting)
         problem = self._problem_of(parts, ridge=PRIOR / max(len(parts[0].rows), 1))
-        fitted = problem.solved(None if self._sums is None else self._now, close)
+        fitted = problem.solved(None if self._sums is None else self._reference, close)
         return problem.own(fitted.point.theta)
 
     def _problem_of(self, parts: list[Part], ridge: float = 0.0) -> Problem:
-        """The fit to rows of the sample and to the sums, if there are any."""
+        """Pose the fit to rows of the sample, and to the sums if there are any."""
         if self._sums is None:
             return Problem.of_rows(self.settings, parts, ridge)
         return Problem.of_sample(self.settings, parts, self._sums.total, ridge)
 
     def _parts(self, most: int | None = None, waiting: bool = True) -> list[Part]:
-        """The sample, whose rows stand for all that it was drawn from, then rows that wait.
+        """Return the sample, whose rows represent the whole stream, then pending rows.
 
-        Of the sample about ``most`` rows, which stand for more rows each. While a block is being
-        folded, nobody knows which rows wait.
+        With ``most``, only about so many rows of the sample, each of which represents more rows.
+        While a block is being folded, it is not known which rows are pending.
         """
         sample, kept = self._sample, self._sample.all
         stride = 1
@@ -272,7 +271,7 @@ class GlmFit:
         return parts
 
     def weights(self) -> Array:
-        """One row per output in the rows' own units; the intercept, if there is one, is last."""
+        """Return one row per output in the units of the rows; an intercept is last."""
         solved = self._solved()
         return solved.problem.own(solved.fitted.point.theta)
 
@@ -290,11 +289,11 @@ class GlmFit:
         return self._solution
 
     def gap(self) -> Gap:
-        """An estimate of the loss above that of the fit to all rows, and a bound for 95 %.
+        """Estimate the mean loss above that of the fit to all rows, with a 95 % upper bound.
 
-        Per unit of weight, from the spread of what the sums do not explain of the kept rows'
-        slopes, and from the losses of kept rows at fits without them where the kept rows hardly
-        determine the weights; 0 as long as all rows are kept.
+        It is 0 as long as all rows are kept. Otherwise it follows from the part of the kept rows'
+        slopes that the sums do not explain and, if the fit was cross-validated, from held-out
+        losses.
         """
         return NOTHING if self.complete else gap_of(self._solved())
 
@@ -307,16 +306,18 @@ class GlmFit:
         return self._inference
 
     def merge(self, other: Self) -> None:
-        """Take all rows of another fit, as if they came after those here; it stays as it is.
+        """Add all rows of another fit, as if they followed; ``other`` is unchanged.
 
         Raises
         ------
         ValueError
-            For a fit with other settings, or one that holds some of the same rows: both began
-            with the same rows and the same seed.
+            If the settings differ, or if both fits began with the same rows and the same seed,
+            so that they may share rows.
         """
         if self.settings != other.settings:
-            raise ValueError(f"cannot merge a fit with {other.settings} into {self.settings}")
+            raise ValueError(
+                f"cannot merge a fit with {other.settings} into one with {self.settings}"
+            )
         if self._sample.size != other._sample.size:
             raise ValueError(
                 f"cannot merge a fit that keeps {other._sample.size:,} rows into one that keeps "
@@ -324,15 +325,15 @@ class GlmFit:
             )
         if set(self._streams) & set(other._streams):
             raise ValueError(
-                "cannot merge fits that begin with the same rows and the same seed; "
-                "if the rows differ later on, give one another seed"
+                "cannot merge fits that begin with the same rows and the same seed: "
+                "if later rows differ, give one of them another seed"
             )
         samples = self.samples + other.samples
         if other._sums is None:
             self._add_all(other)
         elif self._sums is None:
             mine = self._copy()
-            self._set(other._state(copied=True))
+            self._set(other._state())
             self._add_all(mine)
         else:
             theirs = other._copy()
@@ -346,50 +347,47 @@ class GlmFit:
         self.samples, self._solution, self._inference = samples, None, None
 
     def _add_all(self, other: Self) -> None:
-        """Add the rows of a fit that has kept all of them."""
+        """Add the rows of a fit that has kept all its rows."""
         for rows, _ in other._parts():
             self._add(rows.rows, rows.targets[:, None], rows.weights)
 
     def _flush(self) -> None:
-        """Add the rows that wait for a block."""
+        """Fold the pending rows."""
         waiting = self._blocks.pending
         if waiting is not None:
             self._blocks = Blocks(self.settings.columns)
             self._fold(*waiting)
 
     def _copy(self) -> Self:
-        settings = vars(self.settings)
-        twin = type(self)(**settings, memory=self.memory, seed=self.seed)
-        twin._set(self._state(copied=True))
+        twin = copy.copy(self)
+        twin._set(self._state())
         return twin
 
-    def _state(self, copied: bool) -> tuple[Any, ...]:
-        """All attributes that change."""
-        parts = self._sample, self._blocks, self._sums
-        if copied:
-            sums = None if self._sums is None else self._sums.copy()
-            parts = self._sample.copy(), self._blocks.copy(), sums
-        return self.samples, *parts, self._now, self._due, self._streams
+    def _state(self) -> tuple[Any, ...]:
+        """Return copies of all attributes that change."""
+        sums = None if self._sums is None else self._sums.copy()
+        parts = self._sample.copy(), self._blocks.copy(), sums
+        return self.samples, *parts, self._reference, self._due, self._streams
 
     def _set(self, state: tuple[Any, ...]) -> None:
         self.samples, self._sample, self._blocks, self._sums, *rest = state
-        self._now, self._due, self._streams = rest
+        self._reference, self._due, self._streams = rest
         self._solution = self._inference = None
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {
             "samples": self.samples,
             "sample": self._sample.plain(),
             "blocks": self._blocks.plain(),
             "sums": None if self._sums is None else self._sums.plain(),
-            "now": self._now.copy(),
+            "now": self._reference.copy(),
             "due": self._due,
             "streams": list(self._streams),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the fit that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         names = {"samples", "sample", "blocks", "sums", "now", "due", "streams"}
         if set(state) != names:
             raise ValueError(f"the state must have {sorted(names)}, not {sorted(state)}")
@@ -406,7 +404,7 @@ class GlmFit:
             sums = StreamSums(*self._functions)
             sums.restore(state["sums"])
         if (0 if sums is None else sums.rows) != (0 if sample.seed is None else sample.seen):
-            raise ValueError("sums and sample of the state are not of the same rows")
+            raise ValueError("sums and sample of the state have different numbers of rows")
         now = check_array(state["now"], "now", self._shape)
         due = check_whole(state["due"], "due of the state", least=0)
         streams = tuple(

@@ -1,10 +1,10 @@
-r"""How sure a fit with a loss that is not squared is, from its batches and its kept rows.
+r"""Intervals for losses other than the squared loss, from batches and kept rows.
 
 As for least squares (:mod:`mixfree.linear.exact.inference`), with the gradients of the rows' losses
-as scores and the Hessian of the loss as matrix. Of a stream longer than the memory, batches know
-their scores as far as functions of old predictions explain them. What is left of the scores is
-known for the kept rows only; its spread over these is the part of the fit's error that comes from
-the choice of the rows, and is added.
+as scores and the Hessian of the loss as matrix. If the stream exceeds the memory, the batches'
+scores are known only as far as functions of old predictions explain them. The unexplained rest is
+known for the kept rows; its spread over them gives the variance from sampling the rows, which is
+added.
 """
 
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ from mixfree.linear.exact.newton import Part, standardised
 from mixfree.linear.exact.problem import LEAST_PENALTY, Fitted, Problem
 from mixfree.linear.exact.streamsums import StreamSums
 
-BATCHES = 64  # number of batches that short streams stay below
-# The default penalty stops weights of separable classes where the curvature along them is its own
-# times their log-odds, about 20: below this, rows do not determine a direction.
+BATCHES = 64  # short streams have fewer batches than this
+# The default penalty stops the weights of separable classes at log-odds of about 20, where the
+# curvature is about 20 times the penalty. Below FLAT, rows do not determine a direction.
 FLAT = 50.0 * LEAST_PENALTY
-ASIDE = 1e-3  # part of a unit vector along such directions that is more than rounding
+ASIDE = 1e-3  # component of a unit vector along such directions that exceeds rounding errors
 
 
 class GlmInference(BatchMeans):
@@ -37,9 +37,9 @@ class GlmInference(BatchMeans):
     problem, fitted
         The fit to rows and sums.
     rows
-        Rows of the stream.
+        Number of rows in the stream.
     sums
-        Of the stream and its batches; None where all rows are kept, in their order.
+        Sums of the stream and its batches; None if all rows are kept in order.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class GlmInference(BatchMeans):
 
     @cached_property
     def _sums_of_batches(self) -> tuple[Array, Array]:
-        """Gradients and weights per batch, over the weight of the stream."""
+        """Gradients and weights of each batch, divided by the weight of the stream."""
         if self._sums is None:
             return self._exact_sums
         known, total = self._fitted.known, self._problem.weight
@@ -67,7 +67,7 @@ class GlmInference(BatchMeans):
 
     @property
     def _exact_sums(self) -> tuple[Array, Array]:
-        """The same from the rows themselves, which are all there."""
+        """The same from the rows themselves, all of which are kept."""
         length, count = self._length, self._rows // self._length
         scores, covered = np.zeros((count, *self._fitted.point.theta.shape)), np.zeros(count)
         first = 0
@@ -81,7 +81,7 @@ class GlmInference(BatchMeans):
         return scores, covered
 
     def _slopes(self, part: Part) -> tuple[Array, Array, Array]:
-        """Standardised rows, slopes of their weighted losses, and weights."""
+        """Return standardised rows, the slopes of their weighted losses, and their weights."""
         problem, objective = self._problem, self._fitted.objective
         x = self._standardised(part.rows.rows)
         weights = part.rows.weights / problem.weight
@@ -92,7 +92,7 @@ class GlmInference(BatchMeans):
     @cached_property
     def _scores(self) -> Array:
         scores, covered = self._sums_of_batches
-        # The penalty, and what is not explained, pull evenly over time.
+        # The penalty and the unexplained part act evenly over time.
         share = covered / max(covered.sum(), np.finfo(np.float64).tiny)
         centred: Array = scores - share[:, None, None] * scores.sum(axis=0)
         if centred.shape[1] > 1:
@@ -110,23 +110,23 @@ class GlmInference(BatchMeans):
         covered = float(self._sums_of_batches[1].sum())
         lost = int(np.isfinite(self._size).sum()) + self._problem.settings.intercept
         factor = np.sqrt(self._spread_factor(covered, lost))
-        pulls = np.concatenate([factor * self._scores, self._chance])
+        pulls = np.concatenate([factor * self._scores, self._sampling_errors])
         return -objective.solve(self._factor, point, pulls)
 
     @cached_property
-    def _chance(self) -> Array:
-        """Gradients whose squares sum to the variance that the choice of kept rows adds."""
+    def _sampling_errors(self) -> Array:
+        """Gradients whose squares sum to the variance from sampling the rows."""
         known, theta = self._fitted.known, self._fitted.point.theta
         if known is None:
             return np.zeros((0, *theta.shape))
-        return known.chance(self._fitted.objective, theta, self._fitted.beta)
+        return known.sampling_errors(self._fitted.objective, theta, self._fitted.beta)
 
     @property
     def _unexplained(self) -> float:
         if self._fitted.known is None:
             return 0.0
         rows, factor = self._problem.parts[0]
-        return self._size_of(self._chance) / factor**2 / len(rows)
+        return self._size_of(self._sampling_errors) / factor**2 / len(rows)
 
     @cached_property
     def _levels(self) -> list[Level]:
@@ -136,11 +136,11 @@ class GlmInference(BatchMeans):
         for x, slope, weights in map(self._slopes, _all_pieces(self._problem)):
             white = slope[:, :, None] * self._white(x)[:, None, :]
             squares.add(white + weights[:, None, None] * ridge)
-        # Kept rows of a long stream do not follow one another.
+        # The kept rows of a long stream are not consecutive.
         return squares.levels if self._sums is None else squares.levels[:1]
 
     def _white(self, vectors: Array) -> Array:
-        """Vectors whose inner products are those in the metric of the fit."""
+        """Return vectors whose inner products are those in the metric of the fit."""
         lower = self._factor[0]
         found = linalg.solve_triangular(lower, vectors.T, lower=True, check_finite=False)
         return np.asarray(found.T)
@@ -159,14 +159,14 @@ class GlmInference(BatchMeans):
         return np.broadcast_to(unknown, (len(self._weights), len(self._size)))
 
     def mean_error(self, rows: Array) -> Array:
-        """As everywhere; infinite for rows whose prediction the other rows do not determine."""
+        """Return standard errors of predicted means; infinite where they are undetermined."""
         errors, x = super().mean_error(rows), self._standardised(rows)
         errors[linalg.norm(x @ self._flat, axis=1) > ASIDE * linalg.norm(x, axis=1)] = np.inf
         return errors
 
     @property
     def remark(self) -> str:
-        """As everywhere, and about weights that the rows do not determine."""
+        """A sentence on why intervals cannot be trusted, or on undetermined weights."""
         if not self.enough or not self._flat.size:
             return super().remark
         unknown = int(np.isinf(self.bse[0]).sum())
@@ -177,9 +177,10 @@ class GlmInference(BatchMeans):
 
     @cached_property
     def _flat(self) -> Array:
-        """Directions along which the loss of an output is as good as flat: weights × directions.
+        """Directions along which the loss of an output is nearly flat: weights × directions.
 
-        The weights of softmax sum to 0, so that what is open for one output is for all.
+        The weights of softmax sum to 0 over outputs, so that a direction that one output leaves
+        undetermined is undetermined for all.
         """
         found = []
         for hessian in self._hessians:
@@ -189,10 +190,10 @@ class GlmInference(BatchMeans):
 
     @property
     def _hessians(self) -> Iterator[Array]:
-        """Second derivatives of the loss in the weights of each output, the others held.
+        """Hessian of the loss in the weights of each output, with the others fixed.
 
-        At the fit to the rows alone: what sums say beyond them is known up to chance, which
-        would stop weights of separable classes anywhere.
+        At the fit to the rows alone: the sums' random errors would stop the weights of separable
+        classes at an arbitrary point.
         """
         alone = self._fitted
         if alone.known is not None:
@@ -211,7 +212,7 @@ class GlmInference(BatchMeans):
 
 
 def _all_pieces(problem: Problem) -> Iterator[Part]:
-    """A few kept rows at a time, in their order."""
+    """Yield a few kept rows at a time, in order."""
     for rows, factor in problem.parts:
         for piece in pieces(rows, len(problem.units.size) + 1):
             yield Part(piece, factor)

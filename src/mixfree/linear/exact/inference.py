@@ -1,4 +1,4 @@
-r"""How sure a least-squares fit is, from the sums of its batches.
+r"""Intervals of a least-squares fit, from the sums of its batches.
 
 With :math:`\hat w` the fit of all rows and :math:`g_b` the sum of the scores
 :math:`x_i (y_i - \hat w^\top x_i)` of batch b, the sandwich
@@ -6,9 +6,9 @@ With :math:`\hat w` the fit of all rows and :math:`g_b` the sum of the scores
 .. math:: \operatorname{Var} \hat w \approx S^{-1}
           \Big( (1 + 2r) \frac{n}{n-1} \sum_{b=1}^n g_b g_b^\top \Big) S^{-1}
 
-holds for rows correlated over any time shorter than a batch, and for models that are only an
-approximation; Student's t with n − 1 degrees of freedom gives its intervals. The correlation r of
-neighbouring batches, if it is positive, makes up for what crosses their borders.
+is valid for rows correlated over any time shorter than a batch, and for misspecified models.
+Student's t with n − 1 degrees of freedom gives the intervals. The correlation r of neighbouring
+batches, if positive, accounts for correlation across their borders.
 """
 
 from functools import cached_property
@@ -31,9 +31,9 @@ class Inference(BatchMeans):
     batches
         Sums of the stream.
     sums, solution
-        Of all its rows: ``batches.total``, and the fit to it.
+        Those of all rows: ``batches.total``, and the fit to it.
     intercept
-        Whether the fit has one.
+        Whether the fit has an intercept.
 
     Examples
     --------
@@ -66,9 +66,9 @@ class Inference(BatchMeans):
 
     @cached_property
     def _scores(self) -> Array:
-        """Sums of scores per batch, of level (if there is one) and standardised columns.
+        """Sums of scores of the level (the value at the columns' means) and the columns.
 
-        Shape: batches, targets, columns + 1. The level is that at the columns' means.
+        Shape: batches × targets × (1 + columns). Without intercept, the level's scores are 0.
         """
         batches = self._split.in_units(self._sums.exponents)
         columns, weight = self._columns, batches.weight[:, None]
@@ -85,13 +85,13 @@ class Inference(BatchMeans):
 
     @property
     def _ridge(self) -> Array:
-        """What the penalty adds to the score of a row of weight 1."""
+        """The penalty's part in the score of a row of weight 1."""
         with np.errstate(over="ignore"):
             ridge: Array = self._solution.penalty * self._slopes / self._size / self._size
             return ridge
 
     def _whitened(self, scores: Array) -> Array:
-        """Changes of level and standardised weights that scores make, times the weight."""
+        """Return the changes of level and weights that scores cause, times the total weight."""
         shape = scores.shape
         flat = scores.reshape(-1, shape[-1]).copy()
         if self._columns:
@@ -100,7 +100,7 @@ class Inference(BatchMeans):
 
     @cached_property
     def _changes(self) -> Array:
-        """What each batch has moved level and standardised weights by."""
+        """The change of level and standardised weights by each batch."""
         covered = self._split.weight.sum() / self._sums.weight
         factor = self._spread_factor(covered, self._solution.rank + self._intercept)
         changes: Array = np.sqrt(factor) * self._whitened(self._scores) / self._sums.weight
@@ -128,7 +128,7 @@ class Inference(BatchMeans):
         return squares.levels
 
     def _window_scores(self, window: Window) -> Array:
-        """Scores of single rows: rows, targets, columns + 1."""
+        """Return scores of single rows: rows × targets × (1 + columns)."""
         x = self._standardised(window.rows)
         y = (window.targets - self._sums.mean[self._columns :]) / self._unit
         residual = (y - x[:, 1:] @ self._slopes.T) * window.weights[:, None]

@@ -1,4 +1,4 @@
-"""What the sums of a stream say about rows that are no longer there."""
+"""Control variates: the sums of a stream correct the loss of a sample of its rows."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,13 +22,13 @@ from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import Sums
 
 SAMPLE = 4096  # kept rows that are enough to choose β
-DRAWS = 64  # of a gradient's error, where its covariance would be too large a matrix
+DRAWS = 64  # random draws of a gradient's error, where its covariance would be too large a matrix
 
 
 class Totals(NamedTuple):
-    """Sums over rows x, standardised and with a 1 for the intercept.
+    """Sums over rows x, which are standardised, with a 1 for the intercept.
 
-    ``functions`` has Σ u x per function and output, then Σ x per output (for the function 1);
+    ``functions`` has Σ u x per function and output, then Σ x per output, for the function 1.
     ``moments`` is Σ x xᵀ.
     """
 
@@ -37,20 +37,20 @@ class Totals(NamedTuple):
 
 
 class Known:
-    """Sums over all rows of a stream, in standardised units, beside those over a sample of it.
+    """Standardised sums over all rows of a stream, minus those over a sample of its rows.
 
     Parameters
     ----------
     family
-        Of the loss, in the targets' own unit.
+        Family of the loss, in the unit of the targets.
     total
         Sums of all rows that the sample was drawn from.
     sample
-        Rows that stand for them.
+        The sample.
     units, intercept
         How rows and targets are standardised.
     weight
-        Of the whole stream, by which everything is divided.
+        Weight of the whole stream, by which everything is divided.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Known:
         self._quadratic = whole.moments / weight - inside.moments
 
     def totals(self, sums: Sums) -> Totals:
-        """Standardised sums of any rows."""
+        """Standardise the sums of any rows."""
         columns, weight = len(self._units.mean), float(sums.weight)
         exponents = sums.exponents
-        # A column's size is infinite where it does not vary, and stays so.
+        # The size of a constant column is infinite, and stays so.
         size = np.ldexp(self._units.size, -exponents[:columns])[:, None]
         aside = (sums.mean[:columns] - self._units.mean) / self._units.size
         level = (sums.mean[columns:] - self._levels) / self._units.scale
@@ -94,7 +94,7 @@ class Known:
         return Totals(np.vstack([cross, ones]), moments)
 
     def _functions(self, kept: Kept) -> Array:
-        """Standardised functions of kept rows, and 1: rows × functions × outputs."""
+        """Return standardised functions of kept rows, and 1: rows × functions × outputs."""
         u = self._family.expand(kept.before, kept.targets).T
         u = (u - self._levels) / self._units.scale
         u = np.hstack([u, np.ones((len(u), self._family.outputs))])
@@ -113,22 +113,22 @@ class Known:
         return found
 
     def control(self, beta: Array) -> Control:
-        """The correction of the sample's loss with given β."""
+        """Return the correction of the sample's loss for a given β."""
         linear = np.einsum("kj,jkq->kq", beta[:, :-1], self._linear)
         return Control(linear, self._quadratic, beta[:, -1])
 
     def scores(self, batch: Sums, beta: Array, theta: Array) -> Array:
-        """The gradient of a batch's loss, as far as functions and predictions explain it."""
+        """Return the gradient of a batch's loss, as explained by functions and predictions."""
         totals = self.totals(batch)
         functions = totals.functions.reshape(-1, *theta.shape)
         explained: Array = np.einsum("kj,jkq->kq", beta[:, :-1], functions)
         explained += beta[:, -1:] * (theta @ totals.moments)
         return explained
 
-    def regressed(self, objective: Objective, theta: Array) -> Array:
-        """β that explains the slopes of kept rows best: outputs × (functions, 1, prediction).
+    def best_beta(self, objective: Objective, theta: Array) -> Array:
+        """Return the β that best explains slopes: outputs × (functions, 1, prediction).
 
-        By least squares; errors count by what they would do to a least-squares fit.
+        By least squares over kept rows, whose errors are weighted by their leverage.
         """
         kept = self._sample.rows
         kept = kept.take(slice(None, None, -(-len(kept) // SAMPLE)))
@@ -152,32 +152,32 @@ class Known:
     def _slopes(
         self, objective: Objective, kept: Kept, x: Array, theta: Array
     ) -> tuple[Array, Array]:
-        """Functions, 1 and prediction of each kept row, and the slopes of its loss."""
+        """Return functions, 1 and prediction of each kept row, and the slopes of its loss."""
         z = x @ theta.T
         targets = (kept.targets - self._units.shift) / self._units.scale
         slope = objective.family.at(z, targets).slope
         return np.concatenate([self._functions(kept), z[:, None, :]], axis=1), slope
 
-    def error(self, objective: Objective, point: Point, beta: Array) -> Array:
-        """Three cumulants of the excess loss that comes from the choice of the sample.
+    def excess_loss(self, objective: Objective, point: Point, beta: Array) -> Array:
+        """Return three cumulants of the excess loss due to sampling, and degrees of freedom.
 
-        It is half a sum of squares of normal variables, whose variances are the eigenvalues of
-        the gradient's error in the metric of the Hessian. The fourth number is how many degrees
-        of freedom these estimates have: few where a few rows have most of the error.
+        The excess loss is half a sum of squares of normal variables, whose variances are the
+        eigenvalues of the gradient's error covariance in the metric of the Hessian. The degrees of
+        freedom of these estimates are few if a few rows have most of the error.
         """
         theta, factor = point.theta, objective.factored(point)
         freedom = self._freedom(objective, theta, beta, factor)
         left_out = 1.0 - 1.0 / self._sample.factor
         if len(theta) > 1:
-            spread = np.sqrt(DRAWS * left_out) * self.chance(objective, theta, beta)
+            spread = np.sqrt(DRAWS * left_out) * self.sampling_errors(objective, theta, beta)
             solved = objective.solve(factor, point, spread)
             found = 0.5 * np.einsum("bkq,bkq->b", spread, solved)
             middle, variance = float(found.mean()), float(found.var(ddof=1))
-            # As of a gamma law: many eigenvalues make the third cumulant a small matter.
+            # That of a gamma law: with many eigenvalues the third cumulant matters little.
             third = 2.0 * variance**2 / max(middle, 1e-300)
             return np.array([middle, variance, third, freedom])
         spread, mean = np.zeros((theta.shape[1], theta.shape[1])), np.zeros(theta.shape)
-        for x, rest in self._rests(objective, theta, beta):
+        for x, rest in self._residuals(objective, theta, beta):
             mean += rest.T @ x
             x *= rest
             spread += x.T @ x
@@ -191,9 +191,9 @@ class Known:
     def _freedom(
         self, objective: Objective, theta: Array, beta: Array, factor: tuple[Array, bool]
     ) -> float:
-        """Degrees of freedom of a variance with the spread that single rows' squares have."""
+        """Return the degrees of freedom of a variance, from the spread of the rows' squares."""
         total = squares = 0.0
-        for x, rest in self._rests(objective, theta, beta):
+        for x, rest in self._residuals(objective, theta, beta):
             white = linalg.solve_triangular(factor[0], x.T, lower=True, check_finite=False)
             each = np.einsum("ij,ij->j", white, white) * np.einsum("ij,ij->i", rest, rest)
             total += float(each.sum())
@@ -201,15 +201,15 @@ class Known:
         spread = squares - total * total / len(self._sample.rows)
         return 2.0 * total * total / max(spread, 1e-300)
 
-    def chance(self, objective: Objective, theta: Array, beta: Array) -> Array:
-        """Random gradients whose squares sum to the variance that the choice of the sample has.
+    def sampling_errors(self, objective: Objective, theta: Array, beta: Array) -> Array:
+        """Return random gradients whose squares sum to the sampling variance.
 
-        As if drawn from a stream without end. Shape: draws × outputs × weights.
+        The stream counts as infinite. Shape: draws × outputs × weights.
         """
         rows = self._sample.rows
         drawn, mean = np.zeros((DRAWS, *theta.shape)), np.zeros(theta.shape)
         turned, done = np.zeros(DRAWS), 0
-        for x, rest in self._rests(objective, theta, beta):
+        for x, rest in self._residuals(objective, theta, beta):
             signs = _signs(done, len(x))
             signed = (signs[:, :, None] * rest[:, None, :]).reshape(len(x), -1)
             drawn += (signed.T @ x).reshape(drawn.shape)
@@ -221,18 +221,18 @@ class Known:
         return drawn
 
     def _scale(self, beta: Array) -> float:
-        """From sums over the kept rows to the error of the stream's mean.
+        """Return the factor from sums over the kept rows to the error of the stream's mean.
 
-        β, the weights and their Hessian were all fitted to these rows.
+        β, the weights and their Hessian are fitted to these rows, which costs degrees of freedom.
         """
         rows, factor = self._sample
         free = max(len(rows) - beta.shape[1] - 2 * len(self._metric), len(rows) // 4, 1)
         return float(factor / self._weight * np.sqrt(len(rows) / free))
 
-    def _rests(
+    def _residuals(
         self, objective: Objective, theta: Array, beta: Array
     ) -> Iterator[tuple[Array, Array]]:
-        """Standardised kept rows, and what functions leave unexplained of their slopes."""
+        """Yield standardised kept rows, and the unexplained part of their slopes."""
         for piece in pieces(self._sample.rows, theta.shape[1]):
             x = standardised(piece.rows, self._units, self._intercept)
             basis, slope = self._slopes(objective, piece, x, theta)
@@ -243,13 +243,13 @@ class Known:
 
 
 def pieces(rows: Kept, width: int) -> list[Kept]:
-    """Views of a few rows each."""
+    """Return views of a few rows each."""
     length = max(VALUES // max(width, 1), 1)
     return [rows.take(slice(start, start + length)) for start in range(0, len(rows), length)]
 
 
 def _signs(first: int, rows: int) -> Array:
-    """Random signs for rows from number ``first`` on, the same each time: rows × DRAWS."""
+    """Return reproducible random signs for rows from number ``first`` on: rows × DRAWS."""
     numbers = np.arange(first * DRAWS, (first + rows) * DRAWS)
     drawn = draws.words(draws.key(0, draws.SAMPLE), numbers) & 1
     return (2.0 * drawn - 1.0).reshape(rows, DRAWS)

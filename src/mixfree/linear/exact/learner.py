@@ -1,4 +1,4 @@
-"""The learner that loses nothing to the order of the rows."""
+"""The exact learner, whose result does not depend on the order of the rows."""
 
 import copy
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from mixfree.steps import Profile
 
 
 class ExactLearner:
-    """Learns the weights of a linear model from chunks of rows; how they are cut does not matter.
+    """Learns the weights of a linear model exactly; the chunking of the rows does not matter.
 
     Parameters
     ----------
@@ -28,21 +28,21 @@ class ExactLearner:
     columns
         Number of features.
     dtype
-        Of the weights; all arithmetic is in double precision.
+        dtype of the weights; all arithmetic is in double precision.
     intercept
-        Whether each output has an intercept, which is then the last of its weights.
+        Whether each output has an intercept, which is the last of its weights.
     l2
-        Adds ½·l2·‖weights‖² to every row's loss; the intercept is free.
+        Adds ½·l2·‖weights‖² to every row's loss, without the intercept.
     radius
         Keeps the weights, without intercepts, in a ball around the origin.
     half_life
-        Rows after which one counts half, or ``"auto"``: the mixture of half-lives that has
-        predicted best. For the squared loss only.
+        Number of rows after which a row counts half, or ``"auto"``: the mixture of half-lives that
+        has predicted best. For the squared loss only.
     memory
-        What may be kept: rows, such as ``2048``, or bytes, such as ``"32MB"``. The squared loss
-        keeps no rows for its weights; bytes limit what its intervals are found from.
+        What to keep: a number of rows, such as ``2048``, or bytes, such as ``"32MB"``. The squared
+        loss keeps no rows for its weights; bytes limit the sums behind its intervals.
     seed
-        Chooses rows to keep, where not all can be.
+        Seed of the sample of rows, where not all can be kept.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class ExactLearner:
         self.loss, self.columns, self.dtype = loss, columns, np.dtype(dtype)
         if not isinstance(memory, str):
             check_whole(memory, "memory")
-        self._fit: Any
+        self._fit: SquaredFit | GlmFit
         if isinstance(loss, Squared):
             self._fit = SquaredFit(
                 columns,
@@ -81,7 +81,7 @@ class ExactLearner:
                 memory=memory if isinstance(memory, str) else "32MB",
             )
         elif half_life is not None:
-            raise ValueError(f"half_life needs the squared loss, not {shown(loss)}")
+            raise ValueError(f"half_life needs loss='squared', not {shown(loss)}")
         else:
             self._fit = GlmFit(
                 loss,
@@ -95,11 +95,11 @@ class ExactLearner:
 
     @property
     def weights(self) -> Array:
-        """Weights in the rows' own units: one row per output, the intercept last."""
-        weights = np.asarray(self._fit.weights())
+        """Weights in the units of the rows: one row per output, the intercept last."""
+        weights = self._fit.weights()
         with np.errstate(over="ignore"):
             rounded = weights.astype(self.dtype)
-        # A column too small for single precision has a weight too large for it.
+        # A column of tiny scale may have a weight too large for single precision.
         return rounded if np.isfinite(rounded).all() else weights
 
     @property
@@ -110,59 +110,59 @@ class ExactLearner:
     @property
     def samples(self) -> int:
         """Rows learnt from."""
-        return int(self._fit.samples)
+        return self._fit.samples
 
     @property
     def forgetting(self) -> Forgetting | None:
-        """Half-lives, their shares and how well each predicts; None: never forgets."""
+        """Half-lives, their shares and their losses; None if nothing is forgotten."""
         return getattr(self._fit, "forgetting", None)
 
     @property
     def half_life(self) -> float | None:
-        """The half-life that has predicted best; None where nothing is forgotten."""
+        """The half-life that has predicted best; None if nothing is forgotten."""
         return None if self.forgetting is None else self.forgetting.half_life
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
-        """Learn from rows in their order, dense or sparse.
+        """Learn from rows in order, dense or sparse.
 
         Raises
         ------
         ValueError
-            For wrong shapes and for what is not finite; nothing has been learnt then.
+            If a shape is wrong or a value is not finite; nothing has been learnt then.
         """
         self._fit.add(rows, targets, weights)
 
     def predict(self, rows: Any) -> Array:
-        """Predictions for rows: one column per output, or a vector if there is one output only."""
+        """Return predictions: one column per output, or a vector if there is only one."""
         return predictions(self.weights.ravel(), rows, self.loss.outputs)
 
     def losses(self, rows: Any, targets: Array) -> Array:
-        """Loss of each row, regularisation left out."""
+        """Return the loss of each row, without regularisation."""
         return np.asarray(self.loss.value(self.predict(rows), targets))
 
     def merge(self, other: Self) -> None:
-        """Take all that another one has learnt, which stays as it is."""
+        """Add the rows of another learner, as if they followed; ``other`` is unchanged."""
         if self.loss != other.loss:
             raise ValueError(f"cannot merge a fit with {other.loss!r} into one with {self.loss!r}")
-        self._fit.merge(other._fit)
+        fit: Any = self._fit
+        fit.merge(other._fit)
 
     @property
     def gap(self) -> Gap:
         """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
-        gap: Gap = self._fit.gap()
-        return gap
+        return self._fit.gap()
 
     @property
     def bse(self) -> Array:
-        """Standard errors of the weights, which know about the correlation of the rows."""
-        return np.asarray(self._fit.inference.bse)
+        """Standard errors of the weights, which allow for correlated rows."""
+        return self._fit.inference.bse
 
     def conf_int(self, alpha: float = 0.05) -> Array:
-        """Intervals of level 1 − alpha: per output, one row per weight, the intercept last."""
-        return np.asarray(self._fit.inference.conf_int(alpha))
+        """Return intervals at level 1 − alpha: per output, one row per weight, intercept last."""
+        return self._fit.inference.conf_int(alpha)
 
     def mean_interval(self, rows: Any, level: float = 0.95) -> tuple[Array, Array]:
-        """Ends of intervals of the predicted means, of the shape of :meth:`predict`."""
+        """Return the ends of intervals of the predicted means, each shaped like predictions."""
         dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
         inference = self._fit.inference
         half = inference.quantile(1.0 - level) * inference.mean_error(dense)
@@ -173,32 +173,28 @@ class ExactLearner:
     @property
     def effective_rows(self) -> float:
         """Effective sample size; NaN for too few rows."""
-        return float(self._fit.inference.effective_rows)
+        return self._fit.inference.effective_rows
 
     def profile(self) -> Profile | None:
-        """Variance inflation by block length, at weights that do not follow the stream."""
-        if self.half_life is not None:
-            return None
-        profile: Profile = self._fit.inference.profile
-        return profile
+        """Return the variance inflation by block length; None with a half-life."""
+        return None if self.half_life is not None else self._fit.inference.profile
 
     @property
     def remark(self) -> str:
-        """Why intervals cannot be trusted, in one sentence; empty if nothing speaks against it."""
-        return str(self._fit.inference.remark)
+        """A sentence on why intervals cannot be trusted; empty if there is no known reason."""
+        return self._fit.inference.remark
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes, as numbers and arrays of their own."""
-        state: dict[str, Any] = self._fit.plain()
-        return state
+        """Return the state as numbers and copies of arrays."""
+        return self._fit.plain()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the learner that gave ``state`` was, made with the same arguments.
+        """Restore the state of a learner that was made with the same arguments.
 
         Raises
         ------
         ValueError
-            When the state is of another kind of learner, or damaged; nothing has changed then.
+            If the state is damaged or of another kind of learner; nothing has changed then.
         """
         fit = copy.deepcopy(self._fit)
         with loading("exact learner"):

@@ -1,6 +1,6 @@
-r"""Least-squares temporal differences: the fixed point of TD from sums of one trajectory.
+r"""Least-squares temporal differences: the fixed point of TD from sums over a trajectory.
 
-With eligibility traces :math:`e_t = \gamma\lambda\, e_{t-1} + \phi(s_t)`, that begin anew with
+With eligibility traces :math:`e_t = \gamma\lambda\, e_{t-1} + \phi(s_t)`, which start afresh in
 every episode, the weights solve
 
 .. math:: \Big( \sum_t e_t \big( \phi(s_t) - \gamma \phi(s_t') \big)^\top + T \ell I \Big) \theta
@@ -9,6 +9,7 @@ every episode, the weights solve
 (Bradtke and Barto 1996; Boyan 2002), with the ridge :math:`\ell` per transition.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -20,29 +21,28 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
 from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
-from mixfree.linear.exact.moments import (
+from mixfree.linear.exact.blocks import (
     Blocks,
     block_rows,
     check_array,
     check_finite,
-    check_same_columns,
 )
 
 TOLERANCE = 1e-13  # singular values below it, relative to the largest, count as 0
-SAFE = 1e10  # condition number up to which the inverse is as good as singular values
-ENOUGH = 5  # batches in which a row's features must occur for an error to be trusted
-UNDETERMINED = 1e-4  # fraction of a row outside what the transitions determine
-FIRST = 16  # transitions per batch at first
+SAFE = 1e10  # condition number up to which the inverse is as accurate as singular values
+ENOUGH = 5  # batches in which a row's features must occur for a reliable error
+UNDETERMINED = 1e-4  # fraction of a row that the transitions may leave undetermined
+FIRST = 16  # initial transitions per batch
 
 
 class LSTD:
-    """Learns values φ(s)ᵀθ from transitions, the same bits however they are cut into chunks.
+    """Learns values φ(s)ᵀθ from transitions; their chunking does not change a bit.
 
     Parameters
     ----------
     size
-        Number of features. The sums of all and of 16 to 64 batches take 8·size² bytes each: 5 MB
-        for 100 features, 136 MB for 1,000.
+        Number of features. The total and the sums of 16 to 64 batches take 8·size² bytes each:
+        5 MB for 100 features, 136 MB for 1,000.
     gamma
         Discount in [0, 1].
     lam
@@ -50,7 +50,7 @@ class LSTD:
     l2
         Ridge per transition.
     half_life
-        Transitions after which one counts half; None never forgets.
+        Number of transitions after which a transition counts half; None never forgets.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class LSTD:
             self._block = min(self._block, 1 << max(int(self.half_life).bit_length() - 2, 0))
         self._rows, self._length = 0, max(FIRST, 1 << size.bit_length() >> 1)
         self._trace = np.zeros(size)
-        # Matrix, vector and mean squares of the features, as columns of one array.
+        # Matrix, vector and squares of the features, as columns of one array.
         self._total = np.zeros((size, size + 2))
         self._weight = 0.0
         self._current, self._filled = np.zeros((size, size + 2)), 0
@@ -88,7 +88,7 @@ class LSTD:
 
     @property
     def transitions(self) -> int:
-        """Transitions of positive weight seen."""
+        """Transitions seen."""
         return self._rows + self._blocks.filled
 
     def add(
@@ -99,42 +99,39 @@ class LSTD:
         terminated: npt.ArrayLike,
         *,
         ended: npt.ArrayLike | None = None,
-        weights: npt.ArrayLike | None = None,
     ) -> None:
-        """Take transitions in their order.
+        """Add transitions in order.
 
         Parameters
         ----------
         rows, rewards, next_rows
             Features φ(s), rewards, and features φ(s') of the next states.
         terminated
-            Where the episode really ends, so that nothing comes after.
+            Where the episode ends in a terminal state, whose value is 0.
         ended
-            Where the trajectory breaks off all the same (Gymnasium's ``truncated``): traces begin
-            anew, but the value of the next state counts.
-        weights
-            Of the transitions, where there are no traces (``lam=0``).
+            Where the trajectory is cut off otherwise (Gymnasium's ``truncated``): traces start
+            afresh, but the value of the next state counts.
 
         Raises
         ------
         ValueError
-            For a wrong shape and for what is not finite; nothing has changed then.
+            If a shape is wrong or a value is not finite; nothing has changed then.
         """
-        if weights is not None and self.lam > 0.0:
-            raise ValueError("weights need lam=0: a trace has no single weight")
         x, ahead = np.asarray(rows), np.asarray(next_rows)
         r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
         both = np.concatenate([x, np.where(stop[:, None], 0.0, ahead)], axis=1)
         before = dict(vars(self))
         try:
             given = np.column_stack([r, broken])
-            self._blocks.cut(both, given, weights, lambda: self._wanted, self._take)
+            self._blocks.cut(
+                both, given, None, lambda: min(self._block, self._length - self._filled), self._take
+            )
         except BaseException:
             vars(self).update(before)
             raise
 
     def break_off(self) -> None:
-        """Say that the trajectory broke off after the last transition: traces begin anew."""
+        """Mark the trajectory as cut off after the last transition: traces start afresh."""
         if self._blocks.filled:
             waiting = self._blocks.plain()
             waiting["targets"][-1, 1] = 1.0
@@ -142,42 +139,32 @@ class LSTD:
         else:
             self._trace = np.zeros(self.size)
 
-    @property
-    def _wanted(self) -> int:
-        return min(self._block, self._length - self._filled)
-
-    def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        sums, trace = self._sums(rows, targets, weights)
+    def _take(self, rows: Array, targets: Array, _: Array | None) -> None:
+        sums, trace = self._sums(rows, targets)
         kept = 1.0 if self.half_life is None else 0.5 ** (len(rows) / self.half_life)
         self._total = kept * self._total + sums
-        self._weight = kept * self._weight + _weight(rows, weights)
+        self._weight = kept * self._weight + len(rows)
         self._trace, self._rows = trace, self._rows + len(rows)
         self._current, self._filled = self._current + sums, self._filled + len(rows)
         if self._filled >= self._length:
             self._closed = (*self._closed, self._current)
             self._current, self._filled = np.zeros_like(self._current), 0
-            self._shorten()
+            if len(self._closed) == self._most:
+                self._closed, self._length = paired(self._closed), 2 * self._length
 
-    def _shorten(self) -> None:
-        """Two neighbouring batches become one where there are too many."""
-        while len(self._closed) >= self._most:
-            self._closed = paired(self._closed)
-            self._length *= 2
-
-    def _sums(self, rows: Array, targets: Array, weights: Array | None) -> tuple[Array, Array]:
-        """Matrix, vector and squares of a block, and the trace that goes on after it."""
+    def _sums(self, rows: Array, targets: Array) -> tuple[Array, Array]:
+        """Return matrix, vector and squares of a block, and the trace after it."""
         x = rows[:, : self.size]
         change = np.empty((len(rows), self.size + 1))
         change[:, :-1] = x - self.gamma * rows[:, self.size :]
         change[:, -1] = targets[:, 0]
         left, trace = self._traces(x, targets[:, 1])
-        if weights is not None:
-            left = left * weights[:, None]
-        squares = np.einsum("ij,ij->j", x if weights is None else x * weights[:, None], x)
-        sums = np.column_stack([left.T @ change, squares])
+        sums = np.column_stack([left.T @ change, np.einsum("ij,ij->j", x, x)])
         if not np.isfinite(sums).all():
             check_finite(rows, targets)
-            raise ValueError("rows and rewards are too large for their products to be summed")
+            raise ValueError(
+                "rows and rewards must be smaller: their products are too large to be summed"
+            )
         return sums, trace
 
     def _traces(self, x: Array, broken: Array) -> tuple[Array, Array]:
@@ -199,7 +186,7 @@ class LSTD:
         return traces, trace.copy()
 
     def _folded(self) -> Self:
-        """This one with all transitions in its sums; itself if they are already."""
+        """Return this object with pending transitions added to its sums."""
         waiting = self._blocks.pending
         if waiting is None:
             return self
@@ -210,12 +197,12 @@ class LSTD:
 
     @property
     def theta(self) -> Array:
-        """The fixed point of all transitions; the shortest one if the features are dependent."""
+        """The fixed point of all transitions; that of least norm if features are dependent."""
         return self._folded()._solved()[0]
 
     def _solved(self) -> tuple[Array, Array]:
-        """θ, and the (pseudo-)inverse that multiplies vectors of features."""
-        # In units of each feature's own size rare features are as well determined as others.
+        """Return θ and the (pseudo-)inverse of the matrix."""
+        # In units of each feature's own scale, rare features are as well determined as others.
         met = self._total[:, -1] > 0.0
         if not met.any():
             return np.zeros(self.size), np.zeros((self.size, self.size))
@@ -231,7 +218,7 @@ class LSTD:
         return self._total[:, :-2] + self.l2 * self._weight * np.eye(self.size)
 
     def batches_met(self, rows: npt.ArrayLike) -> Array:
-        """Number of closed batches in which the rarest feature of each row occurs."""
+        """Count the closed batches in which the rarest feature of each row occurs."""
         x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
         batches = self._folded()._batches
         met: Array = np.where(x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches))
@@ -243,10 +230,10 @@ class LSTD:
         return np.array(self._closed).reshape(-1, self.size, self.size + 2)
 
     def errors(self, rows: npt.ArrayLike, level: float = 0.95) -> Array:
-        """Half-widths of intervals of values φᵀθ, each of its own level.
+        """Return half-widths of simultaneous intervals of the values φᵀθ.
 
-        From the batches' residuals in a sandwich, with Student's t; infinite for a row whose
-        features did not occur in at least five batches, or that the transitions do not determine.
+        By a sandwich estimate from the batches' residuals, with Student's t. Infinite for a row
+        whose features occur in fewer than five batches, or that the transitions do not determine.
         """
         check_level(level)
         self._check_batches()
@@ -261,53 +248,32 @@ class LSTD:
         return half_widths(x, moved, aside, met, covered, level)
 
     def _residuals(self, theta: Array) -> Array:
-        """What is left of each batch's equations at θ, the ridge included: they sum to 0."""
+        """Return the residuals of each batch's equations at θ, with ridge: they sum to 0."""
         left = self._batches[:, :, -2] - self._batches[:, :, :-2] @ theta
         residual: Array = left - self.l2 * self._length * theta
         return residual
 
     @property
     def remark(self) -> str:
-        """A sentence about why errors are too small; empty if nothing is known against them."""
+        """A sentence on why the errors are too small; empty if there is no known reason."""
         self._check_batches()
         whole = self._folded()
         return correlation_remark(whole._residuals(whole._solved()[0]), whole._length)
 
     def _check_batches(self) -> None:
         if self.half_life is not None:
-            raise ValueError("errors need half_life=None: batches are not forgotten")
-
-    def merge(self, other: Self) -> None:
-        """Take all transitions of another one, which stays as it is; its traces began anew."""
-        check_same_columns(self._blocks, other._blocks)
-        if (self.gamma, self.lam, self.half_life) != (other.gamma, other.lam, other.half_life):
-            raise ValueError("cannot merge fits with different gamma, lam or half_life")
-        if self.half_life is not None:
-            raise ValueError("merge needs half_life=None: it is not known which came later")
-        one, two = self._folded(), other._folded()
-        length = max(one._length, two._length)
-        closed: tuple[Array, ...] = ()
-        for each in (one, two):
-            batches, own = each._closed, each._length
-            while own < length:
-                batches, own = paired(batches), 2 * own
-            closed += batches
-        self._total, self._weight = one._total + two._total, one._weight + two._weight
-        self._rows, self._trace = one._rows + two._rows, two._trace
-        self._closed, self._length = closed, length
-        self._current, self._filled = np.zeros_like(self._current), 0
-        self._blocks = Blocks(2 * self.size, 2)
-        self._shorten()
+            raise ValueError(
+                "errors need half_life=None: they come from batches, which are not forgotten"
+            )
 
     def copy(self) -> Self:
-        """Another one that goes on by itself; arrays are never changed and shared."""
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self))
+        """Return an independent copy; it shares arrays, which are never changed in place."""
+        twin = copy.copy(self)
         twin._blocks = self._blocks.copy()
         return twin
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {
             "blocks": self._blocks.plain(),
             "rows": self._rows,
@@ -321,21 +287,23 @@ class LSTD:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         shape = (self.size, self.size + 2)
         trace = check_array(state["trace"], "trace", (self.size,))
         total = check_array(state["total"], "total", shape)
         current = check_array(state["current"], "current", shape)
         closed = check_array(state["closed"], "closed", (len(state["closed"]), *shape))
         if len(closed) >= self._most:
-            raise ValueError(f"the state has {len(closed)} batches, but {self._most} are too many")
+            raise ValueError(
+                f"the state must have fewer than {self._most} batches, not {len(closed)}"
+            )
         weight = float(check_array(float(state["weight"]), "weight", ()))
         numbers = [
             check_whole(state[name], f"{name} of the state", least=least)
             for name, least in (("rows", 0), ("length", 1), ("filled", 0))
         ]
         if numbers[2] > numbers[1]:
-            raise ValueError(f"{numbers[2]} transitions of the state fill a batch of {numbers[1]}")
+            raise ValueError(f"filled of the state must be at most {numbers[1]}, not {numbers[2]}")
         self._blocks.restore(state["blocks"])
         self._trace, self._total, self._current, self._weight = trace, total, current, weight
         self._closed = tuple(closed)
@@ -343,7 +311,7 @@ class LSTD:
 
 
 def check_discounts(gamma: Any, lam: Any, l2: Any) -> tuple[float, float, float]:
-    """γ and λ in [0, 1] and a ridge, or ValueError."""
+    """Check that γ and λ are in [0, 1] and that the ridge is not negative."""
     for name, value in (("gamma", gamma), ("lam", lam)):
         if isinstance(value, bool | str) or not 0.0 <= value <= 1.0:
             raise ValueError(f"{name} must be in [0, 1], not {shown(value)}")
@@ -351,7 +319,7 @@ def check_discounts(gamma: Any, lam: Any, l2: Any) -> tuple[float, float, float]
 
 
 def check_level(level: float) -> None:
-    """ValueError unless ``level`` is that of an interval."""
+    """Check that the level of an interval is between 0 and 1."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must be between 0 and 1, not {shown(level)}")
 
@@ -359,7 +327,7 @@ def check_level(level: float) -> None:
 def check_transitions(
     rows: Any, next_rows: Any, rewards: Any, terminated: Any, ended: Any, size: int
 ) -> tuple[Array, Array, Array]:
-    """Rewards, where episodes end and where trajectories break off, of the right shapes."""
+    """Check shapes; return rewards, where episodes end, and where trajectories are cut off."""
     r, stop = np.asarray(rewards), np.asarray(terminated, dtype=bool)
     broken = stop if ended is None else stop | np.asarray(ended, dtype=bool)
     n = rows.shape[0]
@@ -378,22 +346,23 @@ def check_transitions(
 def half_widths(
     rows: Array, moved: Array, aside: Array, met: Array, covered: float, level: float
 ) -> Array:
-    """Half-widths from what the batches' residuals do to the rows' values, by Student's t.
+    """Return half-widths by Student's t, from the changes of values by the batches' residuals.
 
-    Infinite where ``aside``, the part of a row that the transitions do not determine, is not
-    small, and where a row's features have met in too few batches.
+    The level is divided among the rows (Bonferroni). Half-widths are infinite where ``aside``, the
+    undetermined part of a row, is not small, and where features occur in too few batches.
     """
     known = (met >= ENOUGH) & (aside <= UNDETERMINED * np.linalg.norm(rows, axis=1))
     freedom = np.maximum(met - 1, 1)
     with np.errstate(over="ignore"):
         squares = np.sum(moved**2, axis=1)
         spread = np.sqrt(squares / max(covered, 1e-300) * (freedom + 1) / freedom)
+    level = 1.0 - (1.0 - level) / max(len(rows), 1)
     quantile = special.stdtrit(freedom, 0.5 + 0.5 * level)
     return np.where(known & (spread > 0.0), quantile * spread, np.inf)
 
 
 def correlation_remark(residuals: Array, length: int) -> str:
-    """A sentence if batches of that length are more correlated with the next than by chance.
+    """Return a sentence if neighbouring batches are correlated, else an empty string.
 
     Examples
     --------
@@ -411,12 +380,12 @@ def correlation_remark(residuals: Array, length: int) -> str:
         return ""
     return (
         f"intervals are too narrow: batches of {length:,} transitions are still correlated "
-        f"({found:.2f} between neighbours); the trajectory is too short beside its mixing time"
+        f"({found:.2f} between neighbours); the trajectory is too short for its mixing time"
     )
 
 
 def _inverse(system: Array, scale: Array) -> Array:
-    """The inverse; for a singular system one that gives the shortest ``scale * solution``."""
+    """Return the inverse; for a singular system, ``scale * solution`` has the least norm."""
     inverse: Array
     try:
         inverse = np.linalg.inv(system)
@@ -433,10 +402,6 @@ def _inverse(system: Array, scale: Array) -> Array:
     return inverse
 
 
-def _weight(rows: Array, weights: Array | None) -> float:
-    return float(len(rows)) if weights is None else float(weights.sum())
-
-
 def paired(batches: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Sums of neighbours; what is left over is dropped."""
+    """Add neighbours; a last one without a neighbour is dropped."""
     return tuple(one + two for one, two in zip(batches[::2], batches[1::2], strict=False))

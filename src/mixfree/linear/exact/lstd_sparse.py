@@ -1,5 +1,6 @@
-"""Least-squares temporal differences with many features, most of which are 0 at a time."""
+"""Least-squares temporal differences with many features, few of which are nonzero at a time."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from scipy.sparse.linalg import splu
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
+from mixfree.linear.exact.blocks import check_array, check_finite
 from mixfree.linear.exact.lstd import (
     FIRST,
     check_discounts,
@@ -19,28 +21,27 @@ from mixfree.linear.exact.lstd import (
     half_widths,
     paired,
 )
-from mixfree.linear.exact.moments import check_array, check_finite
 
 BLOCK = 256  # transitions per product of matrices
-MOST = 16  # batches at which two neighbours become one
+MOST = 16  # batches at which neighbours are joined
 ENTRIES = 1 << 24  # most entries of all sums together: 200 MB
-PER_TRANSITION = 1 << 17  # most products of features, on average
-RIDGE = 1e-12  # in units of the features' sizes, for features that depend on each other
-FADED = 2.0**-60  # part of the largest weight from which on a trace has ended
-REFINED = 2  # times that what the ridge does to the solution is taken back
+PER_TRANSITION = 1 << 17  # most products of features per transition, on average
+RIDGE = 1e-12  # in units of the features' scales, for dependent features
+FADED = 2.0**-60  # fraction of the largest weight below which a trace ends
+REFINED = 2  # steps of iterative refinement, which remove the effect of the ridge
 
 
 class SparseLSTD:
-    """:class:`mixfree.linear.exact.lstd.LSTD` with sums that hold only entries other than 0.
+    """:class:`mixfree.linear.exact.lstd.LSTD` with sparse sums, and without half-life.
 
-    Features that depend on each other are told apart by a ridge of 1e-12 in units of their own
-    size, which leaves the values as they are; there is no half-life.
+    Dependent features are resolved by a ridge of 1e-12 in units of their own scale, which does not
+    change the values.
 
     Parameters
     ----------
     size, gamma, lam, l2
         As for :class:`LSTD`. Memory grows with the number of pairs of features that occur
-        together, or one after the other: 12 bytes for each, in all sums and in 8 to 16 batches.
+        together or one after the other: 12 bytes each, in the total and in 8 to 16 batches.
 
     Examples
     --------
@@ -57,10 +58,10 @@ class SparseLSTD:
         self.size = check_whole(size, "size")
         self.gamma, self.lam, self.l2 = check_discounts(gamma, lam, l2)
         self._waiting = sparse.csr_array((0, 2 * size))
-        self._given = np.zeros((0, 2))  # rewards, and whether the trajectory breaks off
+        self._given = np.zeros((0, 2))  # rewards, and whether the trajectory is cut off
         self._trace = np.zeros(size)
         self._rows, self._filled, self._length = 0, 0, FIRST
-        # Of the batch that is being filled: sums of 2^level blocks, each level at most once.
+        # Of the batch being filled: sums of 2^level blocks, each level at most once.
         self._pieces: tuple[tuple[int, Any], ...] = ()
         self._closed: tuple[Any, ...] = ()
 
@@ -78,13 +79,13 @@ class SparseLSTD:
         *,
         ended: npt.ArrayLike | None = None,
     ) -> None:
-        """Take transitions in their order, dense or sparse, as :meth:`LSTD.add` does.
+        """Add transitions in order, dense or sparse, as :meth:`LSTD.add` does.
 
         Raises
         ------
         ValueError
-            For a wrong shape, for what is not finite, and where too many features occur together
-            for the sums to be held; nothing has changed then.
+            If a shape is wrong, a value is not finite, or too many features occur together for
+            the sums to fit in memory; nothing has changed then.
         """
         x, ahead = (sparse.csr_array(each, dtype=np.float64) for each in (rows, next_rows))
         r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
@@ -106,7 +107,7 @@ class SparseLSTD:
             raise
 
     def break_off(self) -> None:
-        """Say that the trajectory broke off after the last transition: traces begin anew."""
+        """Mark the trajectory as cut off after the last transition: traces start afresh."""
         if len(self._given):
             self._given = self._given.copy()
             self._given[-1, 1] = 1.0
@@ -123,30 +124,26 @@ class SparseLSTD:
         if self._filled == self._length:
             self._closed = (*self._closed, self._current)
             self._pieces, self._filled = (), 0
-            self._shorten()
+            if len(self._closed) == MOST:
+                self._closed, self._length = paired(self._closed), 2 * self._length
         held = sum(each.nnz for each in self._all)
         if held > ENTRIES:
             raise ValueError(
-                f"lstd with {self.size:,} features would have to hold {held:,} products of "
-                f"features, and {ENTRIES:,} are too many: `method='ladder'` holds none"
+                f"lstd with {self.size:,} features would store {held:,} products of features, but "
+                f"at most {ENTRIES:,} are allowed: use `method='ladder'`, which stores none"
             )
 
-    def _shorten(self) -> None:
-        """Two neighbouring batches become one where there are too many."""
-        while len(self._closed) >= MOST:
-            self._closed, self._length = paired(self._closed), 2 * self._length
-
     def _sums(self, both: Any, given: Array) -> tuple[Any, Array]:
-        """Matrix, vector and squares of a block as one sparse matrix, and the trace after it."""
+        """Return matrix, vector and squares of a block as one matrix, and the trace after it."""
         x = both[:, : self.size]
         change = x - self.gamma * both[:, self.size :]
         left, trace = self._traces(x, given[:, 1])
         products = np.diff(left.indptr) @ np.diff(change.indptr)
         if products > PER_TRANSITION * len(given):
             raise ValueError(
-                f"lstd takes more than 1,000 features where most of them are 0: here a transition "
-                f"has {products // len(given):,} products of features, and {PER_TRANSITION:,} are "
-                "too many; `method='ladder'` takes any features"
+                f"lstd needs sparse rows for more than 1,000 features: a transition has "
+                f"{products // len(given):,} products of features, more than {PER_TRANSITION:,}; "
+                "use `method='ladder'`, which takes any features"
             )
         right = sparse.hstack([change, sparse.csr_array(given[:, :1])], format="csr")
         squares = sparse.csr_array(x.multiply(x).sum(axis=0)[:, None])
@@ -160,25 +157,25 @@ class SparseLSTD:
         episode = np.append(0, np.cumsum(broken)[:-1])
         age = np.arange(n)[:, None] - np.arange(n)
         joined = (age >= 0) & (episode[:, None] == episode)
-        weights = _noticeable(np.where(joined, decay ** np.maximum(age, 0), 0.0))
-        before = _noticeable(np.where(episode == 0, decay ** np.arange(1.0, n + 1.0), 0.0))
+        weights = _without_tiny(np.where(joined, decay ** np.maximum(age, 0), 0.0))
+        before = _without_tiny(np.where(episode == 0, decay ** np.arange(1.0, n + 1.0), 0.0))
         trace = sparse.csr_array(self._trace[None])
         traces = sparse.csr_array(weights) @ x + sparse.csr_array(before[:, None]) @ trace
         last = np.zeros(self.size) if broken[-1] else traces[[-1]].toarray()[0]
-        return traces, _noticeable(last)
+        return traces, _without_tiny(last)
 
     @property
     def _all(self) -> list[Any]:
-        """Sums of all transitions that do not wait, one after the other."""
+        """Sums of all batches and pieces, without pending transitions."""
         return [*self._closed, *(sums for _, sums in self._pieces)]
 
     @property
     def _current(self) -> Any:
-        """Sums of the batch that is being filled."""
+        """Sums of the batch being filled."""
         return sum(sums for _, sums in self._pieces)
 
     def _folded(self) -> Self:
-        """This one with all transitions in its sums; itself if they are already."""
+        """Return this object with pending transitions added to its sums."""
         if not len(self._given):
             return self
         twin = self.copy()
@@ -196,7 +193,7 @@ class SparseLSTD:
         return _Solved(sum(self._all, start=empty), self.l2 * self._rows)
 
     def batches_met(self, rows: npt.ArrayLike) -> Array:
-        """Number of closed batches in which the rarest feature of each row occurs."""
+        """Count the closed batches in which the rarest feature of each row occurs."""
         x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
         closed = self._folded()._closed
         met = sum(((_column(batch, -1) > 0.0).astype(int) for batch in closed), np.zeros(self.size))
@@ -204,7 +201,7 @@ class SparseLSTD:
         return fewest
 
     def errors(self, rows: npt.ArrayLike, level: float = 0.95) -> Array:
-        """Half-widths of intervals of values φᵀθ, as :meth:`LSTD.errors` has them."""
+        """Return half-widths of simultaneous intervals of the values φᵀθ: see :class:`LSTD`."""
         check_level(level)
         whole, met = self._folded(), self.batches_met(rows)
         x = np.asarray(rows, dtype=np.float64)
@@ -216,25 +213,23 @@ class SparseLSTD:
         return half_widths(x, change @ residuals.T, aside, met, covered, level)
 
     def _residuals(self, theta: Array) -> Array:
-        """What is left of each batch's equations at θ, the ridge included."""
+        """Return the residuals of each batch's equations at θ, with ridge."""
         ridge = self.l2 * self._length * theta
         left = [_column(batch, -2) - batch[:, :-2] @ theta - ridge for batch in self._closed]
         return np.array(left).reshape(-1, self.size)
 
     @property
     def remark(self) -> str:
-        """A sentence about why errors are too small; empty if nothing is known against them."""
+        """A sentence on why the errors are too small; empty if there is no known reason."""
         whole = self._folded()
         return correlation_remark(whole._residuals(whole._solved().theta), whole._length)
 
     def copy(self) -> Self:
-        """Another one that goes on by itself; arrays are never changed and shared."""
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self))
-        return twin
+        """Return an independent copy; it shares arrays, which are never changed in place."""
+        return copy.copy(self)
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {
             "waiting": _plain(self._waiting),
             "given": self._given.copy(),
@@ -248,7 +243,7 @@ class SparseLSTD:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         shape, count = (self.size, self.size + 2), len(state["given"])
         waiting = _restored(state["waiting"], "waiting", (count, 2 * self.size))
         given = check_array(state["given"], "given", (count, 2))
@@ -261,21 +256,21 @@ class SparseLSTD:
         pieces = tuple(_restored(each, "pieces", shape) for each in state["pieces"])
         closed = tuple(_restored(each, "closed", shape) for each in state["closed"])
         if len(closed) >= MOST:
-            raise ValueError(f"the state has {len(closed)} batches, but {MOST} are too many")
+            raise ValueError(f"the state must have fewer than {MOST} batches, not {len(closed)}")
         self._waiting, self._given, self._trace = waiting, given, trace
         self._rows, self._filled, self._length = rows, filled, length
         self._pieces, self._closed = tuple(zip(levels, pieces, strict=True)), closed
 
 
 class _Solved:
-    """The fixed point of sums, and what solves for it.
+    """The fixed point of sums, and the factors that solve for it.
 
     Parameters
     ----------
     total
-        Matrix, vector and squares of the features of all transitions.
+        Matrix, vector and squares of the features, over all transitions.
     ridge
-        For all transitions together.
+        Ridge of all transitions together.
     """
 
     def __init__(self, total: Any, ridge: float) -> None:
@@ -295,7 +290,7 @@ class _Solved:
         )
 
     def changes(self, rows: Array) -> Array:
-        """What a unit of each equation's residual does to the values of rows."""
+        """Return the change of the rows' values per unit of each equation's residual."""
         found = np.zeros(rows.shape)
         solved = self._solve((rows[:, self._met] * self._scale).T, "T")
         found[:, self._met] = solved.T * self._scale
@@ -311,8 +306,8 @@ class _Solved:
         return found
 
 
-def _noticeable(weights: Array) -> Array:
-    """What is so old that no sum would change by it becomes 0, so that traces stay sparse."""
+def _without_tiny(weights: Array) -> Array:
+    """Set weights to 0 that are too small to change a sum, so that traces stay sparse."""
     size = np.abs(weights)
     return np.where(size > FADED * size.max(), weights, 0.0)
 

@@ -1,15 +1,15 @@
-r"""Newton's method for the loss of a whole stream, of which some rows and some sums are known.
+r"""Newton's method for the loss of a stream, from a sample of its rows and sums over all rows.
 
-With R the rows that were kept, :math:`\rho` the rows of the stream per row of R, :math:`u_{ij}`
-the functions of row i's old predictions, and T and M the stream's sums of :math:`u_j x` and
-:math:`x x^\top`, the loss minimised is
+With R the kept rows, :math:`\rho` the rows of the stream per row of R, :math:`u_{ij}` the
+functions of row i's old predictions, and T and M the stream's sums of :math:`u_j x` and
+:math:`x x^\top`, the objective is
 
 .. math:: \rho \sum_{i \in R} \ell_i(w)
           + \sum_j \beta_j \Big(T_j - \rho \sum_{i \in R} u_{ij} x_i\Big)^\top w
           + \frac{\beta_0}{2} w^\top \Big(M - \rho \sum_{i \in R} x_i x_i^\top\Big) w .
 
-The brackets are 0 in expectation, so that it is unbiased for any β; β is chosen by least squares,
-for the slopes of the rows kept to differ as little as possible from the combination of functions.
+The brackets are 0 in expectation, so that the objective is unbiased for any β. β is chosen by
+least squares: the combination of functions approximates the slopes of the kept rows.
 """
 
 from collections.abc import Iterator
@@ -23,28 +23,28 @@ from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.families import Family, probabilities
 from mixfree.linear.exact.reservoir import Kept
 
-VALUES = 1 << 16  # of standardised rows that are in use at a time
-CACHED = 1 << 22  # standardised values that are kept from one step to the next
-CLOSE = 1e-12  # decrement over loss at which steps end
-RESIDUAL = 1e-6  # of conjugate gradients, squared and relative
-ROUGHLY = 1e-2  # the same for a minimum that need not be close
-ROUNDS, CUTS, PRODUCTS = 60, 30, 100  # most Newton steps, halvings of one, products per step
-BEYOND = 1e-4  # times that, where the Hessian is one of before
-SERVES = 0.1  # of the last step's decrement, up to which a Hessian of before is good enough
-JITTER = 1e-10  # of a matrix's diagonal, so that columns which repeat others do no harm
+VALUES = 1 << 16  # standardised values in use at a time
+CACHED = 1 << 22  # most standardised values that are kept between steps
+CLOSE = 1e-12  # Newton decrement, relative to the loss, at which steps end
+BEYOND = 1e-4  # factor of that tolerance for steps with an old Hessian
+RESIDUAL = 1e-6  # squared relative residual of conjugate gradients
+ROUGHLY = 1e-2  # the same for a rough minimum
+ROUNDS, CUTS, PRODUCTS = 60, 30, 100  # most Newton steps, halvings per step, products per step
+SERVES = 0.1  # an old Hessian is used while the decrement falls by this factor per step
+JITTER = 1e-10  # relative increase of a matrix's diagonal, for repeated columns
 
 
 class Units(NamedTuple):
-    """What is subtracted from columns and targets, and what they are divided by then."""
+    """What is subtracted from columns and targets, and what the differences are divided by."""
 
     mean: Array
-    size: Array  # infinite for a column that does not vary
+    size: Array  # infinite for a constant column
     shift: float
     scale: float
 
 
 class Part(NamedTuple):
-    """Rows that stand for ``factor`` rows each."""
+    """Rows that represent ``factor`` rows each."""
 
     rows: Kept
     factor: float
@@ -60,7 +60,7 @@ class Slab(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The stream's sums less what the kept rows say of them, times β: linear and quadratic."""
+    """β times the stream's sums minus their estimates from the kept rows."""
 
     linear: Array  # outputs × weights
     quadratic: Array  # weights × weights
@@ -85,15 +85,15 @@ class Objective:
     family
         Loss, in the units of the standardised targets.
     parts
-        Rows, of which some stand for others.
+        Rows and what they represent.
     units, intercept
-        How to standardise them.
+        How to standardise the rows.
     weight
-        Of the whole stream.
+        Weight of the whole stream.
     penalty
         Ridge per standardised column, 0 for the intercept.
     control
-        What is known of the stream beyond the rows; None if the rows are all there is.
+        The correction by the stream's sums; None without one.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Objective:
                 )
 
     def at(self, theta: Array) -> Point:
-        """Value and gradient at ``theta``, outputs × weights."""
+        """Return value and gradient at ``theta``, outputs × weights."""
         value, gradient, predictions = 0.0, self.penalty * theta, []
         with np.errstate(over="ignore"):
             value += 0.5 * float(np.vdot(theta, gradient))
@@ -151,9 +151,9 @@ class Objective:
         return Point(theta, predictions, value, gradient)
 
     def factor(self, point: Point, bound: bool) -> tuple[Array, bool] | None:
-        """Cholesky factor of the Hessian, or of one with a bound's curvature; None if indefinite.
+        """Factor the Hessian, or that of a quadratic ``bound``; None if it is indefinite.
 
-        For several outputs it is that of an average one, which serves to precondition.
+        For several outputs, the factor is that of an average Hessian, as a preconditioner.
         """
         size = len(self.penalty)
         hessian = np.zeros((size, size))
@@ -173,7 +173,7 @@ class Objective:
         return _cholesky(hessian)
 
     def factored(self, point: Point) -> tuple[Array, bool]:
-        """Cholesky factor of the Hessian, or of the next best thing."""
+        """Factor the Hessian, or that of the bound if the Hessian is indefinite."""
         factor = self.factor(point, bound=False) or self.factor(point, bound=True)
         assert factor is not None
         return factor
@@ -186,10 +186,10 @@ class Objective:
         bound: bool = False,
         residual: float = RESIDUAL,
     ) -> Array:
-        """Hessian⁻¹ times ``right``, whose last two axes are outputs and weights.
+        """Multiply ``right``, whose last two axes are outputs and weights, by the inverse Hessian.
 
-        ``bound``: that of the bound whose factor is given, which all outputs share. ``residual``
-        is the square of what may be left over of softmax's equations, relative to ``right``.
+        With ``bound``, by the inverse of the factored bound, which all outputs share.
+        ``residual`` is the squared relative tolerance of the equations of softmax.
         """
         if not self._several:
             return _solved(factor, right)
@@ -200,7 +200,7 @@ class Objective:
     def _conjugate_gradients(
         self, factor: tuple[Array, bool], point: Point, b: Array, residual: float
     ) -> Array:
-        """Solve for one or several right-hand sides at a time, preconditioned."""
+        """Solve for one or several right-hand sides, with a preconditioner."""
         shape = b.shape
         b = b.reshape(-1, *shape[-2:])
         chances = [probabilities(z) for z in point.predictions]
@@ -221,7 +221,7 @@ class Objective:
                 break
             product = self._product(chances, d)
             bend = dots(d, product)
-            # Where the curvature is not positive, or all is done, nothing more is added.
+            # A solution is finished when it has converged or the curvature is not positive.
             going = (bend > 0.0) & (rho > goal)
             step = np.where(going, rho / np.where(going, bend, 1.0), 0.0)
             if not going.any():
@@ -235,7 +235,7 @@ class Objective:
         return x.reshape(shape)
 
     def _product(self, chances: list[Array], d: Array) -> Array:
-        """The Hessian of softmax times directions: directions × outputs × weights."""
+        """Multiply directions × outputs × weights by the Hessian of softmax."""
         count, outputs, size = d.shape
         found = self.penalty * d
         flat = d.reshape(-1, size).T
@@ -250,11 +250,11 @@ class Objective:
 
 
 def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point | None:
-    """The minimum near ``theta``, by Newton's steps that are halved until the loss falls.
+    """Find the minimum near ``theta`` by Newton steps, halved until the loss decreases.
 
-    A factored Hessian serves for as many steps as each is far shorter than the one before. Steps
-    use the curvature of a bound of the loss where the loss's own did not serve. None if the loss
-    falls below 0, which no stream's loss does: rows and sums do not go together then.
+    A factored Hessian is kept as long as the decrement falls fast. Where the loss's own curvature
+    fails, steps use that of a quadratic bound. Return None if the objective becomes negative,
+    which no stream's loss is: the correction is then wrong.
     """
     point = objective.at(theta)
     bound, old, last = False, None, np.inf
@@ -273,9 +273,9 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
         if old is not None and not fall <= SERVES * last:
             old = None
             continue
-        # One more of Newton's own steps would have ended far below the goal.
+        # Steps with an old Hessian converge more slowly, so their tolerance is smaller.
         if not fall > (close if old is None else BEYOND * close) * abs(point.value):
-            if bound and fall > 0.0:  # the bound's steps are short: ask the loss itself
+            if bound and fall > 0.0:  # the bound's steps are short: try the loss itself
                 bound, old = False, None
                 continue
             break
@@ -294,7 +294,7 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
 def _search(
     objective: Objective, point: Point, direction: Array, fall: float
 ) -> tuple[Point | None, bool]:
-    """The first of the steps 1, ½, ¼, … that makes the loss fall, and whether it is the first."""
+    """Return the first of the steps 1, ½, ¼, … that decreases the loss, and whether it is 1."""
     step = 1.0
     rounding = 1e-15 * abs(point.value)
     for cut in range(CUTS):
@@ -306,7 +306,7 @@ def _search(
 
 
 def standardised(rows: Array, units: Units, intercept: bool) -> Array:
-    """Rows in units of their own deviation, then a one for the intercept if there is one."""
+    """Standardise rows, and append a 1 for an intercept."""
     columns = rows.shape[1]
     x = np.empty((len(rows), columns + intercept))
     np.subtract(rows, units.mean, out=x[:, :columns])
@@ -316,20 +316,20 @@ def standardised(rows: Array, units: Units, intercept: bool) -> Array:
 
 
 def _solved(factor: tuple[Array, bool], right: Array) -> Array:
-    """The inverse of a factored matrix times all vectors along the last axis."""
+    """Multiply vectors along the last axis by the inverse of a factored matrix."""
     flat = right.reshape(-1, right.shape[-1])
     found: Array = linalg.cho_solve(factor, flat.T, check_finite=False).T.reshape(right.shape)
     return found
 
 
 def _zero_sums(weights: Array) -> Array:
-    """Less their mean over outputs: softmax does not change when all outputs do."""
+    """Subtract the mean over outputs, to which softmax is invariant."""
     found: Array = weights - weights.mean(axis=-2, keepdims=True)
     return found
 
 
 def _cholesky(matrix: Array) -> tuple[Array, bool] | None:
-    """Factor of a matrix whose diagonal is made a little larger; None if that is not enough."""
+    """Factor a matrix with a slightly larger diagonal; None if it is not positive definite."""
     diagonal = matrix.diagonal()
     if not np.isfinite(diagonal).all():
         return None

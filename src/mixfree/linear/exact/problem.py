@@ -1,4 +1,4 @@
-"""One fit to rows and sums: units, penalty, ball, and the order in which things are solved."""
+"""One fit to rows and sums: units, penalty, ball, and the sequence of solves."""
 
 from dataclasses import dataclass, replace
 
@@ -12,15 +12,15 @@ from mixfree.linear.exact.solve import CONSTANT
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.losses import Huber, Loss, Robust
 
-LEAST_PENALTY = 1e-8  # ridge of standardised columns where none is given
-ROUGH = 1e-4  # decrement over loss that is enough for weights that are not the last
-SHARES = (1.0, 0.5, 0.25, 0.0)  # of the correction, until the loss has a minimum
-ROUNDS = 50  # Newton steps for the multiplier of the ball, of which a few are usual
+LEAST_PENALTY = 1e-8  # default ridge of standardised columns
+ROUGH = 1e-4  # relative Newton decrement that is enough for intermediate weights
+SHARES = (1.0, 0.5, 0.25, 0.0)  # shares of the correction that are tried until a minimum exists
+ROUNDS = 50  # most Newton steps for the multiplier of the ball; usually there are a few
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is fitted: :class:`mixfree.linear.exact.glm.GlmFit` describes it."""
+    """Settings of :class:`mixfree.linear.exact.glm.GlmFit`."""
 
     loss: Loss
     columns: int
@@ -30,13 +30,13 @@ class Settings:
 
     @property
     def family(self) -> Family:
-        """Of the loss, in the targets' own unit."""
+        """Family of the loss, in the unit of the targets."""
         return family_of(self.loss)
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A minimum, with all that was used to find it."""
+    """A minimum, with its objective and correction."""
 
     objective: Objective
     point: Point
@@ -46,7 +46,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows, the units in which they are fitted, and what is known beyond them."""
+    """Rows, the units in which they are fitted, and the sums of the stream."""
 
     settings: Settings
     parts: list[Part]
@@ -57,7 +57,7 @@ class Problem:
 
     @classmethod
     def of_rows(cls, settings: Settings, parts: list[Part], ridge: float = 0.0) -> "Problem":
-        """The problem in which the rows are all there is."""
+        """Pose the problem without sums: the rows are all rows of the stream."""
         mean, size = column_units(parts, settings.columns, settings.intercept)
         units = _units(settings, mean, size, parts[0].rows.targets)
         return cls(settings, parts, units, sum(map(_weight, parts)), None, ridge)
@@ -66,7 +66,7 @@ class Problem:
     def of_sample(
         cls, settings: Settings, parts: list[Part], total: Sums, ridge: float = 0.0
     ) -> "Problem":
-        """The problem in which the first part was drawn from rows of which sums are known."""
+        """Pose the problem in which ``parts[0]`` is a sample of the rows summed in ``total``."""
         columns, weight = settings.columns, float(total.weight)
         mean, exponents = total.mean[:columns], total.exponents[:columns]
         size = np.ldexp(np.sqrt(total.scatter.diagonal() / weight), exponents)
@@ -80,7 +80,7 @@ class Problem:
         return cls(settings, parts, units, weight, known, ridge)
 
     def solved(self, start: Array | None, close: float = CLOSE) -> Fitted:
-        """The minimum, from weights in the rows' own units or from 0 on."""
+        """Find the minimum, starting at weights in the units of the rows or at 0."""
         loss = self.settings.loss
         if start is None:
             theta = np.zeros((loss.outputs, self.settings.columns + self.settings.intercept))
@@ -96,7 +96,7 @@ class Problem:
         return fitted
 
     def own(self, theta: Array) -> Array:
-        """Weights in the rows' own units of those of standardised columns and targets."""
+        """Convert standardised weights to the units of the rows."""
         slopes = self.slopes(theta)
         if not self.settings.intercept:
             return slopes
@@ -104,12 +104,12 @@ class Problem:
         return np.column_stack([slopes, level])
 
     def slopes(self, theta: Array) -> Array:
-        """The same without intercepts."""
+        """Convert standardised weights to the units of the rows, without intercepts."""
         with np.errstate(over="ignore"):
             return theta[..., : self.settings.columns] / self.units.size * self.units.scale
 
     def standard(self, own: Array) -> Array:
-        """Weights of standardised columns and targets of those in the rows' own units."""
+        """Convert weights in the units of the rows to standardised weights."""
         slopes = own[:, : self.settings.columns]
         size = np.where(np.isfinite(self.units.size), self.units.size, 0.0)
         theta = slopes * size / self.units.scale
@@ -119,7 +119,7 @@ class Problem:
         return np.column_stack([theta, level / self.units.scale])
 
     def _objective(self, extra: float, family: Family | None = None) -> Objective:
-        """The loss of the rows, with ``extra`` added to λ."""
+        """Return the loss of the rows, with ``extra`` added to λ."""
         settings, size = self.settings, self.units.size
         ridge = ((settings.l2 or 0.0) + extra) / settings.family.weight
         with np.errstate(over="ignore"):
@@ -142,7 +142,7 @@ class Problem:
         if self.known is None:
             point = _minimum(objective, theta, close)
             return Fitted(objective, point, None, np.zeros((len(theta), 0)))
-        beta = self.known.regressed(objective, theta)
+        beta = self.known.best_beta(objective, theta)
         for share in (1.0, 0.0) if self.ridge else SHARES:
             objective.control = self.known.control(share * beta)
             found = minimise(objective, theta, close)
@@ -155,9 +155,9 @@ class Problem:
         return norm(self.slopes(theta).ravel())
 
     def _in_ball(self, fitted: Fitted, radius: float, close: float) -> Fitted:
-        """The minimum on the ball: its multiplier by Newton's method (Moré and Sorensen 1983).
+        """Find the minimum on the ball by Newton's method for its multiplier (Moré and Sorensen).
 
-        A step that leaves the interval in which the multiplier must lie is a bisection instead.
+        A step that leaves the interval known to contain the multiplier becomes a bisection.
         """
         columns, extra, least, most = self.settings.columns, 0.0, 0.0, np.inf
         for _ in range(ROUNDS):
@@ -184,7 +184,7 @@ class Problem:
 
 
 def column_units(parts: list[Part], columns: int, intercept: bool) -> tuple[Array, Array]:
-    """Weighted mean (0 without intercept) and deviation of each column, of any size."""
+    """Return the weighted mean (0 without intercept) and deviation of columns of any scale."""
     lots = [(p, part.factor) for part in parts for p in pieces(part.rows, columns)]
     mean, size = np.zeros(columns), np.zeros(columns)
     if not lots:
@@ -207,7 +207,7 @@ def column_units(parts: list[Part], columns: int, intercept: bool) -> tuple[Arra
 
 
 def _units(settings: Settings, mean: Array, size: Array, targets: Array) -> Units:
-    """Units of columns, and of targets if they are numbers."""
+    """Return the units of columns, and of targets that are not classes."""
     constant = size <= np.maximum(CONSTANT * np.abs(mean), np.finfo(np.float64).tiny)
     size = np.where(constant, np.inf, size)
     if not settings.family.levels or not len(targets):
@@ -224,7 +224,7 @@ def _weight(part: Part) -> float:
 
 
 def _minimum(objective: Objective, theta: Array, close: float) -> Point:
-    """The minimum of a loss that is never negative."""
+    """Find the minimum of a loss that is never negative."""
     point = minimise(objective, theta, close)
     assert point is not None
     return point

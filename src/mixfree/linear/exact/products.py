@@ -1,4 +1,4 @@
-"""Sums of products of columns, by BLAS, from pieces of rows that stay in a cache."""
+"""Sums of products of columns by BLAS, in pieces of rows that stay in a cache."""
 
 import numpy as np
 from scipy.linalg import blas
@@ -6,14 +6,14 @@ from scipy.linalg import blas
 from mixfree.base.arithmetic import Array
 
 VALUES = 1 << 17  # per piece: 1 MB
-SHORTEST = 1024  # rows of a piece, below which BLAS is slower
+SHORTEST = 1024  # least rows per piece: with fewer, BLAS is slower
 
 
 class Products:
-    r"""The sum :math:`\sum_i x_i x_i^\top` of rows that come in pieces.
+    r"""The sum :math:`\sum_i x_i x_i^\top` of rows that are given in pieces.
 
-    BLAS adds each piece to one half of the matrix in place, which at 100 columns takes a sixth
-    less time than a product of its own per piece.
+    BLAS adds each piece to one triangle of the matrix in place. For 100 columns this takes a sixth
+    less time than a separate product per piece.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class Products:
         self.piece = max(1 << (VALUES // max(columns, 1)).bit_length() >> 1, SHORTEST)
 
     def add(self, rows: Array) -> None:
-        """Add contiguous rows, best ``piece`` of them at a time."""
+        """Add contiguous rows, preferably ``piece`` of them at a time."""
         if rows.size:
             self._half = blas.dsyrk(1.0, rows.T, beta=1.0, c=self._half, overwrite_c=1)
 

@@ -1,4 +1,4 @@
-"""A uniform sample of a stream's rows, of which two can be merged."""
+"""A uniform sample of a stream's rows, which can be merged with another."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ import numpy as np
 from mixfree.base import draws
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_whole
-from mixfree.linear.exact.moments import check_array
+from mixfree.linear.exact.blocks import check_array
 
-FEWEST = 64  # rows below which a sample says too little
-PER_COLUMN = 3  # rows per column below which the kept rows alone could be fitted perfectly
-SPARE = 8  # one more row per so many is stored, so that rows are sorted out only now and then
+FEWEST = 64  # least rows of a sample
+PER_COLUMN = 3  # least rows per column: with fewer, kept rows could be fitted perfectly
+SPARE = 8  # one more row per SPARE rows is stored, so that rows are rarely discarded
 
 
 def rows_of(memory: int | str, columns: int, outputs: int) -> int:
-    """Number of rows that ``memory`` stands for: a number of rows, or bytes such as "32MB".
+    """Convert ``memory``, a number of rows or bytes such as "32MB", to a number of rows.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def rows_of(memory: int | str, columns: int, outputs: int) -> int:
 
 @dataclass(slots=True)
 class Kept:
-    """Rows with their targets, weights, and the predictions that they had when they came."""
+    """Rows with their targets, their weights, and their predictions at arrival."""
 
     rows: Array
     targets: Array
@@ -51,24 +51,23 @@ class Kept:
         return len(self.targets)
 
     def take(self, places: Any) -> "Kept":
-        """Some of the rows: copies for an array of places, views for a slice."""
+        """Return some of the rows: copies for an array of places, views for a slice."""
         return Kept(
             self.rows[places], self.targets[places], self.weights[places], self.before[places]
         )
 
 
 class Reservoir:
-    """Keeps the ``size`` rows with the least keys; a key is 64 random bits of a row's number.
+    """Keeps the ``size`` rows with the least keys; a key is 64 random bits for a row's number.
 
-    The rows kept are a uniform sample of all rows, whatever their order. So are those of two
-    reservoirs together, once all but the least keys are left out, if their streams drew from
-    different seeds. The same rows are kept however a stream is cut, and in whatever order
-    reservoirs are merged.
+    The kept rows are a uniform sample of all rows, in any order. If two streams have different
+    seeds, the rows with the least keys of both are a uniform sample of both. Which rows are kept
+    does not depend on the chunking of a stream or on the order of merging.
 
     Parameters
     ----------
     size
-        Number of rows to keep. Up to an eighth more are stored for a while.
+        Number of rows to keep. Up to an eighth more are stored temporarily.
     columns, outputs
         Numbers of features and predictions per row.
 
@@ -85,19 +84,19 @@ class Reservoir:
 
     def __init__(self, size: int, columns: int, outputs: int) -> None:
         self.size = check_whole(size, "size", least=FEWEST)
-        self.seen = 0  # rows
-        self.drawn = 0  # of these, rows of this stream, which have their keys from its seed
+        self.seen = 0  # rows of all merged streams
+        self.drawn = 0  # rows of this stream, whose keys come from its seed
         self.stored = 0
         self.seed: int | None = None  # unknown until a key is needed
         self._rows = np.empty((0, columns))
         self._targets, self._weights = np.empty(0), np.empty(0)
         self._before = np.empty((0, outputs))
         self._keys = np.empty(0, dtype=np.uint64)
-        self._bar = np.uint64(2**64 - 1)  # no key above it is among the least
+        self._bar = np.uint64(2**64 - 1)  # rows with larger keys are not kept
 
     @property
     def _limit(self) -> int:
-        """Rows that are stored at most, and only for a moment."""
+        """Largest number of rows that are stored, temporarily."""
         return self.size + max(self.size // SPARE, FEWEST)
 
     @property
@@ -107,28 +106,28 @@ class Reservoir:
 
     @property
     def all(self) -> Kept:
-        """Every row that is stored, as views."""
+        """Views of all stored rows."""
         return Kept(self._rows, self._targets, self._weights, self._before).take(
             slice(0, self.stored)
         )
 
     def fill(self, rows: Kept) -> None:
-        """Keep rows for which there is room; their keys are drawn later."""
+        """Store rows for which there is room; their keys are drawn later."""
         end = self.stored + len(rows)
         self._make_room(end)
         self._write(slice(self.stored, end), rows)
         self.stored, self.seen, self.drawn = end, self.seen + len(rows), self.drawn + len(rows)
 
     def expand(self, before: Array) -> None:
-        """Set the predictions of all rows that are stored."""
+        """Set the predictions of all stored rows."""
         self._before[: self.stored] = before
 
     def draw_keys(self) -> None:
-        """Draw the keys of the rows that :meth:`fill` took: from now on rows are left out."""
+        """Draw the keys of the rows that :meth:`fill` stored, before any row is left out."""
         self._keys[: self.stored] = self._draw(0, self.stored)
 
     def offer(self, rows: Array, targets: Array, weights: Array | None, before: Array) -> None:
-        """Let the next rows of the stream take their chance."""
+        """Store those of the next rows whose keys are small enough."""
         first, count = self.drawn, len(targets)
         places, keys = self._below_bar(first, count)
         self.seen, self.drawn = self.seen + count, first + count
@@ -136,14 +135,14 @@ class Reservoir:
         self._append(Kept(rows, targets, factors, before), keys, places)
 
     def chosen(self) -> Array:
-        """Places of the kept rows among the stored ones, in order."""
+        """Return the places of the kept rows among the stored rows, in order."""
         if self.stored <= self.size:
             return np.arange(self.stored)
         keys = self._keys[: self.stored]
         return np.flatnonzero(keys <= np.partition(keys, self.size - 1)[self.size - 1])
 
     def merge(self, other: Self) -> None:
-        """Become the sample of both streams."""
+        """Make this the sample of both streams."""
         self.seen += other.seen
         self._append(other.all, other._keys[: other.stored], np.arange(other.stored))
         self._bar = min(self._bar, other._bar)
@@ -168,7 +167,7 @@ class Reservoir:
                 self._sort_out()
 
     def _sort_out(self) -> None:
-        """Forget all rows but those with the least keys; the others stay where they can."""
+        """Discard all rows except those with the least keys, moving as few rows as possible."""
         if self.stored <= self.size:
             return
         places = self.chosen()
@@ -182,9 +181,9 @@ class Reservoir:
         self._bar = self._keys[: self.size].max()
 
     def _below_bar(self, first: int, count: int) -> tuple[Array, Array]:
-        """Numbers, from ``first`` on, of the next rows whose keys are below the bar; and the keys.
+        """Return the places of the next rows whose keys are below the bar, and the keys.
 
-        Half of a key is enough to tell for nearly all rows.
+        Half of a key decides for nearly all rows.
         """
         key = draws.key(self._known_seed(), draws.RESERVOIR)
         numbers = np.arange(first, first + count, dtype=np.uint64)
@@ -212,7 +211,7 @@ class Reservoir:
     def _make_room(self, length: int) -> None:
         if length <= len(self._targets):
             return
-        # Room that is not written to costs nothing, a second copy of half the rows does.
+        # Unwritten room costs no memory, but a second copy of half the rows does.
         length = self._limit if 4 * length > self.size else max(length, 2 * len(self._targets))
         for name in ("_rows", "_targets", "_weights", "_before", "_keys"):
             old = getattr(self, name)
@@ -221,13 +220,13 @@ class Reservoir:
             setattr(self, name, longer)
 
     def copy(self) -> Self:
-        """Another one that goes on by itself."""
+        """Return an independent copy."""
         twin = type(self)(self.size, self._rows.shape[1], self._before.shape[1])
         twin.restore(self.plain())
         return twin
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         kept = self.all
         return {
             "rows": kept.rows.copy(),
@@ -242,7 +241,7 @@ class Reservoir:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         stored = len(np.atleast_1d(state["targets"]))
         check_whole(stored, "rows kept by the state", least=0, most=self._limit)
         rows = check_array(state["rows"], "rows", (stored, self._rows.shape[1]))
@@ -268,9 +267,9 @@ class Reservoir:
 
 
 def stream_seed(seed: int, kept: Kept) -> int:
-    """A seed that two streams share only if they begin with the same rows.
+    """Return a seed that two streams share only if they begin with the same rows.
 
-    Otherwise merging streams of the same seed would keep rows of the same numbers.
+    With a common seed, merging would keep rows with the same numbers from both streams.
     """
     found = hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=8)
     for array in (kept.rows, kept.targets):

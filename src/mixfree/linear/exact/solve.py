@@ -1,10 +1,11 @@
-r"""Least squares from sums, with a ridge, a ball, and columns of any size or dependence.
+r"""Least squares from sums, with a ridge and a ball, for columns of any scale or dependence.
 
-The system is solved for standardised columns, whose matrix is that of their correlations. Its
-eigenvalues below ``TOLERANCE`` of the largest cannot be told from rounding and count as 0; the
-solution is then the one of least norm in standardised columns. An eigenvalue is the square of
-a singular value of the rows, so that columns which agree to about 1e-6 of their deviation count
-as the same, where ``numpy.linalg.lstsq``, which needs all rows at once, tells them apart to 1e-15.
+The system is solved for standardised columns, so that its matrix is that of their correlations.
+Eigenvalues below ``TOLERANCE`` times the largest cannot be distinguished from rounding errors and
+count as 0; the solution is then that of least norm for standardised columns. An eigenvalue is the
+square of a singular value of the rows. Columns that agree to about 1e-6 of their deviation
+therefore count as equal, whereas ``numpy.linalg.lstsq``, which needs all rows at once,
+distinguishes them up to 1e-15.
 """
 
 from collections.abc import Callable
@@ -17,26 +18,26 @@ from mixfree.base.arithmetic import Array, norm
 from mixfree.linear.exact.sums import Sums
 
 TOLERANCE = 1e-13  # relative to the largest eigenvalue
-WELL = 1e-8  # reciprocal condition number from which a Cholesky factor loses too little to matter
-CONSTANT = 4 * np.finfo(np.float64).eps  # deviation over mean that is only rounding
-ROUNDS = 100  # Newton steps for the multiplier of the ball, of which a few are usual
+WELL = 1e-8  # reciprocal condition number above which a Cholesky factor is accurate enough
+CONSTANT = 4 * np.finfo(np.float64).eps  # deviation over mean that is only a rounding error
+ROUNDS = 100  # most Newton steps for the multiplier of the ball; usually there are a few
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Weights of the best linear model, and what intervals need to know of it.
+    """Weights of the best linear model, and quantities that intervals need.
 
     Attributes
     ----------
     weights
-        One row per target, in the rows' own units; the intercept, if there is one, is last.
+        One row per target, in the units of the rows; an intercept is last.
     rank
         Number of directions that the rows determine.
     penalty
-        Ridge per unit of weight, the multiplier of an active ball included.
+        Ridge per unit of weight, including the multiplier of an active ball.
     mean, deviation
-        Of the columns and targets; 0 and the root mean square without intercept. A column that
-        does not vary has deviation 0.
+        Those of columns and targets; without intercept, 0 and the root mean square. A constant
+        column has deviation 0.
     inverse
         Multiplies vectors of standardised columns by the inverse of (correlations + ridge).
     """
@@ -52,7 +53,7 @@ class Solution:
 def solve(
     sums: Sums, *, l2: float | Array = 0.0, radius: float | None = None, intercept: bool = True
 ) -> Solution:
-    r"""The weights w and intercept b that minimise a mean of squares under a ridge and a ball.
+    r"""Find the weights w and intercept b with the least sum of squares, with ridge and ball.
 
     .. math:: \min_{w,\, b} \sum_i \omega_i \big( \tfrac12 \|y_i - w x_i - b\|^2
               + \tfrac12 \lambda \|w\|^2 \big) \quad \text{with} \quad \|w\| \le r
@@ -60,15 +61,14 @@ def solve(
     Parameters
     ----------
     sums
-        Of all rows.
+        Sums of all rows. A row of weight 2 is equivalent to two rows.
     l2
-        λ, or one per column. As in scikit-learn's ``Ridge`` the intercept is free, and w is in the
-        rows' own units.
-        A row of weight 2 is the same as two rows.
+        λ, or one per column. As in scikit-learn's ``Ridge``, the intercept is not penalised, and w
+        is in the units of the rows.
     radius
-        r; the norm is that of the weights of all targets together, without intercepts.
+        r. The norm runs over the weights of all targets, without intercepts.
     intercept
-        Whether there is one.
+        Whether to fit an intercept.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class _System:
             self.deviation = np.ldexp(root, sums.exponents)
         still = self.deviation <= CONSTANT * np.abs(sums.mean)
         self.deviation[still] = 0.0
-        root = np.where(still, np.inf, root)  # what does not vary correlates with nothing
+        root = np.where(still, np.inf, root)  # a constant column correlates with nothing
         self.columns = columns
         self.size = np.where(still, np.inf, self.deviation)[:columns]
         rows, others = root[:columns, None], root[columns:]
@@ -114,27 +114,27 @@ class _System:
         self.targets = self.deviation[columns:]
 
     def solved(self, penalty: float | Array) -> tuple[Array, Callable[[Array], Array], int]:
-        """Weights in the rows' own units, the inverse that gave them, and the rank."""
+        """Return weights in the units of the rows, the inverse behind them, and the rank."""
         inverse, rank = self._factored(penalty)
         return self._own(inverse(self.cross)).T, inverse, rank
 
     def _own(self, standardised: Array) -> Array:
-        """Weights in the rows' own units of those of standardised columns and targets."""
+        """Convert standardised weights to the units of the rows."""
         with np.errstate(over="ignore"):
             return standardised / self.size[:, None] * self.targets
 
     def slope(self, weights: Array, inverse: Callable[[Array], Array], length: float) -> float:
-        """−½ d‖w‖²/dpenalty over ‖w‖², at ‖w‖ = ``length``."""
+        """Return −½ d‖w‖²/dpenalty over ‖w‖², at ‖w‖ = ``length``."""
         x = (weights / length).T / self.size[:, None]
         return float(np.sum(x * inverse(x)))
 
     def _factored(self, penalty: float | Array) -> tuple[Callable[[Array], Array], int]:
-        """The inverse of (correlations + penalty/size²), and the rank of the matrix."""
+        """Return the inverse of (correlations + penalty/size²), and the rank of the matrix."""
         varies = np.isfinite(self.size)
         matrix = self.correlation.copy()
         with np.errstate(over="ignore", under="ignore"):
             ridge = np.minimum(np.where(varies, penalty / self.size / self.size, 0.0), 1e300)
-        # Once more to a unit diagonal, so that a ridge of any size leaves the condition good.
+        # Scaled to a unit diagonal again, so that no ridge makes the condition worse.
         scale = 1.0 / np.sqrt(1.0 + ridge)
         matrix *= scale[:, None]
         matrix *= scale
@@ -143,7 +143,7 @@ class _System:
         return _Scaled(scale[:, None], solver), rank
 
 
-# The inverses are classes and not functions, because an estimator that has one is pickled.
+# The inverses are classes rather than functions, so that estimators can be pickled.
 @dataclass(frozen=True, slots=True)
 class _Scaled:
     """An inverse between two diagonal matrices."""
@@ -179,7 +179,7 @@ class _Spectral:
 
 
 def _inverse_of(matrix: Array, varies: Array) -> tuple[Callable[[Array], Array], int]:
-    """The inverse, or pseudo-inverse, of a correlation matrix as a function, and its rank."""
+    """Return the inverse or pseudo-inverse of a correlation matrix, and its rank."""
     if varies.size == 0 or not varies.any():
         return np.zeros_like, 0
     if varies.all():
@@ -202,10 +202,10 @@ def _in_ball(
     l2: float | Array,
     radius: float,
 ) -> tuple[Array, Callable[[Array], Array], float | Array]:
-    """The solution on the ball: the multiplier by Newton's method (Moré and Sorensen 1983).
+    """Find the solution on the ball by Newton's method for its multiplier (Moré and Sorensen 1983).
 
-    1/‖w(penalty)‖ is nearly linear in the penalty and concave, so that Newton's steps from the
-    left come ever closer and never go too far.
+    1/‖w(penalty)‖ is nearly linear and concave in the penalty, so that Newton steps from the left
+    converge without overshooting.
     """
     penalty = l2
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Least squares in one pass: the sums of a stream, the fit to them, and how sure it is."""
+"""Least squares in one pass: the sums of a stream, the fit to them, and its intervals."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_not_negative, check_positive, check_whole
-from mixfree.linear.exact.batches import MEMORY, Batches
+from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.gap import NOTHING, Gap
 from mixfree.linear.exact.inference import Inference
@@ -16,19 +16,19 @@ from mixfree.linear.exact.solve import Solution, solve
 
 
 class SquaredFit:
-    """Fits a linear model with the squared loss to a stream: exactly, whatever its order.
+    """Fits a linear model with the squared loss to a stream, exactly and in any order.
 
     Parameters
     ----------
     columns
-        Number of features. Their sizes may lie anywhere between 1e-150 and 1e150, and their
+        Number of features. Their scales may lie anywhere between 1e-150 and 1e150, and their
         offsets cost no digits.
     intercept, l2, radius
         As in :func:`mixfree.linear.exact.solve.solve`.
     half_life
-        Rows after which one counts half, or ``"auto"``; None never forgets.
+        Number of rows after which a row counts half, or ``"auto"``; None never forgets.
     memory
-        Bytes, as a number or such as ``"32MB"``, for what intervals need beyond the sums.
+        Bytes such as ``"32MB"``, for the sums and rows behind the intervals.
 
     Examples
     --------
@@ -46,14 +46,14 @@ class SquaredFit:
         l2: float = 0.0,
         radius: float | None = None,
         half_life: float | str | None = None,
-        memory: int | str = MEMORY,
+        memory: str = "32MB",
     ) -> None:
         self.l2, self.intercept = check_not_negative(l2, "l2"), bool(intercept)
         self.radius = None if radius is None else check_positive(radius, "radius")
         self.columns, self.samples = check_whole(columns, "columns", least=0), 0
         self._sums: Batches | Forgetting
         if half_life is None:
-            self._sums = Batches(self.columns, memory=_bytes(memory))
+            self._sums = Batches(self.columns, memory=int(check_bytes(memory, "memory")))
         else:
             self._sums = Forgetting(
                 self.columns,
@@ -67,7 +67,7 @@ class SquaredFit:
 
     @property
     def forgetting(self) -> Forgetting | None:
-        """The sums of several half-lives; None where nothing is forgotten."""
+        """The sums of several half-lives; None if nothing is forgotten."""
         return self._sums if isinstance(self._sums, Forgetting) else None
 
     @property
@@ -86,46 +86,48 @@ class SquaredFit:
     def inference(self) -> Inference:
         """Intervals and the correlation profile of the fit."""
         if isinstance(self._sums, Forgetting):
-            raise ValueError("intervals need half_life=None: batches are not forgotten")
+            raise ValueError(
+                "intervals need half_life=None: they come from batches, which are not forgotten"
+            )
         if self._inference is None:
             total = self._sums.total
             self._inference = Inference(self._sums, total, self.solution, intercept=self.intercept)
         return self._inference
 
     def weights(self) -> Array:
-        """One row, in the rows' own units; the intercept, if there is one, is last."""
+        """Return one row, in the units of the rows; an intercept is last."""
         return self.solution.weights
 
     def gap(self) -> Gap:
-        """Nothing: the fit is that of all rows."""
+        """Return a gap of 0: the fit is exactly that to all rows."""
         return NOTHING
 
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
-        """Take rows in their order, of any real type, dense or sparse.
+        """Add rows in order, dense or sparse, of any real dtype.
 
         Raises
         ------
         ValueError
-            For a wrong shape and for what is not finite; nothing has changed then.
+            If a shape is wrong or a value is not finite; nothing has changed then.
         """
         self._sums.add(rows, targets, weights)
         self.samples += np.shape(targets)[0]
         self._forget_fit()
 
     def merge(self, other: Self) -> None:
-        """Take all rows of another one, as if they came after those here; it stays as it is."""
+        """Add all rows of ``other``, as if they followed; ``other`` is unchanged."""
         if isinstance(self._sums, Forgetting) or isinstance(other._sums, Forgetting):
-            raise ValueError("merge needs half_life=None: it is not known which rows are older")
+            raise ValueError("merge needs half_life=None: which rows are older is not known")
         self._sums.merge(other._sums)
         self.samples += other.samples
         self._forget_fit()
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {"samples": self.samples, "sums": self._sums.plain()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         samples = check_whole(state["samples"], "samples of the state", least=0)
         self._sums.restore(state["sums"])
         self.samples = samples
@@ -133,9 +135,3 @@ class SquaredFit:
 
     def _forget_fit(self) -> None:
         self._solution = self._inference = None
-
-
-def _bytes(memory: int | str) -> int:
-    if isinstance(memory, str):
-        return int(check_bytes(memory, "memory"))
-    return check_whole(memory, "memory")

@@ -1,4 +1,4 @@
-"""Sums of rows with functions of their predictions, in total and in batches of equal length."""
+"""Sums of products of rows and functions of predictions, in total and in equal batches."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -8,29 +8,29 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.batches import most_batches
+from mixfree.linear.exact.blocks import block_sums, check_array, plain_sums, restored_sums
 from mixfree.linear.exact.known import pieces
-from mixfree.linear.exact.moments import block_sums, check_array, plain_sums, restored_sums
 from mixfree.linear.exact.products import Products
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums
 
-FIRST = 16  # rows of a batch at first
+FIRST = 16  # least rows per batch
 
 
 class StreamSums:
-    """The sums of a stream and of each of its 32 to 64 batches, as :class:`Batches` has them.
+    """The sums of a stream and of each of its 32 to 64 batches, as in :class:`Batches`.
 
-    Unlike there the targets are control variates, whose last digits are worth no time: products
-    are taken about a point that stays the same, and moved to the mean when a batch is full.
+    Here the targets are control variates, which need not be accurate to the last digit. For speed,
+    products are taken about a fixed point, and moved to the mean when a batch is full.
 
     Parameters
     ----------
     columns, functions
-        Numbers of features and of functions per row.
+        Numbers of features and functions per row.
     origin
-        A point near the rows. Rows far from it are added as carefully as elsewhere.
+        A point near the rows. Rows far from it are added in the accurate way.
     expected
-        Number of rows that come for certain, from which the length of batches follows.
+        Least number of rows, which determines the initial length of batches.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class StreamSums:
         self.length = max(1 << (expected // self.most).bit_length(), FIRST)
         self.closed: tuple[Sums, ...] = ()
         self._origin = np.zeros(columns) if origin is None else origin
-        self._before = Sums.nothing(columns, functions)  # of all batches that are full
-        self._careful = Sums.nothing(columns, functions)  # of this batch, rows far from the origin
+        self._before = Sums.nothing(columns, functions)  # of all full batches
+        self._careful = Sums.nothing(columns, functions)  # of this batch: rows far from the origin
         self._clear()
 
     def _clear(self) -> None:
@@ -64,7 +64,7 @@ class StreamSums:
 
     @property
     def _current(self) -> Sums:
-        """The sums of the batch that is being filled."""
+        """The sums of the batch being filled."""
         if not self._count:
             return self._careful
         n, t, u = self._count, self._cross[0], self._totals
@@ -75,7 +75,7 @@ class StreamSums:
         return self._careful.joined(Sums(n, np.array(float(n)), mean, scatter, cross, squares))
 
     def add(self, rows: Array, functions: Array, weights: Array | None) -> None:
-        """Take finite rows; functions are one row per function."""
+        """Add finite rows; ``functions`` has one row per function."""
         done = 0
         while done < len(rows):
             piece = slice(done, done + self.length - self._careful.rows - self._count)
@@ -84,7 +84,7 @@ class StreamSums:
             done += len(rows[piece])
 
     def _add(self, rows: Array, functions: Array, weights: Array | None) -> None:
-        """Take rows of one batch."""
+        """Add rows of one batch."""
         if weights is not None or not self._add_quickly(rows, functions):
             given = np.ascontiguousarray(functions.T)
             self._careful = self._careful.joined(block_sums(rows, given, weights, quick=False)[0])
@@ -98,7 +98,7 @@ class StreamSums:
                 self.closed, self.length = joined_pairs(self.closed), 2 * self.length
 
     def _add_quickly(self, rows: Array, functions: Array) -> bool:
-        """Add rows of weight 1 unless that would lose digits."""
+        """Add rows of weight 1 the quick way; return False if that would lose digits."""
         n, far = len(rows), self._origin.any()
         half, cross = Products(self.columns), np.zeros_like(self._cross)
         for start in range(0, n, half.piece):
@@ -129,9 +129,9 @@ class StreamSums:
         return True
 
     def merge(self, other: Self) -> None:
-        """Take all rows of another one, as if they came after those here; it stays as it is.
+        """Add all rows of ``other``, as if they followed; ``other`` is unchanged.
 
-        Rows of batches that are not full are part of the total but of no batch.
+        Rows of unfinished batches count in the total, but belong to no batch.
         """
         self._before = self.total.joined(other.total)
         mine, theirs = self.closed, other.closed
@@ -147,13 +147,13 @@ class StreamSums:
             self.closed, self.length = joined_pairs(self.closed), 2 * self.length
 
     def copy(self) -> Self:
-        """Another one that goes on by itself."""
+        """Return an independent copy."""
         twin = type(self)(self.columns, self.functions)
         twin.restore(self.plain())
         return twin
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {
             "origin": self._origin.copy(),
             "before": plain_sums(self._before),
@@ -168,34 +168,34 @@ class StreamSums:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         columns, functions = self.columns, self.functions
-        origin = check_array(state["origin"], "origin", (columns,))
+        arrays = {
+            f"_{name}": check_array(state[name], name, getattr(self, f"_{name}").shape)
+            for name in ("origin", "products", "cross", "totals", "squares")
+        }
         before, careful = (
             restored_sums(state[name], columns, functions) for name in ("before", "careful")
         )
         closed = tuple(restored_sums(batch, columns, functions) for batch in state["closed"])
         if len(closed) >= self.most:
-            raise ValueError(f"the state has {len(closed)} batches, but {self.most} are too many")
+            raise ValueError(
+                f"the state must have fewer than {self.most} batches, not {len(closed)}"
+            )
         length = check_whole(state["length"], "length of the state", least=FIRST)
         count = check_whole(state["count"], "count of the state", least=0, most=length)
-        products = check_array(state["products"], "products", (columns, columns))
-        cross = check_array(state["cross"], "cross", (1 + functions, columns))
-        totals = check_array(state["totals"], "totals", (functions,))
-        squares = check_array(state["squares"], "squares", (functions,))
-        self._origin, self._before, self._careful = origin, before, careful
+        vars(self).update(arrays)
+        self._before, self._careful = before, careful
         self.closed, self.length, self._count = closed, length, count
-        self._products, self._cross = products, cross
-        self._totals, self._squares = totals, squares
 
 
 def joined_pairs(batches: tuple[Sums, ...]) -> tuple[Sums, ...]:
-    """Neighbours joined; a last one without neighbour is dropped."""
+    """Join neighbours; a last one without a neighbour is dropped."""
     return tuple(a.joined(b) for a, b in zip(batches[::2], batches[1::2], strict=False))
 
 
 def origin_of(kept: Kept) -> Array:
-    """A point near the rows: their mean in columns for which 0 is far away, 0 in others."""
+    """Return a point near the rows: the mean of columns far from 0, and 0 for other columns."""
     size = np.abs(kept.rows).max(axis=0)
     size[size == 0.0] = 1.0
     mean, square = np.zeros(len(size)), np.zeros(len(size))

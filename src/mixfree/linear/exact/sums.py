@@ -1,4 +1,4 @@
-"""Weighted sums of rows about their own mean: all that least squares needs to know of them."""
+"""Weighted sums of rows about their mean: sufficient statistics of least squares."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,36 +9,36 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.products import Products
 
-LARGEST = 2.0**1000  # values beyond it are refused: differences and products could overflow
-BIG, SMALL = 2.0**250, 2.0**-250  # sizes whose squares and products lose nothing
+LARGEST = 2.0**1000  # larger values are refused: differences and products could overflow
+BIG, SMALL = 2.0**250, 2.0**-250  # range in which squares and products are accurate
 EMPTY = -(1 << 14)  # exponent of a column that has not varied yet
 NEAR = 4.0  # (mean/deviation)² up to which sums about 0 lose less than three bits
-FEW = 1024  # rows per block below which blocks are quicker multiplied all at once
-FAR = 64.0  # the same for sums about a block's first row, where six bits may be lost
+FAR = 64.0  # (mean/deviation)² up to which sums about a first row lose less than six bits
+FEW = 1024  # rows per block below which multiplying all blocks at once is faster
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    r"""Weight, mean and centred products of rows x with targets y; a value, never changed.
+    r"""Weight, mean and centred products of rows x with targets y; immutable.
 
     .. math:: S = \sum_i w_i (x_i - \bar x)(x_i - \bar x)^\top, \qquad
               c = \sum_i w_i (x_i - \bar x)(y_i - \bar y)^\top
 
-    All arrays but ``exponent`` may have a leading axis: the sums of several blocks of rows.
+    All arrays except ``exponent`` may have a leading axis, for the sums of several blocks.
 
     Attributes
     ----------
     rows
-        Number of rows, of each block.
+        Number of rows of each block.
     weight
-        Sum of their weights.
+        Sum of the rows' weights.
     mean
         Weighted means of all columns, then of all targets.
     scatter, cross, squares
         S, c and Σ w (y − ȳ)² of each target, in units of 2^exponent per column and target.
     exponent
-        Of the columns' units, then of the targets'; None where all are 0, as is usual. Units are
-        powers of two, so that they cost no digit.
+        Exponents of the columns' units, then of the targets'; None if all are 0, as usual. Units
+        are powers of two, which cost no digits.
     """
 
     rows: int
@@ -51,7 +51,7 @@ class Sums:
 
     @classmethod
     def nothing(cls, columns: int, targets: int) -> Self:
-        """The sums of no rows."""
+        """Return the sums of no rows."""
         return cls(
             0,
             np.zeros(()),
@@ -75,7 +75,7 @@ class Sums:
 
     @property
     def near(self) -> bool:
-        """Whether sums about 0 would have lost next to nothing."""
+        """Whether sums about 0 would have been accurate."""
         if self.exponent is not None:
             return False
         return bool((self.mean**2 * self.weight[..., None] <= NEAR * self.diagonal).all())
@@ -84,7 +84,7 @@ class Sums:
         return len(self.weight)
 
     def __getitem__(self, place: int | slice) -> Self:
-        """The sums of one block, or of some of them."""
+        """Return the sums of one block, or of several."""
         return self._with(*(array[place] for array in self._arrays))
 
     @property
@@ -97,7 +97,7 @@ class Sums:
         return type(self)(self.rows, weight, mean, scatter, cross, squares, self.exponent)
 
     def joined(self, other: Self) -> Self:
-        """The sums of both lots of rows, block by block (Chan, Golub and LeVeque 1979)."""
+        """Return the sums of both sets of rows (Chan, Golub and LeVeque 1979)."""
         if not self.rows or not other.rows:
             return other if not self.rows else self
         weight = self.weight + other.weight
@@ -114,7 +114,7 @@ class Sums:
         return type(self)(rows, weight, mean, *sums, a.exponent)
 
     def combined(self) -> Self:
-        """The sums of all blocks together."""
+        """Return the sums of all blocks together."""
         weight = self.weight.sum()
         mean = self.mean[0] + (self.weight / weight) @ (self.mean - self.mean[0])
         apart = (self.mean - mean) * np.sqrt(self.weight)[:, None]
@@ -135,7 +135,7 @@ class Sums:
         )
 
     def about_zero(self) -> Self:
-        """Products about 0 instead of the mean, which is then 0: for models without intercept."""
+        """Return sums about 0 instead of the mean, for models without intercept."""
         apart = self.mean * np.sqrt(self.weight)[..., None]
         exponent = _common_units(self, self, apart)
         sums = self.in_units(exponent)
@@ -143,7 +143,7 @@ class Sums:
         return type(self)(self.rows, self.weight, np.zeros_like(self.mean), *added, sums.exponent)
 
     def in_units(self, exponent: Array) -> Self:
-        """The same sums in units of 2^exponent."""
+        """Return the same sums in units of 2^exponent."""
         if self.exponent is None and not exponent.any():
             return self
         change = self.exponents - exponent
@@ -159,7 +159,7 @@ class Sums:
 
 
 def stacked(parts: Sequence[Sums]) -> Sums:
-    """Blocks of equally many rows one after another, in common units, with a leading axis."""
+    """Stack blocks of the same length along a leading axis, in common units."""
     exponent = np.zeros(parts[0].mean.shape[-1], dtype=np.int64)
     if any(part.exponent is not None for part in parts):
         known = [np.where(_any(part.diagonal > 0.0), part.exponents, EMPTY) for part in parts]
@@ -173,16 +173,16 @@ def stacked(parts: Sequence[Sums]) -> Sums:
 def sums_of(
     rows: Array, targets: Array, weights: Array | None = None, *, quick: bool = False
 ) -> Sums | None:
-    """The sums of finite rows of any size and offset, with positive weights.
+    """Sum finite rows of any scale and offset, with positive weights.
 
     Parameters
     ----------
     rows, targets, weights
         A matrix, a matrix and a vector; or several of each along a leading axis.
     quick
-        Take products about 0 and move them to the mean afterwards. That loses no digits as long
-        as no mean is much larger than its column's deviation; None where it could, and where
-        something is not finite.
+        Take products about 0 and move them to the mean afterwards. That is accurate as long as no
+        mean is much larger than its column's deviation; the result is None otherwise, and if a
+        value is not finite.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def sums_of(
     (array([[2.]]), array([[2.]]))
     """
     columns = rows.shape[-1]
-    if quick and rows.shape[-2] > columns:  # few rows are quicker moved than their products
+    if quick and rows.shape[-2] > columns:  # moving a few rows is faster than moving their products
         return _products(rows, targets, weights, None, quick=True)
     origin = np.concatenate([rows[..., 0, :], targets[..., 0, :]], axis=-1)
     sums = None
@@ -212,7 +212,7 @@ def sums_of(
             or (moved**2 * sums.weight[..., None] <= FAR * sums.diagonal).all()
         ):
             break
-        origin = sums.mean  # the first row was far from all others
+        origin = sums.mean  # the first row was far from the others
     return sums
 
 
@@ -224,12 +224,12 @@ def _products(
     exponent: Array | None = None,
     quick: bool = False,
 ) -> Sums | None:
-    """Sums of deviations from ``origin``; None where they need other units or another origin."""
+    """Sum deviations from ``origin``; None if other units or another origin are needed."""
     n, columns = x.shape[-2:]
     root = None if weights is None else np.sqrt(weights)[..., None]
     count = np.full(x.shape[:-2], float(n)) if weights is None else weights.sum(axis=-1)
     weight = np.asarray(count)
-    few = n <= columns  # rows are moved to their mean, not their products
+    few = n <= columns  # then rows, not products, are moved to the mean
     if few:
         total = _first(x, y, weights)
         mean = total / weight[..., None]
@@ -245,7 +245,7 @@ def _products(
         diagonal = np.concatenate([_diagonal(scatter), squares], axis=-1)
         far = total * mean
         if weight.ndim:
-            # Rows of a small block may be all alike: blocks are judged together.
+            # All rows of a small block may be equal, so blocks are judged together.
             diagonal, whole = diagonal.sum(axis=0), total.sum(axis=0)
             far = whole / weight.sum() * whole
         if not _usual(x, y, diagonal):
@@ -265,17 +265,17 @@ def _products(
 
 
 def _first(x: Array, y: Array, weights: Array | None) -> Array:
-    """Weighted sums of columns and targets."""
+    """Return weighted sums of columns and targets."""
     line = np.ones(x.shape[:-1]) if weights is None else weights
     line = line[..., None, :]
     return np.concatenate([(line @ x)[..., 0, :], (line @ y)[..., 0, :]], axis=-1)
 
 
 def _gram(x: Array, y: Array, root: Array | None) -> Array:
-    """Sums of products of (columns, targets, 1) with each other."""
+    """Return the products of (columns, targets, 1) with each other, summed over rows."""
     n, columns = x.shape[-2:]
     size = columns + y.shape[-1] + 1
-    if x.ndim > 2 and n < FEW:  # copied side by side, so that there is one product
+    if x.ndim > 2 and n < FEW:  # copied side by side, for one product
         z = np.empty((*x.shape[:-1], size))
         z[..., :columns], z[..., columns:-1], z[..., -1] = x, y, 1.0
         if root is not None:
@@ -304,7 +304,7 @@ def _gram(x: Array, y: Array, root: Array | None) -> Array:
 
 
 def _usual(x: Array, y: Array, diagonal: Array) -> bool:
-    """Whether the columns' squares are in a range that loses nothing; not so for NaN."""
+    """Whether the columns' squares are in the accurate range; False for NaN."""
     if not diagonal.max(initial=0.0) < BIG**2:
         return False
     if diagonal.min(initial=1.0) > SMALL**2:
@@ -316,7 +316,7 @@ def _usual(x: Array, y: Array, diagonal: Array) -> bool:
 
 
 def _added(apart: Array, *parts: Sums) -> tuple[Array, Array, Array]:
-    """Scatter, cross and squares of sums in the same units, whose means are ``apart``."""
+    """Add scatter, cross and squares of sums in the same units, whose means are ``apart``."""
     columns = parts[0].scatter.shape[-1]
     x, y = apart[..., :columns], apart[..., columns:]
     scatter = x[..., :, None] * x[..., None, :]
@@ -330,7 +330,7 @@ def _added(apart: Array, *parts: Sums) -> tuple[Array, Array, Array]:
 
 
 def _easy(apart: Array) -> bool:
-    """Whether squares of such sizes neither overflow nor vanish."""
+    """Whether squares of these values neither overflow nor underflow."""
     size = np.abs(apart)
     if size.max(initial=0.0) >= BIG:
         return False
@@ -338,14 +338,14 @@ def _easy(apart: Array) -> bool:
 
 
 def _common_units(one: Sums, other: Sums, apart: Array) -> Array:
-    """Exponents in which both and what is between their means can be added."""
+    """Return exponents in which both sums, and the distance of their means, can be added."""
     size = np.abs(apart).reshape(-1, apart.shape[-1]).max(axis=0)
     known = [np.where(_any(each.diagonal > 0.0), each.exponents, EMPTY) for each in (one, other)]
     return _set(np.max([_unit_of(size), *known], axis=0))
 
 
 def _unit_of(size: Array) -> Array:
-    """Exponents of units in which ``size`` is easily squared; EMPTY for 0."""
+    """Return exponents of units in which ``size`` can be squared; EMPTY for 0."""
     exponent = np.where((size > SMALL) & (size < BIG), 0, np.frexp(size)[1])
     return np.where(size == 0.0, EMPTY, exponent).astype(np.int64)
 
@@ -359,7 +359,7 @@ def _any(array: Array) -> Array:
 
 
 def _scaled(array: Array, exponent: Array) -> Array:
-    """``array`` times a power of two; what is too small for its new unit becomes 0."""
+    """Multiply by a power of two; values too small for the new unit become 0."""
     scaled: Array = np.ldexp(array, np.clip(exponent, -2200, 2200))
     return scaled
 

@@ -1,5 +1,6 @@
-"""Stretches of consecutive rows, kept as they were, evenly over a stream of any length."""
+"""Windows of consecutive rows, spread evenly over a stream of any length."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
@@ -7,9 +8,9 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.linear.exact.moments import check_array
+from mixfree.linear.exact.blocks import check_array
 
-MOST = 16  # windows at which every second one is dropped
+MOST = 16  # windows at which every second window is dropped
 LONGEST, SHORTEST = 4096, 16  # rows per window
 
 
@@ -22,12 +23,12 @@ class Window(NamedTuple):
 
 
 class Windows:
-    """Keeps 8 to 16 windows, of as many rows as fit into the memory; all rows of short streams.
+    """Keeps 8 to 16 windows of as many rows as fit in memory; all rows of short streams.
 
     Parameters
     ----------
     columns, targets
-        Numbers of features and of targets per row.
+        Numbers of features and targets per row.
     memory
         Bytes for all windows.
     """
@@ -37,13 +38,13 @@ class Windows:
         fit = memory // (8 * MOST * (columns + targets + 1))
         self.length = min(max(1 << fit.bit_length() >> 1, SHORTEST), LONGEST)
         self.closed: tuple[Window, ...] = ()
-        self._pieces: tuple[Window, ...] = ()  # of the window that is being filled
+        self._pieces: tuple[Window, ...] = ()  # of the window being filled
         self._filled = 0
         self._start, self._stride = 0, self.length
 
     @property
     def all(self) -> tuple[Window, ...]:
-        """Every window, the one that is being filled included."""
+        """All windows, including the one being filled."""
         return (*self.closed, self._open) if self._filled else self.closed
 
     @property
@@ -56,7 +57,7 @@ class Windows:
         return Window(*(np.concatenate(part) for part in parts))
 
     def take(self, first: int, rows: Array, targets: Array, weights: Array | None) -> None:
-        """Take rows, of which the first is number ``first`` of the stream, as far as wanted."""
+        """Keep those rows that belong to a window; the first has number ``first``."""
         end = first + len(rows)
         while self._start + self._filled < end:
             begin = self._start + self._filled - first
@@ -69,34 +70,25 @@ class Windows:
                 break
             self.closed = (*self.closed, self._open)
             self._pieces, self._filled = (), 0
-            if len(self.closed) == MOST:
-                self._thin()
             self._start += self._stride
-
-    def _thin(self) -> None:
-        # The last one goes too, so that windows stay as far from each other as the stride says.
-        self.closed = self.closed[::2]
-        self._start -= self._stride
-        self._stride *= 2
+            if len(self.closed) == MOST:
+                # The last window goes too, so that windows stay one stride apart.
+                self.closed, self._stride = self.closed[::2], 2 * self._stride
 
     def merge(self, other: Self, rows: int) -> None:
-        """Take the windows of another one; the next begins after ``rows`` rows of both."""
+        """Add the windows of ``other``; the next window begins after ``rows`` rows of both."""
         self.closed = self.closed + other.closed
         self._stride = max(self._stride, other._stride)
         while len(self.closed) >= MOST:
-            self.closed = self.closed[::2]
-            self._stride *= 2
+            self.closed, self._stride = self.closed[::2], 2 * self._stride
         self._pieces, self._filled, self._start = (), 0, rows
 
     def copy(self) -> Self:
-        """Another one that goes on by itself; windows are never changed and shared."""
-        twin = type(self)(*self._shape, memory=0)
-        for name, value in vars(self).items():
-            setattr(twin, name, value)
-        return twin
+        """Return an independent copy; it shares windows, which are never changed in place."""
+        return copy.copy(self)
 
     def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
+        """Return the state as numbers and copies of arrays."""
         return {
             "windows": [{k: v.copy() for k, v in w._asdict().items()} for w in self.closed],
             "open": {k: v.copy() for k, v in self._open._asdict().items()},
@@ -105,11 +97,13 @@ class Windows:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         closed = tuple(self._restored(window) for window in state["windows"])
         pending = self._restored(state["open"])
         if len(closed) >= MOST or any(len(each.rows) > self.length for each in (*closed, pending)):
-            raise ValueError(f"the state's windows are more than {MOST} or {self.length} rows long")
+            raise ValueError(
+                f"the state must have fewer than {MOST} windows of at most {self.length} rows"
+            )
         start = check_whole(state["start"], "start of the state", least=0)
         stride = check_whole(state["stride"], "stride of the state")
         self.closed, self._start, self._stride = closed, start, stride

@@ -10,14 +10,12 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.td.features.space import Bounds
 
-__all__ = ["FourierBasis"]
-
 
 @dataclass(frozen=True, eq=False)
 class FourierBasis(Bounds):
     """cos(π c·x) for every c in {0, …, order}^k, divided by the square root of their number.
 
-    x is the observation in units of the box. Outside the box the cosines continue.
+    x is the observation in units of the box. The cosines continue outside the box.
 
     Examples
     --------
@@ -41,7 +39,7 @@ class FourierBasis(Bounds):
         return len(self.frequencies)
 
     def rows(self, observations: Any) -> Array:
-        """φ of many observations, one row each."""
+        """Return φ of many observations, one row each."""
         waves: Array = np.cos(np.pi * self.unit(observations) @ self.frequencies.T)
         waves /= np.sqrt(self.size)
         return waves

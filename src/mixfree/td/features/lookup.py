@@ -1,4 +1,4 @@
-"""Features as a learner reads them: rows of a matrix, or a function of the observation."""
+"""Look up features: rows of a matrix, or a function of the observation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -9,30 +9,28 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.td.features.table import ROUNDING, feature_matrix
 
-__all__ = ["Features", "as_features"]
-
 
 class Features(Protocol):
-    """Features with a size, by state."""
+    """Features of states, of a fixed size."""
 
     size: int
 
     def row(self, state: Any) -> Array:
-        """φ(s), checked."""
+        """Return φ(s), checked."""
 
     def rows(self, states: Any) -> Array:
-        """φ of many states, one row each, checked."""
+        """Return φ of many states, one row each, checked."""
 
 
 def as_features(features: Any, size: int | None = None) -> Features:
-    """Features from a matrix, or from a function with the attribute ``size``."""
+    """Make features from a matrix, or from a function with the attribute ``size``."""
     if not callable(features):
         return Rows(features)
     found = getattr(features, "size", None) if size is None else size
     if found is None:
         raise ValueError(
             f"the number of features of {features!r} is not known: give size=…, or a function "
-            "with the attribute size"
+            "with an attribute size"
         )
     return Mapped(features, check_whole(found, "size"))
 
@@ -46,14 +44,14 @@ class Rows:
         self._row: dict[Any, Array] = dict(enumerate(self.matrix))
 
     def row(self, state: Any) -> Array:
-        """The state's row; a negative number does not count from the end."""
+        """Return the row of a state; negative numbers are refused."""
         try:
             return self._row[state]
         except (KeyError, TypeError):
             raise ValueError(f"state {state!r} {self._allowed}") from None
 
     def indices(self, states: Any) -> Array:
-        """Row numbers of many states, checked."""
+        """Return the row numbers of many states, checked."""
         found = np.asarray(states)
         if found.ndim != 1 or found.dtype.kind not in "iu":
             raise ValueError(f"states of shape {found.shape}, {found.dtype}: each {self._allowed}")
@@ -63,7 +61,7 @@ class Rows:
         return found.astype(np.int64)
 
     def rows(self, states: Any) -> Array:
-        """The states' rows."""
+        """Return the rows of many states."""
         return self.matrix[self.indices(states)]
 
     @property
@@ -72,7 +70,7 @@ class Rows:
 
 
 class Mapped:
-    """A function from an observation to its features; its ``rows``, if any, takes many at once."""
+    """A function from an observation to its features, with an optional method ``rows`` for many."""
 
     def __init__(self, function: Callable[[Any], Any], size: int) -> None:
         self.function = function
@@ -80,18 +78,18 @@ class Mapped:
         self._many = getattr(function, "rows", None)
 
     def row(self, state: Any) -> Array:
-        """The features of one observation."""
-        row: Array = self._checked(np.asarray(self.function(state), dtype=np.float64)[None])[0]
+        """Return the features of one observation."""
+        row: Array = self._check(np.asarray(self.function(state), dtype=np.float64)[None])[0]
         return row
 
     def rows(self, states: Sequence[Any]) -> Array:
-        """The features of many observations."""
+        """Return the features of many observations."""
         if len(states) == 0:
             return np.zeros((0, self.size))
         many = [self.function(s) for s in states] if self._many is None else self._many(states)
-        return self._checked(np.ascontiguousarray(many, dtype=np.float64))
+        return self._check(np.ascontiguousarray(many, dtype=np.float64))
 
-    def _checked(self, rows: Array) -> Array:
+    def _check(self, rows: Array) -> Array:
         if rows.shape[1:] != (self.size,):
             raise ValueError(
                 f"features must be {self.size} numbers per observation, not shape {rows.shape[1:]}"
@@ -101,5 +99,5 @@ class Mapped:
             problem = (
                 f"norm {square**0.5:.6g}, above 1" if np.isfinite(square) else "no finite norm"
             )
-            raise ValueError(f"features of an observation have {problem}")
+            raise ValueError(f"features of an observation have {problem}: scale them")
         return rows

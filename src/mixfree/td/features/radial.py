@@ -10,8 +10,6 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.td.features.space import Bounds
 
-__all__ = ["RadialBasis"]
-
 
 @dataclass(frozen=True, eq=False)
 class RadialBasis(Bounds):
@@ -26,7 +24,7 @@ class RadialBasis(Bounds):
     centers
         Centres along each coordinate, from ``low`` to ``high``.
     width
-        w in units of the distance between neighbouring centres.
+        w, in units of the distance between neighbouring centres.
 
     Examples
     --------
@@ -50,10 +48,10 @@ class RadialBasis(Bounds):
         return len(self.grid)
 
     def rows(self, observations: Any) -> Array:
-        """φ of many observations, one row each."""
+        """Return φ of many observations, one row each."""
         away = (self.unit(observations)[:, None, :] - self.grid) * ((self.centers - 1) / self.width)
         exponents = -0.5 * np.einsum("ijk,ijk->ij", away, away)
-        # Far from every centre all exponentials underflow, but their ratios do not.
+        # Far from all centres every exponential underflows, but their ratios do not.
         grown: Array = np.exp(exponents - exponents.max(axis=1, keepdims=True))
         grown /= grown.sum(axis=1, keepdims=True)
         return grown

@@ -1,4 +1,4 @@
-"""What features of a continuous observation share: the range of each coordinate."""
+"""The base class of features of continuous observations: the range of each coordinate."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_point
-
-__all__ = ["Bounds"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +34,16 @@ class Bounds(ABC):
         return int(np.size(self.low))
 
     def __call__(self, observation: Any) -> Array:
-        """φ of one observation."""
+        """Return φ of one observation."""
         row: Array = self.rows([observation])[0]
         return row
 
     @abstractmethod
     def rows(self, observations: Any) -> Array:
-        """φ of many observations, one row each."""
+        """Return φ of many observations, one row each."""
 
     def unit(self, observations: Any) -> Array:
-        """Observations in units of the box: 0 at ``low``, 1 at ``high``."""
+        """Convert observations to units of the box: 0 at ``low``, 1 at ``high``."""
         try:
             points = np.asarray(observations, dtype=np.float64)
         except (TypeError, ValueError):

@@ -8,13 +8,11 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 
-__all__ = ["feature_matrix", "rescaled", "tabular"]
-
-ROUNDING = 1e-9  # by which a norm may exceed 1
+ROUNDING = 1e-9  # tolerance of norms at most 1
 
 
 def tabular(states: int) -> Array:
-    """One feature per state: the identity, so that θ is the table of values itself.
+    """Return the identity: one feature per state, so that θ is the table of values.
 
     Examples
     --------
@@ -26,7 +24,7 @@ def tabular(states: int) -> Array:
 
 
 def rescaled(features: npt.ArrayLike) -> Array:
-    """The matrix divided by its largest row norm: the same span, and no norm above 1.
+    """Divide a matrix by its largest row norm: the same span, and no norm above 1.
 
     Examples
     --------
@@ -40,7 +38,7 @@ def rescaled(features: npt.ArrayLike) -> Array:
 
 
 def feature_matrix(features: npt.ArrayLike, states: int | None = None) -> Array:
-    """A copy of the features as a checked matrix: real, finite, no norm above 1."""
+    """Check a matrix of features (real, finite, no norm above 1), and return a copy."""
     matrix = _finite_matrix(features)
     if states is not None and matrix.shape[0] != states:
         raise ValueError(
@@ -66,5 +64,5 @@ def _finite_matrix(features: Any) -> Array:
     matrix = np.array(matrix, dtype=np.float64)
     if not np.isfinite(matrix).all():
         state = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0])
-        raise ValueError(f"features of state {state} are not finite")
+        raise ValueError(f"features must be finite, but those of state {state} are not")
     return matrix

@@ -11,15 +11,13 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
 from mixfree.td.features.space import Bounds
 
-__all__ = ["TileCoding"]
-
 
 @dataclass(frozen=True, eq=False)
 class TileCoding(Bounds):
     """1/√tilings at the active tile of each grid and 0 elsewhere, so that ‖φ‖ = 1.
 
-    Each grid has ``tiles`` tiles per coordinate over the box and one more for the shift; the
-    outermost extend to infinity, so that every observation has a tile. Grid i is shifted by
+    Each grid has ``tiles`` tiles per coordinate over the box, and one more for the shift. The
+    outermost tiles extend to infinity, so that every observation has a tile. Grid i is shifted by
     i/tilings of a tile times 1, 3, 5, … in successive coordinates, which spreads the corners.
 
     Parameters
@@ -27,7 +25,7 @@ class TileCoding(Bounds):
     low, high
         Range of each coordinate.
     tiles
-        Tiles across the box: a number, or one for each coordinate; 1 leaves a coordinate out.
+        Tiles across the box: a number, or one per coordinate; 1 ignores a coordinate.
     tilings
         Number of grids.
 
@@ -61,7 +59,7 @@ class TileCoding(Bounds):
         return np.where(self.grid > 1, self.grid + 1, 1)
 
     def active(self, observations: Any) -> Array:
-        """The active tile of each grid, one row per observation."""
+        """Return the active tile of each grid, one row per observation."""
         points, width = self.unit(observations), self._width
         turns = np.arange(self.tilings)[:, None] * (1 + 2 * np.arange(self.dimension))
         shifts = turns % self.tilings / self.tilings
@@ -72,7 +70,7 @@ class TileCoding(Bounds):
         return tiles
 
     def rows(self, observations: Any) -> Array:
-        """φ of many observations, one row each."""
+        """Return φ of many observations, one row each."""
         active = self.active(observations)
         rows = np.zeros((len(active), self.size))
         np.put_along_axis(rows, active, 1.0 / math.sqrt(self.tilings), axis=1)

@@ -1,5 +1,6 @@
 """The sums of a stream: against exact arithmetic, however cut, merged or saved."""
 
+import copy
 import math
 from fractions import Fraction
 
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.linear.exact.moments import Moments, block_rows
+from mixfree.linear.exact.batches import Batches
+from mixfree.linear.exact.blocks import block_rows
 
 COLUMNS = 3
 
@@ -28,10 +30,10 @@ def same_bits(one, other):
 
 
 def added(*chunks, targets=2):
-    moments = Moments(COLUMNS, targets)
+    batches = Batches(COLUMNS, targets)
     for chunk in chunks:
-        moments.add(*chunk)
-    return moments
+        batches.add(*chunk)
+    return batches
 
 
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
@@ -95,14 +97,14 @@ def test_columns_of_extreme_size_lose_nothing():
 def test_a_column_that_becomes_large_or_varies_only_between_blocks():
     block = block_rows(1)
     small, large = np.full((block, 1), 1e-140), np.full((block, 1), 3e-140)
-    moments = Moments(1)
-    moments.add(np.vstack([small, large]), np.arange(2.0 * block))
-    total = moments.total
+    batches = Batches(1)
+    batches.add(np.vstack([small, large]), np.arange(2.0 * block))
+    total = batches.total
     deviation = math.sqrt(total.scatter[0, 0] / total.weight) * 2.0 ** total.exponents[0]
     assert deviation == pytest.approx(1e-140, rel=1e-12)
-    moments.add(1e140 * np.arange(block)[:, None], np.zeros(block))
-    deviation = math.sqrt(moments.total.scatter[0, 0] / (3 * block)) * 2.0 ** int(
-        moments.total.exponents[0]
+    batches.add(1e140 * np.arange(block)[:, None], np.zeros(block))
+    deviation = math.sqrt(batches.total.scatter[0, 0] / (3 * block)) * 2.0 ** int(
+        batches.total.exponents[0]
     )
     every = np.concatenate([np.zeros(2 * block), np.arange(block)])
     assert deviation == pytest.approx(1e140 * every.std(), rel=1e-12)
@@ -123,7 +125,7 @@ def test_merging_in_any_order():
     whole = added((x, y, w)).total
     parts = [added((x[i::3], y[i::3], w[i::3])) for i in range(3)]
     for order in ([0, 1, 2], [2, 0, 1]):
-        merged = Moments(COLUMNS, 2)
+        merged = Batches(COLUMNS, 2)
         for i in order:
             before = parts[i].plain()["sums"]["weight"]
             merged.merge(parts[i])
@@ -131,17 +133,17 @@ def test_merging_in_any_order():
         np.testing.assert_allclose(merged.total.scatter, whole.scatter, rtol=1e-12, atol=1e-10)
         np.testing.assert_allclose(merged.total.mean, whole.mean, rtol=1e-13, atol=1e-13)
     with pytest.raises(ValueError, match="cannot merge 2 columns"):
-        merged.merge(Moments(2, 2))
+        merged.merge(Batches(2, 2))
 
 
 def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits():
     x, y, w = stream(2 * block_rows(COLUMNS))
     whole = added((x, y, w))
     for cut in (0, 1, 777, block_rows(COLUMNS) + 3):
-        moments = Moments(COLUMNS, 2)
-        moments.restore(added((x[:cut], y[:cut], w[:cut])).plain())
-        moments.add(x[cut:], y[cut:], w[cut:])
-        same_bits(moments, whole)
+        batches = Batches(COLUMNS, 2)
+        batches.restore(added((x[:cut], y[:cut], w[:cut])).plain())
+        batches.add(x[cut:], y[cut:], w[cut:])
+        same_bits(batches, whole)
 
 
 @pytest.mark.parametrize("place", [0, 5000, 8999])
@@ -149,16 +151,16 @@ def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits():
 @pytest.mark.parametrize("where", ["rows", "targets"])
 def test_what_is_not_finite_is_refused_and_nothing_has_changed(place, wrong, where):
     x, y, _ = stream(9000)
-    moments = added((x[:100], y[:100]))
-    before = moments.copy()
+    batches = added((x[:100], y[:100]))
+    before = copy.deepcopy(batches)
     bad_x, bad_y = x.copy(), y.copy()
     (bad_x if where == "rows" else bad_y)[place, 1] = wrong
     with pytest.raises(ValueError, match=f"{where} must be finite"):
-        moments.add(bad_x, bad_y)
-    same_bits(moments, before)
-    moments.add(x, y)
+        batches.add(bad_x, bad_y)
+    same_bits(batches, before)
+    batches.add(x, y)
     before.add(x, y)
-    same_bits(moments, before)
+    same_bits(batches, before)
 
 
 @pytest.mark.parametrize(
@@ -175,20 +177,20 @@ def test_what_is_not_finite_is_refused_and_nothing_has_changed(place, wrong, whe
     ],
 )
 def test_wrong_arguments_are_named(rows, targets, weights, message):
-    moments = added(stream(10)[:2])
-    before = moments.copy()
+    batches = added(stream(10)[:2])
+    before = copy.deepcopy(batches)
     with pytest.raises(ValueError, match=message):
-        moments.add(rows, targets, weights)
-    same_bits(moments, before)
+        batches.add(rows, targets, weights)
+    same_bits(batches, before)
 
 
 @pytest.mark.parametrize("part, name", [("sums", "scatter"), ("sums", "mean"), ("blocks", "rows")])
 def test_a_wrong_state_is_refused_and_nothing_has_changed(part, name):
-    moments = added(stream(block_rows(COLUMNS) + 10)[:2])
-    before = moments.copy()
+    batches = added(stream(block_rows(COLUMNS) + 10)[:2])
+    before = copy.deepcopy(batches)
     for spoil in (lambda a: a[:-1], lambda a: a * np.nan, lambda a: a.astype(str)):
-        state = moments.plain()
+        state = batches.plain()
         state[part][name] = spoil(state[part][name])
         with pytest.raises(ValueError, match=f"{name} of the state"):
-            moments.restore(state)
-        same_bits(moments, before)
+            batches.restore(state)
+        same_bits(batches, before)

@@ -1,4 +1,4 @@
-"""The sums of a stream, the same bits however it is cut into chunks."""
+"""Blocks of a stream that do not depend on how it is cut into chunks, and their sums."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -11,15 +11,14 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.sums import LARGEST, Sums, sums_of
 
-VALUES = 1 << 19  # per matrix product: what stays in a cache
-HEAVIEST = 1e150  # weight of a row beyond which sums of weights are not safe
+VALUES = 1 << 19  # per matrix product: they stay in a cache
+HEAVIEST = 1e150  # largest weight of a row, so that sums of weights do not overflow
 
 
 def block_rows(columns: int) -> int:
-    """Rows per matrix product: a power of two up to 8,192, and not less than 256 or the columns.
+    """Return the rows per matrix product: a power of two from 256 to 8,192, at least ``columns``.
 
-    Sums of size columns² are added to each other once per block, which must not cost more than
-    the product itself.
+    Sums of size columns² are added once per block, which must not cost more than the product.
 
     Examples
     --------
@@ -31,15 +30,14 @@ def block_rows(columns: int) -> int:
 
 
 class Blocks:
-    """Cuts a stream into blocks whose borders depend only on how many rows came before.
+    """Cuts a stream into blocks whose borders depend only on the number of rows before them.
 
-    Rows that do not fill a block yet are kept as they are. Rows of weight 0 are left out, as if
-    they had not been given.
+    Pending rows, which do not fill a block yet, are stored. Rows of weight 0 are skipped.
 
     Parameters
     ----------
     columns, targets
-        Numbers of features and of targets per row.
+        Numbers of features and targets per row.
     """
 
     def __init__(self, columns: int, targets: int = 1) -> None:
@@ -50,13 +48,9 @@ class Blocks:
         self._targets = np.empty((0, self.targets))
         self._weights = np.empty(0)
 
-    def clear(self) -> None:
-        """Let no row wait."""
-        self.filled = 0
-
     @property
     def pending(self) -> tuple[Array, Array, Array | None] | None:
-        """Rows that wait for more, their targets and weights."""
+        """The pending rows with their targets and weights; None if there are none."""
         return self._block(self._rows, self._targets, self._weights, 0, self.filled)
 
     def cut(
@@ -68,11 +62,10 @@ class Blocks:
         take: Callable[[Array, Array, Array | None], None],
         together: int = 1,
     ) -> None:
-        """Give ``take`` every block that is complete now; ``length`` tells the next one's rows.
+        """Call ``take`` for every complete block; ``length`` returns the rows of the next block.
 
-        ``together`` is the largest number of blocks, all equally long, to give at a time.
-        An error of ``take``, or what is not finite among the rows that wait, leaves this object
-        as it was.
+        ``together`` is the largest number of equally long blocks per call. If ``take`` raises an
+        error, or a pending value is not finite, this object does not change.
         """
         x, y, w = check_rows(rows, targets, weights, self.columns, self.targets)
         start, filled, count = 0, self.filled, x.shape[0]
@@ -97,10 +90,10 @@ class Blocks:
         self.filled = filled + count - start
 
     def _keep(self, x: Any, y: Array, w: Array | None, place: int) -> None:
-        """Write rows behind the first ``place`` ones of those that wait."""
+        """Store rows after the first ``place`` pending rows."""
         end = place + x.shape[0]
         if end > len(self._rows):
-            room = max(end, 2 * len(self._rows))  # what is never written to takes no memory
+            room = max(end, 2 * len(self._rows))  # unwritten room takes no memory
             self._rows = _longer(self._rows, room)
             self._targets = _longer(self._targets, room)
             self._weights = _longer(self._weights, room)
@@ -111,7 +104,7 @@ class Blocks:
     def _block(
         self, x: Any, y: Array, w: Array, start: int, end: int
     ) -> tuple[Array, Array, Array | None] | None:
-        """Rows, targets and weights of a block as contiguous doubles; None for no rows."""
+        """Return a block as contiguous doubles; None if it has no rows."""
         if start == end:
             return None
         rows = np.ascontiguousarray(_dense(x[start:end]), dtype=np.float64)
@@ -122,13 +115,13 @@ class Blocks:
         return rows, targets, weights
 
     def copy(self) -> Self:
-        """Another one that goes on by itself."""
+        """Return an independent copy."""
         twin = type(self)(self.columns, self.targets)
         twin.restore(self.plain())
         return twin
 
     def plain(self) -> dict[str, Any]:
-        """The rows that wait, as arrays of their own."""
+        """Return copies of the pending rows, targets and weights."""
         return {
             "rows": self._rows[: self.filled].copy(),
             "targets": self._targets[: self.filled].copy(),
@@ -136,7 +129,7 @@ class Blocks:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where the one that gave ``state`` was; an error changes nothing."""
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
         filled = len(np.atleast_1d(state["weights"]))
         shapes = {
             "rows": (filled, self.columns),
@@ -150,98 +143,10 @@ class Blocks:
         self.filled = filled
 
 
-class Moments:
-    """The sums of all rows of a stream, for least squares with several targets.
-
-    Parameters
-    ----------
-    columns, targets
-        Numbers of features and of targets per row. Their sizes may lie anywhere between 1e-150
-        and 1e150, and their offsets cost no digits.
-
-    Examples
-    --------
-    >>> moments = Moments(1)
-    >>> moments.add(np.array([[1.0], [2.0], [6.0]]), np.array([0.0, 1.0, 5.0]))
-    >>> sums = moments.total
-    >>> sums.mean, sums.scatter
-    (array([3., 2.]), array([[14.]]))
-    """
-
-    def __init__(self, columns: int, targets: int = 1) -> None:
-        self._blocks = Blocks(columns, targets)
-        self._sums = Sums.nothing(columns, targets)
-        self._quick = True
-
-    @property
-    def rows(self) -> int:
-        """Rows of positive weight seen."""
-        return self._sums.rows + self._blocks.filled
-
-    @property
-    def total(self) -> Sums:
-        """The sums of all rows, those that wait for a block included."""
-        return self._sums.joined(self.pending)
-
-    @property
-    def pending(self) -> Sums:
-        """The sums of the rows that wait for a block."""
-        waiting = self._blocks.pending
-        if waiting is None:
-            return Sums.nothing(self._blocks.columns, self._blocks.targets)
-        return block_sums(*waiting, quick=self._quick)[0]
-
-    def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
-        """Take rows in their order, of any real type, dense or sparse.
-
-        Raises
-        ------
-        ValueError
-            For a wrong shape and for what is not finite; nothing has changed then.
-        """
-        before = self._sums, self._quick
-        try:
-            self._blocks.cut(rows, targets, weights, self._length, self._take)
-        except BaseException:
-            self._sums, self._quick = before
-            raise
-
-    def _length(self) -> int:
-        return block_rows(self._blocks.columns)
-
-    def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        block, self._quick = block_sums(rows, targets, weights, quick=self._quick)
-        self._sums = self._sums.joined(block)
-
-    def merge(self, other: Self) -> None:
-        """Take all rows of another one, which stays as it is."""
-        check_same_columns(self._blocks, other._blocks)
-        self._sums = self.total.joined(other.total)
-        self._quick = self._quick and other._quick
-        self._blocks.clear()
-
-    def copy(self) -> Self:
-        """Another one that goes on by itself."""
-        twin = type(self)(self._blocks.columns, self._blocks.targets)
-        twin._blocks, twin._sums, twin._quick = self._blocks.copy(), self._sums, self._quick
-        return twin
-
-    def plain(self) -> dict[str, Any]:
-        """Everything that changes, as arrays and numbers of their own."""
-        sums = plain_sums(self._sums)
-        return {"blocks": self._blocks.plain(), "sums": sums, "quick": self._quick}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the one that gave ``state`` was; an error changes nothing."""
-        sums = restored_sums(state["sums"], self._blocks.columns, self._blocks.targets)
-        self._blocks.restore(state["blocks"])
-        self._sums, self._quick = sums, bool(state["quick"])
-
-
 def block_sums(
     rows: Array, targets: Array, weights: Array | None, *, quick: bool
 ) -> tuple[Sums, bool]:
-    """The sums of a block, and whether the quick way is worth trying for the next one."""
+    """Return the sums of a block, and whether to try the quick way for the next block."""
     sums = sums_of(rows, targets, weights, quick=True) if quick else None
     if sums is not None:
         return sums, True
@@ -258,9 +163,9 @@ def check_rows(
     columns: int,
     outputs: int,
 ) -> tuple[Any, Array, Array | None]:
-    """Rows, a matrix of targets and positive weights of right shapes and types, or ValueError.
+    """Check shapes and dtypes, and return rows, a matrix of targets and positive weights.
 
-    Rows of weight 0 are left out. Whether rows and targets are finite is not looked at.
+    Rows of weight 0 are left out. Values that are not finite are not looked for.
     """
     sparse = hasattr(rows, "tocsr")
     x = rows.tocsr() if sparse else np.asarray(rows)
@@ -293,7 +198,7 @@ def check_rows(
 
 
 def check_finite(rows: Array, targets: Array) -> None:
-    """ValueError for values that are not finite, or too large to be squared even in other units."""
+    """Raise ValueError for values that are not finite, or too large to be squared in any unit."""
     for name, array in (("rows", rows), ("targets", targets)):
         if array.size == 0 or np.isfinite(np.vdot(array, array)):
             continue
@@ -307,7 +212,7 @@ def check_finite(rows: Array, targets: Array) -> None:
 
 
 def check_same_columns(one: Blocks, other: Blocks) -> None:
-    """ValueError unless both are of as many columns and targets."""
+    """Raise ValueError unless both have the same numbers of columns and targets."""
     if (one.columns, one.targets) != (other.columns, other.targets):
         raise ValueError(
             f"cannot merge {other.columns} columns and {other.targets} targets into "
@@ -316,7 +221,7 @@ def check_same_columns(one: Blocks, other: Blocks) -> None:
 
 
 def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") -> Array:
-    """A finite array of its own with the given shape, from a saved state, or ValueError."""
+    """Check an array of a saved state, and return a copy."""
     array = np.array(value)
     if array.dtype.kind not in kind or array.dtype.itemsize > 8 or array.shape != shape:
         raise ValueError(
@@ -329,13 +234,13 @@ def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") 
 
 
 def plain_sums(sums: Sums) -> dict[str, Any]:
-    """Sums as arrays and numbers of their own."""
+    """Return sums as numbers and copies of arrays."""
     state = {field.name: getattr(sums, field.name) for field in fields(sums)}
     return {name: v.copy() if isinstance(v, np.ndarray) else v for name, v in state.items()}
 
 
 def restored_sums(state: Mapping[str, Any], columns: int, targets: int, *blocks: int) -> Sums:
-    """Sums from what :func:`plain_sums` gave, checked; of so many blocks, if there are some."""
+    """Check and restore what :func:`plain_sums` returned, of so many blocks if given."""
     rows = check_whole(state["rows"], "rows of the state", least=0)
     both = columns + targets
     shapes = {

@@ -304,7 +304,7 @@ def test_what_a_profile_says():
     assert f"at least {rising.scale} rows, probably more" in next(rising.lines())
     advice = "\n".join(rising.advice(145.0))
     assert "`method='mag', options={'levels': 7}, step_scale=145`" in advice
-    assert "too short to tell it" in advice
+    assert "too short to estimate the mixing time" in advice
     assert "mixing_time" not in advice
     level = Correlation.of(Profile(lengths, np.array([1.0, 4.0, 3.9, 8.0]), blocks), 2048)
     assert f"with `mixing_time={level.scale}`" in "\n".join(level.advice(1.0))

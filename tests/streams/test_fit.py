@@ -464,4 +464,4 @@ def test_the_report_says_what_the_rows_chose(tmp_path, capsys):
     told = capsys.readouterr().out
     choice = StreamFit.load(tmp_path / "m").learner.choice
     assert f"chosen     {choice.chosen}" in told
-    assert f"{choice.judges:,} of the first {choice.samples:,} rows" in told
+    assert f"{choice.judges:,} of the first {choice.samples:,} samples" in told

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NOTHING_TO_TELL", "Correlation", "is_only_rounding", "knows_intervals"]
 
+BAR = 40  # characters of the longest bar
 NOTHING_TO_TELL = (
     "the model fits every row up to rounding errors, which tell nothing about the correlation of "
     "the rows"
@@ -177,15 +178,15 @@ class Correlation:
         yield f"        or `method='mag', options={{'levels': {levels}}}, step_scale={size:.3g}`:"
         yield f"        gradients from up to {2**levels:,} rows, steps of the size of the target"
         if self.rising:
-            yield "        no method that needs the mixing time: the stream is too short to tell it"
+            yield "        the stream is too short to estimate the mixing time"
         else:
             yield f"        or a method that needs the mixing time, with `mixing_time={self.scale}`"
 
-    def bars(self, width: int = 40) -> Iterator[str]:
+    def bars(self) -> Iterator[str]:
         """Yield the profile as lines of text."""
         yield f"{'rows per block':>14}  {'inflation':>9}"
         for length, ratio in zip(self.lengths, self.ratios, strict=True):
-            bar = "█" * max(1, round(width * ratio / self.ratios.max(initial=1.0)))
+            bar = "█" * max(1, round(BAR * ratio / self.ratios.max(initial=1.0)))
             yield f"{length:14,}  {ratio:9.3g}  {bar}"
 
     def plot(self) -> "Figure":
@@ -203,13 +204,13 @@ class Correlation:
         axes.annotate("independent rows", (1.0, 1.0), xycoords=right, xytext=(-4, 4), **beside)
         if self.correlated and not self._next_row_only:
             axes.axvline(self.scale, **line_style(1))
-            said = f"correlated over\n{self.scale:,} rows{' or more' if self.rising else ''}"
+            label = f"correlated over\n{self.scale:,} rows{' or more' if self.rising else ''}"
             low = ("data", "axes fraction")
             # The label is on the side with more room.
             if self.scale**2 < self.lengths[0] * self.lengths[-1]:
                 beside |= {"ha": "left"}
             away = (6 if beside["ha"] == "left" else -6, 0)
-            axes.annotate(said, (self.scale, 0.2), xycoords=low, xytext=away, **beside)
+            axes.annotate(label, (self.scale, 0.2), xycoords=low, xytext=away, **beside)
         axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=24)
         verdict = next(iter(self.lines()), "")
         axes.text(0.0, 1.03, verdict, transform=axes.transAxes, color="#555555")

@@ -7,7 +7,7 @@ import numpy as np
 import mixfree
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.streams.correlation import Correlation, knows_intervals
-from mixfree.streams.giveaway import giveaways
+from mixfree.streams.leakage import leakage_warnings
 from mixfree.streams.metrics import exact_to_rounding, metrics
 from mixfree.streams.report import remarks, warnings
 from mixfree.streams.stream_fit import StreamFit
@@ -49,7 +49,7 @@ def fit_facts(fit: StreamFit) -> dict[str, Any]:
         "exact": _exactness(fit),
         "correlation": None if correlation is None else correlation_facts(correlation),
         "notes": [*fit.notes, *remarks(fit)],
-        "warnings": [*giveaways(fit), *warnings(fit)],
+        "warnings": [*leakage_warnings(fit), *warnings(fit)],
     }
 
 

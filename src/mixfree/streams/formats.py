@@ -86,10 +86,10 @@ class Reader:
         threads
             Whether Parquet columns are read by several threads, which takes more CPU time in total.
         """
-        asked = Asked(list(names), frozenset(numbers), whole_lines, threads)
+        request = Request(list(names), frozenset(numbers), whole_lines, threads)
         try:
             with self._explained():
-                for batch in _OPEN[self.file.format](self, asked):
+                for batch in _OPEN[self.file.format](self, request):
                     if batch.num_rows:
                         yield batch
         finally:
@@ -181,7 +181,7 @@ class Reader:
         return message
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """The arguments of :meth:`Reader.batches`."""
 
     names: list[str]
@@ -227,20 +227,20 @@ def _pipe(file: StreamFile) -> Any:
     return require("pyarrow").input_stream(raw, compression=file.compression)
 
 
-def _open_csv(reader: Reader, asked: Asked) -> Iterator[Any]:
+def _open_csv(reader: Reader, request: Request) -> Iterator[Any]:
     pyarrow = require("pyarrow")
-    types, done = dict.fromkeys(asked.names, pyarrow.string()), 0
-    if asked.numbers and not reader.file.once:
-        numbers = {name: pyarrow.float64() for name in asked.names if name in asked.numbers}
+    types, done = dict.fromkeys(request.names, pyarrow.string()), 0
+    if request.numbers and not reader.file.once:
+        numbers = {name: pyarrow.float64() for name in request.names if name in request.numbers}
         try:
-            for batch in _csv_batches(reader, {**types, **numbers}, asked.whole_lines):
+            for batch in _csv_batches(reader, {**types, **numbers}, request.whole_lines):
                 yield batch
                 done += batch.num_rows
             return
         except pyarrow.ArrowInvalid as error:
             if "invalid value" not in str(error):
                 raise
-    for batch in _csv_batches(reader, types, asked.whole_lines):
+    for batch in _csv_batches(reader, types, request.whole_lines):
         yield batch.slice(min(done, batch.num_rows))
         done = max(done - batch.num_rows, 0)
 
@@ -253,25 +253,25 @@ def _csv_batches(reader: Reader, types: dict[str, Any], whole_lines: bool) -> It
     yield from require("pyarrow.csv").open_csv(source, **options)
 
 
-def _open_jsonl(reader: Reader, asked: Asked) -> Iterator[Any]:
-    lines = _WholeLines(_raw(reader), reader, asked.whole_lines)
+def _open_jsonl(reader: Reader, request: Request) -> Iterator[Any]:
+    lines = _WholeLines(_raw(reader), reader, request.whole_lines)
     while block := lines.read():
         if block.strip():
-            yield from reader._lines.table(block, asked.names).combine_chunks().to_batches()
+            yield from reader._lines.table(block, request.names).combine_chunks().to_batches()
 
 
-def _open_parquet(reader: Reader, asked: Asked) -> Iterator[Any]:
+def _open_parquet(reader: Reader, request: Request) -> Iterator[Any]:
     # Without a buffer size, whole row groups are read at once, which can be as large as the file.
     # Dictionaries keep repeated texts as small as they are in the file.
-    texts = [name for name in asked.names if is_text(reader.schema.field(name).type)]
+    texts = [name for name in request.names if is_text(reader.schema.field(name).type)]
     file = require("pyarrow.parquet").ParquetFile(
         reader.file.path, buffer_size=PAGE, pre_buffer=False, read_dictionary=texts
     )
     with file:
         groups = reader.file.row_groups
-        how = {"columns": asked.names, "use_threads": asked.threads}
+        how = {"columns": request.names, "use_threads": request.threads}
         for batch in file.iter_batches(ROWS, groups, **how):
-            yield _plain(flat(batch, asked.names))
+            yield _plain(flat(batch, request.names))
 
 
 def _open_arrow(reader: Reader) -> Any:
@@ -289,14 +289,14 @@ def _open_arrow(reader: Reader) -> Any:
         return pyarrow.ipc.open_stream(source)
 
 
-def _arrow_batches(reader: Reader, asked: Asked) -> Iterator[Any]:
+def _arrow_batches(reader: Reader, request: Request) -> Iterator[Any]:
     opened = reader._stream or _open_arrow(reader)
     count = getattr(opened, "num_record_batches", None)  # None for a stream
     for batch in opened if count is None else map(opened.get_batch, range(count)):
-        batch = batch.select(list(dict.fromkeys(reader._outer[name] for name in asked.names)))
+        batch = batch.select(list(dict.fromkeys(reader._outer[name] for name in request.names)))
         batch.validate(full=True)  # invalid offsets in a damaged file would crash the process
         for start in range(0, batch.num_rows, ROWS):
-            yield _plain(flat(batch.slice(start, ROWS), asked.names))
+            yield _plain(flat(batch.slice(start, ROWS), request.names))
 
 
 def _plain(batch: Any) -> Any:

@@ -83,9 +83,8 @@ def columns_of(
     choices
         The user's choices.
     """
-    asked = bool(choices.features)
     found = {name: judge(values, name, choices) for name, values in table.items()}
-    if asked:
+    if choices.features:
         return found
     numbered = {}
     for name, verdict in found.items():
@@ -93,7 +92,7 @@ def columns_of(
         if why and name not in choices.categories:
             numbered[name] = verdict._replace(column=None, why=why)
     rest = {**found, **numbered}
-    # If row numbers are the only column, they may be meant as the time.
+    # If row numbers are the only column, they may be present as the time.
     return rest if any(verdict.column is not None for verdict in rest.values()) else found
 
 
@@ -110,10 +109,10 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
     if name in choices.categories:
         given = tuple(map(str, choices.categories[name]))
         return Verdict("text", Category(name, given, choices.hash_columns or 0))
-    asked = bool(choices.features)
+    requested = bool(choices.features)
     kind, known = values.type, values.drop_null()
     if not len(known):
-        if asked:
+        if requested:
             return Verdict("number", Number(name))
         return Verdict("nothing", None, f"empty in the first {len(values):,} rows")
     if dates.is_time(kind):
@@ -125,7 +124,7 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
         return _dated(known, name, choices, form) if form else Verdict("number", Number(name))
     if not is_text(kind):
         lists = types.is_nested(kind)  # structs have been flattened
-        if asked:
+        if requested:
             problem = "contains lists" if lists else f"has the type {kind}"
             raise ValueError(f"column {name!r} cannot be a feature: it {problem}")
         if lists:
@@ -143,12 +142,12 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     if len(short) < MOSTLY * len(known):
         return _texts(known, name, choices)
     lower = compute.utf8_lower(compute.utf8_trim_whitespace(short))
-    meant = short.filter(compute.invert(compute.is_in(lower, pyarrow.array(MARKS))))
-    if len(meant):
-        number = _number(meant, name, choices.decimal_comma)
-        form = dates.form_of(meant, name, choices.day_first)
+    present = short.filter(compute.invert(compute.is_in(lower, pyarrow.array(MARKS))))
+    if len(present):
+        number = _number(present, name, choices.decimal_comma)
+        form = dates.form_of(present, name, choices.day_first)
         if form is not None:
-            return _dated(meant, name, choices, form)
+            return _dated(present, name, choices, form)
         if number is not None:
             return Verdict("number", number)
     if compute.all(compute.is_in(lower, pyarrow.array(["true", "false"]))).as_py():

@@ -149,8 +149,8 @@ def _candidates(source: Source, plan: FitPlan) -> list[str]:
     """Return the names of the columns that may be features."""
     every = source.schema.names
     source.require_columns(list(plan.categories), "column")
-    asked = [name for name in (*plan.features, *plan.exclude) if not matching([name], every)]
-    source.require_columns(asked, "column")
+    unknown = [name for name in (*plan.features, *plan.exclude) if not matching([name], every)]
+    source.require_columns(unknown, "column")
     if plan.target in plan.features:
         raise ValueError(f"the target {plan.target!r} cannot be a feature")
     without = {plan.target, *matching(plan.exclude, every)}

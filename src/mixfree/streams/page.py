@@ -126,14 +126,13 @@ def _section(name: str, title: str, content: Iterable[str]) -> str:
 
 
 def _summary(fit: StreamFit, facts: Mapping[str, Any], words: Words) -> Iterator[str]:
-    said = " ".join(summary(fit))
     correlation = Correlation.of_fit(fit)
     verdict = [] if correlation is None else [*correlation.lines()]
-    yield f"<p>{_text(said)}</p>"
+    yield f"<p>{_text(' '.join(summary(fit)))}</p>"
     if not fit.complete:
         yield "<p class=warning>The fit was stopped: the report covers the rows read so far.</p>"
     for sentence in facts["warnings"]:
-        yield f"<p class=warning>Warning: {_said(words(sentence))}.</p>"
+        yield f"<p class=warning>Warning: {_unbroken(words(sentence))}.</p>"
     found = metrics(fit)
     table = {what: shown(fit, of) for what, of in found.items()}
     head = ["", *next(iter(table.values()))]
@@ -141,7 +140,7 @@ def _summary(fit: StreamFit, facts: Mapping[str, Any], words: Words) -> Iterator
     notes = [*verdict, *facts["notes"]]
     left_out = facts["rows"]["left_out"]
     notes += [f"{each['rows']:,} rows were left out: {each['reason']}" for each in left_out]
-    yield "<ul>" + "".join(f"<li>{_said(words(note))}</li>" for note in notes) + "</ul>"
+    yield "<ul>" + "".join(f"<li>{_unbroken(words(note))}</li>" for note in notes) + "</ul>"
 
 
 def _predicted(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
@@ -171,8 +170,8 @@ def _error(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
         f"Test-then-train {found.error_name} per bin, lower is better; dashed lines: jumps.",
     )
     if found.jumps:
-        said = (jump.sentence(found.error_name) for jump in found.jumps)
-        yield "<ul>" + "".join(f"<li>{_text(each)}</li>" for each in said) + "</ul>"
+        sentences = (jump.sentence(found.error_name) for jump in found.jumps)
+        yield "<ul>" + "".join(f"<li>{_text(each)}</li>" for each in sentences) + "</ul>"
     else:
         yield "<p>No jump was found.</p>"
 
@@ -286,7 +285,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], more: int = 0) ->
     top = "".join(f"<th>{_text(name)}</th>" for name in head)
     lines = (
         "<tr>"
-        + "".join(f"<td>{_said(shortened(cell, 2 * LONGEST))}</td>" for cell in row)
+        + "".join(f"<td>{_unbroken(shortened(cell, 2 * LONGEST))}</td>" for cell in row)
         + "</tr>"
         for row in rows
     )
@@ -295,12 +294,12 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], more: int = 0) ->
     return f"<div class=wide>{table}</div>{rest}"
 
 
-def _said(text: str) -> str:
+def _unbroken(text: str) -> str:
     """Escape a text, without line breaks at the hyphens of flags and exponents.
 
     Examples
     --------
-    >>> _said("give --leave-out a")
+    >>> _unbroken("give --leave-out a")
     'give <span>--leave-out</span> a'
     """
     return re.sub(r"(?<!\S)--\w[\w-]*|\d[.\d]*e-\d+", r"<span>\g<0></span>", _text(text))

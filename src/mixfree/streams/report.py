@@ -18,7 +18,7 @@ from mixfree.streams.correlation import (
     is_only_rounding,
     knows_intervals,
 )
-from mixfree.streams.giveaway import giveaways
+from mixfree.streams.leakage import leakage_warnings
 from mixfree.streams.metrics import metrics, shown
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.timeline import CHUNK
@@ -66,7 +66,7 @@ def lines(fit: StreamFit) -> Iterator[str]:
     yield from _oddities(fit)
     yield from _under("columns", _unused(fit.unused_columns))
     yield from _under("note", fit.notes)
-    yield from _under("warning", giveaways(fit))
+    yield from _under("warning", leakage_warnings(fit))
     if isinstance(fit.learner, ExactLearner):
         yield from _under("fit", _exactness(fit.learner))
     elif (choice := getattr(fit.learner, "choice", None)) is not None:
@@ -164,7 +164,7 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
 def _chosen(choice: Choice) -> Iterator[str]:
     """Yield the candidate that a sample of the rows has chosen, and its gain."""
     yield str(choice.chosen)
-    judges = f"{choice.judges:,} of the first {choice.samples:,} rows"
+    judges = f"{choice.judges:,} of the first {choice.samples:,} samples"
     if not choice.judges:
         yield "the method's default: too few rows to choose"
     elif choice.chosen == choice.default:
@@ -178,18 +178,18 @@ def _half_lives(forgetting: Forgetting, rows: int) -> Iterator[str]:
     """Yield the half-lives of the weights, and which predicted best when."""
     changes = forgetting.history
     if not changes:
-        yield f"weights recent rows: a row counts half after {forgetting.half_life:,.0f} rows"
+        yield f"forgets old rows: a row counts half after {forgetting.half_life:,.0f} rows"
         return
-    yield f"weights recent rows: the half-life that predicts best is {_rows(forgetting.half_life)}"
+    yield f"forgets old rows: the half-life that predicts best is {_rows(forgetting.half_life)}"
     parts = sorted(forgetting.shares.items(), key=lambda part: -part[1])
     mixed = (f"{share:.0%} {_rows(life)}" for life, share in parts if share >= 0.005)
-    yield f"weights: a mixture, {', '.join(mixed)}"
+    yield f"weights: a mixture of half-lives, {', '.join(mixed)}"
     ends = [*(row for row, _ in changes[1:]), rows]
     in_force: Counter[float] = Counter()
     for (row, life), end in zip(changes, ends, strict=True):
         in_force[life] += end - row
     shares = (f"{_rows(life)} for {n / rows:.0%}" for life, n in in_force.most_common())
-    yield f"best: {', '.join(shares)} of the rows"
+    yield f"best half-life: {', '.join(shares)} of the rows"
     if len(changes) > 1:
         recent = (f"{_rows(life)} from row {row:,}" for row, life in changes[-RECENT:])
         yield f"changed {len(changes) - 1:,} times, last: {', '.join(recent)}"

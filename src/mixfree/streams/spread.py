@@ -341,16 +341,16 @@ def _work(pipe: Any, workers: int) -> None:
 
 def _answer(part: Part, pipe: Any) -> dict[str, Any] | Exception:
     """Return the state of a fit to a part, or its exception; send the rows read meanwhile."""
-    told = time.monotonic()
+    reported = time.monotonic()
 
     def show(fit: StreamFit) -> None:
-        nonlocal told
-        if time.monotonic() - told > 0.1:
+        nonlocal reported
+        if time.monotonic() - reported > 0.1:
             try:
                 pipe.send(fit.read)
             except OSError:
                 sys.exit()  # the parent has died
-            told = time.monotonic()
+            reported = time.monotonic()
 
     try:
         return fit_part(part, show)

@@ -318,18 +318,18 @@ def _covered(rows: list[Row]) -> dict[str, dict[str, Estimate]]:
 def _coverage_claims(rows: list[Row]) -> list[Claim]:
     found = _covered(rows)
 
-    def told(method: str) -> str:
+    def described(method: str) -> str:
         return "; ".join(f"{_percent(each[method])} % ({name})" for name, each in found.items())
 
     return [
         Claim(
             f"Intervals of {EXTRAPOLATED} cover at least 92 %",
-            told(EXTRAPOLATED),
+            described(EXTRAPOLATED),
             all(each[EXTRAPOLATED].mean >= 0.92 for each in found.values()),
         ),
         Claim(
             "Those of the plain average, with its bias, cover less than 90 %",
-            told(AVERAGED),
+            described(AVERAGED),
             all(each[AVERAGED].mean < 0.90 for each in found.values()),
         ),
     ]
@@ -424,12 +424,12 @@ def _exponents(slopes: dict[str, Estimate]) -> str:
 
 
 def _extremes(found: dict[str, Estimate], signed: bool = False) -> str:
-    def told(of: Callable[..., str]) -> str:
+    def described(of: Callable[..., str]) -> str:
         name = of(found, key=lambda key: found[key].mean)
         mean = f"{found[name].mean:{'+' if signed else ''}.3f}"
         return f"{mean} ± {found[name].half:.3f} ({name})"
 
-    return f"{told(min)} to {told(max)}"
+    return f"{described(min)} to {described(max)}"
 
 
 def _percent(found: Estimate) -> str:

@@ -59,7 +59,7 @@ def run_demo(
                 if method == "exact":
                     counts, gaps = _exact(problem, order)
                 else:
-                    opt = _begun(problem, method, seed)
+                    opt = _started(problem, method, seed)
                     counts, _, gaps = trace(opt, problem, order, each)
                 seconds[method] += time.perf_counter() - began
                 rows += [
@@ -96,7 +96,7 @@ def draw_demo(rows: list[Row]) -> Figure:
     return figure
 
 
-def _begun(problem: Regression, method: str, seed: int = 0) -> Optimizer:
+def _started(problem: Regression, method: str, seed: int = 0) -> Optimizer:
     """Start a method with the paper's α, which the ladder does not need."""
     own: dict[str, Any] = {"alpha": None} if method == "ladder" else {}
     return start(problem, method, SWITCHING, seed=seed, **own)
@@ -121,4 +121,4 @@ def _compile(methods: Sequence[str]) -> None:
     problem = problem_of(0)
     for method in methods:
         if method != "exact":
-            trace(_begun(problem, method), problem, stream_of(0, SWITCHING, 1))
+            trace(_started(problem, method), problem, stream_of(0, SWITCHING, 1))

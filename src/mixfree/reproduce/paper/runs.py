@@ -86,9 +86,9 @@ def trace(
             fed = stop
 
     history = follow(opt, advance, len(order), None if each is None else lambda at, _: each(at))
-    begun = history.samples > 0
-    gaps = problem.suboptimality(history.points[begun])
-    return Trace(history.samples[begun], history.steps[begun], gaps)
+    started = history.samples > 0
+    gaps = problem.suboptimality(history.points[started])
+    return Trace(history.samples[started], history.steps[started], gaps)
 
 
 def regression_cells(settings: Settings) -> list[dict[str, Any]]:

@@ -150,8 +150,8 @@ def _figure(rows: list[Row], settings: Settings) -> Figure:
     slow = [row for row in rows if row["p"] == slowest and row["samples"] >= 1000]
     curves(axes[0], slow, "method", "samples", "suboptimality", shade=False)
     log_log(axes[0], "samples observed", "suboptimality")
-    said = f"Error after n samples, p = {slowest:g}, lower is better"
-    axes[0].set_title(said, loc="left", fontsize="medium")
+    title = f"Error after n samples, p = {slowest:g}, lower is better"
+    axes[0].set_title(title, loc="left", fontsize="medium")
     last: list[Row] = []
     for p in settings.p:
         at_p = where(rows, p=p)
@@ -163,7 +163,7 @@ def _figure(rows: list[Row], settings: Settings) -> Figure:
     dots = {"marker": "o", "markersize": 4}
     curves(axes[1], last, "method", "mixing time", "suboptimality", shade=False, **dots)
     log_log(axes[1], "exact mixing time")
-    said = f"Error after {settings.samples:,} samples by mixing time"
-    axes[1].set_title(said, loc="left", fontsize="medium")
+    title = f"Error after {settings.samples:,} samples by mixing time"
+    axes[1].set_title(title, loc="left", fontsize="medium")
     label_ends(axes[1])
     return figure

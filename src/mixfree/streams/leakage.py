@@ -17,7 +17,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.timeline import judged
 
-__all__ = ["giveaways"]
+__all__ = ["leakage_warnings"]
 
 SUSPICIOUS = 0.999  # share of the target above which a column is reported
 CHANCE = 0.001  # largest probability that a column classifies as well by chance
@@ -27,7 +27,7 @@ PAIRS = 1000  # most columns of which all pairs are tried
 ROWS = 32  # least rows; fewer may be explained by chance
 
 
-def giveaways(fit: StreamFit) -> Iterator[str]:
+def leakage_warnings(fit: StreamFit) -> Iterator[str]:
     """Yield a warning per column, or pair, that explains the target almost alone.
 
     The columns are judged on a uniform sample of the rows.
@@ -41,9 +41,9 @@ def giveaways(fit: StreamFit) -> Iterator[str]:
         found = _explaining(rows, targets, columns)
     elif two:
         correct = judged(fit.row_loss, fit.learner.weights, rows, targets).correct.astype(bool)
-        found = _telling(rows, targets > 0.0, columns, correct)
+        found = _classifying(rows, targets > 0.0, columns, correct)
     else:
-        found = _same_within(rows, np.unique(targets, return_inverse=True)[1], columns)
+        found = _constant_within(rows, np.unique(targets, return_inverse=True)[1], columns)
     for each in found:
         what = " and ".join(repr(name) for name in each.names)
         verb = "alone explains" if len(each.names) == 1 else "together explain"
@@ -56,7 +56,7 @@ def giveaways(fit: StreamFit) -> Iterator[str]:
         )
 
 
-class _Found(NamedTuple):
+class _Leak(NamedTuple):
     names: tuple[str, ...]
     share: float
 
@@ -77,7 +77,7 @@ def _columns(fit: StreamFit) -> list[_Place]:
     return places
 
 
-def _explaining(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[_Found]:
+def _explaining(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[_Leak]:
     """Find columns, or pairs of columns, that explain the variance of a numeric target."""
     centred, size = _standardised(rows)
     target, _ = _standardised(targets[:, None])
@@ -86,7 +86,7 @@ def _explaining(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[
         part = centred[:, place.begin : place.end]
         share = _explained(part, target)
         if share > SUSPICIOUS:
-            found.append(_Found((place.name,), share))
+            found.append(_Leak((place.name,), share))
         elif part.shape[1] == 1 and size[place.begin] > 0.0:
             rest.append(place)
     if found or len(rest) > PAIRS:
@@ -96,11 +96,11 @@ def _explaining(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[
     with_target, together = (each.T @ target)[:, 0], each.T @ each
     # Share explained by two columns, from their correlations with the target and each other.
     one, other = with_target[:, None], with_target[None, :]
-    apart = 1.0 - together**2
+    determinant = 1.0 - together**2
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares = (one**2 + other**2 - 2.0 * one * other * together) / apart
-    for i, j in np.argwhere(np.triu((apart > 1e-9) & (shares > SUSPICIOUS), 1)):
-        found.append(_Found((rest[i].name, rest[j].name), min(float(shares[i, j]), 1.0)))
+        shares = (one**2 + other**2 - 2.0 * one * other * together) / determinant
+    for i, j in np.argwhere(np.triu((determinant > 1e-9) & (shares > SUSPICIOUS), 1)):
+        found.append(_Leak((rest[i].name, rest[j].name), min(float(shares[i, j]), 1.0)))
     return sorted(found, key=lambda pair: -pair.share)[:3]
 
 
@@ -122,7 +122,9 @@ def _explained(part: Array, target: Array) -> float:
     return 1.0 - float(((target - part @ weights) ** 2).sum())
 
 
-def _telling(rows: Array, second: Array, columns: Sequence[_Place], model: Array) -> list[_Found]:
+def _classifying(
+    rows: Array, second: Array, columns: Sequence[_Place], model: Array
+) -> list[_Leak]:
     """Find columns that alone classify almost all rows into the first and the second class.
 
     ``model`` tells in which rows the fit to all columns is right.
@@ -138,7 +140,7 @@ def _telling(rows: Array, second: Array, columns: Sequence[_Place], model: Array
             continue
         perfect = wrong <= (1.0 - SUSPICIOUS) * constant
         if perfect or (wrong < LITTLE * count and _adds_little(right, model, constant - wrong)):
-            found.append(_Found((place.name,), 1.0 - wrong / count))
+            found.append(_Leak((place.name,), 1.0 - wrong / count))
     return found
 
 
@@ -183,7 +185,7 @@ def _by_threshold(values: Array, second: Array) -> Array:
     return right
 
 
-def _same_within(rows: Array, which: Array, columns: Sequence[_Place]) -> list[_Found]:
+def _constant_within(rows: Array, which: Array, columns: Sequence[_Place]) -> list[_Leak]:
     """Find columns with a single feature that hardly varies within a class."""
     found = []
     centred, size = _standardised(rows)
@@ -193,5 +195,5 @@ def _same_within(rows: Array, which: Array, columns: Sequence[_Place]) -> list[_
             sums = np.bincount(which, centred[:, place.begin])
             share = float((sums**2 / count).sum())
             if share > SUSPICIOUS:
-                found.append(_Found((place.name,), share))
+                found.append(_Leak((place.name,), share))
     return found

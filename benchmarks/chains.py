@@ -1,4 +1,4 @@
-"""Markov chains: paths beside QuantEcon's, exact mixing times, bounds for large walks.
+"""Markov chains: path simulation against QuantEcon, exact mixing times, bounds for large walks.
 
 python benchmarks/run.py chains
 """
@@ -18,7 +18,7 @@ REPEATS = 7
 
 
 def seconds(*works):
-    """Best CPU time of each, taken in turns so that other load affects all of them alike."""
+    """Return the best CPU time of each function, in turns so that other load affects all alike."""
     times = [[] for _ in works]
     for repeat in range(REPEATS + 1):
         for work, taken in zip(works, times, strict=True):
@@ -65,7 +65,7 @@ def mixed():
 
 
 def shuffled(states):
-    """Lazy walk along one of three random permutations or their inverses."""
+    """Return the lazy walk along one of three random permutations or their inverses."""
     rng, here = np.random.default_rng(0), np.arange(states)
     P = 0.5 * sparse.eye_array(states, format="csr")
     for _ in range(3):

@@ -19,7 +19,7 @@ HEAD = ["chain", "mixing time", "samples", "method", "coverage", "median interva
 
 
 def intervals(chain, length, paths):
-    """Lower and upper ends of the intervals of each method that applies, over paths."""
+    """Return the ends of the intervals of each applicable method, over paths."""
     methods = [method for method in METHODS if method != "reversible" or chain.is_reversible]
     ends = {method: np.empty((2, paths)) for method in methods}
     for run in range(paths):

@@ -1,6 +1,6 @@
-"""Compile time: CPU seconds of a first fit with an empty cache, beyond those with a full one.
+"""Compile time: CPU seconds of a fit with an empty cache minus those with a full cache.
 
-Each figure is that of two fresh processes on 1,000 rows of 5 columns.
+Each number compares two fresh processes on 1,000 rows of 5 columns.
 """
 
 import os
@@ -61,7 +61,7 @@ def compile_seconds(name, kind):
 def main():
     lines = []
     for name in METHODS:
-        # There is no replay of transitions.
+        # Replay methods do not apply to transitions.
         kinds = [kind for kind in KINDS if kind != "TD" or name in td_methods()]
         lines.append([name, *(compile_seconds(name, kind) for kind in kinds)])
     show("A first fit beyond a second one, CPU s", ["", *KINDS], lines)

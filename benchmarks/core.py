@@ -1,7 +1,7 @@
-"""The core's speed: every method's kernel beside what one would use instead, in one run.
+"""Speed of the core: every method's kernel against the alternatives, in one run.
 
-All figures are CPU time of one thread, the best of several repetitions, so that they can be
-compared with each other on a busy machine too.
+All numbers are CPU time of one thread, the best of several repetitions, so that they are comparable
+even on a busy machine.
 """
 
 import resource
@@ -19,12 +19,12 @@ from benchmarks.table import show
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared, linear_gradient
 
-# Without those that have no kernel, and Algorithm 1, which is mag with an end.
+# All methods with a kernel but Algorithm 1, which is mag with a horizon.
 METHODS = [name for name in mf.methods() if name not in ("algorithm-1", "rasgd", "ac-sa", "reg")]
 
 
 def cpu_seconds(work, repetitions=5):
-    """The least CPU time of ``work()`` over some repetitions, after one to warm up."""
+    """Return the least CPU time of ``work()`` over repetitions, after a warm-up."""
     work()
     times = []
     for _ in range(repetitions):
@@ -75,7 +75,7 @@ def sklearn_rate(rows, targets, average):
 
 
 def gradient(row, target, x):
-    """The squared loss's gradient as one would write it in a loop."""
+    """Return the gradient of the squared loss, as written by hand in a loop."""
     return (row @ x - target) * row
 
 
@@ -145,7 +145,7 @@ def tell_microseconds(name, size=100, calls=20_000):
 
 
 def mag_bytes_per_number(samples, size=100_000):
-    """Largest traced memory of a run of ``tell``, in bytes per entry of the point."""
+    """Return the peak traced memory of a run of ``tell``, in bytes per entry of the point."""
     g = np.ones(size)
     tracemalloc.start()
     opt = mf.MAG(np.zeros(size))
@@ -157,7 +157,7 @@ def mag_bytes_per_number(samples, size=100_000):
 
 
 def process_seconds(code, repetitions=3):
-    """CPU time of a fresh Python process that runs ``code``, without that of an empty one."""
+    """Return the CPU time of a fresh Python process that runs ``code``, minus an empty one's."""
 
     def once(text):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -191,7 +191,7 @@ def small_table():
 
 
 def check_loop_agrees():
-    """The loop's gradient is the kernel's: a benchmark of something else would be worthless."""
+    """Check that the loop computes the same gradient as the kernel."""
     rows, targets = problem(50, 100)
     x = np.ones(100)
     expected = linear_gradient(Squared(), x, rows[0], targets[0])

@@ -1,7 +1,7 @@
 """Overhead of the drop-ins beyond the gradient, on one million parameters, as ratios.
 
-CPU time of one thread, the best of several repetitions. Every run is past the ladder's first
-blocks, in which it renews its rates at every step.
+CPU time of one thread, the best of several repetitions, after the ladder's first blocks, in which
+it updates its rates at every step.
 """
 
 import time
@@ -17,12 +17,12 @@ from benchmarks.table import show
 from mixfree.steps.ladder import BLOCK, EARLY
 
 SHAPES = [(512, 784), (512,), (512, 512), (512,), (512, 512), (512,), (128, 512), (128,), (10, 128)]
-SAMPLES = 2 * BLOCK  # per repetition: enough levels that their mean length is the usual one
-SIGNS = (1.0, -1.0)  # gradients that always agreed would drive a ladder away
+SAMPLES = 2 * BLOCK  # samples per repetition, enough for a typical mean length of levels
+SIGNS = (1.0, -1.0)  # alternating, since constant gradients would make a ladder diverge
 
 
 def least(works, repetitions=7):
-    """The least CPU time of each work, measured in turns so that all meet the same noise."""
+    """Return the least CPU time of each function, in turns so that other load affects all alike."""
     times = [[] for _ in works]
     for work in works:
         for _ in range(EARLY * BLOCK // SAMPLES):
@@ -52,7 +52,7 @@ def torch_work(make):
 
 
 def buffers(params, opt):
-    """Copies of the parameters that are kept, also by an optimiser inside."""
+    """Return the number of copies of the parameters kept, also by a wrapped optimiser."""
     states = [
         each.state[p] for each in (opt, getattr(opt, "optimizer", None)) if each for p in params
     ]
@@ -109,7 +109,7 @@ def torch_table():
 
 
 def training_step(batch):
-    """A step of Adam on a network of one million parameters, and rows for it."""
+    """Return a step of Adam on a network of one million parameters, and rows for it."""
     sizes = ((784, 512), (512, 512), (512, 512), (512, 10))
     layers = [part for size in sizes for part in (torch.nn.Linear(*size), torch.nn.ReLU())]
     model = torch.nn.Sequential(*layers)
@@ -124,7 +124,7 @@ def training_step(batch):
 
 
 def memory_row(batch):
-    """What mixing takes, to a step on the fresh rows alone, and to one on the mixed ones."""
+    """Return the time of mixing, relative to a step on the fresh rows and on the mixed rows."""
     (step, fresh), memory = training_step(batch), mt.Memory(1000, draws=4)
     mixed = memory.mix(fresh)
     works = [lambda: step(fresh), lambda: step(mixed), lambda: memory.mix(fresh)]

@@ -1,7 +1,7 @@
 """Cost of the exact method in the number of columns, and where the ladder overtakes it.
 
-Rates are CPU time of one thread, with the weights solved for at the end. The figure goes to the
-file that ``EXACT_COST_FIGURE`` names, if it is set.
+Rates are CPU time of one thread, including solving for the weights at the end. The figure is
+written to the file ``EXACT_COST_FIGURE``, if set.
 """
 
 import os
@@ -16,12 +16,12 @@ from mixfree.base.figures import label_ends, new_figure, styles_of
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 
 COLUMNS = (10, 30, 100, 300, 1000, 2000)
-LOGISTIC = 300  # most columns with the logistic loss: the kept rows alone are costly beyond
+LOGISTIC = 300  # most columns with the logistic loss, whose kept rows become too costly
 NAMES = ("exact, squared", "exact, logistic", "ladder, squared", "SGDRegressor, averaged")
 
 
 def seconds_per_row(columns):
-    """CPU seconds per row of each method, by name."""
+    """Return CPU seconds per row of each method, by name."""
     rows, targets = problem(int(np.clip(3e7 / columns, 15_000, 500_000)), columns)
     labels = np.where(targets + np.random.default_rng(1).logistic(size=len(rows)) > 0, 1, -1)
     models = {

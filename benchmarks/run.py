@@ -1,9 +1,9 @@
-"""``make bench``: every table, or those named, in one run on one core.
+"""``make bench``: run all benchmarks, or those named, on one core.
 
 python benchmarks/run.py [core chains td streams dropins ...]
 
-Each one's tables are also written to ``results/bench-NAME``, from where ``tools/publish.py`` takes
-them to the pages.
+Tables are also written to ``results/bench-NAME``, from where ``tools/publish.py`` copies them to
+the documentation.
 """
 
 import importlib
@@ -23,7 +23,7 @@ def main(names, results=Path("results")):
     there = sorted(modules - {"run", "table"})
     for name in names:
         if name not in there:
-            sys.exit(f"no benchmark {name!r}: there are {', '.join(there)}")
+            sys.exit(f"there is no benchmark {name!r}; choose from {', '.join(there)}")
     for name in names or there:
         importlib.import_module(f"benchmarks.{name}").main()
         command = f"python benchmarks/run.py {name}"

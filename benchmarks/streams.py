@@ -1,7 +1,7 @@
-"""The estimators and ``mixfree fit`` beside what one would use instead, in one run.
+"""The estimators and ``mixfree fit`` against the alternatives, in one run.
 
-Rates are CPU time of one thread, so that they can be compared with each other on a busy machine
-too. With ``STREAM_GB`` set, the command line's table is made with files of that size.
+Rates are CPU time of one thread, so that they are comparable even on a busy machine. ``STREAM_GB``
+sets the size of the files for the command line's table.
 """
 
 import os
@@ -26,7 +26,7 @@ from benchmarks.table import show
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 from mixfree.streams import formats
 
-# What pyarrow takes to read the batches, in a process that does nothing else.
+# Scripts that only read the batches with PyArrow.
 READ = {
     "parquet": "import sys, pyarrow.parquet as pq\n"
     f"for _ in pq.ParquetFile(sys.argv[1]).iter_batches({formats.ROWS}): pass",
@@ -40,7 +40,7 @@ try:
 except SystemExit as ended:
     assert ended.code == 0
 """
-# A forked child's resource usage begins with its parent's: only the process itself knows.
+# The resource usage of a forked child includes its parent's, so the child reports its own.
 MEMORY = """
 print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0])
 """
@@ -49,7 +49,7 @@ ONE_RATE = {"per_coordinate": False}
 
 
 def rate(model, rows, targets, repetitions=5):
-    """Millions of rows per second."""
+    """Return millions of rows per second."""
     return rows.shape[0] / cpu_seconds(lambda: model.fit(rows, targets), repetitions) / 1e6
 
 
@@ -79,9 +79,9 @@ def dense():
 
 
 def exact():
-    """The default of the estimators, with the weights solved for at the end.
+    """Time the estimators' default, including solving for the weights at the end.
 
-    Streams are longer than the memory, for which the logistic loss has to be fitted once.
+    Streams exceed the memory, so that the logistic loss is fitted once.
     """
     lines = []
     for columns, wanted in ((10, None), (30, (3.0, 1.5)), (100, (0.8, 0.5)), (300, None)):
@@ -132,7 +132,7 @@ def river_rate(rows, targets, samples=3_000):
 
 
 def vowpal_rate(rows, targets, samples=20_000):
-    """From examples already parsed: its own text format would cost more than the learning."""
+    """Time learning from parsed examples, since parsing would take longer than learning."""
     from vowpalwabbit import Workspace
 
     model = Workspace("--quiet --loss_function squared")
@@ -170,7 +170,7 @@ def sparse(samples=200_000, columns=1_000_000, non_zeros=50):
 
 
 def command_line(gigabytes):
-    """``mixfree fit`` beside pyarrow reading the same batches, each in its own process."""
+    """Time ``mixfree fit`` against PyArrow reading the same batches, each in its own process."""
     rows, columns, lines = int(gigabytes * 1e9 / 808), 100, []
     with tempfile.TemporaryDirectory() as folder:
         few = str(Path(folder) / "few.parquet")
@@ -211,7 +211,7 @@ def generate(path, rows, columns, batch=500_000):
 
 
 def measured(script, *arguments):
-    """CPU seconds of a process, and the megabytes that it says it has used at most."""
+    """Return the CPU seconds of a process, and the peak memory in megabytes that it reports."""
     child = subprocess.Popen(
         [sys.executable, "-c", script + MEMORY, *arguments], stdout=subprocess.PIPE, text=True
     )
@@ -224,7 +224,7 @@ def measured(script, *arguments):
 
 
 def order_of_the_stream():
-    """Loss on all of the data after one pass in an order that is not random."""
+    """Measure the loss on all data after one pass in a non-random order."""
     lines = []
     for stay in (0.99, 0.999):
         rows, labels, order = digits(50_000, stay)
@@ -272,7 +272,7 @@ def order_of_the_stream():
 
 
 def digits(samples, stay, seed=0):
-    """Order of rows in which the label follows a cycle and stays for a while."""
+    """Return digits and an order in which the label cycles slowly."""
     rng = np.random.default_rng(seed)
     rows, labels = load_digits(return_X_y=True)
     label = np.cumsum(rng.random(samples) > stay) % 10
@@ -282,7 +282,7 @@ def digits(samples, stay, seed=0):
 
 
 def sensor(samples, change, regimes=5, columns=20, seed=0):
-    """Standardised readings around a mean that changes from regime to regime, as the target's."""
+    """Return standardised readings and targets whose means change from regime to regime."""
     rng = np.random.default_rng(seed)
     spell = np.cumsum(rng.random(samples) < change)
     regime = rng.integers(0, regimes, spell[-1] + 1)[spell]

@@ -1,4 +1,4 @@
-"""Tables for the benchmarks: printed, and kept for the report of the run."""
+"""Tables of the benchmarks, printed and kept for the report of the run."""
 
 from mixfree.reproduce.engine.report import Table
 
@@ -6,7 +6,7 @@ shown = []
 
 
 def show(title, head, lines):
-    """Print a table; numbers get three digits that matter."""
+    """Print a table, with numbers to three significant digits."""
     table = Table(title, head, [[_text(value) for value in line] for line in lines])
     table.show()
     shown.append(table)

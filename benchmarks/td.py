@@ -37,7 +37,7 @@ def kernel_rate(name, features, path):
 
 
 def vector_rate(name, features, path):
-    """The same, with the feature vectors of every transition looked up beforehand."""
+    """Measure the rate with the feature vectors of every transition looked up beforehand."""
     states, rewards, next_states, _ = path
     rows = np.concatenate([features[states], features[next_states]])
     here, count = np.arange(len(states)), len(states)
@@ -60,7 +60,7 @@ def update_microseconds(name, features, path, count=20_000):
 
 
 def bare_adagrad(rows, transitions):
-    """AdaGrad's updates written as one loop for this case: the cost of the NumPy calls alone."""
+    """Run AdaGrad as one loop for this case, to measure the cost of the NumPy calls alone."""
     theta, total, root = np.zeros(FEATURES), np.zeros(FEATURES), 0.0
     for s, r, s_next, terminated in transitions:
         row = rows[s]

@@ -1,4 +1,4 @@
-"""Name the modules below 90 % of covered lines, from the report in JSON given as argument."""
+"""List the modules with less than 90 % of lines covered, from a JSON coverage report."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ ENOUGH = 90.0
 
 
 def main(report: str) -> None:
-    """Print the modules, least covered first."""
+    """Print the modules, the least covered first."""
     found = json.loads(Path(report).read_text(encoding="utf-8"))
     print(f"{found['totals']['percent_covered']:.1f} % of lines are covered")
     below = sorted(

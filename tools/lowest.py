@@ -1,6 +1,6 @@
 """Print the lowest versions that pyproject.toml allows, as constraints for pip.
 
-Used by ``make lowest`` and by the workflow, so that the numbers there are tested and true.
+Used by ``make lowest`` and by the workflow, so that the declared versions are tested.
 """
 
 import re
@@ -11,7 +11,7 @@ PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_t
 
 
 def lowest() -> list[str]:
-    """Lines such as ``numpy==2.0``."""
+    """Return lines such as ``numpy==2.0``."""
     groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
     found = (re.fullmatch(r"([\w-]+)>=([\w.]+)", each) for group in groups for each in group)
     return sorted({f"{each[1]}=={each[2]}" for each in found if each})

@@ -1,7 +1,7 @@
-"""Put results where the pages find them: ``python tools/publish.py results/fig1 …``.
+"""Publish results in the documentation: ``python tools/publish.py results/fig1 …``.
 
-Of each folder that ``mixfree reproduce`` or ``benchmarks/run.py`` has written, the tables and the
-record of the measurement become ``docs/data/NAME``, and figures that a page shows become those of
+For each folder written by ``mixfree reproduce`` or ``benchmarks/run.py``, copy the tables and the
+record of the measurement to ``docs/data/NAME``, and the figures that a page shows to
 ``docs/figures``.
 """
 
@@ -15,10 +15,10 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 def publish(folder: Path, docs: Path = DOCS) -> list[Path]:
-    """Copy the tables, the record and the figures; the files that were written."""
+    """Copy the tables, the record and the figures; return the files written."""
     report, target = folder / "report.md", docs / "data" / folder.name
     if not report.exists():
-        raise FileNotFoundError(f"{report} does not exist: has the run ended?")
+        raise FileNotFoundError(f"{report} does not exist: finish the run first")
     target.mkdir(parents=True, exist_ok=True)
     written = [shutil.copyfile(report, target / "report.md"), target / "measured.json"]
     written[1].write_text(json.dumps(_record(folder), indent=1) + "\n", encoding="utf-8")
@@ -30,7 +30,7 @@ def publish(folder: Path, docs: Path = DOCS) -> list[Path]:
 
 
 def _record(folder: Path) -> dict:
-    """The record of the run; results that are older than such records have a date and no source."""
+    """Return the record of the run; results without one get a date and no source."""
     if (folder / "measured.json").exists():
         return json.loads((folder / "measured.json").read_bytes())
     settings = json.loads((folder / "settings.json").read_bytes())

@@ -16,7 +16,7 @@ GOOD = [[0.9, 0.1], [0.4, 0.6]]
         ([[1.2, -0.2], [0.5, 0.5]], r"P\[0, 1\] = -0\.2 is negative"),
         ([[np.nan, 1.0], [0.5, 0.5]], r"P\[0, 0\] = nan is not a number"),
         ([[0.5, 0.5], [np.inf, 0.5]], r"P\[1, 0\] = inf is not a number"),
-        ([[0.5, 0.5]], r"square matrix, and its shape is \(1, 2\)"),
+        ([[0.5, 0.5]], r"square matrix, but its shape is \(1, 2\)"),
         ([0.5, 0.5], r"square"),
         ([[0.5, 0.5], [1.0]], "not a matrix"),
         ([["a", "b"], ["c", "d"]], "real numbers"),
@@ -54,9 +54,9 @@ def test_single_precision_rows_are_accepted():
 
 
 def test_state_names():
-    with pytest.raises(ValueError, match="3 names and P has 2 states"):
+    with pytest.raises(ValueError, match="3 names, but P has 2 states"):
         MarkovChain(GOOD, states=["a", "b", "c"])
-    with pytest.raises(ValueError, match="names 'a' twice"):
+    with pytest.raises(ValueError, match="contains 'a' twice"):
         MarkovChain(GOOD, states=["a", "a"])
 
 

@@ -35,7 +35,7 @@ def test_large_walks_stay_sparse():
 def test_graphs_without_a_walk():
     with pytest.raises(ValueError, match="no nodes"):
         random_walk(networkx.Graph())
-    with pytest.raises(ValueError, match="node 2 has no edge"):
+    with pytest.raises(ValueError, match="node 2 has no outgoing edge"):
         lonely = networkx.path_graph(2)
         lonely.add_node(2)
         random_walk(lonely)

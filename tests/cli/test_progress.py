@@ -93,7 +93,7 @@ def test_ctrl_c_leaves_a_model_of_what_was_read_or_says_that_there_is_none(
     assert ended.value.code == 130
     said = capsys.readouterr()
     if not batches:
-        assert "no model was written" in said.err
+        assert "no model file was written" in said.err
         assert not model.exists()
         return
     fit = StreamFit.load(model)
@@ -105,4 +105,4 @@ def test_ctrl_c_leaves_a_model_of_what_was_read_or_says_that_there_is_none(
         == sum(piece.batch.num_rows for piece in seen)
     )
     assert not fit.complete
-    assert f"after {fit.read:,} rows, which the model holds; --resume goes on" in said.out
+    assert f"after {fit.read:,} rows, all in the model; continue with --resume" in said.out

@@ -145,7 +145,7 @@ def test_all_experiments_one_after_the_other(tmp_path, capsys, monkeypatch):
             assert (tmp_path / f"{name}-quick" / "report.md").exists()
     capsys.readouterr()
     assert run("all", "--quick", "--seeds", 3, "--out", tmp_path) == 2
-    assert "name one to change its size" in capsys.readouterr().err
+    assert "name one experiment to change its size" in capsys.readouterr().err
 
 
 def test_seeds_are_recorded_and_those_of_development_give_no_verdict(tmp_path):

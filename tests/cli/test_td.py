@@ -117,4 +117,4 @@ def test_a_policy_file_of_words_is_named(capsys, tmp_path):
     file.write_text("left\nright\n")
     code, _, err = run(capsys, "FrozenLake-v1", "--policy", str(file))
     assert code == 2
-    assert "policy.csv must hold numbers" in err
+    assert "policy.csv must contain numbers" in err

@@ -165,7 +165,7 @@ BAD = {
         b"": "the file is empty",
     },
     "jsonl": {
-        b"[1]\n": "row 1, is not an object of JSON",
+        b"[1]\n": "row 1, is not a JSON object",
         b"\n{\n": "row 1, is not JSON",
         b'{"u": [1]}\n': "row 1, column 'u' is a list or an object",
         b"[" * 100_000: "row 1, is not JSON",

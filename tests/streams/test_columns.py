@@ -128,7 +128,7 @@ def test_objects_within_objects_have_their_own_columns(tmp_path, ending):
     inner = pa.array(values, kind)
     write(pa.table({"in": inner, "list": [[1]] * ROWS, "y": Y}), tmp_path / f"d.{ending}")
     assert look(tmp_path / f"d.{ending}", missing="skip").left_out == {
-        "list": "lists, of which no feature is made"
+        "list": "lists cannot be features"
     }
     assert fit(tmp_path / f"d.{ending}", "--missing", "skip") == 0
     found = StreamFit.load(tmp_path / "m")
@@ -206,7 +206,7 @@ def test_what_becomes_of_dates(tmp_path, capsys, time, features):
     assert ("left out: 'when'" in out) == (time == "none")
     if time == "auto":
         said = "'when' is a date (month first), used as hour, weekday: the first 1,200 rows cover "
-        assert said + "50 days, too short for season; --day-first reads it" in out
+        assert said + "50 days, too short for season; --day-first swaps" in out
 
 
 def test_a_date_that_is_none_is_a_missing_value(tmp_path, capsys):
@@ -249,7 +249,7 @@ def test_one_stray_text_does_not_make_a_column_of_texts(tmp_path, capsys, monkey
     (tmp_path / "d.csv").write_text(csv_text("u,y", u, y))
     assert fit(tmp_path / "d.csv", "--missing", "skip") == 0
     said = f"d.csv, row {row + 1}, column 'u' is 'error'"
-    assert f"1 taken for missing values, the first: {tmp_path}/{said}" in capsys.readouterr().out
+    assert f"1 treated as missing, the first: {tmp_path}/{said}" in capsys.readouterr().out
     found = StreamFit.load(tmp_path / "m")
     assert found.encoder.features == ["u"]
     assert found.learner.predict(np.array([[150.0]]))[0] == pytest.approx(450.5)
@@ -267,14 +267,14 @@ def test_many_texts_share_columns(tmp_path, capsys):
     write(pa.table({"city": city, "name": name, "x": x, "y": y}), tmp_path / "d.parquet")
     assert fit(tmp_path / "d.parquet") == 0
     out = capsys.readouterr().out
-    assert "left out: 'name' (almost every row has another text, such as 'user 0')" in out
+    assert "left out: 'name' (almost every row has a different text, such as 'user 0')" in out
     column = StreamFit.load(tmp_path / "m").encoder.columns[0]
     kinds, counts = np.unique(city[:10_000], return_counts=True)
     assert sorted(column.categories) == list(column.categories)
     assert min(counts[np.isin(kinds, column.categories)]) >= np.sort(counts)[-65]
     assert (len(column.categories), column.hashed) == (64, 16)
     shared = int(np.isin(city, column.categories, invert=True).sum())
-    assert f"{shared:,} with a category in 'city' that shares a column" in out
+    assert f"{shared:,} with a hashed category in 'city'" in out
     row = np.zeros((1, 80))
     assert column.fill(pa.array(["new"]), row) == {"hashed": 1}
     assert row[0, 64:].sum() == 1.0
@@ -308,13 +308,15 @@ def test_columns_that_give_the_target_away_are_named(tmp_path, capsys, target):
     assert fit(tmp_path / "d.parquet") == 0
     out = capsys.readouterr().out
     if target == "both":
-        said = "'one' and 'other' together explain 100 % of 'y'; if that is not known before the "
-        assert f"warning    {said}target, --leave-out one,other" in out
+        said = "'one' and 'other' together explain 100 % of 'y'; if it is not known before the "
+        assert f"warning    {said}target, give --leave-out one,other" in out
     else:
         share = (
-            "explains 100 % of 'y'" if target == "copy" else "tells the class of 100 % of the rows"
+            "explains 100 % of 'y'"
+            if target == "copy"
+            else "classifies 100 % of the rows correctly"
         )
-        assert f"warning    'one' alone {share}; if that is not known before" in out
+        assert f"warning    'one' alone {share}; if it is not known before" in out
     assert out.count("--leave-out") == 1
     assert fit(tmp_path / "d.parquet", "--leave-out", "o*") == 0
     assert "warning" not in capsys.readouterr().out
@@ -351,14 +353,14 @@ def test_a_target_of_few_values_has_classes(tmp_path, ending, values, loss, clas
     write(pa.table({"x": X, "y": y}), tmp_path / f"d.{ending}")
     found = look(tmp_path / f"d.{ending}")
     assert (found.loss, found.encoder.classes) == (loss, classes)
-    said = [note for note in found.notes if "`loss='squared'` to regress" in note]
+    said = [note for note in found.notes if "`loss='squared'` predicts a number" in note]
     assert len(said) == (classes is not None and not isinstance(values[0], bool | str))
 
 
 def test_classes_of_numbers_reach_the_report_and_the_predictions(tmp_path, capsys):
     write(pa.table({"x": X, "y": 1.0 * (X + 0.5 * Z > 0)}), tmp_path / "d.parquet")
     assert fit(tmp_path / "d.parquet") == 0
-    said = "note       'y' has 2 classes, 0 and 1; --loss squared to regress"
+    said = "note       'y' has 2 classes, 0 and 1; --loss squared predicts a number"
     assert said in capsys.readouterr().out
     out = tmp_path / "p.parquet"
     assert run("predict", tmp_path / "d.parquet", "--model", tmp_path / "m", "-o", out) == 0
@@ -372,12 +374,11 @@ def test_classes_of_numbers_reach_the_report_and_the_predictions(tmp_path, capsy
             [f"k{row % 300}" for row in range(ROWS)],
             [],
             "the target 'y' has 300 classes in the first 1,200 rows, such as 'k0', 'k1', 'k10': "
-            "it may be the wrong column, or a number for --loss squared; more than 50 must be "
-            "given as --classes",
+            "for a number give --loss squared; more than 50 classes must be given as --classes",
         ),
         (["red", "blue"] * 600, ["--loss", "squared"], "'y' is text, such as 'blue': --loss logis"),
-        (["2019-01-01", "2019-01-02"] * 600, [], "'y' is a date (year first): name another as --t"),
-        (["a" * 2_000, "b"] * 600, [], "has a class of 2,000 letters, 'aaaaaaaaaaaaaaaaaaaa'"),
+        (["2019-01-01", "2019-01-02"] * 600, [], "'y' is a date (year first): give another column"),
+        (["a" * 2_000, "b"] * 600, [], "has a class of 2,000 characters, 'aaaaaaaaaaaaaaaaaaaa'"),
         ([*[0, 1] * 599, 0, 2], [], None),
     ],
 )
@@ -398,7 +399,7 @@ def test_a_new_number_among_classes_says_how_to_regress(tmp_path, capsys):
     assert (
         "row 12001, column 'y' has the unknown class '7'; the classes are 0, 1: give all" in error
     )
-    assert "as --classes, or --loss squared to regress" in error
+    assert "as --classes, or --loss squared to predict a number" in error
     assert fit(tmp_path / "d.parquet", "--loss", "squared") == 0
 
 
@@ -446,7 +447,7 @@ def test_a_last_line_counts_when_it_ends(tmp_path, capsys):
     assert fit(path) == 0
     out = capsys.readouterr().out
     assert "1,200 read" in out
-    assert "log.csv has no end yet: it is left out until it has" in out
+    assert "log.csv is left out until it ends in a newline" in out
     path.write_text(lines + "3,357\n1")
     assert fit(path, "--resume") == 0
     assert "1,201 read" in capsys.readouterr().out
@@ -464,7 +465,7 @@ def test_a_small_file_does_not_need_a_large_memory(tmp_path, capsys):
     data = pa.table({"t": words, "x": np.tile(X, 34)[:rows], "y": np.tile(Y, 34)[:rows]})
     pa.parquet.write_table(data, tmp_path / "d.parquet", compression="zstd")
     assert fit(tmp_path / "d.parquet") == 2
-    said = "column 't' has a text of 1,000,000 bytes, and 16,384 are the most: --leave-out t"
+    said = "column 't' has a text of 1,000,000 bytes, more than 16,384: --leave-out t"
     assert said in capsys.readouterr().err
     assert fit(tmp_path / "d.parquet", "--leave-out", "t") == 0
 
@@ -530,9 +531,9 @@ def test_a_model_does_not_take_the_place_of_anything_else(tmp_path, capsys, monk
     link.symlink_to(data)
     monkeypatch.setattr(StreamFit, "learn", lambda *_: pytest.fail("the pass had begun"))
     for place, why in (
-        (data, "which is read from"),
-        (link, "which is read from"),
-        (other, "which is there and is not a mixfree model file: give another name"),
+        (data, "which is an input"),
+        (link, "which is an input"),
+        (other, "which exists and is not a mixfree model file: give another name"),
         (tmp_path, "which is not a file"),
     ):
         assert run("fit", data, "--target", "y", "--model", place, "-q") == 2

@@ -93,9 +93,9 @@ def test_what_passes_cannot_do_is_said(tmp_path, monkeypatch, capsys):
     assert run(path, "--epochs", "2") == 0
     assert "2 of 2 passes, test-then-train in the first" in capsys.readouterr().out
     assert run(path, "--epochs", "3", "--resume") == 2
-    said = "the model was begun with --epochs 2, but now --epochs 3 is asked for"
+    said = "the model was begun with --epochs 2: it cannot be resumed with --epochs 3"
     assert said in capsys.readouterr().err
     with open(path, "a") as file:
         file.write("1,2,red,true,3\n")
     assert run(path, "--epochs", "2", "--resume") == 2
-    assert "row 1501, is new, but the second pass over the rows has" in capsys.readouterr().err
+    assert "row 1501, is new, but the second pass has" in capsys.readouterr().err

@@ -165,7 +165,7 @@ def test_a_rival_is_there_from_the_beginning_or_not_at_all(tmp_path, capsys):
         assert fit(path, "--model", model, *begun) == 0
         before = model.read_bytes()
         assert fit(path, "--model", model, "--resume", *then) == 2
-        said = f"begun with {[*begun, without][0]}, but now {[*then, without][0]} is asked for"
+        said = f"begun with {[*begun, without][0]}: it cannot be resumed with {[*then, without][0]}"
         assert said in capsys.readouterr().err
         assert model.read_bytes() == before
 
@@ -313,7 +313,7 @@ def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
     found = StreamFit.load(tmp_path / "m")
     assert len(set(found.reservoir.targets)) == 1
     assert found.varied
-    assert "are too rare to be among the rows drawn" in capsys.readouterr().out
+    assert "are too rare to be in the sample of rows" in capsys.readouterr().out
 
 
 def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, monkeypatch):
@@ -380,7 +380,7 @@ def test_the_gap_of_a_fit_with_little_memory_is_reported(tmp_path, capsys):
         found = StreamFit.load(tmp_path / "m").learner.gap
         said = f"optimality gap: about {found.estimate:.2g}, below {found.upper:.2g}"
         assert (said in out) == gap == (found.upper > 0.0)
-        assert "of all rows, whatever their order" in out
+        assert "minimises the loss of all rows" in out
 
 
 def test_forgetting_is_reported(tmp_path, capsys):
@@ -403,8 +403,8 @@ def test_forgetting_is_reported(tmp_path, capsys):
     assert fit(path, "--model", tmp_path / "m", "--compare") == 0
     compared = StreamFit.load(tmp_path / "m").forgetting.forgetting.judged
     best = min(compared, key=compared.get)
-    said = f"{compared[best]:.4g} test-then-train with --half-life {best:.0f}, "
-    assert said + f"{compared[np.inf]:.4g} with none" in capsys.readouterr().out
+    said = f"--half-life {best:.0f} predicts better: test-then-train loss {compared[best]:.4g} "
+    assert said + f"instead of {compared[np.inf]:.4g}" in capsys.readouterr().out
     same = write(data[:9000], tmp_path / "same.parquet")
     assert fit(same, "--model", tmp_path / "m", "--compare") == 0
     assert "forgetting would not have predicted the last rows better" in capsys.readouterr().out
@@ -464,4 +464,4 @@ def test_the_report_says_what_the_rows_chose(tmp_path, capsys):
     told = capsys.readouterr().out
     choice = StreamFit.load(tmp_path / "m").learner.choice
     assert f"chosen     {choice.chosen}" in told
-    assert f"{choice.judges:,} of the first {choice.samples:,} rows" in told
+    assert f"{choice.judges:,} of the first {choice.samples:,} samples" in told

@@ -61,7 +61,7 @@ WRONG = {  # header, bytes of the arrays, what is said
     "a negative shape": (
         {"content": {"a": {"$array": 0}}, "arrays": [["float64", [-1]]]},
         EIGHT,
-        "kind",
+        "dtype and shape",
     ),
     "trailing bytes": ({"content": {}, "arrays": []}, EIGHT, "8 bytes follow its arrays"),
     "an array that is cut short": (
@@ -77,7 +77,7 @@ WRONG = {  # header, bytes of the arrays, what is said
     "an array without a name": (
         {"content": {}, "arrays": [["float64", [1]]]},
         EIGHT,
-        "without a name",
+        "is not used",
     ),
     "an array that is not there": (
         {"content": {"a": {"$array": 7}}, "arrays": []},
@@ -92,15 +92,23 @@ WRONG = {  # header, bytes of the arrays, what is said
     "objects": (
         {"content": {"a": {"$array": 0}}, "arrays": [["object", [1]]]},
         EIGHT,
-        "not the kind",
+        "not the dtype and shape",
     ),
-    "no mark of the format": ({"content": {"a": {"$pickle": 1}}, "arrays": []}, b"", "not a mark"),
-    "a float that is none": ({"content": {"a": {"$float": "7"}}, "arrays": []}, b"", "not a mark"),
-    "no content": ({"arrays": []}, b"", "no content"),
-    "a list": ([1, 2], b"", "no content"),
+    "no mark of the format": (
+        {"content": {"a": {"$pickle": 1}}, "arrays": []},
+        b"",
+        "not part of the format",
+    ),
+    "a float that is none": (
+        {"content": {"a": {"$float": "7"}}, "arrays": []},
+        b"",
+        "not part of the format",
+    ),
+    "no content": ({"arrays": []}, b"", "must have exactly content"),
+    "a list": ([1, 2], b"", "must have exactly content"),
 }
 TEXTS = {
-    "a key twice": ('{"content": {"a": 1, "a": 2}, "arrays": []}', "comes twice"),
+    "a key twice": ('{"content": {"a": 1, "a": 2}, "arrays": []}', "occurs twice"),
     "NaN": ('{"content": {"a": NaN}, "arrays": []}', "not a finite number"),
     "infinity in digits": ('{"content": {"a": 1e999}, "arrays": []}', "not a finite number"),
     "deep nesting": ('{"content": {"a": ' + "[" * 9000 + "]" * 9000 + '}, "arrays": []}', "deep"),
@@ -136,7 +144,7 @@ def test_a_small_model_file_cannot_ask_for_a_large_memory(folder):
     state = model_file.load("m")
     column = {"kind": "category", "name": "a", "categories": (), "hashed": 1 << 16}
     for columns, said in (
-        ([column], "not of one model"),
+        ([column], "do not fit together"),
         ([column | {"hashed": 1 << 40}], "hashed"),
     ):
         state["encoder"]["columns"] = columns
@@ -347,14 +355,12 @@ def test_texts_that_would_fill_the_memory_are_refused_by_name(folder, capsys):
     )
     pa.parquet.write_table(pa.table({"c": coded, "y": np.arange(1e5)}), "big.parquet")
     assert fit("big.parquet", "--model", "m") == 2
-    assert (
-        "column 'c' has a text of 100,000 bytes, and 16,384 are the most" in capsys.readouterr().err
-    )
+    assert "column 'c' has a text of 100,000 bytes, more than 16,384" in capsys.readouterr().err
     Path("label.csv").write_text(
         "x,y\n" + "".join(f"{i},{'A' * 200_000 if i % 2 else 'B'}\n" for i in range(9))
     )
     assert fit("label.csv", "--model", "m") == 2
-    assert "the target 'y' has a class of 200,000 letters" in capsys.readouterr().err
+    assert "the target 'y' has a class of 200,000 characters" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
@@ -407,12 +413,12 @@ def test_pipes_are_read_once_in_their_order(folder, capsys):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("blank.csv", "\n\n\n", "the file has nothing but blank lines"),
+        ("blank.csv", "\n\n\n", "the file has only blank lines"),
         ("head.csv", "a,y", "there are no rows"),
-        ("half.csv", "a,y\n1,2", "there are no rows; its last line has no end and may be half"),
-        ("blank.jsonl", "\n\n", "the file has nothing but blank lines"),
-        ("cut.arrow", "\xff\xff\xff\xff\0\0\0\0", "the file is cut short"),
-        ("array.json", '[{"a": 1, "y": 2}]', "a line is not an object"),
+        ("half.csv", "a,y\n1,2", "there are no rows; the last line has no newline and may be"),
+        ("blank.jsonl", "\n\n", "the file has only blank lines"),
+        ("cut.arrow", "\xff\xff\xff\xff\0\0\0\0", "the file is truncated"),
+        ("array.json", '[{"a": 1, "y": 2}]', "must have one object"),
         (
             "deep.jsonl",
             '{"a": 1, "y": 2}\n{"a": ' + "[" * 10**5 + "]" * 10**5 + "}\n",
@@ -420,8 +426,12 @@ def test_pipes_are_read_once_in_their_order(folder, capsys):
         ),
         ("head.csv", "x" * (1 << 25), "its first line is longer than"),
         ("twins.csv", "a,a,y\n1,2,3\n", "2 columns are called 'a'; rename all but one"),
-        ("row.csv", "1,1,2\n3,4,5\n", "'1'; if that is a row, (echo a,b,c; cat FILE) > headed"),
-        ("row.csv", "1,1" + ",2" * 9 + "\n", "; if that is a row, (echo c1,c2,c3"),
+        (
+            "row.csv",
+            "1,1,2\n3,4,5\n",
+            "'1'; if the first line is a row, (echo c1,c2,c3; cat FILE) > new",
+        ),
+        ("row.csv", "1,1" + ",2" * 9 + "\n", "; if the first line is a row, (echo c1,c2,c3"),
         ("same.csv", "a,y\n1,3\n2,3\n", "the target 'y' is always 3: there is nothing to learn"),
     ],
 )
@@ -438,4 +448,4 @@ def test_commas_equals_signs_and_twins_in_arguments(folder, capsys):
     assert fit("c.csv", "--categories", '"a,b=c"=r,g', "--model", "m") == 0
     assert StreamFit.load("m").encoder.features == ["a,b=c=r", "a,b=c=g"]
     assert fit("c.csv", "--categories", '"a,b=c"=r,r,g', "--model", "m") == 2
-    assert "--categories must be different, but 'a,b=c' has one twice" in capsys.readouterr().err
+    assert "--categories must be different, but 'a,b=c' has a duplicate" in capsys.readouterr().err

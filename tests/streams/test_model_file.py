@@ -52,7 +52,7 @@ def test_a_file_cut_anywhere_is_refused(path):
     data = path.read_bytes()
     for length in (0, 5, 8, 30, 60, len(data) - 1):
         path.write_bytes(data[:length])
-        with pytest.raises(ValueError, match=r"damaged|cut short|not a mixfree model"):
+        with pytest.raises(ValueError, match=r"damaged|truncated|not a mixfree model"):
             models.load(path)
 
 
@@ -63,7 +63,7 @@ def test_foreign_files_and_versions(path, tmp_path):
     data = bytearray(path.read_bytes()[:-32])
     data[8] = 9
     path.write_bytes(bytes(data) + hashlib.sha256(data).digest())
-    with pytest.raises(ValueError, match="version 9 of the model format; this mixfree reads 7"):
+    with pytest.raises(ValueError, match="version 9 of the model format; mixfree reads version 7"):
         models.load(path)
 
 
@@ -78,7 +78,7 @@ def test_keys_of_the_format_itself_come_back_as_they_were(tmp_path, value):
 
 @pytest.mark.parametrize("value", [np.array([{}]), {1: 2}, object(), {1, 2}])
 def test_what_cannot_be_held_is_refused_and_nothing_written(tmp_path, value):
-    with pytest.raises(ValueError, match="a model file cannot hold"):
+    with pytest.raises(ValueError, match="a model file cannot store"):
         models.save(tmp_path / "m", {"value": value})
     assert os.listdir(tmp_path) == []
 

@@ -34,7 +34,7 @@ def test_resuming_with_other_data_is_refused(files, capsys):
     assert "begun with first.csv, not second.csv" in capsys.readouterr().err
     (files / "first.csv").write_text(rows(100, 1))
     assert run("fit", files / "first.csv", *options) == 2
-    assert "100 rows, but 300 were learnt from before" in capsys.readouterr().err
+    assert "100 rows, but the model has learnt from 300" in capsys.readouterr().err
     assert model.read_bytes() == before
 
 
@@ -51,14 +51,14 @@ def test_resuming_with_more_data_goes_on(files, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"first.csv": rows(301, 1)}, "first.csv has 301 rows now and had 300"),
-        ({"first.csv": rows(299, 1)}, "first.csv has 299 rows now and had 300"),
-        ({"first.csv": rows(300, 3)}, "first.csv has other rows than the model learnt from"),
-        ({"second.csv": rows(500, 3)}, "second.csv has other rows than the model learnt from"),
-        ({"second.csv": rows(500, 2).replace("4,8", "4,9", 1)}, "second.csv has other rows"),
-        ({"second.csv": rows(499, 2)}, "the data has 799 rows, but 800 were learnt from before"),
+        ({"first.csv": rows(301, 1)}, "first.csv has 301 rows, but the model has learnt from 300"),
+        ({"first.csv": rows(299, 1)}, "first.csv has 299 rows, but the model has learnt from 300"),
+        ({"first.csv": rows(300, 3)}, "first.csv has changed since the model learnt from it"),
+        ({"second.csv": rows(500, 3)}, "second.csv has changed since the model learnt from it"),
+        ({"second.csv": rows(500, 2).replace("4,8", "4,9", 1)}, "second.csv has changed since"),
+        ({"second.csv": rows(499, 2)}, "the data has 799 rows, but the model has learnt from 800"),
         ({"second.csv": None, "third.csv": rows(500, 2)}, "begun with second.csv, not third.csv"),
-        ({"second.csv": None}, "the data has 300 rows, but 800 were learnt from before"),
+        ({"second.csv": None}, "the data has 300 rows, but the model has learnt from 800"),
     ],
 )
 def test_every_file_that_was_read_must_be_the_same(files, capsys, change, message):
@@ -73,7 +73,7 @@ def test_every_file_that_was_read_must_be_the_same(files, capsys, change, messag
     assert run("fit", files / "*.csv", *options) == 2
     error = capsys.readouterr().err
     assert message in error
-    assert "give the same data again from its beginning" in error
+    assert "give the same data from its beginning" in error
     assert model.read_bytes() == before
 
 
@@ -82,5 +82,5 @@ def test_predictions_never_replace_what_they_are_made_from(files, name, capsys):
     before = (files / name).read_bytes()
     code = run("predict", files / "first.csv", "--model", files / "m.mixfree", "-o", files / name)
     assert code == 2
-    assert "which is read from" in capsys.readouterr().err
+    assert "which is an input" in capsys.readouterr().err
     assert (files / name).read_bytes() == before

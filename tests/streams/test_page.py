@@ -138,10 +138,10 @@ def test_the_command_takes_a_model_or_data(tmp_path, capsys):
     capsys.readouterr()
     (tmp_path / "m.html").write_bytes((tmp_path / "m").read_bytes())
     for arguments, said in (
-        ([path], "not a mixfree model file; data needs --target"),
-        ([tmp_path / "m", "--target", "u"], "the model has its own"),
+        ([path], "not a mixfree model file; to fit data, give --target"),
+        ([tmp_path / "m", "--target", "u"], "a model file has its own"),
         ([tmp_path / "m", "-o", tmp_path / "m"], "--output must end in .html"),
-        ([tmp_path / "m.html", "-o", tmp_path / "m.html"], "which is read from"),
+        ([tmp_path / "m.html", "-o", tmp_path / "m.html"], "which is an input"),
     ):
         assert run("report", *arguments) == 2
         error = capsys.readouterr().err

@@ -99,7 +99,7 @@ def test_what_cannot_be_divided_is_fitted_at_once_and_said_to_be(tmp_path, capsy
     path = write(table(300), tmp_path / "d.csv")
     assert run("fit", path, "--model", tmp_path / "m", "--workers", 2) == 0
     out = capsys.readouterr().out
-    assert "workers    none: one file is not divided, unless it is Parquet with several" in out
+    assert "workers    none: a single file is not split, unless it is Parquet with several" in out
     assert "no intervals" not in out
     assert run("fit", path, "--model", tmp_path / "m", "--workers", 1) == 0
     assert "workers    none\n" in capsys.readouterr().out
@@ -240,11 +240,11 @@ def test_what_is_wrong_in_a_part_is_told_with_its_place(data, tmp_path, capsys):
     [
         (["--method", "ladder"], "--workers needs --method exact"),
         (["--half-life", "100"], "--workers needs no --half-life"),
-        (["--missing", "mean"], "--workers does not go with --missing mean"),
-        (["--compare"], "--workers does not go with --compare"),
-        (["--resume"], "--workers does not go with --resume"),
-        (["--checkpoint-every", 100], "--workers does not go with --checkpoint-every"),
-        (["--cluster", "tcp://nowhere:1"], "--workers does not go with --cluster"),
+        (["--missing", "mean"], "--workers cannot be combined with --missing mean"),
+        (["--compare"], "--workers cannot be combined with --compare"),
+        (["--resume"], "--workers cannot be combined with --resume"),
+        (["--checkpoint-every", 100], "--workers cannot be combined with --checkpoint-every"),
+        (["--cluster", "tcp://nowhere:1"], "--workers cannot be combined with --cluster"),
         (["--workers", 0], "--workers must be a whole number"),
     ],
 )

@@ -22,7 +22,7 @@ ENOUGH = 50  # autocorrelation times in a series below which the estimate is mos
 
 @dataclass(frozen=True)
 class ShortSeries:
-    """Why an autocorrelation time is unreliable: a warning, not an error."""
+    """A warning that explains why an autocorrelation time is unreliable."""
 
     samples: int
     message: str
@@ -66,7 +66,7 @@ class AutocorrelationTime:
 
 
 def autocorrelation(series: Any) -> Array:
-    """Autocorrelation of a series at lags 0, 1, 2, …, by fast Fourier transform.
+    """Compute the autocorrelation of a series at lags 0, 1, 2, …, by fast Fourier transform.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def autocorrelation(series: Any) -> Array:
     size = fft.next_fast_len(2 * len(centred), real=True)
     spectrum = fft.rfft(centred, size)
     products = fft.irfft(spectrum * spectrum.conj(), size)[: len(centred)]
-    # A constant leaves nothing but the rounding of its mean.
+    # A constant series leaves only the rounding error of its mean.
     if products[0] <= len(centred) * (4 * np.finfo(float).eps) ** 2:
         return np.full(len(centred), np.nan)
     correlation: Array = products / products[0]
@@ -89,10 +89,10 @@ def autocorrelation(series: Any) -> Array:
 
 
 def autocorrelation_time(series: Any, window: float = WINDOW) -> AutocorrelationTime:
-    """Integrated autocorrelation time of a real series, for instance of gradient norms.
+    """Estimate the integrated autocorrelation time of a real series, such as gradient norms.
 
     τ = 1 + 2 Σ_{t≤M} ρ(t), with M the first lag of at least ``window · (1 + 2 Σ_{t≤M} |ρ(t)|)``.
-    For a short series the result has a ``warning`` that says how unreliable it is.
+    For a short series the result has a ``warning``.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _series(series: Any) -> Array:
             raise TypeError
         values = np.asarray(series, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError("series must hold real numbers, one per sample") from None
+        raise ValueError("series must contain real numbers, one per sample") from None
     if values.ndim != 1:
         raise ValueError(
             f"series has shape {values.shape}; one number per sample is needed, such as a norm"

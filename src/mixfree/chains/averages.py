@@ -16,7 +16,7 @@ Function = Sequence[float] | Array | Callable[[Any], float]
 
 
 def check_function(f: Function, states: Sequence[Hashable]) -> Array:
-    """``f`` as one finite number per state, or an error naming it."""
+    """Return ``f`` as one finite number per state; raise ValueError if it is not."""
     given = [f(state) for state in states] if callable(f) else f
     array = np.asarray(given, dtype=float)
     if array.shape != (len(states),):
@@ -30,7 +30,7 @@ def check_function(f: Function, states: Sequence[Hashable]) -> Array:
 
 
 def hitting_times(P: Any, target: int | Iterable[int]) -> Array:
-    """Expected steps until ``target`` is first reached, from each state."""
+    """Return the expected number of steps from each state to ``target``."""
     states, given = P.shape[0], np.array(target if np.isscalar(target) else list(target))  # type: ignore[arg-type]
     targets = np.unique(given)
     if targets.dtype.kind not in "iu" or not 0 <= targets[0] <= targets[-1] < states:
@@ -43,11 +43,11 @@ def hitting_times(P: Any, target: int | Iterable[int]) -> Array:
 
 
 def asymptotic_variance(P: Any, law: Array, values: Array) -> float:
-    """2⟨f̄, g⟩ − ⟨f̄, f̄⟩ in L²(μ), where g solves Poisson's equation (I − P) g = f̄."""
+    """Return 2⟨f̄, g⟩ − ⟨f̄, f̄⟩ in L²(μ), where g solves Poisson's equation (I − P) g = f̄."""
     centred = values - law @ values
     solution = np.zeros(len(law))
     if len(law) > 1:
-        # Solutions differ by a constant, so any will do: take the one that vanishes at 0.
+        # Solutions differ by a constant, which does not matter: take the one that vanishes at 0.
         solution[1:] = _solve(P, np.arange(1, len(law)), centred[1:])
     return float(law @ (centred * (2 * solution - centred)))
 

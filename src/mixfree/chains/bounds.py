@@ -13,7 +13,7 @@ from mixfree.chains.spectral import second_singular_value, spectral_gap
 
 __all__ = ["Bound", "MixingBounds"]
 
-TOO_SLOW = 1e-6  # distance of a factor from one below which its logarithm has lost its digits
+TOO_SLOW = 1e-6  # distance of a factor from one below which its logarithm is inaccurate
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MixingBounds:
 
 
 def small_bounds(P: Array, law: Array, changes: Array | None, eps: float) -> MixingBounds:
-    """Every bound that applies to a chain whose powers can be held in full.
+    """Collect every bound that applies to a chain whose powers fit in memory.
 
     ``changes`` are the eigenvalues of I − P if the chain is reversible.
     """
@@ -60,7 +60,7 @@ def small_bounds(P: Array, law: Array, changes: Array | None, eps: float) -> Mix
 
 
 def by_relaxation(gap: float, error: float, least: float, eps: float) -> Bound:
-    """Levin and Peres, Theorems 12.4 and 12.5, as in the paper's Appendix on mixing times.
+    """Bound τ by Levin and Peres, Theorems 12.4 and 12.5, as in the paper's Appendix.
 
     (1/γ − 1) log(1/2ε) ≤ τ(ε) ≤ (1/γ) log(1/(ε μ_min)) for a reversible chain with absolute
     spectral gap γ, here known up to ``error``. At ε = ¼ the upper bound is the Appendix's
@@ -75,7 +75,7 @@ def by_relaxation(gap: float, error: float, least: float, eps: float) -> Bound:
 
 
 def by_doubling(P: Array, law: Array, eps: float) -> tuple[Bound, Bound]:
-    """Pseudo-spectral and contraction bounds from the powers P, P², P⁴, …; any chain.
+    """Compute pseudo-spectral and contraction bounds from P, P², P⁴, …, for any chain.
 
     With d̄(s) = κ(P^s) and σ_s the second singular value of P^s in L²(μ):
     d(s m) ≤ d̄(s)^m and d(s m) ≤ ½ √(1/μ_min − 1) σ_s^m from above, and
@@ -102,7 +102,7 @@ def by_doubling(P: Array, law: Array, eps: float) -> tuple[Bound, Bound]:
 
 
 def at_least(time: int, floor: float, eps: float) -> float:
-    """Lower bound on τ(ε) from d̄(time) ≥ floor: as floor > (2ε)^m, fewer than m mixings fit."""
+    """Bound τ(ε) from below by d̄(time) ≥ floor: as floor > (2ε)^m, fewer than m mixings fit."""
     if floor <= 0 or eps >= 0.5:
         return 0.0
     # A floor of exactly (2ε)^m must not be rounded to a larger one.
@@ -111,7 +111,7 @@ def at_least(time: int, floor: float, eps: float) -> float:
 
 
 def at_most(time: int, shrink: float, ratio: float) -> float:
-    """Upper bound on τ if ``time`` steps shrink a distance that must shrink by ``ratio``."""
+    """Bound τ from above if ``time`` steps shrink a distance that must shrink by ``ratio``."""
     if shrink <= 0:
         return float(time)
     if shrink > 1 - TOO_SLOW:

@@ -1,4 +1,4 @@
-"""``MarkovChain``: a transition matrix and everything that can be asked of it."""
+"""``MarkovChain``: a transition matrix, its stationary law, mixing time and paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mixfree.chains.validate import check_states, check_transition_matrix
 
 __all__ = ["MarkovChain"]
 
-DENSE_STATES = 4096  # most states for which a matrix of all pairs is held (130 MB)
+DENSE_STATES = 4096  # most states for a matrix of all pairs, which takes 130 MB
 
 
 class MarkovChain:
@@ -62,11 +62,11 @@ class MarkovChain:
 
     @property
     def is_large(self) -> bool:
-        """Whether the chain has too many states to hold a matrix of all pairs of them."""
+        """Whether the chain has too many states for a matrix of all pairs."""
         return len(self) > DENSE_STATES
 
     def dense(self, purpose: str) -> Array:
-        """Transition matrix as an array, or an error that names the purpose."""
+        """Return the transition matrix as an array; raise ValueError for a large chain."""
         if self.is_large:
             raise ValueError(
                 f"{purpose} needs a matrix of all pairs of states: {len(self)} states are more "
@@ -114,7 +114,7 @@ class MarkovChain:
         return laws.by_detailed_balance(self.P)
 
     def positive_law(self, purpose: str) -> Array:
-        """Stationary law, or an error if a state's probability is too small to divide by."""
+        """Return the stationary law; raise ValueError if it is too small to divide by."""
         law = self.stationary
         # Entries of ARPACK's law below its residual have no correct digit.
         least = laws.RESIDUAL if self.is_large and not self.is_reversible else 0.0
@@ -136,7 +136,7 @@ class MarkovChain:
         return bool(np.allclose(flow, flow.T, rtol=laws.BALANCE, atol=0))
 
     def reversal(self) -> MarkovChain:
-        """Time reversal of the chain: P*(i, j) = μ(j) P(j, i) / μ(i).
+        """Return the time reversal of the chain: P*(i, j) = μ(j) P(j, i) / μ(i).
 
         Examples
         --------
@@ -156,7 +156,7 @@ class MarkovChain:
         return MarkovChain(back, self.states)
 
     def distance(self, t: int) -> float:
-        """Distance from stationarity d_mix(t), the paper's equation for it in Section 2.
+        """Compute the distance from stationarity d_mix(t) of Section 2 of the paper.
 
         The largest total variation distance, over the starts, between the law after ``t`` steps
         and the stationary law.
@@ -168,7 +168,7 @@ class MarkovChain:
         return powers.distance_to(law, powers.power(self.dense("distance"), time).matrix)
 
     def mixing_time(self, eps: float = 0.25) -> int:
-        """Smallest t with ``distance(t) <= eps``: exact, by squaring and bisection.
+        """Compute the smallest t with ``distance(t) <= eps``, exactly, by squaring and bisection.
 
         Examples
         --------
@@ -241,7 +241,7 @@ class MarkovChain:
         return spectral.contraction_rate(self.dense("contraction_rate")).value
 
     def mixing_bounds(self, eps: float = 0.25) -> MixingBounds:
-        """Lower and upper bounds on the mixing time, each with the theorem it comes from.
+        """Compute lower and upper bounds on the mixing time, each with its theorem.
 
         For chains of more than 4,096 states the bounds come from the leading eigenvalues and from
         walks from chosen starts; see :mod:`mixfree.chains.large`.
@@ -296,7 +296,7 @@ class MarkovChain:
         return prepare_walk(self.P)
 
     def hitting_times(self, target: int | Iterable[int]) -> Array:
-        """Expected number of steps to reach ``target``, a state or several, from each state.
+        """Compute the expected number of steps from each state to ``target``, a state or several.
 
         Examples
         --------
@@ -308,11 +308,11 @@ class MarkovChain:
         return averages.hitting_times(self.P, target)
 
     def expected(self, f: averages.Function) -> float:
-        """Mean of ``f`` under the stationary law; ``f`` is one value per state or a function."""
+        """Compute the stationary mean of ``f``, one value per state or a function."""
         return float(self.stationary @ averages.check_function(f, self.states))
 
     def asymptotic_variance(self, f: averages.Function) -> float:
-        """Limit of n · Var of the mean of ``f`` along a path of n states.
+        """Compute the limit of n · Var of the mean of ``f`` along a path of n states.
 
         Examples
         --------
@@ -341,6 +341,6 @@ class MarkovChain:
 
 
 def check_eps(eps: float) -> None:
-    """ValueError unless ``eps`` lies strictly between 0 and 1."""
+    """Raise ValueError unless ``eps`` is strictly between 0 and 1."""
     if not 0 < eps < 1:
-        raise ValueError(f"eps = {eps} must lie between 0 and 1")
+        raise ValueError(f"eps = {eps} must be between 0 and 1")

@@ -39,7 +39,7 @@ class Range(NamedTuple):
 
     @classmethod
     def of_worst(cls, distance: Array, error: Array) -> Range:
-        """Half the largest of L1 distances that are known up to ``error``."""
+        """Return the range of half the largest of L1 distances known up to ``error``."""
         return cls(float((distance - error).max() / 2), float((distance + error).max() / 2))
 
 
@@ -66,13 +66,13 @@ class InexactPower:
         return Range.of_worst(cdist(rows, rows, "cityblock"), self.error[:, None] + self.error)
 
     def from_law(self, law: Array, law_error: float) -> Range:
-        """The possible values of d(time) of the true chain."""
+        """Return the possible values of d(time) of the true chain."""
         distance = np.abs(self.power.matrix - law).sum(axis=1)
         return Range.of_worst(distance, self.error + law_error)
 
 
 def doublings(rows: RowEstimates) -> Iterator[InexactPower]:
-    """Powers 1, 2, 4, 8 … until the estimate has mixed to machine precision."""
+    """Yield the powers 1, 2, 4, 8, … until the estimate has mixed to machine precision."""
     current = InexactPower(Power.first(rows.P), rows.row_error)
     for _ in range(LONGEST):
         yield current
@@ -98,7 +98,7 @@ class Envelope:
         return error_of_law(self.rows.law, self.powers)
 
     def interval(self) -> tuple[float, float]:
-        """Interval for the mixing time of the true chain."""
+        """Return an interval for the mixing time of the true chain."""
         lower = max(at_least(power.time, power.apart.least, QUARTER) for power in self.powers)
         upper = min(at_most(power.time, power.apart.largest, 1 / QUARTER) for power in self.powers)
         mixed = first_time(self.powers, self._certainly_mixed)
@@ -115,7 +115,7 @@ class Envelope:
 
 
 def error_of_law(law: Array, powers: list[InexactPower]) -> float:
-    """Bound on the L1 distance between the two stationary laws.
+    """Bound the L1 distance between the two stationary laws.
 
     π̂ − π = π̂ (P̂^t − P^t) + (π̂ − π) P^t, and the last term is contracted by κ(P^t).
     """

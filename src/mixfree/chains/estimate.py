@@ -22,7 +22,7 @@ __all__ = ["Coefficient", "MixingTimeEstimate", "estimate_mixing_time"]
 
 @dataclass(frozen=True)
 class Coefficient:
-    """The quantity a method bounds the mixing time through, with its own interval."""
+    """The quantity by which a method bounds the mixing time, with its interval."""
 
     name: str
     value: float
@@ -45,13 +45,13 @@ class MixingTimeEstimate:
     method
         Method of the interval.
     coefficients
-        The quantities behind it.
+        The quantities by which it was bounded.
     chain
         The fitted chain.
     samples
         Length of the path.
     sentence
-        The result, or why there is none, as a sentence.
+        The result, or the reason why there is none, as a sentence.
     """
 
     mixing_time: int
@@ -93,7 +93,7 @@ def estimate_mixing_time(
     Parameters
     ----------
     path
-        The states in time order: integers, strings, any labels.
+        The states in time order: integers, strings or other labels.
     level
         Probability that the interval contains the true mixing time.
     method
@@ -105,7 +105,7 @@ def estimate_mixing_time(
         ``"combined"``: the intersection of all but the reversible one. They are valid on the same
         event, so the intersection has the same level.
     states
-        All the states there are, if the path may have missed some.
+        All states, if the path may have missed some.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def estimate_mixing_time(
     """
     check_one_of(method, "method", tuple(METHODS))
     if not 0 < level < 1:
-        raise ValueError(f"level = {level} must lie between 0 and 1")
+        raise ValueError(f"level = {level} must be between 0 and 1")
     seen = observe(path, states)
     rows = estimate_rows(seen.counts, level)
     low, high, coefficients = METHODS[method](Envelope(rows))
@@ -195,7 +195,7 @@ METHODS: dict[str, Callable[[Envelope], Interval]] = {
 
 
 def _symmetrised_error(known: Envelope) -> tuple[float, float]:
-    """Bound on ‖L − L̂‖ for L = D^½ P D^−½, and on the least stationary probability from below.
+    """Bound ‖L − L̂‖ for L = D^½ P D^−½, and the least stationary probability from below.
 
     As in Hsu et al. (Theorem 4.1), with row sums of errors where the sensitivity of the law needs
     them. The errors of the entries of the law are at most b_j, the lesser of

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def two_state(p: float) -> MarkovChain:
-    """Chain of the paper's experiments: two states, each left with probability ``p``.
+    """Return the chain of the paper's experiments: two states, each left with probability ``p``.
 
     Its mixing time is about log(2)/(2p) for a small ``p``.
 
@@ -33,12 +33,12 @@ def two_state(p: float) -> MarkovChain:
     35
     """
     if not 0 < p <= 1:
-        raise ValueError(f"p = {p} must be a probability above 0, at most 1")
+        raise ValueError(f"p = {p} must be a probability above 0 and at most 1")
     return MarkovChain([[1 - p, p], [p, 1 - p]])
 
 
 def winning_streak(n: int) -> MarkovChain:
-    """Length of the current run of heads of a fair coin, at most ``n − 1``: n states.
+    """Return the chain of the current run of heads of a fair coin, at most ``n − 1``: n states.
 
     From any state the streak ends (state 0) or grows by one, with probability ½ each. Its time
     reversal, ``winning_streak(n).reversal()``, is the example of the paper's Appendix on linear
@@ -59,7 +59,7 @@ def winning_streak(n: int) -> MarkovChain:
 
 
 def cycle(n: int, lazy: bool = False) -> MarkovChain:
-    """Symmetric walk on a ring of ``n`` states; ``lazy`` stays with probability ½.
+    """Return the symmetric walk on a ring of ``n`` states; ``lazy`` stays with probability ½.
 
     A ring of an even number of states has period 2 unless the walk is lazy.
 
@@ -76,7 +76,7 @@ def cycle(n: int, lazy: bool = False) -> MarkovChain:
 
 
 def birth_death(up: Sequence[float], down: Sequence[float]) -> MarkovChain:
-    """Walk on a line: from state i up with ``up[i]``, down with ``down[i]``, else stay.
+    """Return a walk on a line: from state i up with ``up[i]``, down with ``down[i]``, else stay.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def birth_death(up: Sequence[float], down: Sequence[float]) -> MarkovChain:
 
 
 def random_chain(n: int, seed: int | np.random.Generator, reversible: bool = False) -> MarkovChain:
-    """Random dense chain: rows uniform on the simplex, or a walk on random edge weights.
+    """Draw a random dense chain: rows uniform on the simplex, or a walk on random edge weights.
 
     Examples
     --------
@@ -122,13 +122,13 @@ def random_chain(n: int, seed: int | np.random.Generator, reversible: bool = Fal
 
 
 def random_walk(graph: Any, weights: str = "degree", lazy: bool = False) -> MarkovChain:
-    """Random walk on a networkx graph, as in decentralised optimisation.
+    """Return the random walk on a networkx graph, as in decentralised optimisation.
 
     Parameters
     ----------
     graph
-        A networkx graph; the edge attribute ``weight``, where there is one, makes an edge more
-        likely. The states are the nodes, in the graph's order.
+        A networkx graph, whose edges may have the attribute ``weight``. The states are the nodes,
+        in the graph's order.
     weights
         ``"degree"``: to a neighbour in proportion to its edge, so that the stationary law follows
         the degrees. ``"metropolis"``: to each neighbour j of i with probability
@@ -168,7 +168,7 @@ def _by_degree(edges: Any, nodes: list[Any]) -> Any:
     strength = np.asarray(edges.sum(axis=1)).ravel()
     if (strength <= 0).any():
         stuck = nodes[int(np.argmin(strength))]
-        raise ValueError(f"node {stuck!r} has no edge to leave by")
+        raise ValueError(f"node {stuck!r} has no outgoing edge")
     return sparse.csr_array(sparse.diags_array(1 / strength) @ edges)
 
 
@@ -187,5 +187,5 @@ def _lazy(walk: Any) -> Any:
 
 
 def _stored(walk: Any, states: Sequence[Hashable] | None = None) -> MarkovChain:
-    """A chain of the matrix, dense if all pairs of states can be held."""
+    """Return a chain with the matrix, dense unless it has too many states."""
     return MarkovChain(walk.toarray() if walk.shape[0] <= DENSE_STATES else walk, states)

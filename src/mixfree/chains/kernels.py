@@ -1,4 +1,4 @@
-"""Compiled loops. Numba is imported with this module, which is only imported to draw a path."""
+"""Compiled loops that draw paths; imported only when needed, since it imports Numba."""
 
 import numba
 import numpy as np
@@ -10,7 +10,7 @@ __all__ = ["fill_alias", "walk_by_alias", "walk_by_counting", "walk_mostly_stayi
 def drawn(
     uniform: float, state: int, cumulated: np.ndarray, target: np.ndarray
 ) -> int:  # pragma: no cover
-    """Next state: counts the cumulative probabilities that the uniform number has passed.
+    """Draw the next state by counting the cumulative probabilities below the uniform number.
 
     No branch depends on the draw, which makes it fast for rows of a few entries.
     """

@@ -1,7 +1,7 @@
 """Bounds on the mixing time of chains too large to hold a power of P: 10⁵ states and more.
 
-Everything here costs products of the sparse matrix with a vector. The answers are bounds, never
-the mixing time, and each says whether it is certified or rests on ARPACK's convergence.
+All bounds are computed from products of the sparse matrix with a vector. Each states whether it is
+certified or relies on ARPACK's convergence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mixfree.chains.structure import edges
 __all__ = ["large_bounds"]
 
 WALK = 2000  # most steps of a walk from a start
-TOLERANCE = 1e-8  # of the singular values
+TOLERANCE = 1e-8  # tolerance of the singular values
 # An eigenvalue is accepted when its error is below this fraction of the gap. If none of the
 # tolerances reaches that, L is factorised, which is very costly on a well-connected graph.
 PRECISION = 0.02
@@ -31,7 +31,7 @@ SINGULAR_POWERS = (1, 2, 4, 8, 16)
 
 
 def large_bounds(P: Any, law: Array, reversible: bool, eps: float) -> MixingBounds:
-    """Bounds from the leading eigenvalue, and from walks of at most ``WALK`` steps."""
+    """Compute bounds from the leading eigenvalue, and from walks of at most ``WALK`` steps."""
     bound, direction = (_reversible if reversible else _general)(P, law, eps)
     if bound.lower >= WALK:
         return MixingBounds(eps, (bound,))
@@ -56,7 +56,7 @@ def _reversible(P: Any, law: Array, eps: float) -> tuple[Bound, Array]:
 
 
 def _leading(L: Any, root: Array) -> tuple[float, Array]:
-    """Eigenvalue of largest modulus of a symmetric L, other than that of ``root``."""
+    """Find the eigenvalue of largest modulus of a symmetric L, other than that of ``root``."""
     others = sparse_linalg.LinearOperator(
         L.shape, matvec=lambda x: L @ x - root * (root @ x), dtype=float
     )
@@ -79,7 +79,7 @@ def _may_reach(L: Any, start: Array, low: float) -> bool:
     """Whether the least eigenvalue may be as low as ``low``, up to a hundredth."""
     if 2 * L.diagonal().min() - 1 > low + 0.01:
         return False
-    # 1 − L has its eigenvalues in [0, 2], where a relative tolerance means something.
+    # 1 − L has its eigenvalues in [0, 2], where a relative tolerance is meaningful.
     change = sparse_linalg.LinearOperator(L.shape, matvec=lambda x: x - L @ x, dtype=float)
     farthest = _lanczos(change, start, "LA", 1e-3)
     return farthest is None or 1 - farthest[0] < low + 0.01
@@ -146,7 +146,7 @@ def _general(P: Any, law: Array, eps: float) -> tuple[Bound, Array]:
 
 
 def _starts(P: Any, law: Array, direction: Array) -> list[int]:
-    """States likely to mix last: extremes of the slowest mode, the rarest, the farthest from it."""
+    """Return states likely to mix last: extremes of the slowest mode, the rarest, the farthest."""
     rarest = int(np.argmin(law))
     farthest = int(csgraph.breadth_first_order(edges(P), rarest)[0][-1])
     ends = int(np.argmax(direction)), int(np.argmin(direction))
@@ -154,7 +154,7 @@ def _starts(P: Any, law: Array, direction: Array) -> list[int]:
 
 
 def _unmixed_steps(P: Any, law: Array, starts: list[int], eps: float, steps: int) -> int:
-    """Largest t ≤ ``steps`` at which some start is still farther than ``eps`` from the law."""
+    """Return the largest t ≤ ``steps`` at which some start is farther than ``eps`` from the law."""
     laws = np.zeros((P.shape[0], len(starts)))
     laws[starts, range(len(starts))] = 1
     forward = sparse.csr_array(P.T)

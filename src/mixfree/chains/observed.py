@@ -1,4 +1,4 @@
-"""Observed paths of labels of any kind, turned into states and transition counts."""
+"""Transition counts of an observed path of labels of any kind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ObservedPath:
 
     @property
     def departures(self) -> Array:
-        """How often each state was left for another."""
+        """Number of times each state was left for another."""
         departures: Array = self.counts.sum(axis=1) - self.counts.diagonal()
         return departures
 
@@ -38,7 +38,7 @@ def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath
     path
         The states in time order. Labels need not be sorted, nor numbered from zero.
     states
-        All states, when the path may not have visited some; the visited ones by default.
+        All states, if the path may not have visited some; the visited ones by default.
 
     Examples
     --------
@@ -49,30 +49,30 @@ def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath
     labels = _labels(path)
     named, codes = _coded(labels)
     found: list[Hashable] = named.tolist()
-    _refuse_measurements(named, len(labels))
+    _check_not_measurements(named, len(labels))
     if states is not None:
         known = list(states)
         place = {state: index for index, state in enumerate(known)}
         if len(place) < len(known):
-            raise ValueError("states names a state twice")
+            raise ValueError("states contains a state twice")
         strangers = [state for state in found if state not in place]
         if strangers:
             raise ValueError(f"path visits {strangers[0]!r}, which is not among states")
         codes, found = np.array([place[state] for state in found])[codes], known
     if len(named) == 1:
         raise ValueError(
-            f"path has one state only, {found[codes[0]]!r}: its mixing time cannot be estimated"
+            f"path has only one state, {found[codes[0]]!r}: its mixing time cannot be estimated"
         )
     count = len(found)
     if count > DENSE_STATES:
-        raise ValueError(f"path has {count} states; at most {DENSE_STATES} can be told apart")
+        raise ValueError(f"path has {count} states; at most {DENSE_STATES} are supported")
     pairs = np.bincount(codes[:-1] * count + codes[1:], minlength=count**2)
     return ObservedPath(found, pairs.reshape(count, count), len(labels))
 
 
 def _labels(path: Any) -> Array:
     if not isinstance(path, Iterable):
-        raise ValueError(f"path = {path!r} must hold the states in time order")
+        raise ValueError(f"path = {path!r} must contain the states in time order")
     labels = path if isinstance(path, np.ndarray) and path.dtype != object else _alike(list(path))
     if labels.ndim != 1:
         raise ValueError(f"path has shape {labels.shape}; one state per sample is needed")
@@ -80,12 +80,12 @@ def _labels(path: Any) -> Array:
         raise ValueError(f"path has {len(labels)} samples; at least 2 are needed")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         place = int(np.flatnonzero(~np.isfinite(labels))[0])
-        raise ValueError(f"path[{place}] = {labels[place]} is no state")
+        raise ValueError(f"path[{place}] = {labels[place]} is not a state")
     return labels
 
 
 def _alike(items: list[Any]) -> Array:
-    """Items as an array; NumPy alone would silently turn 1 and "1" into one state."""
+    """Return items as an array; NumPy alone would silently turn 1 and "1" into one state."""
     for place, item in enumerate(items):
         if not isinstance(item, str | numbers.Real | np.bool_):
             raise ValueError(f"path[{place}] = {item!r} is neither a number nor text")
@@ -95,7 +95,7 @@ def _alike(items: list[Any]) -> Array:
 
 
 def _coded(labels: Array) -> tuple[Array, Array]:
-    """Sorted distinct labels, and the place of each sample's among them."""
+    """Return the sorted distinct labels, and the index of each sample's label among them."""
     if labels.dtype.kind in "iu" and int(labels.max()) - int(labels.min()) < len(labels):
         # Integers in a narrow range need no sorting.
         least = labels.min()
@@ -107,9 +107,9 @@ def _coded(labels: Array) -> tuple[Array, Array]:
     return np.unique(labels, return_inverse=True)
 
 
-def _refuse_measurements(named: Array, samples: int) -> None:
+def _check_not_measurements(named: Array, samples: int) -> None:
     if named.dtype.kind == "f" and len(named) > 10 and 2 * len(named) > samples:
         raise ValueError(
-            f"path has {len(named)} different values in {samples} samples: it looks like "
-            "measurements, not states; autocorrelation_time takes those"
+            f"path has {len(named)} different values in {samples} samples, like measurements: use "
+            "autocorrelation_time for measurements"
         )

@@ -47,7 +47,7 @@ class Power:
 
 
 def doublings(P: Array) -> Iterator[Power]:
-    """P, P², P⁴, P⁸ …"""
+    """Yield P, P², P⁴, P⁸, …."""
     power = Power.first(P)
     yield power
     for _ in range(LONGEST):
@@ -56,7 +56,7 @@ def doublings(P: Array) -> Iterator[Power]:
 
 
 def power(P: Array, time: int) -> Power:
-    """P^time for a time of at least one, by squaring."""
+    """Compute P^time for a time of at least one, by squaring."""
     result, doubled = None, Power.first(P)
     while True:
         if doubled.time & time:
@@ -80,7 +80,7 @@ T = TypeVar("T", bound=Composable)
 
 
 def first_time(doubled: Iterable[T], reached: Callable[[T], bool]) -> int | None:
-    """Smallest t ≥ 1 whose power has ``reached`` a property that all later powers have too.
+    """Find the smallest t ≥ 1 whose power has ``reached`` a property that all later powers have.
 
     Squaring finds the first power of two with the property; bisection between it and the one
     before then gives one binary digit of the answer per product. None if no power has it.
@@ -103,12 +103,12 @@ def first_time(doubled: Iterable[T], reached: Callable[[T], bool]) -> int | None
 
 
 def distance_to(law: Array, matrix: Array) -> float:
-    """Largest total variation distance between a row of ``matrix`` and ``law``."""
+    """Return the largest total variation distance between a row of ``matrix`` and ``law``."""
     return float(np.abs(matrix - law).sum(axis=1).max() / 2)
 
 
 def contraction(matrix: Array) -> float:
-    """Dobrushin's coefficient: the largest total variation distance between two rows."""
+    """Return Dobrushin's coefficient: the largest total variation distance between two rows."""
     return float(cdist(matrix, matrix, "cityblock").max() / 2)
 
 

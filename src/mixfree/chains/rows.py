@@ -23,7 +23,7 @@ from mixfree.chains.stationary import gth
 
 __all__ = ["RowEstimates", "entry_intervals", "estimate_rows", "row_radius"]
 
-BISECTIONS = 55  # enough for all digits of a probability
+BISECTIONS = 55  # bisections for all digits of a probability
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def estimate_rows(counts: Array, level: float) -> RowEstimates:
 
 
 def entry_intervals(successes: Array, trials: Array, wrong: float) -> tuple[Array, Array]:
-    """Intervals for probabilities; each fails, over all numbers of trials, with chance ``wrong``.
+    """Return intervals for probabilities, each valid at all times but for a chance ``wrong``.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def entry_intervals(successes: Array, trials: Array, wrong: float) -> tuple[Arra
 
 
 def row_radius(counts: Array, wrong: float) -> Array:
-    """Bounds on the L1 distance from each row's frequencies to its law, by Pinsker's inequality.
+    """Bound the L1 distance from each row's frequencies to its law, by Pinsker's inequality.
 
     The mixture is half Dirichlet(½), suited to rows with many targets, and half Dirichlet(1/d),
     suited to rows with few.

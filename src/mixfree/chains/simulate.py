@@ -38,7 +38,7 @@ def simulate(walk: Walk, steps: int, state: int, generator: np.random.Generator)
 def prepare_walk(P: Any) -> Walk:
     """Build the tables of a chain, and return the compiled walk on them.
 
-    It is called with uniform numbers, a state, and the path to fill; it returns the last state.
+    The walk takes uniform numbers, a state and the path to fill, and returns the last state.
     """
     from mixfree.chains import kernels
 
@@ -54,7 +54,7 @@ def prepare_walk(P: Any) -> Walk:
 
 
 def _cumulated_rows(entries: Any, width: int) -> tuple[Array, Array, Array]:
-    """Rows of cumulative probabilities, of targets, and the interval of each that stays."""
+    """Return cumulative probabilities and targets per row, and each row's interval of staying."""
     states = entries.shape[0]
     lengths = np.diff(entries.indptr)
     row = np.repeat(np.arange(states), lengths)

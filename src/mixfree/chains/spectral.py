@@ -1,4 +1,4 @@
-"""Eigenvalues, gaps and contraction rates of a transition matrix held in full."""
+"""Eigenvalues, gaps and contraction rates of a dense transition matrix."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ FEWEST_AND_MOST = (2, 10)  # log₂ of the number of strides per block
 
 
 def symmetrised(matrix: Array, law: Array) -> Array:
-    """D^½ M D^−½ with D the diagonal of the law; symmetric when the chain is reversible."""
+    """Return D^½ M D^−½ with D the diagonal of the law; symmetric if the chain is reversible."""
     root = np.sqrt(law)
     return matrix * root[:, None] / root
 
 
 def eigenvalues_of_change(P: Array, reversible_law: Array | None) -> Array:
-    """Eigenvalues of I − P, which are more accurate than those of P if the chain is slow.
+    """Return the eigenvalues of I − P, more accurate than those of P if the chain is slow.
 
     They are real if the law of a reversible chain is given.
     """
@@ -41,7 +41,7 @@ def eigenvalues_of_change(P: Array, reversible_law: Array | None) -> Array:
 
 
 def spectral_gap(changes: Array) -> float:
-    """One minus the second largest modulus of an eigenvalue, from the eigenvalues of I − P."""
+    """Return one minus the second largest modulus of an eigenvalue, from those of I − P."""
     others = np.delete(changes, np.argmin(np.abs(changes)))
     if len(others) == 0:
         return 1.0
@@ -51,7 +51,7 @@ def spectral_gap(changes: Array) -> float:
 
 
 def second_singular_value(matrix: Array, law: Array) -> float:
-    """Norm of ``matrix``, a power of P, on functions of mean zero in L²(μ)."""
+    """Return the norm of ``matrix``, a power of P, on functions of mean zero in L²(μ)."""
     root = np.sqrt(law)
     L = symmetrised(matrix, law) - np.outer(root, root)
     return min(1.0, float(np.linalg.norm(L, 2)))
@@ -59,18 +59,18 @@ def second_singular_value(matrix: Array, law: Array) -> float:
 
 @dataclass(frozen=True)
 class Rate:
-    """The largest gain per step that was found, and an upper bound on the true one."""
+    """The largest gain per step found, and an upper bound on the true one."""
 
     value: float
     ceiling: float
 
 
 def largest_rate(P: Array, gain: Callable[[Array], float]) -> Rate:
-    """Largest gain(P^k)/k over k ≥ 1, for a gain that grows with k and is at most one.
+    """Find the largest gain(P^k)/k over k ≥ 1, for a gain that grows with k and is at most one.
 
-    The search goes through blocks (b, 2b]: there gain(P^k)/k ≤ gain(P^2b)/k, so a block can be left
-    as soon as k is past gain(P^2b)/best, and the search ends at k = 1/best. A block is searched in
-    at most a thousand strides, fewer for large matrices: as the gain grows with k, a value between
+    The search goes through blocks (b, 2b]: there gain(P^k)/k ≤ gain(P^2b)/k, so a block is left as
+    soon as k exceeds gain(P^2b)/best, and the search ends at k = 1/best. A block is searched in at
+    most a thousand strides, fewer for large matrices: as the gain grows with k, a value between
     two multiples of the stride exceeds the one found by at most the ratio of the two.
     """
     strides = 1 << int(np.clip(np.log2(AFFORDABLE / len(P) ** 3), *FEWEST_AND_MOST))
@@ -92,10 +92,10 @@ def largest_rate(P: Array, gain: Callable[[Array], float]) -> Rate:
 
 
 def pseudo_spectral_gap(P: Array, law: Array) -> Rate:
-    """Largest γ((P*)^k P^k)/k over k (Paulin 2015); γ(·) is one minus a squared singular value."""
+    """Find the largest (1 − σ₂(P^k)²)/k over k, σ₂ the second singular value (Paulin 2015)."""
     return largest_rate(P, lambda matrix: 1 - second_singular_value(matrix, law) ** 2)
 
 
 def contraction_rate(P: Array) -> Rate:
-    """Largest (1 − κ(P^s))/s over s (Wolfer 2020)."""
+    """Find the largest (1 − κ(P^s))/s over s (Wolfer 2020)."""
     return largest_rate(P, lambda matrix: 1 - contraction(matrix))

@@ -17,7 +17,7 @@ RESIDUAL = 1e-10  # largest |πP − π| of an accepted law
 
 
 def gth(P: Array) -> Array:
-    """Stationary law of an irreducible chain, every entry to full relative accuracy.
+    """Compute the stationary law of an irreducible chain, every entry to full relative accuracy.
 
     Grassmann, Taksar and Heyman's elimination: states are removed from the last to the first, and
     the chain is observed only while it is among the remaining ones. Nothing is subtracted, so
@@ -45,7 +45,7 @@ def gth(P: Array) -> Array:
 
 
 def by_detailed_balance(P: Any) -> Array | None:
-    """Stationary law of a reversible sparse chain, or None when it is not reversible.
+    """Compute the stationary law of a reversible sparse chain; None if it is not reversible.
 
     Along a spanning tree detailed balance gives π(j)/π(i) = P(i, j)/P(j, i), which is then checked
     on every other edge. The cost is one pass over the entries.
@@ -75,7 +75,7 @@ def by_detailed_balance(P: Any) -> Array | None:
 
 
 def by_krylov(P: Any) -> Array:
-    """Stationary law of a large sparse chain that is not reversible, checked by its residual."""
+    """Compute the stationary law of a large sparse chain, checked by its residual."""
     start = np.full(P.shape[0], 1 / P.shape[0])
     try:
         _, vectors = sparse_linalg.eigs(P.T, k=1, which="LR", v0=start, maxiter=2000)

@@ -14,14 +14,14 @@ NAMED = 6  # most classes, and most states of each, in an error message
 
 
 def edges(P: Any) -> Any:
-    """Graph of the possible transitions, however small their probability."""
+    """Return the graph of the possible transitions, however small their probability."""
     graph = sparse.csr_array(P, copy=True)
     graph.data = np.ones_like(graph.data)
     return graph
 
 
 def communicating_classes(P: Any) -> list[Array]:
-    """Sets of states that reach one another, ordered by their smallest state."""
+    """Return the sets of states that reach one another, ordered by their smallest state."""
     _, label = csgraph.connected_components(edges(P), directed=True, connection="strong")
     order = np.argsort(label, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
@@ -29,7 +29,7 @@ def communicating_classes(P: Any) -> list[Array]:
 
 
 def cyclic_classes(P: Any) -> list[Array]:
-    """Sets that an irreducible chain visits in turn; one if it is aperiodic.
+    """Return the sets that an irreducible chain visits in turn; one if it is aperiodic.
 
     The period is the greatest common divisor of ``level[i] + 1 - level[j]`` over the edges,
     where ``level`` is the distance from state 0.

@@ -1,4 +1,4 @@
-"""Checks of a transition matrix and of state names; errors name the wrong entry."""
+"""Checks of a transition matrix and of state names, whose errors name the wrong entry."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -12,15 +12,15 @@ __all__ = ["check_states", "check_transition_matrix"]
 
 
 def check_transition_matrix(P: Any) -> Any:
-    """``P`` as a float64 array or CSR array, or an error naming what is wrong.
+    """Return ``P`` as a float64 array or CSR array; raise ValueError if it is not stochastic.
 
     Rows that sum to one up to rounding in their own precision are divided by their sum.
     """
     matrix: Any = sparse.csr_array(P) if sparse.issparse(P) else _as_array(P)
     if matrix.dtype.kind not in "biuf":
-        raise ValueError(f"P must hold real numbers, and its type is {matrix.dtype}")
+        raise ValueError(f"P must contain real numbers, but its type is {matrix.dtype}")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"P must be a square matrix, and its shape is {matrix.shape}")
+        raise ValueError(f"P must be a square matrix, but its shape is {matrix.shape}")
     if matrix.shape[0] == 0:
         raise ValueError("P has no states")
     precision = np.finfo(matrix.dtype if matrix.dtype.kind == "f" else float).eps
@@ -42,15 +42,15 @@ def check_transition_matrix(P: Any) -> Any:
 
 
 def check_states(states: Sequence[Hashable] | None, count: int) -> Sequence[Hashable]:
-    """Names of ``count`` states, all different; their numbers unless given."""
+    """Return the names of ``count`` states, all different; 0, 1, … by default."""
     if states is None:
         return range(count)
     if len(states) != count:
-        raise ValueError(f"states has {len(states)} names and P has {count} states")
+        raise ValueError(f"states has {len(states)} names, but P has {count} states")
     if len(set(states)) != count:
         seen: set[Hashable] = set()
         twice = next(state for state in states if state in seen or seen.add(state))  # type: ignore[func-returns-value]
-        raise ValueError(f"states names {twice!r} twice")
+        raise ValueError(f"states contains {twice!r} twice")
     return states
 
 

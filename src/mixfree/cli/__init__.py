@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    for stream in (sys.stdout, sys.stderr):  # a terminal may not have all letters
+    for stream in (sys.stdout, sys.stderr):  # the terminal may lack some characters
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ImportError as error:
         print(f"mixfree: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:  # importing takes a moment
+    except KeyboardInterrupt:  # Ctrl-C during the slow import
         sys.exit(130)
     with _plain_warnings():
         app(args=None if arguments is None else list(arguments), prog_name="mixfree")
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each, without the line of code that gave them."""
+    """Show each warning as one line, without the source line that raised it."""
     from mixfree.base.literal import literal
 
     before = warnings.formatwarning

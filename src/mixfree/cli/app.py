@@ -1,4 +1,4 @@
-"""The commands of ``mixfree``, each loaded when it is called."""
+"""The commands of ``mixfree``, each imported only when it is called."""
 
 import functools
 import os
@@ -15,24 +15,24 @@ __all__ = ["COMMANDS", "app", "load"]
 
 typer = require("typer")
 
-# Command `NAME` is the function of that name in `mixfree.cli.NAME`; its docstring begins with
-# what is said about it here, so that the list of commands needs none of them.
+# Command `NAME` is the function `NAME` in `mixfree.cli.NAME`. The first line of its docstring is
+# repeated here, so that `mixfree --help` imports no command.
 COMMANDS = {
-    "chain": "Tell how fast a Markov chain mixes.",
+    "chain": "Compute or estimate the mixing time of a Markov chain.",
     "demo": "Compare the package's methods with SGD and AdaGrad on a slowly mixing stream.",
-    "diagnose": "Tell how correlated the rows of a stream are.",
+    "diagnose": "Measure how correlated the rows of a stream are.",
     "fit": "Fit a linear model to rows in time order.",
-    "inspect": "Show what a model file holds.",
-    "methods": "List the methods with their options.",
-    "predict": "Write a model's prediction for every row.",
-    "report": "Write the report of a fit as a page for a browser.",
+    "inspect": "Show the settings, report and weights of a model file.",
+    "methods": "List the methods and their options.",
+    "predict": "Predict the target of every row with a fitted model.",
+    "report": "Write the report of a fit as an HTML page.",
     "reproduce": "Run an experiment of the paper or of this project, or all of them.",
     "td": "Evaluate a policy in an environment with finitely many states.",
     "version": "Print the version.",
 }
 
 
-# What an option is called elsewhere, and what may be meant here.
+# Names that other tools use for an option, with the options of mixfree that may be meant.
 ELSEWHERE = {
     "--alpha": ("--l2", "--step-scale"),
     "--learning-rate": ("--step-scale",),
@@ -50,7 +50,7 @@ ELSEWHERE = {
 
 
 def load(name: str) -> Callable[..., None]:
-    """The function of a command; what it refuses is one line on stderr and exit code 2.
+    """Load the function of a command; print its errors as one line and exit with code 2.
 
     Examples
     --------
@@ -63,25 +63,25 @@ def load(name: str) -> Callable[..., None]:
     def run(*arguments: Any, **named: Any) -> None:
         try:
             function(*arguments, **named)
-        except BrokenPipeError:  # whoever read the output wants no more; the group ends quietly
+        except BrokenPipeError:  # the reader of the output has gone; the group ends quietly
             raise
         except (ValueError, OSError, ImportError) as error:
             if os.environ.get("MIXFREE_DEBUG"):
                 raise
-            full = isinstance(error, OSError) and error.filename is None and error.strerror
-            complain(f"mixfree: {in_flags(full or str(error), function)}")
+            without_number = isinstance(error, OSError) and not error.filename and error.strerror
+            complain(f"mixfree: {in_flags(without_number or str(error), function)}")
             raise typer.Exit(2) from None
 
     return run
 
 
 class _Command(typer.core.TyperCommand):  # type: ignore[name-defined]
-    """A command that also knows what its options are called elsewhere."""
+    """A command that suggests its own options for those of other tools."""
 
     def make_context(self, *arguments: Any, **named: Any) -> Any:
         try:
             return super().make_context(*arguments, **named)
-        except Exception as error:  # NoSuchOption of click, of which typer may have its own
+        except Exception as error:  # click's NoSuchOption, or the copy of it within typer
             own = {name for option in self.params for name in option.opts}
             meant = ELSEWHERE.get(getattr(error, "option_name", None) or "", ())
             if found := [name for name in meant if name in own]:
@@ -108,7 +108,7 @@ class _Commands(typer.core.TyperGroup):  # type: ignore[name-defined]
 
 
 def _typer(**settings: Any) -> Any:
-    # Plain help: importing what would decorate it takes longer than all the rest.
+    # Plain help, since importing Rich would take longer than everything else.
     return typer.Typer(
         add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **settings
     )

@@ -1,4 +1,4 @@
-"""``mixfree chain``: how fast a chain mixes, from its name, its matrix or one of its paths."""
+"""``mixfree chain``: the mixing time of a chain, from its name, its matrix or a path."""
 
 import csv
 import math
@@ -18,7 +18,7 @@ __all__ = ["chain"]
 
 typer = require("typer")
 
-LARGEST = 1_000_000  # most states of a named chain; its bounds take a minute
+LARGEST = 1_000_000  # most states of a named chain, whose bounds then take a minute
 
 
 def chain(
@@ -26,8 +26,8 @@ def chain(
         str,
         typer.Argument(
             help="Name of a chain (two-state P, winning-streak N, winning-streak-reversal N, "
-            "cycle N, lazy-cycle N), a CSV file of a transition matrix, or, with --estimate, a "
-            "CSV file of a path, one state per line.",
+            "cycle N, lazy-cycle N), CSV file of a transition matrix, or, with --estimate, CSV "
+            "file of a path with one state per line.",
         ),
     ],
     parameter: Annotated[
@@ -42,7 +42,7 @@ def chain(
     ] = False,
     column: Annotated[
         str | None,
-        typer.Option(help="Column of the file that holds the path, by name or by number from 1."),
+        typer.Option(help="Column that contains the path, by name or by number from 1."),
     ] = None,
     level: Annotated[
         float | None,
@@ -52,21 +52,21 @@ def chain(
         str | None,
         typer.Option(
             help="How to estimate: combined (the default), contraction, pseudo-spectral, "
-            "envelope, or reversible if the chain is known to be."
+            "envelope, or reversible for a chain known to be reversible."
         ),
     ] = None,
     as_json: Json = False,
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="File to draw the decay of d_mix(t) and its bounds to, as .png and .svg."
+            help="File for a figure of the decay of d_mix(t) and its bounds, as .png and .svg."
         ),
     ] = None,
 ) -> None:
-    """Tell how fast a Markov chain mixes.
+    """Compute or estimate the mixing time of a Markov chain.
 
-    Prints the mixing time, or bounds of it, of a chain that is known by name or matrix; or a
-    confidence interval of it from a path.
+    Prints the mixing time of a chain given by name or matrix, with bounds on it, or with
+    --estimate a confidence interval of it from a path.
 
     \b
     Examples:
@@ -77,9 +77,11 @@ def chain(
     of_paths = {"level": level, "method": method}
     if estimate:
         if parameter is not None:
-            raise ValueError(f"{parameter!r} is too much: --estimate takes one file only")
+            raise ValueError(f"--estimate takes one file, but {parameter!r} is also given")
         if eps is not None:
-            raise ValueError("--eps cannot go with --estimate, which is for the distance 0.25")
+            raise ValueError(
+                "--eps cannot be combined with --estimate, which uses the distance 0.25"
+            )
         options = {name: value for name, value in of_paths.items() if value is not None}
         answer, picture = _from_path(source, column, **options)
     else:
@@ -191,15 +193,12 @@ def _read_matrix(source: str) -> list[list[float]]:
                 f"{source}: row {place} has {len(line)} entries and there are {len(lines)} rows; "
                 "a transition matrix is square (for a path of states give --estimate)"
             )
-    matrix = []
-    for place, line in enumerate(lines):
         for column, cell in enumerate(line):
             if _number(cell) is None:
                 raise ValueError(
                     f"{source}: row {place}, column {column}: {cell!r} is not a number"
                 )
-        matrix.append([float(cell) for cell in line])
-    return matrix
+    return [[float(cell) for cell in line] for line in lines]
 
 
 def _read_path(source: str, column: str | None) -> list[str]:
@@ -214,7 +213,7 @@ def _read_path(source: str, column: str | None) -> list[str]:
     if column is not None and column in header:
         return _states(source, [line[header.index(column)] for line in lines[1:]])
     if column is None and len(header) > 1:
-        raise ValueError(f"{source} has {len(header)} columns; choose one with --column")
+        raise ValueError(f"{source} has {len(header)} columns: choose one with --column")
     if column is not None and not (column.isdigit() and 1 <= int(column) <= len(header)):
         raise ValueError(f"{source} has no column {column!r}; it has {', '.join(header)}")
     place = 0 if column is None else int(column) - 1
@@ -229,7 +228,7 @@ def _states(source: str, path: list[str]) -> list[str]:
 
 
 def _has_header(lines: list[list[str]]) -> bool:
-    """Whether the first line is a header: some column has text there and numbers below."""
+    """Whether the first line is a header: some column has text there and numbers below it."""
     return len(lines) > 1 and any(
         _number(top) is None and all(_number(cell) is not None for cell in rest)
         for top, *rest in zip(*lines, strict=True)

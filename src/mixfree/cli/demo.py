@@ -20,9 +20,8 @@ def demo(
 ) -> None:
     """Compare the package's methods with SGD and AdaGrad on a slowly mixing stream.
 
-    All learn the same linear model from the same samples, in the order in which they come: MAG and
-    the ladder, which keep nothing of the stream, and the exact fit, the default of linear models,
-    which keeps sums.
+    All methods learn the same linear model from the same samples in the same order. MAG and the
+    ladder keep no samples; the exact fit, the default of linear models, keeps sums over them.
     """
     from mixfree.base.figures import save, save_paths
     from mixfree.reproduce.engine.report import Table

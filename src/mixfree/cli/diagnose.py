@@ -1,4 +1,4 @@
-"""``mixfree diagnose``: how correlated is this stream?"""
+"""``mixfree diagnose``: the correlation of a stream."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,12 +38,12 @@ def diagnose(
     format: Format = None,
     as_json: Json = False,
 ) -> None:
-    """Tell how correlated the rows of a stream are.
+    """Measure how correlated the rows of a stream are.
 
     Fits a linear model in one pass and prints the profile of its gradients: the variance of
-    their sums over blocks of rows, relative to independent rows. Up to 1,000 features the
-    gradients are those at the fit of all rows; for more they are taken along the path of the
-    method ladder, which hides a part of the correlation.
+    their sums over blocks of rows, relative to independent rows. With up to 1,000 features the
+    gradients are taken at the fit of all rows; with more, along the path of the ladder, which
+    hides part of the correlation.
 
     \b
     Example:
@@ -59,7 +59,7 @@ def diagnose(
     source = Source(find_files(data, format))
     fit = StreamFit.begin(source, plan)
     if not knows_intervals(fit.learner):
-        # Blocks of one row show the shortest scales, too.
+        # Blocks of one row also show the shortest correlation scales.
         plan = replace(fit.plan, parameters={"method": "ladder", "options": {"block": 1}})
         fit = StreamFit(plan, fit.encoder)
     fit.run(source.pieces())
@@ -83,4 +83,4 @@ def diagnose(
         say(*found.bars(), "")
     say(*findings, *advice)
     if plot is not None:
-        say("figures: " + (", ".join(figures) or "none, since there is no profile to draw"))
+        say("figures: " + (", ".join(figures) or "none, for lack of a profile"))

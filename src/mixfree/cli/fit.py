@@ -43,7 +43,7 @@ def fit(
     method: Annotated[
         str | None,
         typer.Option(
-            help="exact, one that `mixfree methods` lists, or auto, the default: exact up to "
+            help="exact, a method listed by `mixfree methods`, or auto, the default: exact up to "
             "1,000 features and the ladder above.",
         ),
     ] = None,
@@ -53,14 +53,14 @@ def fit(
         list[str] | None,
         typer.Option(
             metavar="COLUMN=A,B,…",
-            help="Categories of a text column; may be given several times. Default: those of the "
+            help="Categories of a text column; repeat for more columns. Default: those in the "
             "first 10,000 rows.",
         ),
     ] = None,
     classes: Annotated[
         str | None,
         typer.Option(
-            help="Classes of the target, separated by commas. Default: those of the first 10,000 "
+            help="Classes of the target, separated by commas. Default: those in the first 10,000 "
             "rows."
         ),
     ] = None,
@@ -68,8 +68,8 @@ def fit(
     time: Annotated[
         str,
         typer.Option(
-            help="What becomes of dates: cyclic (hour, weekday and season), linear (days) or none; "
-            "auto is cyclic as far as the first 10,000 rows cover a day, a week, a year."
+            help="How to encode dates: cyclic (hour, weekday and season), linear (days) or none; "
+            "auto: the cycles of a day, a week and a year that the first 10,000 rows cover."
         ),
     ] = "auto",
     day_first: Annotated[
@@ -83,16 +83,16 @@ def fit(
         int | None,
         typer.Option(
             "--hash",
-            help="Number of columns per text column into which its rarer and new texts are "
-            "hashed. Default: 16 where there are more than 64 different texts or new ones are to "
-            "be expected, else none.",
+            help="Number of features per text column into which its rare and new texts are "
+            "hashed. Default: 16 for columns with more than 64 different texts or with new ones "
+            "to expect, else 0.",
         ),
     ] = None,
     scale: Annotated[
         str | None,
         typer.Option(
-            help="For methods with steps: running standardises the features by the rows seen so "
-            "far, none does not; auto, the default, is running where that is possible.",
+            help="For methods with steps. running: standardise the features by the rows seen so "
+            "far; none: do not; auto, the default: running where possible.",
         ),
     ] = None,
     step_scale: Annotated[
@@ -102,8 +102,8 @@ def fit(
     output: Annotated[
         str | None,
         typer.Option(
-            help="For methods with steps, which point is the model: average, weighted, tail, last "
-            "or random. Default: that of the method."
+            help="For methods with steps, the point returned: average, weighted, tail, last or "
+            "random. Default: that of the method."
         ),
     ] = None,
     l2: Annotated[
@@ -113,23 +113,22 @@ def fit(
     memory: Annotated[
         str | None,
         typer.Option(
-            help="What may be kept: a number of rows, or bytes such as 32MB, the default of "
-            "exact. Methods with steps draw from what is kept; auto, the ladder's default, lets "
-            "a sample of the rows decide."
+            help="Rows to keep: a number of rows, or bytes such as 32MB, the default of exact. "
+            "Methods with steps draw from the rows kept; auto, the ladder's default, chooses by "
+            "the loss on a sample of the rows."
         ),
     ] = None,
     draws: Annotated[
         int | None,
         typer.Option(
-            help="For methods with steps and a memory: rows drawn from it beside each row. "
-            "Default: 1."
+            help="For methods with steps and a memory: rows drawn from it per row read. Default: 1."
         ),
     ] = None,
     half_life: Annotated[
         str | None,
         typer.Option(
             help="Forget old rows: number of rows after which a row counts half, or auto. "
-            "Default: never."
+            "Default: never forget."
         ),
     ] = None,
     radius: Annotated[
@@ -144,13 +143,13 @@ def fit(
         ),
     ] = None,
     mixing_time: Annotated[
-        int | None, typer.Option(help="Mixing time in rows, for the methods that need it.")
+        int | None, typer.Option(help="Mixing time in rows, for methods that need it.")
     ] = None,
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="Passes over the files, for methods with steps; only the first one tests before "
-            "it trains. Default: 1, and exact needs no more."
+            help="Passes over the files, for methods with steps; only the first tests before it "
+            "trains. Default: 1."
         ),
     ] = None,
     options: Annotated[
@@ -158,14 +157,14 @@ def fit(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Any option of the estimators, or of the method, by its name in Python: levels=9, "
-            "per_coordinate=false. May be given several times; `mixfree methods` lists "
-            "those of the methods.",
+            help="Set any option of the estimator or the method by its Python name: levels=9, "
+            "per_coordinate=false. Repeat for more options; `mixfree methods` lists those of the "
+            "methods.",
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random draws. Default: 0.")] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="Also write the model file each time so many rows are read.")
+        int | None, typer.Option(help="Also write the model file after each such number of rows.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the model file if it exists.")
@@ -174,38 +173,38 @@ def fit(
         bool,
         typer.Option(
             "--compare",
-            help="Also fit plain SGD, and least squares that forgets, to the same rows.",
+            help="Also fit plain SGD, and least squares with forgetting, to the same rows.",
         ),
     ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Spread files and Parquet row groups over so many processes; the method must be "
-            "exact."
+            help="Number of processes to spread files and Parquet row groups over; needs the "
+            "method exact."
         ),
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Spread them over a Dask cluster instead."),
+        typer.Option(metavar="ADDRESS", help="Spread the fit over a Dask cluster instead."),
     ] = None,
     format: Format = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Only print what would become of each column, and fit nothing."
-        ),
+        typer.Option("--dry-run", help="Print how each column would be used, and fit nothing."),
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="File to draw predictions, errors and weights to, as .png and .svg."),
+        typer.Option(
+            help="File for a figure of predictions, errors and weights, as .png and .svg."
+        ),
     ] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Fit a linear model to rows in time order.
 
-    The rows are read once, in constant memory, and never shuffled. `mixfree predict`, `mixfree
-    inspect` and `mixfree report` take the model file that is written.
+    Reads the rows once, in constant memory, without shuffling, and writes a model file for
+    `mixfree predict`, `mixfree inspect` and `mixfree report`.
 
     \b
     Examples:
@@ -225,9 +224,9 @@ def fit(
         others = {"cluster": cluster, "checkpoint_every": checkpoint_every, "resume": resume}
         for name, value in others.items():
             if value and name != given:
-                raise ValueError(f"`{given}` does not go with `{name}`: a spread fit is one run")
+                raise ValueError(f"`{given}` cannot be combined with `{name}`")
     if workers is not None and not dry_run:
-        import_ahead("mixfree.streams.spread")  # at the same time as the lines below
+        import_ahead("mixfree.streams.spread")  # in the background, during the imports below
 
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.facts import fit_facts
@@ -315,23 +314,22 @@ def fit(
         say(*report_lines(fitted))
         if before:
             new = fitted.read - before
-            were = "no rows were" if not new else "1 row was" if new == 1 else f"{new:,} rows were"
-            say(f"resumed    {were} new")
+            say(f"resumed    {f'{new:,}' if new else 'no'} new row{'' if new == 1 else 's'}")
         if spread is not None:
             say(f"workers    {_workers(*spread, asked=workers)}")
         say(f"model      {model}")
         if figures:
             say(f"figures    {', '.join(figures)}")
         if stopped:
-            say(f"stopped    after {fitted.read:,} rows, which the model holds; --resume goes on")
+            say(f"stopped    after {fitted.read:,} rows, all in the model; continue with --resume")
     if stopped:
         raise typer.Exit(130)
 
 
 def _workers(workers: int, parts: int, asked: int | None) -> str:
-    """How many workers there were, in words."""
+    """Describe how many workers fitted how many parts."""
     if parts == 1:
-        why = ": one file is not divided, unless it is Parquet with several row groups"
+        why = ": a single file is not split, unless it is Parquet with several row groups"
         return f"none{why if asked != 1 else ''}"
     return f"{workers:,}, which fitted {parts:,} parts"
 
@@ -343,7 +341,7 @@ def run(
     model: Path | None = None,
     every: int | None = None,
 ) -> bool:
-    """Fit the whole source; whether Ctrl-C has stopped it, so that only a part was read."""
+    """Fit the whole source; return whether Ctrl-C has stopped the fit before its end."""
     with show.compiling(fitted):
         try:
             fitted.run(source.pieces(), model, every, show)
@@ -357,26 +355,26 @@ def run(
 
 
 def report_lines(fitted: "StreamFit") -> Iterator[str]:
-    """The report of a fit, in the words of the command line."""
+    """Yield the report of a fit, with arguments written as flags."""
     from mixfree.streams import report
 
     return (in_flags(line, fit) for line in report.lines(fitted))
 
 
 def in_words(facts: dict[str, Any]) -> dict[str, Any]:
-    """What is known of a fit, its sentences in the words of the command line."""
+    """Return the facts about a fit with arguments in its sentences written as flags."""
     words = {name: [in_flags(each, fit) for each in facts[name]] for name in ("notes", "warnings")}
     return facts | words
 
 
 class Progress:
-    """Shows how far a fit is, and that a compiler is at work."""
+    """Shows the rows read so far, and whether a kernel is being compiled."""
 
     def __init__(self, show: "Show | None") -> None:
         self._show = show
 
     def __call__(self, fitted: "StreamFit") -> None:
-        """Show the rows read so far, and how well they were predicted."""
+        """Show the rows read so far and their test-then-train loss."""
         more = f", test-then-train loss {fitted.running_loss:.4g}" if fitted.timeline.tested else ""
         if fitted.plan.epochs > 1:
             more += f", pass {fitted.passes + 1} of {fitted.plan.epochs}"
@@ -390,7 +388,7 @@ class Progress:
 
     @contextmanager
     def compiling(self, fitted: "StreamFit") -> Iterator[None]:
-        """Say so while a kernel is compiled."""
+        """Show when a kernel is being compiled."""
         from mixfree.streams.report import compiles
 
         if self._show is None or not compiles(fitted):
@@ -406,7 +404,7 @@ class Progress:
 
 @contextmanager
 def progress(source: "Source", quiet: bool) -> Iterator[Progress]:
-    """A bar that appears before the first rows are looked at; Ctrl-C ends the command."""
+    """Show a progress bar from before the first look; Ctrl-C ends the command."""
     from mixfree.base.progress import progress_bar
 
     bar = nullcontext(None) if quiet else progress_bar("first rows", source.row_count())
@@ -414,7 +412,7 @@ def progress(source: "Source", quiet: bool) -> Iterator[Progress]:
         with bar as show:
             yield Progress(show)
     except KeyboardInterrupt:
-        complain("mixfree: stopped before it was of use, no model was written")
+        complain("mixfree: stopped before the model was usable; no model file was written")
         raise typer.Exit(130) from None
 
 
@@ -428,7 +426,7 @@ def _by_name(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _number_or(text: str | None, name: str, word: str) -> float | str | None:
-    """A number, a word or nothing; ValueError for anything else."""
+    """Parse a number, or the given word, or None."""
     if text is None or text == word:
         return text
     try:
@@ -443,5 +441,5 @@ def _category(text: str) -> tuple[str, list[str]]:
     if quoted:
         column, texts = quoted[1].replace('""', '"'), text[quoted.end() :]
     if not (column and texts):
-        raise ValueError(f"--categories must be like colour=red,green, not {text!r}")
+        raise ValueError(f"--categories must have the form colour=red,green, not {text!r}")
     return column, names(texts)

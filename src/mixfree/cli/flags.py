@@ -1,7 +1,6 @@
-"""Texts of the library in the words of the command line.
+"""Python arguments in the library's messages, rewritten as flags of a command.
 
-The library writes arguments as in Python: in backquotes, or as the first word of "… must be …".
-Here they become the flags of a command.
+The library names arguments as in Python: in backquotes, or as the first word of "… must be …".
 """
 
 import ast
@@ -19,7 +18,7 @@ typer = require("typer")
 
 
 def in_flags(text: str, command: Callable[..., Any]) -> str:
-    """``text`` with the arguments that it names as the flags of ``command``.
+    """Return ``text`` with the arguments that it names written as flags of ``command``.
 
     Examples
     --------
@@ -37,7 +36,7 @@ def in_flags(text: str, command: Callable[..., Any]) -> str:
 
 
 def _flags_of(command: Callable[..., Any]) -> dict[str, str]:
-    """The flag of each option of a command, as ``--this`` or ``--this/--no-this``."""
+    """Return the flag of each option of a command, as ``--this`` or ``--this/--no-this``."""
     alone = typer.Typer(add_completion=False)
     alone.command()(command)
     return {
@@ -48,7 +47,7 @@ def _flags_of(command: Callable[..., Any]) -> dict[str, str]:
 
 
 def _typed(code: str, flags: Mapping[str, str]) -> str:
-    """Arguments of a Python call as one would type them after the command."""
+    """Return the arguments of a Python call as they would be typed after the command."""
     if code.isidentifier():
         return _flag(code, ..., flags)
     try:
@@ -60,7 +59,7 @@ def _typed(code: str, flags: Mapping[str, str]) -> str:
 
 
 def _flag(name: str, value: Any, flags: Mapping[str, str]) -> str:
-    """One argument; one that the command does not have is an option of the method."""
+    """Return one argument as a flag; names unknown to the command are options of the method."""
     if name not in flags:
         given = name if value is ... else f"{name}={_text(value)}"
         return f"{flags['options']} {given}" if "options" in flags else given

@@ -1,4 +1,4 @@
-"""``mixfree inspect``: what a model file holds."""
+"""``mixfree inspect``: the contents of a model file."""
 
 from collections.abc import Iterable, Iterator
 from math import isinf
@@ -19,17 +19,16 @@ typer = require("typer")
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="Model file that `mixfree fit` wrote.")],
+    model: Annotated[Path, typer.Argument(help="Model file written by `mixfree fit`.")],
     top: Annotated[int, typer.Option(help="Number of weights to show.")] = 20,
     weights: Annotated[
-        Path | None, typer.Option(help="CSV file to write all weights to, with their intervals.")
+        Path | None, typer.Option(help="CSV file for all weights, with their intervals.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a model file holds.
+    """Show the settings, report and weights of a model file.
 
-    Prints its settings, the report of its fit and its largest weights, with intervals if the
-    method is exact.
+    Prints the largest weights, with confidence intervals if the method is exact.
 
     \b
     Example:
@@ -39,30 +38,30 @@ def inspect(
     from mixfree.cli.fit import in_words, report_lines
     from mixfree.streams import StreamFit
     from mixfree.streams.facts import model_facts
+    from mixfree.streams.files import check_not_read
     from mixfree.streams.weights import write_weights
 
     check_whole(top, "top")
     fit = StreamFit.load(model)
     if weights is not None:
-        if weights.exists() and weights.samefile(model):
-            raise ValueError(f"weights must not be {weights}, which is read from")
+        check_not_read(weights, "weights", [model])
         count = write_weights(fit, weights)
     if as_json:
         print_json("inspect", {"model": str(model), **in_words(model_facts(fit))})
         return
-    say(*_what(fit), *report_lines(fit), *_weights(fit, top))
+    say(*_settings(fit), *report_lines(fit), *_weights(fit, top))
     if weights is not None:
         say(f"written    {count:,} weights to {weights}")
 
 
-def _what(fit: "StreamFit") -> Iterator[str]:
-    said_already = ("method", "scale") if fit.learner.method == "exact" else ("method",)
+def _settings(fit: "StreamFit") -> Iterator[str]:
+    shown_elsewhere = ("method", "scale") if fit.learner.method == "exact" else ("method",)
     chosen = {
         name: value
         for name, value in fit.plan.parameters.items()
-        if value not in (None, False) and name not in said_already
+        if value not in (None, False) and name not in shown_elsewhere
     }
-    state = "complete" if fit.complete else "not complete: mixfree fit --resume continues it"
+    state = "complete" if fit.complete else "incomplete: mixfree fit --resume continues it"
     yield f"model      {fit.plan.loss} loss, {fit.learner.method}, {state}"
     yield f"settings   {', '.join(f'{name} = {value}' for name, value in chosen.items())}"
     yield f"target     {fit.encoder.target}"
@@ -98,7 +97,7 @@ def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
 
 
 def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
-    """Weights with their standard errors and intervals, per output."""
+    """Tabulate weights, standard errors and confidence intervals, per output."""
     from mixfree.streams.correlation import is_only_rounding
 
     learner: Any = fit.learner
@@ -124,13 +123,13 @@ def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
     if marked:
         yield "           0: the interval contains 0"
     if is_only_rounding(fit):
-        yield "           intervals are those of rounding errors: the fit is exact"
+        yield "           the intervals show rounding errors only: the model fits every row"
         return
     effective = learner.effective_rows
-    if effective == effective:  # not NaN: there were enough rows to tell
+    if effective == effective:  # NaN if there were too few rows
         yield (
-            "           intervals allow for the correlation of the rows: the effective sample "
-            f"size is {effective:,.0f}"
+            "           the intervals account for the correlation of the rows: effective sample "
+            f"size {effective:,.0f}"
         )
 
 

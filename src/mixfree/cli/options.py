@@ -23,26 +23,26 @@ __all__ = [
 
 typer = require("typer")
 
-# Versions of what `--json` prints, which `docs/json.md` describes; a new name is no new version.
+# Versions of the JSON output, described in `docs/json.md`; adding a name keeps the version.
 VERSIONS = {"chain": 1, "diagnose": 1, "fit": 1, "inspect": 1, "td": 1}
 
 Data = Annotated[
     list[str],
     typer.Argument(
         help="Files (CSV, Parquet, Arrow or JSON lines, also compressed), folders, globs, or - for "
-        "standard input. They are read in this order, those of a folder or glob sorted by name.",
+        "standard input. Read in the given order; within a folder or glob, sorted by name.",
     ),
 ]
 Format = Annotated[
     str | None,
-    typer.Option(help="csv, parquet, arrow or jsonl, if the file names do not tell."),
+    typer.Option(help="csv, parquet, arrow or jsonl. Default: by the file name."),
 ]
 Target = Annotated[str, typer.Option(help="Column to predict.")]
 Loss = Annotated[
     str | None,
     typer.Option(
-        help="squared, huber, robust or logistic. Default: logistic for text, booleans, two values "
-        "or up to five whole numbers, squared for other numbers."
+        help="squared, huber, robust or logistic. Default: logistic if the target is text, "
+        "boolean, two-valued or at most five whole numbers, else squared."
     ),
 ]
 Features = Annotated[
@@ -50,27 +50,27 @@ Features = Annotated[
     typer.Option(
         "--features",
         "--columns",
-        help="Columns to learn from, separated by commas; lag* is all that begin with lag, and a "
-        'name with a comma goes in "quotes". Default: all.',
+        help="Columns to learn from, separated by commas; lag* selects all that begin with lag; "
+        'quote a name that contains a comma: "a,b". Default: all.',
     ),
 ]
 Exclude = Annotated[
     str | None,
-    typer.Option("--leave-out", "--exclude", help="Columns to leave out, written in the same way."),
+    typer.Option("--leave-out", "--exclude", help="Columns to leave out, written like --features."),
 ]
 Missing = Annotated[
     str,
     typer.Option(
-        help="What to do with missing values: error; skip leaves out the row; mean fills in the "
-        "mean of the column's earlier values; auto leaves out rows without a target, and rows "
-        "without a feature if the first 10,000 rows have some, but at most a tenth."
+        help="How to treat missing values. error: stop; skip: leave out the row; mean: fill in the "
+        "mean of the column's earlier values; auto: leave out rows without a target, and rows "
+        "with a missing feature if at most a tenth of the first 10,000 rows have one."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def names(text: str | None) -> list[str]:
-    """The words of a list separated by commas; a word with a comma is in quotes.
+    """Split a list at its commas; a name that contains a comma is in quotes.
 
     Examples
     --------
@@ -80,12 +80,12 @@ def names(text: str | None) -> list[str]:
     try:
         words = next(csv.reader([text], skipinitialspace=True)) if text else []
     except csv.Error as error:
-        raise ValueError(f"{text!r} is no list of names: {error}") from error
+        raise ValueError(f"{text!r} is not a list of names separated by commas: {error}") from error
     return [name.strip() for name in words]
 
 
 def print_json(command: str, answer: dict[str, Any]) -> None:
-    """Print a command's answer as JSON: infinity and NaN are null, and names have no blanks.
+    """Print a command's answer as JSON; infinity and NaN become null, blanks in names ``_``.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def print_json(command: str, answer: dict[str, Any]) -> None:
 
 
 def _escaped(line: str) -> str:
-    """A line in which letters that cannot be seen are escapes of JSON."""
+    """Return a line with its unprintable characters as JSON escapes."""
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
 
 

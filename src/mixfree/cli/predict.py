@@ -1,4 +1,4 @@
-"""``mixfree predict``: predictions of a model for files."""
+"""``mixfree predict``: predictions for the rows of files or of standard input."""
 
 import sys
 from pathlib import Path
@@ -15,14 +15,14 @@ typer = require("typer")
 
 def predict(
     data: Data,
-    model: Annotated[Path, typer.Option(help="Model file that `mixfree fit` wrote.")],
+    model: Annotated[Path, typer.Option(help="Model file written by `mixfree fit`.")],
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
-            help="File to write, ending in .parquet, .csv or .arrow. Without it, rows of standard "
-            "input are answered on standard output.",
+            help="File to write, ending in .parquet, .csv or .arrow. Default: predict rows from "
+            "standard input on standard output.",
         ),
     ] = None,
     keep: Annotated[
@@ -32,31 +32,31 @@ def predict(
     missing: Annotated[
         str | None,
         typer.Option(
-            help="What to do with missing values: error; skip leaves the prediction empty; mean "
-            "fills in the mean of the rows learnt from. Default: as in the fit."
+            help="How to treat missing values. error: stop; skip: leave the prediction empty; "
+            "mean: fill in the mean of the training rows. Default: as in the fit."
         ),
     ] = None,
     interval: Annotated[
         float | None,
         typer.Option(
-            help="Also write an interval of the predicted mean, lower and upper, at this level, "
-            "such as 0.95; for exact regressions."
+            help="Also write the confidence interval of the mean prediction, lower and upper, at "
+            "this level, such as 0.95. Needs an exact regression."
         ),
     ] = None,
     batch: Annotated[
         int | None,
         typer.Option(
-            help="On standard output, the most rows to answer at a time; 1 is row by row. "
-            "Default: all that have come, up to 1,024."
+            help="Largest number of rows predicted at a time on standard output; 1 is row by row. "
+            "Default: all rows that have arrived, up to 1,024."
         ),
     ] = None,
     format: Format = None,
 ) -> None:
-    """Write a model's prediction for every row.
+    """Predict the target of every row with a fitted model.
 
-    The output has one row per row of the data, in the same order; for a classification it also
-    has the probability of each class. Without -o, rows of standard input are answered as they
-    come, in their own format: CSV with a header, or JSON lines with --format jsonl.
+    The output has one row per row of the data, in the same order, and for classifications also
+    the probability of each class. Without -o, rows from standard input are predicted as they
+    arrive, in their own format: CSV with a header, or JSON lines with --format jsonl.
 
     \b
     Examples:
@@ -67,19 +67,16 @@ def predict(
     from mixfree.streams import Source, StreamFit, find_files, write_predictions
     from mixfree.streams.answers import BATCH, answer_rows
     from mixfree.streams.encoder import POLICIES
-    from mixfree.streams.files import STDIN
+    from mixfree.streams.files import STDIN, check_not_read
 
     files = find_files(data, format)
     if output is not None:
         if batch is not None:
-            raise ValueError("`batch` is for standard output, without `output`")
-        for read in (model, *(Path(file.path) for file in files)):
-            if output.exists() and read.exists() and output.samefile(read):
-                raise ValueError(f"output must not be {read}, which is read from")
+            raise ValueError("`batch` applies to standard output only: leave out `output`")
+        check_not_read(output, "output", [model, *(file.path for file in files)])
     elif [file.path for file in files] != [STDIN] or files[0].format == "arrow":
         raise ValueError(
-            "`output` is needed; only CSV and JSON lines from standard input (-) are answered on "
-            "standard output"
+            "`output` is needed, unless the data is CSV or JSON lines from standard input (-)"
         )
     fit = StreamFit.load(model)
     if missing is not None:
@@ -95,7 +92,7 @@ def predict(
         ends = sys.stdin.buffer, sys.stdout.buffer
         try:
             written = answer_rows(fit, *ends, files[0].format, names(keep), interval, most)
-        except KeyboardInterrupt:  # every answer that was due has been written
+        except KeyboardInterrupt:  # all predictions so far have been written
             raise typer.Exit(130) from None
     for column, count in written.unknown.most_common():
         (complain if output is None else say)(

@@ -1,4 +1,4 @@
-"""``mixfree report``: a fit as one page for a browser."""
+"""``mixfree report``: the report of a fit as an HTML page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,33 +21,32 @@ def report(
         list[str],
         typer.Argument(
             metavar="MODEL|DATA…",
-            help="Model file that `mixfree fit` wrote; or data, which is fitted first and needs "
-            "--target.",
+            help="Model file written by `mixfree fit`; or data to fit first, with --target.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path(
         "report.html"
     ),
     target: Annotated[
-        str | None, typer.Option(help="Column to predict, if data is given instead of a model.")
+        str | None, typer.Option(help="Column to predict, when data is given.")
     ] = None,
     exclude: Annotated[
         str | None,
         typer.Option(
             "--leave-out",
             "--exclude",
-            help="Columns of the data to leave out, separated by commas; lag* is all that begin "
-            "with lag.",
+            help="Columns to leave out, when data is given, separated by commas; lag* selects all "
+            "that begin with lag.",
         ),
     ] = None,
     format: Format = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
-    """Write the report of a fit as a page for a browser.
+    """Write the report of a fit as an HTML page.
 
-    The page holds everything that it needs and works without a network: a summary, predictions
-    and errors over time, weights with intervals, how correlated the rows are, and what became of
-    the columns.
+    The page is self-contained and works without a network. It shows a summary, predictions and
+    errors over time, weights with intervals, the correlation of the rows, and how each column
+    was used.
 
     \b
     Examples:
@@ -57,18 +56,17 @@ def report(
     from mixfree.cli.fit import fit as fit_command
     from mixfree.cli.flags import in_flags
     from mixfree.streams import StreamFit
+    from mixfree.streams.files import check_not_read
     from mixfree.streams.model_file import is_model
     from mixfree.streams.page import write_page
 
     require("bokeh")
     if output.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"output must end in .html, not be {str(output)!r}")
-    for read in map(Path, source):
-        if output.exists() and read.exists() and output.samefile(read):
-            raise ValueError(f"output must not be {read}, which is read from")
+    check_not_read(output, "output", source)
     if len(source) == 1 and is_model(source[0]):
         if target is not None or exclude is not None:
-            raise ValueError("`target` and `exclude` are for data: the model has its own")
+            raise ValueError("`target` and `exclude` apply to data only: a model file has its own")
         fitted = StreamFit.load(source[0])
     else:
         fitted = _fitted(source, target, exclude, format, quiet)
@@ -81,13 +79,13 @@ def report(
 def _fitted(
     data: Sequence[str], target: str | None, exclude: str | None, format: str | None, quiet: bool
 ) -> "StreamFit":
-    """A fit to data with the defaults."""
+    """Fit data with the default settings."""
     from mixfree.cli.fit import progress, run
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.report import check_something_learnt
 
     if target is None:
-        raise ValueError(f"{data[0]} is not a mixfree model file; data needs `target`")
+        raise ValueError(f"{data[0]} is not a mixfree model file; to fit data, give `target`")
     source = Source(find_files(list(data), format))
     with progress(source, quiet) as show:
         fitted = StreamFit.begin(source, FitPlan(target, exclude=names(exclude)))

@@ -14,17 +14,15 @@ typer = require("typer")
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="One of the experiments above, or all of them: all.")],
+    name: Annotated[str, typer.Argument(help="One of the experiments above, or all.")],
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="Run a small version in seconds, too small to judge the claims."
+            "--quick", help="Run a small version that takes seconds, too small to judge the claims."
         ),
     ] = False,
     samples: Annotated[int | None, typer.Option(help="Samples per run.")] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Number of seeds that everything is run with.")
-    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds per setting.")] = None,
     methods: Annotated[
         str | None, typer.Option(help="Methods to run, separated by commas, such as mag,adagrad.")
     ] = None,
@@ -33,7 +31,7 @@ def reproduce(
     ] = None,
     first_seed: Annotated[
         int | None,
-        typer.Option(help="First of the seeds. Below 1000, which development uses, no verdicts."),
+        typer.Option(help="First seed. Seeds below 1000 are for development and give no verdicts."),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(help="Number of processes. Default: one per core.")
@@ -60,7 +58,7 @@ def reproduce(
         "first_seed": first_seed,
     }
     if name == "all" and any(value is not None for value in given.values()):
-        raise ValueError("all experiments have sizes of their own: name one to change its size")
+        raise ValueError("sizes differ between experiments: name one experiment to change its size")
     for each in EXPERIMENTS if name == "all" else [name]:
         chosen = experiment(each)
         settings = (chosen.QUICK if quick else chosen.FULL).changed(**given)
@@ -80,7 +78,7 @@ reproduce.__doc__ = f"{reproduce.__doc__}\n    \b\n    Experiments:\n{_LIST}"
 
 
 def _folder(out: Path | None, name: str, quick: bool, several: bool) -> Path:
-    """``out`` itself for one experiment, and a folder in it for each of several."""
+    """Return ``out`` for a single experiment, else a subfolder per experiment."""
     if out is not None and not several:
         return out
     return (out or Path("results")) / (f"{name}-quick" if quick else name)

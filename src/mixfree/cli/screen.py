@@ -1,4 +1,4 @@
-"""All that the command line prints: literally, whatever the data holds."""
+"""Printing, with control characters and markup in the data shown literally."""
 
 import sys
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["complain", "say", "show"]
 
 
 def say(*lines: str) -> None:
-    r"""Print lines on standard output, each in one line.
+    r"""Print each line on standard output, with line breaks escaped.
 
     Examples
     --------
@@ -27,5 +27,5 @@ def complain(line: str) -> None:
 
 
 def show(table: Any) -> None:
-    """Print a table of Rich, in whose cells nothing is taken for markup."""
+    """Print a Rich table without interpreting markup in its cells."""
     console().print(table)

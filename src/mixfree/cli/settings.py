@@ -1,4 +1,4 @@
-"""Options of the estimators and of the methods, as ``--set NAME=VALUE`` and as flags."""
+"""Options of estimators and methods, given as flags or as ``--set NAME=VALUE``."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["SCALES", "settings"]
 
 SCALES = ("auto", "running", "none")
-# Those of the estimators with the defaults that are not None; all others are of the methods.
+# Options of the estimators with their defaults; all other options belong to a method.
 _DEFAULTS: Mapping[str, Any] = {
     "method": "auto",
     "scale": "auto",
@@ -26,7 +26,7 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 def settings(given: Iterable[str], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a learner, and ``epochs``, from texts ``NAME=VALUE`` and from flags.
+    """Return the parameters of a learner, and ``epochs``, from flags and texts ``NAME=VALUE``.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def settings(given: Iterable[str], flags: Mapping[str, Any]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or value in ("True", "False", "None"):
             raise ValueError(
-                "--set must be NAME=VALUE with a value in JSON, or a word, such as "
+                "--set must be NAME=VALUE with a JSON value or a word, such as "
                 f"per_coordinate=false, not {text!r}"
             )
         if name not in known:
@@ -67,7 +67,7 @@ def settings(given: Iterable[str], flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known() -> list[str]:
-    """Every name that can be set."""
+    """Return every name that ``--set`` accepts."""
     from mixfree import methods
 
     of_methods = [name for method in methods().values() for name in method.options()]

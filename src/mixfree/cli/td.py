@@ -1,4 +1,4 @@
-"""``mixfree td``: the values of a policy, from one trajectory of an environment."""
+"""``mixfree td``: the value function of a policy, from one trajectory of an environment."""
 
 import math
 from pathlib import Path
@@ -15,7 +15,7 @@ __all__ = ["td"]
 
 typer = require("typer")
 
-SHOWN = 64  # states in the printed table; JSON has all of them
+SHOWN = 64  # most states in the printed table; the JSON output has all
 
 
 def td(
@@ -23,7 +23,7 @@ def td(
     policy: Annotated[
         str,
         typer.Option(
-            help="uniform, or a CSV file with one line per state: its action, or the probability "
+            help="uniform, or a CSV file with one line per state: the action, or the probability "
             "of each action."
         ),
     ] = "uniform",
@@ -35,23 +35,23 @@ def td(
     method: Annotated[
         str | None,
         typer.Option(
-            help="lstd (least squares, the most accurate), or one with steps: ladder, mag-dog, mag "
-            "(needs --radius), … Default: lstd up to 1,000 states; above, or with a radius, mag "
-            "with a radius and mag-dog without."
+            help="lstd (least squares, the most accurate) or a method with steps: ladder, mag-dog, "
+            "mag (needs --radius), … Default: lstd up to 1,000 states without --radius; else mag "
+            "with --radius and mag-dog without."
         ),
     ] = None,
     lam: Annotated[
         float | None,
-        typer.Option(help="lstd: decay of eligibility traces, 0 to 1. Default: 0."),
+        typer.Option(help="lstd: decay λ of the eligibility traces, from 0 to 1. Default: 0."),
     ] = None,
     l2: Annotated[
-        float | None, typer.Option(help="lstd: ridge per transition. Default: 0.")
+        float | None, typer.Option(help="lstd: ridge penalty per transition. Default: 0.")
     ] = None,
     half_life: Annotated[
         float | None,
         typer.Option(
-            help="lstd: forget; transitions after which one counts half. No intervals then. "
-            "Default: never forget."
+            help="lstd: number of transitions after which a transition counts half; gives no "
+            "intervals. Default: never forget."
         ),
     ] = None,
     level: Annotated[
@@ -108,7 +108,7 @@ def _read_policy(policy: str) -> Any:
     try:
         table = np.loadtxt(policy, delimiter=",")
     except ValueError as error:
-        raise ValueError(f"{policy} must hold numbers separated by commas: {error}") from error
+        raise ValueError(f"{policy} must contain numbers separated by commas: {error}") from error
     actions = table.ndim == 1 and bool((table == table.astype(int)).all())
     return table.astype(int) if actions else table
 
@@ -116,7 +116,7 @@ def _read_policy(policy: str) -> Any:
 def _answer(
     found: "Evaluation", exact: "RewardProcess | None", level: float | None
 ) -> dict[str, Any]:
-    """Values, with intervals if there is a level."""
+    """Collect the values, with intervals unless ``level`` is None."""
     states = list(range(found.learner.features.size)) if exact is None else exact.visited.tolist()
     columns = {"state": states, "value": found.values(states).tolist()}
     if level is not None:

@@ -1,4 +1,4 @@
-"""Files in time order, read in batches and learnt from in one pass.
+"""Linear models fitted in one pass over files in time order.
 
 >>> from mixfree.streams import FitPlan, Source, StreamFit, find_files
 >>> import tempfile

@@ -1,4 +1,4 @@
-"""Columns that are learnt from, and the features that each becomes."""
+"""Columns of the data and their encoding as features."""
 
 import zlib
 from abc import ABC, abstractmethod
@@ -17,58 +17,56 @@ from mixfree.streams.numbers import doubles, is_text, numbers_in, texts_in
 __all__ = ["Boolean", "Category", "Column", "Number", "Time", "column_from_plain", "places"]
 
 
-MOST_HASHED = 1 << 20  # columns that texts may share
+MOST_HASHED = 1 << 20  # most hashed features per column
 
 
 @dataclass(frozen=True)
 class Column(ABC):
-    """A column of the data; each kind of column is a class of its own."""
+    """A column of the data; there is one subclass per kind."""
 
     name: str
     kind: ClassVar[str] = ""
 
     @property
     def features(self) -> list[str]:
-        """Names of the features it becomes."""
+        """Names of the features."""
         return [self.name]
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words."""
+        """The values expected, in words."""
         return {"number": "a number", "boolean": "true or false"}.get(self.kind, "a text")
 
     @abstractmethod
     def fill(self, values: Any, out: Array) -> dict[str, int]:
-        """Write the features of stored values, NaN for what is missing; count the odd ones."""
+        """Write the features of values, NaN where missing; count hashed and unknown categories."""
 
     def plain(self) -> dict[str, Any]:
-        """Everything, as plain values."""
+        """Return all settings as plain values."""
         return {"kind": self.kind, **asdict(self)}
 
     def checked(self) -> Self:
-        """The column itself; ValueError if something in it is not as it must be."""
-        self._require(isinstance(self.name, str))
+        """Return the column itself; raise ValueError if a setting is invalid."""
+        if not (isinstance(self.name, str) and self._is_valid()):
+            raise ValueError(f"a column is invalid: {shown(self)}")
         return self
 
-    def _require(self, right: bool) -> None:
-        if not right:
-            raise ValueError(f"a column does not fit: {shown(self)}")
+    def _is_valid(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
 class Number(Column):
-    """A number; in a text, ``form`` says whether a point or a comma separates the decimals."""
+    """A number; in texts, its decimal separator is ``form``, a point or a comma."""
 
     form: str = "point"
     kind = "number"
 
-    def checked(self) -> Self:
-        """The column itself; ValueError if something in it is not as it must be."""
-        self._require(isinstance(self.name, str) and self.form in ("point", "comma"))
-        return self
+    def _is_valid(self) -> bool:
+        return self.form in ("point", "comma")
 
     def fill(self, values: Any, out: Array) -> dict[str, int]:
-        """Write the features; count the odd values."""
+        """Write the features; count hashed and unknown categories."""
         out[:, 0] = doubles(numbers_in(values, self.form))
         return {}
 
@@ -80,21 +78,21 @@ class Boolean(Column):
     kind = "boolean"
 
     def fill(self, values: Any, out: Array) -> dict[str, int]:
-        """Write the features; count the odd values."""
+        """Write the features; count hashed and unknown categories."""
         out[:, 0] = doubles(truths_in(values))
         return {}
 
 
 @dataclass(frozen=True)
 class Category(Column):
-    """A text: 1 in the column of its category, or in one that its hash chooses.
+    """A text: 1 in the feature of its category, or in the one chosen by its hash.
 
     Attributes
     ----------
     categories
-        Texts that have a column of their own.
+        Texts with a feature of their own.
     hashed
-        Number of columns that all other texts share; with none they are encoded as zeros.
+        Number of features into which all other texts are hashed; if 0, they are all zeros.
     """
 
     categories: tuple[str, ...] = ()
@@ -103,19 +101,17 @@ class Category(Column):
 
     @property
     def features(self) -> list[str]:
-        """Names of the features it becomes."""
+        """Names of the features."""
         own = [f"{self.name}={category}" for category in self.categories]
         return own + [f"{self.name}#{place}" for place in range(self.hashed)]
 
-    def checked(self) -> Self:
-        """The column itself; ValueError if something in it is not as it must be."""
-        self._require(all(isinstance(text, str) for text in (self.name, *self.categories)))
-        self._require(len(set(self.categories)) == len(self.categories))
-        self._require(type(self.hashed) is int and 0 <= self.hashed <= MOST_HASHED)
-        return self
+    def _is_valid(self) -> bool:
+        texts = all(isinstance(text, str) for text in self.categories)
+        different = len(set(self.categories)) == len(self.categories)
+        return texts and different and type(self.hashed) is int and 0 <= self.hashed <= MOST_HASHED
 
     def fill(self, values: Any, out: Array) -> dict[str, int]:
-        """Write the features; count the odd values."""
+        """Write the features; count hashed and unknown categories."""
         texts = texts_in(values).dictionary_encode()
         different, which = texts.dictionary, texts.indices.fill_null(0).to_numpy(False)
         missing = texts.is_null().to_numpy(False)
@@ -136,7 +132,7 @@ class Category(Column):
 
 @dataclass(frozen=True)
 class Time(Column):
-    """A date: its parts that come again as sines and cosines, or the days since ``origin``."""
+    """A date: sines and cosines of its periodic parts, or the days since ``origin``."""
 
     form: str = "stored"
     parts: tuple[str, ...] = tuple(dates.PARTS)
@@ -145,32 +141,30 @@ class Time(Column):
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words."""
+        """The values expected, in words."""
         return "a time of day" if self.form == "clock" else f"a date ({self.form})"
 
     @property
     def features(self) -> list[str]:
-        """Names of the features it becomes."""
+        """Names of the features."""
         return dates.feature_names(self.name, self.parts)
 
     def fill(self, values: Any, out: Array) -> dict[str, int]:
-        """Write the features; count the odd values."""
+        """Write the features; count hashed and unknown categories."""
         out[:] = self.of_times(self.times(values))
         return {}
 
-    def checked(self) -> Self:
-        """The column itself; ValueError if something in it is not as it must be."""
-        self._require(isinstance(self.name, str) and self.form in dates.FORMS)
-        self._require(bool(self.parts) and set(self.parts) <= {*dates.PARTS, "days"})
-        self._require(type(self.origin) is float and abs(self.origin) < 1e9)
-        return self
+    def _is_valid(self) -> bool:
+        parts = bool(self.parts) and set(self.parts) <= {*dates.PARTS, "days"}
+        origin = type(self.origin) is float and abs(self.origin) < 1e9
+        return self.form in dates.FORMS and parts and origin
 
     def times(self, values: Any) -> Array:
-        """Stored values as NumPy's times; NaT for what is missing."""
+        """Return values as NumPy times, NaT where missing."""
         return dates.times_in(values, self.form)
 
     def of_times(self, times: Array) -> Array:
-        """The features of times."""
+        """Return the features of times."""
         return dates.features_of(times, self.parts, self.origin)
 
 
@@ -178,7 +172,7 @@ _KINDS: dict[str, type[Column]] = {each.kind: each for each in (Number, Boolean,
 
 
 def column_from_plain(plain: Mapping[str, Any]) -> Column:
-    """The column that gave the plain values.
+    """Rebuild a column from :meth:`Column.plain`.
 
     Examples
     --------
@@ -193,7 +187,7 @@ def column_from_plain(plain: Mapping[str, Any]) -> Column:
 
 
 def truths_in(values: Any) -> Any:
-    """The values as doubles 1 and 0; null where one is missing or is neither true nor false.
+    """Return the values as doubles 1 and 0, null where missing or neither true nor false.
 
     Examples
     --------
@@ -211,7 +205,7 @@ def truths_in(values: Any) -> Any:
 
 
 def places(values: Any, texts: Sequence[str]) -> Array:
-    """Where each value is among the texts; −1 for a missing or an unknown one."""
+    """Return the index of each value among the texts, −1 where missing or unknown."""
     pyarrow = require("pyarrow")
     known = pyarrow.array(texts, pyarrow.string())
     if values.type != known.type:

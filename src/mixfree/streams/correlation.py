@@ -1,4 +1,4 @@
-"""How correlated a stream is, from the profile of a fit."""
+"""The correlation of a stream, from the profile of a fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,26 +20,27 @@ if TYPE_CHECKING:
 
 __all__ = ["NOTHING_TO_TELL", "Correlation", "is_only_rounding", "knows_intervals"]
 
+BAR = 40  # characters of the longest bar
 NOTHING_TO_TELL = (
-    "the fit is exact to rounding: its errors are those of the arithmetic, whose correlation says "
-    "nothing about the rows"
+    "the model fits every row up to rounding errors, which tell nothing about the correlation of "
+    "the rows"
 )
 
 
 def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
-    """Whether a learner has intervals, and with them a profile that does not follow the stream."""
+    """Whether a learner has confidence intervals, and a profile at fixed weights."""
     return isinstance(learner, ExactLearner) and learner.forgetting is None
 
 
 def is_only_rounding(fit: "StreamFit") -> bool:
-    """Whether a profile is there, but is one of rounding errors."""
+    """Whether the profile of a fit is that of rounding errors."""
     found = Correlation.of_learner(fit.learner)
     return found is not None and found.ratios.size > 1 and exact_to_rounding(fit)
 
 
 @dataclass(frozen=True, repr=False)
 class Correlation:
-    """How correlated the gradients of a stream are.
+    """The correlation of the gradients of a stream.
 
     Attributes
     ----------
@@ -49,13 +50,13 @@ class Correlation:
         Variance inflation of blocks of each length, relative to independent gradients, and its
         standard error.
     estimate
-        Over how many rows gradients are correlated, and whether the stream is long enough to tell.
+        The correlation scale, and whether the stream is long enough to resolve it.
     rows
         Length of the stream.
     effective_sample_size
-        Number of independent rows that would tell as much; an upper bound when :attr:`rising`.
+        Equivalent number of independent rows; an upper bound when :attr:`rising`.
     along_path
-        Whether the gradients are those of a run, whose iterates follow the stream.
+        Whether gradients are taken at the iterates of a run, which follow the stream.
     """
 
     lengths: Array
@@ -68,15 +69,15 @@ class Correlation:
 
     @classmethod
     def of(cls, profile: Profile, rows: int, effective: float | None = None) -> "Correlation":
-        """The levels of a profile that have enough blocks.
+        """Select the levels of a profile that have enough blocks.
 
         Parameters
         ----------
         profile, rows
-            Of a fit to so many rows.
+            Profile of a fit, and its number of rows.
         effective
-            Effective sample size behind the fit's intervals, if the profile is that of block sums
-            at the weights of the whole stream; None if it was taken along the path of a run.
+            Effective sample size of the fit's intervals, if the profile is taken at the final
+            weights; None if it is taken along the path of a run.
 
         Examples
         --------
@@ -96,7 +97,7 @@ class Correlation:
 
     @classmethod
     def of_learner(cls, learner: LinearLearner) -> "Correlation | None":
-        """What a learner knows about the rows it has seen; None if it does not tell."""
+        """Return the correlation of a learner's rows, None without a profile."""
         profile = learner.profile()
         if profile is None:
             return None
@@ -105,7 +106,7 @@ class Correlation:
 
     @classmethod
     def of_fit(cls, fit: "StreamFit") -> "Correlation | None":
-        """What a fit knows about its rows; None also if its errors are rounding only."""
+        """Return the correlation of a fit's rows, None without a profile or up to rounding."""
         return None if is_only_rounding(fit) else cls.of_learner(fit.learner)
 
     def __repr__(self) -> str:
@@ -117,7 +118,7 @@ class Correlation:
 
     @property
     def inflation(self) -> float:
-        """How many rows are worth one independent row; a lower bound when :attr:`rising`."""
+        """Number of rows per independent row; a lower bound when :attr:`rising`."""
         return self.rows / self.effective_sample_size
 
     @property
@@ -127,12 +128,12 @@ class Correlation:
 
     @property
     def correlated(self) -> bool:
-        """Whether blocks of some length vary more than those of independent rows."""
+        """Whether some blocks vary more than blocks of independent rows."""
         return float(self.ratios.max(initial=1.0)) > RISING
 
     @property
     def rising(self) -> bool:
-        """Whether the plateau is not reached: longer blocks may be more inflated still."""
+        """Whether the inflation still rises at the longest blocks."""
         return not self.estimate.resolved
 
     @property
@@ -140,7 +141,7 @@ class Correlation:
         return self.scale == 1 and not self.rising
 
     def lines(self) -> Iterator[str]:
-        """The findings in words."""
+        """Yield the findings in words."""
         if self.ratios.size < 2:
             yield "too few rows to tell how correlated they are"
             return
@@ -159,17 +160,17 @@ class Correlation:
                 f"(variance inflation {self.inflation:,.3g})"
             )
         if self.rising:
-            yield "the correlation may be longer than the longest blocks: more rows would tell"
+            yield "the correlation may exceed the longest blocks: more rows would resolve it"
         if self.along_path:
-            yield "taken along the path of the weights, which follow the stream: there may be more"
+            yield "measured along the path of the weights, which hides part of the correlation"
 
     def advice(self, size: float) -> Iterator[str]:
-        """Which method and settings suit the stream, for targets of that size."""
+        """Yield the methods and settings that suit the stream, for targets of this size."""
         if self.along_path:
             yield "method: ladder, the default for so many features, which needs no settings"
         else:
             yield "method: exact, the default, to which the order of the rows does not matter"
-            yield "        if nothing of the stream may be kept: ladder, which needs no settings"
+            yield "        or ladder, which keeps nothing of the stream and needs no settings"
         if not self.correlated or self._next_row_only:
             return
         window = self.lengths[-1] if self.rising else BLOCK_AT_HALF * self.scale
@@ -177,19 +178,19 @@ class Correlation:
         yield f"        or `method='mag', options={{'levels': {levels}}}, step_scale={size:.3g}`:"
         yield f"        gradients from up to {2**levels:,} rows, steps of the size of the target"
         if self.rising:
-            yield "        none that needs the mixing time: the stream is too short to estimate it"
+            yield "        the stream is too short to estimate the mixing time"
         else:
-            yield f"        or one that needs the mixing time, with `mixing_time={self.scale}`"
+            yield f"        or a method that needs the mixing time, with `mixing_time={self.scale}`"
 
-    def bars(self, width: int = 40) -> Iterator[str]:
-        """The profile as lines of text."""
+    def bars(self) -> Iterator[str]:
+        """Yield the profile as lines of text."""
         yield f"{'rows per block':>14}  {'inflation':>9}"
         for length, ratio in zip(self.lengths, self.ratios, strict=True):
-            bar = "█" * max(1, round(width * ratio / self.ratios.max(initial=1.0)))
+            bar = "█" * max(1, round(BAR * ratio / self.ratios.max(initial=1.0)))
             yield f"{length:14,}  {ratio:9.3g}  {bar}"
 
     def plot(self) -> "Figure":
-        """The profile as a figure."""
+        """Draw the profile."""
         from mixfree.base.figures import line_style, log_log, new_figure, plain_ticks
 
         figure, axes = new_figure(width=7.0)
@@ -203,13 +204,13 @@ class Correlation:
         axes.annotate("independent rows", (1.0, 1.0), xycoords=right, xytext=(-4, 4), **beside)
         if self.correlated and not self._next_row_only:
             axes.axvline(self.scale, **line_style(1))
-            said = f"correlated over\n{self.scale:,} rows{' or more' if self.rising else ''}"
+            label = f"correlated over\n{self.scale:,} rows{' or more' if self.rising else ''}"
             low = ("data", "axes fraction")
-            # On the side on which there is room.
+            # The label is on the side with more room.
             if self.scale**2 < self.lengths[0] * self.lengths[-1]:
                 beside |= {"ha": "left"}
             away = (6 if beside["ha"] == "left" else -6, 0)
-            axes.annotate(said, (self.scale, 0.2), xycoords=low, xytext=away, **beside)
+            axes.annotate(label, (self.scale, 0.2), xycoords=low, xytext=away, **beside)
         axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=24)
         verdict = next(iter(self.lines()), "")
         axes.text(0.0, 1.03, verdict, transform=axes.transAxes, color="#555555")

@@ -1,7 +1,6 @@
-"""Dates in the forms that files have, and what a linear model can use of them.
+"""Dates in the formats that files have, and their features for a linear model.
 
-The time of a row is taken as it is written: time zones are left aside, and stored times with a
-zone are those of UTC.
+Times are taken as written: time zones are ignored, and stored times with a zone are in UTC.
 """
 
 import re
@@ -32,9 +31,9 @@ __all__ = [
     "too_long",
 ]
 
-# Parts of a date that come again, each with the time that it takes and its sines and cosines.
+# Periodic parts of a date, with their period in days and number of harmonics.
 PARTS = {"hour": (1, 2), "weekday": (7, 2), "season": (365, 1)}
-ENOUGH = 0.95  # share of texts that must be dates for a column of dates
+ENOUGH = 0.95  # least share of dates among the texts of a column of dates
 _DAY = np.timedelta64(1, "D")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _CLOCK = (
@@ -59,15 +58,15 @@ _WRITTEN = {
     r"(?: ?(?P<p>[AaPp])\.?[Mm]\.?)?$",
 }
 DIGITS = r"^(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:(?P<H>\d{2})(?P<M>\d{2})(?P<S>\d{2})?)?$"
-# Units of an epoch, by the microseconds of one; the seconds of 1979 to 2096 tell them apart.
+# Microseconds per unit of an epoch; the unit is the one that gives seconds from 1979 to 2096.
 EPOCHS = {"seconds": 1e6, "milliseconds": 1e3, "microseconds": 1.0, "nanoseconds": 1e-3}
 SECONDS = 3e8, 4e9
-FORMS = (*_WRITTEN, *EPOCHS, "digits", "stored")  # how a column may have its dates
+FORMS = (*_WRITTEN, *EPOCHS, "digits", "stored")  # possible formats of a column of dates
 _NAMED = re.compile(r"time|date|epoch|unix|(?:^|_)(?:ts|at|on)(?:$|_)", re.IGNORECASE)
 
 
 def is_time(arrow_type: Any) -> bool:
-    """Whether values of a type are dates, with or without the time of the day, or clock times."""
+    """Whether values of a type are dates, with or without the time of day, or times of day."""
     types = require("pyarrow").types
     return bool(
         types.is_timestamp(arrow_type) or types.is_date(arrow_type) or types.is_time(arrow_type)
@@ -75,7 +74,7 @@ def is_time(arrow_type: Any) -> bool:
 
 
 def may_be_named(name: str) -> bool:
-    """Whether a column with a name may have dates that are written as numbers.
+    """Whether the name of a column suggests dates, so that its numbers may be dates.
 
     Examples
     --------
@@ -86,20 +85,20 @@ def may_be_named(name: str) -> bool:
 
 
 def form_of(values: Any, name: str, day_first: bool | None = None) -> str | None:
-    """In which form the values of a column are dates; None if they are not.
+    """Return the format of the dates in a column, None if its values are not dates.
 
-    Texts are dates if almost all of them are. Numbers are dates only in a column whose name says
-    so: seconds since 1970, or such as milliseconds, or digits like 20191231.
+    Texts are dates if almost all of them are. Numbers are dates only if the name of the column
+    suggests so: seconds (or milliseconds, …) since 1970, or digits like 20191231.
 
     Parameters
     ----------
     values
-        The first values of the column that are not missing, in the order of the stream.
+        The first values of the column that are not missing, in order.
     name
         Name of the column.
     day_first
-        Whether 1/2/2019 is in February; None: by the values. Where both readings are dates, it is
-        the one in which fewer rows go back in time, then the one with the shorter time.
+        Whether 1/2/2019 is in February; None: by the values. If both readings are dates, the
+        reading in which fewer rows go back in time wins, then the one that covers less time.
 
     Examples
     --------
@@ -137,7 +136,7 @@ def form_of(values: Any, name: str, day_first: bool | None = None) -> str | None
 
 
 def several_forms(texts: Any) -> bool:
-    """Whether almost all texts are dates, though not in one form.
+    """Whether almost all texts are dates, but in several formats.
 
     Examples
     --------
@@ -152,7 +151,7 @@ def several_forms(texts: Any) -> bool:
 
 
 def times_in(values: Any, form: str) -> Array:
-    """The values as NumPy's times in microseconds; NaT where one is missing or is no date.
+    """Return the values as NumPy times in microseconds, NaT where missing or not a date.
 
     Examples
     --------
@@ -180,14 +179,14 @@ def times_in(values: Any, form: str) -> Array:
 
 
 def pattern_of(form: str) -> str:
-    """The pattern of dates in texts of a form; texts of stored dates have the year first."""
+    """Return the regular expression of a format; stored dates as text have the year first."""
     return _WRITTEN.get(form, _WRITTEN["year first"])
 
 
 def parts_that_vary(times: Array, form: str) -> list[str]:
-    """The parts of a date that a model can learn from times like these.
+    """Return the parts of a date that a model can learn from these times.
 
-    A part must vary, and the times must cover it once: a day, a week, a year.
+    A part must vary, and the times must cover its whole period: a day, a week, a year.
 
     Examples
     --------
@@ -204,7 +203,7 @@ def parts_that_vary(times: Array, form: str) -> list[str]:
 
 
 def too_long(times: Array) -> list[str]:
-    """The parts of a date that times do not cover once.
+    """Return the parts of a date whose period the times do not cover.
 
     Examples
     --------
@@ -212,12 +211,12 @@ def too_long(times: Array) -> list[str]:
     ['season']
     """
     days = (times.max() - times.min()) / _DAY
-    # The last row of a whole day is one step short of it.
+    # The times of a whole day end one step before the next day.
     return [part for part, (length, _) in PARTS.items() if days < 0.95 * length]
 
 
 def feature_names(name: str, parts: Sequence[str]) -> list[str]:
-    """What the features of a date are called.
+    """Return the names of the features of a date.
 
     Examples
     --------
@@ -236,7 +235,7 @@ def feature_names(name: str, parts: Sequence[str]) -> list[str]:
 
 
 def features_of(times: Array, parts: Sequence[str], origin: float) -> Array:
-    """One row per time: sines and cosines of its parts, or the days since ``origin``."""
+    """Return one row per time: sines and cosines of its parts, or the days since ``origin``."""
     columns = []
     for part in parts:
         if part == "days":
@@ -250,7 +249,7 @@ def features_of(times: Array, parts: Sequence[str], origin: float) -> Array:
 
 
 def _share_passed(times: Array, part: str) -> Array:
-    """How much of the day, the week or the year has passed; of a week in whole days."""
+    """Return the fraction of the day, the week (in whole days) or the year that has passed."""
     days = times.astype("M8[D]")
     if part == "hour":
         return np.asarray((times - days) / _DAY)
@@ -264,7 +263,7 @@ def _share_passed(times: Array, part: str) -> Array:
 
 
 def _disorder(times: Array) -> tuple[int, float]:
-    """How often a time is before the one above it, and how far apart the times are."""
+    """Return how often a time precedes the one before it, and the days that the times cover."""
     known = times[~np.isnat(times)]
     return int((known[1:] < known[:-1]).sum()), float((known.max() - known.min()) / _DAY)
 
@@ -281,19 +280,18 @@ def _form_of_numbers(numbers: Array) -> str | None:
 
 
 def _stored(values: Any) -> Array:
-    """Dates and times that are stored as such."""
+    """Return stored dates and times as NumPy times."""
     pyarrow = require("pyarrow")
-    if pyarrow.types.is_time(values.type):
-        values = values.cast(pyarrow.time64("us"), safe=False).cast(pyarrow.int64())
-    else:
-        values = values.cast(pyarrow.timestamp("us"), safe=False).cast(pyarrow.int64())
+    of_day = pyarrow.types.is_time(values.type)
+    kind = pyarrow.time64("us") if of_day else pyarrow.timestamp("us")
+    values = values.cast(kind, safe=False).cast(pyarrow.int64())
     missing = values.is_null().to_numpy(zero_copy_only=False)
     whole = values.fill_null(0).to_numpy(zero_copy_only=False).astype("M8[us]")
     return np.where(missing, np.datetime64("NaT"), whole)
 
 
 def _written(texts: Any, pattern: str) -> Array:
-    """Dates of texts that match a pattern."""
+    """Parse texts that match a regular expression, NaT for all others."""
     compute, int64 = require("pyarrow.compute"), require("pyarrow").int64()
     fields = compute.extract_regex(texts, pattern)
     has = {field.name for field in fields.type}
@@ -333,7 +331,7 @@ def _written(texts: Any, pattern: str) -> Array:
 
 
 def _month(texts: Any) -> Array:
-    """Numbers of months by the first letters of their English names; 0 for another word."""
+    """Return months from 1 by the first three letters of their English names, 0 for other words."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     first = compute.utf8_lower(compute.utf8_slice_codeunits(texts.fill_null(""), 0, 3))
     found = compute.index_in(first, pyarrow.array(MONTHS)).fill_null(-1)

@@ -1,4 +1,4 @@
-"""How a CSV file is written: its head, and what separates its fields."""
+"""The header and the delimiter of a CSV file."""
 
 import csv
 import io
@@ -9,17 +9,19 @@ from typing import NamedTuple
 __all__ = ["Dialect"]
 
 BLOCK = 1 << 20  # bytes of text per batch
-MIN_ROWS = 32  # rows per batch, if they are not too long
+MIN_ROWS = 32  # least rows per batch, unless they are very long
 LARGEST_BLOCK = 1 << 25  # bytes of text per batch of a file with long rows
-_SEPARATOR = re.compile(r'\ufeff?"?sep=([,;|\t])"?\r?(?:\n|$)')  # a line for Excel
-_APART = re.compile(rb'(?:\xef\xbb\xbf)?(?:#[^,;|\t]|"?sep=)')  # lines before the head
+_SEPARATOR = re.compile(
+    r'\ufeff?"?sep=([,;|\t])"?\r?(?:\n|$)'
+)  # a line that tells Excel the delimiter
+_PREAMBLE = re.compile(rb'(?:\xef\xbb\xbf)?(?:#[^,;|\t]|"?sep=)')  # lines before the header
 
 
 class Dialect(NamedTuple):
     """How a CSV file is written.
 
-    Names of its columns, what separates fields, lines of its head, and bytes of its longest of
-    the first lines.
+    The names of its columns, the delimiter, the number of lines up to and including the header,
+    and the length in bytes of the longest of the first four lines.
     """
 
     names: tuple[str, ...]
@@ -29,25 +31,25 @@ class Dialect(NamedTuple):
 
     @property
     def block(self) -> int:
-        """Bytes to read at a time, so that a batch of a wide file has some rows, too."""
+        """Bytes to read at a time, enough for several rows of a wide file."""
         return min(max(BLOCK, MIN_ROWS * self.width), LARGEST_BLOCK)
 
     @staticmethod
-    def told(lines: Sequence[bytes]) -> bool:
-        """Whether there are a head and a row among the first lines."""
-        rows = [line for line in lines if line.strip() and not _APART.match(line)]
-        if len(rows) == 1 and any(map(_APART.match, lines)):  # the head may be a comment
+    def is_complete(lines: Sequence[bytes]) -> bool:
+        """Whether the first lines contain a header and a row."""
+        rows = [line for line in lines if line.strip() and not _PREAMBLE.match(line)]
+        if len(rows) == 1 and any(map(_PREAMBLE.match, lines)):  # the header may be a comment
             return any(map(_is_number, re.split(rb"[,;|\t]", rows[0])))
         return len(rows) >= 2
 
     @classmethod
     def of(cls, head: bytes, tabs: bool = False) -> "Dialect":
-        """The dialect of a file that begins with some bytes.
+        """Detect the dialect of a file from its first bytes.
 
-        A column without a name is called by its place. Rows with one field more than the head
-        have row names before the first column, as R writes them, or a delimiter at their end.
-        Comments before the head, after ``#``, are no part of it; the last of them is the head
-        if numbers follow, as NumPy writes it. So is ``sep=;``, by which Excel is told.
+        A column without a name is named after its position. Rows with one field more than the
+        header have row names before the first column, as written by R, or a trailing delimiter.
+        Comments (``#``) before the header are skipped, and so is a line ``sep=;`` for Excel; if
+        numbers follow, the last comment is the header, as written by NumPy.
 
         Examples
         --------
@@ -58,12 +60,14 @@ class Dialect(NamedTuple):
         >>> Dialect.of(b"# made by hand\\ntime,load\\n1,5\\n")[:3]
         (('time', 'load'), ',', 2)
         """
-        # The bytes may end within a letter, and rows that are not in UTF-8 have a line to be named.
+        # The bytes may end within a character; rows not in UTF-8 are reported later, by line.
         text = head.decode("utf-8-sig", errors="surrogateescape")
         if not text.strip():
             raise EOFError("Empty CSV")
-        told = _SEPARATOR.match(text)
-        candidates = ["\t"] if tabs else [",", ";", "\t", "|"] if told is None else [told[1]]
+        separator = _SEPARATOR.match(text)
+        candidates = (
+            ["\t"] if tabs else [",", ";", "\t", "|"] if separator is None else [separator[1]]
+        )
         found = {delimiter: _first_records(text, delimiter) for delimiter in candidates}
 
         def likely(delimiter: str) -> tuple[bool, int]:
@@ -75,13 +79,13 @@ class Dialect(NamedTuple):
         if len(row) == len(names) + 1:
             names = [*names, ""] if row[-1] == "" else ["", *names]
         for name in names:
-            name.encode("utf-8", "surrogateescape").decode()  # raises if it is not in UTF-8
+            name.encode("utf-8", "surrogateescape").decode()  # raises unless it is UTF-8
         width = max(map(len, head.splitlines()[:4]))
         return cls(_all_named(names), delimiter, lines, width)
 
 
 def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int]:
-    """The fields of the head and of the row after it, and the lines that the head takes."""
+    """Return the fields of the header and of the row after it, and the line the header ends on."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     records = ((record, reader.line_num) for record in reader if record)
     comment = None
@@ -98,7 +102,7 @@ def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int
 
 
 def _is_comment(record: Sequence[str], delimiter: str) -> bool:
-    """Whether a line before the head is none; a column may well be called ``#``."""
+    """Whether a record precedes the header; a column may be called ``#``."""
     if record[0].startswith("#"):
         return record[0] != "#"
     return _SEPARATOR.match(delimiter.join(record)) is not None

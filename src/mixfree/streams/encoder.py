@@ -1,4 +1,4 @@
-"""Batches of columns to rows of numbers, with every missing value accounted for."""
+"""Encoding of batches as features and targets, with every missing value accounted for."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ POLICIES = ("error", "skip", "mean", "auto")
 
 
 class Encoded(NamedTuple):
-    """Features, targets and, if there is a column of dates, times of rows; else no times."""
+    """Features and targets of rows, and their times if there is a column of dates."""
 
     rows: Array
     targets: Array
     times: Array
 
     def part(self, which: Any) -> "Encoded":
-        """Some of the rows."""
+        """Select some of the rows."""
         return Encoded(
             self.rows[which],
             self.targets[which],
@@ -42,26 +42,26 @@ class Encoder:
     Parameters
     ----------
     columns
-        What to learn from.
+        Columns to learn from.
     target
-        The target's column: a number, a boolean, or a text that names the class.
+        Column of the target: a number, a boolean, or a text that names the class.
     classes
-        Labels of a classification, in their order; None for a regression.
+        Classes in order; None for a regression.
     missing
-        ``"error"`` refuses missing values, ``"auto"`` those of features, ``"skip"`` leaves out
-        rows that have one, ``"mean"`` fills in the mean of the column's earlier values. All but
-        the first leave out rows without a target. What is in a column of numbers or dates
-        without being one is a missing value.
+        ``"error"`` refuses missing values, ``"auto"`` missing features, ``"skip"`` leaves out
+        rows with missing values, ``"mean"`` fills in the mean of the column's earlier values. All
+        but ``"error"`` leave out rows without a target. Other texts in a column of numbers or
+        dates are missing values.
 
     Attributes
     ----------
     left_out
         Rows left out, counted by reason.
     unknown, hashed
-        Texts that are none of a column's categories, counted by column: encoded as zeros, or in
-        the columns that they share.
+        Number of values per column that are not among its categories, encoded as zeros or
+        hashed.
     strays
-        Texts in columns of numbers or dates, counted by column, and where the first one is.
+        Number of other texts per column of numbers or dates, and the place of the first.
     """
 
     def __init__(
@@ -81,32 +81,28 @@ class Encoder:
         self.unknown: Counter[str] = Counter()
         self.hashed: Counter[str] = Counter()
         self.strays: dict[str, list[Any]] = {}
-        self._sums = np.zeros((2, len(self.features)))  # of the values, and their number
-        self._settled = False  # whether means are no longer those of the earlier rows
+        self._sums = np.zeros((2, len(self.features)))  # sums and counts of the values
+        self._settled = False  # whether means stay as they are
 
     @property
     def needs(self) -> list[str]:
-        """Names of the columns to read, that of the target last."""
+        """Names of the columns to read, the target last."""
         return [*(column.name for column in self.columns), self.target]
 
     @property
     def numbers(self) -> list[str]:
-        """Names of the columns that can be read as numbers at once."""
+        """Names of the columns that can be read as doubles directly."""
         columns = [*self.columns, self._target]
         return [each.name for each in columns if isinstance(each, Number) and each.form == "point"]
 
     def settled(self) -> "Encoder":
-        """One for another pass: its counts are its own, and its means those of all rows so far."""
+        """Return an encoder for another pass, with separate counts and the means of all rows."""
         again = Encoder.from_state(self.state_dict())
         again._settled = True
         return again
 
-    def treat_missing(self, missing: str) -> None:
-        """Do this with missing values from now on: ``"error"``, ``"skip"`` or ``"mean"``."""
-        self.missing = missing
-
     def encode(self, piece: Piece) -> Encoded:
-        """Features, targets and times of the rows that can be used."""
+        """Return features, targets and times of the rows that can be used."""
         rows, times = self._matrix(piece)
         targets, known = self._targets(piece)
         found = Encoded(rows, targets, times)
@@ -117,14 +113,14 @@ class Encoder:
             self._leave_out(self.target, int((~known).sum()))
             found = found.part(known)
             rows = found.rows
-        # A finite sum says that everything is finite, and one sum is cheap.
+        # If the sum is finite, all values are, and one sum is cheap.
         with np.errstate(over="ignore", invalid="ignore"):
             finite = bool(np.isfinite(rows.sum()))
         if self.missing != "mean" and finite:
             return found
         gaps = self._gaps(piece, rows, np.flatnonzero(known))
         if self.missing == "mean":
-            # A missing date has no time, and what is filled in has none either.
+            # The time of a missing date stays NaT.
             return found._replace(rows=self._filled(rows, gaps))
         incomplete = gaps.any(axis=1)
         for place in gaps[incomplete].argmax(axis=1):
@@ -132,11 +128,11 @@ class Encoder:
         return found.part(~incomplete)
 
     def encode_for_prediction(self, piece: Piece) -> tuple[Array, Array]:
-        """Features of all rows, and which of them can be predicted."""
+        """Return the features of all rows, and which rows can be predicted."""
         return self.predictable(piece, self._matrix(piece)[0])
 
     def predictable(self, piece: Piece, rows: Array) -> tuple[Array, Array]:
-        """The features of a batch without gaps, and which of its rows can be predicted."""
+        """Return features with missing values filled in, and which rows can be predicted."""
         gaps = self._gaps(piece, rows, np.arange(len(rows)))
         if self.missing == "mean":
             return self.with_means(rows, gaps), np.ones(len(rows), bool)
@@ -144,21 +140,21 @@ class Encoder:
         return np.where(gaps, 0.0, rows), usable
 
     def rows_and_gaps(self, piece: Piece) -> tuple[Array, Array]:
-        """Features of all rows, and where a value is missing."""
+        """Return the features of all rows, and where values are missing."""
         rows, _ = self._matrix(piece)
         return rows, self._gaps(piece, rows, np.arange(len(rows)))
 
     def with_means(self, rows: Array, gaps: Array) -> Array:
-        """The rows with the means of the rows before in their gaps."""
+        """Fill the gaps with the means of the rows so far."""
         values, counts = self._sums
         return np.where(gaps, values / np.maximum(counts, 1.0), rows)
 
     def add_to_means(self, rows: Array) -> None:
-        """Let rows count in the means."""
+        """Include rows in the means."""
         self._filled(rows, np.isnan(rows))
 
     def check_sizes(self, piece: Piece, largest: float) -> None:
-        """ValueError that names the first value, or target, above a size."""
+        """Raise ValueError with the place of the first feature or target above a size."""
         rows, _ = self._matrix(piece)
         names = [column.name for column in self._column_of]
         if self.classes is None:
@@ -169,13 +165,13 @@ class Encoder:
             raise ValueError(located(piece, int(row), what, names[place]))
 
     def set_missing(self, missing: str, rows: Array) -> None:
-        """Change the policy; if no means were kept so far, take those of ``rows``."""
+        """Change the treatment of missing values; without means so far, use those of ``rows``."""
         self.missing = missing
         if not self._sums[1].any():
             self._sums = np.array([rows.sum(axis=0), np.full(len(self.features), len(rows))])
 
     def label(self, target: float) -> str:
-        """A target as the data has it.
+        """Return a target as written in the data.
 
         Examples
         --------
@@ -188,7 +184,7 @@ class Encoder:
         return self.classes[int(targets_at(places, len(places)).searchsorted(target))]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as plain values and arrays."""
+        """Return the whole state as plain values and arrays."""
         return {
             "columns": [column.plain() for column in self.columns],
             "target": self._target.plain(),
@@ -203,7 +199,7 @@ class Encoder:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Encoder":
-        """The encoder that gave ``state``; ValueError if there is none."""
+        """Rebuild the encoder that gave ``state``; raise ValueError if the state is invalid."""
         with loading("encoder"):
             columns = [column_from_plain(plain) for plain in state["columns"]]
             target = column_from_plain(state["target"])
@@ -224,21 +220,19 @@ class Encoder:
             sums = state["sums"]
             right &= sums.shape == encoder._sums.shape and sums.dtype == np.float64
             if not (right and np.isfinite(sums).all() and (sums[1] >= 0.0).all()):
-                raise ValueError(
-                    "state of the encoder does not fit: its parts are not of one model"
-                )
+                raise ValueError("state of the encoder is invalid: its parts do not fit together")
             encoder._sums = sums.copy()
             return encoder
 
     def merge(self, other: "Encoder") -> None:
-        """Add what another encoder has counted in the rows that follow."""
+        """Add the counts of an encoder of the rows that follow."""
         for name in ("left_out", "unknown", "hashed"):
             getattr(self, name).update(getattr(other, name))
         for name, (count, place) in other.strays.items():
             self.strays.setdefault(name, [0, place])[0] += count
 
     def known(self, values: Any) -> Array:
-        """Which values of the target are known."""
+        """Return which values of the target are not missing."""
         if self.classes is None:
             found: Array = np.isfinite(self._regressed(values))
             return found
@@ -246,7 +240,7 @@ class Encoder:
 
     @staticmethod
     def target_texts(values: Any, target: Column) -> Any:
-        """Values of a target as names of classes; null for a missing one."""
+        """Return the values of a target as names of classes, null where missing."""
         if isinstance(target, Number):
             return texts_in(numbers_in(values, target.form))
         if target.kind == "boolean":
@@ -255,7 +249,7 @@ class Encoder:
         return texts_in(values)
 
     def _matrix(self, piece: Piece) -> tuple[Array, Array]:
-        """All features, NaN for a missing value; and the times of the first column of dates."""
+        """Return all features, NaN where missing, and the times of the first column of dates."""
         double = require("pyarrow").float64()
         times: Array = np.zeros(0, "M8[us]")
         batch = piece.batch.select([column.name for column in self.columns])
@@ -276,7 +270,7 @@ class Encoder:
         return rows, times
 
     def _note_strays(self, piece: Piece, column: Column, missing: Array) -> None:
-        """Count texts where a number or a date should be, and remember where the first one is."""
+        """Count texts where a number or a date is expected, and record the place of the first."""
         values = piece.batch.column(column.name)
         if not is_text(values.type) or missing.sum() == values.null_count:
             return
@@ -291,7 +285,7 @@ class Encoder:
         return doubles(numbers_in(values, form))
 
     def _targets(self, piece: Piece) -> tuple[Array, Array]:
-        """Targets as the loss takes them, and which rows have one."""
+        """Return the targets in the form of the loss, and which rows have one."""
         values = piece.batch.column(self.target)
         if self.classes is None:
             targets = self._regressed(values)
@@ -306,7 +300,11 @@ class Encoder:
         new = known & (place < 0)
         if new.any():
             row = int(new.argmax())
-            regress = ", or `loss='squared'` to regress" if isinstance(self._target, Number) else ""
+            regress = (
+                ", or `loss='squared'` to predict a number"
+                if isinstance(self._target, Number)
+                else ""
+            )
             raise ValueError(
                 located(piece, row, f"has the unknown class {_shown(texts[row])}", self.target)
                 + f"; the classes are {', '.join(self.classes)}: give all of them as `classes`"
@@ -315,9 +313,9 @@ class Encoder:
         return targets_at(place, len(self.classes)), known
 
     def _gaps(self, piece: Piece, rows: Array, numbers: Array) -> Array:
-        """Where values are missing; ``numbers`` are the rows' places in the batch.
+        """Return where values are missing; ``numbers`` are the indices of the rows in the batch.
 
-        Infinite values are always refused, missing ones if the policy says so.
+        Raises ValueError for infinite values, and for missing ones unless they are allowed.
         """
         infinite = np.isinf(rows)
         if infinite.any():
@@ -331,7 +329,7 @@ class Encoder:
         return gaps
 
     def _refuse(self, piece: Piece, row: int, column: Column) -> None:
-        """ValueError that names a missing value and says what to do about it."""
+        """Raise ValueError for a missing value, with its place and what to do about it."""
         value = piece.batch.column(column.name)[row]
         odd = value.is_valid and is_text(value.type)
         what = f"is {_shown(value)}, not {column.expected}" if odd else "is missing"
@@ -358,11 +356,11 @@ def _count(value: Any) -> int:
 
 
 def _shown(text: Any) -> str:
-    """A text of the data, shortened, with control characters visible."""
+    """Return a text of the data, shortened, with control characters visible."""
     return repr(text.as_py()[:40])
 
 
 def located(piece: Piece, row: int, what: str, column: str | None = None) -> str:
-    """What is wrong with a row of a batch, or with one of its values, and where that is."""
+    """Prefix a message with the file, the row and the column that it is about."""
     value = "" if column is None else f"column {column!r} "
     return f"{piece.file}, row {piece.start + row + 1}, {value}{what}"

@@ -1,4 +1,4 @@
-"""What a fit has come to, as plain values for programs."""
+"""The report of a fit as plain values, for JSON."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 import mixfree
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.streams.correlation import Correlation, knows_intervals
-from mixfree.streams.giveaway import giveaways
+from mixfree.streams.leakage import leakage_warnings
 from mixfree.streams.metrics import exact_to_rounding, metrics
 from mixfree.streams.report import remarks, warnings
 from mixfree.streams.stream_fit import StreamFit
@@ -17,7 +17,7 @@ __all__ = ["correlation_facts", "fit_facts", "model_facts"]
 
 
 def fit_facts(fit: StreamFit) -> dict[str, Any]:
-    """What the printed report says."""
+    """Return the content of the printed report."""
     encoder, course = fit.encoder, fit.timeline
     correlation = Correlation.of_fit(fit)
     return {
@@ -49,12 +49,12 @@ def fit_facts(fit: StreamFit) -> dict[str, Any]:
         "exact": _exactness(fit),
         "correlation": None if correlation is None else correlation_facts(correlation),
         "notes": [*fit.notes, *remarks(fit)],
-        "warnings": [*giveaways(fit), *warnings(fit)],
+        "warnings": [*leakage_warnings(fit), *warnings(fit)],
     }
 
 
 def model_facts(fit: StreamFit) -> dict[str, Any]:
-    """The same with the weights, the course of the stream, and how it was made."""
+    """Return the report with weights, timeline, settings and files."""
     bins = fit.timeline.bins
     return {
         **fit_facts(fit),
@@ -82,7 +82,7 @@ def model_facts(fit: StreamFit) -> dict[str, Any]:
 
 
 def correlation_facts(found: Correlation | None) -> dict[str, Any]:
-    """How correlated a stream is; nothing where that cannot be told."""
+    """Return the correlation of a stream, with None for all values if unknown."""
     if found is None:
         names = ("scale", "resolved", "effective_sample_size", "variance_inflation", "along_path")
         return {**dict.fromkeys(names), "profile": []}
@@ -100,7 +100,7 @@ def correlation_facts(found: Correlation | None) -> dict[str, Any]:
 
 
 def _exactness(fit: StreamFit) -> dict[str, Any] | None:
-    """How much an exact fit loses, and what it forgets; None for a method with steps."""
+    """Return optimality gap and half-life of an exact fit, None for a method with steps."""
     if not isinstance(fit.learner, ExactLearner):
         return None
     gap = fit.learner.gap if knows_intervals(fit.learner) else None

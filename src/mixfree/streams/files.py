@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ __all__ = [
     "STDIN",
     "SUFFIXES",
     "StreamFile",
+    "check_not_read",
     "disguise",
     "find_files",
 ]
@@ -35,12 +36,12 @@ SUFFIXES = {
     ".json": "jsonl",
 }
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
-# How files begin that are no text, with what to do about them.
+# First bytes of files that are not text, with what to do about them.
 _BEGINNINGS = {
-    b"\x1f\x8b": "compressed by gzip: let its name end in .gz",
-    b"BZh": "compressed by bzip2: let its name end in .bz2",
-    b"\x28\xb5\x2f\xfd": "compressed by Zstandard: let its name end in .zst",
-    b"\x04\x22\x4d\x18": "compressed by LZ4: let its name end in .lz4",
+    b"\x1f\x8b": "compressed by gzip: rename it to end in .gz",
+    b"BZh": "compressed by bzip2: rename it to end in .bz2",
+    b"\x28\xb5\x2f\xfd": "compressed by Zstandard: rename it to end in .zst",
+    b"\x04\x22\x4d\x18": "compressed by LZ4: rename it to end in .lz4",
     b"\xfd7zXZ\0": "compressed by xz: `xzcat FILE > plain.csv`",
     b"PK\x03\x04": "an archive or a spreadsheet: extract it, or save it as CSV",
     b"PAR1": "a Parquet file: give `format='parquet'`",
@@ -53,9 +54,9 @@ FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 
 @dataclass(frozen=True)
 class StreamFile:
-    """One file of a stream; ``path`` is ``"-"`` for standard input.
+    """One file of a stream, or some row groups of a Parquet file, beginning at row ``start``.
 
-    Of a Parquet file it may be some row groups only, the first of which begins at row ``start``.
+    ``path`` is ``"-"`` for standard input.
     """
 
     path: str
@@ -70,11 +71,14 @@ class StreamFile:
 
     @property
     def once(self) -> bool:
-        """Whether it can be read once only: standard input, a pipe or a device."""
+        """Whether the file can be read only once: standard input, a pipe or a device."""
         return self.path == STDIN or (os.path.exists(self.path) and not os.path.isfile(self.path))
 
     def parts(self) -> "list[tuple[StreamFile, int]]":
-        """What can be read by itself, row groups of Parquet or else the file, and bytes of each."""
+        """Return the parts that can be read separately, with their sizes in bytes.
+
+        These are the row groups of a Parquet file; any other file is one part.
+        """
         if self.format != "parquet":
             return [(self, Path(self.path).stat().st_size)]
         metadata = require("pyarrow.parquet").read_metadata(self.path)
@@ -87,7 +91,7 @@ class StreamFile:
         return found
 
     def row_count(self) -> int | None:
-        """Number of rows: exact for Parquet, estimated for plain text, None for the rest."""
+        """Number of rows: exact for Parquet, estimated for plain text, otherwise None."""
         if self.format == "parquet":
             return int(require("pyarrow.parquet").read_metadata(self.path).num_rows)
         if self.once or self.compression or self.format == "arrow":
@@ -99,26 +103,35 @@ class StreamFile:
 
 
 def disguise(head: bytes) -> str | None:
-    """What a file that begins with some bytes is instead of text; None if it may be text.
+    """Describe a file that is not text by its first bytes; None if it may be text.
 
     Examples
     --------
     >>> disguise(b"BZh91AY"), disguise(b"a,b")
-    ('compressed by bzip2: let its name end in .bz2', None)
+    ('compressed by bzip2: rename it to end in .bz2', None)
     """
     return next((what for first, what in _BEGINNINGS.items() if head.startswith(first)), None)
 
 
+def check_not_read(
+    output: str | os.PathLike[str], name: str, inputs: Iterable[str | os.PathLike[str]]
+) -> None:
+    """Raise ValueError if ``output``, the argument ``name``, would replace one of the inputs."""
+    for each in inputs:
+        if os.path.exists(output) and os.path.exists(each) and os.path.samefile(output, each):
+            raise ValueError(f"{name} must not be {output}, which is an input: give another name")
+
+
 def find_files(data: Sequence[str], format: str | None = None) -> list[StreamFile]:
-    """The files of a stream in order: as given, and sorted by name within a folder or glob.
+    """Return the files of a stream: in the given order, and sorted by name within a folder or glob.
 
     Parameters
     ----------
     data
         Files, folders, globs, or ``"-"`` for standard input.
     format
-        ``"csv"``, ``"parquet"``, ``"arrow"`` or ``"jsonl"``; by default what each name ends in
-        says it, and standard input is CSV.
+        ``"csv"``, ``"parquet"``, ``"arrow"`` or ``"jsonl"``. By default the extension of each
+        file decides, and standard input is CSV.
 
     Examples
     --------
@@ -140,7 +153,7 @@ def find_files(data: Sequence[str], format: str | None = None) -> list[StreamFil
 def _expand(entry: str, format: str | None) -> list[StreamFile]:
     if entry == STDIN:
         if format == "parquet":
-            raise ValueError("Parquet cannot be read from standard input: its index is at its end")
+            raise ValueError("Parquet cannot be read from standard input: name a file instead")
         return [StreamFile(STDIN, format or "csv")]
     path = Path(entry)
     if path.is_dir():
@@ -152,7 +165,7 @@ def _expand(entry: str, format: str | None) -> list[StreamFile]:
         names = [entry]
     elif glob.has_magic(entry):
         found = sorted(name for name in glob.glob(entry, recursive=True) if Path(name).is_file())
-        # A link to a folder above would give the same files again and again.
+        # A link to a parent folder would repeat the same files.
         names = list({os.path.realpath(name): name for name in reversed(found)}.values())[::-1]
         if not names:
             raise ValueError(f"no file matches {entry}")
@@ -170,17 +183,15 @@ def _file(name: str, format: str | None) -> StreamFile:
     if kind is None:
         what = None if StreamFile(name, "csv").once else disguise(_first_bytes(name))
         raise ValueError(
-            f"{name}: its name does not tell its format; give `format`, one of {', '.join(FORMATS)}"
+            f"{name}: the format is unknown; give `format`, one of {', '.join(FORMATS)}"
             if what is None
             else f"{name}: it is {what}"
         )
     if compression is not None and kind == "parquet":
-        raise ValueError(
-            f"{name}: a compressed Parquet file cannot be read; Parquet compresses its own columns"
-        )
+        raise ValueError(f"{name}: a compressed Parquet file cannot be read: decompress it first")
     found = StreamFile(name, kind, compression, tabs=path.suffix.lower() == ".tsv")
     if found.once and kind == "parquet":
-        raise ValueError(f"{name}: Parquet cannot be read from a pipe: its index is at its end")
+        raise ValueError(f"{name}: Parquet cannot be read from a pipe: name a regular file instead")
     return found
 
 
@@ -197,5 +208,5 @@ def _known(name: str) -> bool:
 
 
 def _hidden(name: str) -> bool:
-    """Whether a file in a folder is no data, like ``_SUCCESS`` or ``.crc`` files."""
+    """Whether a file in a folder is not data, such as ``_SUCCESS`` or ``.crc`` files."""
     return Path(name).name.startswith((".", "_"))

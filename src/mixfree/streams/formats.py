@@ -1,4 +1,4 @@
-"""Reads batches of rows from CSV, Parquet, Arrow and JSON lines, with errors that say where."""
+"""Readers of CSV, Parquet, Arrow and JSON lines in batches, with errors that name the place."""
 
 import io
 import os
@@ -17,9 +17,9 @@ from mixfree.streams.numbers import is_text, without_views
 __all__ = ["NOT_UTF8", "Reader"]
 
 ROWS = 1 << 13  # rows per batch of Parquet and Arrow
-PAGE = 1 << 16  # bytes read ahead of each Parquet column, and of a CSV file for its head
-LONGEST_TEXT = 1 << 14  # bytes of a text that may come again in every row
-LONGEST_HEAD = 1 << 24  # bytes of a CSV file in which its first two lines must be
+PAGE = 1 << 16  # bytes read ahead per Parquet column, and of a CSV file to find its header
+LONGEST_TEXT = 1 << 14  # most bytes of a dictionary-encoded text, which every row may repeat
+LONGEST_HEAD = 1 << 24  # most bytes of the first two lines of a CSV file
 NOT_UTF8 = "not in UTF-8: `iconv -f latin1 -t utf-8 FILE > utf8.csv` converts it"
 _EMPTY = ("Empty CSV", "Empty JSON", "file size is 0 bytes", "null or length 0")
 
@@ -27,8 +27,8 @@ _EMPTY = ("Empty CSV", "Empty JSON", "file size is 0 bytes", "null or length 0")
 class Reader:
     """The columns of one file, and its rows in batches.
 
-    Values are read as the file has them, CSV as text: what they are is decided by whoever looks
-    at them, and not by the block of text that they happen to be in.
+    CSV is read as text: the first look decides on types, so that they do not depend on where
+    PyArrow divides the file into blocks.
 
     Parameters
     ----------
@@ -40,20 +40,20 @@ class Reader:
     schema
         Names of the columns and the types in which they are read.
     decimal_comma
-        Whether fields are separated by semicolons, so that decimals may be by commas.
+        Whether the delimiter is a semicolon, so that numbers may have decimal commas.
     unfinished
-        Whether the last line that was read had no end, and was left out.
+        Whether the last line was left out since it did not end in a newline.
     """
 
     def __init__(self, file: StreamFile) -> None:
         self.file = file
         self.unfinished = False
         self._head = b""
-        self._pipe: Any = None  # what can be read once only
-        self._stream: Any = None  # a stream of Arrow that is read from there
+        self._pipe: Any = None  # a stream that can be read only once
+        self._stream: Any = None  # the Arrow stream read from the pipe
         self._dialect = Dialect((), ",", 1)
         self._lines = JsonLines(None, None)
-        self._outer: dict[str, str] = {}  # of columns of Arrow within others, the outermost
+        self._outer: dict[str, str] = {}  # top-level Arrow column of each nested column
         with self._explained():
             if file.once:
                 self._pipe = _pipe(file)
@@ -65,10 +65,6 @@ class Reader:
                 raise
         self.decimal_comma = file.format == "csv" and self._dialect.delimiter == ";"
 
-    def end(self, unfinished: bool) -> None:
-        """The file has been read, with a last line that had no end, or without one."""
-        self.unfinished = unfinished
-
     def batches(
         self,
         names: Sequence[str],
@@ -76,24 +72,24 @@ class Reader:
         whole_lines: bool = True,
         threads: bool = True,
     ) -> Iterator[Any]:
-        """Record batches with the named columns.
+        """Yield record batches with the named columns.
 
         Parameters
         ----------
         names
             Columns to read.
         numbers
-            Columns of CSV to read as doubles, which is quicker; as text from the batch on in
-            which one of them is not a number.
+            CSV columns to read as doubles, which is faster; from the first batch with a value that
+            is not a number, all columns are read as text.
         whole_lines
-            Whether the last line of a text counts only if it has an end: it may be half written.
+            Whether to leave out a last line without a newline, which may be half written.
         threads
-            Whether other threads may read columns of Parquet, which takes more time in all.
+            Whether Parquet columns are read by several threads, which takes more CPU time in total.
         """
-        asked = Asked(list(names), frozenset(numbers), whole_lines, threads)
+        request = Request(list(names), frozenset(numbers), whole_lines, threads)
         try:
             with self._explained():
-                for batch in _OPEN[self.file.format](self, asked):
+                for batch in _OPEN[self.file.format](self, request):
                     if batch.num_rows:
                         yield batch
         finally:
@@ -123,9 +119,9 @@ class Reader:
         return self._lines.schema
 
     def _first_lines(self, least: int = PAGE) -> bytes:
-        """The beginning of a text with at least two lines, if it has them."""
+        """Read the beginning of a text file, up to at least its header and first row."""
         head, source = b"", self._pipe or _raw(self)
-        while not Dialect.told(head.split(b"\n")[:-1]):
+        while not Dialect.is_complete(head.split(b"\n")[:-1]):
             more = source.read(max(least, len(head)))
             head += more
             if len(head) > LONGEST_HEAD and b"\n" not in head and b"\r" not in head:
@@ -138,7 +134,7 @@ class Reader:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Name the file, and where pyarrow tells them, the line and column, in its errors."""
+        """Name the file in PyArrow's errors, and the line and column where known."""
         pyarrow = require("pyarrow")
         try:
             yield
@@ -158,12 +154,12 @@ class Reader:
                 return "there are no rows"
             within = self.file.once or self.file.compression is not None
             there = not within and os.path.getsize(self.file.path) > 0
-            what = "is cut short" if self.file.format == "arrow" else "has nothing but blank lines"
+            what = "is truncated" if self.file.format == "arrow" else "has only blank lines"
             return f"the file {what}" if there else "the file is empty"
         if "Column() changed from object" in message:
             return (
-                "a line is not an object: JSON lines have one in {braces} per line; "
-                "`jq -c '.[]' FILE > lines.jsonl` makes them of a list"
+                "JSON lines must have one object in {braces} per line; "
+                "`jq -c '.[]' FILE > lines.jsonl` converts a JSON list"
             )
         bad = re.search(r"column #(\d+): (?:Row #(\d+): )?.*invalid UTF8 data", message)
         if bad:
@@ -174,7 +170,7 @@ class Reader:
         if ragged:
             line = f"line {ragged[1]}" if ragged[1] else "a line"
             comment = re.search(r"got \d+: #", message)
-            hint = "; `grep -v '^#' FILE > plain.csv` leaves out comments" if comment else ""
+            hint = "; `grep -v '^#' FILE > plain.csv` removes comments" if comment else ""
             return f"{line} has {ragged[3]} fields instead of {ragged[2]}{hint}"
         if "straddl" in message:
             block = self._dialect.block if self.file.format == "csv" else LARGEST_BLOCK
@@ -185,8 +181,8 @@ class Reader:
         return message
 
 
-class Asked(NamedTuple):
-    """What to read of a file; see :meth:`Reader.batches`."""
+class Request(NamedTuple):
+    """The arguments of :meth:`Reader.batches`."""
 
     names: list[str]
     numbers: frozenset[str]
@@ -197,7 +193,7 @@ class Asked(NamedTuple):
 def _csv_options(dialect: Dialect, types: dict[str, Any]) -> dict[str, Any]:
     csv = require("pyarrow.csv")
     return {
-        # With one thread the reader can tell the line of an error.
+        # Only with one thread do errors contain the line number.
         "read_options": csv.ReadOptions(
             use_threads=False,
             block_size=dialect.block,
@@ -214,7 +210,7 @@ def _csv_options(dialect: Dialect, types: dict[str, Any]) -> dict[str, Any]:
 
 
 def _raw(reader: Reader) -> Any:
-    """The file's bytes, decompressed; of a pipe also those read for the schema."""
+    """Open the decompressed bytes of the file; for a pipe, from its beginning."""
     pyarrow = require("pyarrow")
     if reader._pipe is not None:
         return pyarrow.PythonFile(_Joined(reader._head, reader._pipe), mode="r")
@@ -222,29 +218,29 @@ def _raw(reader: Reader) -> Any:
 
 
 def _pipe(file: StreamFile) -> Any:
-    """What can be read once only, decompressed."""
+    """Open a stream that can be read only once, decompressed."""
     if file.path == STDIN:
         return sys.stdin.buffer
-    raw = open(file.path, "rb")  # noqa: SIM115 - read to its end by whoever has the reader
+    raw = open(file.path, "rb")  # noqa: SIM115 - closed by the reader
     if file.compression is None:
         return raw
     return require("pyarrow").input_stream(raw, compression=file.compression)
 
 
-def _open_csv(reader: Reader, asked: Asked) -> Iterator[Any]:
+def _open_csv(reader: Reader, request: Request) -> Iterator[Any]:
     pyarrow = require("pyarrow")
-    types, done = dict.fromkeys(asked.names, pyarrow.string()), 0
-    if asked.numbers and not reader.file.once:
-        numbers = {name: pyarrow.float64() for name in asked.names if name in asked.numbers}
+    types, done = dict.fromkeys(request.names, pyarrow.string()), 0
+    if request.numbers and not reader.file.once:
+        numbers = {name: pyarrow.float64() for name in request.names if name in request.numbers}
         try:
-            for batch in _csv_batches(reader, {**types, **numbers}, asked.whole_lines):
+            for batch in _csv_batches(reader, {**types, **numbers}, request.whole_lines):
                 yield batch
                 done += batch.num_rows
             return
         except pyarrow.ArrowInvalid as error:
             if "invalid value" not in str(error):
                 raise
-    for batch in _csv_batches(reader, types, asked.whole_lines):
+    for batch in _csv_batches(reader, types, request.whole_lines):
         yield batch.slice(min(done, batch.num_rows))
         done = max(done - batch.num_rows, 0)
 
@@ -257,25 +253,25 @@ def _csv_batches(reader: Reader, types: dict[str, Any], whole_lines: bool) -> It
     yield from require("pyarrow.csv").open_csv(source, **options)
 
 
-def _open_jsonl(reader: Reader, asked: Asked) -> Iterator[Any]:
-    lines = _WholeLines(_raw(reader), reader, asked.whole_lines)
+def _open_jsonl(reader: Reader, request: Request) -> Iterator[Any]:
+    lines = _WholeLines(_raw(reader), reader, request.whole_lines)
     while block := lines.read():
         if block.strip():
-            yield from reader._lines.table(block, asked.names).combine_chunks().to_batches()
+            yield from reader._lines.table(block, request.names).combine_chunks().to_batches()
 
 
-def _open_parquet(reader: Reader, asked: Asked) -> Iterator[Any]:
-    # Without a buffer size, all of a row group is read at once; it can be as large as the file.
-    # As dictionaries, texts that come again take no more memory than in the file.
-    texts = [name for name in asked.names if is_text(reader.schema.field(name).type)]
+def _open_parquet(reader: Reader, request: Request) -> Iterator[Any]:
+    # Without a buffer size, whole row groups are read at once, which can be as large as the file.
+    # Dictionaries keep repeated texts as small as they are in the file.
+    texts = [name for name in request.names if is_text(reader.schema.field(name).type)]
     file = require("pyarrow.parquet").ParquetFile(
         reader.file.path, buffer_size=PAGE, pre_buffer=False, read_dictionary=texts
     )
     with file:
         groups = reader.file.row_groups
-        how = {"columns": asked.names, "use_threads": asked.threads}
+        how = {"columns": request.names, "use_threads": request.threads}
         for batch in file.iter_batches(ROWS, groups, **how):
-            yield _plain(flat(batch, asked.names))
+            yield _plain(flat(batch, request.names))
 
 
 def _open_arrow(reader: Reader) -> Any:
@@ -284,7 +280,7 @@ def _open_arrow(reader: Reader) -> Any:
         return pyarrow.ipc.open_stream(reader._pipe)
     if reader.file.compression is not None:
         return pyarrow.ipc.open_stream(_raw(reader))
-    # Not mapped to memory: a file that becomes shorter meanwhile would end the process.
+    # Not memory-mapped: if the file is truncated meanwhile, the process would crash.
     source = pyarrow.OSFile(reader.file.path)
     try:
         return pyarrow.ipc.open_file(source)
@@ -293,18 +289,18 @@ def _open_arrow(reader: Reader) -> Any:
         return pyarrow.ipc.open_stream(source)
 
 
-def _arrow_batches(reader: Reader, asked: Asked) -> Iterator[Any]:
+def _arrow_batches(reader: Reader, request: Request) -> Iterator[Any]:
     opened = reader._stream or _open_arrow(reader)
-    count = getattr(opened, "num_record_batches", None)  # a stream does not know it
+    count = getattr(opened, "num_record_batches", None)  # None for a stream
     for batch in opened if count is None else map(opened.get_batch, range(count)):
-        batch = batch.select(list(dict.fromkeys(reader._outer[name] for name in asked.names)))
-        batch.validate(full=True)  # offsets of a damaged file may point anywhere
+        batch = batch.select(list(dict.fromkeys(reader._outer[name] for name in request.names)))
+        batch.validate(full=True)  # invalid offsets in a damaged file would crash the process
         for start in range(0, batch.num_rows, ROWS):
-            yield _plain(flat(batch.slice(start, ROWS), asked.names))
+            yield _plain(flat(batch.slice(start, ROWS), request.names))
 
 
 def _plain(batch: Any) -> Any:
-    """The same without dictionaries; ArrowInvalid for texts that are too long to be repeated."""
+    """Decode the dictionaries of a batch; raise ArrowInvalid for very long texts."""
     pyarrow = require("pyarrow")
     columns = []
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
@@ -315,8 +311,8 @@ def _plain(batch: Any) -> Any:
                 longest = require("pyarrow.compute").max(lengths).as_py() or 0
                 if longest > LONGEST_TEXT:
                     raise pyarrow.ArrowInvalid(
-                        f"column {name!r} has a text of {longest:,} bytes, and {LONGEST_TEXT:,} "
-                        f"are the most: `exclude={[name]!r}` leaves it out"
+                        f"column {name!r} has a text of {longest:,} bytes, more than "
+                        f"{LONGEST_TEXT:,}: `exclude={[name]!r}` leaves it out"
                     )
             values = values.dictionary_decode()
         columns.append(values)
@@ -332,7 +328,7 @@ _OPEN = {
 
 
 class _Joined(io.RawIOBase):
-    """Bytes already read from a stream, then the rest of it."""
+    """The bytes already read from a stream, followed by the rest of it."""
 
     def __init__(self, head: bytes, rest: IO[bytes]) -> None:
         self._head, self._rest = io.BytesIO(head), rest
@@ -345,10 +341,10 @@ class _Joined(io.RawIOBase):
 
 
 class _WholeLines(io.RawIOBase):
-    """The bytes of a text up to its last end of a line, or with what follows that."""
+    """The bytes of a text file, up to its last newline if ``only_whole``."""
 
-    def __init__(self, source: Any, reader: Reader, only: bool = True) -> None:
-        self._source, self._reader, self._only = source, reader, only
+    def __init__(self, source: Any, reader: Reader, only_whole: bool = True) -> None:
+        self._source, self._reader, self._only_whole = source, reader, only_whole
         self._ready = self._rest = b""
 
     def readable(self) -> bool:
@@ -359,12 +355,12 @@ class _WholeLines(io.RawIOBase):
             more = self._source.read(BLOCK)
             if not (more or self._rest.endswith(b"\r")):
                 rest, self._rest = self._rest, b""
-                self._reader.end(self._only and bool(rest.strip()))
-                return b"" if self._only else rest
+                self._reader.unfinished = self._only_whole and bool(rest.strip())
+                return b"" if self._only_whole else rest
             if len(self._rest) > LARGEST_BLOCK:
                 raise require("pyarrow").ArrowInvalid("straddling object")
             data = self._rest + more
-            # A line may end in \r alone; at the end of what was read, \n may still follow it.
+            # A line may end in \r alone, but \n may follow an \r at the end of the bytes read.
             end = data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1 if more else None) + 1
             self._ready, self._rest = data[:end], data[end:]
         size = len(self._ready) if size < 0 else size

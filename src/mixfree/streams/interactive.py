@@ -1,4 +1,4 @@
-"""The pictures of a page: Bokeh figures, which a reader can move and ask."""
+"""The interactive figures of a report page, drawn by Bokeh."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,15 +22,15 @@ __all__ = [
     "shortened",
 ]
 
-LONGEST = 80  # letters of a name that are shown
-DRAWN = 28  # letters of a name in a picture, which has to fit on a telephone
+LONGEST = 80  # most characters of a name in the text
+DRAWN = 28  # most characters of a name in a figure, which must fit on a phone
 HEIGHT = 300
-# Legible on white and on black, and told apart by colour-blind readers.
+# Legible on white and on black, and distinguishable for colour-blind readers.
 BLUE, ORANGE, GREY = "#2f86c9", "#d9731a", "#8a8a8a"
 
 
 def course_picture(found: Course) -> Any:
-    """Predicted and actual over time."""
+    """Draw predictions and targets over time."""
     figure, source = _course_figure(found, found.of)
     if (found.low < found.high).any():
         figure.varea(
@@ -49,7 +49,7 @@ def course_picture(found: Course) -> Any:
 
 
 def error_picture(found: Course) -> Any:
-    """Errors over time, and where they jump."""
+    """Draw errors over time, and their jumps."""
     figure, source = _course_figure(found, found.error_name)
     figure.line("x", "error", source=source, color=BLUE, width=2)
     figure.scatter("x", "error", source=source, color=BLUE, size=4)
@@ -63,7 +63,7 @@ def error_picture(found: Course) -> Any:
 
 
 def effects_picture(found: Sequence[Effect], unit: str) -> Any:
-    """Effects with their intervals, the largest above."""
+    """Draw effects with their intervals, the largest on top."""
     plotting = require("bokeh.plotting")
     names = _different([_drawn(each.name) for each in found])
     figure = plotting.figure(
@@ -97,7 +97,7 @@ def effects_picture(found: Sequence[Effect], unit: str) -> Any:
 
 
 def correlation_picture(found: Correlation) -> Any:
-    """The correlation profile with its verdict."""
+    """Draw the correlation profile, titled with its verdict."""
     plotting, models = require("bokeh.plotting"), require("bokeh.models")
     low = np.maximum(found.ratios - found.errors, 0.1 * found.ratios)
     source = plotting.ColumnDataSource(
@@ -145,7 +145,7 @@ def correlation_picture(found: Correlation) -> Any:
 
 
 def cells_picture(name: str, cells: Cells) -> Any:
-    """Mean errors by hour or weekday."""
+    """Draw mean errors by hour or weekday."""
     plotting = require("bokeh.plotting")
     figure = plotting.figure(
         **_SIZE, x_range=cells.labels, x_axis_label=name, y_axis_label="actual − predicted"
@@ -223,17 +223,17 @@ def _vertical(figure: Any, at: float) -> None:
 
 
 def _drawn(text: str) -> str:
-    """A text of the data for a picture, where dollars and backslashes would begin a formula."""
+    """Return a text for a figure, where dollars and backslashes would begin a formula."""
     return shortened(text, DRAWN).replace("$", "＄").replace("\\", "＼")
 
 
 def shortened(text: str, most: int = LONGEST) -> str:
-    """A text of the data with letters that cannot be seen written out, cut if it is long."""
+    """Return a text with unprintable characters escaped, truncated if it is long."""
     return cut(literal(text), most)
 
 
 def cut(text: str, most: int) -> str:
-    """The beginning of a text.
+    """Truncate a text.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _different(names: Iterable[str]) -> list[str]:
-    """Names with a number where two of them were cut to the same."""
+    """Number names that were truncated to the same text."""
     found: dict[str, None] = {}
     for name in names:
         number, one = 2, name

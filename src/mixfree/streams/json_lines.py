@@ -1,4 +1,4 @@
-"""Lines of JSON as columns, also those of objects within objects."""
+"""JSON lines as columns, with nested objects flattened."""
 
 import json
 import re
@@ -11,14 +11,14 @@ from mixfree.base.extras import require
 
 __all__ = ["JsonLines", "flat", "flat_schema", "value_at"]
 
-DEEPEST = 64  # objects and arrays of JSON within one another, for pyarrow
+DEEPEST = 64  # most levels of nested objects and arrays that PyArrow is given
 
 
 class JsonLines(NamedTuple):
     """Columns of a file of JSON lines.
 
-    Names and types of the columns, those of objects within objects as ``outer.inner``; and the
-    type of each field of a row, or None if rows must be read by Python.
+    ``schema`` has the columns, with nested fields as ``outer.inner``; ``stored`` has the fields
+    of a row as nested in the file, or is None if PyArrow cannot read them.
     """
 
     schema: Any
@@ -26,7 +26,7 @@ class JsonLines(NamedTuple):
 
     @classmethod
     def of(cls, block: bytes) -> "JsonLines":
-        """The columns of a file that begins with some lines.
+        """Detect the columns of a file from its first lines.
 
         Examples
         --------
@@ -47,7 +47,7 @@ class JsonLines(NamedTuple):
         return cls(flat_schema(stored)[0], stored)
 
     def table(self, block: bytes, names: Sequence[str]) -> Any:
-        """Some columns of some lines; one with numbers and texts as one of texts."""
+        """Read some columns; a column of both numbers and texts is read as text."""
         pyarrow = require("pyarrow")
         if self.stored is not None:
             _, outer = flat_schema(self.stored)
@@ -62,7 +62,7 @@ class JsonLines(NamedTuple):
 
 
 def value_at(found: Any, name: str) -> Any:
-    """The value of a column in an object of JSON; None if it is not there.
+    """Return the value of a column in a JSON object, None if it does not exist.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def value_at(found: Any, name: str) -> Any:
     (2.5, None)
     """
     while name not in found:
-        places = (at for at, letter in enumerate(name) if letter == ".")
+        places = (at for at, character in enumerate(name) if character == ".")
         at = next((at for at in places if isinstance(found.get(name[:at]), dict)), None)
         if at is None:
             return None
@@ -79,7 +79,7 @@ def value_at(found: Any, name: str) -> Any:
 
 
 def flat_schema(schema: Any) -> tuple[Any, dict[str, str]]:
-    """The schema with each field of a struct as a column, and the first part of each's name.
+    """Return the schema with structs flattened, and the top-level column of each name.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def flat_schema(schema: Any) -> tuple[Any, dict[str, str]]:
 
 
 def flat(table: Any, names: Sequence[str] | None = None) -> Any:
-    """A table or batch with each field of a struct as a column; only some columns, if named."""
+    """Flatten the structs of a table or batch, and select the named columns if given."""
     pyarrow = require("pyarrow")
     found = list(zip(table.schema.names, table.columns, strict=True))
     for _ in range(DEEPEST):
@@ -119,14 +119,14 @@ def flat(table: Any, names: Sequence[str] | None = None) -> Any:
             else:
                 deeper.append((name, values))
         found = deeper
-    columns = dict(found) if names is not None else {}
     if names is not None:
+        columns = dict(found)
         found = [(name, columns[name]) for name in names]
     return type(table).from_arrays([each for _, each in found], names=[name for name, _ in found])
 
 
 def _by_arrow(block: bytes, schema: Any) -> Any:
-    """Some lines as PyArrow reads them; None if it is not to, or types change."""
+    """Read lines with PyArrow; None if it cannot parse them or the type of a column changes."""
     pyarrow, reader = require("pyarrow"), require("pyarrow.json")
     behaviour = "infer" if schema is None else "ignore"
     parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior=behaviour)
@@ -146,7 +146,7 @@ def _objects(block: bytes) -> list[dict[str, Any]]:
 
 
 def _names(row: dict[str, Any], before: str = "", depth: int = DEEPEST) -> Iterator[str]:
-    """Names of all values of a row; what is nested too deeply is one of them."""
+    """Yield the names of all values of a row; below the deepest level, objects are values."""
     for name, value in row.items():
         if isinstance(value, dict) and depth:
             yield from _names(value, f"{before}{name}.", depth - 1)
@@ -155,19 +155,20 @@ def _names(row: dict[str, Any], before: str = "", depth: int = DEEPEST) -> Itera
 
 
 def _arrow_takes(block: bytes) -> bool:
-    """Whether pyarrow can parse some lines of JSON: a null in a row's place ends the process.
+    """Whether PyArrow can safely parse some lines of JSON.
 
-    Nor is it trusted with values that are nested deeply; where it is not certain that there are
-    none, the answer is no.
+    A null instead of a row crashes the process, and so may deep nesting. The answer may be no for
+    lines that are safe, but not the other way round.
     """
     if re.search(rb"(?:^|[\r\n}])\s*null", block):
         return False
     opened = block.count(b"{") + block.count(b"[")
     if opened <= block.count(b"\n") + DEEPEST:
         return True
-    letters = np.frombuffer(block, np.uint8)
-    steps = np.isin(letters, bytearray(b"{[")).astype(np.int32) - np.isin(letters, bytearray(b"}]"))
-    return bool(np.cumsum(steps).max() < DEEPEST)
+    characters = np.frombuffer(block, np.uint8)
+    opening, closing = (np.isin(characters, bytearray(each)) for each in (b"{[", b"}]"))
+    depth = np.cumsum(opening.astype(np.int32) - closing)
+    return bool(depth.max() < DEEPEST)
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -182,7 +183,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _column(values: list[Any]) -> Any:
-    """Values as doubles or truth values if all are such, or else as texts."""
+    """Return an array of booleans or doubles if all values are such, else of texts."""
     pyarrow = require("pyarrow")
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
@@ -193,7 +194,7 @@ def _column(values: list[Any]) -> Any:
     texts = [
         value if value is None or isinstance(value, str) else json.dumps(value) for value in values
     ]
-    # Half of a pair of code units cannot be written in UTF-8.
+    # A lone surrogate cannot be encoded in UTF-8.
     whole = [text and text.encode("utf-8", "replace").decode() for text in texts]
     return pyarrow.array(whole, pyarrow.string())
 
@@ -206,7 +207,7 @@ def _double(value: float) -> float:
 
 
 def _type(inferred: Any) -> Any:
-    """The type to read a field as whose first values have some type."""
+    """Return the type to read a field as, from the type inferred for its first values."""
     pyarrow = require("pyarrow")
     types = pyarrow.types
     if types.is_struct(inferred):

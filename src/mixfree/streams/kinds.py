@@ -1,7 +1,6 @@
-"""What the columns of a stream are, judged by their first rows.
+"""The kind of each column of a stream, judged by the first rows.
 
-The judgement depends on the first rows alone, and neither on the format of the file nor on how it
-is cut into batches.
+The verdict depends neither on the format of the file nor on how it is divided into batches.
 """
 
 import re
@@ -19,13 +18,13 @@ from mixfree.streams.numbers import MARKS, doubles, is_text, numbers_in, texts_i
 
 __all__ = ["Choices", "Verdict", "columns_of", "judge", "matching"]
 
-MOST_CATEGORIES = 64  # texts of a column that have a column of their own
-HASHED = 16  # columns that the others share
-NEW = 0.001  # share of rows with a text that was not there before, from which on columns are shared
-ENOUGH = 1000  # rows from which that share can be told
-LONGEST = 200  # letters of a text that can have a column of its own
-MOSTLY = 0.95  # share of values that tells what a column is: the others are missing values
-FEW = 16  # rows in which a number may grow by one without being a row number
+MOST_CATEGORIES = 64  # most texts per column with a feature of their own
+HASHED = 16  # features into which the other texts are hashed
+NEW = 0.001  # share of rows with a new text above which texts are hashed
+ENOUGH = 1000  # least rows to estimate that share
+LONGEST = 200  # most characters of a text with a feature of its own
+MOSTLY = 0.95  # share of values that decides on the kind; the others count as missing
+FEW = 16  # least rows to recognise row numbers in a column not named like them
 _ROW_NAMES = re.compile(
     r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
     re.IGNORECASE,
@@ -34,7 +33,7 @@ _CALENDAR = re.compile(r"(?:year|yr|month|mnth|day|hour|hr|minute|week)s?", re.I
 
 
 class Choices(NamedTuple):
-    """What was asked for about columns; see :class:`mixfree.streams.plan.FitPlan`."""
+    """The user's choices about columns; see :class:`mixfree.streams.plan.FitPlan`."""
 
     features: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -46,7 +45,7 @@ class Choices(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a column is, in words, and what becomes of it: a column of the model, or why none."""
+    """The kind of a column in words, its encoding or None, and a remark, such as why it is None."""
 
     type: str
     column: Column | None
@@ -54,7 +53,7 @@ class Verdict(NamedTuple):
 
 
 def matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names that a list of names and patterns means, in their order.
+    """Return the names that match a list of names and patterns, in their own order.
 
     Examples
     --------
@@ -67,26 +66,25 @@ def matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _is_wild(pattern: str) -> bool:
-    return any(letter in pattern for letter in "*?[")
+    return any(character in pattern for character in "*?[")
 
 
 def columns_of(
     table: Mapping[str, Any], starts: Sequence[int], choices: Choices
 ) -> dict[str, Verdict]:
-    """A verdict on each column.
+    """Judge each column.
 
     Parameters
     ----------
     table
-        The first values of each column, in its order.
+        The first values of each column.
     starts
-        Numbers of the rows at which a file begins; row numbers may begin anew there.
+        Indices of the rows at which a file begins, where row numbers may restart.
     choices
-        What was asked for.
+        The user's choices.
     """
-    asked = bool(choices.features)
     found = {name: judge(values, name, choices) for name, values in table.items()}
-    if asked:
+    if choices.features:
         return found
     numbered = {}
     for name, verdict in found.items():
@@ -94,12 +92,12 @@ def columns_of(
         if why and name not in choices.categories:
             numbered[name] = verdict._replace(column=None, why=why)
     rest = {**found, **numbered}
-    # A row number that is all there is may be meant as the time.
+    # If row numbers are the only column, they may be present as the time.
     return rest if any(verdict.column is not None for verdict in rest.values()) else found
 
 
 def judge(values: Any, name: str, choices: Choices) -> Verdict:
-    """What one column is, and what becomes of it.
+    """Judge the kind of one column.
 
     Examples
     --------
@@ -111,10 +109,10 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
     if name in choices.categories:
         given = tuple(map(str, choices.categories[name]))
         return Verdict("text", Category(name, given, choices.hash_columns or 0))
-    asked = bool(choices.features)
+    requested = bool(choices.features)
     kind, known = values.type, values.drop_null()
     if not len(known):
-        if asked:
+        if requested:
             return Verdict("number", Number(name))
         return Verdict("nothing", None, f"empty in the first {len(values):,} rows")
     if dates.is_time(kind):
@@ -125,18 +123,18 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
         form = dates.form_of(known, name)
         return _dated(known, name, choices, form) if form else Verdict("number", Number(name))
     if not is_text(kind):
-        lists = types.is_nested(kind)  # fields of objects have columns of their own
-        if asked:
-            holds = "holds lists" if lists else f"has the type {kind}"
-            raise ValueError(f"column {name!r} cannot be a feature: it {holds}")
+        lists = types.is_nested(kind)  # structs have been flattened
+        if requested:
+            problem = "contains lists" if lists else f"has the type {kind}"
+            raise ValueError(f"column {name!r} cannot be a feature: it {problem}")
         if lists:
-            return Verdict("lists", None, "lists, of which no feature is made")
+            return Verdict("lists", None, "lists cannot be features")
         return Verdict(str(kind), None, f"of the type {kind}")
     return _of_texts(known, name, choices)
 
 
 def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
-    """The verdict on a column of texts, none of which is missing."""
+    """Judge a column of texts without missing values."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     if not dates.may_be_named(name) and _all_numbers(known):
         return Verdict("number", Number(name))
@@ -144,12 +142,12 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     if len(short) < MOSTLY * len(known):
         return _texts(known, name, choices)
     lower = compute.utf8_lower(compute.utf8_trim_whitespace(short))
-    meant = short.filter(compute.invert(compute.is_in(lower, pyarrow.array(MARKS))))
-    if len(meant):
-        number = _number(meant, name, choices.decimal_comma)
-        form = dates.form_of(meant, name, choices.day_first)
+    present = short.filter(compute.invert(compute.is_in(lower, pyarrow.array(MARKS))))
+    if len(present):
+        number = _number(present, name, choices.decimal_comma)
+        form = dates.form_of(present, name, choices.day_first)
         if form is not None:
-            return _dated(meant, name, choices, form)
+            return _dated(present, name, choices, form)
         if number is not None:
             return Verdict("number", number)
     if compute.all(compute.is_in(lower, pyarrow.array(["true", "false"]))).as_py():
@@ -158,7 +156,7 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
 
 
 def _all_numbers(texts: Any) -> bool:
-    """Whether all texts are numbers as programs write them."""
+    """Whether all texts are numbers in the format of programming languages."""
     pyarrow = require("pyarrow")
     try:
         texts.cast(pyarrow.float64())
@@ -168,7 +166,7 @@ def _all_numbers(texts: Any) -> bool:
 
 
 def _number(texts: Any, name: str, decimal_comma: bool) -> Number | None:
-    """A column of numbers, if almost all texts are numbers."""
+    """Return a column of numbers if almost all texts are numbers, else None."""
     count = len(texts)
     point = count - numbers_in(texts).null_count
     commas = require("pyarrow.compute").match_substring(texts, ",")
@@ -180,7 +178,7 @@ def _number(texts: Any, name: str, decimal_comma: bool) -> Number | None:
 
 
 def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
-    """The verdict on a column of dates."""
+    """Judge a column of dates."""
     since = " since 1970" if form.endswith("seconds") else ""
     what = {"clock": "time of day", "stored": "date"}.get(form, f"date ({form}{since})")
     if choices.time == "none":
@@ -197,7 +195,7 @@ def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
             what,
             None,
             f"a {what}: the first {len(values):,} rows cover {_span(known)}, too short for hour, "
-            "weekday or season; `time='linear'` takes it as a number, `time='cyclic'` uses all",
+            "weekday or season; `time='linear'` uses it as a number, `time='cyclic'` uses them",
         )
     first = float((known[0] - np.datetime64(0, "us")) // np.timedelta64(1, "D"))
     why = f"covers {_span(known)}"
@@ -208,7 +206,7 @@ def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
 
 
 def _span(times: Array) -> str:
-    """How much time lies between the first and the last of some times.
+    """Describe the time between the first and the last of some times.
 
     Examples
     --------
@@ -223,19 +221,19 @@ def _span(times: Array) -> str:
 
 
 def _texts(known: Any, name: str, choices: Choices) -> Verdict:
-    """The verdict on a column of categories or names."""
+    """Judge a column of categories or names."""
     counts = {each["values"]: each["counts"] for each in texts_in(known).value_counts().to_pylist()}
     if not choices.features and len(counts) > max(MOST_CATEGORIES, len(known) / 2):
         example = min(counts, key=len)[:40]
-        why = f"almost every row has another text, such as {example!r}"
+        why = f"almost every row has a different text, such as {example!r}"
         if dates.several_forms(known.slice(0, ENOUGH)):
-            why = f"dates in several forms, such as {example!r}: write them in one"
+            why = f"dates in several formats, such as {example!r}: use a single format"
         return Verdict("text", None, why)
     short = [text for text in counts if len(text) <= LONGEST]
     frequent = sorted(short, key=lambda text: (-counts[text], text))[:MOST_CATEGORIES]
     hashed = choices.hash_columns
     if hashed is None:
-        # The share of rows whose text came once estimates that of rows with a new text (Good).
+        # The share of texts that occur once estimates that of new texts (Good, 1953).
         once = sum(count == 1 for count in counts.values())
         new = len(known) >= ENOUGH and once > NEW * len(known)
         hashed = HASHED if new or len(counts) > len(frequent) else 0
@@ -244,7 +242,7 @@ def _texts(known: Any, name: str, choices: Choices) -> Verdict:
 
 
 def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[int]) -> str:
-    """Why a column only names its rows; nothing if it does not."""
+    """Return why a column only identifies its rows, empty if it does not."""
     named = bool(_ROW_NAMES.fullmatch(name))
     if isinstance(verdict.column, Category) and named:
         different = len(values.unique())
@@ -256,7 +254,7 @@ def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[in
     with np.errstate(over="ignore", invalid="ignore"):
         beginning = np.diff(doubles(numbers_in(values.slice(0, FEW), verdict.column.form)))
     if (beginning == 1.0).mean() < 0.5:
-        return ""  # spares the rest, of which there may be many columns
+        return ""  # saves time if there are many columns
     numbers = doubles(numbers_in(values, verdict.column.form))
     files = np.split(numbers, [start for start in starts if 0 < start < len(numbers)])
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""The first look at a stream: what its columns are, and what a fit will make of them."""
+"""The first look at a stream: the kind of each column and its encoding."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,34 +19,34 @@ from mixfree.streams.source import Piece, Source
 
 __all__ = ["FIRST_ROWS", "FirstLook", "first_look", "rows_to_look_at"]
 
-FIRST_ROWS = 10_000  # rows looked at, but fewer of a wide stream
-CELLS = 1 << 21  # values looked at
-FEW_CLASSES = 5  # whole numbers that are taken for classes
-PER_CLASS = 5  # rows that each of them must have on average
-MOST_CLASSES = 50  # classes that a target may have without being told
-MANY = 0.1  # share of rows whose loss is not accepted without a word
+FIRST_ROWS = 10_000  # rows of the first look, but fewer of a wide stream
+CELLS = 1 << 21  # most values of the first look
+FEW_CLASSES = 5  # most different whole numbers that are taken for classes
+PER_CLASS = 5  # least rows per such class, on average
+MOST_CLASSES = 50  # most classes that a target may have unless they are given
+MANY = 0.1  # largest share of incomplete rows that `missing="auto"` leaves out
 
 
 @dataclass(frozen=True)
 class FirstLook:
-    """What the first rows say.
+    """What the first rows show.
 
     Attributes
     ----------
     rows
-        Rows looked at.
+        Number of rows.
     verdicts
-        What each column is and becomes, the target apart.
+        The kind and encoding of each column but the target.
     gaps
-        Values that are missing among these rows, by column.
+        Number of missing values per column.
     target
-        What the target is.
+        The kind of the target.
     loss
-        The loss that was asked for, or the one that suits the target.
+        The loss asked for, or the one that suits the target.
     encoder
         Turns rows of the stream into features and targets.
     notes
-        What a user should know, in sentences.
+        Remarks for the user.
     """
 
     rows: int
@@ -59,30 +59,30 @@ class FirstLook:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Columns that are not learnt from, each with the reason."""
+        """Columns left out, with reasons."""
         return {name: each.why for name, each in self.verdicts.items() if each.column is None}
 
     def lines(self) -> Iterator[str]:
-        """Every column, what it is and what becomes of it."""
-        table = [("column", "type", "missing", "becomes")]
+        """Yield a table of the columns, their kinds and encodings."""
+        table = [("column", "type", "missing", "used as")]
         for name, verdict in self.verdicts.items():
             table.append(
-                (literal(name), verdict.type, f"{self.gaps.get(name, 0):,}", _fate(verdict))
+                (literal(name), verdict.type, f"{self.gaps.get(name, 0):,}", _use(verdict))
             )
         classes = self.encoder.classes
-        becomes = "the target" if classes is None else f"the target, of {len(classes)} classes"
+        use = "the target" if classes is None else f"the target, {len(classes)} classes"
         own = self.encoder.target
-        table.append((literal(own), self.target.type, f"{self.gaps.get(own, 0):,}", becomes))
+        table.append((literal(own), self.target.type, f"{self.gaps.get(own, 0):,}", use))
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        yield f"rows       {self.rows:,} looked at"
+        yield f"rows       first {self.rows:,}"
         for row in table:
-            name, kind, missing, fate = row
-            yield f"  {name:{widths[0]}}  {kind:{widths[1]}}  {missing:>{widths[2]}}  {fate}"
+            name, kind, missing, use = row
+            yield f"  {name:{widths[0]}}  {kind:{widths[1]}}  {missing:>{widths[2]}}  {use}"
         policies = {
             "error": "refused",
-            "auto": "a missing target leaves out the row, a missing feature is refused",
-            "skip": "the row is left out",
-            "mean": "the mean of earlier values is filled in",
+            "auto": "rows without a target are left out, missing features are refused",
+            "skip": "rows with missing values are left out",
+            "mean": "filled in with the mean of earlier values",
         }
         yield f"features   {len(self.encoder.features):,}"
         yield f"missing    {policies[self.encoder.missing]}"
@@ -97,7 +97,7 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     source.open([*names, plan.target])
     first = source.look(rows_to_look_at(len(names) + 1))
     if not first:
-        half = "; its last line has no end and may be half written" if source.unfinished else ""
+        half = "; the last line has no newline and may be incomplete" if source.unfinished else ""
         raise ValueError(f"{source.files[0]}: there are no rows{half}")
     rows = sum(piece.batch.num_rows for piece in first)
     choices = Choices(
@@ -127,15 +127,15 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     encoder = Encoder(columns, target.column or Number(plan.target), classes, plan.missing)
     source.narrow(encoder.needs, encoder.numbers)
     gaps, incomplete = _gaps(columns, table, encoder, values)
-    encoder.treat_missing(_policy(plan.missing, gaps, incomplete, rows))
-    notes += _about_gaps(encoder.missing, gaps, rows)
-    notes += _about_columns(columns, verdicts, rows)
+    encoder.missing = _policy(plan.missing, gaps, incomplete, rows)
+    notes += _gap_notes(encoder.missing, gaps, rows)
+    notes += _column_notes(columns, verdicts, rows)
     gaps[plan.target] = int((~encoder.known(values)).sum())
     return FirstLook(rows, verdicts, gaps, target, loss, encoder, notes)
 
 
 def rows_to_look_at(columns: int) -> int:
-    """How many rows the first look takes of a table.
+    """Return the number of rows of the first look at a table.
 
     Examples
     --------
@@ -146,36 +146,36 @@ def rows_to_look_at(columns: int) -> int:
 
 
 def _candidates(source: Source, plan: FitPlan) -> list[str]:
-    """Names of the columns to look at, the target apart."""
+    """Return the names of the columns that may be features."""
     every = source.schema.names
     source.require_columns(list(plan.categories), "column")
-    asked = [name for name in (*plan.features, *plan.exclude) if not matching([name], every)]
-    source.require_columns(asked, "column")
+    unknown = [name for name in (*plan.features, *plan.exclude) if not matching([name], every)]
+    source.require_columns(unknown, "column")
     if plan.target in plan.features:
         raise ValueError(f"the target {plan.target!r} cannot be a feature")
     without = {plan.target, *matching(plan.exclude, every)}
     chosen = matching(plan.features, every) if plan.features else every
-    if plan.features:  # in the order in which they were asked for
+    if plan.features:  # sorted as they were asked for
         order = {name: at for at, name in enumerate(plan.features)}
         chosen = sorted(chosen, key=lambda name: order.get(name, len(order)))
     return [name for name in chosen if name not in without]
 
 
 def _table(first: Sequence[Piece]) -> dict[str, Any]:
-    """All first values of each column."""
+    """Return the first values of each column."""
     pyarrow = require("pyarrow")
     batches = [piece.batch for piece in first]
     found = {}
     for place, name in enumerate(batches[0].schema.names):
         parts = [batch.column(place) for batch in batches]
-        if len({part.type for part in parts}) > 1:  # files may differ in how they store a column
+        if len({part.type for part in parts}) > 1:  # files may store a column in different types
             parts = [texts_in(part) for part in parts]
         found[name] = pyarrow.concat_arrays(parts)
     return found
 
 
 def _in_utf8(first: Sequence[Piece], judged: Any) -> Any:
-    """What ``judged`` returns; ValueError with the column's name if a text is not in UTF-8."""
+    """Call ``judged``; raise ValueError with the name of a column that is not in UTF-8."""
     pyarrow = require("pyarrow")
     try:
         return judged()
@@ -193,11 +193,11 @@ def _in_utf8(first: Sequence[Piece], judged: Any) -> Any:
 def _loss(
     values: Any, target: Verdict, plan: FitPlan, rows: int
 ) -> tuple[str, list[str] | None, list[str]]:
-    """The loss that suits the target, its classes, and what to say about them."""
+    """Return the loss that suits the target, its classes, and remarks."""
     name, notes = plan.target, list[str]()
     column = target.column
     if isinstance(column, Time):
-        raise ValueError(f"the target {name!r} is a {target.type}: name another as `target`")
+        raise ValueError(f"the target {name!r} is a {target.type}: give another column as `target`")
     different = _different(values, column)
     loss = plan.loss
     if loss is None:
@@ -208,12 +208,13 @@ def _loss(
             if few:
                 listed = ", ".join(map(str, different[:-1])) + f" and {different[-1]}"
                 notes.append(
-                    f"{name!r} has {len(different)} classes, {listed}; `loss='squared'` to regress"
+                    f"{name!r} has {len(different)} classes, {listed}; "
+                    "`loss='squared'` predicts a number"
                 )
             elif len(different) <= MOST_CLASSES < rows and all(map(_whole, different)):
                 notes.append(
-                    f"{name!r} has only {len(different)} whole numbers; `loss='logistic'` takes "
-                    "them for classes"
+                    f"{name!r} has only {len(different)} whole numbers; `loss='logistic'` predicts "
+                    "classes"
                 )
     if loss != "logistic":
         if isinstance(column, Category):
@@ -228,7 +229,7 @@ def _loss(
 def _classes(
     different: Sequence[str], column: Column | None, plan: FitPlan, rows: int
 ) -> list[str]:
-    """The classes that were given, or those of the first rows."""
+    """Return the classes given, or those in the first rows."""
     if plan.classes:
         return _sorted([str(each) for each in plan.classes], column)
     name = plan.target
@@ -236,44 +237,44 @@ def _classes(
         found = f"only one class, {different[0]!r}," if different else "no value"
         raise ValueError(
             f"the target {name!r} has {found} in the first {FIRST_ROWS:,} rows; "
-            "give all of its classes as `classes`"
+            "give all classes as `classes`"
         )
     if len(different) > MOST_CLASSES:
         examples = ", ".join(repr(text[:20]) for text in different[:3])
         raise ValueError(
             f"the target {name!r} has {len(different):,} classes in the first {rows:,} rows, such "
-            f"as {examples}: it may be the wrong column, or a number for `loss='squared'`; "
-            f"more than {MOST_CLASSES} must be given as `classes`"
+            f"as {examples}: for a number give `loss='squared'`; more than {MOST_CLASSES} classes "
+            "must be given as `classes`"
         )
     longest = max(different, key=len)
     if len(longest) > LONGEST:
         raise ValueError(
-            f"the target {name!r} has a class of {len(longest):,} letters, {longest[:20]!r}…: "
-            f"name another column as `target`; a class may have {LONGEST} letters"
+            f"the target {name!r} has a class of {len(longest):,} characters, {longest[:20]!r}…, "
+            f"more than {LONGEST}: give another column as `target`"
         )
     return list(different)
 
 
 def _different(values: Any, column: Column | None) -> list[str]:
-    """The different values of a target, sorted, as names of classes."""
+    """Return the different values of a target, sorted, as names of classes."""
     if isinstance(column, Number | Boolean):
         values = Encoder.target_texts(values, column)
     return _sorted([text for text in values.unique().to_pylist() if text is not None], column)
 
 
 def _sorted(texts: Sequence[str], column: Column | None) -> list[str]:
-    """Texts by their order, numbers by their size; a number as a class is called."""
+    """Sort texts alphabetically and numbers by value, the latter normalised as class names."""
     if not isinstance(column, Number):
         return sorted(texts)
     try:
         found = {label_of(float(text)): float(text) for text in texts}
-    except ValueError:  # given classes that are no numbers, none of which will be found
+    except ValueError:  # classes given by the user that are not numbers
         return sorted(texts)
     return sorted((name for name in found if name is not None), key=lambda name: found[name])
 
 
 def _few_classes(different: Sequence[str], known: int) -> bool:
-    """Whether numbers are classes: two values, or a few whole numbers, which come again."""
+    """Whether numbers are classes: two values, or a few whole numbers, each often repeated."""
     if not 2 <= len(different) <= FEW_CLASSES or known < PER_CLASS * len(different):
         return False
     return len(different) == 2 or all(map(_whole, different))
@@ -286,7 +287,7 @@ def _whole(text: str) -> bool:
 def _gaps(
     columns: Sequence[Column], table: Mapping[str, Any], encoder: Encoder, values: Any
 ) -> tuple[dict[str, int], Array]:
-    """Values that are missing by column, and which rows with a target have none missing."""
+    """Return the missing values per column, and the rows with a target and a missing feature."""
     known: Array = encoder.known(values)
     gaps, incomplete = {}, np.zeros(len(values), bool)
     for column in columns:
@@ -300,7 +301,7 @@ def _gaps(
 
 
 def _policy(asked: str, gaps: Mapping[str, int], incomplete: Array, rows: int) -> str:
-    """What to do with missing values: as asked, or by what the first rows show."""
+    """Return the treatment of missing values: as asked, or chosen by the first rows."""
     if asked != "auto" or not gaps:
         return asked
     count = int(incomplete.sum())
@@ -315,7 +316,7 @@ def _policy(asked: str, gaps: Mapping[str, int], incomplete: Array, rows: int) -
     return "skip"
 
 
-def _about_gaps(policy: str, gaps: Mapping[str, int], rows: int) -> list[str]:
+def _gap_notes(policy: str, gaps: Mapping[str, int], rows: int) -> list[str]:
     if not gaps or policy != "skip":
         return []
     worst = sorted(gaps, key=lambda name: -gaps[name])
@@ -327,23 +328,23 @@ def _about_gaps(policy: str, gaps: Mapping[str, int], rows: int) -> list[str]:
     ]
 
 
-def _about_columns(
+def _column_notes(
     columns: Sequence[Column], verdicts: Mapping[str, Verdict], rows: int
 ) -> list[str]:
-    """How dates were read, and which texts share columns."""
+    """Return remarks on how dates were read and texts were hashed."""
     notes = []
     for column in columns:
         verdict = verdicts[column.name]
         if isinstance(column, Time):
-            said = f"{column.name!r} is a {verdict.type}, used as {_parts(column)}: the first "
-            said += f"{rows:,} rows cover {verdict.why.removeprefix('covers ')}"
+            note = f"{column.name!r} is a {verdict.type}, used as {_parts(column)}: the first "
+            note += f"{rows:,} rows cover {verdict.why.removeprefix('covers ')}"
             if column.form in ("day first", "month first"):
-                said += f"; `day_first={column.form != 'day first'}` reads it the other way"
-            notes.append(said)
+                note += f"; `day_first={column.form != 'day first'}` swaps day and month"
+            notes.append(note)
         elif isinstance(column, Category) and column.hashed:
             notes.append(
                 f"{column.name!r} has {verdict.why or 'given categories'}: "
-                f"{len(column.categories)} have a column each, the others share "
+                f"{len(column.categories)} have a feature each, the others are hashed into "
                 f"{column.hashed} (`hash_columns`)"
             )
     return notes
@@ -353,8 +354,8 @@ def _parts(column: Time) -> str:
     return "days" if column.parts == ("days",) else ", ".join(column.parts)
 
 
-def _fate(verdict: Verdict) -> str:
-    """What becomes of a column, in words."""
+def _use(verdict: Verdict) -> str:
+    """Describe how a column is used."""
     column = verdict.column
     if column is None:
         return f"left out: {verdict.why}"

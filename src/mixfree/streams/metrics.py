@@ -1,4 +1,4 @@
-"""How good a fit is, in the measures that people know."""
+"""Metrics of a fit: R², RMSE, accuracy and others."""
 
 from collections.abc import Mapping
 
@@ -12,9 +12,9 @@ from mixfree.streams.timeline import Judged, judged
 
 __all__ = ["NAMES", "constant_losses", "exact_to_rounding", "metrics", "shown"]
 
-ROUNDING = 1e-10  # error, relative to what is added up, below which it is one of the arithmetic
+ROUNDING = 1e-10  # bound on rounding errors, relative to the sizes of the terms added
 
-# How the measures are called where they are printed, in their order.
+# Printed names of the metrics, in order.
 NAMES = {
     "r2": "R²",
     "rmse": "RMSE",
@@ -27,14 +27,13 @@ NAMES = {
 
 
 def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
-    """Measures of the model and of what it is compared with, by what they are of.
+    """Return the metrics of the model and of the models it is compared with.
 
-    ``"in_sample"`` is the model on a uniform sample of the rows, ``"test_then_train"`` is each row
-    predicted before it was learnt, if there are such rows, ``"exact"`` the exact fit of all rows
-    beside a method with steps, ``"constant"`` the best constant, and ``"sgd"`` plain SGD where it
-    was asked for. A regression has ``r2``, ``rmse`` and ``mae``,
-    classes have ``log_loss``, ``accuracy`` and, if they are two, ``auc``; ``loss`` is the mean of
-    the loss that is minimised. What cannot be told is NaN.
+    ``"in_sample"`` is the model on a uniform sample of the rows, ``"test_then_train"`` on rows
+    predicted before they were learnt, ``"exact"`` the exact fit of all rows beside a method with
+    steps, ``"constant"`` the best constant, and ``"sgd"`` plain SGD if asked for. Regressions have
+    ``r2``, ``rmse`` and ``mae``; classifications have ``log_loss``, ``accuracy`` and, for two
+    classes, ``auc``; ``loss`` is the mean of the minimised loss. Unknown metrics are NaN.
     """
     found = {"in_sample": _of_sample(fit, fit.learner)}
     if fit.timeline.tested:
@@ -48,7 +47,7 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
 
 
 def shown(fit: StreamFit, of: Mapping[str, float]) -> dict[str, str]:
-    """Measures as they are printed; the loss only where no other measure is a form of it.
+    """Format metrics for printing; the loss only if no other metric is equivalent to it.
 
     Examples
     --------
@@ -62,10 +61,10 @@ def shown(fit: StreamFit, of: Mapping[str, float]) -> dict[str, str]:
 
 
 def exact_to_rounding(fit: StreamFit) -> bool:
-    """Whether a number is predicted exactly, but for the rounding of sums.
+    """Whether a numeric target is predicted exactly, up to rounding.
 
-    Judged on the uniform sample of the rows: where a few others were not predicted exactly, the
-    weights would be off, and so would all predictions.
+    The uniform sample of the rows suffices: if a few other rows were not predicted exactly, the
+    weights, and with them all predictions, would be inexact.
     """
     if fit.encoder.classes is not None or not fit.used:
         return False
@@ -77,7 +76,7 @@ def exact_to_rounding(fit: StreamFit) -> bool:
 
 
 def constant_losses(fit: StreamFit) -> Array:
-    """Losses of the sampled rows for the best constant prediction."""
+    """Return the losses of the sampled rows for the best constant prediction."""
     targets = fit.reservoir.targets
     if fit.encoder.classes is not None:
         _, which, counts = np.unique(targets, return_inverse=True, return_counts=True)
@@ -120,7 +119,7 @@ def _of_constant(fit: StreamFit) -> dict[str, float]:
     if fit.encoder.classes is not None:
         most = np.unique(targets, return_counts=True)[1].max() / targets.size
         return _classes(fit, loss, float(most), 0.5)
-    # A measure's own best constant: the mean for squares, the median for absolute errors.
+    # The best constant is the mean for squared errors and the median for absolute errors.
     absolute = float(np.abs(targets - np.median(targets)).mean())
     spread = float(((targets - targets.mean()) ** 2).mean())
     return _regression(spread, absolute, spread, loss)
@@ -150,7 +149,7 @@ def _auc(found: Judged) -> float:
 
 
 def _area(first: Array, second: Array) -> float:
-    """Area under the ROC curve from numbers of rows by score; equal scores count half.
+    """Return the area under the ROC curve from row counts by score; ties count half.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The model file: arrays and plain values with a checksum, replaced in one piece.
+"""The model file: arrays and plain values with a checksum, replaced atomically.
 
 Layout, all numbers little-endian::
 
@@ -10,8 +10,8 @@ Layout, all numbers little-endian::
     32 bytes   SHA-256 of everything before
 
 In the content, ``{"$array": i}`` stands for the i-th array and ``{"$tuple": […]}`` for a tuple;
-a key that begins with ``$`` itself has another one before it.
-Reading makes numbers, strings, lists, dicts and arrays, nothing else: it never runs code.
+a key that begins with ``$`` is written with a second ``$``.
+Reading creates numbers, strings, lists, tuples, dicts and arrays only; it never runs code.
 """
 
 import hashlib
@@ -28,6 +28,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.files import replacing
+from mixfree.streams.files import check_not_read
 
 __all__ = ["check_place", "is_model", "load", "save"]
 
@@ -35,18 +36,18 @@ MAGIC = b"mixfree\0"
 VERSION = 7
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
-DEEPEST = 64  # dicts and lists within one another
-LONGEST = 1 << 48  # entries along an axis
+DEEPEST = 64  # most levels of nested dicts and lists
+LONGEST = 1 << 48  # bound on the length of an axis
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
 
 
 def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write plain values and arrays to a file that is replaced in one piece.
+    """Write plain values and arrays to a file, atomically.
 
     Parameters
     ----------
     path
-        The file; an old one stays until the new one is complete and on the disk.
+        The file; an existing one stays until the new one is complete and on disk.
     content
         Nested dicts, lists and tuples of numbers, strings, ``None`` and arrays of numbers.
 
@@ -71,10 +72,10 @@ def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
 
 
 def check_place(path: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:
-    """ValueError or OSError if a model must not or cannot be written to ``path``.
+    """Raise ValueError or OSError if a model must not or cannot be written to ``path``.
 
-    It must not take the place of an input, or of anything that is not a model; and its folder
-    must let a file be made, which is tried.
+    It must not replace an input, or a file that is not a model; and its folder must be writable,
+    which is tried.
 
     Examples
     --------
@@ -89,12 +90,10 @@ def check_place(path: str | os.PathLike[str], inputs: Iterable[str] = ()) -> Non
     if place.exists():
         if not place.is_file():
             raise ValueError(f"model must not be {path}, which is not a file")
-        for name in inputs:
-            if Path(name).exists() and place.samefile(name):
-                raise ValueError(f"model must not be {path}, which is read from")
+        check_not_read(path, "model", inputs)
         if place.stat().st_size and not is_model(place):
             raise ValueError(
-                f"model must not be {path}, which is there and is not a mixfree model file: "
+                f"model must not be {path}, which exists and is not a mixfree model file: "
                 "give another name"
             )
     try:
@@ -104,7 +103,7 @@ def check_place(path: str | os.PathLike[str], inputs: Iterable[str] = ()) -> Non
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins like a model file."""
+    """Whether a file begins as model files do."""
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
@@ -117,20 +116,20 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        For a file that is not a model file, is of another version, is damaged, or has a right
-        checksum over what :func:`save` never writes.
+        If the file is not a model file, has another version, is damaged, or has a valid checksum
+        over content that :func:`save` never writes.
     """
     with open(path, "rb") as file:
         data = file.read(len(MAGIC))
-        if data != MAGIC:  # before anything else is read: it may be without end
+        if data != MAGIC:  # checked before reading on, since a device has no end
             raise ValueError(f"{path} is not a mixfree model file")
         data += file.read()
     if len(data) < _FIXED.size + _DIGEST:
-        raise ValueError(f"{path} is cut short: it has {len(data)} bytes")
+        raise ValueError(f"{path} is truncated: it has only {len(data)} bytes")
     _, version, length = _FIXED.unpack_from(data)
     if version != VERSION:
         raise ValueError(
-            f"{path} has version {version} of the model format; this mixfree reads {VERSION}"
+            f"{path} has version {version} of the model format; mixfree reads version {VERSION}"
         )
     body = memoryview(data)[:-_DIGEST]
     if hashlib.sha256(body).digest() != data[-_DIGEST:]:
@@ -139,16 +138,16 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
         return _parsed(body[_FIXED.size :], length)
     except (ValueError, RecursionError) as error:
         why = "its values are nested too deeply" if isinstance(error, RecursionError) else error
-        raise ValueError(f"{path} is not as mixfree writes a model file: {why}") from error
+        raise ValueError(f"{path} is not a valid mixfree model file: {why}") from error
 
 
 def _parsed(body: memoryview, length: int) -> dict[str, Any]:
-    """The content of a header of so many bytes and the arrays after it."""
+    """Parse a header of ``length`` bytes and the arrays after it."""
     if length > len(body):
         raise ValueError(f"its header of {length} bytes is longer than the file")
     header = json.loads(
         bytes(body[:length]),
-        object_pairs_hook=_without_twins,
+        object_pairs_hook=_unique,
         parse_constant=_finite,
         parse_float=_finite,
     )
@@ -164,33 +163,33 @@ def _parsed(body: memoryview, length: int) -> dict[str, Any]:
                 raise ValueError(f"{len(body) - at} bytes follow its arrays")
             restored: dict[str, Any] = _restore(content, arrays, DEEPEST)
             if any(array is not None for array in arrays):
-                raise ValueError("it has an array without a name")
+                raise ValueError("one of its arrays is not used")
             return restored
-    raise ValueError("its header has no content and arrays")
+    raise ValueError("its header must have exactly content and arrays")
 
 
 def _array(kind: Any, body: memoryview) -> Array:
-    """The array of a dtype and a shape at the beginning of some bytes."""
+    """Read an array, described by ``[dtype, shape]``, from the beginning of ``body``."""
     match kind:
         case [str() as name, list() as shape] if name in _DTYPES and all(map(_is_length, shape)):
             dtype, count = np.dtype(name), math.prod(shape)
             if count * dtype.itemsize > len(body):
                 raise ValueError(f"an array of shape {shape} is longer than the file")
             if name == "bool" and (np.frombuffer(body, np.uint8, count) > 1).any():
-                raise ValueError("a truth value is neither 0 nor 1")
+                raise ValueError("a boolean is neither 0 nor 1")
             found = np.frombuffer(body, dtype.newbyteorder("<"), count).reshape(shape)
             return found.astype(dtype)
-    raise ValueError(f"{_shown(kind)} is not the kind of an array")
+    raise ValueError(f"{_shown(kind)} is not the dtype and shape of an array")
 
 
 def _is_length(value: Any) -> bool:
     return type(value) is int and 0 <= value < LONGEST
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name comes twice")
+        raise ValueError("a name occurs twice")
     return found
 
 
@@ -206,17 +205,17 @@ def _shown(value: Any) -> str:
 
 
 def _describe(value: Any, arrays: list[Array]) -> Any:
-    """``value`` as JSON, with its arrays put aside."""
+    """Return ``value`` as JSON, with its arrays appended to ``arrays``."""
     match value:
         case np.ndarray():
             if value.dtype.name not in _DTYPES:
-                raise ValueError(f"a model file cannot hold an array of {value.dtype}")
+                raise ValueError(f"a model file cannot store an array of {value.dtype}")
             arrays.append(value)
             return {"$array": len(arrays) - 1}
         case dict():
             for key in value:
                 if not isinstance(key, str):
-                    raise ValueError(f"a model file cannot hold the key {key!r}")
+                    raise ValueError(f"a model file cannot store the key {key!r}")
             return {_escaped(key): _describe(each, arrays) for key, each in value.items()}
         case tuple():
             return {"$tuple": [_describe(each, arrays) for each in value]}
@@ -228,11 +227,11 @@ def _describe(value: Any, arrays: list[Array]) -> Any:
             return value
         case np.generic():
             return _describe(value.item(), arrays)
-    raise ValueError(f"a model file cannot hold {value!r}")
+    raise ValueError(f"a model file cannot store {value!r}")
 
 
 def _restore(value: Any, arrays: list[Array | None], depth: int) -> Any:
-    """What :func:`_describe` was given; each array, once it is used, is taken from the list."""
+    """Invert :func:`_describe`; an array, once used, is replaced by None in the list."""
     if depth == 0:
         raise ValueError(f"its values are nested more than {DEEPEST} deep")
     match value:
@@ -261,7 +260,7 @@ def _escaped(key: str) -> str:
 
 def _unescaped(key: str) -> str:
     if key.startswith("$") and not key.startswith("$$"):
-        raise ValueError(f"{_shown(key)} is not a mark of the format")
+        raise ValueError(f"the key {_shown(key)} is not part of the format")
     return key[1:] if key.startswith("$$") else key
 
 

@@ -1,4 +1,4 @@
-"""Numbers as files have them: stored as such, or written in text."""
+"""Numbers and texts of files, from stored values or from text."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from mixfree.base.extras import require
 
 __all__ = ["MARKS", "doubles", "is_text", "label_of", "numbers_in", "texts_in", "without_views"]
 
-# What stands for a missing number in files; as a text it may well be a category.
+# Texts that denote a missing number in a column of numbers; elsewhere they may be categories.
 MARKS = (
     *("?", "-", "--", "---", ".", "..", "*", "none", "missing", "unknown", "nil", "(null)"),
     *("null", "na", "n/a", "n.a.", "nan", "nat", "#n/a", "#div/0!", "#value!", "#ref!", "\\n"),
 )
-# A sign of a currency before or after a number, or one of per cent after it, goes.
+# A currency sign before or after a number, or a per cent sign after it, is removed.
 _SIGNS = r"^([+-]?)[$€£¥] ?|[ \x{a0}\x{202f}]?[%$€£¥]$"
 _GROUPED = r"^[+-]?\d{1,3}(?:[ '’\x{a0}\x{2009}\x{202f}]\d{3})+(?:[.,]\d*)?$"
 _GROUPS = r"[ '’\x{a0}\x{2009}\x{202f}]"
@@ -28,9 +28,9 @@ def is_text(arrow_type: Any) -> bool:
 
 
 def without_views(values: Any) -> Any:
-    """The same values with texts, or a dictionary of texts, as strings of Arrow.
+    """Convert string views, or dictionaries of them, to strings.
 
-    Polars hands over views of strings, for which much of PyArrow is not implemented.
+    Polars exports string views, which many functions of PyArrow do not support.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def without_views(values: Any) -> Any:
 
 
 def numbers_in(values: Any, form: str = "point") -> Any:
-    """The values as doubles; null where one is missing or is not a number.
+    """Return the values as doubles, null where missing or not a number.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def numbers_in(values: Any, form: str = "point") -> Any:
         try:
             return values.cast(pyarrow.float64())
         except pyarrow.ArrowInvalid:
-            pass  # some are not written as a program would write them
+            pass  # some texts need the more general parsing below
     texts = compute.utf8_trim_whitespace(values)
     texts = compute.replace_substring_regex(texts, _SIGNS, r"\1")
     grouped = compute.match_substring_regex(texts, _GROUPED)
@@ -86,7 +86,7 @@ def numbers_in(values: Any, form: str = "point") -> Any:
 
 
 def texts_in(values: Any) -> Any:
-    """The values as texts: a whole number without decimals, a boolean as true or false.
+    """Return the values as texts: whole numbers without decimals, booleans as true or false.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def texts_in(values: Any) -> Any:
 
 
 def label_of(value: float) -> str | None:
-    """A number as the name of a class; None for NaN.
+    """Return a number as the name of a class, None for NaN.
 
     Examples
     --------
@@ -119,6 +119,6 @@ def label_of(value: float) -> str | None:
 
 
 def doubles(values: Any) -> Array:
-    """Doubles of :func:`numbers_in` with NaN for what is missing."""
+    """Return an array from :func:`numbers_in` as NumPy doubles, NaN where missing."""
     found: Array = values.to_numpy(zero_copy_only=False)
     return found

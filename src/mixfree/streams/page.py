@@ -1,4 +1,4 @@
-"""The report of a fit as one page for a browser, with everything that it needs inside."""
+"""The report of a fit as a self-contained HTML page."""
 
 import html
 import os
@@ -35,24 +35,24 @@ from mixfree.streams.weights import Weight, weights_of
 
 __all__ = ["page", "write_page"]
 
-EFFECTS = 30  # features in the picture of the weights
-LISTED = 300  # columns, weights or files in a table
+EFFECTS = 30  # most features in the figure of the weights
+LISTED = 300  # most columns, weights or files in a table
 Words = Callable[[str], str]
 
 
 def write_page(
     fit: StreamFit, path: str | os.PathLike[str], words: Words = str, command: str | None = None
 ) -> int:
-    """Write the report of a fit as one page for a browser, which needs no network.
+    """Write the report of a fit as a self-contained HTML page.
 
     Parameters
     ----------
     fit
         From a model file or just fitted.
     path
-        The HTML file, written in one piece.
+        The HTML file, written atomically.
     words, command
-        As :func:`page` takes them.
+        See :func:`page`.
 
     Returns
     -------
@@ -78,16 +78,16 @@ def write_page(
 
 
 def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
-    """The report as HTML, which needs nothing from a network.
+    """Return the report as HTML, which needs no network.
 
     Parameters
     ----------
     fit
         From a model file or just fitted.
     words
-        Turns sentences that name arguments into those of whoever shows them.
+        Rewrites sentences that name arguments, for example with flags of the command line.
     command
-        What to type to make the model again; None: the call in Python.
+        Command that reproduces the model; None: the call in Python.
     """
     facts = fit_facts(fit)
     pictures: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
         _section("correlation", "Correlation", _correlation(fit, pictures)),
         _section("residuals", "Errors by hour and weekday", _residuals(fit, pictures)),
         _section("columns", "Columns", _columns(fit)),
-        _section("reproduce", "How to make it again", _reproduce(fit, command)),
+        _section("reproduce", "How to reproduce", _reproduce(fit, command)),
     ]
     title = f"mixfree: {shortened(fit.encoder.target)}"
     body = "\n".join(filter(None, sections))
@@ -126,14 +126,13 @@ def _section(name: str, title: str, content: Iterable[str]) -> str:
 
 
 def _summary(fit: StreamFit, facts: Mapping[str, Any], words: Words) -> Iterator[str]:
-    said = " ".join(summary(fit))
     correlation = Correlation.of_fit(fit)
     verdict = [] if correlation is None else [*correlation.lines()]
-    yield f"<p>{_text(said)}</p>"
+    yield f"<p>{_text(' '.join(summary(fit)))}</p>"
     if not fit.complete:
-        yield "<p class=warning>The fit was stopped: this is what was read until then.</p>"
+        yield "<p class=warning>The fit was stopped: the report covers the rows read so far.</p>"
     for sentence in facts["warnings"]:
-        yield f"<p class=warning>Warning: {_said(words(sentence))}.</p>"
+        yield f"<p class=warning>Warning: {_unbroken(words(sentence))}.</p>"
     found = metrics(fit)
     table = {what: shown(fit, of) for what, of in found.items()}
     head = ["", *next(iter(table.values()))]
@@ -141,7 +140,7 @@ def _summary(fit: StreamFit, facts: Mapping[str, Any], words: Words) -> Iterator
     notes = [*verdict, *facts["notes"]]
     left_out = facts["rows"]["left_out"]
     notes += [f"{each['rows']:,} rows were left out: {each['reason']}" for each in left_out]
-    yield "<ul>" + "".join(f"<li>{_said(words(note))}</li>" for note in notes) + "</ul>"
+    yield "<ul>" + "".join(f"<li>{_unbroken(words(note))}</li>" for note in notes) + "</ul>"
 
 
 def _predicted(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
@@ -153,27 +152,26 @@ def _predicted(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
     ahead = "each row predicted before it was learnt" if fit.timeline.tested else "not predicted"
     yield _figure(
         "predicted",
-        f"{shortened(found.of)}: means of {len(found.x):,} stretches of up to "
+        f"{shortened(found.of)}: means of {len(found.x):,} bins of up to "
         f"{fit.timeline.per_bin:,} rows{', with the range' if ranged else ''}; {ahead}. "
-        "Drag to move, click on the legend to hide a line.",
+        "Drag to pan, click on the legend to hide a line.",
     )
 
 
 def _error(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
     found = course(fit)
     if not fit.timeline.tested:
-        yield "<p>No row was predicted before it was learnt: the first 1,000 are not, nor are "
-        yield "those of a fit that was spread over workers.</p>"
+        yield "<p>No row was predicted before it was learnt: the first 1,000 rows are not, nor "
+        yield "are the rows of a fit spread over workers.</p>"
         return
     pictures["loss"] = error_picture(found)
     yield _figure(
         "loss",
-        f"Test-then-train {found.error_name} of each stretch, lower is better; dashed where it "
-        "jumps.",
+        f"Test-then-train {found.error_name} per bin, lower is better; dashed lines: jumps.",
     )
     if found.jumps:
-        said = (jump.sentence(found.error_name) for jump in found.jumps)
-        yield "<ul>" + "".join(f"<li>{_text(each)}</li>" for each in said) + "</ul>"
+        sentences = (jump.sentence(found.error_name) for jump in found.jumps)
+        yield "<ul>" + "".join(f"<li>{_text(each)}</li>" for each in sentences) + "</ul>"
     else:
         yield "<p>No jump was found.</p>"
 
@@ -184,10 +182,10 @@ def _weights(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
     pictures["weights"] = effects_picture(found, unit)
     has_ends = bool(found) and found[0].low == found[0].low
     intervals = (
-        "with 95 % intervals that allow for the correlation of the rows; grey and hollow: the "
+        "with 95 % intervals that account for the correlation of the rows; grey and hollow: the "
         "interval contains 0"
         if has_ends
-        else "without intervals, which exact fits have"
+        else "without intervals, which only exact fits have"
     )
     yield _figure("weights", f"The {len(found)} largest effects, {intervals}.")
     yield "<details><summary>All weights, in the units of the data</summary>"
@@ -206,20 +204,20 @@ def _weight_row(each: Weight) -> list[str]:
     return [each.feature, each.label or "", f"{each.weight:.5g}", error, ends, zero]
 
 
-_NO_PROFILE = "Too few rows, or a fit that forgets"
+_NO_PROFILE = "Too few rows, or a fit with forgetting"
 
 
 def _correlation(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
     found = Correlation.of_fit(fit)
     if found is None or found.ratios.size < 2:
-        why = "A fit that is exact to rounding" if is_only_rounding(fit) else _NO_PROFILE
+        why = "The model fits every row up to rounding" if is_only_rounding(fit) else _NO_PROFILE
         yield f"<p>{why}: there is no profile.</p>"
         return
     pictures["correlation"] = correlation_picture(found)
     yield _figure(
         "correlation",
-        "Variance of sums of gradients over blocks of rows, relative to independent rows, which "
-        "have 1; dashed: over how many rows gradients stay correlated.",
+        "Variance of sums of gradients over blocks of rows, relative to independent rows (1); "
+        "dashed: the number of rows over which gradients stay correlated.",
     )
 
 
@@ -232,8 +230,8 @@ def _residuals(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
         pictures[name] = cells_picture(name, cells)
         yield _figure(
             name,
-            f"Mean of actual minus predicted by {name}, with one standard error if the rows were "
-            "independent; above 0 the model predicts too little.",
+            f"Mean of actual minus predicted by {name}, with one standard error of independent "
+            "rows; above 0, predictions are too low.",
         )
     yield "</div>"
 
@@ -246,7 +244,7 @@ def _columns(fit: StreamFit) -> Iterator[str]:
     target = "target" if fit.encoder.classes is None else "target, classes"
     listed = "" if fit.encoder.classes is None else ", ".join(fit.encoder.classes)
     rows.insert(0, [fit.encoder.target, target, cut(listed, 2 * LONGEST)])
-    yield _table(["column", "kind", "what became of it"], rows[:LISTED], len(rows) - LISTED)
+    yield _table(["column", "kind", "features"], rows[:LISTED], len(rows) - LISTED)
 
 
 def _features(names: Sequence[str]) -> str:
@@ -287,7 +285,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], more: int = 0) ->
     top = "".join(f"<th>{_text(name)}</th>" for name in head)
     lines = (
         "<tr>"
-        + "".join(f"<td>{_said(shortened(cell, 2 * LONGEST))}</td>" for cell in row)
+        + "".join(f"<td>{_unbroken(shortened(cell, 2 * LONGEST))}</td>" for cell in row)
         + "</tr>"
         for row in rows
     )
@@ -296,19 +294,19 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], more: int = 0) ->
     return f"<div class=wide>{table}</div>{rest}"
 
 
-def _said(text: str) -> str:
-    """A text in which flags, and numbers with an exponent, are not broken at their hyphens.
+def _unbroken(text: str) -> str:
+    """Escape a text, without line breaks at the hyphens of flags and exponents.
 
     Examples
     --------
-    >>> _said("give --leave-out a")
+    >>> _unbroken("give --leave-out a")
     'give <span>--leave-out</span> a'
     """
     return re.sub(r"(?<!\S)--\w[\w-]*|\d[.\d]*e-\d+", r"<span>\g<0></span>", _text(text))
 
 
 def _text(text: str) -> str:
-    """A text of the data that cannot become a part of the page.
+    """Escape a text of the data, so that it cannot alter the page.
 
     Examples
     --------

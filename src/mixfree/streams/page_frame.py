@@ -1,4 +1,4 @@
-"""What every page of a report has around its sections: its head, colours and script."""
+"""The frame of a report page: HTML head, style and script."""
 
 __all__ = ["PAGE", "PAINT", "STYLE"]
 
@@ -49,7 +49,7 @@ pre { border: 1px solid var(--line); border-radius: 4px; padding: .7rem; overflo
   gap: 1rem; }
 summary { cursor: pointer; color: var(--soft); }
 """
-# The pictures are drawn on canvases, which know nothing of the page's colours.
+# The figures are drawn on canvases, to which the style of the page does not apply.
 PAINT = """<script>
 (function () {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");

@@ -1,4 +1,4 @@
-"""The main pictures of a report in one figure, for documents that are printed or sent."""
+"""The main figures of a report in one static figure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["pictures"]
 
-EFFECTS = 15  # features in the picture of the weights
+EFFECTS = 15  # most features in the panel of weights
 GREY = PALETTE[-1]
 
 
 def pictures(fit: StreamFit) -> Figure:
-    """Predicted and actual over time, the error over time, and the largest weights."""
+    """Draw predictions and targets over time, errors over time, and the largest weights."""
     found, largest = course(fit), effects(fit, EFFECTS)
     height = 5.6 + 0.22 * len(largest)
     figure, (above, middle, below) = new_figure(
@@ -30,7 +30,7 @@ def pictures(fit: StreamFit) -> Figure:
     x = found.x.astype("M8[ms]") if found.dated else found.x
     above.fill_between(x, found.low, found.high, color=PALETTE[0], alpha=0.15, linewidth=0)
     above.plot(x, found.actual, label="actual", **line_style(0))
-    above.plot(x, found.predicted, label="predicted before learnt", **line_style(1))
+    above.plot(x, found.predicted, label="predicted (test-then-train)", **line_style(1))
     above.legend(frameon=False, ncols=2)
     above.set_title(_plain(f"{found.of}: mean and range"), loc="left")
     middle.sharex(above)
@@ -63,6 +63,6 @@ def _draw_error(axes: Any, x: Any, found: Course, tested: bool) -> None:
 
 
 def _plain(text: str) -> str:
-    """A text of the data, shortened; a dollar would begin a formula."""
+    """Return a text of the data, shortened, with dollars escaped, which begin formulas."""
     text = literal(text)
     return (text if len(text) <= 60 else text[:59] + "…").replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""Rows of standard input as they come, without waiting for more of them than were sent."""
+"""Rows from standard input, available as soon as they arrive."""
 
 import csv
 import json
@@ -19,28 +19,28 @@ __all__ = ["Pipe", "Value", "text_of"]
 
 Value: TypeAlias = str | float | None  # only JSON has numbers; in CSV they are texts
 _VALUES = frozenset((str, float, type(None)))
-# Made once: `json.loads` with an option makes a decoder per call, which takes as long as the line.
+# `json.loads` would create a decoder per call, which takes as long as decoding a line.
 _decoded = json.JSONDecoder(parse_int=float).decode
 
 
 class Pipe:
-    """Rows of CSV or of JSON lines, each as the values of some of its columns.
+    """Rows of CSV or JSON lines, each as a list of the values of some columns.
 
     Parameters
     ----------
     stream
-        Bytes, of which ``read1`` gives what is there.
+        A binary stream with ``read1``.
     format
         ``"csv"`` or ``"jsonl"``.
     names
-        The columns to read. One that an object of JSON does not have is missing in that row.
+        The columns to read. A name that a JSON object lacks is missing in that row.
 
     Attributes
     ----------
     row
-        Number of the row that was read last, from 1.
+        Number of the last row read, from 1.
     marks
-        Texts that stand for a missing value.
+        Texts that denote a missing value.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Pipe:
 
     @property
     def waits(self) -> bool:
-        """Whether the next row has not come yet."""
+        """Whether the next row has not arrived yet."""
         return self._lines.empty
 
     def __iter__(self) -> Iterator[list[Value]]:
@@ -69,7 +69,7 @@ class Pipe:
 
     def _records(self) -> Iterator[list[Value]]:
         head = list[bytes]()
-        while not Dialect.told(head) and (line := self._lines.take()):
+        while not Dialect.is_complete(head) and (line := self._lines.take()):
             head.append(line)
         if not any(line.strip() for line in head):
             raise ValueError(f"{self.file}: the file is empty")
@@ -93,7 +93,7 @@ class Pipe:
             self.row += 1
             found = _decoded(line)
             if not isinstance(found, dict):
-                raise self._bad("is not an object of JSON")
+                raise self._bad("is not a JSON object")
             try:
                 values = [found[name] for name in self._names]
             except KeyError:
@@ -103,7 +103,7 @@ class Pipe:
             yield values
 
     def _value(self, value: Any, name: str) -> Value:
-        """A value that JSON has and CSV has not as CSV would have it."""
+        """Return a JSON value as CSV would contain it."""
         if isinstance(value, (list, dict)):
             raise self._bad(f"column {name!r} is a list or an object")
         return str(value).lower() if isinstance(value, bool) else value
@@ -113,7 +113,7 @@ class Pipe:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Name the row in what the parsers say."""
+        """Name the row in the errors of the parsers."""
         try:
             yield
         except UnicodeDecodeError as error:
@@ -125,7 +125,7 @@ class Pipe:
 
 
 class _Lines:
-    """Lines of text, of which only the last may have no end."""
+    """Lines of text; the last may lack a newline."""
 
     def __init__(self, stream: IO[bytes], file: str) -> None:
         self._stream: Any = stream
@@ -138,7 +138,7 @@ class _Lines:
         return not self._ready
 
     def take(self) -> bytes:
-        """The next line with its end; nothing at the end of the stream."""
+        """Return the next line with its newline; empty at the end of the stream."""
         while not self._ready:
             more = self._stream.read1(PAGE)
             if not more:
@@ -151,7 +151,7 @@ class _Lines:
         return self._ready.popleft()
 
     def put_back(self, lines: Sequence[bytes]) -> None:
-        """Give lines again."""
+        """Return lines to the front of the queue."""
         self._ready.extendleft(reversed(lines))
 
     def __iter__(self) -> Iterator[str]:
@@ -161,7 +161,7 @@ class _Lines:
 
 
 def text_of(value: Value) -> str | None:
-    """A value as CSV would have it.
+    """Return a value as CSV would contain it.
 
     Examples
     --------

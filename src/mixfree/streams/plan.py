@@ -1,4 +1,4 @@
-"""What a fit is asked to do."""
+"""The settings of a fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -16,15 +16,15 @@ from mixfree.streams.encoder import POLICIES
 
 __all__ = ["TIMES", "FitPlan"]
 
-TIMES = ("auto", "cyclic", "linear", "none")  # what may become of dates
-BESIDE = 100  # most features for which a fit that solves equations runs beside one with steps
-KEPT = "4MB"  # what it keeps of the stream
-FORGETTING = 100  # most features for which a comparison with forgetting does not take too long
+TIMES = ("auto", "cyclic", "linear", "none")  # encodings of dates
+BESIDE = 100  # most features with which an exact fit runs beside a method with steps
+KEPT = "4MB"  # memory of that fit
+FORGETTING = 100  # most features with which a fit that forgets is compared
 
 
 @dataclass(frozen=True)
 class FitPlan:
-    """What to predict, from which columns, and how; checked when made.
+    """What to predict, from which columns, and how; validated on creation.
 
     Attributes
     ----------
@@ -34,30 +34,29 @@ class FitPlan:
         ``"squared"``, ``"huber"``, ``"robust"`` or ``"logistic"``; None: by the target's values.
     features, exclude
         Columns to learn from (all but the target if empty), and columns to leave out; ``*`` and
-        ``?`` in a name stand for any letters and any letter.
+        ``?`` in a name match any characters and any single character.
     categories, classes
-        All categories of text columns, and all classes of the target, where the first rows would
-        not show them.
+        All categories of text columns, and all classes of the target, where the first rows lack
+        some.
     missing
-        What to do with missing values: ``"error"``, ``"skip"``, ``"mean"`` or ``"auto"``, which
-        leaves out rows without a target, and rows without a feature if the first rows show that
-        this happens.
+        Treatment of missing values: ``"error"``, ``"skip"``, ``"mean"`` or ``"auto"``, which
+        leaves out rows without a target, and rows with a missing feature if at most a tenth of
+        the first rows have one.
     parameters
-        Those of :func:`mixfree.linear.learner_for.learner_for`: ``method``, ``scale``, ``l2``, ….
+        Parameters of :func:`mixfree.linear.learner_for.learner_for`: ``method``, ``l2``, ….
     compare
-        Whether plain SGD, and for least squares also a fit that forgets, learn from the same
-        rows, for comparison.
+        Whether plain SGD, and for least squares also a fit with forgetting, are fitted to the
+        same rows for comparison.
     time
-        What becomes of dates: ``"cyclic"`` hour, weekday and season, ``"linear"`` days,
-        ``"none"``, or ``"auto"``, which is cyclic as far as the first rows cover a day, a week
-        and a year.
+        Encoding of dates: ``"cyclic"`` hour, weekday and season, ``"linear"`` days, ``"none"``,
+        or ``"auto"``, the cycles of a day, a week and a year that the first rows cover.
     day_first
         Whether 1/2/2019 is in February; None: by the dates of the first rows.
     hash_columns
-        Number of columns that texts without a column of their own share; None: 16 for a column
-        of more than 64 different texts, or in which new ones are to be expected, else none.
+        Number of features per text column into which rare and new texts are hashed; None: 16 for
+        columns with more than 64 different texts or with new ones to expect, else 0.
     epochs
-        Passes over the rows, for methods with steps; only the first one tests before it trains.
+        Passes over the rows, for methods with steps; only the first tests before it trains.
 
     Examples
     --------
@@ -81,13 +80,13 @@ class FitPlan:
     epochs: int = 1
 
     def __post_init__(self) -> None:
-        # Tuples, so that a plan equals the one that a model file gives back.
+        # Tuples, so that a plan equals its copy restored from a model file.
         for name in ("features", "exclude", "classes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         known = {column: tuple(texts) for column, texts in self.categories.items()}
         for column, texts in known.items():
             if len(set(texts)) < len(texts):
-                raise ValueError(f"categories must be different, but {column!r} has one twice")
+                raise ValueError(f"categories must be different, but {column!r} has a duplicate")
         object.__setattr__(self, "categories", known)
         check_one_of(self.missing, "missing", POLICIES)
         check_one_of(self.time, "time", TIMES)
@@ -103,22 +102,22 @@ class FitPlan:
                 )
             if self.loss not in (None, "logistic"):
                 raise ValueError(f"classes must not be given with the {self.loss} loss")
-        learner_for(Squared(), 1, **self.parameters)  # raises for a wrong parameter
+        learner_for(Squared(), 1, **self.parameters)  # raises for an invalid parameter
 
     def learner(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
-        """A learner that has learnt nothing yet."""
+        """Return an untrained learner."""
         found = self._learner(features, classes, self.parameters)
         if self.epochs > 1 and isinstance(found, ExactLearner):
             raise ValueError(
-                "`epochs` is for methods with steps, such as `method='ladder'`: one pass is all "
-                "that an exact fit needs"
+                "`epochs` is for methods with steps, such as `method='ladder'`: an exact fit needs "
+                "only one pass"
             )
         return found
 
     def exact(
         self, features: int, classes: Sequence[str] | None, learner: LinearLearner
     ) -> ExactLearner | None:
-        """The exact fit of all rows beside a method with steps, if that is not too much work."""
+        """Return an exact learner to run beside a method with steps, None if it is too costly."""
         intercept = bool(self.parameters.get("fit_intercept", True))
         most = EXACT_WEIGHTS - intercept if self.loss == "squared" else BESIDE
         if isinstance(learner, ExactLearner) or features > most:
@@ -129,7 +128,7 @@ class FitPlan:
         return found
 
     def rival(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
-        """Plain SGD to compare with."""
+        """Return plain SGD for comparison."""
         given = {**self.parameters, "method": "sgd"}
         for_others = ("options", "memory", "draws", "half_life", "output")
         parameters = {name: value for name, value in given.items() if name not in for_others}
@@ -137,7 +136,7 @@ class FitPlan:
         return self._learner(features, classes, parameters)
 
     def forgetting(self, features: int, learner: LinearLearner) -> ExactLearner | None:
-        """The same fit with the half-life that predicts best, if it is one of least squares."""
+        """Return least squares with forgetting for comparison, None if it does not apply."""
         exact = isinstance(learner, ExactLearner) and learner.forgetting is None
         if not exact or self.loss != "squared" or features > FORGETTING:
             return None
@@ -147,27 +146,27 @@ class FitPlan:
         return found
 
     def rival_step_scale(self, features: int) -> float | None:
-        """1 over the mean squared length of a standardised row, which has an intercept, too."""
+        """Return 1 over the mean squared norm of a standardised row with intercept."""
         return None if self.parameters.get("scale", "auto") is None else 1.0 / (features + 1)
 
     def check_same(self, asked: "FitPlan") -> None:
-        """ValueError if a fit with this plan cannot go on as ``asked``."""
+        """Raise ValueError if a fit with this plan cannot be resumed as ``asked``."""
         before, now = self._flat(), asked._flat()
         if asked.loss is None:
             now["loss"] = before["loss"]
         for name in before | now:
             if before.get(name) != now.get(name):
                 raise ValueError(
-                    f"the model was begun with `{name}={before.get(name)!r}`, "
-                    f"but now `{name}={now.get(name)!r}` is asked for"
+                    f"the model was begun with `{name}={before.get(name)!r}`: "
+                    f"it cannot be resumed with `{name}={now.get(name)!r}`"
                 )
 
     def row_loss(self, classes: Sequence[str] | None) -> Loss:
-        """The loss of a row, for a target with these classes or without any."""
+        """Return the loss of a row, for a target with these classes or without any."""
         return REGRESSIONS[str(self.loss)] if classes is None else loss_of(np.array(classes))
 
     def written(self) -> str:
-        """What was asked for beyond the defaults, as arguments of a call.
+        """Return the settings other than the defaults, as arguments of a call.
 
         Examples
         --------
@@ -186,7 +185,7 @@ class FitPlan:
         return ", ".join(f"{name}={value!r}" for name, value in (given | lists).items())
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as plain values."""
+        """Return all settings as plain values."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def _flat(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Predictions for every row of a stream, written batch by batch and in one piece."""
+"""Predictions for every row of a stream, written batch by batch to a file."""
 
 import math
 import os
@@ -31,7 +31,7 @@ ENDINGS = (".parquet", ".csv", ".arrow")
 
 
 class Written(NamedTuple):
-    """Rows written, rows without a prediction, and unknown categories counted by column."""
+    """Rows written, rows without a prediction, and unknown categories per column."""
 
     rows: int
     empty: int
@@ -47,9 +47,9 @@ def write_predictions(
 ) -> Written:
     """Write one row of predictions per row of the stream.
 
-    Rows that the encoder's policy leaves out have empty predictions. A classification also has
-    the probability of each class. ``keep`` names columns of the data to copy; ``interval`` is the
-    level of intervals of the predicted means.
+    Rows that cannot be predicted because of missing values have empty predictions. For
+    classifications, the probability of each class is also written. ``keep`` names columns of the
+    data to copy; ``interval`` is the level of confidence intervals of the mean predictions.
     """
     predictor = Predictor(fit, keep, interval)
     ending = Path(output).suffix
@@ -72,21 +72,21 @@ def write_predictions(
 
 
 class Predictor:
-    """The predictions of a fit for encoded rows, whatever the rows beside them.
+    """Predictions for encoded rows, which do not depend on the rows beside them.
 
     Parameters
     ----------
     fit
-        What predicts.
+        The fitted model.
     keep
-        Columns of the data that are copied: none may have the name of a prediction.
+        Columns of the data to copy, whose names must differ from those of the predictions.
     interval
-        Level of intervals of the predicted means; None for none.
+        Level of confidence intervals of the mean predictions, or None.
 
     Attributes
     ----------
     names
-        What the columns of predictions are called.
+        Names of the columns of predictions.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Predictor:
         for name in keep:
             if name in self.names:
                 raise ValueError(
-                    f"keep must not have {name!r}, the name of a column of predictions"
+                    f"keep must not contain {name!r}, the name of a column of predictions"
                 )
         self._weights = fit.learner.weights
         columns = len(fit.encoder.features)
@@ -111,7 +111,7 @@ class Predictor:
         self._quick = interval is None and len(self._weights) == 1
 
     def row(self, features: list[float]) -> list[Any] | None:
-        """What :meth:`columns` has for one row, quickly; None if that cannot be told quickly."""
+        """Return :meth:`columns` for one row by a faster path; None if it does not apply."""
         if not self._quick:
             return None
         value = float(np.einsum("j,j->", features, self._first))
@@ -125,14 +125,14 @@ class Predictor:
         return [self.classes[int(value > 0.0)], *shares]
 
     def columns(self, rows: Array, file: str, start: int) -> list[Array]:
-        """One array per name; ValueError that names the row whose prediction is not finite."""
+        """Return one array per name; raise ValueError for the first row that is not finite."""
         outputs = predictions_apart(self._weights, rows)
         numbers = outputs[:, None] if self.classes is None else probabilities(outputs)
-        if not np.isfinite(numbers.sum()):  # one sum is cheap
+        if not np.isfinite(numbers.sum()):  # cheaper than testing each value
             finite = np.isfinite(numbers).all(axis=1)
             if not finite.all():
                 where = f"{file}, row {start + int(finite.argmin()) + 1}"
-                raise ValueError(f"{where}, has values that are too large for a prediction")
+                raise ValueError(f"{where}, has values too large to predict")
         predicted = list(numbers.T)
         if self.interval is not None and knows_intervals(self.fit.learner):
             predicted += self.fit.learner.mean_interval(rows, self.interval)
@@ -142,17 +142,17 @@ class Predictor:
 
 
 def _check_interval(fit: StreamFit, level: float) -> None:
-    """ValueError if the fit has no intervals of its predictions, or none of that level."""
+    """Raise ValueError if the fit has no intervals for its predictions at that level."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"interval must be between 0 and 1, not {shown(level)}")
     if fit.encoder.classes is not None:
-        raise ValueError("`interval` is for regressions; classes have probabilities")
+        raise ValueError("`interval` applies to regressions only")
     if not knows_intervals(fit.learner):
-        raise ValueError("`interval` needs a model of the method 'exact' without a half-life")
+        raise ValueError("`interval` needs a model of the method exact without a half-life")
 
 
 def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, str | None]) -> tuple[Any, Array]:
-    """What is written for a batch, and which of its rows have a prediction."""
+    """Return the batch to write, and which of its rows have a prediction."""
     pyarrow = require("pyarrow")
     rows, usable = predictor.fit.encoder.encode_for_prediction(piece)
     columns = {name: _copied(piece, name, form) for name, form in kept.items()}
@@ -164,7 +164,7 @@ def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, str | None]) -
 
 
 def _kept(source: Source, keep: Sequence[str]) -> dict[str, str | None]:
-    """The form of the numbers in each column to copy, if these are numbers written in a text."""
+    """Return the number format of each column to copy, None unless it has numbers as text."""
     first, forms = source.look(FIRST_ROWS), dict[str, str | None]()
     for name in keep:
         forms[name] = None
@@ -178,28 +178,28 @@ def _kept(source: Source, keep: Sequence[str]) -> dict[str, str | None]:
 
 
 def _copied(piece: Piece, name: str, form: str | None) -> Any:
-    """A column of the data as it is written to the output."""
+    """Return a column of the data as it is written to the output."""
     values = piece.batch.column(name)
     if form is None:
         return values
     found = numbers_in(values, form)
     if found.null_count != values.null_count:
         row = int((found.is_null().to_numpy(False) & values.is_valid().to_numpy(False)).argmax())
-        what = f"is {values[row].as_py()[:40]!r}, not a number: leave it out of `keep`"
+        what = f"is {values[row].as_py()[:40]!r}, not a number: remove it from `keep`"
         raise ValueError(located(piece, row, what, name))
     return found
 
 
 @contextmanager
 def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any], None]]:
-    """A function that writes batches in the format of the ending."""
+    """Provide a function that writes batches in the format of the file extension."""
     opened: list[Any] = []
 
     def write(batch: Any) -> None:
         if not opened:
             opened.append(_open(file, ending, batch.schema))
         if ending == ".csv" and batch.num_columns == 1:
-            # Programs that read CSV skip an empty line, but not one with NaN.
+            # NaN, since CSV readers skip empty lines.
             batch = batch.set_column(0, batch.schema.names[0], batch.column(0).fill_null(np.nan))
         opened[0].write_batch(batch)
 

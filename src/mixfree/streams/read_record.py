@@ -1,4 +1,4 @@
-"""Which rows of a stream have been read, so that resuming with other data is noticed."""
+"""The record of the rows read, which detects that a fit is resumed with other data."""
 
 import zlib
 from collections.abc import Iterator
@@ -14,16 +14,15 @@ from mixfree.streams.source import Piece
 
 __all__ = ["FileRead", "ReadRecord"]
 
-EVERY = 1 << 16  # one row of so many is in the checksum, and the rows 1, 2, 3, 5, 9, 17, …
+EVERY = 1 << 16  # every such row is in the checksum, and so are the rows 1, 2, 3, 5, 9, 17, …
 _REMEDY = (
-    "give the same data again from its beginning, with new rows or files after it, "
-    "or another `model` file"
+    "give the same data from its beginning, followed by new rows or files, or another `model` file"
 )
 
 
 @dataclass
 class FileRead:
-    """A file's name, its first row and number of rows read, and a checksum of a few of them."""
+    """The name of a file, its first row, the number of rows read, and a checksum of some."""
 
     name: str
     start: int = 0
@@ -32,7 +31,7 @@ class FileRead:
 
 
 class ReadRecord:
-    """The files of a stream as far as they have been read.
+    """The files of a stream, as far as they have been read.
 
     Examples
     --------
@@ -52,7 +51,7 @@ class ReadRecord:
         return sum(file.rows for file in self.files)
 
     def add(self, piece: Piece) -> None:
-        """Record a batch; how a file is cut into batches does not matter."""
+        """Record a batch; the division of a file into batches does not matter."""
         if piece.start == 0 or not self.files:
             self.files.append(FileRead(Path(piece.file).name, piece.start))
         file, count = self.files[-1], piece.batch.num_rows
@@ -60,12 +59,12 @@ class ReadRecord:
         checked = np.flatnonzero((numbers & (numbers - 1) == 0) | (numbers % EVERY == 0))
         for row in checked.tolist():
             values = [_canonical(each[0]) for each in piece.batch.slice(row, 1).columns]
-            # Parts of a file that were read apart have checksums that add up.
+            # A sum, so that checksums of parts of a file add up.
             file.checksum += zlib.crc32(f"{piece.start + row} {values}".encode())
         file.rows += count
 
     def merge(self, other: "ReadRecord") -> None:
-        """Append what was read after this; the first file may be the rest of the last one here."""
+        """Append the record of later rows, which may begin within the last file."""
         for file in other.files:
             if file.start:
                 self.files[-1].rows += file.rows
@@ -74,12 +73,12 @@ class ReadRecord:
                 self.files.append(replace(file))
 
     def rest(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """The batches that follow what has been read, which must come first and be the same.
+        """Yield the batches after the rows already read, which must come first, unchanged.
 
         Raises
         ------
         ValueError
-            When the data does not begin with what has been read.
+            If the data does not begin with the rows already read.
         """
         again, before = ReadRecord(), self.rows
         left = before
@@ -95,19 +94,19 @@ class ReadRecord:
                 yield piece
         if left:
             raise ValueError(
-                f"the data has {before - left:,} rows, but {before:,} were learnt from before: "
+                f"the data has {before - left:,} rows, but the model has learnt from {before:,}: "
                 + _REMEDY
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as plain values."""
+        """Return the record as plain values."""
         return {"files": [asdict(file) for file in self.files]}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "ReadRecord":
-        """The record that gave ``state``; ValueError if there is none."""
+        """Rebuild the record that gave ``state``; raise ValueError if the state is invalid."""
         record = cls()
-        with loading("record of what was read"):
+        with loading("record of the rows read"):
             record.files = [FileRead(**file) for file in state["files"]]
             for file in record.files:
                 for name in ("start", "rows", "checksum"):
@@ -123,10 +122,10 @@ class ReadRecord:
 
 
 def _canonical(scalar: Any) -> Any:
-    """A value that is the same whether a number was read as such or as text."""
+    """Return a value that is the same for a number and its text."""
     try:
         value = scalar.as_py()
-    except (OverflowError, ValueError):  # a date that Python does not know
+    except (OverflowError, ValueError):  # a date beyond the range of Python
         return scalar.value
     try:
         return float(value) if isinstance(value, str) else value
@@ -135,7 +134,7 @@ def _canonical(scalar: Any) -> Any:
 
 
 def _compare(known: list[FileRead], again: list[FileRead], finished: bool) -> None:
-    """ValueError if files read again differ; unless ``finished``, the last is still being read."""
+    """Raise ValueError if files differ; the last is compared by name only unless ``finished``."""
     for number, (before, now) in enumerate(zip(known, again, strict=False), start=1):
         if now.name != before.name:
             raise ValueError(f"the model was begun with {before.name}, not {now.name}: {_REMEDY}")
@@ -143,8 +142,8 @@ def _compare(known: list[FileRead], again: list[FileRead], finished: bool) -> No
             return
         if now.rows != before.rows:
             raise ValueError(
-                f"{now.name} has {now.rows:,} rows now and had {before.rows:,} when the model "
-                f"learnt from it: {_REMEDY}"
+                f"{now.name} has {now.rows:,} rows, but the model has learnt from {before.rows:,}: "
+                f"{_REMEDY}"
             )
         if now.checksum != before.checksum:
-            raise ValueError(f"{now.name} has other rows than the model learnt from: {_REMEDY}")
+            raise ValueError(f"{now.name} has changed since the model learnt from it: {_REMEDY}")

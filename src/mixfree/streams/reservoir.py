@@ -12,7 +12,7 @@ from mixfree.base.state import loading
 
 __all__ = ["Reservoir"]
 
-SIZE = 2048  # rows kept unless told otherwise
+SIZE = 2048  # default number of rows kept
 
 
 class Reservoir:
@@ -21,7 +21,7 @@ class Reservoir:
     Parameters
     ----------
     size
-        How many rows to keep.
+        Number of rows to keep.
     seed
         Seed of the random keys.
 
@@ -39,7 +39,7 @@ class Reservoir:
 
     @property
     def seen(self) -> int:
-        """Rows so far."""
+        """Number of rows so far."""
         return self._sample.seen
 
     @property
@@ -49,15 +49,15 @@ class Reservoir:
 
     @property
     def targets(self) -> Array:
-        """Their targets."""
+        """The targets of the rows kept."""
         return self._sample.column(1) if self.seen else np.zeros(0)
 
     def add(self, rows: Array, targets: Array) -> None:
-        """Take the next rows of the stream."""
+        """Offer the next rows of the stream."""
         self._sample.offer([rows, targets])
 
     def merge(self, other: "Reservoir") -> None:
-        """Take the rows of another part of the stream, drawn with another seed.
+        """Merge the sample of another part of the stream, drawn with another seed.
 
         Examples
         --------
@@ -71,13 +71,13 @@ class Reservoir:
         self._sample.merge(other._sample)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as plain values and arrays."""
+        """Return the whole state as plain values and arrays."""
         sample = self._sample
         return {"size": sample.size, "seed": sample.seed, **sample.plain()}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Reservoir":
-        """The reservoir that gave ``state``; ValueError if there is none."""
+        """Rebuild the reservoir that gave ``state``; raise ValueError if the state is invalid."""
         with loading("reservoir"):
             seed = check_whole(state["seed"], "seed of the state", least=0, most=2**64 - 1)
             kept, plain = cls(state["size"], seed), dict(state)
@@ -86,12 +86,10 @@ class Reservoir:
             shapes = [each.shape for each in kept._sample.columns]
             doubles = all(each.dtype == np.float64 for each in kept._sample.columns)
             if shapes and not (doubles and [len(shape) for shape in shapes] == [2, 1]):
-                raise ValueError("state of the reservoir does not fit: it has no rows and targets")
+                raise ValueError("state of the reservoir is invalid: it has no rows and targets")
         return kept
 
     def check_columns(self, columns: int) -> None:
-        """ValueError if rows have another number of columns."""
+        """Raise ValueError if rows have another number of columns."""
         if self.seen and self.rows.shape[1] != columns:
-            raise ValueError(
-                f"state of the reservoir does not fit: rows must have {columns} values"
-            )
+            raise ValueError(f"state of the reservoir is invalid: rows must have {columns} values")

@@ -1,8 +1,7 @@
-"""Features of one row at a time, for answers without a wait: the quick twin of the encoder.
+"""Encoding of single rows with low latency: the fast twin of the encoder.
 
-A batch of one row takes PyArrow a hundred times as long as the row itself. Here texts as programs
-write them are read by Python; every other text is given to its column, which has the last word,
-and is remembered.
+PyArrow takes a hundred times as long for a batch of one row. Here Python parses texts in the usual
+formats; the columns themselves encode all other texts, whose features are cached.
 """
 
 import re
@@ -23,8 +22,8 @@ from mixfree.streams.pipe import Value, text_of
 
 __all__ = ["RowEncoder"]
 
-REMEMBERED = 1 << 14  # texts per column whose features are remembered
-# Numbers that cannot overflow, and that PyArrow and Python round alike.
+CACHED = 1 << 14  # most texts per column whose features are cached
+# Numbers that cannot overflow and that PyArrow and Python round in the same way.
 _PLAIN = re.compile(r"-?\d{1,200}(?:\.\d{0,200})?(?:[eE][+-]?\d{1,2})?", re.ASCII).fullmatch
 _WITH_COMMA = re.compile(r"-?\d{1,200},\d{1,200}", re.ASCII).fullmatch
 _DAY = 86_400_000_000  # microseconds
@@ -38,14 +37,14 @@ _Moment: TypeAlias = Callable[[str], int | None]
 
 
 class RowEncoder:
-    """Turns the values of one row into its features, NaN for what is missing.
+    """Encode the values of one row as features, NaN where missing.
 
     Parameters
     ----------
     encoder
-        Whose features, to the last bit, these are; it counts categories that are not its own.
+        Encoder of batches with bitwise identical features; it counts unknown categories.
     marks
-        Texts that stand for a missing value.
+        Texts that denote a missing value.
 
     Examples
     --------
@@ -63,7 +62,7 @@ class RowEncoder:
             self._runs.append((each, _plain_numbers(readers) if plain else _one_by_one(readers)))
 
     def __call__(self, values: Sequence[Value]) -> list[float]:
-        """The features of a row whose values are in the order of the encoder's columns."""
+        """Return the features of a row, given its values in the order of the encoder's columns."""
         row: list[float] = []
         for place, read in self._runs:
             row += read(values[place])
@@ -81,10 +80,10 @@ def _one_by_one(readers: Sequence[_Read]) -> _ReadRun:
 
 
 def _plain_numbers(otherwise: Sequence[_Read]) -> _ReadRun:
-    """Read columns of numbers, most of which are JSON's or are written as programs do."""
+    """Read columns of numbers, most of which are JSON numbers or in the usual format."""
 
     def read(values: Sequence[Value]) -> Sequence[float]:
-        numbers = [
+        return [
             value
             if isinstance(value, float)
             else float(value)
@@ -92,7 +91,6 @@ def _plain_numbers(otherwise: Sequence[_Read]) -> _ReadRun:
             else each(value)[0]
             for value, each in zip(values, otherwise, strict=True)
         ]
-        return numbers
 
     return read
 
@@ -100,9 +98,9 @@ def _plain_numbers(otherwise: Sequence[_Read]) -> _ReadRun:
 def _reader(column: Column, encoder: Encoder, marks: Collection[str]) -> _Read:
     pyarrow = require("pyarrow")
 
-    @lru_cache(REMEMBERED)
+    @lru_cache(CACHED)
     def looked_up(value: Value) -> tuple[tuple[float, ...], str | None]:
-        """The column's own answer: its features, and under which name they are counted."""
+        """Return the features as the column encodes them, and the counter to increase."""
         known = None if value in marks else text_of(value)
         out = np.zeros((1, len(column.features)))
         counted = column.fill(pyarrow.array([known], pyarrow.string()), out)
@@ -151,13 +149,13 @@ def _dated(column: Time, otherwise: _Read) -> _Read:
 
 
 def _waves(part: str) -> Callable[[int], Sequence[float]]:
-    """Sines and cosines of a part of a date; most come again and are remembered."""
+    """Return a function that computes, and caches, the sines and cosines of a part of a date."""
     period, count = dates.PARTS[part]
     factors = [2.0 * np.pi * wave for wave in range(1, count + 1)]
 
-    @lru_cache(REMEMBERED)
+    @lru_cache(CACHED)
     def of_share(share: float) -> tuple[float, ...]:
-        # By NumPy, as in a batch: another library's sine may have another last bit.
+        # NumPy, as for batches: the sines of other libraries may differ in the last bit.
         angles = np.array([factor * share for factor in factors])
         sines, cosines = np.sin(angles).tolist(), np.cos(angles).tolist()
         return tuple(each for pair in zip(sines, cosines, strict=True) for each in pair)
@@ -176,13 +174,13 @@ def _share_of_year(at: int) -> float:
 
 @lru_cache
 def _year(year: int) -> tuple[int, int]:
-    """When a year begins, and how long it is."""
+    """Return the beginning and the length of a year in microseconds."""
     first, last = (each.toordinal() - _EPOCH for each in (date(year, 1, 1), date(year, 12, 31)))
     return first * _DAY, (last + 1 - first) * _DAY
 
 
 def _moment(form: str) -> _Moment:
-    """A function of a text: microseconds since 1970; None if the column must look at it."""
+    """Return a parser to microseconds since 1970, or to None if the column must parse the text."""
     if form in dates.EPOCHS:
         unit = dates.EPOCHS[form]
         lowest, highest = dates.SECONDS[0] / 1e3, dates.SECONDS[1]
@@ -197,7 +195,7 @@ def _moment(form: str) -> _Moment:
     pattern = dates.DIGITS if form == "digits" else dates.pattern_of(form)
     regex = re.compile(pattern, re.ASCII)
     match, places = regex.match, regex.groupindex
-    # Of a group that the pattern does not have, the place after all others, where None is.
+    # Groups that the pattern lacks are read from after the last group, where None is appended.
     of_date, of_clock = (
         itemgetter(*(places.get(name, regex.groups + 1) - 1 for name in names))
         for names in ("ymd", "HMSfp")
@@ -214,9 +212,9 @@ def _moment(form: str) -> _Moment:
     return of_text
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED)
 def _day(year: str | None, month: str | None, day: str | None) -> int | None:
-    """Days since 1970; None if there is no such day."""
+    """Return days since 1970, None for an invalid day."""
     number = int(year or 1970)
     if year is not None:
         number += 2000 if number < 69 else 1900 if number < 100 else 0
@@ -230,11 +228,11 @@ def _day(year: str | None, month: str | None, day: str | None) -> int | None:
         return None
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED)
 def _clock(
     hour: str | None, minute: str | None, second: str | None, rest: str | None, half: str | None
 ) -> int | None:
-    """Microseconds since midnight; None if there is no such time."""
+    """Return microseconds since midnight, None for an invalid time."""
     hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
     if half:
         if not 1 <= hours <= 12:

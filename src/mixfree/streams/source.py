@@ -1,4 +1,4 @@
-"""Several files as one stream of batches."""
+"""Several files as one stream of record batches."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ __all__ = ["Piece", "Source", "check_columns", "check_different"]
 
 
 class Piece(NamedTuple):
-    """A batch of rows, its file, and the number of its first row in that file, from 0."""
+    """A batch of rows, its file, and the index of its first row in that file."""
 
     file: str
     start: int
@@ -28,16 +28,16 @@ class Source:
     Parameters
     ----------
     files
-        From :func:`mixfree.streams.files.find_files`.
+        Found by :func:`mixfree.streams.files.find_files`.
 
     Attributes
     ----------
     schema
         Names of the columns and the types in which the first file is read.
     decimal_comma
-        Whether decimals may be separated by commas.
+        Whether numbers may have decimal commas.
     unfinished
-        Files whose last line had no end and was left out.
+        Files whose last line was left out since it did not end in a newline.
     """
 
     def __init__(self, files: Sequence[StreamFile]) -> None:
@@ -58,19 +58,19 @@ class Source:
         whole_lines: bool = True,
         threads: bool = True,
     ) -> None:
-        """Begin to read; for the arguments see :meth:`mixfree.streams.formats.Reader.batches`."""
+        """Start reading; for the arguments see :meth:`mixfree.streams.formats.Reader.batches`."""
         self._names = list(dict.fromkeys(names))
         self._pieces = self._read(frozenset(numbers), whole_lines, threads)
 
     def narrow(self, names: Iterable[str], numbers: Iterable[str] = ()) -> None:
-        """Begin anew with some of the columns; what is read once goes on, with what was seen."""
+        """Restart with some of the columns only; a pipe cannot restart and continues."""
         self._names = list(dict.fromkeys(names))
         if not self.files[0].once:
             self._ahead = []
             self._pieces = self._read(frozenset(numbers), whole_lines=True)
 
     def look(self, rows: int) -> list[Piece]:
-        """The first ``rows`` rows; :meth:`pieces` gives them again."""
+        """Return the first ``rows`` rows; :meth:`pieces` yields them again."""
         while sum(piece.batch.num_rows for piece in self._ahead) < rows:
             piece = next(self._pieces, None)
             if piece is None:
@@ -83,7 +83,7 @@ class Source:
         return first
 
     def pieces(self) -> Iterator[Piece]:
-        """All batches in order."""
+        """Yield all batches in order."""
         ahead, self._ahead = self._ahead, []
         for piece in chain(ahead, self._pieces):
             if piece.batch.schema.names != self._names:
@@ -96,7 +96,7 @@ class Source:
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def require_columns(self, names: Sequence[str], what: str) -> None:
-        """ValueError, with similar names, if a column does not exist."""
+        """Raise ValueError, with similar names, if a column does not exist."""
         check_columns(names, self.schema.names, what, str(self.files[0]))
 
     def _read(
@@ -114,7 +114,7 @@ class Source:
                 self.unfinished.append(str(file))
 
     def check_same_columns(self, file: str, names: Sequence[str]) -> None:
-        """ValueError if a file has other columns than the first, or two of the same name."""
+        """Raise ValueError if a file has other columns than the first, or two of the same name."""
         check_different(file, names)
         mine, theirs = set(self.schema.names), set(names)
         if mine != theirs:
@@ -130,31 +130,25 @@ class Source:
 
 
 def check_different(file: str, names: Sequence[str]) -> None:
-    """ValueError if two columns have the same name."""
+    """Raise ValueError if two columns have the same name."""
     for name, count in Counter(names).items():
         if count > 1:
-            hint = _about_head(names) or "; rename all but one"
+            hint = _header_hint(names) or "; rename all but one"
             raise ValueError(f"{file}: {count} columns are called {name!r}{hint}")
 
 
-def _about_head(names: Sequence[str]) -> str:
-    """What to do if the first line of a file does not look like a head."""
+def _header_hint(names: Sequence[str]) -> str:
+    """Suggest a command if the first line of a file does not look like a header."""
     if sum(not re.fullmatch(r"column \d+", name) for name in names) == 1:
-        return "; if the head is in line N, `tail -n +N FILE > table.csv` leaves out what is above"
+        return "; if the header is line N, `tail -n +N FILE > table.csv` removes the lines above it"
     if all(re.fullmatch(r"[-+.,\d\s]*\d[-+.,\d\s]*", name) for name in names):
-        letters = "abcdefgh"
-        many = len(names) > len(letters)
-        given = (
-            ",".join(f"c{n}" for n in range(1, len(names) + 1))
-            if many
-            else (",".join(letters[: len(names)]))
-        )
-        return f"; if that is a row, `(echo {given}; cat FILE) > headed.csv` gives it a head"
+        header = ",".join(f"c{n}" for n in range(1, len(names) + 1))
+        return f"; if the first line is a row, `(echo {header}; cat FILE) > new.csv` adds a header"
     return ""
 
 
 def check_columns(names: Sequence[str], known: Sequence[str], what: str, file: str) -> None:
-    """ValueError, with similar names, if a file does not have a column."""
+    """Raise ValueError, with similar names, if a file lacks a column."""
     there = frozenset(known)
     for name in names:
         if name not in there:
@@ -164,5 +158,5 @@ def check_columns(names: Sequence[str], known: Sequence[str], what: str, file: s
             else:
                 hint = f"the columns are {', '.join(map(shown, known[:20]))}"
                 hint += ", …" if len(known) > 20 else ""
-                hint += _about_head(known)
+                hint += _header_hint(known)
             raise ValueError(f"{file}: there is no {what} {name!r}; {hint}")

@@ -1,4 +1,4 @@
-"""A fit spread over processes or over a cluster: each fits a part, and the fits are merged."""
+"""A fit spread over processes or a cluster: each fits a part, and the fits are merged."""
 
 import os
 import signal
@@ -27,17 +27,17 @@ from mixfree.streams.stream_fit import StreamFit
 
 __all__ = ["check_can_be_spread", "parts_of", "run_on_cluster", "run_on_workers"]
 
-LAST = 1 / 16  # of a worker's share, the last parts: so far apart may workers be at the end
-MOST_DEATHS = 3  # deaths of workers with the same part, after which it is not by chance
-PAUSE = 0.5  # seconds after which the process that starts workers, if it has died, is replaced
-PATIENCE = 10.0  # seconds in which a process that is killed should have ended
+LAST = 1 / 16  # size of the last parts, as a fraction of a worker's share of the stream
+MOST_DEATHS = 3  # number of worker deaths with the same part after which the fit fails
+PAUSE = 0.5  # seconds before another worker is started after a failure to start one
+PATIENCE = 10.0  # seconds to wait for a killed process to end
 
 Show = Callable[[int, float], None]
-_ENDED = (EOFError, OSError)  # what a pipe raises whose other end is gone
+_ENDED = (EOFError, OSError)  # raised by a pipe whose other end has closed
 
 
 class Part(NamedTuple):
-    """What a worker is given: consecutive files or row groups, and how to learn from them."""
+    """The task of a worker: consecutive files or row groups, and how to learn from them."""
 
     number: int
     files: tuple[StreamFile, ...]
@@ -46,28 +46,28 @@ class Part(NamedTuple):
 
 
 def check_can_be_spread(fit: StreamFit, source: Source, given: str) -> None:
-    """ValueError if parts of the stream cannot be fitted apart, as the argument ``given`` asks."""
+    """Raise ValueError if the fit cannot be spread as the argument ``given`` asks."""
     plan = fit.plan
     if not isinstance(fit.learner, ExactLearner):
-        raise ValueError(f"`{given}` needs `method='exact'`: steps follow one another")
+        raise ValueError(f"`{given}` needs `method='exact'`: steps are sequential")
     if fit.learner.forgetting is not None:
-        raise ValueError(f"`{given}` needs `half_life=None`: forgetting goes on row by row")
+        raise ValueError(f"`{given}` needs `half_life=None`: forgetting is sequential")
     if plan.missing == "mean":
         raise ValueError(
-            f"`{given}` does not go with `missing='mean'`, which depends on all rows before; "
-            "`missing='skip'` does not"
+            f"`{given}` cannot be combined with `missing='mean'`, which depends on all earlier "
+            "rows: give `missing='skip'`"
         )
     if plan.compare:
-        raise ValueError(f"`{given}` does not go with `compare`: plain SGD takes row after row")
+        raise ValueError(f"`{given}` cannot be combined with `compare`: plain SGD is sequential")
     if any(file.path == STDIN for file in source.files):
-        raise ValueError(f"`{given}` needs files: standard input can only be read in one piece")
+        raise ValueError(f"`{given}` needs files: standard input cannot be split")
 
 
 def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile, ...]]:
-    """Files and Parquet row groups in runs for so many workers, in order.
+    """Divide files and Parquet row groups into consecutive parts for a number of workers.
 
-    Each run is the half of what would be left for a worker, so that the first ones are large and
-    the last ones let all workers end at the same time. One worker has one run.
+    Each part is half of a worker's share of the remaining stream, so that the last parts are small
+    and all workers finish at about the same time. A single worker has a single part.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile
 
 
 def _ends(workers: int) -> list[float]:
-    """Where the parts of a stream end, but for the last one, as shares of the stream.
+    """Return where the parts of a stream end, except the last, as fractions of the stream.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _ends(workers: int) -> list[float]:
 
 
 def _joined(pieces: Sequence[StreamFile]) -> Iterator[StreamFile]:
-    """Row groups that follow one another in a file as one piece of it."""
+    """Join consecutive row groups of a file."""
     last: StreamFile | None = None
     for piece in pieces:
         if last is not None and piece.start and last.row_groups and piece.row_groups:
@@ -124,24 +124,24 @@ def _joined(pieces: Sequence[StreamFile]) -> Iterator[StreamFile]:
 def run_on_workers(
     fit: StreamFit, source: Source, workers: int, show: Show | None = None
 ) -> tuple[int, int]:
-    """Fit the whole source in so many processes of this machine.
+    """Fit the whole source in several processes on this machine.
 
-    A worker that dies is replaced and its part is fitted anew; a part counts when it is complete.
+    A worker that dies is replaced, and its part is fitted again from its beginning.
 
     Parameters
     ----------
     fit
-        From :meth:`StreamFit.begin`; it learns everything.
+        From :meth:`StreamFit.begin`; learns from all rows.
     source
-        What it was begun with.
+        The source it was begun with.
     workers
         Number of processes.
     show
-        Called with the number of rows read so far and the seconds that it took.
+        Called with the number of rows read so far and the seconds elapsed.
 
     Returns
     -------
-    Numbers of processes and of parts; one of each where the files cannot be divided.
+    Numbers of processes and of parts; both 1 if the files cannot be divided.
     """
     check_whole(workers, "workers")
     check_can_be_spread(fit, source, "workers")
@@ -150,13 +150,13 @@ def run_on_workers(
         _fit_here(fit, source, show)
         return 1, 1
     workers = min(workers, len(parts))
-    with closing(_fitted_here(parts, workers, show)) as results:
+    with closing(_from_workers(parts, workers, show)) as results:
         _merge(fit, results)
     return workers, len(parts)
 
 
 def _fit_here(fit: StreamFit, source: Source, show: Show | None) -> None:
-    """Fit what cannot be divided in this process, which is as quick, and predicts ahead too."""
+    """Fit a single part in this process, which is as fast and also gives a test-then-train loss."""
     fit.run(source.pieces(), show=show and (lambda now: show(now.read, now.seconds)))
     fit.end(source.unfinished)
 
@@ -164,12 +164,12 @@ def _fit_here(fit: StreamFit, source: Source, show: Show | None) -> None:
 def run_on_cluster(
     fit: StreamFit, source: Source, address: str, show: Show | None = None
 ) -> tuple[int, int]:
-    """The same on a Dask cluster, whose workers must find the files under the same names."""
+    """Fit the whole source on a Dask cluster, whose workers find the files by the same paths."""
     check_can_be_spread(fit, source, "cluster")
     with require("distributed").Client(address) as client:
         threads = max(sum(client.nthreads().values()), 1)
         parts = _parts(fit, source, threads)
-        _merge(fit, _fitted_there(parts, client, show))
+        _merge(fit, _from_cluster(parts, client, show))
     return threads, len(parts)
 
 
@@ -180,14 +180,14 @@ def _parts(fit: StreamFit, source: Source, workers: int) -> list[Part]:
         for file in files:
             if file.path != source.files[0].path and not file.start:
                 source.check_same_columns(str(file), Source([file]).schema.names)
-        # Rows to keep are drawn with a seed of its own in every part.
+        # Each part draws the rows that it keeps with its own seed.
         parameters = {**fit.plan.parameters, "seed": seed + number}
         found.append(Part(number, files, replace(fit.plan, parameters=parameters), encoder))
     return found
 
 
 def _merge(fit: StreamFit, results: Iterator[tuple[int, dict[str, Any]]]) -> None:
-    """Merge fits of parts in the order of the stream, whatever the order in which they come."""
+    """Merge the fits of parts in the order of the stream, in whichever order they arrive."""
     began, early, following = time.monotonic(), dict[int, dict[str, Any]](), 0
     for number, state in results:
         early[number] = state
@@ -198,7 +198,7 @@ def _merge(fit: StreamFit, results: Iterator[tuple[int, dict[str, Any]]]) -> Non
 
 
 def fit_part(part: Part, show: Callable[[StreamFit], None] | None = None) -> dict[str, Any]:
-    """The state of a fit to a part alone."""
+    """Fit one part; return the state of the fit."""
     fit = StreamFit(part.plan, Encoder.from_state(part.encoder))
     fit.tests_first, fit.reservoir = False, Reservoir(seed=part.number)
     source = Source(part.files)
@@ -208,7 +208,7 @@ def fit_part(part: Part, show: Callable[[StreamFit], None] | None = None) -> dic
     return fit.state_dict()
 
 
-def _fitted_there(
+def _from_cluster(
     parts: Sequence[Part], client: Any, show: Show | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     futures = {client.submit(fit_part, part, pure=False): part.number for part in parts}
@@ -221,20 +221,20 @@ def _fitted_there(
         future.release()
 
 
-def _fitted_here(
+def _from_workers(
     parts: Sequence[Part], workers: int, show: Show | None
 ) -> Generator[tuple[int, dict[str, Any]]]:
     began, waiting = time.monotonic(), deque(parts)
     read, deaths = Counter[int](), Counter[int]()  # by the number of a part
     crew: list[_Worker] = []
-    failed = 0  # starts in succession
+    failed = 0  # consecutive failures to start a worker
 
     def try_again(part: Part, error: Exception) -> None:
         deaths[part.number] += 1
         if deaths[part.number] == MOST_DEATHS:
             raise OSError(
                 f"workers died {MOST_DEATHS} times while fitting part {part.number + 1} of "
-                f"{len(parts)}: is there enough memory for `workers`?"
+                f"{len(parts)}, perhaps for lack of memory: give fewer `workers`"
             ) from error
         waiting.appendleft(part)
 
@@ -249,11 +249,11 @@ def _fitted_here(
                     failed += 1
                     if failed == MOST_DEATHS:
                         raise OSError(
-                            f"`workers` cannot be started: {error or 'they die'}"
+                            f"`workers` cannot be started: {error or 'they die at once'}"
                         ) from error
                     waiting.appendleft(part)
                     time.sleep(PAUSE)
-            for worker in _who_answers(crew):
+            for worker in _answering(crew):
                 part = worker.part
                 try:
                     answer = worker.answer()
@@ -267,7 +267,7 @@ def _fitted_here(
                 if isinstance(answer, int):
                     read[part.number] = answer
                     continue
-                # The worker goes on before its answer is merged here.
+                # The worker gets its next part before this one is merged.
                 if waiting:
                     worker.give(waiting.popleft())
                 else:
@@ -283,10 +283,10 @@ def _fitted_here(
 
 
 class _Worker:
-    """A process that fits one part after the other, and a pipe that nobody else has.
+    """A process that fits one part after another, with a pipe of its own.
 
-    Workers share no lock and no end of a pipe: whenever and however one ends, its pipe does too,
-    and it ends itself when nobody is left at the other end.
+    Workers share neither locks nor pipes: when a worker dies, its pipe closes, and when the parent
+    dies, the worker exits.
     """
 
     def __init__(self, workers: int, part: Part) -> None:
@@ -298,39 +298,39 @@ class _Worker:
         self.give(part)
 
     def give(self, part: Part) -> None:
-        """Let it fit another part."""
+        """Send the worker another part."""
         self.part = part
-        with suppress(OSError):  # it has died, which is seen when it is asked for an answer
+        with suppress(OSError):  # the worker has died, which `answer` will report
             self._pipe.send(part)
 
     @property
     def signs(self) -> tuple[Any, int]:
-        """What to wait for: an answer, or the end of the process."""
+        """Objects to wait for: an answer, or the end of the process."""
         return self._pipe, self._process.sentinel
 
     def answer(self) -> Any:
-        """Rows read so far, the state of the fit, or what went wrong in it."""
+        """Return the rows read so far, the state of the fit, or its exception."""
         if not self._pipe.poll():
             raise EOFError("the process has ended")
         return self._pipe.recv()
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process if it is still running."""
         self._pipe.close()
         if self._process.is_alive():
             self._process.kill()
             self._process.join(PATIENCE)
 
 
-def _who_answers(crew: Sequence[_Worker]) -> list[_Worker]:
-    """Workers that have something to say or have died; none if that takes too long."""
+def _answering(crew: Sequence[_Worker]) -> list[_Worker]:
+    """Return the workers that have answered or died, within 0.2 seconds."""
     ready = wait([sign for worker in crew for sign in worker.signs], timeout=0.2)
     return [worker for worker in crew if any(sign in ready for sign in worker.signs)]
 
 
 def _work(pipe: Any, workers: int) -> None:
-    """What a worker does: it fits the parts that come until nobody is left to send one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process tells when to stop
+    """Fit the parts received from a pipe until it closes; runs in the worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
     threads = max((os.cpu_count() or 1) // workers, 1)
     require("pyarrow").set_cpu_count(threads)
     require("threadpoolctl").threadpool_limits(threads)
@@ -340,17 +340,17 @@ def _work(pipe: Any, workers: int) -> None:
 
 
 def _answer(part: Part, pipe: Any) -> dict[str, Any] | Exception:
-    """The state of a fit to a part, or what went wrong; on the way, the rows read so far."""
-    told = time.monotonic()
+    """Return the state of a fit to a part, or its exception; send the rows read meanwhile."""
+    reported = time.monotonic()
 
     def show(fit: StreamFit) -> None:
-        nonlocal told
-        if time.monotonic() - told > 0.1:
+        nonlocal reported
+        if time.monotonic() - reported > 0.1:
             try:
                 pipe.send(fit.read)
             except OSError:
-                sys.exit()  # nobody is left to fit it for
-            told = time.monotonic()
+                sys.exit()  # the parent has died
+            reported = time.monotonic()
 
     try:
         return fit_part(part, show)

@@ -1,4 +1,4 @@
-"""One pass over a stream that can be saved between any two batches and resumed."""
+"""A fit to a stream in one pass, which can be saved after any batch and resumed."""
 
 import os
 import time
@@ -29,13 +29,13 @@ from mixfree.streams.timeline import CHUNK, Timeline, actual_of, judged
 __all__ = ["StreamFit"]
 
 KIND = "stream fit"
-CELLS = 1 << 22  # values of a matrix of features, so that many features need no more memory
-FEW = 64  # rows that a fit that forgets predicts at a time, but more for many features
+CELLS = 1 << 22  # most values of a matrix of features, to bound the memory
+FEW = 64  # rows that a fit with forgetting predicts at a time, but more for many features
 
 
 @dataclass(slots=True)
 class _Record(State):
-    """What a model file keeps besides the parts that have a state of their own."""
+    """The attributes saved in a model file besides the parts with a state of their own."""
 
     complete: bool = False
     seconds: float = 0.0
@@ -48,7 +48,7 @@ class _Record(State):
     read_again: int = 0
 
     def check(self, what: str) -> None:
-        """Everything that is said is a text."""
+        """Check that all remarks are texts and all counts are nonnegative."""
         texts = [*self.notes, *self.unfinished, *self.unused_columns, *self.unused_columns.values()]
         counted = min(self.passes, self.read_again, self.seconds) >= 0
         if not (counted and all(isinstance(text, str) for text in texts)):
@@ -56,35 +56,35 @@ class _Record(State):
 
 
 class StreamFit:
-    """A learner, how columns become its features, and the record of what it has learnt from.
+    """A learner, the encoder of its features, and the record of the rows it has learnt from.
 
     Parameters
     ----------
     plan
-        What was asked for, with the loss decided.
+        The settings, with the loss decided.
     encoder
-        Turns columns into features.
+        Encodes columns as features.
 
     Attributes
     ----------
     unused_columns
-        Columns that are not learnt from, each with the reason.
+        Columns left out, with reasons.
     notes
-        What the first look has found, in sentences.
+        Remarks of the first look.
     unfinished
-        Files whose last line had no end, and was left out.
+        Files whose last line was left out since it did not end in a newline.
     learner
         The linear model.
     rival, forgetting
-        Plain SGD, and least squares that forgets, beside it if the plan compares.
+        Plain SGD, and least squares with forgetting, if the plan compares.
     exact
-        The exact fit of all rows, beside a method with steps; None if that is too much work.
+        The exact fit of all rows beside a method with steps; None if too costly.
     reservoir
         A uniform sample of the rows learnt from.
     timeline
-        The course of the stream, with its rows predicted before they were learnt.
+        The course of the stream and its test-then-train predictions.
     passes, read_again
-        Passes over the rows that are complete, and rows read in one after the first that is not.
+        Complete passes over the rows, and rows read in an incomplete pass after the first.
     """
 
     def __init__(self, plan: FitPlan, encoder: Encoder) -> None:
@@ -106,7 +106,7 @@ class StreamFit:
         self.complete = False
         self.seconds = 0.0
         self.varied = False  # whether two rows had different targets
-        self.tests_first = True  # whether rows are predicted before they are learnt
+        self.tests_first = True  # whether to predict rows before learning from them
         classes = None if encoder.classes is None else len(encoder.classes)
         width = shape[0] + bool(plan.parameters.get("fit_intercept", True))
         self.row_loss = plan.row_loss(encoder.classes)
@@ -114,7 +114,7 @@ class StreamFit:
 
     @classmethod
     def begin(cls, source: Source, plan: FitPlan) -> "StreamFit":
-        """A fit that has learnt nothing yet; opens the source at its beginning."""
+        """Take a first look at the source, and return an untrained fit."""
         _check_passes(source, plan)
         look = first_look(source, plan)
         fit = cls(replace(plan, loss=look.loss), look.encoder)
@@ -122,7 +122,7 @@ class StreamFit:
         return fit
 
     def resume(self, source: Source, plan: FitPlan) -> None:
-        """Open the source to go on with this fit; ValueError if the plan is another."""
+        """Open the source to resume this fit; raise ValueError if the plan differs."""
         self.plan.check_same(plan)
         _check_passes(source, plan)
         source.require_columns(self.encoder.needs[:-1], "column")
@@ -147,15 +147,15 @@ class StreamFit:
 
     @property
     def running_loss(self) -> float:
-        """Test-then-train loss: the mean over rows, each predicted before it was learnt.
+        """Test-then-train loss: the mean over rows predicted before they were learnt.
 
-        NaN as long as nothing was predicted: the first 1,000 rows are not.
+        NaN during the first 1,000 rows, which are not predicted.
         """
         tested = self.timeline.tested
         return self.timeline.total("loss") / tested if tested else float("nan")
 
     def learn(self, piece: Piece) -> None:
-        """Learn from one batch, of which no more is encoded at a time than ``CELLS`` values."""
+        """Learn from one batch, encoded in parts of at most ``CELLS`` values."""
         for part in self._parts(piece):
             self._learn_part(part)
 
@@ -167,8 +167,8 @@ class StreamFit:
     def _learn_next(self, piece: Piece) -> None:
         if self.passes > 1 or self.read_again:
             raise ValueError(
-                f"{piece.file}, row {piece.start + 1}, is new, but the second pass over the rows "
-                "has begun: fit all of them to another `model` file"
+                f"{piece.file}, row {piece.start + 1}, is new, but the second pass has begun: fit "
+                "all rows to another `model` file"
             )
         self.learn(piece)
 
@@ -182,7 +182,7 @@ class StreamFit:
         found = self.encoder.encode(piece)
         begin, count = 0, len(found.rows)
         while begin < count:
-            # Cut where the weights that predict change, so that batches do not matter.
+            # Split where the predicting weights change, so that batch sizes do not matter.
             left = self._renew() - self.timeline.rows
             self._learn(piece, found.part(slice(begin, begin + left)))
             begin += left
@@ -193,13 +193,12 @@ class StreamFit:
         self.read_record.add(piece)
 
     def merge(self, other: "StreamFit") -> None:
-        """Take all that a fit with the same plan has learnt from the rows that follow.
+        """Add a fit with the same plan to the rows that follow.
 
-        Rows that follow were not predicted by what was learnt here: the merged fit has no
-        test-then-train loss of them.
+        Those rows were not predicted by this fit, and have no test-then-train loss.
         """
         if not (isinstance(self.learner, ExactLearner) and isinstance(other.learner, ExactLearner)):
-            raise ValueError("fits to parts of a stream can be merged for `method='exact'` only")
+            raise ValueError("only fits with `method='exact'` can be merged")
         self.learner.merge(other.learner)
         if self.used and other.used:
             self.varied |= bool(self.reservoir.targets[0] != other.reservoir.targets[0])
@@ -217,21 +216,21 @@ class StreamFit:
         every: int | None = None,
         show: Callable[["StreamFit"], None] | None = None,
     ) -> None:
-        """Learn from all batches that follow those already read, which must come first.
+        """Learn from all batches after those already read, which must come first.
 
         Parameters
         ----------
         pieces
             The whole stream, from its beginning.
         path, every
-            Save to this file whenever at least so many rows have been read since the last time.
+            Save to this file after at least this number of rows since the last save.
         show
             Called after each batch.
 
         Raises
         ------
         KeyboardInterrupt
-            When Ctrl-C is pressed; the fit is then one to whole batches, and can be saved.
+            When Ctrl-C is pressed; the fit then includes whole batches only, and can be saved.
         """
         self.complete = False
         self._run(self.read_record.rest(pieces), self._learn_next, path, every, show)
@@ -245,7 +244,7 @@ class StreamFit:
         every: int | None = None,
         show: Callable[["StreamFit"], None] | None = None,
     ) -> None:
-        """Make the passes that the plan asks for after the first, in which nothing is tested.
+        """Make the passes after the first, without test-then-train predictions.
 
         For the arguments see :meth:`run`.
         """
@@ -264,7 +263,7 @@ class StreamFit:
         every: int | None,
         show: Callable[["StreamFit"], None] | None,
     ) -> None:
-        """Learn from batches, and save and show on the way."""
+        """Learn from batches, saving and showing progress."""
         began, unsaved = time.monotonic() - self.seconds, 0
         for piece in pieces:
             with interrupts_wait():
@@ -278,21 +277,21 @@ class StreamFit:
                     unsaved = 0
 
     def end(self, unfinished: Sequence[str] | None = None, seconds: float | None = None) -> None:
-        """Be complete.
+        """Mark the fit as complete.
 
         Parameters
         ----------
         unfinished
-            The files whose last line had no end; None if that is known from the parts.
+            Files whose last line had no newline; None to keep those of the parts.
         seconds
-            How long it took; None if :meth:`run` has measured it.
+            Duration; None to keep that measured by :meth:`run`.
         """
         self.complete = True
         self.unfinished = self.unfinished if unfinished is None else list(unfinished)
         self.seconds = self.seconds if seconds is None else seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as plain values and arrays."""
+        """Return the whole state as plain values and arrays."""
         return {
             "kind": KIND,
             "mixfree": mixfree.__version__,
@@ -307,7 +306,7 @@ class StreamFit:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "StreamFit":
-        """The fit that gave ``state``; ValueError if there is none."""
+        """Rebuild the fit that gave ``state``; raise ValueError if the state is invalid."""
         with loading("model"):
             plan, encoder = FitPlan(**state["plan"]), Encoder.from_state(state["encoder"])
             check_room(state["timeline"], len(encoder.features), "model")
@@ -316,12 +315,14 @@ class StreamFit:
                 encoder.target,
                 encoder.classes is not None,
             ):
-                raise ValueError("state of the model does not fit: its target is another")
+                raise ValueError(
+                    "state of the model is invalid: plan and encoder have different targets"
+                )
             for name, learner in fit._learners.items():
                 if state[name] is None and name != "learner":
                     setattr(fit, name, None)
                 elif learner is None:
-                    raise ValueError(f"state of the model does not fit: it has a {name}")
+                    raise ValueError(f"state of the model is invalid: it has a {name}")
                 else:
                     learner.load_state_dict(state[name])
             fit.reservoir = Reservoir.from_state(state["reservoir"])
@@ -334,7 +335,7 @@ class StreamFit:
         return fit
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a model file; if that fails, the old file stays."""
+        """Write the whole state to a model file; if that fails, the old file stays."""
         model_file.save(path, self.state_dict())
 
     @classmethod
@@ -342,7 +343,7 @@ class StreamFit:
         """Read what :meth:`save` wrote."""
         content = model_file.load(path)
         if content.get("kind") != KIND:
-            raise ValueError(f"{path} holds a {shown(content.get('kind'))}, not a {KIND!r}")
+            raise ValueError(f"{path} contains a {shown(content.get('kind'))}, not a {KIND!r}")
         return cls.from_state(content)
 
     @property
@@ -351,7 +352,7 @@ class StreamFit:
         return {name: getattr(self, name) for name in names}
 
     def _renew(self) -> int:
-        """Take the weights that predict anew if it is time; the row count at which it is next."""
+        """Update the predicting weights if due; return the row count at which they are due next."""
         course = self.timeline
         if course.rows >= course.until:
             weights = self.learner.weights if course.rows and self.tests_first else None
@@ -359,15 +360,15 @@ class StreamFit:
         return course.until
 
     def _next_renewal(self, rows: int) -> int:
-        """The row count, after ``rows``, at which the weights that predict are taken anew."""
+        """Return the row count after ``rows`` at which the predicting weights are updated."""
         if not isinstance(self.learner, ExactLearner):
-            # To stop and go on takes a method with steps as long as a thousand rows do: chunks
-            # grow with the stream, of which they stay below a sixty-fourth.
+            # Pausing a method with steps takes as long as a thousand rows: chunks grow with the
+            # stream, up to 1/64 of its length.
             return rows + CHUNK * (1 << max((rows // (64 * CHUNK)).bit_length() - 1, 0))
         if self.learner.forgetting is not None:
             return rows + max(FEW, 4 * len(self.encoder.features))
-        # To solve for the weights costs more than to learn 1,000 rows, least so for the squared
-        # loss; a part more of a long stream hardly changes them.
+        # Solving for the weights costs more than learning 1,000 rows, least for the squared loss,
+        # and the next small part of a long stream hardly changes them.
         part = 8 if self.plan.loss == "squared" else 2
         return max(-(-(part + 1) * rows // (part * CHUNK)), 1) * CHUNK
 
@@ -381,12 +382,12 @@ class StreamFit:
         if self.exact is not None:
             try:
                 self.exact.advance(rows, targets)
-            except ValueError:  # of a size that sums of squares cannot hold
+            except ValueError:  # the sums of squares overflow
                 self.exact = None
         course.add(actual_of(targets, loss), found, times)
 
     def _advance(self, piece: Piece, rows: Array, targets: Array) -> None:
-        """Let the learner, and plain SGD beside it, learn from rows."""
+        """Train the learner, and plain SGD beside it, on rows."""
         try:
             self.learner.advance(rows, targets)
         except TooFar as error:
@@ -398,7 +399,7 @@ class StreamFit:
             return
         try:
             self.rival.advance(rows, targets)
-        except ValueError:  # rows that the learner accepts: it can only have diverged
+        except ValueError:  # the learner has accepted the rows, so SGD must have diverged
             self.rival, self.rival_diverged = None, True
 
 
@@ -408,7 +409,7 @@ def _check_passes(source: Source, plan: FitPlan) -> None:
 
 
 def _after(pieces: Iterator[Piece], rows: int) -> Iterator[Piece]:
-    """The batches after so many rows."""
+    """Skip the first ``rows`` rows."""
     for piece in pieces:
         count = min(rows, piece.batch.num_rows)
         rows -= count

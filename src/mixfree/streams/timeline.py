@@ -1,4 +1,4 @@
-"""What a report tells about the course of a stream, gathered in the one pass over it."""
+"""The course of a stream, summed up in bins during the pass over it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,12 @@ from mixfree.linear.losses import Logistic, Loss, predictions_apart
 
 __all__ = ["CHUNK", "COLUMNS", "Bins", "Judged", "Timeline", "actual_of", "judged"]
 
-CHUNK = 1000  # rows that are predicted before they are learnt, and rows of the shortest bins
-MOST = 512  # bins at most; beyond, neighbours are merged
-CELLS = 4096  # of the histogram of scores
-LARGEST = 1e140  # predictions and targets beyond are taken for it, so that squares can be summed
-UNKNOWN = np.iinfo(np.int64).min  # of times: that of NaT
-# Sums of a bin: counts; sums over all rows; sums over rows that were predicted before they were
-# learnt; and sums over those that were not.
+CHUNK = 1000  # rows predicted at a time before they are learnt, and rows of the shortest bins
+MOST = 512  # most bins; beyond, neighbours are merged
+CELLS = 4096  # cells of the histogram of scores
+LARGEST = 1e140  # bound on predictions and targets, so that sums of squares stay finite
+UNKNOWN = np.iinfo(np.int64).min  # NaT as an integer
+# Sums of a bin: counts, sums over all rows, over the predicted rows, and over the other rows.
 COUNTS = ("rows", "tested", "correct")
 COLUMNS = (
     *COUNTS,
@@ -30,18 +29,18 @@ COLUMNS = (
 
 
 class Judged(NamedTuple):
-    """Predictions of rows beside what came.
+    """Predictions and outcomes of rows.
 
     For numbers, ``actual`` and ``predicted`` are in the units of the target. For two classes they
-    are 1 for the second class and its probability, for more classes 1 and the probability of the
-    class that came.
+    are the indicator and the probability of the second class; for more classes, 1 and the
+    probability of the actual class.
     """
 
     actual: Array
     predicted: Array
     losses: Array
     correct: Array
-    scores: Array  # of the second of two classes; empty otherwise
+    scores: Array  # scores of the second of two classes; empty otherwise
 
 
 class Bins(NamedTuple):
@@ -50,17 +49,17 @@ class Bins(NamedTuple):
     Attributes
     ----------
     ends
-        Number of rows at the end of each bin.
+        Row count at the end of each bin.
     rows, tested
-        Rows, and those that were predicted before they were learnt.
+        Number of rows, and of rows predicted before they were learnt.
     target, least, greatest
         Mean, least and greatest target.
     predicted
         Mean prediction.
     loss, squares, absolute, correct
-        Mean loss, squared and absolute error, and share of right classes.
+        Mean loss, squared and absolute error, and share of correct classes.
     times
-        Time of the first row, as NumPy's times; NaT where there are no dates.
+        Time of the first row as a NumPy time, NaT without dates.
     """
 
     ends: Array
@@ -81,25 +80,25 @@ class Bins(NamedTuple):
 class Timeline(State):
     """Sums over bins of a stream, and the weights that predict its next rows.
 
-    How the stream is cut into batches does not change a bit: sums are taken row after row.
+    Sums are taken row by row, so that the division into batches does not change a bit.
 
     Attributes
     ----------
     predicts, weights, until
-        Whether the next rows are predicted, the weights that do, one row per output, and the
-        number of rows up to which they are the same.
+        Whether the next rows are predicted, the weights that predict them, one row per output,
+        and the row count at which these weights are replaced.
     origin
-        The first target, which is subtracted from all in the sums.
+        The first target, subtracted from all targets before summing.
     rows
-        Rows of the stream.
+        Number of rows.
     per_bin
         Rows of a full bin.
     sums, ranges, times
-        Per bin: its sums, least and greatest target, and the time of its first row.
+        Per bin: sums, least and greatest target, and time of the first row.
     hours, weekdays
-        Per hour and weekday: predicted rows, the sum of their errors, and that of the squares.
+        Per hour and weekday: number of predicted rows, sum of errors, and of their squares.
     scores
-        For two classes: rows by class and score.
+        For two classes: number of rows by class and score.
     """
 
     grows: ClassVar[tuple[str, ...]] = ("sums", "ranges", "times")
@@ -119,7 +118,7 @@ class Timeline(State):
 
     @classmethod
     def start(cls, weights: tuple[int, ...], classes: int | None) -> Self:
-        """Before the first row.
+        """Return a timeline without rows.
 
         Examples
         --------
@@ -144,25 +143,25 @@ class Timeline(State):
         )
 
     def check(self, what: str) -> None:
-        """Every bin has all of its parts, and bins have all rows, of which some were predicted."""
+        """Check that the bins are complete and consistent with the number of rows."""
         bins, (rows, tested) = len(self.sums), self.sums[:, :2].T
         whole = (rows == np.floor(rows)).all() and (tested >= 0.0).all() and (tested <= rows).all()
         counted = whole and rows.sum() == self.rows and min(self.until, self.per_bin - 1) >= 0
         if not (bins == len(self.ranges) == len(self.times) <= MOST and counted):
-            raise ValueError(f"state of the {what} does not fit: {bins} bins of {self.rows} rows")
+            raise ValueError(f"state of the {what} is invalid: {bins} bins of {self.rows} rows")
 
     @property
     def tested(self) -> int:
-        """Rows that were predicted before they were learnt."""
+        """Number of rows predicted before they were learnt."""
         return int(self.total("tested"))
 
     def total(self, column: str) -> float:
-        """Sum of a column over the stream."""
+        """Return the sum of a column over the stream."""
         return float(self.sums[:, COLUMNS.index(column)].sum())
 
     @property
     def bins(self) -> Bins:
-        """The course of the stream."""
+        """Means per bin."""
         of = dict(zip(COLUMNS, self.sums.T, strict=True))
         with np.errstate(invalid="ignore", divide="ignore"):
             means = {
@@ -182,22 +181,22 @@ class Timeline(State):
         )
 
     def renew(self, weights: Array | None, until: int) -> None:
-        """Predict with these weights until there are so many rows; without any, do not predict."""
+        """Predict with these weights up to a row count; do not predict if None."""
         self.predicts, self.until = weights is not None, until
         if weights is not None:
             self.weights = _bounded(weights)
 
     def add(self, actual: Array, found: Judged | None, times: Array) -> None:
-        """Take the next rows.
+        """Add the next rows.
 
         Parameters
         ----------
         actual
-            As :class:`Judged` has it.
+            Targets as in :class:`Judged`.
         found
-            How they were predicted; None if they were not.
+            Their predictions, None if not predicted.
         times
-            Their times in microseconds; empty if there are none.
+            Their times in microseconds; empty without dates.
         """
         if not self.rows and len(actual):
             self.origin = float(_bounded(actual[:1])[0])
@@ -224,7 +223,7 @@ class Timeline(State):
     def _add_to_bin(
         self, part: slice, values: Mapping[str, Array], actual: Array, found: Judged | None
     ) -> None:
-        """Add rows to the last bin, of which they are all."""
+        """Add rows to the last bin, which has room for them."""
         bin_, here = self.sums[-1], actual[part]
         bin_[0] += len(here)
         if found is not None:
@@ -232,7 +231,7 @@ class Timeline(State):
             bin_[2] += found.correct[part].sum()
         for name, each in values.items():
             column = COLUMNS.index(name)
-            # One row after the other: a sum of sums would depend on where a batch ends.
+            # Row by row, since a sum of sums would depend on where batches end.
             onwards = each[part].copy()
             onwards[0] += bin_[column]
             bin_[column] = np.add.accumulate(onwards)[-1]
@@ -240,7 +239,7 @@ class Timeline(State):
         self.ranges[-1] = min(low, float(here.min())), max(high, float(here.max()))
 
     def merge(self, other: Self) -> None:
-        """Append the course of the rows that follow, which were seen apart.
+        """Append the timeline of the rows that follow.
 
         Examples
         --------
@@ -285,7 +284,7 @@ class Timeline(State):
         self.times = np.append(self.times, first)
 
     def _halve(self) -> None:
-        """Merge neighbours, so that there are half as many bins of twice the rows."""
+        """Merge neighbouring bins into half as many of twice the length."""
         self.per_bin *= 2
         if not len(self.sums):
             return
@@ -309,7 +308,7 @@ class Timeline(State):
 
     def _add_scores(self, actual: Array, scores: Array) -> None:
         if len(scores):
-            # Fine near 0, where most scores are, and without an end on both sides.
+            # Cells are fine near 0, where most scores are, and cover the whole real line.
             place = (0.5 + 0.5 * scores / (1.0 + np.abs(scores))) * CELLS
             place = np.minimum(place.astype(np.int64), CELLS - 1)
             for label in (0, 1):
@@ -317,9 +316,9 @@ class Timeline(State):
 
 
 def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
-    """Predictions by weights, one row per output, beside the targets of the loss.
+    """Predict rows with weights, one row per output, and compare with the targets.
 
-    A prediction does not depend on the rows beside it, as it may in a product of matrices.
+    Predictions do not depend on the rows beside them, unlike in a matrix product.
 
     Examples
     --------
@@ -344,7 +343,7 @@ def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
 
 
 def actual_of(targets: Array, loss: Loss) -> Array:
-    """Targets as :class:`Judged` has them."""
+    """Return targets as in :class:`Judged`."""
     if loss.outputs > 1:
         return np.ones(len(targets))
     return 0.5 * (targets + 1.0) if _two_classes(loss) else targets
@@ -355,7 +354,7 @@ def _two_classes(loss: Loss) -> bool:
 
 
 def _bounded(values: Array) -> Array:
-    """Values without infinity and NaN, which a run that has diverged predicts."""
+    """Clip values, and replace NaN, which diverged weights predict."""
     if not values.size or (values.min() >= -LARGEST and values.max() <= LARGEST):
         return values
     bounded: Array = np.clip(np.nan_to_num(values, nan=LARGEST), -LARGEST, LARGEST)

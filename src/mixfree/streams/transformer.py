@@ -1,4 +1,4 @@
-"""The encoder of ``mixfree fit`` as a transformer for pipelines of scikit-learn."""
+"""The encoder of ``mixfree fit`` as a transformer for scikit-learn pipelines."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -25,29 +25,29 @@ POLICIES = ("error", "mean", "keep")
 
 
 class StreamEncoder(TransformerMixin, BaseEstimator):
-    """Turns columns as files have them into features, as ``mixfree fit`` does.
+    """Encode the columns of a table as features, as ``mixfree fit`` does.
 
-    What each column is gets decided once, by the first rows of the first call: dates become hour,
-    weekday and season, texts become categories, row numbers are left out.
+    The first rows of the first call decide on the kind of each column: dates become hour, weekday
+    and season, texts become categories, row numbers are left out.
 
     Parameters
     ----------
     features, exclude
-        Columns to use (all if empty), and columns to leave out; ``*`` stands for any letters.
+        Columns to use (all if empty), and columns to leave out; ``*`` matches any characters.
     categories
-        All categories of text columns, where the first rows would not show them.
+        All categories of text columns, for columns whose first rows lack some.
     time, day_first, hash_columns
-        What becomes of dates and of many texts; see :class:`mixfree.streams.FitPlan`.
+        Encoding of dates and of text columns; see :class:`mixfree.streams.FitPlan`.
     missing
-        ``"error"`` refuses missing values, ``"mean"`` fills in the mean of the rows fitted to,
-        ``"keep"`` leaves NaN.
+        ``"error"`` refuses missing values, ``"mean"`` fills in the mean of the training rows,
+        ``"keep"`` returns NaN.
 
     Attributes
     ----------
     left_out_
-        Columns that are not used, each with the reason.
+        Columns left out, with reasons.
     n_samples_seen_
-        Rows fitted to.
+        Number of training rows.
 
     Examples
     --------
@@ -83,26 +83,26 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
         self.missing = missing
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Forget everything, and decide by the first rows what the columns are."""
+        """Start anew, and judge the columns by the first rows."""
         batch = _batch(X)
         return self._advance(batch, *self._decided(batch), 0)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Take the next rows; the first ones decide what the columns are."""
+        """Update the means with the next rows; the first call also judges the columns."""
         batch = _batch(X)
         if not hasattr(self, "encoder_"):
             return self._advance(batch, *self._decided(batch), 0)
         return self._advance(batch, self.encoder_, self.left_out_, self.n_samples_seen_)
 
     def transform(self, X: Any) -> Array:
-        """One row of features per row."""
+        """Return one row of features per row."""
         check_is_fitted(self)
         encoder = self._copy(self.encoder_)
         rows, gaps = _features(encoder, _batch(X))
         return encoder.with_means(rows, gaps) if self.missing == "mean" else rows
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the features."""
+        """Return the names of the features."""
         check_is_fitted(self)
         return np.array(self.encoder_.features, dtype=object)
 
@@ -135,7 +135,7 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
         return Encoder(columns, Number(""), missing="skip"), why
 
     def _advance(self, batch: Any, encoder: Encoder, left_out: dict[str, str], seen: int) -> Self:
-        """Take rows, all of them or none."""
+        """Update the state with all of the rows, or leave it unchanged if one is invalid."""
         encoder = self._copy(encoder)
         rows, _ = _features(encoder, batch)
         encoder.add_to_means(rows)
@@ -144,12 +144,12 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
 
     def _copy(self, encoder: Encoder) -> Encoder:
         found = Encoder.from_state(encoder.state_dict())
-        found.treat_missing("error" if self.missing == "error" else "skip")
+        found.missing = "error" if self.missing == "error" else "skip"
         return found
 
 
 def _features(encoder: Encoder, batch: Any) -> tuple[Array, Array]:
-    """Features with NaN for what is missing, and where that is."""
+    """Return features, NaN where missing, and where values are missing."""
     for column in encoder.columns:
         if column.name not in batch.schema.names:
             raise ValueError(f"X has no column {column.name!r}")
@@ -157,7 +157,7 @@ def _features(encoder: Encoder, batch: Any) -> tuple[Array, Array]:
 
 
 def _batch(X: Any) -> Any:
-    """A table of any library as one record batch; a matrix has columns x0, x1, …."""
+    """Convert a table of any library to one record batch; a matrix has columns x0, x1, …."""
     pyarrow = require("pyarrow")
     if isinstance(X, pyarrow.RecordBatch):
         return X
@@ -173,7 +173,7 @@ def _batch(X: Any) -> Any:
             table = pyarrow.table(X)
         except TypeError as error:
             kind = type(X).__name__
-            raise TypeError(f"X must be a table that PyArrow can take, not {kind}") from error
+            raise TypeError(f"X must be a table that PyArrow can convert, not {kind}") from error
     table = flat(table)
     columns = [_plain(column.combine_chunks()) for column in table.columns]
     return pyarrow.RecordBatch.from_arrays(columns, names=table.schema.names)

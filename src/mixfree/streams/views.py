@@ -1,4 +1,4 @@
-"""What the pictures of a report show, as numbers and sentences, whoever draws them."""
+"""The content of the figures and the summary of a report, independent of the plotting library."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,23 +13,23 @@ from mixfree.streams.weights import INTERCEPT, weights_of
 __all__ = ["Cells", "Course", "Effect", "Jump", "by_time", "course", "effects", "summary"]
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-AROUND = 3  # bins before and after a moment that are compared
-JUMP = 1.5  # the least ratio of errors that is called a jump
-UNUSUAL = 4.0  # so many typical changes from bin to bin must a jump have
-MOST_JUMPS = 5
+AROUND = 3  # bins compared before and after a jump
+JUMP = 1.5  # least ratio of errors at a jump
+UNUSUAL = 4.0  # least size of a jump, in typical changes from bin to bin
+MOST_JUMPS = 5  # most jumps reported
 
 
 class Jump(NamedTuple):
-    """A moment after which predictions were worse or better than before."""
+    """A bin from which on predictions were clearly worse or better."""
 
-    at: int  # the bin
+    at: int  # index of the bin
     row: int
-    when: str  # its date, or empty
+    when: str  # date, or empty
     before: float
     after: float
 
     def sentence(self, error: str) -> str:
-        """In words.
+        """Describe the jump.
 
         Examples
         --------
@@ -43,22 +43,22 @@ class Jump(NamedTuple):
 
 
 class Course(NamedTuple):
-    """The course of a stream; NaN where nothing was predicted.
+    """The course of a stream, with NaN for bins without predictions.
 
     Attributes
     ----------
     x, dated
-        Where each bin begins: its time in milliseconds since 1970, or its first row.
+        Beginning of each bin, and whether it is in milliseconds since 1970 or a row number.
     rows
-        Rows of each bin.
+        Number of rows per bin.
     actual, low, high, predicted
         Mean, least and greatest target, and mean prediction.
     of
-        What these are of.
+        Name of these quantities.
     error, error_name
-        Test-then-train error of each bin and what it is called.
+        Test-then-train error per bin, and its name.
     jumps
-        The moments at which it jumps.
+        Bins at which the error jumps.
     """
 
     x: Array
@@ -75,7 +75,7 @@ class Course(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What one standard deviation of a feature adds to the prediction."""
+    """Change of the prediction per standard deviation of a feature."""
 
     name: str
     effect: float
@@ -85,7 +85,7 @@ class Effect(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Mean error, actual minus predicted, of each hour or weekday, with its standard error."""
+    """Mean of actual minus predicted per hour or weekday, with its standard error."""
 
     labels: list[str]
     mean: Array
@@ -93,7 +93,7 @@ class Cells(NamedTuple):
 
 
 def course(fit: StreamFit) -> Course:
-    """The course of a stream as it is drawn."""
+    """Return the course of a stream for plotting."""
     bins, classes, target = fit.timeline.bins, fit.encoder.classes, fit.encoder.target
     known = ~np.isnat(bins.times)
     dated = bool(known.all() and (np.diff(bins.times.astype(np.int64)) > 0).all())
@@ -104,15 +104,15 @@ def course(fit: StreamFit) -> Course:
     elif len(classes) == 2:
         of, error, name = f"share of {target} = {classes[1]}", bins.loss, "log loss"
     else:
-        of, error, name = f"probability of the {target} that came", bins.loss, "log loss"
+        of, error, name = f"probability of the actual {target}", bins.loss, "log loss"
     jumps = list(_jumps(error, bins.ends - bins.rows, bins.times))
-    if classes is not None:  # a class has no range worth drawing
+    if classes is not None:  # classes have no range
         low = high = actual
     return Course(x, dated, bins.rows, actual, low, high, bins.predicted, of, error, name, jumps)
 
 
 def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
-    """Moments at which errors change, and more than they usually do from bin to bin."""
+    """Yield the bins at which errors change by more than they usually do from bin to bin."""
     known = np.flatnonzero(error > 0.0)
     if len(known) < 2 * AROUND:
         return
@@ -130,7 +130,7 @@ def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
             continue
         found.append(index)
     for index in sorted(found):
-        # Medians cannot tell by one bin where it was: there the step itself is largest.
+        # Medians locate the jump within a bin or so; the largest step locates it exactly.
         near = steps[index + AROUND - 2 : index + AROUND + 1] * np.sign(
             after[index] - before[index]
         )
@@ -141,7 +141,7 @@ def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
 
 
 def effects(fit: StreamFit, most: int) -> list[Effect]:
-    """The largest effects, in the units of the prediction, the largest first."""
+    """Return the largest effects, in the units of the prediction, in decreasing order."""
     spread = dict(zip(fit.encoder.features, fit.reservoir.rows.std(axis=0), strict=True))
     found = []
     for each in weights_of(fit):
@@ -154,7 +154,7 @@ def effects(fit: StreamFit, most: int) -> list[Effect]:
 
 
 def by_time(fit: StreamFit) -> dict[str, Cells]:
-    """Errors by hour and weekday, as far as the stream has several of them."""
+    """Return errors by hour and by weekday, for streams with more than one of each."""
     found = {}
     for name, cells, labels in (
         ("hour", fit.timeline.hours, [str(hour) for hour in range(24)]),
@@ -171,38 +171,38 @@ def by_time(fit: StreamFit) -> dict[str, Cells]:
 
 
 def summary(fit: StreamFit) -> Iterator[str]:
-    """What the model is and how good, in sentences."""
+    """Yield sentences that describe the model and its quality."""
     encoder, found = fit.encoder, metrics(fit)
     what = f"the {len(encoder.classes)} classes of" if encoder.classes else "the number"
     features = len(encoder.features)
     yield (
         f"A linear model predicts {what} {encoder.target!r} from {features:,} "
-        f"feature{'s' if features > 1 else ''}; it has learnt from {fit.used:,} of {fit.read:,} "
-        "rows, in their order."
+        f"feature{'s' if features > 1 else ''}, fitted to {fit.used:,} of {fit.read:,} rows in "
+        "order."
     )
     inside, ahead, constant = (
         found.get(name) for name in ("in_sample", "test_then_train", "constant")
     )
     assert inside is not None and constant is not None
     if encoder.classes is None:
-        yield f"It explains {_percent(inside['r2'])} of the variance of the rows it has learnt."
+        yield f"It explains {_percent(inside['r2'])} of the variance of its training rows."
         if ahead is not None:
             yield (
-                f"On rows that it had not seen yet it explained {_percent(ahead['r2'])} of the "
-                f"variance: its typical error ({NAMES['rmse']}) was {ahead['rmse']:.3g}, and that "
-                f"of the best constant in hindsight is {constant['rmse']:.3g}."
+                f"On rows not yet seen it explained {_percent(ahead['r2'])} of the variance: its "
+                f"typical error ({NAMES['rmse']}) was {ahead['rmse']:.3g}; that of the best "
+                f"constant in hindsight is {constant['rmse']:.3g}."
             )
         return
     yield (
-        f"It is right in {_percent(inside['accuracy'])} of the rows that it has learnt; always to "
-        f"say the most frequent class is right in {_percent(constant['accuracy'])}."
+        f"It is right in {_percent(inside['accuracy'])} of its training rows; the most frequent "
+        f"class is right in {_percent(constant['accuracy'])}."
     )
     if ahead is not None:
-        yield f"On rows that it had not seen yet it was right in {_percent(ahead['accuracy'])}."
+        yield f"On rows not yet seen it was right in {_percent(ahead['accuracy'])}."
 
 
 def _percent(share: float) -> str:
-    """A share in words.
+    """Format a share as a percentage.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The weights of a fit by name, with their intervals."""
+"""The weights of a fit by feature, with confidence intervals."""
 
 import csv
 import io
@@ -19,8 +19,8 @@ INTERCEPT = "intercept"
 class Weight(NamedTuple):
     """A weight in the units of the data.
 
-    ``label`` is the class that it is for, None where there is one output only. The standard error
-    and the ends of the 95 % interval are NaN where the method has none.
+    ``label`` is the class it belongs to, None if there is only one output. The standard error and
+    the ends of the 95 % interval are NaN if the method has none.
     """
 
     feature: str
@@ -37,7 +37,7 @@ class Weight(NamedTuple):
 
 
 def weights_of(fit: StreamFit) -> list[Weight]:
-    """All weights, output by output, the intercept last."""
+    """Return all weights per output, the intercept last."""
     weights = np.asarray(fit.learner.weights)
     names = [*fit.encoder.features, INTERCEPT][: weights.shape[1]]
     labels: list[str | None] = [None]
@@ -54,7 +54,7 @@ def weights_of(fit: StreamFit) -> list[Weight]:
 
 
 def write_weights(fit: StreamFit, path: str | os.PathLike[str]) -> int:
-    """Write all weights to a CSV file in one piece; how many there are."""
+    """Write all weights to a CSV file atomically; return their number."""
     found = weights_of(fit)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

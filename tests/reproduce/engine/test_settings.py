@@ -11,8 +11,8 @@ SETTINGS = Settings(samples=1000, seeds=2, methods=("mag", "sgd"))
         ({"samples": 31}, "samples must be a whole number of at least 32, not 31"),
         ({"seeds": 0}, "seeds"),
         ({"methods": ("mag", "adam")}, "method must be one of .*, not 'adam'"),
-        ({"methods": ("mag", "mag")}, "methods has the same value twice"),
-        ({"p": (0.5,)}, "this experiment has no choice of p"),
+        ({"methods": ("mag", "mag")}, "methods contains a value twice"),
+        ({"p": (0.5,)}, "`p` does not apply to this experiment"),
     ],
 )
 def test_a_wrong_choice_is_named(given, message):

@@ -80,7 +80,7 @@ def test_foreign_and_half_written_files_are_named_and_left_alone(tmp_path, name,
 def test_rows_that_are_not_ours_are_not_replaced(tmp_path):
     store = Store(tmp_path, "fig1", SETTINGS)
     (tmp_path / "rows.csv").write_text("half of a li")
-    with pytest.raises(ValueError, match=r"rows\.csv holds other rows"):
+    with pytest.raises(ValueError, match=r"rows\.csv contains rows of other"):
         store.write_rows(ROWS)
     assert (tmp_path / "rows.csv").read_text() == "half of a li"
 

@@ -17,7 +17,7 @@ from mixfree.core.later import RASGD
 from mixfree.core.optimizer import Optimizer
 from mixfree.gradients import MLMC, Gradient, MiniBatch
 from mixfree.outputs import Last
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Estimate, estimate, exponent_over_seeds
 from mixfree.reproduce.paper.problem import Stream, mixing_time
@@ -33,17 +33,18 @@ QUICK = FULL.changed(first_seed=0, samples=200, seeds=2, p=(0.1, 0.03))
 
 DIMENSION = 20
 CONDITIONS = (25.0, 100.0, 400.0, 1600.0)
-CONDITION = 100.0  # of the runs that begin at the minimum
+CONDITION = 100.0  # κ of the runs that begin at the minimum
 FAST = 0.1  # p of the runs that begin far away
 FAR, NEAR = 1e-4, 1.0  # σ of the runs that begin far away, and of those at the minimum
-SHRUNK = 1e-3  # of ‖x − x*‖², where runs that begin far away end
+SHRUNK = 1e-3  # factor on ‖x − x*‖² at which runs that begin far away end
+RESAMPLES = 400  # resamples per bootstrap
 OURS, PLAIN = "rasgd", "the same without acceleration"
 KNOWN, FIXED, MEAN = "rasgd, B ∝ τ", "rasgd, B fixed", "plain batches of that size"
-TOLERANCE = 0.1  # of a fitted exponent: the range is short, and there are logarithms
+TOLERANCE = 0.1  # of a fitted exponent, for the short range and logarithmic factors
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """Runs from afar at several κ, and runs from the minimum at several p."""
+    """Return runs from far away at several κ, and runs from the minimum at several p."""
     seeds = settings.seed_numbers
     return [
         *(
@@ -63,7 +64,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def make(method: str, condition: float, p: float, seed: int) -> Optimizer:
-    """A run from the point (1, …, 1)."""
+    """Start a run from the point (1, …, 1)."""
     start = np.ones(DIMENSION)
     horizon = int(RASGD(start, condition=condition).gradient.horizon)  # type: ignore[attr-defined]
     time = 1 if method == FIXED else mixing_time(p)
@@ -79,7 +80,7 @@ def make(method: str, condition: float, p: float, seed: int) -> Optimizer:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """Steps until ‖x − x*‖² has shrunk, or its mean over the second half of the steps."""
+    """Count the steps until ‖x − x*‖² has shrunk, or average it over the last half."""
     opt = make(cell["method"], cell["condition"], cell["p"], cell["seed"])
     far = cell["start"] == "far"
     found = list(_squares(opt, cell, FAR if far else NEAR))
@@ -90,7 +91,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 
 def _squares(opt: Optimizer, cell: dict[str, Any], noise: float) -> Any:
-    """‖x − x*‖² after each step, as long as the run lasts."""
+    """Yield ‖x − x*‖² after each step, until the run ends."""
     curvature = np.geomspace(1.0 / cell["condition"], 1.0, DIMENSION)
     rng = np.random.default_rng([cell["seed"], 5])
     along = rng.standard_normal(DIMENSION)
@@ -115,17 +116,14 @@ def _squares(opt: Optimizer, cell: dict[str, Any], noise: float) -> Any:
 
 
 def report(rows: list[Row], settings: Settings) -> Report:
-    """Exponents in κ and in τ."""
-    far = [row for row in rows if row["start"] == "far"]
-    near = [row for row in rows if row["start"] == "minimum"]
+    """Report the exponents in κ and in τ."""
+    far = where(rows, start="far")
+    near = where(rows, start="minimum")
     in_condition = {
-        name: exponent_over_seeds([r for r in far if r["method"] == name], "condition", "steps")
+        name: exponent_over_seeds(where(far, method=name), "condition", "steps")
         for name in (OURS, PLAIN)
     }
-    in_time = {
-        name: _exponent_of_means([r for r in near if r["method"] == name])
-        for name in (KNOWN, FIXED, MEAN)
-    }
+    in_time = {name: _exponent_of_means(where(near, method=name)) for name in (KNOWN, FIXED, MEAN)}
     seeds = settings.seed_numbers
     return Report(
         [
@@ -185,14 +183,14 @@ def _not(verdict: bool | None) -> bool | None:
     return None if verdict is None else not verdict
 
 
-def _exponent_of_means(rows: list[Row], draws: int = 400) -> Estimate:
-    """The exponent in τ of the mean error, with the half-width of a bootstrap over the seeds."""
+def _exponent_of_means(rows: list[Row]) -> Estimate:
+    """Fit the exponent in τ of the mean error, with a bootstrap interval over the seeds."""
     (by,) = gather(rows, "method", "mixing_time", "error").values()
     times, errors = list(by), np.array(list(by.values()))
     if len(times) < 2:
         return Estimate(float("nan"), float("inf"))
     rng = np.random.default_rng(0)
-    picked = rng.integers(errors.shape[1], size=(draws, errors.shape[1]))
+    picked = rng.integers(errors.shape[1], size=(RESAMPLES, errors.shape[1]))
     logs = np.log(np.vstack([errors.mean(axis=1), errors[:, picked].mean(axis=2).T]))
     slopes = np.polyfit(np.log(times), logs.T, 1)[0]
     return Estimate(float(slopes[0]), 1.96 * float(slopes[1:].std()))

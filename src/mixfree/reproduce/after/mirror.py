@@ -1,9 +1,9 @@
 """MAG on the simplex in three geometries: samples needed against the dimension.
 
-A sample is a vector a of d random signs and y = a_s, where s is one of two coordinates by the
-state of a two-state chain. F(x) = ½E(aᵀx − y)² is then ½‖x − x*‖² and a constant, with x* half of
-each of the two. A gradient has d entries of the same size, so that its Euclidean norm is √d times
-the largest: bounds are of order √(d/T) with the one and √(log d/T) with the other.
+A sample is a vector a of d random signs and y = a_s, where the state of a two-state chain selects
+one of two coordinates s. Then F(x) = ½E(aᵀx − y)² is ½‖x − x*‖² plus a constant, where x* has ½ in
+both coordinates. A gradient has d entries of the same size, so its Euclidean norm is √d times its
+largest entry: the bounds are of order √(d/T) and √(log d/T), respectively.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mixfree.core.methods import MAG
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Entropic, Simplex
 from mixfree.gradients import MLMC
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Estimate, estimate, exponent_over_seeds
 from mixfree.reproduce.paper.problem import Stream, mixing_time
@@ -32,14 +32,14 @@ FULL = Settings(samples=1_000_000, seeds=30, p=(0.01,), first_seed=1000)
 QUICK = FULL.changed(first_seed=0, samples=20_000, seeds=2)
 
 DIMENSIONS = (30, 100, 300)
-LEFT = 0.5  # of F − F* at the start, where a run ends
+LEFT = 0.5  # fraction of the initial F − F* at which a run ends
 EUCLIDEAN, ENTROPIC, WRONG = "MAG", "MAG, entropic", "entropic, ‖g‖₂"
-AT_ONCE = 64  # samples between two looks at the average
+AT_ONCE = 64  # samples between two evaluations of the average
 LIMIT = 0.5  # exponent in d between that of log d, about 0.22 here, and 1
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One cell per method, dimension, p and seed."""
+    """Return one cell per method, dimension, p and seed."""
     return [
         {"method": method, "dimension": dimension, "p": p, "seed": seed, "most": settings.samples}
         for p in settings.p
@@ -50,7 +50,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def make(method: str, dimension: int, seed: int) -> Optimizer:
-    """A run from the uniform point; ``WRONG`` has AdaGrad's Euclidean norm in an entropic step."""
+    """Start a run at the uniform point; ``WRONG`` uses the Euclidean norm in an entropic step."""
     start = np.full(dimension, 1.0 / dimension)
     if method == WRONG:
         law = MLMC(seed=seed)
@@ -60,7 +60,7 @@ def make(method: str, dimension: int, seed: int) -> Optimizer:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """Samples until F − F* at the average is half of what it was."""
+    """Count the samples until F − F* at the average has halved."""
     size = cell["dimension"]
     opt = make(cell["method"], size, cell["seed"])
     signs = np.random.default_rng([cell["seed"], 7])
@@ -79,9 +79,9 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 
 def report(rows: list[Row], settings: Settings) -> Report:
-    """Growth of the samples with the dimension."""
+    """Report the growth of the samples with the dimension."""
     found = {
-        (p, name): [r for r in rows if r["p"] == p and r["method"] == name]
+        (p, name): where(rows, p=p, method=name)
         for p in settings.p
         for name in (EUCLIDEAN, ENTROPIC, WRONG)
     }
@@ -136,7 +136,7 @@ def _claims(p: float, growth: dict[tuple[float, str], Estimate]) -> list[Claim]:
 def _figure(rows: list[Row], settings: Settings) -> Figure:
     figure, axes = new_figure(1, len(settings.p), width=9.5, height=3.6, sharey=True, squeeze=False)
     for place, p in zip(axes[0], settings.p, strict=True):
-        found = [row for row in rows if row["p"] == p]
+        found = where(rows, p=p)
         curves(place, found, "method", "dimension", "samples", marker="o", markersize=4)
         log_log(place, "dimension d", "samples to half" if p == settings.p[0] else "")
         plain_ticks(place.xaxis)

@@ -19,7 +19,7 @@ from mixfree.core.later import REG
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Simplex
 from mixfree.gradients import MLMC
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Estimate, estimate, exponent_over_seeds
 from mixfree.reproduce.paper.problem import Stream, mixing_time
@@ -39,15 +39,15 @@ LIPSCHITZ = float(np.linalg.norm(PAYOFFS, 2))
 START, SOLUTION = np.array([0.6, 0.1, 0.1, 0.1, 0.1]), np.full(5, 0.2)
 CONDITIONS = (5.0, 10.0, 20.0, 40.0)  # L/μ
 QUIET, LOUD = 0.01, 1.0  # size of N in the strongly monotone runs, and in the game itself
-SHRUNK = 1e-2  # of ‖x − x*‖², where strongly monotone runs end
-SHORTER = (64, 16, 4, 1)  # parts of the samples after which runs of the game end
+SHRUNK = 1e-2  # factor on ‖x − x*‖² at which strongly monotone runs end
+SHORTER = (64, 16, 4, 1)  # divisors of the samples that give the lengths of the game's runs
 REGULAR, DESCENT = "reg", "descent"
 EUCLIDEAN, ENTROPIC = "euclidean", "entropic"
-TOLERANCE = 0.15  # of a fitted exponent: the range is short, and there are logarithms
+TOLERANCE = 0.15  # of a fitted exponent, for the short range and logarithmic factors
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """Strongly monotone runs at several κ, and runs of the game of several lengths."""
+    """Return strongly monotone runs at several κ, and runs of the game of several lengths."""
     seeds = settings.seed_numbers
     return [
         *(
@@ -68,7 +68,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """Steps until the solution is near, or what the best answer gains on the average."""
+    """Count the steps to the solution, or measure the exploitability of the average."""
     row = {**cell, "mixing_time": mixing_time(cell["p"])}
     if cell["game"]:
         opt = _game(cell)
@@ -80,7 +80,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 
 def _monotone(cell: dict[str, Any]) -> Optimizer:
-    """Steps of 1/(2L) for extragradient; for descent μ/L², the best that it is stable with."""
+    """Start extragradient with step 1/(2L), or descent with μ/L², its largest stable step."""
     law = {"horizon": 16, "batch": mixing_time(cell["p"]), "seed": cell["seed"]}
     if cell["method"] == REGULAR:
         return REG(START, domain=Simplex(), alpha=0.5 / LIPSCHITZ, **law)
@@ -89,7 +89,7 @@ def _monotone(cell: dict[str, Any]) -> Optimizer:
 
 
 def _game(cell: dict[str, Any]) -> Optimizer:
-    """Steps like the root of the samples per unit of the mixing time, as the theory has them."""
+    """Start extragradient with the theory's step, of order √(τ/samples)."""
     time = mixing_time(cell["p"])
     step = min(0.5, sqrt(time / cell["samples"])) / LIPSCHITZ
     step *= 1.0 if cell["method"] == EUCLIDEAN else 5.0  # an entropic step moves x by x γg
@@ -105,7 +105,7 @@ def _game(cell: dict[str, Any]) -> Optimizer:
 
 
 def _play(opt: Optimizer, cell: dict[str, Any], mu: float, noise: float) -> None:
-    """Tell the operator of each sample: for so many, or until x is near the solution."""
+    """Feed the operator of each sample, for all samples or until x is near the solution."""
     rng = np.random.default_rng([cell["seed"], 6])
     other = rng.standard_normal((5, 5))
     other -= other.T
@@ -126,28 +126,22 @@ def _play(opt: Optimizer, cell: dict[str, Any], mu: float, noise: float) -> None
 
 
 def report(rows: list[Row], settings: Settings) -> Report:
-    """Exponents in κ and in the samples."""
+    """Report the exponents in κ and in the samples."""
     monotone = [row for row in rows if not row["game"]]
     game = [row for row in rows if row["game"]]
     in_condition = {
-        name: exponent_over_seeds(
-            [r for r in monotone if r["method"] == name], "condition", "steps"
-        )
+        name: exponent_over_seeds(where(monotone, method=name), "condition", "steps")
         for name in (REGULAR, DESCENT)
     }
     series = [{**r, "series": f"{r['method']}, p = {r['p']:g}"} for r in game]
     in_samples = {
-        name: exponent_over_seeds(
-            [r for r in series if r["series"] == name], "samples", "exploitability"
-        )
+        name: exponent_over_seeds(where(series, series=name), "samples", "exploitability")
         for name in dict.fromkeys(r["series"] for r in series)
     }
     times = [settings.samples // shorter for shorter in SHORTER]
     whole = [r for r in game if r["samples"] == settings.samples * r["mixing_time"]]
     in_time = {
-        name: exponent_over_seeds(
-            [r for r in whole if r["method"] == name], "mixing_time", "exploitability"
-        )
+        name: exponent_over_seeds(where(whole, method=name), "mixing_time", "exploitability")
         for name in (EUCLIDEAN, ENTROPIC)
     }
     seeds = settings.seed_numbers

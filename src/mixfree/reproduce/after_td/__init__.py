@@ -1,1 +1,1 @@
-"""What came after the paper in TD learning and control."""
+"""TD learning and control after the paper."""

@@ -67,7 +67,7 @@ class Control:
 
     @cached_property
     def best(self) -> float:
-        """The largest average reward, by linear programming over long-run shares x(s, a)."""
+        """The largest average reward, by linear programming over long-run frequencies x(s, a)."""
         seen = self.reached
         P, R = self.P[seen][:, :, seen], self.R[seen]
         leaving = np.repeat(np.eye(len(seen)), self.actions, axis=1)
@@ -77,18 +77,18 @@ class Control:
         return -float(linprog(-R.ravel(), A_eq=np.vstack([balance, total]), b_eq=right).fun)
 
     def chain(self, policy: Array) -> MarkovChain:
-        """The chain of a policy, one row of action probabilities per state."""
+        """Return the chain of a policy, one row of action probabilities per state."""
         seen = self.reached
         return MarkovChain(np.einsum("sa,sat->st", policy[seen], self.P[seen][:, :, seen]))
 
     def average_reward(self, policy: Array) -> float:
-        """The exact average reward of a policy whose probabilities are above 0."""
+        """Return the exact average reward of a policy with positive probabilities."""
         mean = (policy * self.R).sum(axis=1)
         return float(self.chain(policy).stationary @ mean[self.reached])
 
 
 def from_gymnasium(**arguments: Any) -> Outcomes:
-    """FrozenLake, where after an end comes the first state of the next episode."""
+    """Convert FrozenLake, with the first state of the next episode after an end."""
     with make_env("FrozenLake-v1", **arguments) as env:
         table = transition_table(env) or {}
         first = int(np.argmax(start_law(env, len(table))))
@@ -102,7 +102,7 @@ def from_gymnasium(**arguments: Any) -> Outcomes:
 
 
 def alternating(one: Outcomes, other: Outcomes, chance: float) -> Outcomes:
-    """Two MDPs in turn, the second with its states behind those of the first."""
+    """Combine two MDPs that take turns, the states of the second after those of the first."""
     states = len(one)
     return [
         [
@@ -120,7 +120,7 @@ def alternating(one: Outcomes, other: Outcomes, chance: float) -> Outcomes:
 
 @cache
 def control_of(name: str) -> Control:
-    """The MDP of that name.
+    """Return the MDP of a name.
 
     ``frozen lake`` is Gymnasium's, of four by four fields; ``lake with seasons`` is slippery or
     not, and changes slowly; ``open grid`` has seven by seven fields and no holes.
@@ -139,7 +139,7 @@ def control_of(name: str) -> Control:
 
 
 def coordinates(control: Control) -> Array:
-    """Features 1, row and column of the fields, of norm at most 1; the season is not among them."""
+    """Return the features 1, row and column of the fields, of norm at most 1."""
     side = 7 if control.states == 49 else 4
     row, column = np.divmod(np.arange(control.states) % side**2, side)
     ones = np.ones(control.states)
@@ -156,7 +156,7 @@ def learning(
     alpha: float,
     beta: float,
 ) -> list[float]:
-    """Exact average rewards of the policies of an actor-critic at the looks, in transitions.
+    """Return the exact average rewards of the policies of an actor-critic at the evaluation times.
 
     This is :class:`mixfree.td.ActorCritic` with a tabular policy, compiled.
     """

@@ -1,4 +1,4 @@
-"""What constant-step TD tends to and how much it varies, in closed form on a finite chain.
+"""The limit and the variance of constant-step TD on a finite chain, in closed form.
 
 Both are about transitions z = (s, s') in stationarity, with :math:`A_z = \\phi(s)(\\phi(s) -
 \\gamma\\phi(s'))^\\top` and :math:`b_z = r(s)\\phi(s)`.
@@ -13,7 +13,7 @@ __all__ = ["best_variance", "limit"]
 
 
 def limit(process: RewardProcess, alpha: float) -> Array:
-    r"""The mean of θ that TD with the constant step α, without projection, tends to.
+    r"""Compute the limit of the mean of θ for TD with the constant step α, without projection.
 
     In stationarity :math:`m_s = E[\theta_t 1\{s_t = s\}]` does not change by a step:
 
@@ -39,7 +39,7 @@ def limit(process: RewardProcess, alpha: float) -> Array:
 
 
 def best_variance(process: RewardProcess) -> float:
-    r"""n·E‖V_θ* − V_θ̄‖²_M of the best estimator from n transitions, as n grows.
+    r"""Compute n·E‖V_θ* − V_θ̄‖²_M of the best estimator from n transitions, as n grows.
 
     The trace of :math:`\Phi^\top M \Phi\,A^{-1} \Sigma A^{-\top}`, where Σ is the long-run
     covariance of :math:`\varepsilon_z = b_z - A_z\theta^*` along the chain, which is what averaged

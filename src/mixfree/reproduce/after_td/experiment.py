@@ -1,8 +1,8 @@
-"""What came after the paper, measured: averaged TD, Richardson–Romberg, actor-critic with MLMC.
+"""Methods after the paper: averaged TD, Richardson–Romberg, actor-critic with MLMC.
 
-Four parts. ``error``: TD with the step that depends on γ alone, against transitions. ``bias``:
-where averages of constant steps tend to, for several steps and mixing times. ``coverage``: of
-intervals from batch means. ``control``: MAC beside the same actor-critic without MLMC.
+There are four parts. ``error``: TD with a step that depends on γ alone, against transitions.
+``bias``: the limits of averages with constant steps, for several steps and mixing times.
+``coverage``: intervals from batch means. ``control``: MAC beside actor-critic without MLMC.
 """
 
 from itertools import pairwise
@@ -34,7 +34,7 @@ from mixfree.td import RewardProcess, TDLearner, tabular
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "process_of", "report", "universal_step"]
 
-# Seeds below 1,000 were looked at while the methods and the steps of control were chosen.
+# Seeds below 1,000 were used to choose the methods and the steps of control.
 FULL = Settings(samples=2_000_000, seeds=30, first_seed=1100)
 QUICK = Settings(samples=20_000, seeds=3)
 
@@ -43,27 +43,27 @@ STREAMS = 10  # streams per seed, for coverage
 BATCHES = 40
 STEPS = {"sticky": (0.1, 0.2, 0.4, 0.8), "least squares": (0.005, 0.01, 0.02, 0.04)}
 COVERED = {"sticky": 0.2, "least squares": 0.01}
-SLOW = (0.1, 0.03, 0.01, 0.003)  # p of the chains of which the bias is compared
-SMALL = 1e-3  # step for them
+SLOW = (0.1, 0.03, 0.01, 0.003)  # p of the chains whose biases are compared
+SMALL = 1e-3  # step on these chains
 T_MAX = 32
 GRADIENTS = {MAC: None, SINGLE: 1, BATCH: 5, LONG: T_MAX}  # transitions per step, without MLMC
-RATE = 3.0  # α and β, for which each method ended best, or within 0.01 of it, on seeds 0 to 3
+RATE = 3.0  # α and β: best for each method, or within 0.01 of it, on seeds 0 to 3
 
 
 def process_of(name: str, p: float = 0.05) -> RewardProcess:
-    """A process by name. Without discount TD is SGD for least squares of rewards on features."""
+    """Return a process by name; without discount, TD is SGD for least squares."""
     if name == "least squares":
         return RewardProcess(two_state(p).P, [1.0, 0.0], 0.0, [[1.0], [0.5]])
     return reversed_streak(8) if name == "reversed streak" else sticky(p)
 
 
 def universal_step(process: RewardProcess) -> float:
-    """The step of averaged TD that depends on γ alone."""
+    """Return the step of averaged TD that depends on γ alone."""
     return (1.0 - process.gamma) / (1.0 + process.gamma) ** 2
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One cell per part, process and seed."""
+    """Return one cell per part, process and seed."""
     short = settings.samples // SHORTER
     work: list[dict[str, Any]] = [
         *(
@@ -90,7 +90,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """The rows of one cell, each with what it is about."""
+    """Return the rows of one cell, labelled with its part, process and seed."""
     parts = {"error": _error, "bias": _bias, "coverage": _coverage, "control": _control}
     about: Row = {
         key: cell[key] for key in ("part", "process", "p", "critic", "seed") if key in cell
@@ -104,7 +104,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
 
 
 def looks_until(samples: int) -> list[int]:
-    """Four looks per decade, in the last two decades."""
+    """Return four evaluation times per decade, in the last two decades."""
     return sorted({round(samples * 10 ** (-k / 4)) for k in range(8)})
 
 
@@ -113,7 +113,7 @@ def _learner(process: RewardProcess, alpha: float, **options: Any) -> TDLearner:
 
 
 def _error(cell: dict[str, Any]) -> list[Row]:
-    """Relative errors of tail averages at the looks."""
+    """Measure relative errors of tail averages at the evaluation times."""
     process = process_of(cell["process"], cell["p"])
     alpha, gap = universal_step(process), process.chain.mixing_time()
     runs = [
@@ -137,10 +137,10 @@ def _error(cell: dict[str, Any]) -> list[Row]:
 
 
 def _bias(cell: dict[str, Any]) -> list[Row]:
-    """Distances of averages to the least-squares fixed point of the same transitions.
+    """Measure distances of averages to the least-squares fixed point of the same transitions.
 
-    They are taken along the exact bias. Most of the sampling error is common to an average and to
-    that fixed point, and drops out.
+    They are taken along the exact bias. Most of the sampling error is common to the average and
+    the fixed point, and cancels.
     """
     process = process_of(cell["process"], cell["p"])
     steps, samples = cell["steps"], cell["samples"]
@@ -173,7 +173,7 @@ def _bias(cell: dict[str, Any]) -> list[Row]:
 
 
 def _coverage(cell: dict[str, Any]) -> list[Row]:
-    """The share of the coordinates of θ* within their 95 % intervals, for each stream."""
+    """Measure the share of the coordinates of θ* within their 95 % intervals, per stream."""
     process, alpha = process_of(cell["process"]), COVERED[cell["process"]]
     kinds = {AVERAGED: (1.0,), EXTRAPOLATED: (1.0, 2.0)}
     rows = []
@@ -206,7 +206,7 @@ def _covered(interval: Array, truth: Array) -> float:
 
 
 def _control(cell: dict[str, Any]) -> list[Row]:
-    """What policies lack of the best average reward, as a share of it, at the looks."""
+    """Measure the missing share of the best average reward at the evaluation times."""
     control = control_of(cell["process"])
     features = tabular(control.states) if cell["critic"] == CRITICS[0] else coordinates(control)
     looks, rows = looks_until(cell["samples"]), []

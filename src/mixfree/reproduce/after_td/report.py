@@ -1,4 +1,4 @@
-"""The report on what came after the paper: tables, claims and figures of the four parts."""
+"""The report on TD learning after the paper: tables, claims and figures of the four parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from mixfree.base.figures import log_log, new_figure
 from mixfree.reproduce.after_td.exact import best_variance, limit
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Estimate, estimate, exponent
 
@@ -33,7 +33,7 @@ __all__ = [
 AVERAGED, EXTRAPOLATED, SKIP = "averaged TD", "Richardson–Romberg", "TD-skip"
 MAC, SINGLE, BATCH, LONG = "MAC", "AC, single", "AC, 5 at a time", "AC, 32 at a time"
 CRITICS = ("tabular", "linear")
-GROUPS = 5  # of seeds, each of which gives one exponent
+GROUPS = 5  # groups of seeds, each of which gives one exponent
 
 ProcessOf = Callable[[str, float], "RewardProcess"]
 StepOf = Callable[["RewardProcess"], float]
@@ -95,7 +95,7 @@ class _Errors:
                     process.error(2.0 * once - twice) / scale,
                     best_variance(process) / scale,
                 )
-        last = [row for row in self.rows if row["samples"] == self.samples]
+        last = where(self.rows, samples=self.samples)
         self.last = gather(last, "title", "method", "value")
 
     def table(self) -> Table:
@@ -142,7 +142,7 @@ class _Errors:
     def figure(self) -> Figure:
         figure, axes = new_figure(1, len(self.exact), width=10.5, height=3.6, sharey=True)
         for place, (title, exact) in zip(axes, self.exact.items(), strict=True):
-            mine = [row for row in self.rows if row["title"] == title]
+            mine = where(self.rows, title=title)
             curves(place, mine, "method", "samples", "value")
             at = np.array(sorted({row["samples"] for row in mine}))
             place.plot(at, exact[3] / at, color="black", lw=0.8, label="best variance / n")
@@ -171,7 +171,7 @@ class _Bias:
         self.found = gather(placed, "key", "alpha", "value")
 
     def exact(self, name: str, method: str, alpha: float, p: float = 0.05) -> float:
-        """What the measured distance tends to."""
+        """Return the limit of the measured distance."""
         process = self.process_of(name, p)
         bias = limit(process, alpha) - process.theta_star
         if method == EXTRAPOLATED:
@@ -199,12 +199,12 @@ class _Bias:
         return Table("Bias of averages with a constant step, p = 0.05", head, lines)
 
     def growth(self) -> dict[float, tuple[int, Estimate, float]]:
-        """By p: the mixing time, the measured and the exact bias."""
+        """Return, by p, the mixing time, the measured and the exact bias."""
         found = {}
         for row in self.slow:
             if row["p"] not in found:
                 process = self.process_of(row["process"], row["p"])
-                values = [each["value"] for each in self.slow if each["p"] == row["p"]]
+                values = [each["value"] for each in where(self.slow, p=row["p"])]
                 exact = self.exact(row["process"], AVERAGED, row["alpha"], row["p"])
                 found[row["p"]] = process.chain.mixing_time(), estimate(values), exact
         return found
@@ -229,7 +229,7 @@ class _Bias:
             if method == AVERAGED
             for alpha, values in by_step.items()
         }
-        by_time = {p: [r["value"] for r in self.slow if r["p"] == p] for p in self.growth()}
+        by_time = {p: [r["value"] for r in where(self.slow, p=p)] for p in self.growth()}
         times = {p: time for p, (time, _, _) in self.growth().items()}
         growth = exponent_of({times[p]: values for p, values in by_time.items()})
         return [
@@ -282,7 +282,7 @@ class _Bias:
 
 
 def exponent_of(values: dict[Any, list[float]]) -> Estimate:
-    """Exponent of the mean of values in their key: one fit per group of seeds, then their mean.
+    """Fit the exponent of the mean of values in their key per group of seeds, and average.
 
     Examples
     --------
@@ -318,25 +318,25 @@ def _covered(rows: list[Row]) -> dict[str, dict[str, Estimate]]:
 def _coverage_claims(rows: list[Row]) -> list[Claim]:
     found = _covered(rows)
 
-    def told(method: str) -> str:
+    def described(method: str) -> str:
         return "; ".join(f"{_percent(each[method])} % ({name})" for name, each in found.items())
 
     return [
         Claim(
             f"Intervals of {EXTRAPOLATED} cover at least 92 %",
-            told(EXTRAPOLATED),
+            described(EXTRAPOLATED),
             all(each[EXTRAPOLATED].mean >= 0.92 for each in found.values()),
         ),
         Claim(
             "Those of the plain average, with its bias, cover less than 90 %",
-            told(AVERAGED),
+            described(AVERAGED),
             all(each[AVERAGED].mean < 0.90 for each in found.values()),
         ),
     ]
 
 
 def _problems(rows: list[Row]) -> dict[tuple[str, str], dict[str, list[float]]]:
-    """Final gaps by problem and critic, then by method, in the order of the seeds."""
+    """Return final gaps by problem and critic, then by method, in the order of the seeds."""
     last = max(row["samples"] for row in rows)
     placed = [{**r, "problem": (r["process"], r["critic"])} for r in rows if r["samples"] == last]
     return gather(placed, "problem", "method", "value")
@@ -401,7 +401,7 @@ def _title(row: Row) -> str:
 
 
 def _tail(samples: int) -> int:
-    """Number of iterates in a tail average: those from half of the last power of two on."""
+    """Return the number of iterates in a tail average, from half of the last power of two on."""
     return samples - (1 << (samples.bit_length() - 1)) // 2 + 1
 
 
@@ -410,7 +410,7 @@ def _divided(found: Estimate, by: float) -> Estimate:
 
 
 def _between(found: Estimate, low: float, high: float) -> bool | None:
-    """Whether it is between two limits; None when the interval does not decide."""
+    """Whether the value is between two limits; None if the interval does not decide."""
     above = Estimate(-found.mean, found.half).below(-low)
     return every([above, found.below(high)])
 
@@ -424,12 +424,12 @@ def _exponents(slopes: dict[str, Estimate]) -> str:
 
 
 def _extremes(found: dict[str, Estimate], signed: bool = False) -> str:
-    def told(of: Callable[..., str]) -> str:
+    def described(of: Callable[..., str]) -> str:
         name = of(found, key=lambda key: found[key].mean)
         mean = f"{found[name].mean:{'+' if signed else ''}.3f}"
         return f"{mean} ± {found[name].half:.3f} ({name})"
 
-    return f"{told(min)} to {told(max)}"
+    return f"{described(min)} to {described(max)}"
 
 
 def _percent(found: Estimate) -> str:

@@ -9,7 +9,7 @@ from mixfree.kernels.jit import apart, kernel
 
 @apart
 def softmax(logits, out):
-    """Probabilities that are proportional to the exponentials of logits."""
+    """Compute probabilities proportional to the exponentials of logits."""
     top, total = logits[0], 0.0
     for k in range(logits.size):
         top = max(top, logits[k])
@@ -22,7 +22,7 @@ def softmax(logits, out):
 
 @apart
 def pick(policy, draw):
-    """The action of a uniform draw."""
+    """Return the action of a uniform draw."""
     action, sum_ = 0, policy[0]
     while action < policy.size - 1 and draw >= sum_:
         action += 1
@@ -32,7 +32,7 @@ def pick(policy, draw):
 
 @kernel
 def steer(tables, features, draws, lengths, batch, alpha, beta, looks):
-    """Policies at the looks, along one trajectory.
+    """Return the policies at the evaluation times, along one trajectory.
 
     ``tables`` has, by state and action, sums of the probabilities of outcomes, their next states
     and their rewards. A window's transitions have the signs of MLMC, or a ``batch`` of equal

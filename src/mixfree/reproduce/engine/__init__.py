@@ -1,1 +1,1 @@
-"""How an experiment is run, stored, summarised and reported."""
+"""The engine that runs, stores, summarises and reports experiments."""

@@ -14,7 +14,7 @@ RESAMPLES = 2000
 
 
 def bootstrap(statistic: Callable[[Array], Array], seeds: int) -> Ratio:
-    """A statistic with the ends of its 95 % interval over resampled seeds.
+    """Return a statistic with its 95 % interval over resampled seeds.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def bootstrap(statistic: Callable[[Array], Array], seeds: int) -> Ratio:
 
 
 def ratio_of_means(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
-    """Mean of the values over the mean of the others, resampled by pairs on the same streams.
+    """Return the mean of the values over that of the others, with paired resampling of the seeds.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def ratio_of_means(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
 
 
 def median_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
-    """Median of the ratios on the same streams, resampled likewise.
+    """Return the median of the ratios on the same streams, with resampled seeds.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""When, where and by which code something was measured.
+"""Records of when, where and by which code something was measured.
 
-A page that shows a result can then say whether the code has changed since.
+Pages that show a result use them to tell whether the code has changed since.
 """
 
 import ast
@@ -38,8 +38,8 @@ def write_record(
     start
         The source file that was run.
     begun
-        Whether some of the results are already there. If they are of other code, or of code that
-        is not known, no source is recorded.
+        Whether some results exist already. If their code differs or is unknown, no source is
+        recorded.
     """
     path = folder / RECORD
     source: dict[str, str] | None = source_of(start)
@@ -60,7 +60,7 @@ def write_record(
 def write_report(
     folder: Path, start: Path, command: str, tables: Iterable[Table], seeds: Iterable[int] = ()
 ) -> None:
-    """Write tables that a script has measured, with their record, as an experiment's are."""
+    """Write tables measured by a script, with their record, as for an experiment."""
     folder.mkdir(parents=True, exist_ok=True)
     write_record(folder, start, command, seeds)
     with replacing(folder / "report.md") as file:
@@ -68,7 +68,7 @@ def write_report(
 
 
 def changed_since(record: dict[str, Any]) -> list[str] | None:
-    """The files of the package that are not as they were measured; None if that is not known.
+    """Return the files of the package that have changed since; None if unknown.
 
     Examples
     --------
@@ -87,9 +87,9 @@ def changed_since(record: dict[str, Any]) -> list[str] | None:
 
 
 def source_of(start: Path) -> dict[str, str]:
-    """A digest of every file of the package that ``start`` imports, directly or not.
+    """Return a digest of every file of the package that ``start`` imports, directly or indirectly.
 
-    What an ``__init__`` imports is followed; it is a list of names and has no digest of its own.
+    The imports of an ``__init__`` are followed, but it has no digest, being a list of names.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def source_of(start: Path) -> dict[str, str]:
 
 
 def code_of(text: str) -> str:
-    r"""The text of a module without comments, docstrings and empty lines.
+    r"""Return the text of a module without comments, docstrings and empty lines.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def _digest(path: Path) -> str:
 
 
 def _imported(path: Path) -> list[Path]:
-    """The package's files that a file imports by name, inside functions or not."""
+    """Return the files of the package that a file imports, at its top or inside functions."""
     names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -149,7 +149,7 @@ def _imported(path: Path) -> list[Path]:
 
 
 def _machine() -> str:
-    """The processor's name as far as it is known, cores, system and version of Python."""
+    """Describe the processor, cores, system and version of Python."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

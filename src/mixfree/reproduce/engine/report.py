@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Claim", "Report", "Row", "Table", "curves", "every", "gather"]
+__all__ = ["Claim", "Report", "Row", "Table", "curves", "every", "gather", "where"]
 
 Row = dict[str, Any]
 
@@ -63,11 +63,11 @@ class Claim:
 
     text: str
     measured: str
-    holds: bool | None  # None: the measurement does not decide
+    holds: bool | None  # None if undecided
 
     @property
     def verdict(self) -> str:
-        """``holds`` in words."""
+        """The verdict in words."""
         if self.holds is None:
             return "not decided"
         return "holds" if self.holds else "does not hold"
@@ -95,9 +95,9 @@ class Report:
     notes: Sequence[str] = field(default=())
 
     def judged(self, settings: Settings, full: Settings) -> Report:
-        """The same with its seeds, and without verdicts if it is too small or its seeds are known.
+        """Add the seeds, and remove verdicts if the runs are too small or the seeds not fresh.
 
-        Verdicts need runs of the full size, on seeds that development has not seen.
+        Verdicts need runs of full size, on seeds not used in development.
         """
         seeds = settings.seed_numbers
         notes = [f"Seeds {seeds[0]} to {seeds[-1]}.", *self.notes]
@@ -105,12 +105,12 @@ class Report:
             return replace(self, notes=notes)
         why = f"Too small to judge the claims: the full size is {full.options()}."
         if not settings.fresh:
-            why = f"No verdicts on seeds below {FRESH}, which development has seen. {why}"
+            why = f"No verdicts on seeds below {FRESH}, which development uses. {why}"
         undecided = [replace(claim, holds=None) for claim in self.claims]
         return replace(self, claims=undecided, notes=[why, *notes])
 
     def all_tables(self) -> list[Table]:
-        """The tables, followed by one of the claims if there are any."""
+        """Return the tables, followed by that of the claims if there are any."""
         verdicts = [(claim.text, claim.measured, claim.verdict) for claim in self.claims]
         claims = [Table("Claims", ["claim", "measured", "verdict"], verdicts)] if verdicts else []
         return [*self.tables, *claims]
@@ -127,8 +127,19 @@ class Report:
             print(note)
 
 
+def where(rows: Iterable[Row], **values: Any) -> list[Row]:
+    """Select the rows that have all of the given values.
+
+    Examples
+    --------
+    >>> where([{"m": "a", "x": 1}, {"m": "a", "x": 2}], m="a", x=2)
+    [{'m': 'a', 'x': 2}]
+    """
+    return [row for row in rows if all(row[name] == value for name, value in values.items())]
+
+
 def gather(rows: Iterable[Row], series: str, x: str, y: str) -> dict[Any, dict[Any, list[Any]]]:
-    """Values of ``y`` by series and by ``x``, each in the order of the rows.
+    """Collect the values of ``y`` by series and by ``x``, each in the order of the rows.
 
     Examples
     --------

@@ -24,12 +24,12 @@ def run_experiment(
     """Run an experiment, print its report and write rows, report and figures to ``folder``.
 
     The files do not depend on the number of jobs, the backend, or interruptions, apart from
-    ``measured.json``, which says when, where and by which code the rows were measured.
+    ``measured.json``, which records when, where and by which code the rows were measured.
 
     Parameters
     ----------
     jobs
-        Number of processes; one per core unless given.
+        Number of processes; one per core by default.
     backend
         ``"loky"`` (processes on this machine) or ``"dask"``.
 

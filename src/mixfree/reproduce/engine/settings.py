@@ -8,13 +8,13 @@ from mixfree.core.methods import find_method
 
 __all__ = ["Settings", "check_switching_probability"]
 
-FRESH = 1000  # first of the seeds that development does not use
+FRESH = 1000  # first seed not used in development
 LONGEST_WINDOW = 32  # samples per MLMC gradient at the highest of the paper's 5 levels
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The size of an experiment: together with the versions, all that its results depend on.
+    """The size of an experiment, which together with the versions determines its results.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Settings:
     p
         Switching probabilities of the two-state chain; empty if there is no such chain.
     first_seed
-        The first of the seeds, which are consecutive numbers.
+        The first of the consecutive seeds.
 
     Examples
     --------
@@ -52,11 +52,11 @@ class Settings:
         for name in ("methods", "p"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
-                raise ValueError(f"{name} has the same value twice: {values}")
+                raise ValueError(f"{name} contains a value twice: {values}")
 
     @property
     def seed_numbers(self) -> range:
-        """The seeds themselves.
+        """The seeds.
 
         Examples
         --------
@@ -67,7 +67,7 @@ class Settings:
 
     @property
     def fresh(self) -> bool:
-        """Whether development has not seen the seeds.
+        """Whether the seeds were not used in development.
 
         Examples
         --------
@@ -77,17 +77,17 @@ class Settings:
         return self.first_seed >= FRESH
 
     def changed(self, **given: Any) -> "Settings":
-        """Replace what is given and not None; an error where the experiment has no such choice."""
+        """Replace the settings that are not None; raise ValueError for one that does not apply."""
         chosen = {name: value for name, value in given.items() if value is not None}
         for name in chosen:
             if getattr(self, name) == ():
-                raise ValueError(f"this experiment has no choice of {name}")
+                raise ValueError(f"`{name}` does not apply to this experiment")
         return replace(self, **chosen)
 
     def covers(self, other: "Settings") -> bool:
         """Whether everything in ``other`` is measured, with at least as many samples and seeds.
 
-        The seeds must not be below those of ``other``: low ones are for development.
+        The seeds must not be below those of ``other``, since low seeds are for development.
 
         Examples
         --------
@@ -120,7 +120,7 @@ class Settings:
 
 
 def check_switching_probability(p: float) -> float:
-    """``p`` if it is a probability strictly between 0 and 1, or an error naming it."""
+    """Return ``p``; raise ValueError unless it is strictly between 0 and 1."""
     if not 0.0 < p < 1.0:
         raise ValueError(f"p must be a probability between 0 and 1, both excluded, not {shown(p)}")
     return p

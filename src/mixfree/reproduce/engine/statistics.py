@@ -1,7 +1,7 @@
-"""Means with intervals, exponents of power laws, and deviations from what is expected.
+"""Means with intervals, exponents of power laws, and deviations from expected values.
 
-Intervals are Student's where values are near to normal, and bootstrapped over the seeds where
-errors have heavy tails.
+Intervals are Student's where values are nearly normal, and bootstrapped over the seeds where errors
+have heavy tails.
 """
 
 import math
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 CONFIDENCE = 0.95
-RESAMPLES = 2000  # of a bootstrap
+RESAMPLES = 2000  # resamples per bootstrap
 
 Array = npt.NDArray[Any]
 
@@ -56,7 +56,7 @@ class Estimate(NamedTuple):
         return self.mean + self.half
 
     def below(self, limit: float) -> bool | None:
-        """Whether it is below a limit; None when the interval does not decide.
+        """Whether the value is below a limit; None if the interval contains the limit.
 
         Examples
         --------
@@ -82,7 +82,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: npt.ArrayLike) -> Estimate:
-    """Mean of independent values; the interval of a single one is unbounded, no values give NaN.
+    """Estimate the mean of independent values; unbounded for one value, NaN for none.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Ratio(NamedTuple):
 
     @property
     def below_one(self) -> bool | None:
-        """Whether the ratio is below one; None when the interval does not decide."""
+        """Whether the ratio is below one; None if the interval contains one."""
         return True if self.high < 1.0 else False if self.low > 1.0 else None
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ class Ratio(NamedTuple):
 
 
 def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
-    """Geometric mean ratio of values to others measured on the same streams, one pair per seed.
+    """Estimate the geometric mean ratio of values to others on the same streams, paired by seed.
 
     Examples
     --------
@@ -129,9 +129,9 @@ def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
 
 
 def exponent(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
-    """The b of the power law y = a·x^b, by least squares on logarithmic axes.
+    """Fit the b of the power law y = a·x^b by least squares on logarithmic axes.
 
-    NaN where there are fewer than two different x.
+    NaN for fewer than two different x.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def exponent(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
 
 
 def exponent_over_seeds(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Estimate:
-    """Exponent of the rows' ``y`` in their ``x``: one fit per seed, then the mean of the fits.
+    """Fit the exponent of ``y`` in ``x`` per seed, and return the mean of the fits.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class Interval(NamedTuple):
     high: float
 
     def below(self, limit: float) -> bool | None:
-        """Whether it is below a limit; None when the interval does not decide."""
+        """Whether the value is below a limit; None if the interval contains the limit."""
         return True if self.high < limit else False if self.low > limit else None
 
     def short(self) -> str:
@@ -184,7 +184,7 @@ class Interval(NamedTuple):
         return f"{self.value:+.2f}" + self._ends("+.2f")
 
     def ends(self) -> str:
-        """The ends alone, for a table that has the value in another column.
+        """Format the ends alone, for a table with the value in another column.
 
         Examples
         --------
@@ -201,7 +201,7 @@ class Interval(NamedTuple):
 
 
 def bootstrap_mean(values: npt.ArrayLike) -> Interval:
-    """Mean of independent values with the 95 % interval of its bootstrap.
+    """Return the mean of independent values with its 95 % bootstrap interval.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def bootstrap_mean(values: npt.ArrayLike) -> Interval:
 
 
 def spread(values: npt.ArrayLike) -> str:
-    """Median with the 10 % and the 90 % quantile.
+    """Format the median with the 10 % and 90 % quantiles.
 
     Examples
     --------
@@ -224,10 +224,10 @@ def spread(values: npt.ArrayLike) -> str:
 
 
 def exponent_of_mean(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Interval:
-    """Exponent of the mean of ``y`` over the seeds in ``x``, with the interval of its bootstrap.
+    """Fit the exponent of the mean of ``y`` over seeds in ``x``, with its bootstrap interval.
 
-    Bounds on an expected error are about this one. A fit seed by seed is about the error that
-    most runs have, which is another where a few runs have most of the error.
+    Bounds on an expected error are about this exponent. A fit per seed is about the typical error,
+    which differs if a few runs have most of the error.
 
     Examples
     --------
@@ -239,9 +239,9 @@ def exponent_of_mean(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Inter
 
 
 def _resampled_exponents(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Array:
-    """The exponent of the mean, followed by that of every resample of the seeds.
+    """Return the exponent of the mean, followed by that of every resample of the seeds.
 
-    The resamples are the same in every call, so that differences of two are paired by seed.
+    All calls use the same resamples, so that differences are paired by seed.
     """
     runs: dict[Any, dict[float, float]] = {}
     for row in rows:
@@ -256,7 +256,7 @@ def _resampled_exponents(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> A
 
 
 def _resampled_means(values: Array) -> Array:
-    """The mean over the seeds, along the first axis, and that of every resample of them."""
+    """Return the mean over the seeds, the first axis, followed by that of every resample."""
     seeds = len(values)
     if seeds < 2:
         return values
@@ -266,7 +266,7 @@ def _resampled_means(values: Array) -> Array:
 
 
 def _interval(draws: Array) -> Interval:
-    """What came first, with the quantiles of the resamples; unbounded where there are none."""
+    """Return the first value with the quantiles of the others, unbounded if there are none."""
     if draws.size < 2:
         return Interval(float(draws[0]) if draws.size else math.nan, -math.inf, math.inf)
     low, high = np.quantile(draws[1:], [0.5 - CONFIDENCE / 2.0, 0.5 + CONFIDENCE / 2.0])
@@ -276,7 +276,7 @@ def _interval(draws: Array) -> Interval:
 def difference_of_exponents(
     rows: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]], x: str, y: str
 ) -> Interval:
-    """Exponent of the mean of the rows less that of the others, paired by seed.
+    """Return the exponent of the mean of the rows minus that of the others, paired by seed.
 
     Examples
     --------
@@ -288,7 +288,7 @@ def difference_of_exponents(
 
 
 def largest_t(seeds: int, comparisons: int) -> float:
-    """The t statistic that any of the comparisons exceeds by chance with probability 1 %.
+    """Return the t statistic that any of the comparisons exceeds by chance with probability 1 %.
 
     Examples
     --------
@@ -301,7 +301,7 @@ def largest_t(seeds: int, comparisons: int) -> float:
 
 
 def standard_errors(values: list[float], expected: float) -> float:
-    """Distance of the mean from its expected value, in standard errors.
+    """Return the distance of the mean from its expected value in standard errors.
 
     Examples
     --------

@@ -36,7 +36,7 @@ class Store:
     OSError
         When the folder cannot be written.
     ValueError
-        When it holds anything else than results of the same experiment, settings and versions.
+        When it contains anything but results of the same experiment, settings and versions.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Store:
         self._parts = {path.stem: _read_part(path) for path in self.parts.glob("*.json")}
 
     def rows(self, cell: Cell) -> list[Row] | None:
-        """The rows of a finished cell; None if it is not finished."""
+        """Return the rows of a finished cell; None if it is not finished."""
         return self._parts.get(_name(cell))
 
     def keep(self, cell: Cell, rows: list[Row]) -> None:
@@ -74,7 +74,7 @@ class Store:
         self._parts[_name(cell)] = rows
 
     def record(self, start: Path) -> None:
-        """Write that cells are measured now, by the source file ``start`` and what it imports."""
+        """Record that the source file ``start``, with its imports, measures the cells now."""
         command, seeds = self._about["command"], self._about["seeds"]
         write_record(self.folder, start, command, seeds, begun=bool(self._parts))
 
@@ -87,8 +87,7 @@ class Store:
             path = self.folder / name
             if path.exists() and path.read_bytes() != content:
                 raise ValueError(
-                    f"{path} holds other rows than these settings give: move it, or choose "
-                    "another folder"
+                    f"{path} contains rows of other settings: move it, or choose another folder"
                 )
             with replacing(path) as file:
                 file.write(content)
@@ -96,15 +95,15 @@ class Store:
         return written
 
     def _claim(self, about: str) -> None:
-        """Make the folder this experiment's, or see that it already is."""
+        """Mark the folder as this experiment's, or check that it is."""
         path = self.folder / "settings.json"
         check_writable_folder(self.folder)
         if not path.exists():
-            # A leading dot marks a temporary file that a killed sweep left behind.
+            # A killed sweep may leave temporary files, whose names begin with a dot.
             others = sorted(p.name for p in self.folder.iterdir() if not p.name.startswith("."))
             if others:
                 raise ValueError(
-                    f"{self.folder} holds other files ({', '.join(others[:3])}): "
+                    f"{self.folder} contains other files ({', '.join(others[:3])}): "
                     "choose another folder"
                 )
             with replacing(path) as file:
@@ -112,12 +111,14 @@ class Store:
         found = _json(path)
         if found != json.loads(about):
             difference = _difference(found, json.loads(about))
-            raise ValueError(f"{path} is of other results ({difference}): choose another folder")
+            raise ValueError(
+                f"{path} describes other results ({difference}): choose another folder"
+            )
         check_writable_folder(self.parts)
 
 
 def check_writable_folder(path: str | PathLike[str]) -> Path:
-    """Make the folder if need be and try to write in it; OSError if that fails.
+    """Create the folder if needed and check that it is writable; raise OSError if not.
 
     Work that takes minutes should fail before it begins.
     """
@@ -133,9 +134,9 @@ def check_writable_folder(path: str | PathLike[str]) -> Path:
 def _read_part(path: Path) -> list[Row]:
     part = _json(path)
     if not isinstance(part, dict) or part.keys() != {"cell", "rows"}:
-        raise ValueError(f"{path} is not a file of results: move it, or choose another folder")
+        raise ValueError(f"{path} is not a result file: move it, or choose another folder")
     if _name(part["cell"]) != path.stem:
-        raise ValueError(f"{path} holds results of another cell: choose another folder")
+        raise ValueError(f"{path} contains results of another cell: choose another folder")
     rows: list[Row] = part["rows"]
     return rows
 
@@ -145,7 +146,7 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except ValueError as error:
         raise ValueError(
-            f"{path} is damaged or not a file of results: move it, or choose another folder"
+            f"{path} is damaged or not a result file: move it, or choose another folder"
         ) from error
 
 

@@ -17,7 +17,7 @@ BACKENDS = ("loky", "dask")
 
 
 def sweep(name: str, cells: list[Cell], store: Store, jobs: int, backend: str) -> list[Row]:
-    """Measure the cells that the store does not have yet; the rows of all, in the cells' order."""
+    """Measure the cells that the store lacks; return the rows of all cells, in order."""
     todo = [cell for cell in cells if store.rows(cell) is None]
     done = len(cells) - len(todo)
     with progress_bar(name, len(cells)) as show:
@@ -30,10 +30,10 @@ def sweep(name: str, cells: list[Cell], store: Store, jobs: int, backend: str) -
 
 
 def _measure(name: str, cell: Cell) -> tuple[Cell, list[Row]]:
-    """A cell and its rows, with the same bits wherever it runs."""
+    """Return a cell and its rows, with the same bits wherever it runs."""
     from threadpoolctl import threadpool_limits
 
-    # With several threads, BLAS sums a product of matrices in another order.
+    # With several threads, BLAS sums matrix products in another order.
     with threadpool_limits(1):
         return cell, experiment(name).measure(cell)
 
@@ -46,7 +46,7 @@ def _measure_all(
     if not cells:
         return
     if backend == "loky":
-        # Kernels that the first cell compiles are then in the cache for all processes.
+        # The first cell compiles the kernels, which all processes then find in the cache.
         yield _measure(name, cells[0])
         cells = cells[1:]
     with _workers(jobs, backend):

@@ -1,1 +1,1 @@
-"""How often the bound of the optimality gap holds."""
+"""Coverage of the bound on the optimality gap."""

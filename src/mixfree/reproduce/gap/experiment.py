@@ -1,4 +1,4 @@
-"""The optimality gap of exact fits that keep 256 of 4,000 rows, beside what they really lose."""
+"""The optimality gap of exact fits that keep 256 of 4,000 rows: true value and bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report", "stream"]
 
-# Seeds below 1,000 were looked at while the bound was made.
+# Seeds below 1,000 were used to develop the bound.
 FULL = Settings(samples=4_000, seeds=300, first_seed=1000)
 QUICK = FULL.changed(seeds=6, first_seed=0)
 
@@ -29,19 +29,19 @@ LOSSES: dict[str, Loss] = {
     "softmax": Softmax(3),
     "huber": Huber(),
     "robust": Robust(),
-    # Kept rows that planes separate, so that their own losses say nothing about the others'.
+    # The kept rows are separable, so their losses say nothing about those of the other rows.
     "logistic, wide": Logistic(),
     "softmax, wide": Softmax(3),
 }
 ORDERS = ("random", "sorted by target", "AR(1), 0.95")
 COLUMNS, WIDE, KEPT = 5, 30, 256
-STEEP = 3.0  # how many times larger the log-odds are where rows are wide
+STEEP = 3.0  # factor on the log-odds of wide rows
 TOGETHER = 10  # seeds per cell
-LEAST = 0.93  # part of the runs in which the bound has to hold
+LEAST = 0.93  # least share of runs in which the bound must hold
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One cell per loss and ten seeds; the seed decides on the order of the rows."""
+    """Return one cell per loss and ten seeds; the seed determines the order of the rows."""
     end = settings.first_seed + settings.seeds
     return [
         {
@@ -55,12 +55,12 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def columns_of(name: str) -> int:
-    """Features of the streams for a loss."""
+    """Return the number of features of the streams for a loss."""
     return WIDE if name.endswith("wide") else COLUMNS
 
 
 def stream(name: str, order: str, rows: int, seed: int) -> tuple[Array, Array]:
-    """Rows and targets of a linear model; of numbers the noise is Student's t with 2 degrees."""
+    """Draw rows and targets of a linear model, with Student's t noise (2 degrees) for numbers."""
     rng = np.random.default_rng((seed, list(LOSSES).index(name), ORDERS.index(order), rows))
     columns = columns_of(name)
     x = autoregressive(rng, rows, 0.95 if order.startswith("AR") else 0.0, columns)
@@ -79,7 +79,7 @@ def stream(name: str, order: str, rows: int, seed: int) -> tuple[Array, Array]:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """One row per stream: what is lost to the fit of all rows, its estimate and its bound."""
+    """Return one row per stream: the loss above the fit of all rows, its estimate and its bound."""
     found = []
     for seed in cell["seeds"]:
         order = ORDERS[seed % len(ORDERS)]
@@ -143,7 +143,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
 
 
 def _figure(rows: list[Row]) -> Figure:
-    """Plot the bound against what was lost, one dot per stream; below the line it did not hold."""
+    """Plot the bound against the true gap, one dot per stream; below the line the bound fails."""
     drawn, axes = new_figure()
     least = 1e-3 * max(row["upper"] for row in rows)
     for index, loss in enumerate(dict.fromkeys(row["loss"] for row in rows)):

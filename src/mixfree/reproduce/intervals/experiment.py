@@ -1,4 +1,4 @@
-"""Coverage of nominal 95 % intervals from batch means, beside two usual kinds, on AR(1) streams."""
+"""Coverage of 95 % intervals from batch means and two standard kinds, on AR(1) streams."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from mixfree.reproduce.intervals.streams import MODELS, best_weights, loss_of, s
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report", "sandwich_errors"]
 
-# Seeds below 1,000 were looked at while the intervals were made.
+# Seeds below 1,000 were used to develop the intervals.
 FULL = Settings(samples=20_000, seeds=300, first_seed=1000)
 QUICK = FULL.changed(seeds=5, first_seed=0)
 
@@ -32,7 +32,7 @@ NORMAL = 1.959963984540054  # 97.5 % quantile
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One cell per model, ρ, length and ten seeds."""
+    """Return one cell per model, ρ, length and ten seeds."""
     first, end = settings.first_seed, settings.first_seed + settings.seeds
     return [
         {
@@ -49,7 +49,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """One row per stream and kind of intervals: the share of weights whose interval holds them."""
+    """Return one row per stream and kind of interval: the share of weights covered."""
     return [
         {
             "model": cell["model"],
@@ -70,7 +70,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 
 def _intervals(model: str, x: Array, y: Array) -> list[tuple[str, Array, Array, bool]]:
-    """Kinds of intervals: name, weights, half lengths, and whether a remark warns of them."""
+    """Yield kinds of intervals: name, weights, half-widths, and whether a remark warns of them."""
     loss = loss_of(model)
 
     def fit(**options: Any) -> tuple[Array, Array, bool]:
@@ -94,7 +94,7 @@ def _intervals(model: str, x: Array, y: Array) -> list[tuple[str, Array, Array, 
 def sandwich_errors(
     loss: Squared | Logistic, weights: Array, x: Array, y: Array, lags: int = 0
 ) -> Array:
-    """Standard errors with Bartlett's kernel: White's for no lags, Newey and West's for some.
+    """Compute standard errors with Bartlett's kernel: White's without lags, else Newey and West's.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The report on intervals: coverage by model, correlation and length, and how often it warned."""
+"""The report on intervals: coverage by model, correlation and length, and warnings."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["HAC", "INDEPENDENT", "OURS", "OURS_WITH_FEW", "intervals_report"]
 OURS, OURS_WITH_FEW = "batch means", "batch means, 2,048 rows kept"
 HAC, INDEPENDENT = "Newey–West", "rows as independent"
 NOMINAL = 0.95
-LOW = 0.9  # coverage below which intervals are not worth having
-SLOW = 0.9  # largest ρ for which coverage has to be close to nominal
+LOW = 0.9  # coverage below which intervals are useless
+SLOW = 0.9  # largest ρ for which coverage must be close to nominal
 
 Cell = tuple[str, float, int]  # model, ρ, rows
 Found = dict[Cell, dict[str, Estimate]]  # by method

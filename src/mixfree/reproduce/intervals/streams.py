@@ -1,6 +1,6 @@
-"""Correlated streams whose best weights are known, also where the model is not right.
+"""Correlated streams with known best weights, for correct and misspecified models.
 
-Features and noise are AR(1) processes of variance 1, each with the same correlation ρ of
+Features and noise are AR(1) processes of variance 1, with the same correlation ρ of
 neighbours. The best weights are those that minimise the expected loss.
 """
 
@@ -16,13 +16,13 @@ from mixfree.linear.losses import Logistic, Squared
 __all__ = ["MODELS", "autoregressive", "best_weights", "loss_of", "stream"]
 
 SLOPES, LEVEL = np.array([1.0, -0.5, 0.0]), 0.5
-BENT = 0.5  # of the square of the first feature in the quadratic model
-# Name of a model: the truth, and whether the linear model is right about it.
+BENT = 0.5  # coefficient of the square of the first feature in the quadratic model
+# Names of the models, with the truth and whether the linear model is correct.
 MODELS = ("linear", "quadratic", "logit", "probit")
 
 
 def autoregressive(rng: np.random.Generator, rows: int, rho: float, columns: int = 1) -> Array:
-    """Stationary AR(1) processes of variance 1, one per column.
+    """Draw stationary AR(1) processes of variance 1, one per column.
 
     Examples
     --------
@@ -37,22 +37,22 @@ def autoregressive(rng: np.random.Generator, rows: int, rho: float, columns: int
 
 
 def loss_of(model: str) -> Squared | Logistic:
-    """The loss with which a model is fitted."""
+    """Return the loss with which a model is fitted."""
     return Squared() if model in ("linear", "quadratic") else Logistic()
 
 
 def stream(model: str, rows: int, rho: float, seed: int) -> tuple[Array, Array]:
-    """Rows and targets of one stream.
+    """Draw rows and targets of one stream.
 
     ``linear``
-        A line and noise.
+        A linear function plus noise.
     ``quadratic``
-        The same and half the square of the first feature, which a linear fit does not know.
+        The same plus half the square of the first feature, which a linear fit lacks.
     ``logit``
-        The sign of a line and noise that has the logistic law: logistic regression is right about
-        every row, though not about the correlation of its noise.
+        The sign of a linear function plus logistic noise: logistic regression is correct for each
+        row, but ignores the correlation of the noise.
     ``probit``
-        The same with a normal law, which logistic regression only approximates.
+        The same with normal noise, which logistic regression only approximates.
     """
     rng = np.random.default_rng((seed, MODELS.index(model), rows, round(1000 * rho)))
     x = autoregressive(rng, rows, rho, len(SLOPES))
@@ -69,7 +69,7 @@ def stream(model: str, rows: int, rho: float, seed: int) -> tuple[Array, Array]:
 
 @cache
 def best_weights(model: str) -> tuple[float, ...]:
-    """Weights, the intercept last, of the least expected loss.
+    """Compute the weights of least expected loss, the intercept last.
 
     For normal features the slopes are proportional to those of the truth, whatever the link; two
     numbers are left for ``probit``, where the expected gradient is 0 by quadrature.

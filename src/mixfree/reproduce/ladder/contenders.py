@@ -17,12 +17,12 @@ __all__ = ["CONTENDERS", "MEMORY", "WITHOUT", "gap_of"]
 
 WITHOUT = "ladder, estimator"
 MEMORY = "ladder, memory"
-PIECE = 1 << 16  # rows handed over at a time, so that long streams need little room
+PIECE = 1 << 16  # rows given to a learner at a time, to bound the memory
 Contender = Callable[[Problem, Array], Array]
 
 
 def run_of(make: Callable[[Array], Optimizer]) -> Contender:
-    """The output of an optimiser from the origin."""
+    """Return a contender: the output of an optimiser started at the origin."""
 
     def run(problem: Problem, order: Array) -> Array:
         opt = make(np.zeros(problem.rows.shape[1]))
@@ -33,7 +33,7 @@ def run_of(make: Callable[[Array], Optimizer]) -> Contender:
 
 
 def learner_of(memory: int | str) -> Contender:
-    """The weights of the estimators' ladder, which begins with a distance from the first row."""
+    """Return a contender: the weights of the estimators' ladder."""
     make = partial(Learner, memory=0) if memory == 0 else ChoosingLearner
 
     def run(problem: Problem, order: Array) -> Array:
@@ -63,7 +63,7 @@ CONTENDERS: dict[str, Contender] = {
 
 
 def gap_of(problem: Problem, order: Array, run: Contender) -> float:
-    """Suboptimality of a method's output; infinite when the run diverged.
+    """Return the suboptimality of a method's output, infinite if the run diverged.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Streams drawn at random, so that no method can be fitted to the streams it is judged on.
+"""Random streams, so that no method can be tuned to the streams it is judged on.
 
 A seed draws the loss, the dimension, the condition and the scale of the features, their own
 correlation, the noise, the distance of the solution, the chain, its mixing time and the length.
@@ -19,24 +19,24 @@ __all__ = ["Draw", "draw"]
 
 FAMILIES = ("two states", "ring", "cliques", "autoregressive")
 LOSSES: dict[str, Loss] = {"squared": Squared(), "logistic": Logistic(), "huber": Huber(1.0)}
-STREAMS = 4  # of each case: a step that is best for all of them owes nothing to chance
-JUDGED = 20_000  # independent rows that stand for the law of an autoregressive stream
+STREAMS = 4  # streams per case, so that the best step does not overfit one of them
+JUDGED = 20_000  # independent rows that represent the law of an autoregressive stream
 
 
 @dataclass(frozen=True)
 class Draw:
-    """A case of the distribution: what was drawn, before any data are made.
+    """A random case, drawn before any data are generated.
 
     Attributes
     ----------
     seed
-        The seed of all that is drawn.
+        The seed of all draws.
     family, loss
         How samples follow each other, and what is minimised.
     samples, dimension
         Length of the stream and columns of its rows.
     mixing
-        The scale in samples over which the stream forgets where it was.
+        The number of samples over which the stream forgets its state.
     condition
         Largest variance of the features over the smallest, along axes that are those of the
         coordinates or, when ``rotated``, random ones.
@@ -65,9 +65,9 @@ class Draw:
         )
 
     def problem(self) -> Problem:
-        """The data, and the suboptimality of a point over their law, or a sample of it.
+        """Generate the data, and the suboptimality of a point under their law or a sample of it.
 
-        Its orders number the streams: 0, 1, 2 and 3.
+        Its orders are those of the streams 0, 1, 2 and 3.
         """
         rng = np.random.default_rng([self.seed, 1])
         roots = self._roots(rng)
@@ -78,7 +78,7 @@ class Draw:
         return self._on_chain(rng, roots, truth)
 
     def _roots(self, rng: np.random.Generator) -> Array:
-        """A root of the features' covariance."""
+        """Return a root of the features' covariance."""
         sizes = np.logspace(0.0, -0.5 * math.log10(self.condition), self.dimension)
         if not self.rotated:
             return np.diag(rng.permutation(sizes))
@@ -86,9 +86,9 @@ class Draw:
         return turn * sizes
 
     def _targets(self, rng: np.random.Generator, margins: Array, noise: Array) -> Array:
-        """Targets of standardised margins: classes, or numbers with noise."""
+        """Return targets of standardised margins: classes, or numbers with noise."""
         if self.loss == "logistic":
-            # One label in ten is drawn blindly, so that no plane separates the classes.
+            # One label in ten is random, so that the classes are not separable.
             odds = np.exp(-np.clip(margins / max(self.noise, 0.1), -30.0, 30.0))
             return np.where(rng.random(margins.shape) < 0.05 + 0.9 / (1.0 + odds), 1.0, -1.0)
         if self.loss == "huber":
@@ -96,7 +96,7 @@ class Draw:
         return margins + self.noise * noise
 
     def _on_chain(self, rng: np.random.Generator, roots: Array, truth: Array) -> Problem:
-        """Each state has rows and a truth of its own, around the common one."""
+        """Generate data with rows and a truth per state, around a common truth."""
         chain = _chain(self.family, self.mixing)
         per_state = 2000 // len(chain)
         apart = rng.standard_normal((len(chain), self.dimension)) / math.sqrt(self.dimension)
@@ -109,7 +109,7 @@ class Draw:
         )
 
     def _autoregressive(self, rng: np.random.Generator, roots: Array, truth: Array) -> Problem:
-        """Features, and half of the time the noise too, are AR(1); each row is seen once."""
+        """Generate AR(1) features, half of the time also AR(1) noise; each row occurs once."""
         from scipy.signal import lfilter
 
         kept = math.exp(-1.0 / self.mixing)
@@ -133,7 +133,7 @@ class Draw:
 
 
 def draw(seed: int, longest: int = 200_000) -> Draw:
-    """What the seed draws; the stream has a twentieth of ``longest`` samples at least.
+    """Draw the case of a seed; its stream has at least a twentieth of ``longest`` samples.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def draw(seed: int, longest: int = 200_000) -> Draw:
 
 
 def _chain(family: str, mixing: float) -> MarkovChain:
-    """A chain of this kind that forgets its state in about ``mixing`` steps."""
+    """Return a chain of this kind that forgets its state in about ``mixing`` steps."""
     if family == "two states":
         return two_state(min(0.5, 0.5 / mixing))
     if family == "ring":

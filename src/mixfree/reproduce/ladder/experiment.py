@@ -1,11 +1,10 @@
 """The ladder against the best constant step in hindsight, on streams drawn at random.
 
-Every method runs without any prior knowledge: no domain, no scale, no mixing time. The oracle
-takes the best of a grid of constant steps with the best of three averages, one choice for all
-streams of a case: it knows everything but the random draws of each. Suboptimality is over the
-samples of the stream itself: what is lost of what the model could gain on it. On the paper's
-problem, where it is over the stationary law, the best choice for each seed stands beside the
-oracle.
+Every method runs without prior knowledge: no domain, no scale, no mixing time. The oracle takes the
+best of a grid of constant steps with the best of three averages, one choice for all streams of a
+case: it knows everything but the random draws of each stream. Suboptimality is measured on the
+samples of the stream itself. On the paper's problem, where it is measured under the stationary law,
+the best choice per seed is also shown.
 """
 
 from functools import partial
@@ -28,7 +27,7 @@ FULL = Settings(samples=200_000, seeds=200, first_seed=2000)
 QUICK = Settings(samples=4_000, seeds=2)
 
 PAPER = (0.5, 1e-2, 1e-3, 1e-4, 1e-5)  # switching probabilities
-PAPER_LENGTH = 25  # times as long as the longest stream that is drawn
+PAPER_LENGTH = 25  # length of the paper's streams, in lengths of the longest random stream
 PAPER_SEEDS = 5
 ALPHAS = tuple(10.0 ** (k / 4) for k in range(-12, 5))
 
@@ -36,7 +35,7 @@ report = ladder_report
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One per case that is drawn; then the paper's problem, with memory too, and profiles."""
+    """Return the cells: random cases, then the paper's problem, with memory, and profiles."""
     first, samples = settings.first_seed, PAPER_LENGTH * settings.samples
     drawn = [
         {"study": "drawn", "longest": settings.samples, "seed": first + i}
@@ -54,12 +53,12 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """One row per method and for the oracle, or one per level of a profile."""
+    """Return one row per method and for the oracle, or one per level of a profile."""
     return STUDIES[cell["study"]](cell)
 
 
 def _drawn(cell: dict[str, Any]) -> list[Row]:
-    """Mean suboptimality over the streams of a case, on each of them over its own samples."""
+    """Measure the mean suboptimality over the streams of a case, each over its own samples."""
     case = draw(cell["seed"], cell["longest"])
     problem = case.problem()
     orders = [problem.order(stream, case.samples) for stream in range(STREAMS)]
@@ -73,7 +72,7 @@ def _drawn(cell: dict[str, Any]) -> list[Row]:
 
 
 def _paper(cell: dict[str, Any]) -> list[Row]:
-    """Mean suboptimality over the seeds of the paper's problem."""
+    """Measure the mean suboptimality over the seeds of the paper's problem."""
     hindsight, found = [], []
     for seed in cell["seeds"]:
         problem = between_two(seed, p=cell["p"], dimension=100)
@@ -89,7 +88,7 @@ def _paper(cell: dict[str, Any]) -> list[Row]:
 
 
 def _memory(cell: dict[str, Any]) -> list[Row]:
-    """The ladder without and with memory, and on the same samples shuffled."""
+    """Measure the ladder without and with memory, and on the same samples shuffled."""
     found: dict[str, list[float]] = {"ladder": [], MEMORY: [], SHUFFLED: []}
     for seed in cell["seeds"]:
         problem = between_two(seed, p=cell["p"], dimension=100)
@@ -103,7 +102,7 @@ def _memory(cell: dict[str, Any]) -> list[Row]:
 
 
 def _profile(cell: dict[str, Any]) -> list[Row]:
-    """The ladder's levels on the paper's problem."""
+    """Measure the ladder's profile on the paper's problem."""
     problem = between_two(cell["seed"], p=cell["p"], dimension=100)
     opt = mf.Ladder(np.zeros(100))
     problem.advance(opt, problem.order(cell["seed"], cell["samples"]))

@@ -1,4 +1,4 @@
-"""The oracle: the constant step and the average that are best on the very streams."""
+"""The oracle: the best constant step and average in hindsight."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ AVERAGES = ("uniform", "weighted", "tail")
 
 
 def gaps_in_hindsight(problem: Problem, order: Array) -> Array:
-    """Suboptimality of SGD with constant steps, from the origin, on a stream.
+    """Compute the suboptimality of SGD with constant steps, from the origin, on a stream.
 
     Returns
     -------

@@ -9,7 +9,7 @@ from mixfree.kernels.memory import borrowed
 
 @kernel
 def constant_step(loss, step, rows, targets, order):
-    """Averages of SGD's path from the origin: uniform, with weights t, and of the second half."""
+    """Compute averages of SGD's path from the origin: uniform, weighted by t, second half."""
     averages = np.zeros((3, rows.shape[1]))
     x = np.zeros(rows.shape[1])
     sums, rows_, x_ = borrowed(averages), borrowed(rows), borrowed(x)

@@ -47,11 +47,11 @@ class Problem:
 
     @np.errstate(over="ignore")
     def gap(self, points: Array) -> Array:
-        """Suboptimality of each point; infinite where it overflows."""
+        """Return the suboptimality of each point, infinite where it overflows."""
         return self.excess(points)
 
     def over(self, order: Array) -> "Problem":
-        """The same problem with the suboptimality over the samples of one stream."""
+        """Return the same problem with the suboptimality over the samples of one stream."""
         counts = np.bincount(order, minlength=len(self.rows))
         there = np.flatnonzero(counts)
         rows, targets = self.rows[there], self.targets[there]
@@ -66,7 +66,7 @@ class Problem:
 def on_chain(
     chain: MarkovChain, rows: Array, targets: Array, loss: Loss, mixing_time: int | None = None
 ) -> Problem:
-    """Each state has its own rows; a visit shows one of them, drawn uniformly."""
+    """Return a problem whose states have rows of their own, drawn uniformly at each visit."""
     _, per_state, dimension = rows.shape
     flat, labels = np.ascontiguousarray(rows.reshape(-1, dimension)), targets.ravel()
 
@@ -81,7 +81,7 @@ def on_chain(
 
 
 def excess_under(law: Array, rows: Array, targets: Array, loss: Loss) -> Excess:
-    """Mean loss of each of several points under a law on the rows, above the least possible."""
+    """Return the mean loss of points under a law on the rows, above its minimum, as a function."""
     best = minimizer(rows, targets, loss, law)
     if isinstance(loss, Squared):
         # A difference of two large losses would cancel.
@@ -92,12 +92,12 @@ def excess_under(law: Array, rows: Array, targets: Array, loss: Loss) -> Excess:
 
 
 def minimizer(rows: Array, targets: Array, loss: Loss, law: Array) -> Array:
-    """The minimiser of the mean loss."""
+    """Compute the minimiser of the mean loss."""
     if isinstance(loss, Squared):
         weighted = rows * law[:, None]
         return np.linalg.solve(rows.T @ weighted, weighted.T @ targets)
 
-    # In coordinates in which the rows have unit covariance, the condition is that of the loss.
+    # In whitened coordinates the condition number is that of the loss alone.
     root = np.linalg.cholesky(rows.T @ (rows * law[:, None]))
     white = np.linalg.solve(root, rows.T).T
 
@@ -123,7 +123,7 @@ def states_with_data(
     distance: float = 0.0,
     mixing_time: int | None = None,
 ) -> Problem:
-    """Linear data: w† ~ N(0, I/d) per state, shifted by ``distance``, features N(0, scale²)."""
+    """Draw linear data: w† ~ N(0, I/d) + ``distance`` per state, features N(0, scale²)."""
     loss = Squared() if loss is None else loss
     rng = np.random.default_rng([seed, 0])
     states = len(chain)
@@ -146,5 +146,5 @@ def states_with_data(
 
 
 def between_two(seed: int, p: float, **settings: Any) -> Problem:
-    """Data on the paper's chain: two states, each left with probability p."""
+    """Draw data on the paper's chain: two states, each left with probability p."""
     return states_with_data(seed, two_state(p), mixing_time=two_state_mixing_time(p), **settings)

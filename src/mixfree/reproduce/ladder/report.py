@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mixfree.base.figures import line_style, log_log, new_figure, styles_of
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.ladder.contenders import CONTENDERS, MEMORY, WITHOUT
 from mixfree.reproduce.ladder.draws import FAMILIES
@@ -26,18 +26,18 @@ EACH = "best constant step for each seed"
 SHUFFLED = "ladder, samples shuffled"
 TUNED = "adagrad, best α for each seed"
 OFF_SCALE = 1e4  # ratio above which a method is off the figure's scale
-WORST = 10  # cases that are named
+WORST = 10  # worst cases listed
 
 
 def ladder_report(rows: list[Row], settings: Settings) -> Report:
     """Make the tables and figures, and compare the targets with what was measured."""
-    drawn = [row for row in rows if row["study"] == "drawn"]
+    drawn = where(rows, study="drawn")
     ratios = _over_oracle(drawn)
     paper, memory = (
-        gather((row for row in rows if row["study"] == study), "p", "method", "suboptimality")
+        gather(where(rows, study=study), "p", "method", "suboptimality")
         for study in ("paper", "memory")
     )
-    profiles = [row for row in rows if row["study"] == "profile"]
+    profiles = where(rows, study="profile")
     tables = [_distribution(ratios, settings), _by_family(drawn, ratios), _worst(drawn, ratios)]
     return Report(
         [*tables, _paper_table(paper), _memory_table(memory)],
@@ -47,10 +47,10 @@ def ladder_report(rows: list[Row], settings: Settings) -> Report:
 
 
 def _over_oracle(drawn: list[Row]) -> dict[str, Array]:
-    """Each method's suboptimality over that of the best constant step, one entry per case."""
+    """Return each method's suboptimality over that of the best constant step, per case."""
     found = gather(drawn, "method", "seed", "suboptimality")
     best = np.array([gap for (gap,) in found[ORACLE].values()])
-    # A run that diverged is as bad as can be told.
+    # Diverged runs have a large but finite ratio.
     return {
         name: np.minimum(np.array([gap for (gap,) in found[name].values()]) / best, 1e300)
         for name in CONTENDERS
@@ -58,12 +58,12 @@ def _over_oracle(drawn: list[Row]) -> dict[str, Array]:
 
 
 def _geometric_mean(values: Array) -> float:
-    """exp of the mean logarithm."""
+    """Return the geometric mean."""
     return float(np.exp(np.mean(np.log(values))))
 
 
 def _distribution(ratios: dict[str, Array], settings: Settings) -> Table:
-    """One line per method."""
+    """Tabulate quantiles of the ratios, one line per method."""
     lines = []
     for name, values in ratios.items():
         shown = [_geometric_mean(values), *np.quantile(values, [0.5, 0.9, 0.95]), values.max()]
@@ -76,12 +76,12 @@ def _distribution(ratios: dict[str, Array], settings: Settings) -> Table:
 
 
 def _families(drawn: list[Row]) -> Array:
-    """The family of each case, in the order of the ratios."""
-    return np.array([row["family"] for row in drawn if row["method"] == ORACLE])
+    """Return the family of each case, in the order of the ratios."""
+    return np.array([row["family"] for row in where(drawn, method=ORACLE)])
 
 
 def _by_family(drawn: list[Row], ratios: dict[str, Array]) -> Table:
-    """Geometric means, one line per family."""
+    """Tabulate geometric means, one line per family."""
     families = _families(drawn)
     lines = [
         (name, int(where.sum()), *(_number(_geometric_mean(v[where])) for v in ratios.values()))
@@ -92,22 +92,21 @@ def _by_family(drawn: list[Row], ratios: dict[str, Array]) -> Table:
 
 
 def _worst(drawn: list[Row], ratios: dict[str, Array]) -> Table:
-    """The cases in which the ladder is worst."""
-    cases = [row["case"] for row in drawn if row["method"] == ORACLE]
-    seeds = [row["seed"] for row in drawn if row["method"] == ORACLE]
+    """Tabulate the cases in which the ladder is worst."""
+    cases = [(row["case"], row["seed"]) for row in where(drawn, method=ORACLE)]
     places = np.argsort(-ratios["ladder"])[:WORST]
-    lines = [(cases[i], seeds[i], *(_number(v[i]) for v in ratios.values())) for i in places]
+    lines = [(*cases[i], *(_number(v[i]) for v in ratios.values())) for i in places]
     return Table(f"The ladder's worst {len(lines)} cases", ["", "seed", *ratios], lines)
 
 
 def _paper_table(paper: dict[float, dict[str, list[float]]]) -> Table:
-    """The paper's problem: suboptimality itself, one line per method."""
+    """Tabulate the suboptimality on the paper's problem, one line per method."""
     title = "Suboptimality on the paper's problem, no domain"
     return _by_p(title, paper, (ORACLE, EACH, *CONTENDERS, TUNED))
 
 
 def _memory_table(memory: dict[float, dict[str, list[float]]]) -> Table:
-    """The same with and without memory, and shuffled."""
+    """Tabulate the suboptimality with and without memory, and shuffled."""
     title = "The same after a fifth of the samples"
     return _by_p(title, memory, ("ladder", MEMORY, SHUFFLED))
 
@@ -118,7 +117,7 @@ def _by_p(title: str, found: dict[float, dict[str, list[float]]], names: Iterabl
 
 
 def _distribution_claims(ratios: dict[str, Array]) -> list[Claim]:
-    """The targets on streams that are drawn."""
+    """Return the targets on random streams."""
     ladder, memory = ratios["ladder"], ratios[MEMORY]
     mean, most, worst = _geometric_mean(ladder), float(np.quantile(ladder, 0.95)), ladder.max()
     kept, harmed = _geometric_mean(memory), float(np.mean(memory > 1.1 * ratios[WITHOUT]))
@@ -136,7 +135,7 @@ def _distribution_claims(ratios: dict[str, Array]) -> list[Claim]:
 
 
 def _paper_claims(paper: dict[float, dict[str, list[float]]]) -> list[Claim]:
-    """The targets on the paper's problem."""
+    """Return the targets on the paper's problem."""
 
     def against(other: str) -> dict[float, float]:
         return {p: each["ladder"][0] / each[other][0] for p, each in paper.items()}
@@ -150,7 +149,7 @@ def _paper_claims(paper: dict[float, dict[str, list[float]]]) -> list[Claim]:
 
 
 def _memory_claim(memory: dict[float, dict[str, list[float]]]) -> Claim:
-    """Memory costs little where there is nothing to gain."""
+    """Claim that memory costs little where it cannot help."""
     ratios = {
         p: each[MEMORY][0] / min(each["ladder"][0], each[SHUFFLED][0]) for p, each in memory.items()
     }

@@ -46,7 +46,7 @@ NEAR = 0.25  # half the distance between the exponents of √τ and τ, and of �
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One cell per stay, length and seed."""
+    """Return one cell per stay, length and seed."""
     cases = [(stay, 1.0) for stay in STAYS] + [(STAYS[2], share) for share in LENGTHS[:-1]]
     return [
         {"stay": stay, "samples": max(32, round(settings.samples * share)), "seed": seed}
@@ -56,7 +56,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """One row per bias and method."""
+    """Return one row per bias and method."""
     rows = []
     for delta in BIASES:
         coins = Coins(delta, cell["stay"])
@@ -80,7 +80,7 @@ def _start(name: str, coins: Coins, cell: dict[str, Any]) -> Any:
 
 
 def report(rows: list[Row], settings: Settings) -> Report:
-    """The worst errors, and their exponents in the mixing time and in the samples."""
+    """Report the worst errors, and their exponents in the mixing time and in the samples."""
     full = max(row["samples"] for row in rows)
     by_stay = {name: _worst(rows, name, "stay", "samples", full) for name in METHODS}
     by_length = {name: _worst(rows, name, "samples", "stay", STAYS[2]) for name in METHODS}
@@ -110,7 +110,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
 
 
 def _worst(rows: list[Row], method: str, along: str, fixed: str, value: float) -> Array:
-    """Errors of a method by seed, place and bias."""
+    """Return the errors of a method by seed, place and bias."""
     found: dict[tuple[Any, Any, Any], float] = {
         (row["seed"], row[along], row["delta"]): row["suboptimality"]
         for row in rows
@@ -121,7 +121,7 @@ def _worst(rows: list[Row], method: str, along: str, fixed: str, value: float) -
 
 
 def _exponent(at: list[Any], errors: Array) -> Ratio:
-    """Exponent of the largest mean error, with the interval of the bootstrap over seeds."""
+    """Fit the exponent of the largest mean error, with its bootstrap interval over the seeds."""
     away = np.log(at) - np.mean(np.log(at))
 
     def slope(of: Array) -> Array:

@@ -46,13 +46,13 @@ class Coins:
 
     @property
     def mixing_time(self) -> int:
-        """The first t with (1 − 1/s)^t (1 + δ)/2 ≤ ¼."""
+        """Return the first t with (1 − 1/s)^t (1 + δ)/2 ≤ ¼."""
         if self.stay == 1.0:
             return 1
         return math.ceil(math.log(2.0 * (1.0 + self.delta)) / -math.log1p(-1.0 / self.stay))
 
     def stream(self, samples: int, seed: int) -> Array:
-        """A path of the chain from its stationary law, 0 for ξ = 1 and 1 for ξ = −1.
+        """Draw a path of the chain from its stationary law, 0 for ξ = 1 and 1 for ξ = −1.
 
         Examples
         --------
@@ -69,10 +69,10 @@ class Coins:
         return path
 
     def feed(self, opt: object, stream: Array) -> None:
-        """Tell an optimiser the gradients, −ξ, along a path."""
+        """Feed an optimiser the gradients, −ξ, along a path."""
         # Huber's loss is |r| − ½ for every residual of at least 1.
         advance_linear(opt, Huber(1.0), np.ones((2, 1)), [2.0, -2.0], order=stream)  # type: ignore[arg-type]
 
     def suboptimality(self, w: float) -> float:
-        """F(w) − F(w*)."""
+        """Return F(w) − F(w*)."""
         return self.delta * (1.0 - w)

@@ -26,7 +26,7 @@ QUICK = FULL.changed(samples=3162, seeds=2, p=(0.5, 1e-2), first_seed=0)
 
 FIRST = 100  # samples at which curves begin
 EVALUATIONS = 1000  # gradient evaluations per run, evenly spaced, besides those of the history
-# Factors on the samples: where the noise does not vanish, the rate shows after many mixing times.
+# Factors on the samples: with persistent noise, the rate shows only after many mixing times.
 LONGER = {"robust, two truths": 10}
 FOLLOWED = 4000  # samples of a run that is followed step by step
 
@@ -34,7 +34,7 @@ report = nonconvex_report
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One cell per problem, p and seed; a further one where the run is followed step by step."""
+    """Return one cell per problem, p and seed, and another if the run is followed step by step."""
     check_whole(settings.samples, "samples", least=10 * FIRST)
     return [
         {"problem": name, "p": p, "seed": seed, "samples": samples, "followed": followed}
@@ -49,17 +49,17 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """Look at a run at marks, or follow it step by step."""
+    """Evaluate a run at marks, or follow it step by step."""
     return (_steps if cell["followed"] else _marks)(cell)
 
 
 def start(problem: Problem, seed: int) -> Optimizer:
-    """MAG as Corollary 4.4 has it, but for the number of levels: α = 1, and a random iterate."""
+    """Start MAG as in Corollary 4.4 but for the number of levels: α = 1, and a random iterate."""
     return MAG(problem.start(seed), alpha=1.0, output="random", seed=seed)
 
 
 def _marks(cell: dict[str, Any]) -> list[Row]:
-    """‖∇F‖ at the random iterate, and the mean of ‖∇F‖² over all iterates, as samples come in.
+    """Measure ‖∇F‖ at the random iterate, and the mean of ‖∇F‖² over all iterates, at marks.
 
     ∇F is exact, over the data of both states. An evaluated iterate stands for all iterates since
     the previous evaluation. Also √Σ‖g_t‖² of the steps, and the largest curvature of F at w_t.
@@ -100,7 +100,7 @@ def _marks(cell: dict[str, Any]) -> list[Row]:
 
 
 def _steps(cell: dict[str, Any]) -> list[Row]:
-    """Left sides of the lemmas over their right sides, after every step the largest.
+    """Return the largest ratio of the left to the right side of each lemma over all steps.
 
     Lemma 4.1 and Eq. (11) with their last sum on the left, which then is Σ g_t·∇F(w_t); Δ is
     measured from the least F of the run, for which they hold as well. η_t = 1/√Σ‖g‖² is that of

@@ -11,7 +11,7 @@ from mixfree.kernels.vectors import sum_of_squares
 
 @apart
 def phase_gradient(w, z, out):
-    """Barron's loss of shape −2 of (xᵀw)² − y."""
+    """Write the gradient of Barron's loss of shape −2 of (xᵀw)² − y."""
     along = 0.0
     for k in range(w.size):
         along += w[k] * z[k]
@@ -22,7 +22,7 @@ def phase_gradient(w, z, out):
 
 @apart
 def network_gradient(w, z, out):
-    """½(σ(vᵀtanh(Wx) + b) − y)², with w = (W, v, b)."""
+    """Write the gradient of ½(σ(vᵀtanh(Wx) + b) − y)², with w = (W, v, b)."""
     inputs = z.size - 1
     hidden = (w.size - 1) // (inputs + 1)
     first_of_v = hidden * inputs
@@ -46,7 +46,7 @@ def network_gradient(w, z, out):
 
 @kernel
 def nonconvex(plan, run, phase, rows, order):
-    """Go over ``rows[order]``; returns how many were taken before one was not acceptable.
+    """Process ``rows[order]``; return how many were taken before an unacceptable gradient.
 
     The gradient is that of phase retrieval or, if not ``phase``, of the network.
     """

@@ -24,14 +24,14 @@ WEIGHTS = HIDDEN * DIMENSION + HIDDEN + 1  # number of weights of a network
 
 
 def one_truth(seed: int) -> Regression:
-    """Data of one linear model; each state shows mostly its own features."""
+    """Draw data of one linear model; each state shows mostly its own features."""
     rng = np.random.default_rng([seed, 6])
     truth = rng.standard_normal(DIMENSION) / np.sqrt(DIMENSION)
     return _seen_in_halves(rng, lambda rows: rows @ truth)
 
 
 def one_network(seed: int) -> Regression:
-    """Data of one network with standard normal weights; each state shows mostly its features."""
+    """Draw data of one network with normal weights; each state shows mostly its own features."""
     rng = np.random.default_rng([seed, 8])
     truth = rng.standard_normal(WEIGHTS)
     return _seen_in_halves(rng, lambda rows: _forward(truth, rows)[2] / SHARPNESS)
@@ -45,12 +45,12 @@ def _seen_in_halves(rng: np.random.Generator, truth: Callable[[Array], Array]) -
 
 
 def two_truths(seed: int) -> Regression:
-    """The paper's data: each state has a linear model of its own, so that no w fits both."""
+    """Draw the paper's data: each state has its own linear model, so that no w fits both."""
     return Regression.draw(seed, PER_STATE, DIMENSION, NOISE**2)
 
 
 class Constants(NamedTuple):
-    """What Theorem 4.3 takes as given: G, M and L of Assumptions 2.1, 2.3 and 2.4."""
+    """The constants of Theorem 4.3: G, M and L of Assumptions 2.1, 2.3 and 2.4."""
 
     gradient: float
     value: float
@@ -89,22 +89,22 @@ class Problem:
     constants: Callable[[Array], Constants] | None = None
 
     def rows(self, regression: Regression) -> Array:
-        """The data of both states, one row z each."""
+        """Return the data of both states, one row z each."""
         return np.column_stack([regression.rows, self.target(regression.targets)])
 
     def start(self, seed: int) -> Array:
-        """A random start, as the origin is stationary for some problems."""
+        """Return a random start, as the origin is stationary for some problems."""
         return 0.5 * np.random.default_rng([seed, 7]).standard_normal(self.size)
 
     def curvature(self, w: Array, rows: Array, step: float = 1e-5) -> float:
-        """The largest eigenvalue of ∇²F at ``w``, by finite differences of the gradient."""
+        """Compute the largest eigenvalue of ∇²F at ``w`` by finite differences of the gradient."""
         steps = step * np.eye(self.size)
         slopes = [self.gradient(w + e, rows) - self.gradient(w - e, rows) for e in steps]
         hessian = np.array(slopes) / (2.0 * step)
         return float(np.linalg.eigvalsh(0.5 * (hessian + hessian.T))[-1])
 
     def advance(self, opt: Optimizer, rows: Array, order: Array) -> None:
-        """Tell ``opt`` the gradients of ``rows[order]``, compiled."""
+        """Feed ``opt`` the gradients of ``rows[order]``, compiled."""
         if self.code == LINEAR:
             advance_linear(opt, GEMAN_MCCLURE, rows[:, :-1], rows[:, -1], order=order)
             return
@@ -151,7 +151,7 @@ def _sigmoid(values: Array) -> Array:
 
 
 def _forward(w: Array, x: Array) -> tuple[Array, Array, Array]:
-    """Hidden units, their output weights, and the pre-activation of the output."""
+    """Return hidden units, their output weights, and the pre-activation of the output."""
     first, last = w[: HIDDEN * DIMENSION].reshape(HIDDEN, DIMENSION), w[HIDDEN * DIMENSION :]
     hidden = np.tanh(x @ first.T)
     return hidden, last[:-1], hidden @ last[:-1] + last[-1]

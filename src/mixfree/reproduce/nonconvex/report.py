@@ -6,7 +6,7 @@ from math import isnan
 from typing import TYPE_CHECKING
 
 from mixfree.base.figures import log_log, new_figure, plain_ticks
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import (
     Interval,
@@ -44,17 +44,14 @@ def nonconvex_report(rows: list[Row], settings: Settings) -> Report:
         for row in rows
         if row.get("lemma") is None
     ]
-    last = {name: max(r["samples"] for r in rows if r["problem"] == name) for name in PROBLEMS}
+    last = {name: max(r["samples"] for r in where(rows, problem=name)) for name in PROBLEMS}
     final = [row for row in rows if row["samples"] == last[row["problem"]]]
     # Over the last decade: before it, some runs are still on a plateau.
     decay = {
         name: {p: _exponent(rows, name, p, end // 10, end) for p in settings.p}
         for name, end in last.items()
     }
-    growth = {
-        name: _halved([r for r in final if r["problem"] == name], "mixing_time")
-        for name in PROBLEMS
-    }
+    growth = {name: _halved(where(final, problem=name), "mixing_time") for name in PROBLEMS}
     return Report(
         [
             _table(final, decay, last, settings),
@@ -79,22 +76,21 @@ def nonconvex_report(rows: list[Row], settings: Settings) -> Report:
 
 
 def _exponent(rows: list[Row], name: str, p: float, first: int, end: int) -> Interval:
-    """Exponent in the samples of the root mean square gradient, between two sample counts."""
-    kept = (r for r in rows if r["problem"] == name and r["p"] == p)
+    """Fit the exponent in the samples of the root mean square gradient, between two counts."""
+    kept = where(rows, problem=name, p=p)
     return _halved([r for r in kept if first <= r["samples"] <= end], "samples")
 
 
 def _halved(rows: list[Row], x: str) -> Interval:
-    """Exponent of the root of the mean square over all seeds, which is what Theorem 4.3 bounds."""
-    found = exponent_of_mean(rows, x, "mean_square")
-    return Interval(*(0.5 * end for end in found))
+    """Fit the exponent of the root of the mean square over all seeds, as bounded by Theorem 4.3."""
+    return Interval(*(0.5 * end for end in exponent_of_mean(rows, x, "mean_square")))
 
 
 def _table(final: list[Row], decay: Fits, last: dict[str, int], settings: Settings) -> Table:
     lines = []
     for name, fits in decay.items():
         for p, fit in fits.items():
-            found = [r for r in final if r["problem"] == name and r["p"] == p]
+            found = where(final, problem=name, p=p)
             lines.append(
                 (
                     name,
@@ -124,7 +120,7 @@ def _table(final: list[Row], decay: Fits, last: dict[str, int], settings: Settin
 
 
 def _ends(rows: list[Row], last: dict[str, int]) -> list[int]:
-    """Sample counts at which decades end."""
+    """Return the sample counts at which decades end."""
     ends = sorted({end // 10**k for end in last.values() for k in range(12)} - {0})
     return [end for end in ends if end // 10 >= min(r["samples"] for r in rows)]
 
@@ -150,7 +146,7 @@ def _decades(rows: list[Row], last: dict[str, int], settings: Settings) -> Table
 
 
 def _bound(rows: list[Row], last: dict[str, int]) -> Table:
-    """What Theorem 4.3 takes as constants: Σ‖∇F‖² ≤ (Δ + L)√Σ‖g‖², apart from the bias."""
+    """Tabulate the constants of Theorem 4.3: Σ‖∇F‖² ≤ (Δ + L)√Σ‖g‖², apart from the bias."""
     ends = _ends(rows, last)
     lines = []
     for name in PROBLEMS:
@@ -158,11 +154,10 @@ def _bound(rows: list[Row], last: dict[str, int]) -> Table:
             ("largest curvature at w_T", "curvature"),
             ("Σ‖∇F‖² / √Σ‖g‖²", "ratio"),
         ):
-            found: dict[int, list[float]] = {end: [] for end in ends}
-            for row in rows:
-                if row["problem"] == name and row["samples"] in found:
-                    found[row["samples"]].append(row[key])
-            means = (estimate(values).mean for values in found.values())
+            means = (
+                estimate([row[key] for row in where(rows, problem=name, samples=end)]).mean
+                for end in ends
+            )
             lines.append((name, what, *("" if isnan(mean) else f"{mean:.2g}" for mean in means)))
     return Table(
         "Constants of the bound along the run, means over p and seeds",
@@ -180,7 +175,7 @@ def _growth(growth: dict[str, Interval]) -> Table:
 
 
 def _inequality_claims(followed: list[Row]) -> list[Claim]:
-    """What holds for every run, and not only in the mean."""
+    """Claim the inequalities that hold for every run, not only in the mean."""
     texts = {
         "Lemma 4.1": "Σ‖∇F‖² ≤ Δ_max/η_T + ½L Σ η‖g‖² + Σ(∇F − g)·∇F",
         "Lemma 4.2": "Σ η‖g‖² ≤ 2√Σ‖g‖²",
@@ -188,7 +183,7 @@ def _inequality_claims(followed: list[Row]) -> list[Claim]:
     }
     claims = []
     for lemma, text in texts.items():
-        found = [row["ratio"] for row in followed if row["lemma"] == lemma]
+        found = [row["ratio"] for row in where(followed, lemma=lemma)]
         measured = f"{max(found):.2f} of it at most, in {len(found)} runs" if found else ""
         claims.append(
             Claim(f"{lemma}: {text} in every run", measured, max(found) <= 1.0 if found else None)
@@ -197,8 +192,8 @@ def _inequality_claims(followed: list[Row]) -> list[Claim]:
 
 
 def _random_claim(final: list[Row], settings: Settings) -> Claim:
-    """Corollary 4.4 rests on E‖∇F(w̃)‖² = E (1/T) Σ‖∇F(w_t)‖²."""
-    # A seed chooses the same w̃ on every problem: it is one observation.
+    """Claim E‖∇F(w̃)‖² = E (1/T) Σ‖∇F(w_t)‖², on which Corollary 4.4 rests."""
+    # A seed chooses the same w̃ on every problem, so it counts as one observation.
     by_seed: dict[int, list[float]] = {}
     for row in final:
         by_seed.setdefault(row["seed"], []).append(row["random"] ** 2 / row["mean_square"])
@@ -212,7 +207,7 @@ def _random_claim(final: list[Row], settings: Settings) -> Claim:
 
 
 def _bound_claim(final: list[Row], settings: Settings) -> Claim:
-    """Theorem 4.3 with its constants, where these say more than ‖∇F‖ ≤ G."""
+    """Claim Theorem 4.3 with its constants, where it is sharper than ‖∇F‖ ≤ G."""
     shares: list[Interval] = []
     for name, problem in PROBLEMS.items():
         if problem.constants is None:
@@ -223,7 +218,7 @@ def _bound_claim(final: list[Row], settings: Settings) -> Claim:
         }
         G, M, L = (max(each) for each in zip(*given.values(), strict=True))
         for p in settings.p:
-            found = [r for r in final if r["problem"] == name and r["p"] == p]
+            found = where(final, problem=name, p=p)
             steps = min(r["steps"] for r in found)
             limit = bounds.nonconvex_rate(G, M, L, mixing_time(p), steps)
             if limit < G**2:
@@ -263,7 +258,7 @@ def _growth_claims(growth: dict[str, Interval]) -> list[Claim]:
 def _against_samples(rows: list[Row]) -> Figure:
     figure, axes = new_figure(1, len(PROBLEMS), width=14.0, height=3.4, sharey=True)
     for place, name in zip(axes, PROBLEMS, strict=True):
-        shown = [{**row, "series": f"p = {row['p']:g}"} for row in rows if row["problem"] == name]
+        shown = [{**row, "series": f"p = {row['p']:g}"} for row in where(rows, problem=name)]
         curves(place, shown, "series", "samples", "root")
         log_log(place, "samples", "root mean square of ‖∇F‖" if place is axes[0] else "")
         place.set_title(name, fontsize="medium")

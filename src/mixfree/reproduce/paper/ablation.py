@@ -38,7 +38,7 @@ LAWS = {
     "anytime": {"levels": None},
     "horizon T": {"levels": None, "horizon": "samples"},
 }
-# Fraction of the samples in runs that observe all rows of a state: a gradient then costs d².
+# Fraction of the samples in runs that observe all rows of a state, where a gradient costs d².
 OBSERVATION_FRACTION = 1 / 10
 # Studies that have all seeds, as their errors have heavy tails or a claim rests on a small
 # difference. The others have a third of them.
@@ -48,7 +48,7 @@ report = ablation_report
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One cell per study, setting, p and seed."""
+    """Return one cell per study, setting, p and seed."""
     fewer = settings.seed_numbers[: max(2, settings.seeds // 3)]
     studies = [
         *(("levels", "mag", k, {"levels": k}) for k in LEVELS),
@@ -80,7 +80,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """One row: the suboptimality and the step size per sample at the end."""
+    """Return one row: the suboptimality and the step size per sample at the end."""
     if cell["method"] == "adagrad at MAG's pace":
         opt, gap = _at_pace(cell)
     elif cell["study"] == "observation" and cell["setting"] == "state":
@@ -99,7 +99,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 
 def pace(opt: Optimizer) -> float:
-    """Step size per sample: η of the last step, divided by the samples per step."""
+    """Return the step size per sample: η of the last step, divided by the samples per step."""
     norm = gradient_norm(opt)
     step = opt.step.alpha / (np.sqrt(opt.steps) if norm is None else norm)  # type: ignore[attr-defined]
     return float(step * opt.steps / opt.samples)
@@ -110,7 +110,7 @@ def _length(study: str, samples: int) -> int:
 
 
 def _options(cell: dict[str, Any]) -> dict[str, Any]:
-    """The cell's options; ``"samples"`` stands for its number of samples."""
+    """Return the cell's options, with ``"samples"`` replaced by its number of samples."""
     return {k: cell["samples"] if v == "samples" else v for k, v in cell["options"].items()}
 
 
@@ -123,7 +123,7 @@ def _run(cell: dict[str, Any], method: str, **options: Any) -> tuple[Optimizer, 
 
 def _at_pace(cell: dict[str, Any]) -> tuple[Optimizer, float]:
     wanted = pace(_run(cell, "mag")[0])
-    # The gradients, and with them the pace, depend on α: hence a few rounds.
+    # The gradients, and with them the pace, depend on α: iterate a few times.
     alpha = 1.0
     for _ in range(3):
         alpha *= wanted / pace(_run(cell, "adagrad", alpha=alpha)[0])

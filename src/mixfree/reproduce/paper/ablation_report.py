@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mixfree.base.figures import log_log, new_figure
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import (
     Interval,
@@ -31,7 +31,7 @@ def ablation_report(rows: list[Row], settings: Settings) -> Report:
     figures = {}
     tables, claims = [], []
     for p in settings.p:
-        at_p = [row for row in rows if row["p"] == p]
+        at_p = where(rows, p=p)
         label = f"p = {p:g}, mixing time {mixing_time(p):,}"
         figures[f"ablation-{mixing_time(p)}"] = _draw(at_p, label)
         tables += [_study_table(study, at_p, label) for study in ("law", "pace", "observation")]
@@ -41,12 +41,12 @@ def ablation_report(rows: list[Row], settings: Settings) -> Report:
 
 
 def _values(rows: list[Row], study: str) -> dict[str, dict[str, list[float]]]:
-    """Suboptimality of each seed in one study, by method and setting."""
-    return gather([r for r in rows if r["study"] == study], "method", "setting", "suboptimality")
+    """Return the suboptimality per seed in one study, by method and setting."""
+    return gather(where(rows, study=study), "method", "setting", "suboptimality")
 
 
 def _means(rows: list[Row], study: str) -> dict[str, dict[str, Interval]]:
-    """Means of one study by method and setting."""
+    """Return the means of one study, by method and setting."""
     return {
         method: {setting: bootstrap_mean(values) for setting, values in at.items()}
         for method, at in _values(rows, study).items()
@@ -54,9 +54,8 @@ def _means(rows: list[Row], study: str) -> dict[str, dict[str, Interval]]:
 
 
 def _study_table(study: str, rows: list[Row], label: str) -> Table:
-    paces = gather([r for r in rows if r["study"] == study], "method", "setting", "pace")
-    length = next(row["samples"] for row in rows if row["study"] == study)
-    found = _values(rows, study)
+    found, of_study = _values(rows, study), where(rows, study=study)
+    paces = gather(of_study, "method", "setting", "pace")
     lines = [
         (
             method,
@@ -68,9 +67,9 @@ def _study_table(study: str, rows: list[Row], label: str) -> Table:
         for method, at in found.items()
         for setting, values in at.items()
     ]
-    seeds = len({row["seed"] for row in rows if row["study"] == study})
+    seeds = len({row["seed"] for row in of_study})
     return Table(
-        f"Study {study}, {label}, {length:,} samples, {seeds} seeds",
+        f"Study {study}, {label}, {of_study[0]['samples']:,} samples, {seeds} seeds",
         [
             "method",
             "setting",
@@ -143,7 +142,7 @@ def _draw(rows: list[Row], label: str) -> Figure:
     panels[0].set_yscale("log")
     panels[0].set_xlabel("levels of MAG")
     panels[0].set_ylabel("suboptimality")
-    scaled = [{**row, "α": float(row["setting"])} for row in rows if row["study"] == "alpha"]
+    scaled = [{**row, "α": float(row["setting"])} for row in where(rows, study="alpha")]
     curves(panels[1], scaled, "method", "α", "suboptimality", marker="o", markersize=4)
     log_log(panels[1], "α")
     paces = gather(scaled, "method", "α", "pace")

@@ -1,4 +1,4 @@
-"""The demo: the package's own choice beside MAG, AdaGrad and SGD on a correlated stream."""
+"""The demo: exact fit, ladder, MAG, AdaGrad and SGD on a correlated stream."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = ["DEMO_METHODS", "NAMES", "SWITCHING", "draw_demo", "run_demo"]
 
 SWITCHING = 1e-4  # p, the switching probability
 DEMO_METHODS = ("sgd", "adagrad", "mag", "ladder", "exact")
-FIRST = 10_000  # samples of the first regime, in which nobody can know of the second
-# What the lines of the picture are called.
+FIRST = 10_000  # samples of the first regime, before which the figure does not begin
+# Labels of the lines in the figure.
 NAMES = {
     "sgd": "SGD",
     "adagrad": "AdaGrad",
@@ -42,7 +42,7 @@ NAMES = {
 def run_demo(
     samples: int, seeds: int, methods: Sequence[str] = DEMO_METHODS, first_seed: int = 1000
 ) -> tuple[list[Row], dict[str, float]]:
-    """Rows of every method and seed, and samples per second of each method with steps."""
+    """Return rows of every method and seed, and samples per second of each method with steps."""
     rows: list[Row] = []
     total, done = samples * seeds * len(methods), 0
     with progress_bar("compiling", total) as show:
@@ -59,7 +59,7 @@ def run_demo(
                 if method == "exact":
                     counts, gaps = _exact(problem, order)
                 else:
-                    opt = _begun(problem, method, seed)
+                    opt = _started(problem, method, seed)
                     counts, _, gaps = trace(opt, problem, order, each)
                 seconds[method] += time.perf_counter() - began
                 rows += [
@@ -67,7 +67,7 @@ def run_demo(
                     for count, gap in zip(counts, gaps.tolist(), strict=True)
                 ]
                 done += samples
-    seconds.pop("exact", None)  # it was given rows with weights, not one sample after the other
+    seconds.pop("exact", None)  # it takes weighted rows, not single samples
     return rows, {method: samples * seeds / spent for method, spent in seconds.items()}
 
 
@@ -76,14 +76,14 @@ def draw_demo(rows: list[Row]) -> Figure:
     figure, axes = new_figure(width=7.6, height=4.2)
     longest = max(row["samples"] for row in rows)
     shown = [row for row in rows if row["samples"] >= min(FIRST, longest // 2)]
-    # Without intervals, which the table has: those of five methods would hide one another.
+    # Without intervals, which would overlap; the table has them.
     curves(axes, shown, "method", "samples", "suboptimality", shade=False)
     log_log(axes, "samples seen so far", "loss above that of the best linear model")
     axes.margins(x=0.0)
     for axis, form in ((axes.xaxis, "{x:,.0f}"), (axes.yaxis, "{x:g}")):
         axis.set_major_formatter(form)
         low, high = axis.get_view_interval()
-        if high < 10.0 * low:  # a short axis is labelled between powers of ten, too
+        if high < 10.0 * low:  # a short axis also needs labels between powers of ten
             axis.set_minor_formatter(form)
     stays = round(1.0 / SWITCHING)
     axes.set_title(
@@ -96,19 +96,19 @@ def draw_demo(rows: list[Row]) -> Figure:
     return figure
 
 
-def _begun(problem: Regression, method: str, seed: int = 0) -> Optimizer:
-    """A method with the paper's α, which the ladder does not need."""
+def _started(problem: Regression, method: str, seed: int = 0) -> Optimizer:
+    """Start a method with the paper's α, which the ladder does not need."""
     own: dict[str, Any] = {"alpha": None} if method == "ladder" else {}
     return start(problem, method, SWITCHING, seed=seed, **own)
 
 
 def _exact(problem: Regression, order: Array) -> tuple[Array, Array]:
-    """Suboptimality of the exact fit to the samples so far, on the same grid as other methods."""
+    """Return sample counts and suboptimality of the exact fit, on the grid of the other methods."""
     learner = ExactLearner(Squared(), problem.rows.shape[1], intercept=False, radius=problem.radius)
     counts = [*takewhile(lambda count: count < len(order), marks(0)), len(order)]
     gaps, before = list[float](), 0
     for count in counts:
-        # Rows come again: their sums are those of all rows, weighted by how often they came.
+        # Rows recur, so the sums are over distinct rows, weighted by their counts.
         times = np.bincount(order[before:count], minlength=len(problem.rows))
         learner.advance(problem.rows, problem.targets, times.astype(float))
         gaps.append(float(problem.suboptimality(learner.weights)[0]))
@@ -121,4 +121,4 @@ def _compile(methods: Sequence[str]) -> None:
     problem = problem_of(0)
     for method in methods:
         if method != "exact":
-            trace(_begun(problem, method), problem, stream_of(0, SWITCHING, 1))
+            trace(_started(problem, method), problem, stream_of(0, SWITCHING, 1))

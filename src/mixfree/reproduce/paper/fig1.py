@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from mixfree.base.figures import label_ends, log_log, new_figure
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import (
     Estimate,
@@ -36,7 +36,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
     """Make a figure and a table for each p."""
     figures, tables, claims = {}, [], []
     for p in settings.p:
-        at_p = [row for row in rows if row["p"] == p]
+        at_p = where(rows, p=p)
         title = f"p = {p:g}, mixing time {mixing_time(p):,}"
         name = "fig1" if len(settings.p) == 1 else f"fig1-{mixing_time(p)}"
         figures[name] = draw(at_p, title)
@@ -75,18 +75,18 @@ def draw(rows: list[Row], title: str) -> Figure:
 
 
 def _described(values: list[float], best: float) -> tuple[object, ...]:
-    """Mean with Student's interval and that of the bootstrap, median, and ratio of the mean."""
+    """Return the mean with two intervals, the median, and the ratio of the mean to the best."""
     mean = estimate(values)
     return mean, bootstrap_mean(values).ends(), spread(values), f"{mean.mean / best:.2f}"
 
 
 def final(rows: list[Row]) -> dict[str, Estimate]:
-    """Suboptimality of each method after the last sample."""
+    """Estimate the suboptimality of each method after the last sample."""
     return {method: estimate(values) for method, values in at_end(rows).items()}
 
 
 def at_end(rows: list[Row]) -> dict[str, list[float]]:
-    """Suboptimality of each method after the last sample, one value per seed."""
+    """Return the suboptimality of each method after the last sample, one value per seed."""
     return {
         method: values[max(values)]
         for method, values in gather(rows, "method", "samples", "suboptimality").items()
@@ -94,7 +94,7 @@ def at_end(rows: list[Row]) -> dict[str, list[float]]:
 
 
 def _claims(ends: dict[str, list[float]]) -> list[Claim]:
-    """What the paper claims about its Figure 1."""
+    """Return the paper's claims about Figure 1."""
     last = {name: estimate(ends[name]) for name in PAPER_METHODS}
     mag = last.pop("mag")
     nearest = min(last, key=lambda name: last[name].mean)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.figures import label_ends, log_log, new_figure
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import (
     Ratio,
@@ -34,7 +34,7 @@ cells = regression_cells
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """Do a cell's run; one row, of its end."""
+    """Do the run of a cell; return one row, for its end."""
     return measure_run(cell)[-1:]
 
 
@@ -46,7 +46,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
     log_log(axes, "exact mixing time", f"suboptimality after {settings.samples:,} samples")
     axes.set_title("Error against the mixing time, lower is better", loc="left", fontsize="medium")
     label_ends(axes)
-    ends = {p: at_end([row for row in rows if row["p"] == p]) for p in settings.p}
+    ends = {p: at_end(where(rows, p=p)) for p in settings.p}
     about = f"suboptimality after {settings.samples:,} samples, {settings.seeds} seeds"
     tables = [
         _table(about.capitalize() + ", 95 %", "", estimate, ends),
@@ -68,7 +68,7 @@ def _table(
     described: Callable[[list[float]], object],
     ends: dict[float, dict[str, list[float]]],
 ) -> Table:
-    """One line per mixing time and one column per method."""
+    """Return a table with one line per mixing time and one column per method."""
     methods = list(next(iter(ends.values())))
     return Table(
         title,
@@ -81,7 +81,7 @@ def _table(
 
 
 def _claims(ends: dict[float, dict[str, list[float]]]) -> list[Claim]:
-    """What the paper claims about its Figure 2."""
+    """Return the paper's claims about Figure 2."""
     slow = [p for p in ends if p <= 1e-3]
     fast = [p for p in ends if p >= 1e-2]
 
@@ -116,7 +116,7 @@ def _claims(ends: dict[float, dict[str, list[float]]]) -> list[Claim]:
 
 
 def _below_one(text: str, ratios: dict[float, list[Ratio]]) -> Claim:
-    """A claim that all ratios are below one; the largest at each p is shown."""
+    """Claim that all ratios are below one, showing the largest at each p."""
     largest = {p: max(found, key=lambda ratio: ratio.mean) for p, found in ratios.items()}
     return Claim(
         text,

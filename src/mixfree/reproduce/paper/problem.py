@@ -16,7 +16,7 @@ __all__ = ["Regression", "Stream", "ball_minimizer", "mixing_time", "problem_of"
 
 @cache
 def mixing_time(p: float) -> int:
-    """Exact mixing time of the chain that leaves its state with probability ``p``.
+    """Compute the exact mixing time of the chain that leaves its state with probability ``p``.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def ball_minimizer(hessian: Array, linear: Array, radius: float) -> Array:
 class Stream:
     """Row numbers along a path of the chain, any number at a time.
 
-    The path starts in the stationary law, and each visit of a state shows one of its rows, drawn
+    The path starts in the stationary law, and each visit to a state draws one of its rows
     uniformly. A seed gives the same random numbers for every p.
 
     Examples
@@ -81,7 +81,7 @@ class Stream:
         self._switches = 0
 
     def take(self, samples: int) -> Array:
-        """The next row numbers."""
+        """Return the next row numbers."""
         row = self._row.integers(self._per_state, size=samples)
         uniform = self._uniform.random(samples)
         switches = uniform < self._p
@@ -124,7 +124,7 @@ class Regression:
         size: float = 1.0,
         radius: float = 1.0,
     ) -> "Regression":
-        """X ~ N(0, I), w† ~ N(0, I/d) for each state, y = Xw† + ε with variance ``noise``.
+        """Draw X ~ N(0, I), w† ~ N(0, I/d) per state, and y = Xw† + ε with variance ``noise``.
 
         Entries of w† have the ``law`` "normal", or "uniform" on [0, c]; ``size`` is the root mean
         square of ‖w†‖.
@@ -143,11 +143,11 @@ class Regression:
         return cls(rows.reshape(-1, dimension), targets.ravel(), per_state, radius)
 
     def order(self, seed: int, p: float, samples: int) -> Array:
-        """The first row numbers of the stream of a seed."""
+        """Return the first row numbers of the stream of a seed."""
         return self.stream(seed, p).take(samples)
 
     def stream(self, seed: int, p: float) -> Stream:
-        """Row numbers along a path of the chain that leaves its state with probability ``p``."""
+        """Return row numbers along a path of the chain left with probability ``p``."""
         return Stream(self.per_state, seed, p)
 
     @cached_property
@@ -169,7 +169,7 @@ class Regression:
         return float(np.max(sizes * (self.radius * sizes + np.abs(self.targets))))
 
     def suboptimality(self, points: Array) -> Array:
-        """F(w) − F(w*) for each row of ``points``, to full relative precision."""
+        """Return F(w) − F(w*) for each row of ``points``, to full relative precision."""
         best = self.minimizer
         slope = self.rows.T @ (self.rows @ best - self.targets) / len(self.rows)
         away = points - best
@@ -179,11 +179,11 @@ class Regression:
 
 @lru_cache(maxsize=2)
 def problem_of(seed: int) -> Regression:
-    """The problem of a seed at the paper's size, cached for the next run on it."""
+    """Return the problem of a seed at the paper's size, cached for the next run."""
     return Regression.draw(seed)
 
 
 @lru_cache(maxsize=1)
 def stream_of(seed: int, p: float, samples: int) -> Array:
-    """The stream of a seed, cached for the next method that runs on it."""
+    """Return the stream of a seed, cached for the next method."""
     return problem_of(seed).order(seed, p, samples)

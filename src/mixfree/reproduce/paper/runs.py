@@ -48,7 +48,7 @@ class Trace(NamedTuple):
 def start(problem: Regression, method: str, p: float, **settings: Any) -> Optimizer:
     """Start an optimiser at the origin, on the problem's ball; give the mixing time if needed.
 
-    As in the paper's experiment, α = 1 unless ``settings`` say otherwise.
+    As in the paper's experiment, α = 1 unless given in ``settings``.
     """
     made_by = find_method(method)
     if made_by.needs_mixing_time():
@@ -77,7 +77,7 @@ def trace(
     fed = 0
 
     def advance(first: int, stop: int) -> None:
-        # Replay does nothing before a block is complete: feeding complete blocks avoids a copy.
+        # Replay waits for complete blocks, so feeding only complete blocks avoids a copy.
         nonlocal fed
         stop -= stop % block
         if stop > fed:
@@ -86,13 +86,13 @@ def trace(
             fed = stop
 
     history = follow(opt, advance, len(order), None if each is None else lambda at, _: each(at))
-    begun = history.samples > 0
-    gaps = problem.suboptimality(history.points[begun])
-    return Trace(history.samples[begun], history.steps[begun], gaps)
+    started = history.samples > 0
+    gaps = problem.suboptimality(history.points[started])
+    return Trace(history.samples[started], history.steps[started], gaps)
 
 
 def regression_cells(settings: Settings) -> list[dict[str, Any]]:
-    """One run per p, seed and method; runs on the same stream are adjacent."""
+    """Return one run per p, seed and method; runs on the same stream are adjacent."""
     return [
         {"method": method, "seed": seed, "p": p, "samples": settings.samples}
         for p in settings.p
@@ -102,14 +102,14 @@ def regression_cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def run_cell(cell: dict[str, Any]) -> Trace:
-    """Do the run that a cell describes; ``options`` in a cell go to the method."""
+    """Do the run of a cell, whose ``options`` go to the method."""
     problem = problem_of(cell["seed"])
     opt = start(problem, cell["method"], cell["p"], seed=cell["seed"], **cell.get("options", {}))
     return trace(opt, problem, stream_of(cell["seed"], cell["p"], cell["samples"]))
 
 
 def measure_run(cell: dict[str, Any]) -> list[Row]:
-    """Do a cell's run; one row per point of its trace."""
+    """Do the run of a cell; return one row per point of its trace."""
     found = run_cell(cell)
     names = {"method": cell["method"], "seed": cell["seed"], "p": cell["p"]}
     return [
@@ -119,6 +119,6 @@ def measure_run(cell: dict[str, Any]) -> list[Row]:
 
 
 def gradient_norm(opt: Optimizer) -> float | None:
-    """√Σ‖g_t‖² over the steps so far, for a method whose step accumulates it."""
+    """Return √Σ‖g_t‖² over the steps so far, None for a step that does not accumulate it."""
     root = getattr(opt.export_run().step, "root", None)
     return None if root is None else float(root)

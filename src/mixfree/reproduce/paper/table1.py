@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.core.methods import find_method
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Interval, exponent_of_mean
 from mixfree.reproduce.paper.problem import mixing_time
@@ -40,15 +40,15 @@ FULL = Settings(
     samples=5_000_000, seeds=30, methods=METHODS, p=(1e-1, 1e-2, 1e-3, 1e-4), first_seed=1000
 )
 QUICK = FULL.changed(samples=200_000, seeds=2, p=(1e-1, 1e-2, 1e-3), first_seed=0)
-MIXED = 100  # mixing times from which on the exponent in T is fitted
-SLOW = 10  # mixing times from which on a chain is slow
+MIXED = 100  # number of mixing times after which the exponent in T is fitted
+SLOW = 10  # least mixing time of a slow chain
 
 cells = regression_cells
 measure = measure_run
 
 
 def report(rows: list[Row], settings: Settings) -> Report:
-    """One line per method: what it was given, and its exponents beside the stated ones."""
+    """Tabulate, per method, what it was given and its exponents beside the stated ones."""
     in_samples = {name: _in_samples(name, rows, settings) for name in settings.methods}
     in_mixing = {
         name: [_in_mixing_time(name, rows, settings, least) for least in (1, SLOW)]
@@ -96,26 +96,19 @@ def report(rows: list[Row], settings: Settings) -> Report:
 
 
 def _in_samples(method: str, rows: list[Row], settings: Settings) -> dict[float, Interval]:
-    """Exponent in T for each p, of the mean over the seeds."""
+    """Fit the exponent in T for each p, of the mean over the seeds."""
     mixed = [row for row in rows if row["samples"] >= MIXED * mixing_time(row["p"])]
     return {
-        p: exponent_of_mean(
-            (row for row in mixed if row["method"] == method and row["p"] == p),
-            "samples",
-            "suboptimality",
-        )
+        p: exponent_of_mean(where(mixed, method=method, p=p), "samples", "suboptimality")
         for p in settings.p
     }
 
 
 def _in_mixing_time(method: str, rows: list[Row], settings: Settings, least: int) -> Interval:
-    """Exponent in the mixing time, of at least some, at the end of the runs."""
+    """Fit the exponent in mixing times of at least ``least``, at the end of the runs."""
     slow = [p for p in settings.p if mixing_time(p) >= least]
     last = [
-        max(
-            (r for r in rows if r["method"] == method and r["p"] == p and r["seed"] == seed),
-            key=lambda r: r["samples"],
-        )
+        max(where(rows, method=method, p=p, seed=seed), key=lambda row: row["samples"])
         for p in slow
         for seed in settings.seed_numbers
     ]
@@ -124,8 +117,8 @@ def _in_mixing_time(method: str, rows: list[Row], settings: Settings, least: int
 
 
 def _samples_per_step(method: str, rows: list[Row]) -> float:
-    """Samples per step at the largest p, where methods that are given τ wait least."""
-    own = [row for row in rows if row["method"] == method]
+    """Return the samples per step at the largest p, where methods given τ wait least."""
+    own = where(rows, method=method)
     last = max(own, key=lambda row: (row["p"], row["samples"]))
     return float(last["samples"] / last["steps"])
 
@@ -157,11 +150,11 @@ def _figure(rows: list[Row], settings: Settings) -> Figure:
     slow = [row for row in rows if row["p"] == slowest and row["samples"] >= 1000]
     curves(axes[0], slow, "method", "samples", "suboptimality", shade=False)
     log_log(axes[0], "samples observed", "suboptimality")
-    said = f"Error after n samples, p = {slowest:g}, lower is better"
-    axes[0].set_title(said, loc="left", fontsize="medium")
+    title = f"Error after n samples, p = {slowest:g}, lower is better"
+    axes[0].set_title(title, loc="left", fontsize="medium")
     last: list[Row] = []
     for p in settings.p:
-        at_p = [row for row in rows if row["p"] == p]
+        at_p = where(rows, p=p)
         for method, values in gather(at_p, "method", "samples", "suboptimality").items():
             last += [
                 {"method": method, "mixing time": mixing_time(p), "suboptimality": value}
@@ -170,7 +163,7 @@ def _figure(rows: list[Row], settings: Settings) -> Figure:
     dots = {"marker": "o", "markersize": 4}
     curves(axes[1], last, "method", "mixing time", "suboptimality", shade=False, **dots)
     log_log(axes[1], "exact mixing time")
-    said = f"Error after {settings.samples:,} samples by mixing time"
-    axes[1].set_title(said, loc="left", fontsize="medium")
+    title = f"Error after {settings.samples:,} samples by mixing time"
+    axes[1].set_title(title, loc="left", fontsize="medium")
     label_ends(axes[1])
     return figure

@@ -10,14 +10,14 @@ from mixfree.gradients import MLMC
 __all__ = ["AS_SET", "CHOICES", "SHORT", "Choice"]
 
 Options = Mapping[str, Any]
-FIFTH = 0.2  # of the samples, where a sample costs much
+FIFTH = 0.2  # fraction of the samples for costly choices
 AS_SET = "as set"
 SHORT = "as set, a fifth of the samples"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One line of the table.
+    """One open choice, made differently: one line of the table.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ class Choice:
 
 
 def _mlmc(name: str, heavy: bool = False, **options: Any) -> Choice:
-    """A choice about the MLMC gradient alone."""
+    """Return a choice about the MLMC gradient alone."""
     own = {"sgd-mlmc": options, "mag": options}
     return Choice("levels", name, own=own, heavy=heavy, beside=AS_SET)
 
 
 def _mag(name: str, **options: Any) -> Choice:
-    """A choice about MAG with the level law of Algorithm 1, on short streams."""
+    """Return a choice about MAG with the level law of Algorithm 1, on short streams."""
     return Choice("tails", name, own={"mag": options}, share=FIFTH, heavy=True, beside=SHORT)
 
 

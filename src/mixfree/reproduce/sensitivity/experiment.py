@@ -1,4 +1,4 @@
-"""Figure 1 again, with each choice that the paper leaves open made otherwise.
+"""Figure 1 with each choice that the paper leaves open made differently.
 
 The setting of Figure 1 is "as set" (``docs/reproduction.md``). Each line of
 :mod:`mixfree.reproduce.sensitivity.choices` changes one thing, and the four methods run on the
@@ -30,7 +30,7 @@ QUICK = Settings(samples=10_000, seeds=2, p=(1e-3,))
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One cell per p, seed and choice; where errors have no heavy tails, fewer seeds do."""
+    """Return one cell per p, seed and choice, with fewer seeds where errors have light tails."""
     fewer = settings.seed_numbers[: max(2, settings.seeds * 2 // 5)]
     return [
         {"choice": name, "p": p, "seed": seed, "samples": round(settings.samples * choice.share)}
@@ -42,12 +42,12 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def report(rows: list[Row], settings: Settings) -> Report:
-    """One table of ratios of means per p, one of medians, and a claim per choice."""
+    """Report one table of ratios of means per p, one of medians, and a claim per choice."""
     return sensitivity_report(rows, settings, FULL)
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """One row per method: its suboptimality at the end of the stream."""
+    """Return one row per method: its suboptimality at the end of the stream."""
     choice = CHOICES[cell["choice"]]
     problem = problem_of(choice, cell["seed"], cell["p"], cell["samples"])
     x0 = _first_point(choice, problem, cell["seed"])
@@ -66,7 +66,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 
 def start(name: str, choice: Choice, x0: Array, radius: float, cell: dict[str, Any]) -> Optimizer:
-    """Start a method with the options of a choice; α = 1 unless they say otherwise."""
+    """Start a method with the options of a choice, and α = 1 by default."""
     options = {"alpha": 1.0, **choice.common, **choice.own.get(name, {})}
     constant = options.pop("constant", False)
     published = name == "mag" and "horizon" in options and "levels" not in options
@@ -83,7 +83,7 @@ def start(name: str, choice: Choice, x0: Array, radius: float, cell: dict[str, A
 
 
 def horizon_for(samples: int) -> int:
-    """T of Algorithm 1 for a number of samples: the largest for which T steps need no more.
+    """Return T of Algorithm 1 for a number of samples: the largest whose T steps need no more.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Problems and streams of the choices: what is observed, along which chain."""
+"""Problems and streams of the choices: the observations and their chain."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CHAINS = {  # states and rows per state
     "ring": (RING, 10),
     "graph": (2 * GROUP, 20),
 }
-PIECE = 1 << 13  # rows of a stream on continuous states that are held at once
+PIECE = 1 << 13  # rows of a stream on continuous states in memory at a time
 
 
 @cache
 def chain_of(stream: str) -> MarkovChain:
-    """A lazy walk on a ring, or that of Ram et al. (2009) and Johansson et al. (2010).
+    """Return a lazy walk on a ring, or that of Ram et al. (2009) and Johansson et al. (2010).
 
     They pass the point from an agent to a neighbour with Metropolis weights; the graph here is
     two groups of agents, each linked with all others of its group, and one link between the two.
@@ -59,15 +59,15 @@ class Problem:
 
     @property
     def radius(self) -> float:
-        """Of the ball."""
+        """Radius of the ball."""
         return self.data.radius
 
     def suboptimality(self, points: Array) -> Array:
-        """F(w) − F(w*)."""
+        """Return F(w) − F(w*)."""
         return self.data.suboptimality(points)
 
     def optimum_of_a_state(self) -> Array:
-        """The minimiser of the first state's objective on the ball."""
+        """Compute the minimiser of the first state's objective on the ball."""
         rows, targets = (
             each[: self.data.per_state] for each in (self.data.rows, self.data.targets)
         )
@@ -75,7 +75,7 @@ class Problem:
         return ball_minimizer(rows.T @ rows / n, rows.T @ targets / n, self.radius)
 
     def feed(self, opts: list[Optimizer]) -> None:
-        """Tell each optimiser the gradients along the path."""
+        """Feed each optimiser the gradients along the path."""
         for opt in opts:
             if self.whole:
                 self._feed_states(opt)
@@ -122,7 +122,7 @@ class Drift:
 
     @classmethod
     def draw(cls, seed: int, p: float, samples: int) -> Drift:
-        """500 rows x ~ N(0, I), and a, b ~ N(0, I/d)."""
+        """Draw 500 rows x ~ N(0, I), and a, b ~ N(0, I/d)."""
         rng = np.random.default_rng([seed, 0])
         d = 100
         mean, slope = rng.standard_normal((2, d)) / math.sqrt(d)
@@ -132,7 +132,7 @@ class Drift:
         return cls(rows, mean, slope, best, seed, p, samples)
 
     def suboptimality(self, points: Array) -> Array:
-        """F(w) − F(w*)."""
+        """Return F(w) − F(w*)."""
         away, residuals = (
             (points - self.minimizer) @ self.rows.T,
             self.rows @ (self.minimizer - self.mean),
@@ -141,7 +141,7 @@ class Drift:
         return gaps
 
     def pieces(self) -> Iterator[tuple[Array, Array]]:
-        """Rows and targets, a few thousand at a time."""
+        """Yield rows and targets, a few thousand at a time."""
         from scipy.signal import lfilter
 
         rng = np.random.default_rng([self.seed, 1])
@@ -157,14 +157,14 @@ class Drift:
             yield rows, rows @ self.mean + states * (rows @ self.slope) + noise
 
     def feed(self, opts: list[Optimizer]) -> None:
-        """Tell each optimiser the gradients along the path."""
+        """Feed each optimiser the gradients along the path."""
         for rows, targets in self.pieces():
             for opt in opts:
                 advance_linear(opt, Squared(), rows, targets)
 
 
 def problem_of(choice: Choice, seed: int, p: float, samples: int) -> Problem | Drift:
-    """The problem of a choice with the stream of a seed."""
+    """Return the problem of a choice with the stream of a seed."""
     if choice.stream == "continuous":
         return Drift.draw(seed, p, samples)
     if choice.stream == "two-state":

@@ -9,7 +9,7 @@ import numpy as np
 
 from mixfree.base.figures import new_figure, styles_of
 from mixfree.reproduce.engine.bootstrap import median_ratio, ratio_of_means
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, every
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, every, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Ratio
 from mixfree.reproduce.paper.problem import mixing_time
@@ -26,13 +26,13 @@ Errors = Mapping[str, Mapping[int, float]]  # of each method, by seed
 
 
 def sensitivity_report(rows: list[Row], settings: Settings, full: Settings) -> Report:
-    """One table of ratios of means per p, one of medians, and a claim per choice.
+    """Make one table of ratios of means per p, one of medians, and a claim per choice.
 
     Verdicts are given by runs of the ``full`` size.
     """
     tables, figures, claims = [], {}, []
     for p in settings.p:
-        errors = _errors([row for row in rows if row["p"] == p])
+        errors = _errors(where(rows, p=p))
         label = f"p = {p:g}, {settings.samples:,} samples"
         means = {name: _ratios(found, ratio_of_means) for name, found in errors.items()}
         medians = {name: _ratios(found, median_ratio) for name, found in errors.items()}
@@ -78,7 +78,7 @@ def sensitivity_report(rows: list[Row], settings: Settings, full: Settings) -> R
 
 
 def _errors(rows: list[Row]) -> dict[str, Errors]:
-    """Errors by choice and method; methods that a choice leaves alone are those beside it."""
+    """Return errors by choice and method; unaffected methods have their default errors."""
     found: dict[str, dict[str, dict[int, float]]] = {}
     for row in rows:
         methods = found.setdefault(row["choice"], {})
@@ -90,12 +90,12 @@ def _errors(rows: list[Row]) -> dict[str, Errors]:
 
 
 def _seeds(errors: Errors) -> int:
-    """Number of streams that all methods have run on."""
+    """Return the number of streams that all methods have run on."""
     return len(set.intersection(*map(set, errors.values())))
 
 
 def _ratios(errors: Errors, ratio: Callable[[list[float], list[float]], Ratio]) -> list[Ratio]:
-    """The ratio of each pair, on the streams that both have run on."""
+    """Return the ratio of each pair, on the streams that both have run on."""
     found = []
     for one, other in PAIRS:
         seeds = [seed for seed in errors[one] if seed in errors[other]]
@@ -104,7 +104,7 @@ def _ratios(errors: Errors, ratio: Callable[[list[float], list[float]], Ratio]) 
 
 
 def _largest(ratios: list[Ratio]) -> str:
-    """The ratio that speaks most against the claim."""
+    """Return the ratio that is strongest evidence against the claim."""
     (one, other), worst = max(zip(PAIRS, ratios, strict=True), key=lambda pair: pair[1].mean)
     return f"largest ratio {worst}, {one} / {other}"
 

@@ -1,4 +1,4 @@
-"""The loop for samples that are whole states: the gradient is Aw − b, with A and b of the state."""
+"""The loop for samples that are whole states, with gradients Aw − b."""
 
 from mixfree.kernels.engine import acceptable, begin, tell
 from mixfree.kernels.jit import kernel
@@ -8,7 +8,7 @@ from mixfree.kernels.vectors import sum_of_squares
 
 @kernel
 def whole_states(plan, run, curvature, linear, order):
-    """Go over the states in ``order``; returns how many were taken before one was not acceptable.
+    """Process the states in ``order``; return how many were taken before an unacceptable gradient.
 
     ``curvature`` has the rows of all A below each other.
     """

@@ -26,7 +26,7 @@ PIECE = 1_000_000  # transitions held in memory at a time
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """Two cells per process and seed: the two methods compared, and all others."""
+    """Return two cells per process and seed: the two methods compared, and all others."""
     parameters = {"reversed streak": STREAKS, "sticky": settings.p, "Boyan": (0,)}
     return [
         {
@@ -44,7 +44,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """Errors of the cell's methods on one trajectory, at two horizons per decade."""
+    """Measure errors of the cell's methods on one trajectory, at two horizons per decade."""
     process = process_of(cell["chain"], cell["parameter"])
     grid = horizons(cell["samples"])
     runs = [
@@ -80,7 +80,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 
 def methods(process: RewardProcess) -> dict[str, dict[str, Any]]:
-    """Settings of each learner; all are given the radius, and MAG nothing else."""
+    """Return the settings of each learner; all are given the radius, and MAG nothing else."""
     return {
         OURS: {"method": "mag", "levels": None},
         BASELINE: {"method": "projected-td", "horizon": None},
@@ -93,7 +93,7 @@ def methods(process: RewardProcess) -> dict[str, dict[str, Any]]:
 
 
 def horizons(samples: int) -> list[int]:
-    """Two horizons per decade, up to all samples; at least the last decade."""
+    """Return two horizons per decade, up to all samples; at least the last decade."""
     first = max(1, min(FIRST, samples // 10))
     grid = [round(first * 10 ** (k / 2)) for k in range(20)]
     return [each for each in grid if each < samples] + [samples]
@@ -107,7 +107,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
 def _started(
     process: RewardProcess, settings: dict[str, Any], grid: list[int], seed: int
 ) -> list[tuple[list[int], TDLearner]]:
-    """Learners, each with the horizons at which its error is measured."""
+    """Start learners, each with the horizons at which its error is measured."""
     radius = 2.0 * float(np.linalg.norm(process.theta_star))
 
     def start(**given: Any) -> TDLearner:

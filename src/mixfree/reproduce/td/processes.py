@@ -14,7 +14,7 @@ STICKY_THETA = np.array([0.8, -0.6])
 
 
 def reversed_streak(states: int) -> RewardProcess:
-    """The appendix's chain, whose mixing time is n − 1: reward 1 in its first state, tabular.
+    """Return the appendix's chain of mixing time n − 1: reward 1 in its first state, tabular.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def reversed_streak(states: int) -> RewardProcess:
 
 
 def sticky(p: float) -> RewardProcess:
-    """The two-state chain with correlated features, and rewards that give the same θ* for every p.
+    """Return the two-state chain with correlated features, whose θ* is the same for every p.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def sticky(p: float) -> RewardProcess:
 
 
 def boyan() -> RewardProcess:
-    """Boyan's chain (1999): from state 12 down to 0 by one or two, where the episode ends.
+    """Return Boyan's chain (1999): from state 12 down to 0 by one or two, where the episode ends.
 
     The four features interpolate between the states 12, 8, 4 and 0. Rows stand for the states
     12, 11, …, 1.
@@ -62,7 +62,7 @@ def boyan() -> RewardProcess:
 
 
 def process_of(family: str, parameter: float) -> RewardProcess:
-    """The process of a family with a parameter."""
+    """Return the process of a family with a parameter."""
     if family == "reversed streak":
         return reversed_streak(int(parameter))
     return sticky(parameter) if family == "sticky" else boyan()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixfree.base.figures import label_ends, log_log, new_figure
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather, where
 from mixfree.reproduce.engine.statistics import (
     Interval,
     bootstrap_mean,
@@ -43,13 +43,13 @@ def td_report(rows: list[Row], longest: int, shared: int, seeds: int) -> Report:
     The growth with the mixing time is judged at the longest horizon.
     """
     falling = _grouped(_mixed(rows), ("chain", "parameter"))
-    times = {name: {r["mixing_time"] for r in rows if r["chain"] == name} for name in FAMILIES}
+    times = {name: {r["mixing_time"] for r in where(rows, chain=name)} for name in FAMILIES}
     growing = _grouped(
         [row for row in rows if len(times[row["chain"]]) > 1 and longest % row["samples"] == 0],
         ("chain", "samples"),
     )
-    last = [row for row in rows if row["samples"] == longest]
-    compared = [row for row in rows if row["samples"] == shared]
+    last = where(rows, samples=longest)
+    compared = where(rows, samples=shared)
     return Report(
         [
             _errors(compared, shared, seeds),
@@ -90,7 +90,7 @@ def td_report(rows: list[Row], longest: int, shared: int, seeds: int) -> Report:
 
 
 def _mixed(rows: list[Row]) -> list[Row]:
-    """Rows from 10 mixing times on, and at least each method's last decade."""
+    """Select rows from 10 mixing times on, and at least each method's last decade."""
     last: dict[str, int] = {}
     for row in rows:
         last[row["method"]] = max(row["samples"], last.get(row["method"], 0))
@@ -102,13 +102,13 @@ def _mixed(rows: list[Row]) -> list[Row]:
 
 
 def _grouped(rows: list[Row], keys: tuple[str, ...]) -> Groups:
-    """Rows by some of their values, then by method."""
+    """Group rows by some of their values, then by method."""
     placed = ({"key": tuple(row[key] for key in keys), "row": row, **row} for row in rows)
     return gather(placed, "key", "method", "row")
 
 
 def _by_process(rows: list[Row]) -> dict[tuple[str, float], dict[str, list[float]]]:
-    """Errors of every method on every process, in the order of the seeds."""
+    """Return the errors of every method on every process, in the order of the seeds."""
     placed = ({"process": (row["chain"], row["parameter"]), **row} for row in rows)
     return gather(placed, "process", "method", "error")
 
@@ -121,7 +121,7 @@ def _title(key: tuple[Any, ...]) -> str:
 
 
 def _names(groups: dict[Any, dict[str, Any]]) -> list[str]:
-    """The methods, in the order of their first row."""
+    """Return the methods, in the order of their first row."""
     return list(dict.fromkeys(name for group in groups.values() for name in group))
 
 
@@ -175,7 +175,7 @@ def _comparison(last: list[Row], samples: int, seeds: int) -> Table:
 
 
 def _exponents(title: str, heads: list[str], groups: Groups, x: str) -> Table:
-    """Exponents of the mean error of every method, and of MAG's seed by seed."""
+    """Tabulate exponents of the mean error of every method, and of MAG's seed by seed."""
     names = _names(groups)
     return Table(
         title,
@@ -195,7 +195,7 @@ def _exponents(title: str, heads: list[str], groups: Groups, x: str) -> Table:
 
 
 def _claims(falling: Groups, growing: dict[str, dict[str, list[Row]]]) -> list[Claim]:
-    """Theorem 5.2 in order, and its comparison with projected TD."""
+    """Return the claims of Theorem 5.2, and the comparison with projected TD."""
     falls = {key: exponent_of_mean(g[OURS], "samples", "error") for key, g in falling.items()}
     flattest = max(falls, key=lambda key: falls[key].value)
     claims = [
@@ -236,7 +236,7 @@ def _final_claim(last: list[Row]) -> Claim:
 
 
 def _bound_claim(last: list[Row]) -> Claim:
-    """Theorem 5.2 with its constants, where these say more than ‖θ‖ ≤ R does."""
+    """Claim Theorem 5.2 with its constants, where it is sharper than ‖θ‖ ≤ R."""
     shares: dict[tuple[str, float], Interval] = {}
     for (family, parameter), group in _grouped(last, ("chain", "parameter")).items():
         process, rows = process_of(family, parameter), group[OURS]
@@ -277,7 +277,7 @@ def _against_samples(rows: list[Row]) -> Figure:
 def _against_mixing_time(rows: list[Row], samples: int) -> Figure:
     figure, axes = new_figure(1, 2, width=10.2, height=3.6, sharey=True)
     for place, family in zip(axes, FAMILIES, strict=False):
-        mine = [r for r in rows if r["chain"] == family and r["samples"] == samples]
+        mine = where(rows, chain=family, samples=samples)
         curves(place, mine, "method", "mixing_time", "error", marker="o", markersize=4)
         log_log(place, "exact mixing time", "relative error" if place is axes[0] else "")
         place.set_title(f"{family}, {samples:,} transitions", fontsize="medium")

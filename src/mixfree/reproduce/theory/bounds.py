@@ -30,7 +30,7 @@ __all__ = [
 
 
 def distance_bound(time: int, mixing_time: int) -> float:
-    """Distance from the stationary law after ``time`` steps: d(ℓτ) ≤ 2^−ℓ (Eq. 4).
+    """Bound the distance from the stationary law after ``time`` steps: d(ℓτ) ≤ 2^−ℓ (Eq. 4).
 
     Examples
     --------
@@ -41,7 +41,7 @@ def distance_bound(time: int, mixing_time: int) -> float:
 
 
 def decorrelation_time(mixing_time: int, horizon: int) -> int:
-    """K = τ⌈2 log₂ T⌉ (Lemma A.6).
+    """Return K = τ⌈2 log₂ T⌉ (Lemma A.6).
 
     Examples
     --------
@@ -54,7 +54,7 @@ def decorrelation_time(mixing_time: int, horizon: int) -> int:
 
 
 def coupling_bound(parts: int, distance: float) -> float:
-    """Bound on the distance of n states, each K steps after the last, from n independent ones.
+    """Bound the distance of n states, K steps apart, from n independent states.
 
     (n − 1)d(K) in total variation, which is the least probability that a coupling of the two
     differs (Lemma A.1); never more than 1.
@@ -68,7 +68,7 @@ def coupling_bound(parts: int, distance: float) -> float:
 
 
 def independent_deviation(samples: int, bound: float, delta: float) -> float:
-    """Deviation of a mean of n independent vectors, with probability 1 − δ (Lemma A.2).
+    """Bound the deviation of a mean of n independent vectors, at probability 1 − δ (Lemma A.2).
 
     6M(1 + √log(1/δ))/√n, and never more than 2M.
 
@@ -83,7 +83,7 @@ def independent_deviation(samples: int, bound: float, delta: float) -> float:
 def stationary_deviation(
     samples: int, bound: float, delta: float, delay: int, distance: float
 ) -> float:
-    """Deviation of a mean of N gradients along a stationary chain (Lemma A.3).
+    """Bound the deviation of a mean of N gradients along a stationary chain (Lemma A.3).
 
     6G(1 + √log(K/δ′))/√n + 2GK/N with n = ⌊N/K⌋ and δ′ = δ − K(n − 1)d(K), with probability
     1 − δ. ``distance`` is d(K) of the ``delay`` K. Where the lemma does not apply, the trivial
@@ -101,7 +101,7 @@ def stationary_deviation(
 def delayed_deviation(
     samples: int, bound: float, delta: float, delay: int, distance: float
 ) -> float:
-    """Deviation of a mean of M gradients that begin K steps after any known state (Lemma A.4).
+    """Bound the deviation of a mean of M gradients from K steps after a known state (Lemma A.4).
 
     As Lemma A.3, with δ′ = δ − (K(n − 1) + 1)d(K).
 
@@ -115,7 +115,7 @@ def delayed_deviation(
 
 
 def _by_parts(samples: int, bound: float, left: float, delay: int) -> float:
-    """The bound that Lemmas A.3 and A.4 share; ``left`` is their δ′."""
+    """Compute the bound that Lemmas A.3 and A.4 share; ``left`` is their δ′."""
     if not 0 < delay <= samples or left <= 0.0:
         return 2.0 * bound
     root = 6.0 / math.sqrt(samples // delay) * (1.0 + math.sqrt(math.log(delay / left)))
@@ -123,10 +123,10 @@ def _by_parts(samples: int, bound: float, left: float, delay: int) -> float:
 
 
 def deviation(samples: int, bound: float, delta: float, mixing_time: int, delay: int) -> float:
-    """Deviation of a mean of N gradients along the chain, with probability 1 − δ (Lemma A.5).
+    """Bound the deviation of a mean of N gradients along the chain (Lemma A.5).
 
-    12G√(K/N)(1 + √log(K/δ̃)) + 6GK/N with δ̃ = δ − N d(K), for any delay K ≤ N/2; d(K) is taken
-    from Eq. 4. Where the lemma does not apply, the trivial bound 2G is returned.
+    12G√(K/N)(1 + √log(K/δ̃)) + 6GK/N with δ̃ = δ − N d(K), at probability 1 − δ, for any delay
+    K ≤ N/2; d(K) is taken from Eq. 4. Where the lemma does not apply, the bound is 2G.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def deviation(samples: int, bound: float, delta: float, mixing_time: int, delay:
 
 
 def mean_error(samples: int, bound: float, mixing_time: int, horizon: int) -> float:
-    """Bound on E‖g^N − ∇F‖ for N ≤ T (Lemma A.6).
+    """Bound E‖g^N − ∇F‖ for N ≤ T (Lemma A.6).
 
     12G√(K/N)(1 + √log(KN)) + 6GK/N + 4G/N where N ≥ 2K > 0, and never more than 2G.
 
@@ -162,7 +162,7 @@ def mean_error(samples: int, bound: float, mixing_time: int, horizon: int) -> fl
 
 
 def mean_square_error(samples: int, bound: float, mixing_time: int, horizon: int) -> float:
-    """Bound on E‖g^N − ∇F‖² for N ≤ T (Lemma A.6).
+    """Bound E‖g^N − ∇F‖² for N ≤ T (Lemma A.6).
 
     576G²K(1 + log(KN))/N + 72G²K²/N² + 8G²/N where N ≥ 2K > 0, and never more than 4G².
 
@@ -180,7 +180,7 @@ def mean_square_error(samples: int, bound: float, mixing_time: int, horizon: int
 
 
 def second_moment(bound: float, mixing_time: int, horizon: int) -> float:
-    """Bound on E‖g^MLMC‖² (Lemma 3.1), with the constants of Lemma A.6.
+    """Bound E‖g^MLMC‖² (Lemma 3.1), with the constants of Lemma A.6.
 
     2G² + 2 Σ_j 2^j · 2(e_j + e_{j−1}), where e_j bounds the mean square error of 2^j samples.
 
@@ -198,7 +198,7 @@ def second_moment(bound: float, mixing_time: int, horizon: int) -> float:
 
 
 def expected_cost(horizon: int) -> float:
-    """Expected samples per step of Algorithm 1: 1 + Σ_j 2^−j(2^j − 1), about log₂ T (Lemma 3.1).
+    """Return the expected samples per step of Algorithm 1: 1 + Σ_j 2^−j(2^j − 1) (Lemma 3.1).
 
     Examples
     --------
@@ -209,7 +209,7 @@ def expected_cost(horizon: int) -> float:
 
 
 def regret(diameter: float, squares: float) -> float:
-    """AdaGrad-Norm's regret with α = D/√2: D√(2 Σ‖g‖²) (Lemma 3.2).
+    """Bound AdaGrad-Norm's regret with α = D/√2: D√(2 Σ‖g‖²) (Lemma 3.2).
 
     Examples
     --------
@@ -220,7 +220,7 @@ def regret(diameter: float, squares: float) -> float:
 
 
 def convex_rate(bound: float, diameter: float, mixing_time: int, horizon: int) -> float:
-    """Bound on E[F(w̄_T) − F(w*)] of Algorithm 1 with α = D/√2 (Theorem 3.3).
+    """Bound E[F(w̄_T) − F(w*)] of Algorithm 1 with α = D/√2 (Theorem 3.3).
 
     The two terms of its proof with the constants above: regret over T, and D times the error of
     a mean of 2^⌊log₂ T⌋ ≥ T/2 samples. Of order GD√(τ/T) up to logarithms.
@@ -238,7 +238,7 @@ def convex_rate(bound: float, diameter: float, mixing_time: int, horizon: int) -
 def nonconvex_rate(
     bound: float, values: float, smoothness: float, mixing_time: int, horizon: int
 ) -> float:
-    """Bound on E[(1/T) Σ‖∇F(w_t)‖²] of Algorithm 1 with α = 1 (Theorem 4.3).
+    """Bound E[(1/T) Σ‖∇F(w_t)‖²] of Algorithm 1 with α = 1 (Theorem 4.3).
 
     Eq. (11) in expectation, with the constants above: (2M + L)√(T·E‖g‖²)/T, where |F| ≤ M and F
     is L-smooth, and G times the error of a mean of 2^⌊log₂ T⌋ samples. Its root bounds
@@ -257,7 +257,7 @@ def nonconvex_rate(
 def td_rate(
     largest_reward: float, radius: float, gamma: float, mixing_time: int, horizon: int
 ) -> float:
-    """Bound on E‖V_θ* − V_θ̄‖²_M of MAG with steps √2·R/√Σ‖g‖² (Theorem 5.2).
+    """Bound E‖V_θ* − V_θ̄‖²_M of MAG with steps √2·R/√Σ‖g‖² (Theorem 5.2).
 
     That of Theorem 3.3 on a ball of diameter D = 2R with G = r_max + 2R, divided by 1 − γ.
 
@@ -271,10 +271,10 @@ def td_rate(
 
 
 def _squares(bound: float, mixing_time: int, horizon: int) -> float:
-    """Bound on E Σ‖g_t‖² over T steps."""
+    """Bound E Σ‖g_t‖² over T steps."""
     return horizon * second_moment(bound, mixing_time, horizon)
 
 
 def _bias(bound: float, mixing_time: int, horizon: int) -> float:
-    """Error of a mean of 2^⌊log₂ T⌋ ≥ T/2 samples, the largest level's (Eq. 10)."""
+    """Bound the error of a mean of 2^⌊log₂ T⌋ ≥ T/2 samples, the largest level's (Eq. 10)."""
     return mean_error(1 << (horizon.bit_length() - 1), bound, mixing_time, horizon)

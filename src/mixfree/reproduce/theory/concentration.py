@@ -1,7 +1,7 @@
 """Lemmas A.1 to A.4 on the two-state chain whose gradients are ±1 by the state.
 
-There G is 1 and all of the variance is that of the states, so that the bounds are as near to what
-is measured as they can be.
+There G is 1 and all variance is that of the states, so that the bounds are as close to the
+measurements as possible.
 """
 
 import math
@@ -14,13 +14,13 @@ from mixfree.reproduce.theory import bounds
 
 __all__ = ["DELTA", "LEMMAS", "concentration", "coupling_ratios", "distance", "subsample_distance"]
 
-DELTA = 0.05  # probability with which Lemmas A.2 to A.5 may fail
+DELTA = 0.05  # failure probability of Lemmas A.2 to A.5
 WINDOWS = 25  # windows per cell
 LEMMAS = ("A.2", "A.3", "A.4")
 
 
 def distance(p: float, time: int) -> float:
-    """d(t) = ½|1 − 2p|^t, exactly (Eq. 2).
+    """Compute d(t) = ½|1 − 2p|^t, exactly (Eq. 2).
 
     Examples
     --------
@@ -31,9 +31,9 @@ def distance(p: float, time: int) -> float:
 
 
 def subsample_distance(p: float, delay: int, parts: int) -> float:
-    """Total variation of n states, each K steps after the last, from n independent ones, exactly.
+    """Compute the total variation of n states, K steps apart, from n independent ones, exactly.
 
-    How likely a sequence is depends on how often the state has changed in it.
+    The probability of a sequence depends on its number of state changes.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def subsample_distance(p: float, delay: int, parts: int) -> float:
 
 
 def coupling_ratios(p: float, mixing_time: int) -> list[float]:
-    """The exact distances over the bound of Lemma A.1, for 1 to 8 mixing times and 2 to 64 states.
+    """Return exact distances over the bound of Lemma A.1, for 1 to 8 mixing times, 2 to 64 states.
 
     Only where the bound is below 1.
     """
@@ -66,7 +66,7 @@ def coupling_ratios(p: float, mixing_time: int) -> list[float]:
 
 
 def concentration(cell: dict[str, Any]) -> list[tuple[str, int, float]]:
-    """How many means of 2, 4, 8, … gradients are beyond their bounds, and the largest over it.
+    """Count means of 2, 4, 8, … gradients beyond their bounds, and return the largest ratio.
 
     Lemma A.2 is about independent states, A.3 about a stationary chain, and A.4 about a chain
     from a known state after a delay. Sizes at which a bound is the trivial one are left out.
@@ -91,7 +91,7 @@ def concentration(cell: dict[str, Any]) -> list[tuple[str, int, float]]:
 
 
 def states(rng: np.random.Generator, p: float, length: int, known: bool) -> Array:
-    """Windows of ±1 along the chain: from the state 1, or stationary."""
+    """Draw windows of ±1 along the chain: from the state 1, or stationary."""
     changes = rng.random((WINDOWS, length)) < p
     if not known:
         changes[:, 0] = rng.random(WINDOWS) < 0.5
@@ -106,7 +106,7 @@ def _sums(rng: np.random.Generator, p: float, length: int, known: bool) -> Array
 
 
 def _delay(p: float, samples: int) -> int:
-    """The least K with N·d(K) ≤ δ/2, so that at least half of δ is left."""
+    """Return the least K with N·d(K) ≤ δ/2, so that at least half of δ is left."""
     stay = abs(1.0 - 2.0 * p)
     return max(1, math.ceil(math.log(DELTA / samples) / math.log(stay))) if stay else 1
 

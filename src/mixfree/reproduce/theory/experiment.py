@@ -16,7 +16,7 @@ QUICK = Settings(samples=1 << 10, seeds=4, p=(0.5, 0.1, 1e-2))
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
-    """One cell for each measurement, p and seed."""
+    """Return one cell per measurement, p and seed."""
     # The shortest run of the rate has 4/256 of the samples: at least one.
     check_whole(settings.samples, "samples", least=64)
     common = {"horizon": settings.samples}
@@ -38,7 +38,7 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 
 def measure(cell: dict[str, Any]) -> list[Row]:
-    """Rows of one measurement: which quantity, at which size, with which value."""
+    """Return the rows of one measurement: quantity, size and value."""
     return [
         {"quantity": quantity, "p": cell["p"], "seed": cell["seed"], "size": size, "value": value}
         for quantity, size, value in MEASURES[cell["what"]](cell)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixfree.base.figures import PALETTE, log_log, new_figure
-from mixfree.reproduce.engine.report import Row, curves
+from mixfree.reproduce.engine.report import Row, curves, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.paper.problem import mixing_time, problem_of
 from mixfree.reproduce.theory import bounds
@@ -121,7 +121,7 @@ def _below(
     limit: Callable[[int, int], float],
     **style: Any,
 ) -> str:
-    shown = [row for row in rows if row["quantity"] == quantity]
+    shown = where(rows, quantity=quantity)
     curves(axes, _named(shown), "series", "size", "value", **style)
     found = values_of(shown, quantity).items()
     return _beyond(min(limit(mixing_time(p), size) for p, at in found for size in at))

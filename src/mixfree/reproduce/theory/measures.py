@@ -30,7 +30,7 @@ Values = list[tuple[str, int, float]]  # quantity, size, value
 
 
 def second_moments(means: Array) -> Array:
-    """E‖g^MLMC‖² over the level for each window, from the means of its first 1, 2, 4, … samples.
+    """Return E‖g^MLMC‖² over the level per window, from the means of its first 1, 2, 4, … samples.
 
     The level is independent of the data, so its distribution can be summed instead of sampled.
     """
@@ -42,7 +42,7 @@ def second_moments(means: Array) -> Array:
 
 
 def _windows(cell: dict[str, Any]) -> Values:
-    """Errors of means of 1, 2, 4, … samples, and the MLMC estimate's second moment."""
+    """Measure errors of means of 1, 2, 4, … samples, and the MLMC estimate's second moment."""
     problem, levels = problem_of(cell["seed"]), cell["horizon"].bit_length() - 1
     windows = Windows(problem, cell["p"])
     rng = np.random.default_rng([cell["seed"], 3])
@@ -63,7 +63,7 @@ def _windows(cell: dict[str, Any]) -> Values:
 
 
 def _bias(cell: dict[str, Any]) -> Values:
-    """Mean of MLMC estimates along the one direction in which they can be biased."""
+    """Measure the mean of MLMC estimates along the only direction in which they can be biased."""
     windows = Windows(problem_of(cell["seed"]), cell["p"])
     rng = np.random.default_rng([cell["seed"], 4])
     levels = min(12, cell["horizon"].bit_length() - 1)
@@ -84,7 +84,7 @@ def _bias(cell: dict[str, Any]) -> Values:
 
 
 def _cost(cell: dict[str, Any]) -> Values:
-    """Samples per step of Algorithm 1, for horizons 1, 2, 4, …."""
+    """Measure samples per step of Algorithm 1, for horizons 1, 2, 4, …."""
     law = MLMC(levels=None, horizon=cell["horizon"], seed=cell["seed"])
     drawn = np.array([law.level(t) for t in range(1, STEPS + 1)])
     return [
@@ -95,13 +95,13 @@ def _cost(cell: dict[str, Any]) -> Values:
 
 
 def algorithm(horizon: int) -> dict[str, Any]:
-    """Algorithm 1 with α = D/√2, as Theorem 3.3 has it: a method and its options."""
+    """Return Algorithm 1 with α = D/√2, as in Theorem 3.3: a method and its options."""
     options = {"levels": None, "horizon": horizon, "alpha": DIAMETER / math.sqrt(2.0)}
     return {"method": "mag", "options": options}
 
 
 def _rate(cell: dict[str, Any]) -> Values:
-    """Suboptimality of Algorithm 1 after about T steps, and how many there were per T."""
+    """Measure the suboptimality of Algorithm 1 after about T steps, and the steps per T."""
     horizon = cell["horizon"]
     samples = round(horizon * bounds.expected_cost(horizon))
     found = run_cell({**cell, **algorithm(horizon), "samples": samples})
@@ -112,10 +112,10 @@ def _rate(cell: dict[str, Any]) -> Values:
 
 
 def _regret(cell: dict[str, Any]) -> Values:
-    """Σ g_t·(w_t − w*) over its bound, after each power of two of steps of Algorithm 1.
+    """Measure Σ g_t·(w_t − w*) over its bound, after each power of two of steps of Algorithm 1.
 
-    On [−1, 1], with gradients −3 and 1 by the state, so that w* = 1: whoever stays at the origin
-    has a regret of T.
+    On [−1, 1], with gradients −3 and 1 by the state, so that w* = 1, and staying at the origin has
+    a regret of T.
     """
     horizon = min(cell["horizon"], REGRET_STEPS)
     run = algorithm(horizon)

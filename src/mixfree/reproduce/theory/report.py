@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from mixfree.reproduce.engine.report import Claim, Row, Table, every, gather
+from mixfree.reproduce.engine.report import Claim, Row, Table, every, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import (
     Estimate,
@@ -36,17 +36,17 @@ Found = dict[float, dict[int, list[float]]]  # values by p and size, one per see
 
 
 def values_of(rows: Iterable[Row], quantity: str) -> Found:
-    """Values of one quantity, by p and by size."""
-    return gather((row for row in rows if row["quantity"] == quantity), "p", "size", "value")
+    """Return the values of one quantity, by p and by size."""
+    return gather(where(rows, quantity=quantity), "p", "size", "value")
 
 
 def gradient_bound(settings: Settings) -> float:
-    """G over the problems of all seeds."""
+    """Return G over the problems of all seeds."""
     return max(problem_of(seed).largest_gradient for seed in settings.seed_numbers)
 
 
 def exact_bias(settings: Settings, p: float, size: int) -> float:
-    """Exact bias of a window of ``size``, averaged over the seeds."""
+    """Return the exact bias of a window of ``size``, averaged over the seeds."""
     found = [Windows(problem_of(seed), p).bias(size) for seed in settings.seed_numbers]
     return float(np.mean(found))
 
@@ -78,15 +78,15 @@ def tables(rows: list[Row], settings: Settings) -> list[Table]:
 
 
 def _in_mixing(rows: list[Row], quantity: str) -> Estimate:
-    """Exponent in the mixing time at the longest size."""
-    found = [row for row in rows if row["quantity"] == quantity]
+    """Fit the exponent in the mixing time at the longest size."""
+    found = where(rows, quantity=quantity)
     longest = max(row["size"] for row in found)
     last = [{**r, "τ": mixing_time(r["p"])} for r in found if r["size"] == longest]
     return exponent_over_seeds(last, "τ", "value")
 
 
 def claims(rows: list[Row], settings: Settings) -> list[Claim]:
-    """What each statement says, first as equalities and orders, then with its constants."""
+    """Return a claim per statement, first equalities and orders, then bounds with constants."""
     costs = next(iter(values_of(rows, "cost").values()))
     off = [standard_errors(values, bounds.expected_cost(size)) for size, values in costs.items()]
     return [
@@ -103,7 +103,7 @@ def claims(rows: list[Row], settings: Settings) -> list[Claim]:
 
 
 def _exact_claims(rows: list[Row], settings: Settings) -> list[Claim]:
-    """Measurements of what has a closed form on a chain with two states."""
+    """Compare measurements with closed forms on a chain with two states."""
 
     def off(quantity: str, exact: Callable[[Windows, int], float]) -> list[float]:
         return [
@@ -133,7 +133,7 @@ def _exact_claims(rows: list[Row], settings: Settings) -> list[Claim]:
 
 
 def _coupling_claim(settings: Settings) -> Claim:
-    """Both sides of Lemma A.1, exactly."""
+    """Compare both sides of Lemma A.1, exactly."""
     found = [each for p in settings.p for each in coupling_ratios(p, mixing_time(p))]
     text = "Lemma A.1: n states K steps apart are within (n − 1)d(K) of independent ones"
     if not found:
@@ -143,7 +143,7 @@ def _coupling_claim(settings: Settings) -> Claim:
 
 
 def _deviation_claim(rows: list[Row], lemma: str) -> Claim:
-    """How often means of ±1 along the chain deviate by more than the bound of a lemma."""
+    """Claim that means of ±1 along the chain rarely deviate by more than the bound of a lemma."""
     beyond, share = values_of(rows, f"beyond {lemma}"), values_of(rows, f"share {lemma}")
     text = f"Lemma {lemma}: at most {DELTA:.0%} of the means deviate by more than its bound"
     often = [float(np.mean(values)) for at in beyond.values() for values in at.values()]
@@ -155,7 +155,7 @@ def _deviation_claim(rows: list[Row], lemma: str) -> Claim:
 
 
 def _order_claims(rows: list[Row], settings: Settings) -> list[Claim]:
-    """Exponents, and the regret of every run."""
+    """Return claims about exponents, and the regret of every run."""
     at_p = {
         p: [r for r in rows if (r["quantity"], r["p"]) == ("suboptimality", p)] for p in settings.p
     }
@@ -192,7 +192,7 @@ def _order_claims(rows: list[Row], settings: Settings) -> list[Claim]:
 
 
 def _sharp_constants(settings: Settings) -> tuple[float, float]:
-    """Largest and smallest N·E‖g^N − ∇F‖²/(G²τ) for one row per state, gradients ±G, N ≥ 100τ."""
+    """Return the largest and smallest N·E‖g^N − ∇F‖²/(G²τ) for one row per state and N ≥ 100τ."""
     rows, targets = np.ones((2, 1)), np.array([1.0, -1.0])
     problem = Regression(rows, targets, per_state=1)
     found = [
@@ -204,7 +204,7 @@ def _sharp_constants(settings: Settings) -> tuple[float, float]:
 
 
 def _constant_claims(rows: list[Row], settings: Settings) -> list[Claim]:
-    """The bounds with their constants; where these say no more than ‖∇f‖ ≤ G, that is told."""
+    """Claim the bounds with their constants, noting those no sharper than ‖∇f‖ ≤ G."""
     bound, horizon = gradient_bound(settings), settings.samples
     beyond = values_of(rows, "beyond")
     delays = {p: bounds.decorrelation_time(mixing_time(p), horizon) for p in settings.p}
@@ -242,7 +242,7 @@ def _constant_claims(rows: list[Row], settings: Settings) -> list[Claim]:
 
 
 def bias_claim(rows: list[Row], settings: Settings) -> Claim:
-    """The mean of estimates with levels up to jmax is that of means of 2^jmax samples."""
+    """Claim that estimates with levels up to jmax have the mean of means of 2^jmax samples."""
     off = [
         standard_errors(
             [
@@ -258,7 +258,7 @@ def bias_claim(rows: list[Row], settings: Settings) -> Claim:
 
 
 def _none_deviates(text: str, off: list[float], settings: Settings) -> Claim:
-    """Whether chance explains the largest of several deviations; undecided for one seed."""
+    """Whether chance explains the largest of several deviations; None for one seed."""
     return Claim(
         text,
         f"largest deviation {max(off):.1f} standard errors of {len(off)}",
@@ -272,7 +272,7 @@ def _within(
     limit: Callable[[float, int], float],
     trivial: Callable[[int], float],
 ) -> Claim:
-    """Whether all means are within their bounds, where these are below the trivial one."""
+    """Claim that all means are within their bounds, where these are below the trivial one."""
     measured = [
         (estimate(values), limit(p, size))
         for p, at in found.items()

@@ -29,18 +29,18 @@ class Windows:
 
     @cached_property
     def gradients(self) -> Array:
-        """Gradient at the origin of each row's loss."""
+        """Gradient of each row's loss at the origin."""
         return -self.problem.targets[:, None] * self.problem.rows
 
     def rows(self, rng: np.random.Generator, windows: int, length: int) -> Array:
-        """Row numbers of the samples of each window."""
+        """Return the row numbers of the samples of each window."""
         rows = np.cumsum(rng.random((windows, length)) < self.p, axis=1) & 1
         rows *= self.problem.per_state
         rows += rng.integers(self.problem.per_state, size=rows.shape)
         return rows
 
     def doubling_means(self, rng: np.random.Generator, windows: int, levels: int) -> Array:
-        """g^0, g^1, …, g^levels of each window, as an array of (window, level, dimension)."""
+        """Return g^0, …, g^levels of each window, as an array of (window, level, dimension)."""
         sizes = 1 << np.arange(levels + 1)
         means = []
         for _ in range(windows):
@@ -51,7 +51,7 @@ class Windows:
         return np.array(means)
 
     def offset(self, length: int) -> float:
-        """E g^N − ∇F along ∇f₀ − ∇f₁ for windows of N = ``length``, exactly.
+        """Compute E g^N − ∇F along ∇f₀ − ∇f₁ for windows of N = ``length``, exactly.
 
         From state 0 the i-th sample is in state 0 with probability ½(1 + (1 − 2p)^i), so the
         bias is ½(∇f₀ − ∇f₁) times the mean of (1 − 2p)^i, which is negative for p above ½.
@@ -61,11 +61,11 @@ class Windows:
         return float(0.5 * np.linalg.norm(means[0] - means[1]) * powers.mean())
 
     def bias(self, length: int) -> float:
-        """‖E g^N − ∇F‖ for windows of N = ``length``, exactly."""
+        """Compute ‖E g^N − ∇F‖ for windows of N = ``length``, exactly."""
         return abs(self.offset(length))
 
     def mean_square_error(self, length: int) -> float:
-        """E‖g^N − ∇F‖² for windows of N = ``length``, exactly.
+        """Compute E‖g^N − ∇F‖² for windows of N = ``length``, exactly.
 
         A sample's gradient is ∇F ± δ, by its state, plus the noise of its row. States i steps
         apart agree more often than not by (1 − 2p)^i, and the noise is independent.
@@ -73,7 +73,7 @@ class Windows:
         return self._square_of_sum(np.full(length, 1.0 / length), centred=True)
 
     def second_moment(self, levels: int) -> float:
-        """E‖g^MLMC‖² with levels up to ``levels``, exactly; one sample is taken beyond them."""
+        """Compute E‖g^MLMC‖² with levels up to ``levels``, exactly."""
         moments = []
         for level in range(1, levels + 1):
             signs = np.ones(1 << level)
@@ -84,7 +84,7 @@ class Windows:
         return float(shares @ moments) + 0.5**levels * self._square_of_sum(np.ones(1))
 
     def _square_of_sum(self, weights: Array, centred: bool = False) -> float:
-        """E‖Σ w_i ∇f(z_i)‖² over a window, or with each ∇f less ∇F."""
+        """Compute E‖Σ w_i ∇f(z_i)‖² over a window, or with each ∇f minus ∇F."""
         from scipy.signal import lfilter
 
         means = self.state_gradients()
@@ -101,6 +101,6 @@ class Windows:
         return float(found)
 
     def state_gradients(self) -> Array:
-        """Mean gradient of each state."""
+        """Return the mean gradient of each state."""
         means: Array = self.gradients.reshape(2, self.problem.per_state, -1).mean(axis=1)
         return means

@@ -1,10 +1,10 @@
-"""Columns that give the target away: known only when the target is known, too.
+"""Target leakage: columns that may be known only once the target is known.
 
-A number is given away by a column, or by two, that explain more than 99.9 % of its variance. Two
-classes are given away by a column that alone avoids 99.9 % of the mistakes of the best constant, or
-that is right in 95 % of the rows and to whose gain over the constant all other columns add, with
-95 % confidence, less than 5 %; in both cases unless chance could do as much. Alone, a column of
-numbers tells the class by one threshold, and one of texts by the frequent class of each text.
+A numeric target is leaked by one column, or two, that explain more than 99.9 % of its variance. A
+binary target is leaked by a column whose own classifier avoids 99.9 % of the errors of the best
+constant, or is right in 95 % of the rows while all other columns together add less than 5 % to its
+gain over the constant, at 95 % confidence; in both cases only if chance is excluded. The classifier
+of a numeric column is a threshold; that of a text column is the majority class of each text.
 """
 
 import math
@@ -17,20 +17,20 @@ from mixfree.base.arithmetic import Array
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.timeline import judged
 
-__all__ = ["giveaways"]
+__all__ = ["leakage_warnings"]
 
-SUSPICIOUS = 0.999  # share of the target that a column must explain to be named
-CHANCE = 0.001  # probability at most of classes that one of the columns tells by chance
+SUSPICIOUS = 0.999  # share of the target above which a column is reported
+CHANCE = 0.001  # largest probability that a column classifies as well by chance
 LITTLE = 0.05  # share of rows, and of the gain, that is left to all other columns
-NORMAL_95 = 1.645  # quantile of the normal distribution for 95 % confidence on one side
+NORMAL_95 = 1.645  # one-sided 95 % quantile of the normal distribution
 PAIRS = 1000  # most columns of which all pairs are tried
-ROWS = 32  # rows below which anything may be explained by chance
+ROWS = 32  # least rows; fewer may be explained by chance
 
 
-def giveaways(fit: StreamFit) -> Iterator[str]:
-    """Sentences that name the columns which explain the target almost alone.
+def leakage_warnings(fit: StreamFit) -> Iterator[str]:
+    """Yield a warning per column, or pair, that explains the target almost alone.
 
-    They are judged on a uniform sample of the rows.
+    The columns are judged on a uniform sample of the rows.
     """
     rows, targets = fit.reservoir.rows, fit.reservoir.targets
     if len(rows) < ROWS or (targets == targets[0]).all():
@@ -41,22 +41,22 @@ def giveaways(fit: StreamFit) -> Iterator[str]:
         found = _explaining(rows, targets, columns)
     elif two:
         correct = judged(fit.row_loss, fit.learner.weights, rows, targets).correct.astype(bool)
-        found = _telling(rows, targets > 0.0, columns, correct)
+        found = _classifying(rows, targets > 0.0, columns, correct)
     else:
-        found = _same_within(rows, np.unique(targets, return_inverse=True)[1], columns)
+        found = _constant_within(rows, np.unique(targets, return_inverse=True)[1], columns)
     for each in found:
         what = " and ".join(repr(name) for name in each.names)
         verb = "alone explains" if len(each.names) == 1 else "together explain"
         share = f"{100 * each.share:.4g} % of {fit.encoder.target!r}"
         if two:
-            verb, share = "alone tells the class of", f"{100 * each.share:.4g} % of the rows"
+            verb, share = "alone classifies", f"{100 * each.share:.4g} % of the rows correctly"
         yield (
-            f"{what} {verb} {share}; if that is not known before the target, "
+            f"{what} {verb} {share}; if it is not known before the target, give "
             f"`exclude={list(each.names)!r}`"
         )
 
 
-class _Found(NamedTuple):
+class _Leak(NamedTuple):
     names: tuple[str, ...]
     share: float
 
@@ -68,7 +68,7 @@ class _Place(NamedTuple):
 
 
 def _columns(fit: StreamFit) -> list[_Place]:
-    """Which features are those of which column."""
+    """Return the range of features of each column."""
     places, begin = [], 0
     for column in fit.encoder.columns:
         end = begin + len(column.features)
@@ -77,8 +77,8 @@ def _columns(fit: StreamFit) -> list[_Place]:
     return places
 
 
-def _explaining(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[_Found]:
-    """Columns, and pairs of them, that explain the variance of a target."""
+def _explaining(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[_Leak]:
+    """Find columns, or pairs of columns, that explain the variance of a numeric target."""
     centred, size = _standardised(rows)
     target, _ = _standardised(targets[:, None])
     found, rest = [], []
@@ -86,7 +86,7 @@ def _explaining(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[
         part = centred[:, place.begin : place.end]
         share = _explained(part, target)
         if share > SUSPICIOUS:
-            found.append(_Found((place.name,), share))
+            found.append(_Leak((place.name,), share))
         elif part.shape[1] == 1 and size[place.begin] > 0.0:
             rest.append(place)
     if found or len(rest) > PAIRS:
@@ -94,18 +94,18 @@ def _explaining(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[
     at = [place.begin for place in rest]
     each = centred[:, at]
     with_target, together = (each.T @ target)[:, 0], each.T @ each
-    # The share that two columns explain, from their correlations with the target and one another.
+    # Share explained by two columns, from their correlations with the target and each other.
     one, other = with_target[:, None], with_target[None, :]
-    apart = 1.0 - together**2
+    determinant = 1.0 - together**2
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares = (one**2 + other**2 - 2.0 * one * other * together) / apart
-    for i, j in np.argwhere(np.triu((apart > 1e-9) & (shares > SUSPICIOUS), 1)):
-        found.append(_Found((rest[i].name, rest[j].name), min(float(shares[i, j]), 1.0)))
+        shares = (one**2 + other**2 - 2.0 * one * other * together) / determinant
+    for i, j in np.argwhere(np.triu((determinant > 1e-9) & (shares > SUSPICIOUS), 1)):
+        found.append(_Leak((rest[i].name, rest[j].name), min(float(shares[i, j]), 1.0)))
     return sorted(found, key=lambda pair: -pair.share)[:3]
 
 
 def _standardised(values: Array) -> tuple[Array, Array]:
-    """Columns with mean 0 and length 1, 0 for a constant one; and their lengths before."""
+    """Return columns with mean 0 and norm 1 (0 if constant), and their norms before scaling."""
     largest = np.abs(values).max(axis=0)
     values = values / np.where(largest > 0.0, largest, 1.0)
     centred = values - values.mean(axis=0)
@@ -115,35 +115,37 @@ def _standardised(values: Array) -> tuple[Array, Array]:
 
 
 def _explained(part: Array, target: Array) -> float:
-    """Share of the target's variance that a linear function of some features explains."""
+    """Return the share of the target's variance that a linear function of features explains."""
     if part.shape[1] == 1:
         return float((part.T @ target)[0, 0] ** 2)
     weights = np.linalg.lstsq(part, target, rcond=1e-9)[0]
     return 1.0 - float(((target - part @ weights) ** 2).sum())
 
 
-def _telling(rows: Array, second: Array, columns: Sequence[_Place], model: Array) -> list[_Found]:
-    """Columns that tell almost alone which rows are of the second class.
+def _classifying(
+    rows: Array, second: Array, columns: Sequence[_Place], model: Array
+) -> list[_Leak]:
+    """Find columns that alone classify almost all rows into the first and the second class.
 
-    ``model`` says in which rows the fit to all columns is right.
+    ``model`` tells in which rows the fit to all columns is right.
     """
     count, constant = len(rows), int(min(second.sum(), (~second).sum()))
     found = []
     for place in columns:
         right, parts = _alone(rows[:, place.begin : place.end], second)
         wrong = int((~right).sum())
-        # Bound of the probability that one of the columns does as well by chance, by counting.
+        # Union bound on the probability that any column does as well by chance.
         ways = _log_ways(count, constant) - _log_ways(count, wrong)
         if math.log(len(columns)) + parts * math.log(2.0) - ways > math.log(CHANCE):
             continue
         perfect = wrong <= (1.0 - SUSPICIOUS) * constant
         if perfect or (wrong < LITTLE * count and _adds_little(right, model, constant - wrong)):
-            found.append(_Found((place.name,), 1.0 - wrong / count))
+            found.append(_Leak((place.name,), 1.0 - wrong / count))
     return found
 
 
 def _log_ways(count: int, some: int) -> float:
-    """Logarithm of the number of ways to choose some of the rows."""
+    """Return the logarithm of the binomial coefficient."""
     return math.lgamma(count + 1) - math.lgamma(some + 1) - math.lgamma(count - some + 1)
 
 
@@ -154,9 +156,9 @@ def _adds_little(right: Array, model: Array, gain: int) -> bool:
 
 
 def _alone(part: Array, second: Array) -> tuple[Array, int]:
-    """In which rows a column is right by itself, and how many parts it cuts the rows into."""
+    """Return the rows that a column alone classifies correctly, and its number of cells."""
     binary = bool(((part == 0.0) | (part == 1.0)).all())
-    if part.shape[1] > 1 and binary:  # one column per text
+    if part.shape[1] > 1 and binary:  # one feature per text
         text = np.where(part.any(axis=1), part.argmax(axis=1), part.shape[1])
         count = np.bincount(text), np.bincount(text, second, minlength=int(text.max()) + 1)
         most = count[1] > count[0] / 2.0
@@ -166,12 +168,12 @@ def _alone(part: Array, second: Array) -> tuple[Array, int]:
 
 
 def _by_threshold(values: Array, second: Array) -> Array:
-    """In which rows the class is right if those above the best threshold are in one class."""
+    """Return the rows that the best threshold classifies correctly."""
     order = np.argsort(values, kind="stable")
     below = np.concatenate([[0], np.cumsum(second[order])])
     cut = np.concatenate([[True], values[order][1:] != values[order][:-1], [True]])
     number = np.arange(len(values) + 1)
-    # Second above: those of the second below, and those of the first above, are wrong.
+    # If the second class is above, its rows below and the first class's rows above are wrong.
     wrong = below + (len(values) - number) - (below[-1] - below)
     wrong = np.where(cut, wrong, len(values) // 2)
     if wrong.min() <= len(values) - wrong.max():
@@ -183,8 +185,8 @@ def _by_threshold(values: Array, second: Array) -> Array:
     return right
 
 
-def _same_within(rows: Array, which: Array, columns: Sequence[_Place]) -> list[_Found]:
-    """Columns with one feature that hardly varies within a class."""
+def _constant_within(rows: Array, which: Array, columns: Sequence[_Place]) -> list[_Leak]:
+    """Find columns with a single feature that hardly varies within a class."""
     found = []
     centred, size = _standardised(rows)
     count = np.bincount(which)
@@ -193,5 +195,5 @@ def _same_within(rows: Array, which: Array, columns: Sequence[_Place]) -> list[_
             sums = np.bincount(which, centred[:, place.begin])
             share = float((sums**2 / count).sum())
             if share > SUSPICIOUS:
-                found.append(_Found((place.name,), share))
+                found.append(_Leak((place.name,), share))
     return found

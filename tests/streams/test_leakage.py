@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
-from mixfree.streams.giveaway import giveaways
+from mixfree.streams.leakage import leakage_warnings
 from tests.streams.data import write
 
 ROWS = 3000
@@ -33,7 +33,7 @@ def named(tmp_path, columns):
     source = Source(find_files([path]))
     fit = StreamFit.begin(source, FitPlan("y"))
     fit.run(source.pieces())
-    return [each.split("'")[1] for each in giveaways(fit)]
+    return [each.split("'")[1] for each in leakage_warnings(fit)]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def named(tmp_path, columns):
     ],
 )
 def test_a_column_is_named_if_it_tells_the_class_almost_alone(tmp_path, columns, expected):
-    """A good column to which others add is no giveaway, and a copy or its coarser text is one."""
+    """A good column to which others add is no leak, but a copy or its coarser text is."""
     assert named(tmp_path, stream(**columns)) == expected
 
 

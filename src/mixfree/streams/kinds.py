@@ -25,7 +25,7 @@ NEW = 0.001  # share of rows with a text that was not there before, from which o
 ENOUGH = 1000  # rows from which that share can be told
 LONGEST = 200  # letters of a text that can have a column of its own
 MOSTLY = 0.95  # share of values that tells what a column is: the others are missing values
-FEW = 16  # rows in which a number may grow by one without being a row number
+FEW = 16  # rows in which numbers may grow by one, or texts all differ, without naming the rows
 _ROW_NAMES = re.compile(
     r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
     re.IGNORECASE,
@@ -193,11 +193,14 @@ def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
     if choices.time == "linear" or not (parts or not choices.features):
         parts = ("days",)
     if not parts:
+        lacks = "too short for hour, weekday or season"
+        if not dates.too_long(known):
+            lacks = "without an hour, a weekday or a season that varies"
         return Verdict(
             what,
             None,
-            f"a {what}: the first {len(values):,} rows cover {_span(known)}, too short for hour, "
-            "weekday or season; `time='linear'` takes it as a number, `time='cyclic'` uses all",
+            f"a {what}: the first {len(values):,} rows cover {_span(known)}, {lacks}; "
+            "`time='linear'` takes it as a number, `time='cyclic'` uses all",
         )
     first = float((known[0] - np.datetime64(0, "us")) // np.timedelta64(1, "D"))
     why = f"covers {_span(known)}"
@@ -225,7 +228,9 @@ def _span(times: Array) -> str:
 def _texts(known: Any, name: str, choices: Choices) -> Verdict:
     """The verdict on a column of categories or names."""
     counts = {each["values"]: each["counts"] for each in texts_in(known).value_counts().to_pylist()}
-    if not choices.features and len(counts) > max(MOST_CATEGORIES, len(known) / 2):
+    few_again = len(counts) > max(MOST_CATEGORIES, len(known) / 2)
+    few_again |= len(known) >= FEW and len(counts) >= MOSTLY * len(known)
+    if not choices.features and few_again:
         example = min(counts, key=len)[:40]
         why = f"almost every row has another text, such as {example!r}"
         if dates.several_forms(known.slice(0, ENOUGH)):

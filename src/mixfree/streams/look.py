@@ -9,11 +9,12 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.literal import literal
+from mixfree.streams import dates
 from mixfree.streams.columns import Boolean, Category, Column, Number, Time
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.formats import NOT_UTF8
 from mixfree.streams.kinds import LONGEST, Choices, Verdict, columns_of, judge, matching
-from mixfree.streams.numbers import label_of, texts_in
+from mixfree.streams.numbers import doubles, label_of, numbers_in, texts_in
 from mixfree.streams.plan import FitPlan
 from mixfree.streams.source import Piece, Source
 
@@ -24,6 +25,8 @@ CELLS = 1 << 21  # values looked at
 FEW_CLASSES = 5  # whole numbers that are taken for classes
 PER_CLASS = 5  # rows that each of them must have on average
 MOST_CLASSES = 50  # classes that a target may have without being told
+TREND = 0.5  # share of the target that its course over time must explain to be named
+ROWS_OF_A_TREND = 32  # rows below which chance may explain it
 MANY = 0.1  # share of rows whose loss is not accepted without a word
 
 
@@ -130,6 +133,8 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     encoder.treat_missing(_policy(plan.missing, gaps, incomplete, rows))
     notes += _about_gaps(encoder.missing, gaps, rows)
     notes += _about_columns(columns, verdicts, rows)
+    if plan.time == "auto" and loss != "logistic":
+        notes += _about_trends(columns, table, target.column, values)
     gaps[plan.target] = int((~encoder.known(values)).sum())
     return FirstLook(rows, verdicts, gaps, target, loss, encoder, notes)
 
@@ -210,7 +215,11 @@ def _loss(
                 notes.append(
                     f"{name!r} has {len(different)} classes, {listed}; `loss='squared'` to regress"
                 )
-            elif len(different) <= MOST_CLASSES < rows and all(map(_whole, different)):
+            elif (
+                len(different) <= min(MOST_CLASSES, rows / PER_CLASS)
+                and rows > MOST_CLASSES
+                and all(map(_whole, different))
+            ):
                 notes.append(
                     f"{name!r} has only {len(different)} whole numbers; `loss='logistic'` takes "
                     "them for classes"
@@ -345,6 +354,31 @@ def _about_columns(
                 f"{column.name!r} has {verdict.why or 'given categories'}: "
                 f"{len(column.categories)} have a column each, the others share "
                 f"{column.hashed} (`hash_columns`)"
+            )
+    return notes
+
+
+def _about_trends(
+    columns: Sequence[Column], table: Mapping[str, Any], target: Column | None, values: Any
+) -> list[str]:
+    """Name the dates with which the target grows or falls, of which only cycles are used."""
+    if not isinstance(target, Number):
+        return []
+    notes, targets = [], doubles(numbers_in(values, target.form))
+    for column in columns:
+        if not isinstance(column, Time) or "days" in column.parts or column.form == "clock":
+            continue
+        times = dates.times_in(table[column.name], column.form)
+        known = np.isfinite(targets) & ~np.isnat(times)
+        if known.sum() < ROWS_OF_A_TREND:
+            continue
+        days = (times[known] - times[known][0]) / np.timedelta64(1, "D")
+        with np.errstate(all="ignore"):
+            share = np.corrcoef(days, targets[known])[0, 1] ** 2
+        if share > TREND:
+            notes.append(
+                f"{column.name!r} as a number explains {100 * share:.0f} % of {target.name!r}; "
+                f"`time='linear'` uses it so, instead of as {_parts(column)}"
             )
     return notes
 

@@ -259,3 +259,25 @@ def test_a_ladder_on_a_loss_without_a_minimum_stays_at_a_finite_point(form):
 
     (params, _), _ = jax.lax.scan(step, (start, opt.init(start)), length=2_000)
     assert bool(jnp.isfinite(params).all()) and float(jnp.abs(params).max()) > 1e10
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("form", [{}, {"per_coordinate": False}, {"sketch": 2}])
+def test_a_ladder_learns_parameters_of_few_digits(dtype, form):
+    """Its first steps are shorter than the spacing of the numbers: rounded, they were all lost."""
+    goal = jnp.linspace(1.0, 2.0, 50)
+    opt = mo.ladder(block=8, **form)
+
+    def step(carry, _):
+        params, state = carry
+        gradient = jax.tree.map(lambda p: p - goal.astype(p.dtype), params)
+        updates, state = opt.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), None
+
+    errors = []
+    for kind in (jnp.float32, dtype):
+        start = {"narrow": jnp.ones(50, kind), "wide": jnp.ones(50)}
+        (params, _), _ = jax.lax.scan(step, (start, opt.init(start)), length=600)
+        errors.append([float(jnp.abs(p - goal).max()) for p in jax.tree.leaves(params)])
+    # Numbers near 2 are 2⁻⁷ apart in bfloat16; gradients are rounded as well.
+    assert (np.array(errors[1]) < np.array(errors[0]) + 0.05).all()

@@ -547,3 +547,44 @@ def test_a_linked_model_goes_on_being_a_link(tmp_path):
     model_file.save(tmp_path / "link", {"a": 1})
     assert (tmp_path / "link").is_symlink()
     assert model_file.load(tmp_path / "real") == {"a": 1}
+
+
+def test_texts_that_all_differ_are_names_also_in_a_short_file(tmp_path, capsys):
+    """Catches a short file that is learnt by heart, one weight per row."""
+    x, _, y = numbers(40)
+    path = tmp_path / "data.csv"
+    path.write_text(csv_text("state,x,y", [f"state {i}" for i in range(40)], x, y))
+    assert [*look(path).left_out] == ["state"]
+    path.write_text(csv_text("state,x,y", [f"state {i // 2}" for i in range(40)], x, y))
+    assert not look(path).left_out
+
+
+@pytest.mark.parametrize(("values", "said"), [(12, True), (45, False)])
+def test_numbers_that_hardly_come_again_are_not_offered_as_classes(tmp_path, values, said):
+    x, *_ = numbers(100)
+    path = tmp_path / "data.csv"
+    path.write_text(csv_text("x,y", x, np.arange(100) % values))
+    assert any("whole numbers" in note for note in look(path).notes) == said
+
+
+@pytest.mark.parametrize(("slope", "said"), [(0.1, True), (0.0, False)])
+def test_a_target_that_grows_with_the_date_is_named(tmp_path, capsys, slope, said):
+    """Catches a trend that only the season is fitted to, without a word."""
+    months = np.arange("1950-01", "1962-01", dtype="M8[M]")
+    y = slope * np.arange(len(months)) + np.random.default_rng(0).standard_normal(len(months))
+    path = tmp_path / "data.csv"
+    path.write_text(csv_text("month,y", months, y))
+    assert fit(path) == 0
+    text = (
+        "'month' as a number explains 95 % of 'y'; --time linear uses it so, instead of as season"
+    )
+    assert (text in re.sub(r"\s+", " ", capsys.readouterr().out)) == said
+    assert not any("as a number" in note for note in look(path, time="linear").notes)
+
+
+def test_years_are_left_out_with_a_reason_that_is_true(tmp_path):
+    years = np.arange("1950", "2000", dtype="M8[Y]").astype("M8[D]")
+    x, _, y = numbers(len(years))
+    path = tmp_path / "data.csv"
+    path.write_text(csv_text("when,x,y", years, x, y))
+    assert "without an hour, a weekday or a season that varies" in look(path).left_out["when"]

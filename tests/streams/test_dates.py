@@ -94,3 +94,13 @@ def test_cyclic_features():
     season = features_of(times[:1], ["season"], 0.0)
     np.testing.assert_allclose(season, [[0.0, -1.0]], atol=1e-12)
     np.testing.assert_allclose(features_of(times[:2], ["days"], 18078.0)[:, 0], [1.5, 0.25])
+
+
+@pytest.mark.parametrize("day", ["first", "last"])
+def test_months_have_no_weekday(day):
+    """Catches noise from the weekday on which a month happens to begin."""
+    months = np.arange("1990-01", "2000-01", dtype="M8[M]")
+    days = months.astype("M8[D]") if day == "first" else (months + 1).astype("M8[D]") - 1
+    assert parts_that_vary(days.astype("M8[us]"), "stored") == ["season"]
+    assert parts_that_vary(days[::12].astype("M8[us]"), "stored") == []
+    assert parts_that_vary((days + 3).astype("M8[us]"), "stored") == ["weekday", "season"]

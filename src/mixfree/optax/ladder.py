@@ -13,6 +13,7 @@ from mixfree.optax import distance as scales
 from mixfree.optax.average import averaging
 from mixfree.optax.distance import DistanceState
 from mixfree.optax.guard import guarded
+from mixfree.optax.rounding import unrounded
 from mixfree.optax.trees import norm, times_power_of_two, widest
 from mixfree.steps import Distance
 from mixfree.steps.ladder import BLOCK, EARLY
@@ -86,12 +87,8 @@ def ladder(
     distance = Distance() if distance is None else distance
     if not isinstance(distance, Distance):
         raise ValueError(f"distance must be a Distance, not {shown(distance)}")
-    return guarded(
-        optax.chain(
-            averaging(output),
-            _scale_by_ladder(alpha, per_coordinate, block, rungs, distance, sketch, seed),
-        )
-    )
+    step = _scale_by_ladder(alpha, per_coordinate, block, rungs, distance, sketch, seed)
+    return guarded(unrounded(optax.chain(averaging(output), step)))
 
 
 def _scale_by_ladder(

@@ -186,7 +186,8 @@ def pattern_of(form: str) -> str:
 def parts_that_vary(times: Array, form: str) -> list[str]:
     """Return the parts of a date that a model can learn from these times.
 
-    A part must vary, and the times must cover its whole period: a day, a week, a year.
+    A part must vary, and the times must cover its whole period: a day, a week, a year. Times that
+    all lie on the first or all on the last day of a month stand for months, without weekdays.
 
     Examples
     --------
@@ -198,8 +199,17 @@ def parts_that_vary(times: Array, form: str) -> list[str]:
     if not known.size:
         return []
     without = ["weekday", "season"] if form == "clock" else too_long(known)
+    if _are_months(known):
+        without.append("weekday")
     shares = {part: _share_passed(known, part) for part in PARTS if part not in without}
-    return [part for part, share in shares.items() if (share != share[0]).any()]
+    least = {"season": 1 / 365}  # leap years move the same day of the year by less
+    return [part for part, share in shares.items() if np.ptp(share) > least.get(part, 0.0)]
+
+
+def _are_months(times: Array) -> bool:
+    days = times.astype("M8[D]")
+    ends = (days, days + 1)  # the day after the last one of a month is a first
+    return any((each == each.astype("M8[M]")).all() for each in ends)
 
 
 def too_long(times: Array) -> list[str]:

@@ -24,7 +24,7 @@ NEW = 0.001  # share of rows with a new text above which texts are hashed
 ENOUGH = 1000  # least rows to estimate that share
 LONGEST = 200  # most characters of a text with a feature of its own
 MOSTLY = 0.95  # share of values that decides on the kind; the others count as missing
-FEW = 16  # least rows to recognise row numbers in a column not named like them
+FEW = 16  # least rows to recognise row numbers or row names in a column
 _ROW_NAMES = re.compile(
     r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
     re.IGNORECASE,
@@ -191,11 +191,14 @@ def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
     if choices.time == "linear" or not (parts or not choices.features):
         parts = ("days",)
     if not parts:
+        lacks = "too short for hour, weekday or season"
+        if not dates.too_long(known):
+            lacks = "without an hour, a weekday or a season that varies"
         return Verdict(
             what,
             None,
-            f"a {what}: the first {len(values):,} rows cover {_span(known)}, too short for hour, "
-            "weekday or season; `time='linear'` uses it as a number, `time='cyclic'` uses them",
+            f"a {what}: the first {len(values):,} rows cover {_span(known)}, {lacks}; "
+            "`time='linear'` uses it as a number, `time='cyclic'` uses all",
         )
     first = float((known[0] - np.datetime64(0, "us")) // np.timedelta64(1, "D"))
     why = f"covers {_span(known)}"
@@ -223,7 +226,9 @@ def _span(times: Array) -> str:
 def _texts(known: Any, name: str, choices: Choices) -> Verdict:
     """Judge a column of categories or names."""
     counts = {each["values"]: each["counts"] for each in texts_in(known).value_counts().to_pylist()}
-    if not choices.features and len(counts) > max(MOST_CATEGORIES, len(known) / 2):
+    few_again = len(counts) > max(MOST_CATEGORIES, len(known) / 2)
+    few_again |= len(known) >= FEW and len(counts) >= MOSTLY * len(known)
+    if not choices.features and few_again:
         example = min(counts, key=len)[:40]
         why = f"almost every row has a different text, such as {example!r}"
         if dates.several_forms(known.slice(0, ENOUGH)):

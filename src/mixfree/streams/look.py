@@ -9,11 +9,12 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.literal import literal
+from mixfree.streams import dates
 from mixfree.streams.columns import Boolean, Category, Column, Number, Time
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.formats import NOT_UTF8
 from mixfree.streams.kinds import LONGEST, Choices, Verdict, columns_of, judge, matching
-from mixfree.streams.numbers import label_of, texts_in
+from mixfree.streams.numbers import doubles, label_of, numbers_in, texts_in
 from mixfree.streams.plan import FitPlan
 from mixfree.streams.source import Piece, Source
 
@@ -25,6 +26,8 @@ FEW_CLASSES = 5  # most different whole numbers that are taken for classes
 PER_CLASS = 5  # least rows per such class, on average
 MOST_CLASSES = 50  # most classes that a target may have unless they are given
 MANY = 0.1  # largest share of incomplete rows that `missing="auto"` leaves out
+TREND = 0.5  # share of the target that a trend must explain to be mentioned
+ROWS_OF_A_TREND = 32  # least rows to look for a trend
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,8 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     encoder.missing = _policy(plan.missing, gaps, incomplete, rows)
     notes += _gap_notes(encoder.missing, gaps, rows)
     notes += _column_notes(columns, verdicts, rows)
+    if plan.time == "auto" and loss != "logistic":
+        notes += _trend_notes(columns, table, target.column, values)
     gaps[plan.target] = int((~encoder.known(values)).sum())
     return FirstLook(rows, verdicts, gaps, target, loss, encoder, notes)
 
@@ -211,7 +216,11 @@ def _loss(
                     f"{name!r} has {len(different)} classes, {listed}; "
                     "`loss='squared'` predicts a number"
                 )
-            elif len(different) <= MOST_CLASSES < rows and all(map(_whole, different)):
+            elif (
+                len(different) <= min(MOST_CLASSES, rows / PER_CLASS)
+                and rows > MOST_CLASSES
+                and all(map(_whole, different))
+            ):
                 notes.append(
                     f"{name!r} has only {len(different)} whole numbers; `loss='logistic'` predicts "
                     "classes"
@@ -346,6 +355,31 @@ def _column_notes(
                 f"{column.name!r} has {verdict.why or 'given categories'}: "
                 f"{len(column.categories)} have a feature each, the others are hashed into "
                 f"{column.hashed} (`hash_columns`)"
+            )
+    return notes
+
+
+def _trend_notes(
+    columns: Sequence[Column], table: Mapping[str, Any], target: Column | None, values: Any
+) -> list[str]:
+    """Name the dates with which the target grows or falls, of which only cycles are used."""
+    if not isinstance(target, Number):
+        return []
+    notes, targets = [], doubles(numbers_in(values, target.form))
+    for column in columns:
+        if not isinstance(column, Time) or "days" in column.parts or column.form == "clock":
+            continue
+        times = dates.times_in(table[column.name], column.form)
+        known = np.isfinite(targets) & ~np.isnat(times)
+        if known.sum() < ROWS_OF_A_TREND:
+            continue
+        days = (times[known] - times[known][0]) / np.timedelta64(1, "D")
+        with np.errstate(all="ignore"):
+            share = np.corrcoef(days, targets[known])[0, 1] ** 2
+        if share > TREND:
+            notes.append(
+                f"{column.name!r} as a number explains {100 * share:.0f} % of {target.name!r}; "
+                f"`time='linear'` uses it so, instead of as {_parts(column)}"
             )
     return notes
 

@@ -18,7 +18,7 @@ from mixfree.steps.ladder import BLOCK, LEAST_UNIT, LadderState
 from mixfree.steps.profile import CorrelationScale
 from mixfree.torch.device_ladder import DeviceLadder, on_device, on_host
 from mixfree.torch.stream import READ, Given, StreamOptimizer, StreamRun
-from mixfree.torch.tensors import Tensors, largest, norm, step_along, sums_dtype
+from mixfree.torch.tensors import Tensors, largest, norm, step_along, sums_dtype, wide
 
 LEAST_LR = 0.1  # a smaller lr must have been meant for another optimiser
 
@@ -89,6 +89,7 @@ class Ladder(StreamOptimizer):
     (600, True)
     """
 
+    buffers = (*StreamOptimizer.buffers, "lost")  # what rounding took from a narrow parameter
     _run: LadderRun
 
     def __init__(
@@ -162,6 +163,7 @@ class Ladder(StreamOptimizer):
 
     def _take(self, given: list[Given]) -> bool:
         run, params = self._run, self._parameters()
+        points = [self._point(p) for p in params]
         gradients = [_ascent(p, group) for group in self.param_groups for p in group["params"]]
         sketched = self._entries_to_sketch(params) if run.steps == 0 else run.sketched
         vector = self._vector(gradients, sketched)
@@ -182,16 +184,36 @@ class Ladder(StreamOptimizer):
         self._count_step()
         run.samples += 1
         if rule.refreshes(run.steps):
-            x = self._vector(params, sketched)
+            x = self._vector(points, sketched)
             farthest = farthest_of(_numpy_dtype(params))
             moved = ladder.step(rule, vector, size, run.steps, x, self._mean_lr(), farthest)
         else:
             moved = ladder.step(rule, vector, size, run.steps)
         if rule.per_coordinate:
-            self._displace(moved, ladder.rates())
+            self._displace(points, moved, ladder.rates())
         else:
-            self._step_along(gradients, moved, left_out)
+            self._step_along(points, gradients, moved, left_out)
+        self._round(points)
         return True
+
+    def _point(self, p: torch.Tensor) -> torch.Tensor:
+        """The parameter before it was rounded; the parameter itself from float32 on.
+
+        The first steps are shorter than the spacing of narrower numbers: rounded, they would be
+        lost, and the distance would never grow.
+        """
+        if p.dtype == wide(p.dtype):
+            return p
+        lost = self.state[p].get("lost")
+        point = p.detach().to(wide(p.dtype))
+        return point if lost is None else point + lost
+
+    def _round(self, points: Tensors) -> None:
+        """Give the points to the parameters, and keep what rounding takes from them."""
+        for p, point in zip(self._parameters(), points, strict=True):
+            if point is not p:
+                p.copy_(point)
+                self.state[p]["lost"] = point.sub_(p)
 
     def _report(self) -> None:
         super()._report()
@@ -207,11 +229,10 @@ class Ladder(StreamOptimizer):
                 "end, or its gradient never changes; the parameters no longer move"
             )
 
-    def _displace(self, displacement: torch.Tensor, rates: torch.Tensor) -> None:
-        """Move every entry by its displacement, and decay it at its own rate."""
-        params = self._parameters()
-        sizes = [p.numel() for p in params]
-        parts = zip(params, displacement.split(sizes), rates.split(sizes), strict=True)
+    def _displace(self, points: Tensors, displacement: torch.Tensor, rates: torch.Tensor) -> None:
+        """Move every entry by its own displacement, and decay it at its own rate."""
+        sizes = [p.numel() for p in points]
+        parts = zip(points, displacement.split(sizes), rates.split(sizes), strict=True)
         for group in self.param_groups:
             lr, decay = float(group["lr"]), float(group["weight_decay"])
             for _ in group["params"]:
@@ -220,14 +241,16 @@ class Ladder(StreamOptimizer):
                     p.mul_((1.0 - (lr * decay * rate).clamp(max=1.0)).view_as(p).to(p.dtype))
                 p.sub_(part.view_as(p), alpha=lr)
 
-    def _step_along(self, gradients: Tensors, rate: torch.Tensor, left_out: torch.Tensor) -> None:
+    def _step_along(
+        self, points: Tensors, gradients: Tensors, rate: torch.Tensor, left_out: torch.Tensor
+    ) -> None:
         """Move and decay all parameters at a common rate."""
         at = 0
         for group in self.param_groups:
-            params, lr = group["params"], float(group["lr"])
-            along = gradients[at : at + len(params)]
-            step_along(params, along, lr * rate, left_out, float(group["weight_decay"]))
-            at += len(params)
+            here, lr = slice(at, at + len(group["params"])), float(group["lr"])
+            decay = float(group["weight_decay"])
+            step_along(points[here], gradients[here], lr * rate, left_out, decay)
+            at = here.stop
 
     def _mean_lr(self) -> float:
         """Return the mean ``lr`` over all entries."""

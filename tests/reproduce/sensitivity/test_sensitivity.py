@@ -1,9 +1,12 @@
 """Each choice reaches the run, the streams have their laws, and verdicts can go either way."""
 
+import sys
+
 import numpy as np
 import pytest
 
 import mixfree as mf
+from mixfree.chains import random_walk
 from mixfree.gradients import ClippedMLMC, MedianMLMC
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.paper.runs import run_cell
@@ -82,6 +85,15 @@ def test_walks_stay_among_neighbours_and_show_their_own_rows(stream):
     path, chain = problem.order // per_state, chain_of(stream).P
     assert (np.asarray(chain)[path[:-1], path[1:]] > 0).all()
     assert len(set(problem.order % per_state)) == per_state
+
+
+def test_the_walk_on_a_graph_needs_no_networkx(monkeypatch):
+    """Catches an experiment that stops halfway where only the command line is installed."""
+    graph = pytest.importorskip("networkx").barbell_graph(50, 0)
+    walk = random_walk(graph, "metropolis")
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    chain_of.cache_clear()
+    np.testing.assert_allclose(chain_of("graph").P, walk.P, rtol=0, atol=1e-15)
 
 
 def test_the_drift_has_its_law_across_pieces(monkeypatch):

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.extras import require
-from mixfree.chains import cycle, random_walk
+from mixfree.chains import MarkovChain, cycle
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
 from mixfree.reproduce.paper.problem import Regression, ball_minimizer
 
 if TYPE_CHECKING:
-    from mixfree.chains import MarkovChain
     from mixfree.reproduce.sensitivity.choices import Choice
 
 __all__ = ["CHAINS", "Drift", "Problem", "chain_of", "problem_of"]
@@ -46,7 +44,11 @@ def chain_of(stream: str) -> MarkovChain:
     """
     if stream == "ring":
         return cycle(RING, lazy=True)
-    return random_walk(require("networkx").barbell_graph(GROUP, 0), "metropolis")
+    linked = np.kron(np.eye(2), 1 - np.eye(GROUP))
+    linked[GROUP - 1, GROUP] = linked[GROUP, GROUP - 1] = 1
+    degree = linked.sum(axis=1)
+    move = linked / (1 + np.maximum.outer(degree, degree))
+    return MarkovChain(move + np.diag(1 - move.sum(axis=1)))
 
 
 @dataclass(frozen=True)

@@ -43,11 +43,18 @@ def finish(drawing, path, begun, xlabel, ylabel):
 
 
 def keep(script, title, found, head, seeds=(), digits=3):
-    """Write a table of the results to ``results/NAME``, for ``tools/publish.py``."""
-    lines = [
-        (name, *(v if isinstance(v, str) else f"{v:.{digits}f}" for v in np.atleast_1d(row)))
-        for name, row in found.items()
-    ]
+    """Write a table of the results to ``results/NAME``, for ``tools/publish.py``.
+
+    ``found`` has rows by name, or pairs of a name and a row; None is an empty cell.
+    """
+    pairs = found.items() if isinstance(found, dict) else found
+    lines = [(name, *(_cell(value, digits) for value in np.atleast_1d(row))) for name, row in pairs]
     path = Path(script)
     folder, command = Path("results") / path.stem.replace("_", "-"), f"python examples/{path.name}"
     write_report(folder, path.resolve(), command, [Table(title, ["", *head], lines)], seeds)
+
+
+def _cell(value, digits):
+    if value is None or isinstance(value, str):
+        return value or ""
+    return f"{value:.{digits}f}"

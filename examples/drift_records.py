@@ -7,7 +7,6 @@ from them. The output is the squared error of these predictions divided by that 
 in hindsight.
 """
 
-import math
 import sys
 from pathlib import Path
 
@@ -22,7 +21,11 @@ from mixfree.sklearn import StreamRegressor
 
 CHUNK = 50
 HALF_LIVES = (50, 200, 800, 3200, 12800, None)
-DRIFTING = ("transformer-oil", "bike-hours", "beijing-pm25")
+DRIFTING = {
+    "transformer-oil": "ETTh1",
+    "bike-hours": "UCI Bike Sharing",
+    "beijing-pm25": "UCI Beijing PM2.5",
+}
 
 
 class Scaled:
@@ -76,24 +79,27 @@ def forecast_errors(rows, targets, chunk=CHUNK):
             now = slice(start, start + chunk)
             if start:
                 # A diverging model would overflow.
-                lost += float(np.sum((model.predict(rows[now]) - targets[now]).clip(-1e100) ** 2))
+                lost += float(
+                    np.sum((model.predict(rows[now]) - targets[now]).clip(-1e100, 1e100) ** 2)
+                )
             model.partial_fit(rows[now], targets[now])
         found[name] = lost / float(np.sum((targets[chunk:] - targets[chunk:].mean()) ** 2))
     return found
 
 
 def main(folder):
-    """Print the table."""
-    tables = {name: forecast_errors(*record(Path(folder) / f"{name}.csv.gz")) for name in DRIFTING}
-    print("|", *(["record", *next(iter(tables.values()))]), sep=" | ")
-    for name, found in tables.items():
-        shown = (f"{v:.3f}" if v < 10 else f"10^{math.log10(v):.0f}" for v in found.values())
-        print("|", name, *shown, sep=" | ")
-    return tables
+    """Measure the errors by record and model."""
+    found = {}
+    for name, source in DRIFTING.items():
+        rows, targets = record(Path(folder) / f"{name}.csv.gz")
+        errors = forecast_errors(rows, targets)
+        cells = [f"{error:.3f}" if error < 10.0 else "diverged" for error in errors.values()]
+        found[f"{name} ({source}, {len(rows):,} rows)"] = cells
+        print(name, *cells)
+    return found
 
 
 if __name__ == "__main__":
-    tables = main(sys.argv[1])
     title = "Squared error of forecasts over that of the best constant"
-    shown = {name: [*found.values()] for name, found in tables.items()}
-    keep(__file__, title, shown, [*models()])
+    written = {"auto": '`half_life="auto"`', "SGD": "SGD, last iterate"}
+    keep(__file__, title, main(sys.argv[1]), [written.get(name, name) for name in models()])

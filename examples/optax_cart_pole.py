@@ -130,5 +130,10 @@ def main(samples=60_000, seeds=2, marks=2_000, asked=100_000, figure="docs/figur
 
 
 if __name__ == "__main__":
+    errors = main()
+    rows = {
+        name: [errors.get(name), errors.get(f"{name}, averaged")]
+        for name in ("adam", "adam, shuffled", "mlmc(adam)", "ladder")
+    }
     title = "Squared error of the values over the last fifth of the run"
-    keep(__file__, title, main(), ["squared error"], range(2), digits=1)
+    keep(__file__, title, rows, ["last iterate", "averaged"], range(2), digits=1)

@@ -14,7 +14,7 @@ import time
 import numpy as np
 import torch
 from curves import finish, keep, last_fifth, marks_of, with_average
-from torch_methods import batches, follow, methods
+from torch_methods import batches, follow, methods, shown
 
 from mixfree.base.figures import new_figure, plain_ticks, styles_of
 
@@ -144,6 +144,11 @@ def main(path=None, seeds=range(1000, 1005), figure="docs/figures/bike-hours", h
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    rows = []
+    for method, errors in main(*sys.argv[1:2]).items():
+        name, gradients = shown(method)
+        name = name.replace(", lr ", ", learning rate ")
+        rows.append((name, [gradients, *(f"{each:.3f}" for each in errors)]))
     title = "Squared error over the last fifth of the run, in units of the variance"
     head = ["new hours, last iterate", "averaged", "stream, last iterate", "averaged"]
-    keep(__file__, title, main(*sys.argv[1:2]), head, range(1000, 1005))
+    keep(__file__, title, rows, ["gradients per hour", *head], range(1000, 1005))

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from curves import finish, keep, last_fifth, marks_of, with_average
 from sklearn.datasets import load_digits
-from torch_methods import batches, follow, methods
+from torch_methods import batches, follow, methods, shown
 
 from mixfree.base.figures import new_figure, styles_of
 
@@ -79,6 +79,10 @@ def main(samples=8_000, seeds=range(1000, 1005), runs_of=(200,), figure="docs/fi
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    found = {name: accuracies for (name, _), accuracies in main().items()}
+    rows = []
+    for (method, _), accuracies in main().items():
+        name, gradients = shown(method)
+        rows.append((name, [gradients, *(f"{each:.3f}" for each in accuracies)]))
     title = "Test accuracy over the last fifth of the run"
-    keep(__file__, title, found, ["last iterate", "averaged"], range(1000, 1005))
+    head = ["gradients per digit", "last iterate", "averaged"]
+    keep(__file__, title, rows, head, range(1000, 1005))

@@ -35,6 +35,12 @@ def methods(lr):
     }
 
 
+def shown(name):
+    """Return the name of a method in a table, and its gradients per sample."""
+    more = f", {1 + DRAWS} gradients"
+    return name.replace(more, ""), str(1 + DRAWS if "Memory" in name or more in name else 1)
+
+
 def batches(name, samples, batch, capacity, seed):
     """Return the batches of a method: rows in order, with draws from a memory, or shuffled.
 

@@ -36,28 +36,12 @@ class Learner:
         One of :mod:`mixfree.linear.losses`.
     columns
         Number of features.
-    method
-        A name from the table of methods, or a subclass of :class:`mixfree.Method`.
     dtype
         float64 or float32, for the weights and all arithmetic.
-    fit_intercept
-        Whether each output has an intercept, which is the last of its weights.
-    l2
-        Adds ½·l2·‖weights‖² to every row's loss, intercepts included.
-    radius
-        Keeps the weights in a ball around the origin.
-    scale
-        ``"running"`` standardises the columns by the rows seen so far. Steps, ``l2`` and
-        ``radius`` then refer to the standardised columns; :attr:`weights` are in the original
-        units. ``None`` does not standardise. ``"auto"`` standardises, except for sparse rows,
-        which would become dense, and for methods that replay old rows.
-    memory, draws
-        Rows kept in a reservoir, and draws from it per row: see
-        :class:`mixfree.gradients.Reservoir`. 0 keeps no rows.
-    step_scale, output, seed
-        As ``alpha``, ``output`` and ``seed`` of the method.
-    options
-        Further options of the method by name, for instance ``{"levels": 6}``.
+    memory
+        Number of rows kept in a reservoir: see :class:`mixfree.gradients.Reservoir`. 0 keeps none.
+    method, fit_intercept, l2, radius, scale, draws, step_scale, output, options, seed
+        As for :class:`mixfree.linear.estimator.StreamModel`.
 
     Examples
     --------

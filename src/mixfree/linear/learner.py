@@ -297,7 +297,7 @@ class Learner:
         """
         if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
             raise ValueError(
-                "state must be of a learner with steps: 'optimizer', 'sparse' and 'scale'"
+                "state must be of a learner with steps, with 'optimizer', 'sparse' and 'scale'"
             )
         scale, sparse = copy.deepcopy(self._scale), None
         if self._may_do_without_scale and state["scale"] is None:
@@ -309,7 +309,7 @@ class Learner:
         if state["sparse"] is not None:
             if not runs_sparse(self._optimizer, self.loss, self.l2):
                 raise ValueError(
-                    f"state is of a lazy run over sparse rows, which {self._optimizer.name} has not"
+                    f"state is of sparse rows, for which {self._optimizer.name} keeps no such state"
                 )
             sparse = SparseLinear(self._optimizer, self.loss, self.l2)
             sparse.load_state_dict(state["sparse"])

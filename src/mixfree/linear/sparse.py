@@ -241,7 +241,7 @@ class SparseLinear:
     def __init__(self, opt: Optimizer, loss: Loss, l2: float = 0.0) -> None:
         if not runs_sparse(opt, loss, l2):
             raise ValueError(
-                f"opt must have a sparse twin, which {opt.name} has not with this loss and l2={l2}"
+                f"{opt.name} has no sparse twin for this loss and l2={l2}: give it dense rows"
             )
         self._opt, self._plan = opt, plan_of(opt)
         self._step: Any = opt.step  # of the type that the state expects

@@ -1,4 +1,4 @@
-"""The reference, PyTorch and Optax behind one face: a vector in two parts, told gradients."""
+"""The reference, PyTorch and Optax behind one interface: a vector in two parts, told gradients."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""Without the library, the drop-in says what to install."""
+"""Without its library, a drop-in says what to install."""
 
 import subprocess
 import sys

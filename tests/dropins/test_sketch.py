@@ -1,4 +1,4 @@
-"""The sketch's norm: right on average, and with the spread that is promised."""
+"""The sketch's norm: unbiased, and with the documented spread."""
 
 import math
 

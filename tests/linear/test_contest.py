@@ -1,4 +1,4 @@
-"""The learner that lets its rows decide: bits, saving, units, classes, weights."""
+"""The learner that chooses its settings: bits, saving, units, classes, weights."""
 
 import numpy as np
 import pytest

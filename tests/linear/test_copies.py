@@ -1,4 +1,4 @@
-"""Copies of an estimator go on with the same bits, and what it refuses has changed nothing."""
+"""Copies of an estimator continue with the same bits, and refused input changes nothing."""
 
 import copy
 import io

@@ -1,4 +1,4 @@
-"""The learner: where it begins, and what is left of it when it goes back."""
+"""The learner with steps: its first distance, and its state after an error."""
 
 import numpy as np
 import pytest

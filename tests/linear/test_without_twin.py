@@ -1,4 +1,4 @@
-"""Parts and losses of one's own, which have no kernel, work everywhere at the reference's speed."""
+"""Custom parts and losses, which have no kernel, work everywhere at the speed of the reference."""
 
 from dataclasses import dataclass
 

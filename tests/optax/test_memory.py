@@ -1,4 +1,4 @@
-"""The memory for JAX: the same samples kept and drawn as by the one for PyTorch."""
+"""The memory for JAX keeps and draws the same samples as the one for PyTorch."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The transformer that does to a table what ``mixfree fit`` does to a file."""
+"""The transformer that encodes a table as ``mixfree fit`` encodes a file."""
 
 import numpy as np
 import pyarrow as pa

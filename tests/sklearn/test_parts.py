@@ -1,4 +1,4 @@
-"""Fits of parts, merged: the fit of all rows, in whichever process the parts are."""
+"""Merged fits of parts equal the fit of all rows, in whichever process the parts are."""
 
 import dask
 import numpy as np

@@ -1,4 +1,4 @@
-"""MAC: by hand from whole batches, and bad input."""
+"""MAC: computed by hand from whole batches, and bad input."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Averaged TD: by hand, and the inequality that its step is from."""
+"""Averaged TD: computed by hand, and the inequality behind its step size."""
 
 import numpy as np
 import pytest

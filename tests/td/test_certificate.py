@@ -1,4 +1,4 @@
-"""Intervals that hold, whatever the learner does."""
+"""Coverage of the intervals, for any learner."""
 
 import numpy as np
 import pytest

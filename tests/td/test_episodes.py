@@ -1,4 +1,4 @@
-"""Transitions of environments: ends, cuts, and the rows that automatic resets return."""
+"""Transitions of environments: terminations, truncations and automatic resets."""
 
 from itertools import islice
 

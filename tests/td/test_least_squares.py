@@ -1,4 +1,4 @@
-"""Least-squares TD behind the learner: exact fixed points, episodes, cuts, states, errors."""
+"""Least-squares TD behind the learner: fixed points, episodes, truncations, states, errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The averaged parameters: swapped in, and always back."""
+"""The averaged parameters: swapped in, and always swapped back."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""An ordinary step reads nothing from the device, and a bad gradient found late does no harm."""
+"""Ordinary steps read nothing from the device, and late reports of bad gradients are harmless."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Wrong input: refused with the reason, and nothing has changed."""
+"""Wrong input is refused with a reason, and changes nothing."""
 
 import copy
 

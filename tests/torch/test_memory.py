@@ -1,4 +1,4 @@
-"""The memory for PyTorch: what it keeps and draws, whatever holds the samples."""
+"""The memory for PyTorch: which samples it keeps and draws, for any structure of batches."""
 
 import io
 from typing import NamedTuple

@@ -108,9 +108,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
             )
         known = self.classes_ if classes is None else np.unique(classes)
         if not first and not np.array_equal(self.classes_, known):
-            raise ValueError(
-                f"classes must stay the same: {self.classes_.tolist()}, not {classes!r}"
-            )
+            raise ValueError(f"classes must be {self.classes_.tolist()} as before, not {classes!r}")
         targets = targets_of(y, known)
         if first:
             _check_classes(known, "classes")
@@ -197,7 +195,7 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         if not np.array_equal(self.classes_, other.classes_):
             raise ValueError(
                 f"cannot merge a fit of the classes {other.classes_.tolist()} into one of "
-                f"{self.classes_.tolist()}: call partial_fit with classes=, all labels of both"
+                f"{self.classes_.tolist()}: give both all labels, by partial_fit(X, y, classes=…)"
             )
         return super().merge(other)
 

@@ -105,14 +105,15 @@ class ChoosingLearner(Learner):
     def _new_contest(self, weights: int | None = None) -> Contest:
         """Start a contest, of all weights or of the first ones."""
         (method, start, options), common = self._common
-        settings: dict[str, Any] = {**common, "values": self.columns + 2, "judges": JUDGES}
         return Contest(
             method,
             start[:weights],
             options,
             losses=self._judged_losses,
             draws=self._draws,
-            **settings,
+            values=self.columns + 2,
+            judges=JUDGES,
+            **common,
         )
 
     def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:

@@ -36,28 +36,12 @@ class Learner:
         One of :mod:`mixfree.linear.losses`.
     columns
         Number of features.
-    method
-        A name from the table of methods, or a subclass of :class:`mixfree.Method`.
     dtype
         float64 or float32, for the weights and all arithmetic.
-    fit_intercept
-        Whether each output has an intercept, which is the last of its weights.
-    l2
-        Adds ½·l2·‖weights‖² to every row's loss, intercepts included.
-    radius
-        Keeps the weights in a ball around the origin.
-    scale
-        ``"running"`` standardises the columns by the rows seen so far. Steps, ``l2`` and
-        ``radius`` then refer to the standardised columns; :attr:`weights` are in the original
-        units. ``None`` does not standardise. ``"auto"`` standardises, except for sparse rows,
-        which would become dense, and for methods that replay old rows.
-    memory, draws
-        Rows kept in a reservoir, and draws from it per row: see
-        :class:`mixfree.gradients.Reservoir`. 0 keeps no rows.
-    step_scale, output, seed
-        As ``alpha``, ``output`` and ``seed`` of the method.
-    options
-        Further options of the method by name, for instance ``{"levels": 6}``.
+    memory
+        Number of rows kept in a reservoir: see :class:`mixfree.gradients.Reservoir`. 0 keeps none.
+    method, fit_intercept, l2, radius, scale, draws, step_scale, output, options, seed
+        As for :class:`mixfree.linear.estimator.StreamModel`.
 
     Examples
     --------
@@ -313,7 +297,7 @@ class Learner:
         """
         if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
             raise ValueError(
-                "state must be of a learner with steps: 'optimizer', 'sparse' and 'scale'"
+                "state must be of a learner with steps, with 'optimizer', 'sparse' and 'scale'"
             )
         scale, sparse = copy.deepcopy(self._scale), None
         if self._may_do_without_scale and state["scale"] is None:
@@ -325,7 +309,7 @@ class Learner:
         if state["sparse"] is not None:
             if not runs_sparse(self._optimizer, self.loss, self.l2):
                 raise ValueError(
-                    f"state is of a lazy run over sparse rows, which {self._optimizer.name} has not"
+                    f"state is of sparse rows, for which {self._optimizer.name} keeps no such state"
                 )
             sparse = SparseLinear(self._optimizer, self.loss, self.l2)
             sparse.load_state_dict(state["sparse"])

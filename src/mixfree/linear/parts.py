@@ -55,7 +55,7 @@ def fit_parts(
         if fitted is not None:
             merged = fitted if merged is None else merged.merge(fitted)
     if merged is None:
-        raise ValueError("parts must have at least one row between them, but all are empty")
+        raise ValueError("parts must have at least one row, but all are empty")
     return merged
 
 

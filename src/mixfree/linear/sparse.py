@@ -44,6 +44,9 @@ def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
     return isinstance(step, Constant | AdaGradNorm) and (anywhere or around_origin)
 
 
+_UNCHANGED = ("counts", "numbers", "before", "kept")  # fields that are saved as they are
+
+
 @dataclass(slots=True)
 class SparseState(State):
     """A run in the form of its kernel: see :mod:`mixfree.kernels.sparse`."""
@@ -146,9 +149,7 @@ class SparseState(State):
     def plain(self) -> dict[str, Any]:
         """Return the state as copies of arrays, without the marks of a window in the cells."""
         return {
-            **{
-                name: getattr(self, name).copy() for name in ("counts", "numbers", "before", "kept")
-            },
+            **{name: getattr(self, name).copy() for name in _UNCHANGED},
             "v": self.cells[:, V].copy(),
             "q": self._q(),
             "places": self.places[self._listed].copy(),
@@ -170,7 +171,7 @@ class SparseState(State):
             )
         if not (given.counts[SEEN] < given.counts[LENGTH] and given.numbers[A] != 0.0):
             raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
-        found.load({name: getattr(given, name) for name in ("counts", "numbers", "before", "kept")})
+        found.load({name: getattr(given, name) for name in _UNCHANGED})
         found.cells[:, V], found.cells[:, Q] = given.v, given.q
         found._list(places, given.sums)
         return found
@@ -241,7 +242,7 @@ class SparseLinear:
     def __init__(self, opt: Optimizer, loss: Loss, l2: float = 0.0) -> None:
         if not runs_sparse(opt, loss, l2):
             raise ValueError(
-                f"opt must have a sparse twin, which {opt.name} has not with this loss and l2={l2}"
+                f"{opt.name} has no sparse twin for this loss and l2={l2}: give it dense rows"
             )
         self._opt, self._plan = opt, plan_of(opt)
         self._step: Any = opt.step  # of the type that the state expects

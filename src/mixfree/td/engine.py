@@ -10,8 +10,6 @@ from mixfree.td.least_squares import LARGEST, LstdTD
 from mixfree.td.methods import start_method, td_methods
 from mixfree.td.stepping import StepTD
 
-Engine = LstdTD | StepTD
-
 
 def start_engine(
     method: str | None,
@@ -20,7 +18,7 @@ def start_engine(
     least_squares: Mapping[str, Any],
     steps: Mapping[str, Any],
     seed: int = 0,
-) -> Engine:
+) -> LstdTD | StepTD:
     """Start the engine for the given options of least squares or of steps.
 
     Without a name, it is ``lstd`` for up to 1,000 features and no option of methods with steps.

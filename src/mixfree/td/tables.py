@@ -61,8 +61,8 @@ def gymnasium_process(
     table = transition_table(env)
     if table is None:
         raise ValueError(
-            f"{env} must publish its transitions as env.unwrapped.P, a table of states, actions "
-            "and (probability, next state, reward, terminated), but does not"
+            f"{env} does not publish its transitions: set env.unwrapped.P, a table of states, "
+            "actions and (probability, next state, reward, terminated)"
         )
     states, actions = len(table), len(table[0])
     acts = policy_matrix(policy, states, actions)
@@ -101,7 +101,7 @@ def start_law(env: Any, states: int) -> Array:
     law = getattr(env.unwrapped, "initial_state_distrib", None)
     if law is None:
         raise ValueError(
-            f"{env} must publish the distribution of its first state as "
-            "env.unwrapped.initial_state_distrib, but does not"
+            f"{env} does not publish the distribution of its first state: set "
+            "env.unwrapped.initial_state_distrib"
         )
     return np.asarray(law, dtype=np.float64).reshape(states)

@@ -254,10 +254,9 @@ class Ladder(StreamOptimizer):
 
     def _mean_lr(self) -> float:
         """Return the mean ``lr`` over all entries."""
-        counts = [sum(p.numel() for p in group["params"]) for group in self.param_groups]
-        rates = [float(group["lr"]) for group in self.param_groups]
-        total = sum(counts)
-        return sum(n * lr for n, lr in zip(counts, rates, strict=True)) / total if total else 1.0
+        entries = [sum(p.numel() for p in group["params"]) for group in self.param_groups]
+        total = sum(n * float(g["lr"]) for n, g in zip(entries, self.param_groups, strict=True))
+        return total / sum(entries) if sum(entries) else 1.0
 
     def _may_change_unit(self, params: Tensors) -> bool:
         """Whether to compare the gradient with the unit of the sums, reading from the device."""

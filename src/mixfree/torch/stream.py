@@ -217,7 +217,9 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         theirs = dict(model.named_parameters())
         missing = [name for name in names if name not in theirs]
         if missing:
-            raise ValueError(f"model must have a parameter named {missing[0]!r}, but has not")
+            raise ValueError(
+                f"model has no parameter named {missing[0]!r}, which the optimiser has"
+            )
         targets = [theirs[name] for name in names] if names else list(theirs.values())
         shapes, others = self._shapes(), [tuple(p.shape) for p in targets]
         if shapes != others:

@@ -1,9 +1,10 @@
-"""Forgetting: the weighted fit it stands for, the half-life it picks, and its bits."""
+"""Forgetting: the equivalent weighted fit, the choice of the half-life, and bits."""
 
 import numpy as np
 import pytest
 
 from mixfree.linear.exact.drift import BLOCK, PRIOR, Forgetting, least_combination
+from tests.helpers import assert_same_bits
 
 
 def stream(rows, seed=0, columns=3, offset=0.0):
@@ -22,11 +23,7 @@ def added(x, y, pieces=1, half_life="auto", weights=None, **options):
 
 
 def same_bits(one, other):
-    a, b = one.plain(), other.plain()
-    blocks = a.pop("blocks"), b.pop("blocks")
-    for left, right in ((a, b), blocks):
-        for name in left:
-            np.testing.assert_array_equal(left[name], right[name])
+    assert_same_bits(one.plain(), other.plain())
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])

@@ -1,4 +1,4 @@
-"""Intervals of fits whose loss is not squared: coverage, correlation, and what is not known."""
+"""Intervals for other losses than the squared one: coverage, correlation, undetermined weights."""
 
 import math
 
@@ -64,7 +64,9 @@ def test_the_choice_of_the_kept_rows_is_part_of_the_error(monkeypatch):
 
     error = math.sqrt(0.95 * 0.05 / (40 * 2))
     assert np.mean([held(seed) for seed in range(40)]) >= 0.95 - 4.0 * error
-    monkeypatch.setattr(Known, "chance", lambda self, objective, theta, beta: 0.0 * theta[None])
+    monkeypatch.setattr(
+        Known, "sampling_errors", lambda self, objective, theta, beta: 0.0 * theta[None]
+    )
     assert np.mean([held(seed) for seed in range(40)]) < 0.95 - 5.0 * error
 
 

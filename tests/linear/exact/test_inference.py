@@ -1,4 +1,4 @@
-"""Intervals from batch means: coverage, profile, and when they are not to be trusted."""
+"""Intervals from batch means: coverage, profile, and when they cannot be trusted."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The exact learner: one fit whatever the order, the cuts, the type and the kind of rows."""
+"""The exact learner: one result for any order, chunking, dtype and storage of the rows."""
 
 import numpy as np
 import pytest

@@ -1,10 +1,11 @@
-"""Least-squares TD: against the exact fixed point, one row at a time, and its bits."""
+"""Least-squares TD: against the exact fixed point, one row at a time, and bits."""
 
 import numpy as np
 import pytest
 
 from mixfree.linear.exact.lstd import LSTD
 from mixfree.td import RewardProcess
+from tests.helpers import assert_same_bits
 
 
 def process(states=20, features=5, seed=0, gamma=0.9):
@@ -39,11 +40,7 @@ def expected(known, size, gamma):
 
 
 def same_bits(one, other):
-    a, b = one.plain(), other.plain()
-    blocks = a.pop("blocks"), b.pop("blocks")
-    for left, right in ((a, b), blocks):
-        for name in left:
-            np.testing.assert_array_equal(left[name], right[name])
+    assert_same_bits(one.plain(), other.plain())
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.9, 0.999])

@@ -1,4 +1,4 @@
-"""Sparse sums of LSTD: those of the dense one, and refused where they would not be sparse."""
+"""Sparse LSTD: equal to dense LSTD, and refused where the sums would not be sparse."""
 
 import numpy as np
 import pytest

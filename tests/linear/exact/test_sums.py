@@ -1,4 +1,4 @@
-"""The sums of a stream: against exact arithmetic, however cut, merged or saved."""
+"""The sums of a stream: against exact arithmetic, for any chunking, merging or saving."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""Every feature map: norms at most 1, one row at a time or many, and what it stands for."""
+"""Every feature map: norms at most 1, single rows and many, and the values."""
 
 import numpy as np
 import pytest

@@ -95,7 +95,7 @@ class Batches:
                 # A short stream has batches as well, since all its rows are pending.
                 length = max(1 << (self._blocks.filled // self.most).bit_length(), 1)
             if count := self._blocks.filled // length:
-                parts.append(block_sums(*_cut(waiting, count, length), quick=False)[0])
+                parts.append(block_sums(*_cut(*waiting, count, length), quick=False)[0])
         if not parts:
             nothing = Sums.nothing(self._blocks.columns, self._blocks.targets)
             return stacked([nothing])[:0]
@@ -190,7 +190,7 @@ class Batches:
         self.windows.take(self._sums.rows + self._current.rows, rows, targets, weights)
         length = self._length_of_batch
         if length < len(rows):
-            pieces = _cut((rows, targets, weights), len(rows) // length, length)
+            pieces = _cut(rows, targets, weights, len(rows) // length, length)
             block, self._quick = block_sums(*pieces, quick=self._quick)
             self._sums = self._sums.joined(block.combined())
             self._closed = (*self._closed, block)
@@ -217,15 +217,14 @@ def _first_length(columns: int, most: int) -> int:
 
 
 def _cut(
-    block: tuple[Array, Array, Array | None], count: int, length: int
+    rows: Array, targets: Array, weights: Array | None, count: int, length: int
 ) -> tuple[Array, Array, Array | None]:
     """Return the first ``count`` pieces of ``length`` rows, along a leading axis."""
-    rows, targets, weights = (
-        None if each is None else each[: count * length].reshape(count, length, *each.shape[1:])
-        for each in block
-    )
-    assert rows is not None and targets is not None
-    return rows, targets, weights
+
+    def cut(array: Array) -> Array:
+        return array[: count * length].reshape(count, length, *array.shape[1:])
+
+    return cut(rows), cut(targets), None if weights is None else cut(weights)
 
 
 def _paired(parts: Sequence[Sums]) -> tuple[Sums, ...]:

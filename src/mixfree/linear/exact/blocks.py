@@ -51,7 +51,9 @@ class Blocks:
     @property
     def pending(self) -> tuple[Array, Array, Array | None] | None:
         """The pending rows with their targets and weights; None if there are none."""
-        return self._block(self._rows, self._targets, self._weights, 0, self.filled)
+        if not self.filled:
+            return None
+        return _block(self._rows, self._targets, self._weights, 0, self.filled)
 
     def cut(
         self,
@@ -73,16 +75,11 @@ class Blocks:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             if count >= first and filled:
                 self._keep(x[:first], y[:first], None if w is None else w[:first], filled)
-                block = self._block(self._rows, self._targets, self._weights, 0, filled + first)
-                assert block is not None
-                take(*block)
+                take(*_block(self._rows, self._targets, self._weights, 0, filled + first))
                 start, filled = first, 0
             while filled == 0 and count - start >= (rest := length()):
-                ones = w if w is not None else np.empty(0)
                 end = start + rest * min((count - start) // rest, together)
-                block = self._block(x, y, ones, start, end)
-                assert block is not None
-                take(*block)
+                take(*_block(x, y, w, start, end))
                 start = end
             tail = slice(start, None)
             check_finite(_dense(x[tail]), y[tail])
@@ -100,19 +97,6 @@ class Blocks:
         self._rows[place:end] = _dense(x)
         self._targets[place:end] = y
         self._weights[place:end] = 1.0 if w is None else w
-
-    def _block(
-        self, x: Any, y: Array, w: Array, start: int, end: int
-    ) -> tuple[Array, Array, Array | None] | None:
-        """Return a block as contiguous doubles; None if it has no rows."""
-        if start == end:
-            return None
-        rows = np.ascontiguousarray(_dense(x[start:end]), dtype=np.float64)
-        targets = np.ascontiguousarray(y[start:end])
-        weights = w[start:end] if w.size else None
-        if weights is not None and (weights == 1.0).all():
-            weights = None
-        return rows, targets, weights
 
     def copy(self) -> Self:
         """Return an independent copy."""
@@ -259,6 +243,16 @@ def restored_sums(state: Mapping[str, Any], columns: int, targets: int, *blocks:
     if any((each < 0.0).any() for each in (found["weight"], diagonal, found["squares"])):
         raise ValueError("weight and squares of the state must not be negative")
     return Sums(rows, **found, exponent=exponent)
+
+
+def _block(
+    x: Any, y: Array, w: Array | None, start: int, end: int
+) -> tuple[Array, Array, Array | None]:
+    """Return some rows as contiguous doubles, without weights if all are 1."""
+    rows = np.ascontiguousarray(_dense(x[start:end]), dtype=np.float64)
+    targets = np.ascontiguousarray(y[start:end])
+    weights = None if w is None else w[start:end]
+    return rows, targets, None if weights is None or (weights == 1.0).all() else weights
 
 
 def _dense(rows: Any) -> Array:

@@ -30,6 +30,8 @@ PRIOR = 1.0  # strength of the ridge, in rows with each column's own deviation
 HOPELESS = 1e6  # a half-life whose loss is this many times the least has no share
 FAR = 1e296  # loss of a block above which the sums are checked, since they may reach WORST
 WORST = 1e300  # largest loss of a block that counts, so that it can be forgotten
+# Arrays of the state.
+ARRAYS = ("prior", "products", "partial", "origin", "exponent", "rest", "solved", "errors")
 
 
 class Forgetting:
@@ -48,8 +50,8 @@ class Forgetting:
 
     Parameters
     ----------
-    columns, targets
-        Numbers of features and targets per row.
+    columns
+        Number of features.
     half_life
         Number of rows, or ``"auto"`` for a mixture of 50, 200, 800, 3,200, 12,800 and never.
     intercept, l2, radius
@@ -69,7 +71,6 @@ class Forgetting:
     def __init__(
         self,
         columns: int,
-        targets: int = 1,
         half_life: float | str = "auto",
         *,
         intercept: bool = True,
@@ -91,8 +92,8 @@ class Forgetting:
         rows = max(min(BLOCK, shortest), shortest / FLAT)
         self.block = min(1 << max(int(rows).bit_length() - 1, 0), block_rows(columns))
         self._intercept, self._l2, self._radius = intercept, float(l2), radius
-        self._blocks = Blocks(columns, targets)
-        count, size = len(self.half_lives), 1 + columns + targets
+        self._blocks = Blocks(columns)
+        count, size = len(self.half_lives), columns + 2
         self._levels = [
             next(k for k in range(LEVELS, -1, -1) if k == 0 or self.block << k <= life / FLAT)
             for life in self.half_lives
@@ -100,7 +101,7 @@ class Forgetting:
         ends = [bisect.bisect(self._levels, k) for k in range(-1, LEVELS + 1)]
         self._turns = [slice(*each) for each in itertools.pairwise(ends)]  # half-lives by level
         self._rows = 0
-        # Products of (1, columns, targets) about the origin, in units of 2^exponent. Those of a
+        # Products of (1, columns, target) about the origin, in units of 2^exponent. Those of a
         # half-life end at the last multiple of 2^level blocks. Later blocks are in partial sums:
         # of 2^k blocks if bit k of their number is set.
         self._products = np.zeros((count, size, size))
@@ -109,9 +110,9 @@ class Forgetting:
         self._exponent = np.zeros(size, dtype=np.int64)
         self._prior, self._sized = np.zeros(1 + columns), 0
         self._moved = 0  # number of rows when origin and units were chosen
-        # Coefficients of (1, columns, targets) in the residuals of each half-life.
-        self._rest = np.zeros((self._candidates, targets, size))
-        self._rest[:, np.arange(targets), 1 + columns + np.arange(targets)] = 1.0
+        # Coefficients of (1, columns, target) in the residuals of each half-life.
+        self._rest = np.zeros((self._candidates, 1, size))
+        self._rest[:, :, -1] = 1.0
         self._solved = np.zeros(self._candidates, dtype=np.int64)
         self._errors = np.zeros((self._candidates, self._candidates))  # discounted products
         self._changes: tuple[tuple[int, int], ...] = ()
@@ -199,9 +200,8 @@ class Forgetting:
 
     def _grams(self, rows: Array, targets: Array, weights: Array | None) -> Array:
         """Return the products of each block about the origin."""
-        columns = rows.shape[1]
         z = np.empty((len(rows), len(self._origin)))
-        z[:, 0], z[:, 1 : 1 + columns], z[:, 1 + columns :] = 1.0, rows, targets
+        z[:, 0], z[:, 1:-1], z[:, -1:] = 1.0, rows, targets
         z -= self._origin
         if self._exponent.any():
             z = np.ldexp(z, -self._exponent)
@@ -260,11 +260,11 @@ class Forgetting:
 
     def _judge(self, grams: Array, rests: Array, first: int, length: int) -> None:
         """Add the losses of each block under the weights before it; ``first`` rows came before."""
-        units = np.ldexp(1.0, 2 * self._exponent[-rests.shape[2] :])
-        flat = rests.reshape(*rests.shape[:2], rests.shape[2] * rests.shape[3])
+        unit = np.ldexp(1.0, 2 * self._exponent[-1])
+        flat = rests[:, :, 0]
         with np.errstate(over="ignore", invalid="ignore"):
-            lost = (rests @ grams[:, None]) * units[:, None]
-            products = lost.reshape(flat.shape) @ flat.swapaxes(1, 2)
+            lost = (rests @ grams[:, None])[:, :, 0] * unit
+            products = lost @ flat.swapaxes(1, 2)
             far = ~(np.abs(products).max(axis=(1, 2)) < FAR)
             for place, product in enumerate(products):
                 errors = self._errors * 0.5 ** (length / JUDGED) + product
@@ -280,29 +280,26 @@ class Forgetting:
 
     def _solve(self, h: int) -> None:
         """Solve for new weights of a half-life, for the next blocks."""
-        targets = self._blocks.targets
         first = 0 if self._intercept else 1
         if self._radius is not None:
-            weights = self._solution(h).weights
-            columns = self._blocks.columns
-            own = self._exponent[None, 1 : 1 + columns] - self._exponent[-targets:, None]
-            inner = np.ldexp(weights[:, :columns], own)
-            level = weights @ np.append(self._origin[1:-targets], 1.0)[: weights.shape[1]]
-            level = np.ldexp(level - self._origin[-targets:], -self._exponent[-targets:])
+            weights, unit = self._solution(h).weights, self._exponent[-1]
+            inner = np.ldexp(weights[:, : self._blocks.columns], self._exponent[1:-1] - unit)
+            level = weights @ np.append(self._origin[1:-1], 1.0)[: weights.shape[1]]
+            level = np.ldexp(level - self._origin[-1], -unit)
             found = np.column_stack([level, inner])[:, first:]
         else:
             whole = self._whole(h)
-            matrix = whole[first:-targets, first:-targets].copy()
+            matrix = whole[first:-1, first:-1].copy()
             matrix.ravel()[:: len(matrix) + 1] += self._ridge(float(whole[0, 0]), self._prior)[
                 first:
             ]
-            right = whole[-targets:, first:-targets].T
+            right = whole[-1:, first:-1].T
             # The matrix is symmetric: its transpose has the memory order that LAPACK needs.
             _, solved, failed = lapack.dposv(matrix.T, right, overwrite_a=1)
             if failed:
                 return
             found = solved.T
-        self._rest[h, :, first:-targets] = -found
+        self._rest[h, :, first:-1] = -found
         self._solved[h] = self._rows
 
     def _ridge(self, weight: float, prior: Array) -> Array:
@@ -317,9 +314,9 @@ class Forgetting:
 
     def _priors(self) -> Array:
         """Return PRIOR times the variance of each column over all rows."""
-        targets, whole = self._blocks.targets, self._whole(-1)
+        whole = self._whole(-1)
         weight = max(float(whole[0, 0]), 1e-300)
-        squares = (whole.diagonal() - whole[0] ** 2 / weight)[:-targets] / weight
+        squares = (whole.diagonal() - whole[0] ** 2 / weight)[:-1] / weight
         prior = PRIOR * np.where(squares > 0.0, squares, 1.0)
         prior[0] = 0.0
         return prior
@@ -327,12 +324,9 @@ class Forgetting:
     def _solution(self, h: int) -> Solution:
         sums = self._sums(h)
         weight = max(float(sums.weight), 1e-300)
-        targets = self._blocks.targets
         with np.errstate(over="ignore"):
-            own = (
-                np.ldexp(self._ridge(weight, self._priors()), 2 * self._exponent[:-targets])[1:]
-                / weight
-            )
+            ridge = np.ldexp(self._ridge(weight, self._priors()), 2 * self._exponent[:-1])
+            own = ridge[1:] / weight
         return solve(
             sums, l2=np.minimum(own, WORST), radius=self._radius, intercept=self._intercept
         )
@@ -369,8 +363,7 @@ class Forgetting:
         products += products[:, :, :1] * step
         products += step[:, None] * products[:, :1, :]
         rest = np.ldexp(self._rest, -change)
-        k = self._blocks.targets
-        rest = np.ldexp(rest, change[-k:, None])
+        rest = np.ldexp(rest, change[-1])
         rest[:, :, 0] -= (rest * step).sum(axis=2)
         self._products, self._partial = np.split(products, [len(self._products)])
         self._rest = rest
@@ -392,24 +385,16 @@ class Forgetting:
             "rows": self._rows,
             "moved": self._moved,
             "sized": self._sized,
-            "prior": self._prior.copy(),
-            "products": self._products.copy(),
-            "partial": self._partial.copy(),
-            "origin": self._origin.copy(),
-            "exponent": self._exponent.copy(),
-            "rest": self._rest.copy(),
-            "solved": self._solved.copy(),
-            "errors": self._errors.copy(),
+            **{name: getattr(self, f"_{name}").copy() for name in ARRAYS},
             "changes": np.array(self._changes, dtype=np.int64).reshape(-1, 2),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        arrays = {"products": "f", "partial": "f", "origin": "f", "exponent": "i", "rest": "f"}
-        arrays |= {"solved": "i", "errors": "f", "prior": "f"}
-        found = {
-            name: check_array(state[name], name, getattr(self, f"_{name}").shape, kind)
-            for name, kind in arrays.items()
+        mine = {name: getattr(self, f"_{name}") for name in ARRAYS}
+        arrays = {
+            f"_{name}": check_array(state[name], name, array.shape, array.dtype.kind)
+            for name, array in mine.items()
         }
         changes = check_array(state["changes"], "changes", (len(state["changes"]), 2), "i")
         if not ((changes[:, 1] >= 0) & (changes[:, 1] < self._candidates)).all():
@@ -418,8 +403,7 @@ class Forgetting:
         moved = check_whole(state["moved"], "moved of the state", least=0)
         sized = check_whole(state["sized"], "sized of the state", least=0)
         self._blocks.restore(state["blocks"])
-        for name, value in found.items():
-            setattr(self, f"_{name}", value)
+        vars(self).update(arrays)
         self._rows, self._moved, self._sized = rows, moved, sized
         self._changes = tuple((int(row), int(best)) for row, best in changes)
 

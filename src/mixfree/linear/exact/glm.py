@@ -195,7 +195,7 @@ class GlmFit:
         self._sums.add(rows, self._family.expand(before, targets[:, 0]), weights)
         self._sample.offer(rows, targets[:, 0], weights, before)
         if self._sample.seen >= self._due:
-            self._choose()
+            self._update_reference()
 
     def _begin(self) -> StreamSums:
         """Start the sums with all rows so far: from now on not all rows are kept."""
@@ -204,7 +204,7 @@ class GlmFit:
         sample.seed = stream_seed(self.seed, kept)
         self._streams = (sample.seed,)
         sample.draw_keys()
-        self._choose()
+        self._update_reference()
         sample.expand(self._predictions(kept.rows))
         sums = StreamSums(*self._functions, origin_of(kept), len(kept))
         for piece in pieces(kept, self.settings.columns):
@@ -227,17 +227,17 @@ class GlmFit:
                 z = np.clip(np.nan_to_num(z), -BIG, BIG)
         return z
 
-    def _choose(self) -> None:
+    def _update_reference(self) -> None:
         """Update the reference weights."""
-        self._reference = self._rough(FEW, ROUGH, waiting=False)
+        self._reference = self._rough(FEW, pending=False)
         late = self._sample.seen >= 16 * self._sample.size
         self._due = int((LATER if late else GROWTH) * self._sample.seen)
 
-    def _rough(self, most: int, close: float, waiting: bool) -> Array:
+    def _rough(self, most: int, pending: bool) -> Array:
         """Fit to at most about ``most`` of the kept rows; weights in the units of the rows."""
-        parts = self._parts(most, waiting)
+        parts = self._parts(most, pending)
         problem = self._problem_of(parts, ridge=PRIOR / max(len(parts[0].rows), 1))
-        fitted = problem.solved(None if self._sums is None else self._reference, close)
+        fitted = problem.solved(None if self._sums is None else self._reference, ROUGH)
         return problem.own(fitted.point.theta)
 
     def _problem_of(self, parts: list[Part], ridge: float = 0.0) -> Problem:
@@ -246,7 +246,7 @@ class GlmFit:
             return Problem.of_rows(self.settings, parts, ridge)
         return Problem.of_sample(self.settings, parts, self._sums.total, ridge)
 
-    def _parts(self, most: int | None = None, waiting: bool = True) -> list[Part]:
+    def _parts(self, most: int | None = None, pending: bool = True) -> list[Part]:
         """Return the sample, whose rows represent the whole stream, then pending rows.
 
         With ``most``, only about so many rows of the sample, each of which represents more rows.
@@ -262,9 +262,9 @@ class GlmFit:
         elif stride > 1:
             kept = kept.take(slice(None, None, stride))
         parts = [Part(kept, sample.seen / max(len(kept), 1))]
-        pending = self._blocks.pending if waiting else None
-        if pending is not None:
-            rows, targets, weights = pending
+        block = self._blocks.pending if pending else None
+        if block is not None:
+            rows, targets, weights = block
             ones = np.ones(len(rows)) if weights is None else weights
             before = np.zeros((len(rows), self._shape[0]))
             parts.append(Part(Kept(rows, targets[:, 0], ones, before), 1.0))
@@ -279,7 +279,7 @@ class GlmFit:
         if self._solution is None:
             start = None
             if self._sums is not None or self.kept > 2 * MORE:
-                start = self._rough(MORE, ROUGH, waiting=True)
+                start = self._rough(MORE, pending=True)
             parts = self._parts()
             problem = self._problem_of(parts)
             solved = Solved(problem, problem.solved(start, CLOSE))
@@ -343,7 +343,7 @@ class GlmFit:
             self._sums.merge(theirs._sums)
             self._sample.merge(theirs._sample)
             self._streams = tuple(sorted((*self._streams, *theirs._streams)))
-            self._choose()
+            self._update_reference()
         self.samples, self._solution, self._inference = samples, None, None
 
     def _add_all(self, other: Self) -> None:

@@ -29,20 +29,9 @@ class ExactLearner:
         Number of features.
     dtype
         dtype of the weights; all arithmetic is in double precision.
-    intercept
-        Whether each output has an intercept, which is the last of its weights.
-    l2
-        Adds ½·l2·‖weights‖² to every row's loss, without the intercept.
-    radius
-        Keeps the weights, without intercepts, in a ball around the origin.
-    half_life
-        Number of rows after which a row counts half, or ``"auto"``: the mixture of half-lives that
-        has predicted best. For the squared loss only.
-    memory
-        What to keep: a number of rows, such as ``2048``, or bytes, such as ``"32MB"``. The squared
-        loss keeps no rows for its weights; bytes limit the sums behind its intervals.
-    seed
-        Seed of the sample of rows, where not all can be kept.
+    intercept, l2, radius, half_life, memory, seed
+        As for :class:`mixfree.linear.estimator.StreamModel`. The squared loss keeps no rows for its
+        weights; bytes of memory limit the sums behind its intervals.
 
     Examples
     --------

@@ -179,9 +179,7 @@ class LSTD:
                 piece = slice(start, end)
                 before = decay * trace[None]
                 traces[piece], _ = lfilter([1.0], [1.0, -decay], x[piece], axis=0, zi=before)
-                trace = traces[end - 1]
-            if start < end and broken[end - 1]:
-                trace = np.zeros(self.size)
+                trace = np.zeros(self.size) if broken[end - 1] else traces[end - 1]
             start = end
         return traces, trace.copy()
 

@@ -92,8 +92,6 @@ class Objective:
         Weight of the whole stream.
     penalty
         Ridge per standardised column, 0 for the intercept.
-    control
-        The correction by the stream's sums; None without one.
     """
 
     def __init__(
@@ -105,10 +103,10 @@ class Objective:
         intercept: bool,
         weight: float,
         penalty: Array,
-        control: Control | None = None,
     ) -> None:
         self.family, self.units, self.intercept = family, units, intercept
-        self.penalty, self.control = penalty, control
+        self.penalty = penalty
+        self.control: Control | None = None  # the correction by the stream's sums
         self._parts, self._weight = parts, weight
         self._columns = len(units.mean)
         self._several = family.outputs > 1

@@ -124,7 +124,9 @@ class Reservoir:
 
     def draw_keys(self) -> None:
         """Draw the keys of the rows that :meth:`fill` stored, before any row is left out."""
-        self._keys[: self.stored] = self._draw(0, self.stored)
+        numbers = np.arange(self.stored, dtype=np.uint64)
+        high = draws.words(self._key, numbers).astype(np.uint64) << np.uint64(32)
+        self._keys[: self.stored] = high | draws.words(self._key, numbers, 1)
 
     def offer(self, rows: Array, targets: Array, weights: Array | None, before: Array) -> None:
         """Store those of the next rows whose keys are small enough."""
@@ -185,24 +187,18 @@ class Reservoir:
 
         Half of a key decides for nearly all rows.
         """
-        key = draws.key(self._known_seed(), draws.RESERVOIR)
         numbers = np.arange(first, first + count, dtype=np.uint64)
-        high = draws.words(key, numbers)
+        high = draws.words(self._key, numbers)
         places = np.flatnonzero(high <= np.uint32(int(self._bar) >> 32))
         keys = high[places].astype(np.uint64) << np.uint64(32)
-        keys |= draws.words(key, numbers[places], 1)
+        keys |= draws.words(self._key, numbers[places], 1)
         below = keys < self._bar
         return places[below], keys[below]
 
-    def _draw(self, first: int, count: int) -> Array:
-        key = draws.key(self._known_seed(), draws.RESERVOIR)
-        numbers = np.arange(first, first + count, dtype=np.uint64)
-        high = draws.words(key, numbers).astype(np.uint64) << np.uint64(32)
-        return high | draws.words(key, numbers, 1)
-
-    def _known_seed(self) -> int:
+    @property
+    def _key(self) -> draws.Key:
         assert self.seed is not None
-        return self.seed
+        return draws.key(self.seed, draws.RESERVOIR)
 
     def _write(self, places: Any, rows: Kept) -> None:
         self._rows[places], self._targets[places] = rows.rows, rows.targets

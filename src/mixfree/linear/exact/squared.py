@@ -117,7 +117,9 @@ class SquaredFit:
     def merge(self, other: Self) -> None:
         """Add all rows of ``other``, as if they followed; ``other`` is unchanged."""
         if isinstance(self._sums, Forgetting) or isinstance(other._sums, Forgetting):
-            raise ValueError("merge needs half_life=None: which rows are older is not known")
+            raise ValueError(
+                "merge needs half_life=None, since it is not known which rows are older"
+            )
         self._sums.merge(other._sums)
         self.samples += other.samples
         self._forget_fit()

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.literal import literal
 from mixfree.streams.correlation import Correlation
@@ -90,7 +89,8 @@ def effects_picture(found: Sequence[Effect], unit: str) -> Any:
         figure.scatter(
             "effect", "name", source=source, size=9, line_color=colour, fill_color=fill, width=2
         )
-    _vertical(figure, 0.0)
+    span = require("bokeh.models").Span(location=0.0, dimension="height", line_color=GREY)
+    figure.add_layout(span)
     ends = [("from", "@low{0.[0000]a}"), ("to", "@high{0.[0000]a}")] if has_ends else []
     _hover(figure, [("feature", "@name"), ("effect", "@effect{0.[0000]a}"), *ends], None)
     return figure
@@ -190,12 +190,9 @@ def _course_figure(found: Course, label: str) -> tuple[Any, Any]:
     if not found.dated:
         figure.xaxis.formatter = require("bokeh.models").NumeralTickFormatter(format="0,0")
     columns = ("x", "rows", "actual", "low", "high", "predicted", "error")
-    source = plotting.ColumnDataSource({name: _numbers(getattr(found, name)) for name in columns})
+    data = {name: np.asarray(getattr(found, name), np.float64) for name in columns}
+    source = plotting.ColumnDataSource(data)
     return figure, source
-
-
-def _numbers(values: Array) -> Array:
-    return np.asarray(values, dtype=np.float64)
 
 
 def _when(found: Course) -> tuple[str, str]:
@@ -215,11 +212,6 @@ def _hover(figure: Any, tooltips: list[tuple[str, str]], found: Course | None) -
         figure.legend.border_line_color = None
         figure.legend.orientation = "horizontal"
         figure.add_layout(figure.legend[0], "above")
-
-
-def _vertical(figure: Any, at: float) -> None:
-    line = require("bokeh.models").Span(location=at, dimension="height", line_color=GREY)
-    figure.add_layout(line)
 
 
 def _drawn(text: str) -> str:

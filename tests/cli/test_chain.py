@@ -1,4 +1,4 @@
-"""``mixfree chain`` as a user meets it: what is printed, drawn and refused."""
+"""``mixfree chain``: output, figures and errors."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from mixfree.cli import main
 
 @pytest.fixture
 def run(capsys, tmp_path, monkeypatch):
-    """Run the command in an empty folder and return its code and what it printed."""
+    """Run the command in an empty folder; return its exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 

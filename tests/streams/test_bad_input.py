@@ -1,4 +1,4 @@
-"""Bad input: one line that says what and where, exit code 2, and nothing lost."""
+"""Bad input: one line with the problem and its place, exit code 2, and nothing lost."""
 
 import errno
 import gzip

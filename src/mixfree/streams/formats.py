@@ -33,7 +33,7 @@ class Reader:
     Parameters
     ----------
     file
-        What to read.
+        The file to read.
 
     Attributes
     ----------

@@ -111,7 +111,7 @@ def test_pictures(run):
         (["0.5,0.5", "0.5,0.6"], [], "row 1 of P sums to 1.1"),
         (["0.5,0.5", "1.5,-0.5"], [], "P[1, 1] = -0.5 is negative"),
         (["nan,0.5", "0.5,0.5"], [], "P[0, 0] = nan is not a number"),
-        (["0.5,0.5"], [], "a transition matrix is square"),
+        (["0.5,0.5"], [], "a transition matrix must be square"),
         (["0.5,x", "0.5,0.5"], [], "row 0, column 1: 'x' is not a number"),
         (["0,1", "1,0"], [], "period 2 and visits these sets in turn: {0}, {1}"),
         (["1,0", "0,1"], [], "2 communicating classes: {0}, {1}"),

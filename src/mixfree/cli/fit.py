@@ -164,7 +164,7 @@ def fit(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random draws. Default: 0.")] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="Also write the model file after each such number of rows.")
+        int | None, typer.Option(help="Interval in rows at which the model file is also written.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the model file if it exists.")

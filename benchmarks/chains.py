@@ -10,24 +10,11 @@ import numpy as np
 from quantecon import MarkovChain as QuantEconChain
 from scipy import sparse
 
+from benchmarks.core import cpu_seconds_in_turns
 from benchmarks.table import show
 from mixfree.chains import MarkovChain, cycle, random_chain, random_walk, two_state, winning_streak
 
 STEPS = 2_000_000
-REPEATS = 7
-
-
-def seconds(*works):
-    """Return the best CPU time of each function, in turns so that other load affects all alike."""
-    times = [[] for _ in works]
-    for repeat in range(REPEATS + 1):
-        for work, taken in zip(works, times, strict=True):
-            begin = time.process_time()
-            work()
-            # The first call also compiles.
-            if repeat > 0:
-                taken.append(time.process_time() - begin)
-    return [min(taken) for taken in times]
 
 
 def simulated():
@@ -43,11 +30,13 @@ def simulated():
         "1,000 states, dense": random_chain(1000, seed=0),
     }.items():
         other = QuantEconChain(chain.P)
-        ours, theirs = seconds(
-            lambda chain=chain: chain.simulate(STEPS, 0, seed=1),
-            lambda other=other: other.simulate(
-                STEPS, init=0, random_state=np.random.default_rng(1)
-            ),
+        ours, theirs = cpu_seconds_in_turns(
+            [
+                lambda chain=chain: chain.simulate(STEPS, 0, seed=1),
+                lambda other=other: other.simulate(
+                    STEPS, init=0, random_state=np.random.default_rng(1)
+                ),
+            ]
         )
         lines.append((name, STEPS / 1e6 / ours, STEPS / 1e6 / theirs, theirs / ours))
     show("Paths, million steps per second", ["chain", "mixfree", "QuantEcon", "ratio"], lines)

@@ -25,13 +25,21 @@ METHODS = [name for name in mf.methods() if name not in ("algorithm-1", "rasgd",
 
 def cpu_seconds(work, repetitions=5):
     """Return the least CPU time of ``work()`` over repetitions, after a warm-up."""
-    work()
-    times = []
+    return cpu_seconds_in_turns([work], repetitions)[0]
+
+
+def cpu_seconds_in_turns(works, repetitions=7, warm_ups=1):
+    """Return the least CPU time of each function, in turns so that other load affects all alike."""
+    for work in works:
+        for _ in range(warm_ups):
+            work()
+    times = [[] for _ in works]
     for _ in range(repetitions):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return min(times)
+        for work, taken in zip(works, times, strict=True):
+            start = time.process_time()
+            work()
+            taken.append(time.process_time() - start)
+    return [min(taken) for taken in times]
 
 
 def problem(samples, size, dtype=np.float64):

@@ -4,8 +4,6 @@ CPU time of one thread, the best of several repetitions, after the ladder's firs
 it updates its rates at every step.
 """
 
-import time
-
 import jax
 import jax.numpy as jnp
 import optax
@@ -13,6 +11,7 @@ import torch
 
 import mixfree.optax as mo
 import mixfree.torch as mt
+from benchmarks.core import cpu_seconds_in_turns
 from benchmarks.table import show
 from mixfree.steps.ladder import BLOCK, EARLY
 
@@ -21,18 +20,10 @@ SAMPLES = 2 * BLOCK  # samples per repetition, enough for a typical mean length 
 SIGNS = (1.0, -1.0)  # alternating, since constant gradients would make a ladder diverge
 
 
-def least(works, repetitions=7):
-    """Return the least CPU time of each function, in turns so that other load affects all alike."""
-    times = [[] for _ in works]
-    for work in works:
-        for _ in range(EARLY * BLOCK // SAMPLES):
-            work()
-    for _ in range(repetitions):
-        for work, mine in zip(works, times, strict=True):
-            start = time.process_time()
-            work()
-            mine.append(time.process_time() - start)
-    return [min(mine) / SAMPLES for mine in times]
+def least(works):
+    """Return the least CPU time of each function per sample, after the ladder's first blocks."""
+    times = cpu_seconds_in_turns(works, warm_ups=EARLY * BLOCK // SAMPLES)
+    return [seconds / SAMPLES for seconds in times]
 
 
 def torch_work(make):

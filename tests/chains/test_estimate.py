@@ -1,4 +1,4 @@
-"""Estimates from one path: do the certificates hold, and do they say when they cannot?"""
+"""Estimates from one path: whether the intervals hold, and whether short paths are reported."""
 
 import math
 
@@ -50,7 +50,7 @@ def test_the_contraction_interval_of_the_papers_chain():
 
 
 def test_row_errors_cover_the_true_rows_at_any_length():
-    """The chance that any bound on any row ever fails is 5 %; here it is looked at often."""
+    """The chance that any bound on any row ever fails is 5 %, however often it is checked."""
     chain = random_chain(4, seed=1)
     failures = 0
     for seed in range(60):
@@ -65,7 +65,7 @@ def test_row_errors_cover_the_true_rows_at_any_length():
 
 
 def test_entry_intervals_are_no_wider_than_they_need():
-    """About as wide as a Clopper and Pearson interval at the level it pays for all lengths."""
+    """Compare with a Clopper–Pearson interval at a level that allows for all lengths."""
     n, k = 10_000, np.array([0, 3, 100, 5000, 10_000])
     low, high = entry_intervals(k, np.full(5, n), 0.01)
     exact = [stats.binomtest(int(count), n).proportion_ci(0.99) for count in k]

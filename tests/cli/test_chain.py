@@ -1,4 +1,4 @@
-"""``mixfree chain`` as a user meets it: what is printed, drawn and refused."""
+"""``mixfree chain``: output, figures and errors."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from mixfree.cli import main
 
 @pytest.fixture
 def run(capsys, tmp_path, monkeypatch):
-    """Run the command in an empty folder and return its code and what it printed."""
+    """Run the command in an empty folder; return its exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -111,7 +111,7 @@ def test_pictures(run):
         (["0.5,0.5", "0.5,0.6"], [], "row 1 of P sums to 1.1"),
         (["0.5,0.5", "1.5,-0.5"], [], "P[1, 1] = -0.5 is negative"),
         (["nan,0.5", "0.5,0.5"], [], "P[0, 0] = nan is not a number"),
-        (["0.5,0.5"], [], "a transition matrix is square"),
+        (["0.5,0.5"], [], "a transition matrix must be square"),
         (["0.5,x", "0.5,0.5"], [], "row 0, column 1: 'x' is not a number"),
         (["0,1", "1,0"], [], "period 2 and visits these sets in turn: {0}, {1}"),
         (["1,0", "0,1"], [], "2 communicating classes: {0}, {1}"),

@@ -25,7 +25,7 @@ def test_mag_wins_on_the_slow_stream():
 
 
 def test_the_table_and_the_figure_show_every_method(tmp_path, capsys):
-    """A method that was run but left out of the report would be missed here."""
+    """Catches a method that was run but left out of the report."""
     assert run("demo", "--out", str(tmp_path / "demo.png"), "--samples", "3000") == 0
     out = capsys.readouterr().out
     picture = (tmp_path / "demo.svg").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def test_the_table_and_the_figure_show_every_method(tmp_path, capsys):
 
 
 def test_the_exact_fit_is_that_of_the_samples_so_far():
-    """Rows weighted by all of the stream, or an unconstrained fit, would differ."""
+    """Catches rows weighted by the whole stream, and an unconstrained fit."""
     problem, order = problem_of(0), stream_of(0, 0.01, 700)
     counts, gaps = _exact(problem, order)
     learner = ExactLearner(Squared(), 100, intercept=False, radius=problem.radius)

@@ -1,4 +1,4 @@
-"""What ``--json`` prints is what docs/json.md says, no more and no less."""
+"""The output of ``--json`` has exactly the fields described in docs/json.md."""
 
 import json
 import re
@@ -20,7 +20,7 @@ MEASURES = {"r2", "rmse", "mae", "log_loss", "accuracy", "auc", "loss"}
 
 @cache
 def described():
-    """Types by field for each command."""
+    """Return the types of the fields of each command."""
     text = PAGE.read_text(encoding="utf-8")
     found = {}
     for part in text.split("\n## ")[1:]:
@@ -32,7 +32,7 @@ def described():
 
 
 def fields(value, path=""):
-    """All fields of an answer, with their values."""
+    """Yield all fields of an answer with their values."""
     if isinstance(value, dict):
         for name, each in value.items():
             yield from fields(each, f"{path}.{name}" if path else name)
@@ -54,7 +54,7 @@ def answer(capsys, command, *arguments):
 
 
 def check(command, *answers):
-    """Every field is described and of its type, and every described one is there."""
+    """Check that exactly the described fields exist, with their types."""
     known, seen = described()[command], set()
     for path, value in (pair for found in answers for pair in fields(found)):
         of, _, name = path.rpartition(".")
@@ -83,7 +83,7 @@ def odd_table():
 
 
 def test_fit_and_inspect(tmp_path, capsys):
-    """A column's name with a blank used as a field's would be changed on the way."""
+    """Catches a column name with a blank that is changed like a field name."""
     path, model = write(odd_table(), tmp_path / "d.parquet"), tmp_path / "m"
     options = ["--model", model, "-q"]
     one = answer(
@@ -114,7 +114,7 @@ def test_fit_and_inspect(tmp_path, capsys):
 
 
 def test_weights_of_a_file_are_those_of_the_model(tmp_path, capsys):
-    """The ends of another weight's interval, or rounded ones, would be written."""
+    """Catches the interval of another weight, or rounded values."""
     path, model = write(odd_table(), tmp_path / "d.parquet"), tmp_path / "m"
     options = ["--model", model, "--target", "colour", "--features", "u u,v", "-q"]
     answer(capsys, "fit", path, *options)

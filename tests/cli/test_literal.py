@@ -1,4 +1,4 @@
-"""What comes from data is printed as it is: no markup, no control characters, nothing hidden."""
+"""Texts from the data are printed literally: no markup, no control characters, nothing hidden."""
 
 import ast
 import csv
@@ -27,7 +27,7 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A CSV file with such names of columns, categories and of its own, and a model of it."""
+    """Return a CSV file with such names of columns and categories, and a model of it."""
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((1500, 4))
@@ -47,7 +47,7 @@ def check_seen(text, *expected):
 
 
 def test_commands_print_names_as_they_are(data, tmp_path, capsys):
-    """Rich would take [/x] for the end of a style, and a terminal obeys the rest."""
+    """Rich would take [/x] for the end of a style, and a terminal would obey control characters."""
     path, target = data
     model = tmp_path / "[m]\x1b[31m"
     given = [path, "--target", target]
@@ -94,7 +94,7 @@ def test_the_page_shows_names_as_they_are(data, tmp_path, capsys):
 
 
 def test_only_the_border_prints():
-    """A `print` in a command would hand texts of the data to the terminal as they are."""
+    """Catches a `print` in a command, which would pass texts of the data on unescaped."""
     for path in Path(mixfree.cli.__file__).parent.glob("*.py"):
         if path.name in ("screen.py", "__init__.py"):
             continue

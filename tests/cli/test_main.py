@@ -1,4 +1,4 @@
-"""What all commands share: the version, help that is quick, and mistakes in one line."""
+"""All commands: the version, fast help, and errors in one line."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def test_a_wrong_option_of_a_method_is_one_line(tmp_path, capsys):
 
 
 def test_a_warning_is_one_line():
-    """It came with the path of a file of the package and a line of its code."""
+    """Catches a warning with the path and a source line of the package."""
     code = (
         "import warnings, mixfree.cli, mixfree.cli.version as one\n"
         "one.version = lambda: warnings.warn('a full disk', stacklevel=1)\n"
@@ -47,7 +47,7 @@ def test_a_warning_is_one_line():
 
 
 def test_an_option_by_the_name_that_it_has_elsewhere(capsys):
-    """For --alpha, --hash and --help were suggested."""
+    """Catches the suggestion of --hash and --help for --alpha."""
     assert run("fit", "rows.csv", "--target", "y", "--alpha", "1") == 2
     hint = capsys.readouterr().err.rpartition("(")[2]  # its other words depend on the version
     assert re.findall(r"--[\w-]+", hint) == ["--l2", "--step-scale"]
@@ -59,14 +59,14 @@ def test_an_option_by_the_name_that_it_has_elsewhere(capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_their_own_help_says(name, capsys):
-    """A command changed in its own file only would be described wrongly by ``mixfree --help``."""
+    """Catches a summary that was changed only in the command's own file."""
     assert run(name, "--help") == 0
     assert COMMANDS[name] in " ".join(capsys.readouterr().out.split())
     assert load(name).__doc__.startswith(COMMANDS[name])
 
 
 def loaded(program):
-    """Which modules that take long to import are there after a program."""
+    """Return the slow modules that a program has imported."""
     script = f"""
 import sys
 def run(main, *arguments):
@@ -80,7 +80,7 @@ print(*{{'numpy', 'numba', 'pyarrow', 'rich.markdown'}} & set(sys.modules), file
 
 
 def test_help_needs_none_of_the_rooms():
-    """One import of NumPy at the top of a command's file would cost every command its time.
+    """Catches an import of NumPy at the top of a command's file, which slows all commands.
 
     What decorates help may be loaded if Typer itself does so for any program, as old versions do.
     """
@@ -102,7 +102,7 @@ assert 'mixfree.cli.fit' not in sys.modules
 
 
 def test_help_is_quick():
-    """The least CPU time of five starts, which other processes disturb least."""
+    """The least CPU time of five starts is disturbed least by other processes."""
     script = (
         "import atexit, sys, time; from mixfree.cli import main; "
         "atexit.register(lambda: print(time.process_time(), file=sys.stderr)); main(['--help'])"
@@ -139,12 +139,12 @@ def test_methods_lists_every_method(capsys):
     ],
 )
 def test_arguments_become_flags(text, said):
-    """Words that are no arguments stay, and so do names that the command does not have."""
+    """Words that are not arguments stay, and so do names unknown to the command."""
     assert in_flags(text, fit) == said
 
 
 def test_a_terminal_without_all_letters():
-    """R² and α ended in a UnicodeEncodeError there."""
+    """Catches a UnicodeEncodeError for R² and α."""
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What ``mixfree fit`` shows while it runs, and what a Ctrl-C leaves."""
+"""The progress of ``mixfree fit``, and the model that Ctrl-C leaves."""
 
 import io
 import re
@@ -16,7 +16,7 @@ from tests.streams.data import table, write
 
 
 def test_a_total_that_was_estimated_too_small_is_never_passed(monkeypatch):
-    """A count above the total would be shown as more than 100 %."""
+    """Catches a progress above 100 %."""
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -27,7 +27,7 @@ def test_a_total_that_was_estimated_too_small_is_never_passed(monkeypatch):
 
 
 def test_a_bar_gives_way_to_what_it_counts(monkeypatch):
-    """In 80 columns the count and the times were cut to 400000… and 0:01:…."""
+    """Catches counts and times truncated to 400000… and 0:01:… in 80 columns."""
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -40,7 +40,7 @@ def test_a_bar_gives_way_to_what_it_counts(monkeypatch):
 
 
 def test_lines_where_there_is_no_terminal(monkeypatch, capsys):
-    """A log would have one line per batch, or nothing at all for hours."""
+    """Catches a log with one line per batch, or none for hours."""
     now = iter([0.0, 1.0, 31.0, 32.0, 61.5])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     with progress_bar("starting", 50) as show:
@@ -50,7 +50,7 @@ def test_lines_where_there_is_no_terminal(monkeypatch, capsys):
 
 
 def test_an_interrupt_waits_for_the_end_of_a_step(ctrl_c):
-    """One that comes in the middle would leave half a step."""
+    """Catches an interrupt that leaves half a step."""
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_wait():
         signal.raise_signal(signal.SIGINT)
@@ -59,7 +59,7 @@ def test_an_interrupt_waits_for_the_end_of_a_step(ctrl_c):
 
 
 def test_what_ignores_ctrl_c_goes_on_doing_so(ctrl_c):
-    """A worker would hear of a Ctrl-C that its first process is to tell it."""
+    """Catches a worker that handles the Ctrl-C meant for its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with interrupts_wait():
         signal.raise_signal(signal.SIGINT)
@@ -70,7 +70,7 @@ def test_what_ignores_ctrl_c_goes_on_doing_so(ctrl_c):
 def test_ctrl_c_leaves_a_model_of_what_was_read_or_says_that_there_is_none(
     tmp_path, monkeypatch, capsys, ctrl_c, batches
 ):
-    """A model that is half a batch ahead of its record, or none, would be left."""
+    """Catches a model half a batch ahead of its record, or no model."""
     monkeypatch.setattr(formats, "ROWS", 300)
     path, model = write(table(), tmp_path / "d.parquet"), tmp_path / "m.mixfree"
     begin, learn, seen = StreamFit.begin, StreamFit.learn, []

@@ -1,4 +1,4 @@
-"""The page of ``mixfree report`` in a real browser: Debian's chromium, without a window."""
+"""The page of ``mixfree report`` in a real browser: Debian's headless chromium."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def address(tmp_path_factory):
 
 
 def opened(browser, address, width, mode):
-    """Open the page and wait until its pictures have the colours of the mode."""
+    """Open the page and wait until its figures have the colours of the mode."""
     emulate(browser, width, mode)
     browser.get(address)
     wait_for(browser, f"return document.documentElement.dataset.painted === '{mode}'")
@@ -28,7 +28,7 @@ def opened(browser, address, width, mode):
 @in_a_browser
 @pytest.mark.parametrize(("width", "mode"), [(1200, "light"), (400, "dark")])
 def test_the_page_opens_without_an_error(browser, address, width, mode):
-    """A script cut short by a name, a missing library or a picture too wide would show here."""
+    """Catches a script broken by a name, a missing library, or a figure that is too wide."""
     opened(browser, address, width, mode)
     wrong = [line for line in browser.get_log("browser") if line["level"] in ("SEVERE", "WARNING")]
     assert wrong == []
@@ -49,7 +49,7 @@ def test_the_page_opens_without_an_error(browser, address, width, mode):
 
 @in_a_browser
 def test_the_pictures_answer(browser, address):
-    """A picture that is only an image would not move."""
+    """Catches a figure that is a static image."""
     opened(browser, address, 1200, "light")
     first = "const figure = Bokeh.documents[0].roots()[0]; "
     range_ = f"{first} return [figure.x_range.start, figure.x_range.end]"
@@ -73,7 +73,7 @@ def test_the_pictures_answer(browser, address):
 
 @in_a_browser
 def test_the_colours_follow_the_reader(browser, address):
-    """Pictures painted once would stay dark on a light page."""
+    """Catches figures that stay dark on a light page."""
     opened(browser, address, 1200, "dark")
     colour = "return Bokeh.documents[0].roots()[0].below[0].major_label_text_color"
     dark = browser.execute_script(colour)

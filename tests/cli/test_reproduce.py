@@ -12,7 +12,7 @@ import pytest
 from mixfree.cli import main
 from mixfree.reproduce import EXPERIMENTS, experiment
 
-# Long enough that a signal finds it at work.
+# Long enough for a signal to arrive during the run.
 SMALL = ["fig1", "--samples", "300000", "--seeds", "2", "--p", "0.01"]
 
 
@@ -23,7 +23,7 @@ def run(*arguments):
 
 
 def files(folder):
-    """What a run leaves, without files under way and the record, which has a date."""
+    """Return the files of a finished run, without temporary files and the dated record."""
     return {
         path.relative_to(folder): path.read_bytes()
         for path in folder.rglob("*")
@@ -51,7 +51,7 @@ def test_jobs_and_backend_do_not_matter(undisturbed, tmp_path, how):
     assert files(tmp_path / "out") == undisturbed
 
 
-# An interruption from outside is not to be had on Windows, where a process can only be killed.
+# On Windows a process can be killed, but not interrupted from outside.
 @pytest.mark.parametrize("stop", ["kill", "interrupt"] if os.name == "posix" else ["kill"])
 def test_a_stopped_sweep_goes_on_where_it_was(undisturbed, tmp_path, ctrl_c, stop):
     folder = tmp_path / "out"
@@ -71,7 +71,7 @@ def test_a_stopped_sweep_goes_on_where_it_was(undisturbed, tmp_path, ctrl_c, sto
     assert run(*SMALL, "--out", folder, "--jobs", 1) == 0
     assert files(folder) == undisturbed
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    # The same code has measured all of it.
+    # The same code has measured all cells.
     assert "steps/adagrad.py" in json.loads((folder / "measured.json").read_bytes())["source"]
 
 
@@ -127,7 +127,7 @@ def test_another_size_does_not_go_into_the_same_folder(tmp_path, capsys):
 
 
 def test_all_experiments_one_after_the_other(tmp_path, capsys, monkeypatch):
-    """All of the table, each in a folder of its own, with sizes of its own; twice is once."""
+    """Run all experiments, each in its own folder and size; a second run changes nothing."""
     small = {
         name: experiment(name).QUICK.changed(seeds=2, samples=samples)
         for name, samples in (("fig1", 1000), ("gap", None))

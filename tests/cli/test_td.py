@@ -64,7 +64,7 @@ def test_policy_from_a_file_and_json(capsys, tmp_path):
 
 @pytest.mark.parametrize(("method", "few", "same"), [("lstd", 2, 7), ("mag-dog", 3, 6)])
 def test_states_without_an_interval_say_why(capsys, method, few, same):
-    """Batches of lstd are longer here, 16 transitions instead of 10, and meet more states."""
+    """Batches of lstd are longer, 16 transitions instead of 10, and visit more states."""
     arguments = ("FrozenLake-v1", "--samples", "200", "--seed", "3", "--level", "0.999")
     code, out, _ = run(capsys, *arguments, "--method", method)
     assert code == 0
@@ -77,7 +77,7 @@ def test_states_without_an_interval_say_why(capsys, method, few, same):
 
 
 def test_json_has_null_for_what_is_not_known(capsys):
-    """Neither states that were not seen nor what values that are all zero say nothing about."""
+    """Unseen states, and values that are all zero, have null."""
     for seed, rewarded in (("1", True), ("3", False)):
         code, out, _ = run(capsys, "FrozenLake-v1", "--samples", "200", "--seed", seed, "--json")
         assert code == 0
@@ -92,7 +92,7 @@ def test_json_has_null_for_what_is_not_known(capsys):
     ("arguments", "message"),
     [
         (["NoSuch-v0"], "environment 'NoSuch-v0' cannot be made"),
-        (["CartPole-v1"], "which is not finite"),
+        (["CartPole-v1"], "CartPole-v1 must have finitely many states; for others, call"),
         (["FrozenLake-v1", "--policy", "best"], "policy must be uniform or a CSV file"),
         (["FrozenLake-v1", "--gamma", "1"], "gamma must be in [0, 1)"),
         (["FrozenLake-v1", "--samples", "5"], "samples must be a whole number of at least 200"),

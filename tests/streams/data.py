@@ -10,7 +10,7 @@ ROWS = 3000
 
 
 def table(rows=ROWS, seed=0):
-    """A slow walk with two numbers, a text and a boolean, and a target made of them."""
+    """Return a slow walk with two numbers, a text and a boolean, and a target made of them."""
     rng = np.random.default_rng(seed)
     walk = np.cumsum(rng.standard_normal((rows, 2)), axis=0)
     colour = rng.choice(["red", "green", "blue"], rows)
@@ -20,7 +20,7 @@ def table(rows=ROWS, seed=0):
 
 
 def write(data, path):
-    """Write a table in the format that the ending says."""
+    """Write a table in the format of the file extension."""
     path = str(path)
     if path.endswith(".parquet"):
         pa.parquet.write_table(data, path, row_group_size=701)

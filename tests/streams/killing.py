@@ -1,7 +1,7 @@
 """Run ``mixfree fit --resume`` again and again and kill it at random moments.
 
-Arguments: data, model, number of kills. Where it can be, processes are forked from this one, in
-which all is compiled, so that a moment is a moment of the fit and not of its start.
+Arguments: data, model, number of kills. Where possible, processes are forked from this one, in
+which all kernels are compiled, so that they are killed during the fit, not during its start.
 """
 
 import multiprocessing
@@ -19,7 +19,7 @@ PROCESSES = multiprocessing.get_context("fork" if FORK else "spawn")
 
 
 def run(data, model, *options):
-    """Exit code of a fit."""
+    """Return the exit code of a fit."""
     try:
         main(["fit", data, "--target", "load", "--model", model, "-q", *options])
     except SystemExit as ended:
@@ -27,7 +27,7 @@ def run(data, model, *options):
 
 
 def killed(data, model, after, options):
-    """Whether a fit was still running ``after`` seconds later, when it was killed."""
+    """Return whether a fit was still running after ``after`` seconds, when it was killed."""
     options = (*options, "--checkpoint-every", "200", "--resume")
     process = PROCESSES.Process(target=run, args=(data, model, *options))
     process.start()
@@ -38,7 +38,7 @@ def killed(data, model, after, options):
 
 
 def checkpoint(model):
-    """When the model was last written."""
+    """Return when the model was last written."""
     return os.stat(model).st_mtime_ns if os.path.exists(model) else None
 
 

@@ -1,4 +1,4 @@
-"""``mixfree predict -``: rows of a pipe, answered as they come."""
+"""``mixfree predict -``: rows of a pipe, answered as they arrive."""
 
 import io
 import json
@@ -40,7 +40,7 @@ DATES = {
 
 
 def both_ways(column, texts, marks=()):
-    """Features of texts by the encoder of batches and by that of rows."""
+    """Return the features of texts from the encoder of batches and from that of rows."""
     encoder = Encoder([column], Number("y"), missing="mean")
     known = [None if text in marks else text for text in texts]
     batch = pa.record_batch({"c": pa.array(known, pa.string())})
@@ -56,7 +56,7 @@ def both_ways(column, texts, marks=()):
 
 @pytest.mark.parametrize("form", DATES)
 def test_a_date_has_the_features_that_it_has_in_a_file(form):
-    """To the last bit: another sine, time zone or century would show."""
+    """Bitwise: catches another sine, time zone or century."""
     texts = [*DATES[form], *(each for others in DATES.values() for each in others), None]
     for parts, origin in (("hour", "weekday", "season"), 0.0), (("days",), 18262.0):
         by_batch, by_row = both_ways(Time("c", form, parts, origin), texts)
@@ -79,7 +79,7 @@ def test_numbers_and_texts_have_the_features_that_they_have_in_a_file():
 
 
 def test_numbers_of_json_have_the_features_of_their_texts():
-    """Of a column with decimal commas, of texts or of dates, a number is a text like others."""
+    """In a column of decimal commas, texts or dates, a number is treated as its text."""
     numbers = [0.1, 3.0, 1e300, 1.5e9, 5e-324, float("inf"), float("nan")]
     for column in (
         Number("c"),
@@ -96,7 +96,7 @@ def test_numbers_of_json_have_the_features_of_their_texts():
 
 @pytest.fixture
 def fitted(tmp_path):
-    """A fit, and a file to predict with missing values, new categories and dates."""
+    """Return a fit, and a file with missing values, new categories and dates."""
     rows = table(1000).to_pydict()
     hours = np.datetime64("2020-01-01") + np.arange(1000) * np.timedelta64(1, "h")
     rows["when"] = [str(each).replace("T", " ") for each in hours]
@@ -121,7 +121,7 @@ def answered(fit, data, **options):
 
 @pytest.mark.parametrize("target", ["load", "on", "colour"])
 def test_answers_are_the_predictions_of_the_file(tmp_path, fitted, target):
-    """A product of matrices, or a number printed with fewer digits, would differ in the last."""
+    """Bitwise: catches a matrix product, or numbers printed with fewer digits."""
     fit = fitted[0](target)
     out = tmp_path / "p.parquet"
     in_file = write_predictions(fit, Source(find_files([fitted[1]])), out, ["when"])
@@ -139,7 +139,7 @@ def test_answers_are_the_predictions_of_the_file(tmp_path, fitted, target):
 
 
 def test_json_lines_are_answered_in_json_lines(fitted):
-    """A key that is missing is a missing value, and a text is no mark of one."""
+    """A missing key is a missing value, but a text that denotes one in CSV is not."""
     fit = fitted[0]("load")
     fit.encoder.set_missing("mean", fit.reservoir.rows)
     day = {"when": "2020-01-02 03:00", "colour": "red", "on": True}
@@ -184,7 +184,7 @@ def test_a_bad_row_is_named(fitted, format):
 
 @pytest.mark.parametrize("bad", [b"1,x,red,true,2020-01-01\n", b"1,2\n"])
 def test_rows_before_a_bad_one_are_answered(fitted, bad):
-    """A batch that is given up whole would lose the two rows before the third."""
+    """Catches a batch given up as a whole, which loses the two rows before the third."""
     fit = fitted[0]("load")
     fit.encoder.set_missing("error", fit.reservoir.rows)
     good, out = b"1,2,red,true,2020-01-01\n", io.BytesIO()
@@ -205,7 +205,7 @@ def command(*arguments):
 
 
 def test_a_pipe_is_answered_before_it_ends_and_ends_quietly(tmp_path, fitted, ctrl_c):
-    """Answers that wait for a full buffer would never come, and the test would hang."""
+    """Answers that wait for a full buffer would let the test hang."""
     fit = fitted[0]("load", when=["2020-01-01"] * 1000)
     fit.save(tmp_path / "m")
     row = b"1,2,red,true\n"

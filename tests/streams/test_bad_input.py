@@ -1,4 +1,4 @@
-"""Bad input: one line that says what and where, exit code 2, and nothing lost."""
+"""Bad input: one line with the problem and its place, exit code 2, and nothing lost."""
 
 import errno
 import gzip
@@ -227,7 +227,7 @@ def test_a_model_for_other_features(tmp_path, capsys):
         ),
         (["--set", "block=0"], "block must be"),
         (["--set", "block=3", "--set", "block=4"], "--set block is given twice"),
-        (["--set", "half-life=5"], "no option 'half-life' to set; did you mean 'half_life'?"),
+        (["--set", "half-life=5"], "no option 'half-life'; did you mean 'half_life'?"),
         (["--set", "output=lst"], "output must be one of"),
         (["--set", "epochs=0"], "--epochs must be"),
         (["--set", "l2=-1", "--l2", 1], "--set l2 is given twice"),

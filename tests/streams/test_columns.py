@@ -1,4 +1,4 @@
-"""Columns as real files have them: what becomes of each, whatever the format and the blocks."""
+"""Columns of real files: their encoding, independent of the format and the blocks."""
 
 import io
 import json
@@ -108,7 +108,7 @@ def test_every_shape_of_csv_gives_the_same_bits(tmp_path, shape):
 
 
 def test_digits_may_be_grouped(tmp_path):
-    """They were texts, each of which was another, and the column was left out."""
+    """Catches grouped digits taken for different texts, and left out."""
     numbers = [f"{value:,.2f}" for value in 1e5 * X]
     for number, changed in enumerate((",_._", " _,_", "'_._", "\u202f_,_", "._,_")):
         group, point, _ = changed.split("_")
@@ -121,7 +121,7 @@ def test_digits_may_be_grouped(tmp_path):
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet", "arrow"])
 def test_objects_within_objects_have_their_own_columns(tmp_path, ending):
-    """They were left out as "of the type struct"."""
+    """Catches nested objects left out as "of the type struct"."""
     values = [{"x": X[n], "at": {"z": Z[n]} if n % 7 else None} for n in range(ROWS)]
     # With the type not given, PyArrow of 2025 and before sorts the fields by name.
     kind = pa.struct([("x", pa.float64()), ("at", pa.struct([("z", pa.float64())]))])
@@ -151,7 +151,7 @@ def test_objects_within_objects_have_their_own_columns(tmp_path, ending):
 
 
 def test_a_letter_may_lie_across_what_is_read_for_the_head(tmp_path, monkeypatch):
-    """The head was decoded with as many bytes of the rows as were read with it."""
+    """Catches decoding the header together with a part of the rows."""
     monkeypatch.setattr(formats, "PAGE", 64)
     texts = ["ü" * 40, "ß" * 40] * 20
     for before in range(1, 9):
@@ -161,7 +161,7 @@ def test_a_letter_may_lie_across_what_is_read_for_the_head(tmp_path, monkeypatch
 
 
 def test_dates_have_the_same_bits_in_every_format_and_after_a_resume(tmp_path, monkeypatch):
-    """Parts chosen anew from the rows of a resumed run, or from a block, would differ."""
+    """Catches parts chosen anew from the rows of a resumed run or of a block."""
     times = np.datetime64("2019-11-20", "us") + np.arange(ROWS) * np.timedelta64(1, "h")
     data = pa.table({"when": pa.array(times), "x": X, "y": Y + np.arange(ROWS) % 24})
     weights = []
@@ -195,7 +195,7 @@ def test_dates_have_the_same_bits_in_every_format_and_after_a_resume(tmp_path, m
     ],
 )
 def test_what_becomes_of_dates(tmp_path, capsys, time, features):
-    """The season of a month, or one column per date, is what a look at the type alone gives."""
+    """Catches an encoding chosen by the type alone, such as the season of a month."""
     times = np.datetime64("2019-11-20", "us") + np.arange(ROWS) * np.timedelta64(1, "h")
     texts = [f"{time:%m/%d/%y %H:%M}" for time in times.tolist()]
     (tmp_path / "d.csv").write_text(csv_text("when,x,y", texts, X, Y))
@@ -220,7 +220,7 @@ def test_a_date_that_is_none_is_a_missing_value(tmp_path, capsys):
 
 
 def test_row_numbers_are_left_out_and_named(tmp_path, capsys):
-    """A column of which only the name is looked at, or that must never miss a step, stays."""
+    """Catches a rule by the name alone, or one that allows no missing number."""
     instant = np.arange(ROWS) + np.repeat([0, 7], ROWS // 2)
     no = pa.array(np.arange(ROWS) + 5.0)
     data = {"No": no, "instant": instant, "hour": np.arange(ROWS) % 24, "x": X, "y": Y}
@@ -241,7 +241,7 @@ def test_row_numbers_are_left_out_and_named(tmp_path, capsys):
 @pytest.mark.parametrize("row", [5_000, 20_000])
 @pytest.mark.parametrize("block", [1 << 14, 1 << 20])
 def test_one_stray_text_does_not_make_a_column_of_texts(tmp_path, capsys, monkeypatch, row, block):
-    """The type of a block of text depends on which rows happen to be in it."""
+    """Catches a type that depends on the rows of a block."""
     monkeypatch.setattr(formats, "BLOCK", block)
     u = [str(number % 97) for number in range(30_000)]
     y = 3.0 * (np.arange(30_000) % 97) + 0.5
@@ -258,7 +258,7 @@ def test_one_stray_text_does_not_make_a_column_of_texts(tmp_path, capsys, monkey
 
 
 def test_many_texts_share_columns(tmp_path, capsys):
-    """One column per text of the first rows, or none for a new one, would be others."""
+    """Catches one feature per text, or none for a new text."""
     rng = np.random.default_rng(0)
     city = [f"c{number}" for number in rng.zipf(1.3, 12_000) % 500]
     name = [f"user {number}" for number in range(12_000)]
@@ -283,7 +283,7 @@ def test_many_texts_share_columns(tmp_path, capsys):
 
 
 def test_new_texts_are_expected_where_some_came_once(tmp_path):
-    """Columns to share for every column of texts would be of no use for most."""
+    """Catches hashed features for every text column, most of which do not need them."""
     kinds = (["red", "blue", "green"] * ROWS)[:ROWS]
     rare = [*kinds[:-5], "a", "b", "c", "d", "e"]
     write(pa.table({"kind": kinds, "rare": rare, "y": Y}), tmp_path / "d.parquet")
@@ -299,7 +299,7 @@ def test_columns_of_a_model_are_restored():
 
 @pytest.mark.parametrize("target", ["both", "copy", "label"])
 def test_columns_that_give_the_target_away_are_named(tmp_path, capsys, target):
-    """A warning by weights or by correlation alone misses the sum of two, or names too many."""
+    """Catches a rule by weights or correlation alone, which misses a sum of two columns."""
     rng = np.random.default_rng(0)
     one, other = rng.poisson(30, ROWS), rng.poisson(90, ROWS)
     data = {"one": one, "other": other, "x": X, "near": one + other + 5.0 * Z}
@@ -348,7 +348,7 @@ def test_names_with_commas_and_wildcards(tmp_path, capsys):
 )
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
 def test_a_target_of_few_values_has_classes(tmp_path, ending, values, loss, classes):
-    """Numbers are always regressed by a look at the type, and named as they are written."""
+    """Catches a rule by the type alone, which always regresses numbers."""
     y = (values * ROWS)[:ROWS]
     write(pa.table({"x": X, "y": y}), tmp_path / f"d.{ending}")
     found = look(tmp_path / f"d.{ending}")
@@ -383,7 +383,7 @@ def test_classes_of_numbers_reach_the_report_and_the_predictions(tmp_path, capsy
     ],
 )
 def test_targets_that_are_refused_in_one_line(tmp_path, capsys, y, options, message):
-    """Thirty kilobytes of names of classes were printed."""
+    """Catches an error that prints thirty kilobytes of class names."""
     write(pa.table({"x": X, "y": [str(each) for each in y]}), tmp_path / "d.parquet")
     code = fit(tmp_path / "d.parquet", *options)
     error = capsys.readouterr().err
@@ -404,7 +404,7 @@ def test_a_new_number_among_classes_says_how_to_regress(tmp_path, capsys):
 
 
 def test_missing_values_of_the_first_rows_are_known(tmp_path, capsys):
-    """Rows without a target, or with gaps that the first rows show, stopped the fit."""
+    """Catches a fit stopped by rows without a target, or by gaps that the first rows show."""
     x, y = X.astype(object), Y.astype(object)
     x[[3, 700]], y[[3, 5]] = "", "NA"
     (tmp_path / "d.csv").write_text(csv_text("x,z,y", x, Z, y))
@@ -440,7 +440,7 @@ def test_a_dry_run_tells_every_column_and_fits_nothing(tmp_path, capsys):
 
 
 def test_a_last_line_counts_when_it_ends(tmp_path, capsys):
-    """A half-written 3,3 was learnt as 3 before 57 followed; a resumed fit never saw 357."""
+    """Catches a half-written 3,3 learnt as 3 before 57 follows; a resumed fit never saw 357."""
     lines = csv_text("x,y", X, Y)
     path = tmp_path / "log.csv"
     path.write_text(lines + "3,3")
@@ -459,7 +459,7 @@ def test_a_last_line_counts_when_it_ends(tmp_path, capsys):
 
 
 def test_a_small_file_does_not_need_a_large_memory(tmp_path, capsys):
-    """One long text, stored once, was repeated in every row."""
+    """Catches a long text, stored once, that is repeated in every row."""
     rows = 40_000
     words = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["x" * 1_000_000])
     data = pa.table({"t": words, "x": np.tile(X, 34)[:rows], "y": np.tile(Y, 34)[:rows]})
@@ -471,7 +471,7 @@ def test_a_small_file_does_not_need_a_large_memory(tmp_path, capsys):
 
 
 def test_many_features_are_encoded_a_few_rows_at_a_time(tmp_path, monkeypatch):
-    """A batch of texts, of which each has columns of its own, took gigabytes."""
+    """Catches a batch with many features per text that takes gigabytes."""
     rng = np.random.default_rng(0)
     texts = {f"t{k}": [f"v{v}" for v in rng.integers(0, 300, ROWS)] for k in range(3)}
     write(pa.table({**texts, "y": Y}), tmp_path / "d.parquet")
@@ -492,7 +492,7 @@ def test_many_features_are_encoded_a_few_rows_at_a_time(tmp_path, monkeypatch):
 
 
 def test_predictions_of_many_columns_take_no_list_of_names_per_name(tmp_path, monkeypatch):
-    """20,000 names looked up in a list that is made anew for each took 81 seconds."""
+    """Catches 20,000 names looked up in a new list each, which took 81 seconds."""
     data = pa.table({**{f"c{k}": X[:40] + k % 7 for k in range(50)}, "y": Y[:40]})
     write(data, tmp_path / "d.parquet")
     assert fit(tmp_path / "d.parquet") == 0
@@ -512,7 +512,7 @@ def test_predictions_of_many_columns_take_no_list_of_names_per_name(tmp_path, mo
 
 
 def test_a_column_may_have_any_name(tmp_path):
-    """A counter by the name of a column could not be saved when the name begins with a dollar."""
+    """Catches a column name beginning with a dollar that cannot be saved."""
     kind = (["a", "b", None] * ROWS)[:ROWS]
     for name in ("$kind", "$array", "$$x"):
         write(pa.table({name: kind, "x": X, "y": Y}), tmp_path / "d.parquet")
@@ -523,7 +523,7 @@ def test_a_column_may_have_any_name(tmp_path):
 
 
 def test_a_model_does_not_take_the_place_of_anything_else(tmp_path, capsys, monkeypatch):
-    """The data itself was replaced by its model, with exit code 0."""
+    """Catches data replaced by its model, with exit code 0."""
     data, other = tmp_path / "own.csv", tmp_path / "notes.txt"
     data.write_text(PLAIN)
     other.write_text("precious")

@@ -53,7 +53,7 @@ def test_predictions_are_those_of_the_estimator(tmp_path, fitted, ending):
 
 
 def test_predictions_with_intervals(tmp_path, fitted, capsys):
-    """Intervals of the rows themselves, or of weights alone, would be of another width."""
+    """Catches intervals of the rows themselves, or of the weights alone."""
     data, model = fitted
     out = ["--model", model, "-o", tmp_path / "p.parquet", "--interval"]
     assert run("predict", data, *out, 0.9) == 0
@@ -90,7 +90,7 @@ def test_rows_left_out_are_empty_and_classes_have_probabilities(tmp_path, capsys
 
 
 def test_missing_values_in_a_prediction(tmp_path, fitted, capsys):
-    """Every policy writes as many rows as it reads; the means are those of the training."""
+    """Every policy writes as many rows as it reads; the means are those of the training rows."""
     data = table().to_pydict()
     data["u"][7] = data["colour"][8] = None
     path, model = write(pa.table(data), tmp_path / "gaps.csv"), fitted[1]
@@ -179,7 +179,7 @@ NUMBER = r"(-?[\d.]+(?:e[-+]?\d+)?)"
 
 
 def test_inspect_an_exact_fit(tmp_path, capsys):
-    """Intervals of another weight, or marks by the weight's size, would be seen here."""
+    """Catches intervals of another weight, and marks by the size of the weight."""
     rng = np.random.default_rng(0)
     columns = {name: rng.standard_normal(4000) for name in ("a", "none")}
     data = pa.table({**columns, "y": 3.0 * columns["a"] + 0.5 + rng.standard_normal(4000)})
@@ -257,7 +257,7 @@ def test_diagnose_finds_the_scale(tmp_path, capsys):
 
 
 def test_diagnose_and_the_intervals_say_the_same(tmp_path, capsys):
-    """A number of its own, such as rows over the highest bar, would differ by its noise."""
+    """Catches a separate estimate, such as rows over the highest bar, with its own noise."""
     path = write(regimes(0.99), tmp_path / "d.parquet")
     assert run("diagnose", path, "--target", "y") == 0
     out = capsys.readouterr().out
@@ -321,7 +321,7 @@ def test_what_a_profile_says():
 
 
 def test_errors_of_rounding_are_not_told_to_be_correlated(tmp_path, capsys):
-    """A target that is a sum of columns had "an effective sample size of at most 40"."""
+    """Catches "an effective sample size of at most 40" for a target that is a sum of columns."""
     rng = np.random.default_rng(0)
     columns = {name: rng.integers(-1000, 1000, 3000).cumsum() / 8.0 for name in "abc"}
     path = write(pa.table({**columns, "sum": sum(columns.values())}), tmp_path / "d.csv")
@@ -352,7 +352,7 @@ def test_errors_of_rounding_are_not_told_to_be_correlated(tmp_path, capsys):
 
 
 def test_small_errors_are_errors(tmp_path, capsys):
-    """A noise of a millionth is no rounding."""
+    """Noise of a millionth is not rounding."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal(3000)
     noisy = {"x": x, "y": 2.0 * x + 1e-6 * rng.standard_normal(3000)}
@@ -363,7 +363,7 @@ def test_small_errors_are_errors(tmp_path, capsys):
 
 
 def test_too_little_to_diagnose_is_said_as_by_fit(tmp_path, capsys):
-    """One row was "correlated over no more than the next row", or exact to rounding."""
+    """Catches one row "correlated over no more than the next row", or exact up to rounding."""
     (tmp_path / "d.csv").write_text("x,y\n1,3\n")
     for command in (["diagnose"], ["fit", "--model", tmp_path / "m", "-q"]):
         assert run(*command, tmp_path / "d.csv", "--target", "y") == 2
@@ -374,7 +374,7 @@ def test_too_little_to_diagnose_is_said_as_by_fit(tmp_path, capsys):
 
 
 def test_a_weight_without_an_interval_has_no_infinite_one(tmp_path, capsys):
-    """Infinity, its negative and "contains 0" were columns of the table."""
+    """Catches infinite ends and "contains 0" in the table."""
     rows = "".join(f"{'ab'[i % 2]},{i % 7},{'yes' if i % 2 else 'no'}\n" for i in range(600))
     (tmp_path / "d.csv").write_text("side,x,y\n" + rows)
     model = tmp_path / "m"
@@ -388,7 +388,7 @@ def test_a_weight_without_an_interval_has_no_infinite_one(tmp_path, capsys):
 
 
 def test_a_resumed_fit_says_what_was_new(tmp_path, capsys):
-    """Without a word, nobody knows whether new rows were found."""
+    """Catches a resumed fit that does not tell whether there were new rows."""
     lines = [f"{i % 7},{i % 7 + i % 3}.5\n" for i in range(100)]
     path = tmp_path / "d.csv"
     command = ["fit", path, "--target", "y", "--model", tmp_path / "m", "-q", "--resume"]
@@ -401,7 +401,7 @@ def test_a_resumed_fit_says_what_was_new(tmp_path, capsys):
 
 
 def test_too_few_rows_at_first_may_be_why_predictions_ahead_were_bad(tmp_path, capsys):
-    """Rare categories were said to be a change of the stream."""
+    """Catches rare categories reported as a change of the stream."""
     rng = np.random.default_rng(0)
     calls, place = rng.poisson(3.0, 3000), rng.zipf(1.5, 3000) % 200
     leaves = rng.random(3000) < 1.0 / (1.0 + np.exp(2.5 - 0.5 * calls))

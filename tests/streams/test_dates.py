@@ -1,4 +1,4 @@
-"""Dates in the forms that files have."""
+"""Dates in the formats of real files."""
 
 import datetime
 
@@ -37,14 +37,14 @@ FORMS = {
 
 @pytest.mark.parametrize("case", FORMS)
 def test_every_form_gives_the_same_times(case):
-    """A form that is read with day and month exchanged, or without its hours, differs."""
+    """Catches a format read with day and month exchanged, or without hours."""
     values = FORMS[case]
     form = form_of(values, "timestamp")
     np.testing.assert_array_equal(times_in(values, form), HOURS)
 
 
 def test_the_order_of_the_rows_tells_day_from_month():
-    """Days 1 to 12 fit both ways: a fixed rule would be wrong for one of the two."""
+    """Days 1 to 12 fit both readings: catches a fixed rule."""
     days = [datetime.date(2019, 3, day) for day in range(1, 13)]
     for pattern, form in (("%d/%m/%Y", "day first"), ("%m/%d/%Y", "month first")):
         values = pa.array([day.strftime(pattern) for day in days])
@@ -76,7 +76,7 @@ def test_what_looks_a_little_like_a_date_is_none(texts):
 
 
 def test_numbers_are_dates_only_where_the_name_says_so():
-    """Incomes of a billion would become hours of the day."""
+    """Catches incomes of a billion read as times."""
     assert form_of(FORMS["seconds"], "income") is None
     assert form_of(pa.array([1.0, 2.0, 3.0]), "time") is None
 

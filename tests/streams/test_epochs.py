@@ -29,7 +29,7 @@ def begun(path, **settings):
 
 
 def test_passes_are_those_of_the_estimator_and_are_tested_only_once(tmp_path):
-    """A pass that is skipped, or counted and tested again, would show in weights or measures."""
+    """Catches a pass that is skipped, or tested again."""
     path = write(table(1500).drop(["colour", "on"]), tmp_path / "d.parquet")
     fits = {}
     for epochs in (1, 3):
@@ -49,7 +49,7 @@ def test_passes_are_those_of_the_estimator_and_are_tested_only_once(tmp_path):
 
 @pytest.mark.parametrize("missing", ["skip", "mean"])
 def test_a_stopped_pass_goes_on_with_the_same_bits(tmp_path, missing):
-    """Means that go on to change, or rows counted again, would depend on where it stopped."""
+    """Catches means that keep changing, or rows counted again."""
     path = gappy(tmp_path / "d.parquet")
     settings = {"parameters": SGD, "epochs": 2, "missing": missing}
     whole, source = begun(path, **settings)

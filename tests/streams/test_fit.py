@@ -30,7 +30,7 @@ def bits(path):
 
 
 def same_timeline(one, other):
-    """Whether two fits have told the same course of their streams, bit for bit."""
+    """Whether two fits have bitwise the same timeline."""
     mine, its = one.timeline.plain(), other.timeline.plain()
     return all(np.asarray(mine[name]).tobytes() == np.asarray(its[name]).tobytes() for name in its)
 
@@ -62,7 +62,7 @@ def test_the_command_line_gives_the_bits_of_the_estimator(csv_model):
 
 
 def test_draws_are_given_by_a_flag_or_as_a_setting(tmp_path, csv_model):
-    """A flag that is parsed and dropped gives the weights of one draw."""
+    """Catches a flag that is parsed and dropped, which gives the weights of one draw."""
     data, models = tmp_path / "all.csv", []
     for number, more in enumerate(([], ["--draws", 3], ["--set", "draws=3"])):
         models.append(tmp_path / f"{number}.mixfree")
@@ -241,7 +241,7 @@ def test_options_reach_the_method(tmp_path):
 
 
 def test_the_output_is_that_of_the_estimator(tmp_path, capsys):
-    """A flag that is left out of the plan would give the average."""
+    """Catches a flag missing from the plan, which gives the average."""
     path = write(table(), tmp_path / "d.parquet")
     options = ["--features", "u,v", "--method", "adagrad", "--output", "last"]
     assert fit(path, "--model", tmp_path / "m", *options) == 0
@@ -298,7 +298,7 @@ def test_plain_sgd_that_diverges_ends_nothing(tmp_path, capsys):
 
 @pytest.mark.parametrize("target", ["count", "kind"])
 def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
-    """None of them is among the 2,048 rows that the report looks at."""
+    """None of them is among the 2,048 rows sampled for the report."""
     rows, drawn = 60_000, Reservoir()
     drawn.add(np.arange(rows)[:, None], np.zeros(rows))
     rare = np.setdiff1d(np.arange(rows), drawn.rows)[11_111::11_111]
@@ -317,7 +317,7 @@ def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
 
 
 def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, monkeypatch):
-    """A bar that only the first batch brings leaves the user without a word while it compiles."""
+    """Catches a bar that appears only after compilation."""
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     shown, learn = [], StreamFit.learn
 
@@ -336,7 +336,7 @@ def test_the_bar_is_shown_before_the_first_batch_is_learnt(tmp_path, capsys, mon
 
 
 def test_any_learner_with_the_interface_can_be_fitted(tmp_path, monkeypatch):
-    """A fit that asks for a method's name, its optimiser or its profile would fail here."""
+    """Catches a fit that needs a method's name, its optimiser or its profile."""
 
     class Zero:
         samples, weights = 0, np.zeros((1, 7))
@@ -366,7 +366,7 @@ def test_any_learner_with_the_interface_can_be_fitted(tmp_path, monkeypatch):
 
 
 def test_a_fit_prints_in_one_line(csv_model):
-    """The default repr of its parts would be pages long or an address."""
+    """Catches the default repr, which is pages long or an address."""
     shown = repr(StreamFit.load(csv_model))
     assert shown == "<stream fit: load by exact with squared loss, 6 features, 3,000 rows>"
 
@@ -384,7 +384,7 @@ def test_the_gap_of_a_fit_with_little_memory_is_reported(tmp_path, capsys):
 
 
 def test_forgetting_is_reported(tmp_path, capsys):
-    """The half-life of the last rows only, or one compared over the whole stream, differs."""
+    """Catches the half-life of the last rows only, or one compared over the whole stream."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal(12_000)
     slope = np.where(np.arange(len(x)) < 9000, 1.0, -1.0)
@@ -412,7 +412,7 @@ def test_forgetting_is_reported(tmp_path, capsys):
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
 def test_the_course_of_a_stream_does_not_depend_on_its_batches(tmp_path, monkeypatch, options):
-    """Weights taken anew at every batch, or sums of the sums of batches, differ between files."""
+    """Catches weights updated at every batch, and sums of sums of batches."""
     text, binary = (write(table(), tmp_path / f"d.{ending}") for ending in ("csv", "parquet"))
     for name, path, rows, block in (
         ("a", text, 0, 1 << 20),
@@ -429,7 +429,7 @@ def test_the_course_of_a_stream_does_not_depend_on_its_batches(tmp_path, monkeyp
 
 
 def test_the_loss_ahead_is_that_of_a_fit_to_rows_before(tmp_path):
-    """Weights that had seen the rows would have a loss of 0 here."""
+    """Catches weights that have seen the rows, whose loss would be 0 here."""
     x = np.arange(3000.0)
     data = pa.table({"x": x, "y": np.where(x < 2000, x, 100.0 + 2.0 * x)})
     path = write(data, tmp_path / "d.parquet")
@@ -447,7 +447,7 @@ def test_the_loss_ahead_is_that_of_a_fit_to_rows_before(tmp_path):
 
 
 def test_the_command_does_not_wait_for_what_it_does_not_need(tmp_path):
-    """Numba and SciPy's distributions take longer to import than an exact fit of many rows."""
+    """Numba and SciPy's distributions take longer to import than an exact fit takes."""
     path = write(table(rows=300), tmp_path / "d.parquet")
     script = (
         "import sys; sys.modules.update(dict.fromkeys(['sklearn', 'numba', 'scipy.stats'])); "

@@ -1,4 +1,4 @@
-"""What hostile files, names and neighbours must not do to a model or to the process."""
+"""Hostile files, names and concurrent processes must not harm a model or the process."""
 
 import hashlib
 import json
@@ -43,14 +43,14 @@ def fit(*arguments):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory with a small CSV file."""
+    """Return a working directory with a small CSV file."""
     monkeypatch.chdir(tmp_path)
     Path("d.csv").write_text(CSV)
     return tmp_path
 
 
 def rehashed(header, blob=b"", text=None):
-    """A model file with a right checksum, whatever its header says."""
+    """Return a model file with a valid checksum, whatever its header."""
     packed = (json.dumps(header) if text is None else text).encode()
     body = struct.pack("<8sIQ", model_file.MAGIC, model_file.VERSION, len(packed)) + packed + blob
     return body + hashlib.sha256(body).digest()
@@ -119,7 +119,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("case", [*WRONG, *TEXTS])
 def test_a_right_checksum_over_a_wrong_structure_is_refused(tmp_path, case):
-    """Shapes of −1, trailing bytes, twins and NaN were accepted; others raised what they liked."""
+    """Catches shapes of −1, trailing bytes, duplicate keys and NaN, and errors of other types."""
     if case in WRONG:
         header, blob, said = WRONG[case]
         data = rehashed(header, blob)
@@ -132,14 +132,14 @@ def test_a_right_checksum_over_a_wrong_structure_is_refused(tmp_path, case):
 
 
 def test_what_is_no_model_file_is_not_read_to_its_end():
-    """A reader that takes in all of it first would never come back from this one."""
+    """Catches a reader that never returns from an endless file."""
     if os.path.exists("/dev/zero"):
         with pytest.raises(ValueError, match="not a mixfree model file"):
             model_file.load("/dev/zero")
 
 
 def test_a_small_model_file_cannot_ask_for_a_large_memory(folder):
-    """Room was made for as many features as a file says that there are."""
+    """Catches memory allocated for as many features as a file claims."""
     assert fit("d.csv", "--model", "m") == 0
     state = model_file.load("m")
     column = {"kind": "category", "name": "a", "categories": (), "hashed": 1 << 16}
@@ -169,7 +169,7 @@ def test_a_small_model_file_cannot_ask_for_a_large_memory(folder):
     ],
 )
 def test_states_of_other_shapes_never_reach_a_kernel(method, path, value):
-    """A running scale of length 0 with a right checksum was `free(): invalid next size`."""
+    """Catches `free(): invalid next size` for a running scale of length 0 with a valid checksum."""
     memory = {"memory": 8} if method == "adagrad" else {}
     learner = learner_for(Squared(), 3, method=method, **memory)
     rows = np.random.default_rng(0).standard_normal((20, 3))
@@ -192,7 +192,7 @@ LINKS = ["link", "second name", "pipe", "device"] if POSIX else []
 
 @pytest.mark.parametrize("kind", ["input", "text", "folder", *LINKS])
 def test_a_model_takes_the_place_of_a_model_only_and_before_the_pass(folder, capsys, kind):
-    """`fit own.csv --model own.csv` destroyed the data and exited with 0."""
+    """Catches `fit own.csv --model own.csv`, which destroyed the data and exited with 0."""
     place = Path("m")
     if kind == "input":
         place = Path("d.csv")
@@ -217,7 +217,7 @@ def test_a_model_takes_the_place_of_a_model_only_and_before_the_pass(folder, cap
 
 
 def test_a_refit_keeps_permissions_and_links(folder):
-    """0600 became 0644, and a link became a file."""
+    """Catches 0600 that becomes 0644, and a link that becomes a file."""
     assert fit("d.csv", "--model", "m") == 0
     Path("m").chmod(0o600)
     mode, link = stat.S_IMODE(os.stat("m").st_mode), Path("link" if POSIX else "m")
@@ -231,14 +231,14 @@ def test_a_refit_keeps_permissions_and_links(folder):
 
 
 def test_the_umask_is_not_touched(tmp_path, monkeypatch):
-    """To ask for it is to set it, for all threads, to 0 for a moment."""
+    """Reading the umask sets it to 0 for a moment, for all threads."""
     monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was touched"))
     with replacing(tmp_path / "f") as file:
         file.write(b"1")
 
 
 def test_the_second_writer_of_a_model_is_refused_and_a_crash_leaves_no_lock(folder, capsys):
-    """Two writers took turns in replacing each other's checkpoints."""
+    """Catches two writers that replace each other's checkpoints."""
     code = (
         "import sys, time; from mixfree.base.files import only_writer\n"
         "with only_writer('m'): print('locked', flush=True); time.sleep(60)"
@@ -256,7 +256,7 @@ def test_the_second_writer_of_a_model_is_refused_and_a_crash_leaves_no_lock(fold
 
 
 def test_two_threads_never_have_the_lock_at_once(tmp_path):
-    """A lock file that is removed while another waits for it would be locked twice."""
+    """Catches a lock file that is removed while another thread waits for it, and locked twice."""
     inside, most, got = [], [], []
 
     def work():
@@ -280,7 +280,7 @@ def test_two_threads_never_have_the_lock_at_once(tmp_path):
 
 
 def test_what_a_killed_process_left_behind_is_removed_at_the_next_start(folder):
-    """SIGTERM leaves a .part file; one that somebody still writes to stays."""
+    """SIGTERM leaves a .part file; one still being written stays."""
     Path(".m.0123.part").write_bytes(b"half")
     Path(".other.0123.part").write_bytes(b"half")
     with replacing("m"):
@@ -296,7 +296,7 @@ def test_what_a_killed_process_left_behind_is_removed_at_the_next_start(folder):
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 @pytest.mark.parametrize("block", [1 << 12, 1 << 20])
 def test_one_stray_text_leaves_a_column_of_numbers_one(tmp_path, monkeypatch, ending, block):
-    """It became one-hot, or did not, by the block of text that the row was in."""
+    """Catches a column that is one-hot or not depending on the block of the row."""
     monkeypatch.setattr(streams_formats, "BLOCK", block)
     rows = [(str(i % 100), str(5 * (i % 100) + i % 3)) for i in range(3000)]
     for at in (1500, 2500):
@@ -318,14 +318,14 @@ def test_one_stray_text_leaves_a_column_of_numbers_one(tmp_path, monkeypatch, en
 
 
 def test_columns_named_like_marks_of_the_format(folder, capsys):
-    """A column `$kind` lost a whole fit at its end."""
+    """Catches a column `$kind` that loses a whole fit at its end."""
     Path("k.csv").write_text(CSV.replace("a,b", "$kind,$array", 1))
     assert fit("k.csv", "--model", "m") == 0
     assert StreamFit.load("m").encoder.features == ["$kind", "$array"]
 
 
 def test_an_arrow_file_that_is_damaged_or_becomes_shorter(tmp_path):
-    """Offsets that point anywhere were a SIGSEGV, a mapped file that shrank a SIGBUS."""
+    """Catches a SIGSEGV from invalid offsets, and a SIGBUS from a mapped file that shrinks."""
     path = tmp_path / "d.arrow"
     texts = pa.array(["ab", "cd", "ef"] * 50)
     offsets = np.frombuffer(texts.buffers()[1], np.int32).copy()
@@ -349,7 +349,7 @@ def test_an_arrow_file_that_is_damaged_or_becomes_shorter(tmp_path):
 
 
 def test_texts_that_would_fill_the_memory_are_refused_by_name(folder, capsys):
-    """A dictionary-encoded Parquet file of a few kB asked for 80 GB, a long label for 16."""
+    """Catches 80 GB for a dictionary-encoded Parquet file of a few kB, 16 GB for a label."""
     coded = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(10**5, np.int8)), pa.array(["z" * 10**5])
     )
@@ -365,7 +365,7 @@ def test_texts_that_would_fill_the_memory_are_refused_by_name(folder, capsys):
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_a_last_line_that_is_half_written_waits_for_its_end(folder, capsys, ending):
-    """`3,3` was learnt as 3, and `57` appended to it later."""
+    """Catches `3,3` learnt as 3, with `57` appended later."""
     lines = {
         "csv": ["x,y\n1,2\n2,5\n3,7\n", "3,3", "57\n"],
         "jsonl": ['{"x":1,"y":2}\n{"x":2,"y":5}\n{"x":3,"y":7}\n', '{"x":3,"y":3', "57}\n"],
@@ -383,7 +383,7 @@ def test_a_last_line_that_is_half_written_waits_for_its_end(folder, capsys, endi
 
 
 def test_files_as_they_are_named_and_linked(folder):
-    """Capitals were skipped, and links to a folder above read 41 times."""
+    """Catches skipped capitals, and links to a parent folder read 41 times."""
     Path("up").mkdir()
     Path("up/A.CSV").write_text(CSV)
     if POSIX:
@@ -394,7 +394,7 @@ def test_files_as_they_are_named_and_linked(folder):
 
 
 def test_pipes_are_read_once_in_their_order(folder, capsys):
-    """A pipe was refused since its place cannot be sought."""
+    """Catches a pipe refused for lack of seeking."""
     if not POSIX:
         return
     os.mkfifo("pipe")
@@ -436,7 +436,7 @@ def test_pipes_are_read_once_in_their_order(folder, capsys):
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_as_it_is(folder, capsys, name, text, said):
-    """ "The file is empty" stood for four other causes."""
+    """Catches "the file is empty" for four other causes."""
     Path(name).write_text(text, encoding="latin-1")
     assert fit("d.csv" if name == "twins.csv" else name, name, "--model", "m") == 2
     error = capsys.readouterr().err

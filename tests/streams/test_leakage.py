@@ -1,4 +1,4 @@
-"""Columns that give two classes away: synthetic streams for each clause of the rule."""
+"""Columns that leak two classes: synthetic streams for each clause of the rule."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ PLAIN = ["u", "v", "w"]
 
 
 def stream(seed=3, **columns):
-    """Two classes that three columns tell in some of the rows, and columns made of the classes."""
+    """Return two classes that three columns predict in part, and columns made from the classes."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((ROWS, 3))
     second = rows @ [1.0, 1.0, 0.0] + rng.standard_normal(ROWS) > 1.5
@@ -24,7 +24,7 @@ def stream(seed=3, **columns):
 
 
 def flipped(share):
-    """The class as a number with noise, wrong in a share of the rows."""
+    """Return the class as a number with noise, wrong in a share of the rows."""
     return lambda second, rng: (second ^ (rng.random(ROWS) < share)) + 0.1 * rng.random(ROWS)
 
 
@@ -66,7 +66,7 @@ def test_a_strong_column_beside_others_that_help_is_not_named(tmp_path):
 
 
 def test_a_class_of_one_row_is_told_by_chance(tmp_path):
-    """The greatest value of some column is in that row: any of many columns may have it there."""
+    """Any of many columns may have its greatest value in that row."""
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((1000, 30))
     rows[500, 7] = 9.0

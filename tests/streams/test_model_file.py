@@ -1,4 +1,4 @@
-"""The model file: what it gives back, and what it refuses."""
+"""The model file: round trips and errors."""
 
 import hashlib
 import math
@@ -71,7 +71,7 @@ def test_foreign_files_and_versions(path, tmp_path):
     "value", [{"$array": 0}, {"$tuple": [1]}, {"$float": "x", "$$a": {"$": 1}}]
 )
 def test_keys_of_the_format_itself_come_back_as_they_were(tmp_path, value):
-    """Taken for a mark, such a key would give an array, a tuple or an error."""
+    """Catches keys like those of the format that come back as an array, a tuple or an error."""
     models.save(tmp_path / "m", {"value": value})
     assert models.load(tmp_path / "m") == {"value": value}
 

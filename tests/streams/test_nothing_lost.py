@@ -1,4 +1,4 @@
-"""Commands never skip rows silently and never write over what they read."""
+"""Commands never skip rows silently and never overwrite their inputs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page of a report: whole, of a bounded size, and nothing of the data runs in it."""
+"""The report page: complete, of bounded size, and safe from texts of the data."""
 
 import re
 from html.parser import HTMLParser
@@ -55,7 +55,7 @@ def evil_table():
 
 @pytest.mark.parametrize("target", ["load", "colour"])
 def test_nothing_of_the_data_becomes_a_part_of_the_page(tmp_path, target):
-    """A name that is not escaped would run, in the page's text or in its pictures' data."""
+    """Catches a name that is not escaped in the text or in the data of the figures."""
     text = page(fitted(tmp_path, evil_table(), target))
     found = Parsed(text)
     assert set(found.sections) == {*SECTIONS, "residuals"}
@@ -66,7 +66,7 @@ def test_nothing_of_the_data_becomes_a_part_of_the_page(tmp_path, target):
 
 
 def test_a_page_needs_no_network_and_stays_small(tmp_path):
-    """A library from elsewhere, or one point per row, would show only with many rows."""
+    """Catches a library loaded from elsewhere, and one point per row."""
     fit = fitted(tmp_path, table())
     rng = np.random.default_rng(0)
     for _ in range(11):
@@ -82,20 +82,20 @@ def test_a_page_needs_no_network_and_stays_small(tmp_path):
     "parameters", [{"method": "ladder"}, {"half_life": 100}, {"method": "mag", "l2": 0.1}]
 )
 def test_every_method_has_a_page(tmp_path, parameters):
-    """One that asks for intervals, a profile or finite predictions would fail here."""
+    """Catches a page that needs intervals, a profile or finite predictions."""
     found = Parsed(page(fitted(tmp_path, table(), **parameters)))
     assert set(found.sections) == set(SECTIONS)
 
 
 def test_a_page_of_a_few_rows(tmp_path):
-    """Nothing was predicted, there is no profile, and the intervals have no ends."""
+    """There are no predictions, no profile, and no ends of intervals."""
     found = Parsed(page(fitted(tmp_path, table(rows=5))))
     assert set(found.sections) == set(SECTIONS)
     assert any("No row was predicted before it was learnt" in each for each in found.texts)
 
 
 def test_the_moment_of_a_change_is_named(tmp_path):
-    """Errors compared bin by bin would name noise, those of the whole stream nothing."""
+    """Catches noise named by comparing neighbouring bins, and changes missed by global means."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal(30_000)
     noise = np.where(np.arange(len(x)) < 17_000, 0.5, 2.0) * rng.standard_normal(len(x))
@@ -114,7 +114,7 @@ def run(*arguments):
 
 
 def test_a_page_takes_the_place_of_a_page_only(tmp_path, capsys):
-    """``-o log.csv`` replaced the data by a page."""
+    """Catches ``-o log.csv``, which replaced the data by a page."""
     (tmp_path / "log.csv").write_text("u,y\n")
     with pytest.raises(SystemExit) as ended:
         main(["report", str(tmp_path / "m"), "-o", str(tmp_path / "log.csv")])
@@ -124,7 +124,7 @@ def test_a_page_takes_the_place_of_a_page_only(tmp_path, capsys):
 
 
 def test_the_command_takes_a_model_or_data(tmp_path, capsys):
-    """Data fitted with other settings than those of ``mixfree fit`` would have another page."""
+    """Catches data fitted with other settings than those of ``mixfree fit``."""
     path, out = write(table(), tmp_path / "d.csv"), tmp_path / "r.html"
     assert run("fit", path, "--target", "load", "--model", tmp_path / "m", "-q") == 0
     assert run("report", tmp_path / "m", "-o", out) == 0

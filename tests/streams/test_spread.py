@@ -1,4 +1,4 @@
-"""A fit spread over processes is the fit of one process."""
+"""A fit spread over processes equals the fit of one process."""
 
 import io
 import multiprocessing
@@ -28,7 +28,7 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Parquet with row groups and CSV, one after the other, with a missing value in each."""
+    """Return Parquet with row groups, then CSV, with a missing value in each."""
     folder = tmp_path_factory.mktemp("parts")
     columns = table(12_000).to_pydict()
     columns["v"][5000] = columns["load"][11_000] = None
@@ -68,7 +68,7 @@ def check_same(found, alone):
 
 
 def test_two_workers_find_what_one_process_finds(data, alone, tmp_path, capsys):
-    """Parts merged out of order would have other read records, and batches out of time order."""
+    """Catches parts merged out of order."""
     model = tmp_path / "m"
     assert run("fit", data, "--missing", "skip", "--model", model, "--workers", 2) == 0
     out = capsys.readouterr().out
@@ -85,7 +85,7 @@ def test_two_workers_find_what_one_process_finds(data, alone, tmp_path, capsys):
 
 
 def test_parts_that_fit_into_the_memory_make_the_fit_of_all_rows(data, tmp_path):
-    """Seeds and rows that wait must not matter as long as every row is kept."""
+    """Seeds and incomplete blocks must not matter as long as every row is kept."""
     fits = []
     for name, workers in (("one", []), ("two", ["--workers", 2])):
         options = ["--loss", "huber", "--missing", "skip", "--model", tmp_path / name]
@@ -95,7 +95,7 @@ def test_parts_that_fit_into_the_memory_make_the_fit_of_all_rows(data, tmp_path)
 
 
 def test_what_cannot_be_divided_is_fitted_at_once_and_said_to_be(tmp_path, capsys):
-    """A worker for all of it was "1, which fitted 1 parts", and had one batch for intervals."""
+    """Catches a single worker for everything, which had one batch for intervals."""
     path = write(table(300), tmp_path / "d.csv")
     assert run("fit", path, "--model", tmp_path / "m", "--workers", 2) == 0
     out = capsys.readouterr().out
@@ -111,7 +111,7 @@ def begun(data):
 
 
 def test_a_worker_that_dies_is_replaced_and_nothing_counts_twice(data, alone):
-    """Parts that were done before the death would be merged a second time."""
+    """Catches finished parts merged a second time."""
     fit, source = begun(data)
     killed = []
 
@@ -135,7 +135,7 @@ def test_workers_that_always_die_are_told_of(data, monkeypatch):
 
 
 def test_workers_that_cannot_be_started_are_told_of(data, monkeypatch):
-    """The first failure, which may be by chance, was the end of the fit."""
+    """Catches a fit that ends at the first failure to start a worker, which may be by chance."""
     fit, source = begun(data)
     tried = []
 
@@ -155,7 +155,7 @@ def _die(*arguments):
 
 
 def test_a_worker_may_die_in_the_middle_of_its_answer(data, alone, tmp_path, monkeypatch):
-    """Whoever shares a pipe with it waits for the other half for ever."""
+    """Catches waiting forever for the second half of an answer."""
     fit, source = begun(data)
     died = tmp_path / "died"
     monkeypatch.setattr(spread, "_work", partial(_die_while_answering, died))
@@ -165,7 +165,7 @@ def test_a_worker_may_die_in_the_middle_of_its_answer(data, alone, tmp_path, mon
 
 
 def _die_while_answering(died, *arguments):
-    """Once, write the first half of a long message and end."""
+    """Once, write the first half of a long message and exit."""
     whole = Connection._send
 
     def half(self, data, *rest):
@@ -196,7 +196,7 @@ def test_the_process_that_starts_workers_may_die(data, alone):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes cannot be listed")
 def test_workers_end_with_the_first_process(data):
-    """Workers that wait for more at the end of a pipe which they hold open stay for ever."""
+    """Catches workers that wait forever on a pipe that they hold open themselves."""
     code = (
         "import os, signal, sys\n"
         "from mixfree.streams import FitPlan, Source, StreamFit, find_files, spread\n"
@@ -216,7 +216,7 @@ def test_workers_end_with_the_first_process(data):
 
 
 def _children():
-    """Process ids of workers, which are spawned by this process."""
+    """Return the process ids of workers spawned by this process."""
     return [child.pid for child in multiprocessing.active_children()]
 
 

@@ -1,4 +1,4 @@
-"""The course of a stream in bins, and the measures that are taken from it."""
+"""The timeline of a stream, and the metrics computed from it."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ NEVER = np.zeros(0, "M8[us]")
 
 
 def test_bins_are_merged_without_losing_a_row():
-    """Bins that are thinned out instead of merged would lose their extremes and sums."""
+    """Catches bins that are thinned out instead of merged."""
     rng = np.random.default_rng(0)
     rows = 2 * MOST * CHUNK + 700
     y = rng.standard_normal(rows) + 50.0
@@ -36,7 +36,7 @@ def test_bins_are_merged_without_losing_a_row():
 
 
 def test_parts_that_were_seen_apart_follow_one_another():
-    """Sums about another first target, or bins of another length, would mix up the means."""
+    """Catches sums about another first target, and bins of another length."""
     rng = np.random.default_rng(1)
     y = rng.standard_normal(700_000) + np.linspace(0.0, 9.0, 700_000)
     one, other = Timeline.start((1, 2), None), Timeline.start((1, 2), None)
@@ -54,7 +54,7 @@ def test_parts_that_were_seen_apart_follow_one_another():
 
 
 def test_a_run_that_diverged_can_be_saved():
-    """An infinite sum would be refused by whoever reads the model file."""
+    """Catches infinite sums, which the model file refuses."""
     course = Timeline.start((1, 1), None)
     course.renew(np.array([[np.nan]]), 10)
     rows, targets = np.full((3, 1), 1e200), np.array([1.0, 2.0, 1e300])
@@ -63,7 +63,7 @@ def test_a_run_that_diverged_can_be_saved():
 
 
 def test_errors_are_summed_by_hour_and_weekday():
-    """A week that begins on Sunday, or hours of UTC plus something, would be shifted."""
+    """Catches a week that begins on Sunday, and shifted hours."""
     course = Timeline.start((1, 1), None)
     course.renew(np.zeros((1, 1)), 10)
     times = np.array(["2024-01-01T23:59", "2024-01-07T00:00", "NaT", "1969-12-31T05:30"], "M8[us]")
@@ -78,7 +78,7 @@ def test_errors_are_summed_by_hour_and_weekday():
 
 @pytest.mark.parametrize("width", [1, 3, 17])
 def test_a_prediction_does_not_depend_on_the_rows_beside_it(width):
-    """A product of matrices takes rows four at a time, and the rest in another order."""
+    """A matrix product takes rows four at a time, and the rest in another order."""
     rng = np.random.default_rng(2)
     rows, targets = rng.standard_normal((103, width)), np.zeros(103)
     weights = rng.standard_normal((3, width + 1))
@@ -96,7 +96,7 @@ def fitted(tmp_path, data, **plan):
 
 
 def replayed(fit, x, targets):
-    """Predictions of rows 1,000 on, by fits to the multiples of 1,000 rows before them."""
+    """Return predictions of the rows from 1,000 on, by fits to thousands of rows before them."""
     found = []
     for start in range(CHUNK, len(x), CHUNK):
         learner = fit.plan.learner(x.shape[1], fit.encoder.classes)
@@ -106,7 +106,7 @@ def replayed(fit, x, targets):
 
 
 def test_measures_of_a_regression_are_those_of_scikit_learn(tmp_path):
-    """Errors of the final weights, or a mean over all rows, would have another R²."""
+    """Catches errors of the final weights, and a mean over all rows."""
     rng = np.random.default_rng(3)
     x = rng.standard_normal(3500)
     y = 1e4 + x * np.linspace(1.0, 2.0, len(x)) + 0.5 * rng.standard_normal(len(x))
@@ -123,7 +123,7 @@ def test_measures_of_a_regression_are_those_of_scikit_learn(tmp_path):
 
 
 def test_measures_of_two_classes_are_those_of_scikit_learn(tmp_path):
-    """The classes exchanged, or ties of a coarse histogram, would change the area."""
+    """Catches exchanged classes, and ties of a coarse histogram."""
     rng = np.random.default_rng(4)
     x = rng.standard_normal(3500)
     y = rng.random(len(x)) < 1.0 / (1.0 + np.exp(3.0 - 2.0 * x))
@@ -146,7 +146,7 @@ def test_measures_of_two_classes_are_those_of_scikit_learn(tmp_path):
 def test_the_weights_that_predict_are_renewed_at_row_counts_that_batches_do_not_change(
     tmp_path, monkeypatch, loss, later
 ):
-    """Weights of every 1,000 rows of a long stream would cost more than learning it."""
+    """Updating the weights every 1,000 rows of a long stream would cost more than learning."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal(12_000)
     at = []

@@ -190,8 +190,8 @@ def _read_matrix(source: str) -> list[list[float]]:
     for place, line in enumerate(lines):
         if len(line) != len(lines):
             raise ValueError(
-                f"{source}: row {place} has {len(line)} entries and there are {len(lines)} rows; "
-                "a transition matrix is square (for a path of states give --estimate)"
+                f"{source}: row {place} has {len(line)} entries, but there are {len(lines)} rows; "
+                "a transition matrix must be square; for a path of states give --estimate"
             )
         for column, cell in enumerate(line):
             if _number(cell) is None:

@@ -164,7 +164,7 @@ def fit(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random draws. Default: 0.")] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="Also write the model file after each such number of rows.")
+        int | None, typer.Option(help="Interval in rows at which the model file is also written.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the model file if it exists.")
@@ -243,7 +243,7 @@ def fit(
         "l2": l2,
         "memory": int(memory) if memory is not None and memory.isdecimal() else memory,
         "draws": draws,
-        "half_life": _number_or(half_life, "half_life", "auto"),
+        "half_life": _half_life(half_life),
         "radius": radius,
         "fit_intercept": fit_intercept,
         "seed": seed,
@@ -256,7 +256,7 @@ def fit(
         loss,
         names(features),
         names(exclude),
-        _by_name("--categories", map(_category, categories or ())),
+        _categories(categories or ()),
         names(classes),
         missing,
         parameters,
@@ -416,30 +416,26 @@ def progress(source: "Source", quiet: bool) -> Iterator[Progress]:
         raise typer.Exit(130) from None
 
 
-def _by_name(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in given:
-            raise ValueError(f"{flag} {name} is given twice")
-        given[name] = value
-    return given
-
-
-def _number_or(text: str | None, name: str, word: str) -> float | str | None:
-    """Parse a number, or the given word, or None."""
-    if text is None or text == word:
+def _half_life(text: str | None) -> float | str | None:
+    if text is None or text == "auto":
         return text
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{name} must be a number of rows or {word!r}, not {text!r}") from None
+        raise ValueError(f"half_life must be a number of rows or 'auto', not {text!r}") from None
 
 
-def _category(text: str) -> tuple[str, list[str]]:
-    quoted = re.match(r'"((?:[^"]|"")+)"=', text)  # a name with a comma or an equals sign
-    column, _, texts = text.partition("=")
-    if quoted:
-        column, texts = quoted[1].replace('""', '"'), text[quoted.end() :]
-    if not (column and texts):
-        raise ValueError(f"--categories must have the form colour=red,green, not {text!r}")
-    return column, names(texts)
+def _categories(given: Iterable[str]) -> dict[str, list[str]]:
+    """Parse texts like ``colour=red,green``."""
+    found: dict[str, list[str]] = {}
+    for text in given:
+        quoted = re.match(r'"((?:[^"]|"")+)"=', text)  # a name with a comma or an equals sign
+        column, _, texts = text.partition("=")
+        if quoted:
+            column, texts = quoted[1].replace('""', '"'), text[quoted.end() :]
+        if not (column and texts):
+            raise ValueError(f"--categories must have the form colour=red,green, not {text!r}")
+        if column in found:
+            raise ValueError(f"--categories {column} is given twice")
+        found[column] = names(texts)
+    return found

@@ -63,7 +63,7 @@ Missing = Annotated[
     typer.Option(
         help="How to treat missing values. error: stop; skip: leave out the row; mean: fill in the "
         "mean of the column's earlier values; auto: leave out rows without a target, and rows "
-        "with a missing feature if at most a tenth of the first 10,000 rows have one."
+        "with a missing feature if some, but at most a tenth, of the first 10,000 rows have one."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

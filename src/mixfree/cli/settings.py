@@ -35,7 +35,7 @@ def settings(given: Iterable[str], flags: Mapping[str, Any]) -> dict[str, Any]:
     ('mag', 0.5, {'levels': 9})
     >>> settings(["half_live=5"], {})
     Traceback (most recent call last):
-    ValueError: there is no option 'half_live' to set; did you mean 'half_life'?
+    ValueError: there is no option 'half_live'; did you mean 'half_life'?
     """
     known = _known()
     found = {name: value for name, value in flags.items() if value is not None}
@@ -53,7 +53,7 @@ def settings(given: Iterable[str], flags: Mapping[str, Any]) -> dict[str, Any]:
                 if near
                 else "`mixfree methods` lists the options of the methods"
             )
-            raise ValueError(f"there is no option {name!r} to set; {hint}")
+            raise ValueError(f"there is no option {name!r}; {hint}")
         if name in found:
             raise ValueError(f"--set {name} is given twice")
         found[name] = _value(value)

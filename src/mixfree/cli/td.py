@@ -75,6 +75,11 @@ def td(
 
     table = _read_policy(policy)
     with make_env(env) as opened:
+        if not hasattr(opened.observation_space, "n"):
+            raise ValueError(
+                f"{env} must have finitely many states; for others, call "
+                "mixfree.td.evaluate_policy with features in Python"
+            )
         exact = None
         if transition_table(opened) is not None:
             exact = RewardProcess.from_gymnasium(opened, table, gamma)

@@ -6,12 +6,12 @@ and one line of the table here.
 
 ``FULL``, ``QUICK``
     Two :class:`~mixfree.reproduce.engine.settings.Settings`: the real size, and one that takes
-    a few seconds. Empty ``methods`` or ``p`` mean that the experiment has no such choice.
+    a few seconds. ``methods`` or ``p`` are empty if they do not apply.
 ``cells(settings)``
-    The work, as a list of dicts of plain values (what JSON can hold). Each cell is measured on
-    its own, in any process and in any order.
+    The work, as a list of dicts of JSON values. Each cell is measured independently, in any
+    process and any order.
 ``measure(cell)``
-    The rows of one cell, as a list of dicts of plain values. They depend on the cell alone.
+    The rows of one cell, as a list of dicts of JSON values, which depend on the cell alone.
 ``report(rows, settings)``
     A :class:`~mixfree.reproduce.engine.report.Report`: tables, claims with verdicts, figures.
 
@@ -34,32 +34,32 @@ _TABLE = {  # name: module, summary
     "fig1": ("paper.fig1", "Figure 1: suboptimality against samples observed, at p = 1e-4"),
     "fig2": ("paper.fig2", "Figure 2: final suboptimality against the mixing time"),
     "table1": ("paper.table1", "Table 1: measured exponents in the samples and the mixing time"),
-    "theory": ("theory.experiment", "Every lemma and Theorem 3.3, measured beside its bound"),
+    "theory": ("theory.experiment", "Every lemma and Theorem 3.3: measurements and bounds"),
     "ablation": ("paper.ablation", "Not in the paper: is MAG's gain less bias or smaller steps?"),
     "sensitivity": (
         "sensitivity.experiment",
-        "Figure 1 over the choices that the paper leaves open",
+        "Figure 1 under the choices that the paper leaves open",
     ),
     "lower-bound": (
         "lower_bound.experiment",
         "A problem on which the rates of Table 1 separate",
     ),
     "nonconvex": ("nonconvex.experiment", "Non-convex problems: gradient norms along runs of MAG"),
-    "td": ("td.experiment", "TD learning on chains with known fixed points, beside projected TD"),
+    "td": ("td.experiment", "TD learning on chains with known fixed points, against projected TD"),
     "after-td": ("after_td.experiment", "After the paper: averaged and extrapolated TD, and MAC"),
-    "ladder": ("ladder.experiment", "The ladder beside the best step, on streams drawn at random"),
+    "ladder": ("ladder.experiment", "The ladder against the best step, on random streams"),
     "intervals": ("intervals.experiment", "Coverage of 95 % intervals on correlated streams"),
     "accelerated": ("after.accelerated", "After the paper: acceleration with random batches"),
     "convex": ("after.convex", "After the paper: acceleration without strong convexity"),
     "saddle": ("after.saddle", "After the paper: extragradient on a matrix game"),
     "mirror": ("after.mirror", "After the paper: MAG with the geometry of the simplex"),
-    "gap": ("gap.experiment", "How often the bound of an exact fit's optimality gap holds"),
+    "gap": ("gap.experiment", "How often the bound on an exact fit's optimality gap holds"),
 }
 EXPERIMENTS = {name: summary for name, (_, summary) in _TABLE.items()}
 
 
 class Experiment(Protocol):
-    """What a module of the table has."""
+    """The interface of an experiment's module."""
 
     FULL: Settings
     QUICK: Settings

@@ -198,19 +198,19 @@ class Correlation:
             self.lengths, self.ratios, yerr=self.errors, marker="o", capsize=3, **line_style(0)
         )
         log_log(axes, "rows per block", "variance of block sums\nover that of independent rows")
-        beside: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "color": "#555555"}
+        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "color": "#555555"}
         axes.axhline(1.0, color="#777777", linewidth=1.0)
         right = ("axes fraction", "data")
-        axes.annotate("independent rows", (1.0, 1.0), xycoords=right, xytext=(-4, 4), **beside)
+        axes.annotate("independent rows", (1.0, 1.0), xycoords=right, xytext=(-4, 4), **style)
         if self.correlated and not self._next_row_only:
             axes.axvline(self.scale, **line_style(1))
             label = f"correlated over\n{self.scale:,} rows{' or more' if self.rising else ''}"
             low = ("data", "axes fraction")
             # The label is on the side with more room.
             if self.scale**2 < self.lengths[0] * self.lengths[-1]:
-                beside |= {"ha": "left"}
-            away = (6 if beside["ha"] == "left" else -6, 0)
-            axes.annotate(label, (self.scale, 0.2), xycoords=low, xytext=away, **beside)
+                style |= {"ha": "left"}
+            away = (6 if style["ha"] == "left" else -6, 0)
+            axes.annotate(label, (self.scale, 0.2), xycoords=low, xytext=away, **style)
         axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=24)
         verdict = next(iter(self.lines()), "")
         axes.text(0.0, 1.03, verdict, transform=axes.transAxes, color="#555555")

@@ -81,7 +81,8 @@ class Dialect(NamedTuple):
         for name in names:
             name.encode("utf-8", "surrogateescape").decode()  # raises unless it is UTF-8
         width = max(map(len, head.splitlines()[:4]))
-        return cls(_all_named(names), delimiter, lines, width)
+        named = tuple(name or f"column {at}" for at, name in enumerate(names, start=1))
+        return cls(named, delimiter, lines, width)
 
 
 def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int]:
@@ -114,7 +115,3 @@ def _is_number(text: str | bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _all_named(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name if name else f"column {at}" for at, name in enumerate(names, start=1))

@@ -157,8 +157,13 @@ def _expand(entry: str, format: str | None) -> list[StreamFile]:
         return [StreamFile(STDIN, format or "csv")]
     path = Path(entry)
     if path.is_dir():
-        inside = sorted(str(each) for each in path.iterdir() if each.is_file())
-        names = [name for name in inside if not _hidden(name) and (format or _known(name))]
+        # Files like `_SUCCESS` and `.crc` are not data.
+        inside = sorted(
+            str(each)
+            for each in path.iterdir()
+            if each.is_file() and not each.name.startswith((".", "_"))
+        )
+        names = [name for name in inside if format or _suffix(name)[0] in SUFFIXES]
         if not names:
             raise ValueError(f"the folder {entry} has no data files ({', '.join(SUFFIXES)})")
     elif path.exists():
@@ -175,13 +180,13 @@ def _expand(entry: str, format: str | None) -> list[StreamFile]:
 
 
 def _file(name: str, format: str | None) -> StreamFile:
-    path = Path(name)
-    compression = COMPRESSIONS.get(path.suffix.lower())
-    if compression is not None:
-        path = path.with_suffix("")
-    kind = format or SUFFIXES.get(path.suffix.lower())
+    suffix, compression = _suffix(name)
+    kind = format or SUFFIXES.get(suffix)
     if kind is None:
-        what = None if StreamFile(name, "csv").once else disguise(_first_bytes(name))
+        what = None
+        if not StreamFile(name, "csv").once:
+            with open(name, "rb") as file:
+                what = disguise(file.read(16))
         raise ValueError(
             f"{name}: the format is unknown; give `format`, one of {', '.join(FORMATS)}"
             if what is None
@@ -189,24 +194,14 @@ def _file(name: str, format: str | None) -> StreamFile:
         )
     if compression is not None and kind == "parquet":
         raise ValueError(f"{name}: a compressed Parquet file cannot be read: decompress it first")
-    found = StreamFile(name, kind, compression, tabs=path.suffix.lower() == ".tsv")
+    found = StreamFile(name, kind, compression, tabs=suffix == ".tsv")
     if found.once and kind == "parquet":
         raise ValueError(f"{name}: Parquet cannot be read from a pipe: name a regular file instead")
     return found
 
 
-def _first_bytes(name: str) -> bytes:
-    with open(name, "rb") as file:
-        return file.read(16)
-
-
-def _known(name: str) -> bool:
-    path = Path(name)
-    if path.suffix.lower() in COMPRESSIONS:
-        path = path.with_suffix("")
-    return path.suffix.lower() in SUFFIXES
-
-
-def _hidden(name: str) -> bool:
-    """Whether a file in a folder is not data, such as ``_SUCCESS`` or ``.crc`` files."""
-    return Path(name).name.startswith((".", "_"))
+def _suffix(name: str) -> tuple[str, str | None]:
+    """Return the extension of a file before that of its compression, and the compression."""
+    path = Path(name.lower())
+    compression = COMPRESSIONS.get(path.suffix)
+    return (path if compression is None else path.with_suffix("")).suffix, compression

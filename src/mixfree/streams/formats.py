@@ -33,7 +33,7 @@ class Reader:
     Parameters
     ----------
     file
-        What to read.
+        The file to read.
 
     Attributes
     ----------
@@ -190,25 +190,6 @@ class Request(NamedTuple):
     threads: bool
 
 
-def _csv_options(dialect: Dialect, types: dict[str, Any]) -> dict[str, Any]:
-    csv = require("pyarrow.csv")
-    return {
-        # Only with one thread do errors contain the line number.
-        "read_options": csv.ReadOptions(
-            use_threads=False,
-            block_size=dialect.block,
-            column_names=list(dialect.names),
-            skip_rows=dialect.lines,
-        ),
-        "parse_options": csv.ParseOptions(delimiter=dialect.delimiter),
-        "convert_options": csv.ConvertOptions(
-            strings_can_be_null=True,
-            column_types=types,
-            include_columns=list(types),
-        ),
-    }
-
-
 def _raw(reader: Reader) -> Any:
     """Open the decompressed bytes of the file; for a pipe, from its beginning."""
     pyarrow = require("pyarrow")
@@ -249,8 +230,21 @@ def _csv_batches(reader: Reader, types: dict[str, Any], whole_lines: bool) -> It
     source: Any = _raw(reader)
     if whole_lines:
         source = require("pyarrow").PythonFile(_WholeLines(source, reader), "r")
-    options = _csv_options(reader._dialect, types)
-    yield from require("pyarrow.csv").open_csv(source, **options)
+    csv, dialect = require("pyarrow.csv"), reader._dialect
+    yield from csv.open_csv(
+        source,
+        # Only with one thread do errors contain the line number.
+        csv.ReadOptions(
+            use_threads=False,
+            block_size=dialect.block,
+            column_names=list(dialect.names),
+            skip_rows=dialect.lines,
+        ),
+        csv.ParseOptions(delimiter=dialect.delimiter),
+        csv.ConvertOptions(
+            strings_can_be_null=True, column_types=types, include_columns=list(types)
+        ),
+    )
 
 
 def _open_jsonl(reader: Reader, request: Request) -> Iterator[Any]:

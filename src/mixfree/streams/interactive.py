@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.literal import literal
 from mixfree.streams.correlation import Correlation
@@ -54,11 +53,8 @@ def error_picture(found: Course) -> Any:
     figure.line("x", "error", source=source, color=BLUE, width=2)
     figure.scatter("x", "error", source=source, color=BLUE, size=4)
     _hover(figure, [_when(found), (found.error_name, "@error{0.[000]a}")], found)
-    models = require("bokeh.models")
     for jump in found.jumps:
-        line = models.Span(location=found.x[jump.at], dimension="height", line_dash="dashed")
-        line.update(line_color=ORANGE, line_width=1.5)
-        figure.add_layout(line)
+        _rule(figure, "height", found.x[jump.at], **_DASHED)
     return figure
 
 
@@ -72,17 +68,13 @@ def effects_picture(found: Sequence[Effect], unit: str) -> Any:
         x_axis_label=f"change of {_drawn(unit)} per standard deviation",
     )
     has_ends = bool(found) and found[0].low == found[0].low
+    shown = [each._replace(name=name) for name, each in zip(names, found, strict=True)]
     for hollow, colour in ((False, BLUE), (True, GREY)):
-        chosen = [(name, each) for name, each in zip(names, found, strict=True)]
-        chosen = [pair for pair in chosen if pair[1].may_be_zero == hollow]
-        data = {
-            "name": [name for name, _ in chosen],
-            "effect": [each.effect for _, each in chosen],
-            "low": [each.low for _, each in chosen],
-            "high": [each.high for _, each in chosen],
-        }
+        chosen = [each for each in shown if each.may_be_zero == hollow]
         if not chosen:
             continue
+        columns = ("name", "effect", "low", "high")
+        data = {column: [getattr(each, column) for each in chosen] for column in columns}
         source = plotting.ColumnDataSource(data)
         if has_ends:
             figure.segment("low", "name", "high", "name", source=source, color=colour, width=2)
@@ -90,7 +82,7 @@ def effects_picture(found: Sequence[Effect], unit: str) -> Any:
         figure.scatter(
             "effect", "name", source=source, size=9, line_color=colour, fill_color=fill, width=2
         )
-    _vertical(figure, 0.0)
+    _rule(figure, "height", 0.0)
     ends = [("from", "@low{0.[0000]a}"), ("to", "@high{0.[0000]a}")] if has_ends else []
     _hover(figure, [("feature", "@name"), ("effect", "@effect{0.[0000]a}"), *ends], None)
     return figure
@@ -108,14 +100,13 @@ def correlation_picture(found: Correlation) -> Any:
             "high": found.ratios + found.errors,
         }
     )
-    first = next(found.lines())
     figure = plotting.figure(
         **_SIZE,
         x_axis_type="log",
         y_axis_type="log",
         x_axis_label="rows per block",
         y_axis_label="variance inflation",
-        title=first,
+        title=next(found.lines()),
     )
     figure.title.text_font_size = "11px"
     for axis in figure.axis:
@@ -123,11 +114,9 @@ def correlation_picture(found: Correlation) -> Any:
     figure.segment("length", "low", "length", "high", source=source, color=BLUE, width=2)
     figure.line("length", "ratio", source=source, color=BLUE, width=2)
     figure.scatter("length", "ratio", source=source, color=BLUE, size=7)
-    figure.add_layout(models.Span(location=1.0, dimension="width", line_color=GREY))
+    _rule(figure, "width", 1.0)
     if found.correlated:
-        line = models.Span(location=max(found.scale, 1), dimension="height", line_dash="dashed")
-        line.update(line_color=ORANGE, line_width=1.5)
-        figure.add_layout(line)
+        _rule(figure, "height", max(found.scale, 1), **_DASHED)
         more = " or more" if found.rising else ""
         right = found.scale**2 > found.lengths[0] * found.lengths[-1]
         figure.add_layout(
@@ -160,9 +149,7 @@ def cells_picture(name: str, cells: Cells) -> Any:
     )
     figure.vbar("label", 0.7, "mean", source=source, color=BLUE, alpha=0.6)
     figure.segment("label", "low", "label", "high", source=source, color=ORANGE, width=2)
-    figure.add_layout(
-        require("bokeh.models").Span(location=0.0, dimension="width", line_color=GREY)
-    )
+    _rule(figure, "width", 0.0)
     _hover(figure, [(name, "@label"), ("mean error", "@mean{0.[000]a}")], None)
     return figure
 
@@ -178,6 +165,15 @@ _SIZE = {
 }
 
 
+_DASHED: dict[str, Any] = {"line_color": ORANGE, "line_width": 1.5, "line_dash": "dashed"}
+
+
+def _rule(figure: Any, dimension: str, at: float, line_color: str = GREY, **style: Any) -> None:
+    """Draw a line across the whole height or width of a figure."""
+    span = require("bokeh.models").Span
+    figure.add_layout(span(location=at, dimension=dimension, line_color=line_color, **style))
+
+
 def _course_figure(found: Course, label: str) -> tuple[Any, Any]:
     plotting = require("bokeh.plotting")
     figure = plotting.figure(
@@ -190,12 +186,9 @@ def _course_figure(found: Course, label: str) -> tuple[Any, Any]:
     if not found.dated:
         figure.xaxis.formatter = require("bokeh.models").NumeralTickFormatter(format="0,0")
     columns = ("x", "rows", "actual", "low", "high", "predicted", "error")
-    source = plotting.ColumnDataSource({name: _numbers(getattr(found, name)) for name in columns})
+    data = {name: np.asarray(getattr(found, name), np.float64) for name in columns}
+    source = plotting.ColumnDataSource(data)
     return figure, source
-
-
-def _numbers(values: Array) -> Array:
-    return np.asarray(values, dtype=np.float64)
 
 
 def _when(found: Course) -> tuple[str, str]:
@@ -215,11 +208,6 @@ def _hover(figure: Any, tooltips: list[tuple[str, str]], found: Course | None) -
         figure.legend.border_line_color = None
         figure.legend.orientation = "horizontal"
         figure.add_layout(figure.legend[0], "above")
-
-
-def _vertical(figure: Any, at: float) -> None:
-    line = require("bokeh.models").Span(location=at, dimension="height", line_color=GREY)
-    figure.add_layout(line)
 
 
 def _drawn(text: str) -> str:

@@ -61,12 +61,8 @@ def matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
     ['load', 'pm10', 'pm2.5']
     """
     exact = set(patterns)
-    wild = [pattern for pattern in patterns if pattern not in names and _is_wild(pattern)]
+    wild = [each for each in patterns if each not in names and any(c in each for c in "*?[")]
     return [n for n in names if n in exact or any(fnmatchcase(n, each) for each in wild)]
-
-
-def _is_wild(pattern: str) -> bool:
-    return any(character in pattern for character in "*?[")
 
 
 def columns_of(

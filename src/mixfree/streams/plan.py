@@ -40,8 +40,8 @@ class FitPlan:
         some.
     missing
         Treatment of missing values: ``"error"``, ``"skip"``, ``"mean"`` or ``"auto"``, which
-        leaves out rows without a target, and rows with a missing feature if at most a tenth of
-        the first rows have one.
+        leaves out rows without a target, and rows with a missing feature if some, but at most a
+        tenth, of the first rows have one.
     parameters
         Parameters of :func:`mixfree.linear.learner_for.learner_for`: ``method``, ``l2``, ….
     compare

@@ -337,7 +337,7 @@ def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
         return Judged(
             actual, given, losses, most_probable(raw, np.arange(loss.outputs)) == place, none
         )
-    if _two_classes(loss):
+    if isinstance(loss, Logistic):
         return Judged(actual, probabilities(raw)[:, 1], losses, (raw > 0.0) == (actual > 0.0), raw)
     return Judged(actual, raw, losses, np.zeros(len(raw)), none)
 
@@ -346,11 +346,7 @@ def actual_of(targets: Array, loss: Loss) -> Array:
     """Return targets as in :class:`Judged`."""
     if loss.outputs > 1:
         return np.ones(len(targets))
-    return 0.5 * (targets + 1.0) if _two_classes(loss) else targets
-
-
-def _two_classes(loss: Loss) -> bool:
-    return isinstance(loss, Logistic)
+    return 0.5 * (targets + 1.0) if isinstance(loss, Logistic) else targets
 
 
 def _bounded(values: Array) -> Array:

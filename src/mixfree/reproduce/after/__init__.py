@@ -1,1 +1,1 @@
-"""Methods that came after the paper: acceleration, games, and the geometry of the simplex."""
+"""Methods after the paper: acceleration, games, and the geometry of the simplex."""

@@ -99,7 +99,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 
 def report(rows: list[Row], settings: Settings) -> Report:
-    """Report all parts, with the exact limits beside what was measured."""
+    """Report all parts, with measured and exact limits."""
     return after_td_report(rows, settings, process_of, universal_step)
 
 

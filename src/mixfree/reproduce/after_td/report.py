@@ -201,12 +201,12 @@ class _Bias:
     def growth(self) -> dict[float, tuple[int, Estimate, float]]:
         """Return, by p, the mixing time, the measured and the exact bias."""
         found = {}
-        for row in self.slow:
-            if row["p"] not in found:
-                process = self.process_of(row["process"], row["p"])
-                values = [each["value"] for each in where(self.slow, p=row["p"])]
-                exact = self.exact(row["process"], AVERAGED, row["alpha"], row["p"])
-                found[row["p"]] = process.chain.mixing_time(), estimate(values), exact
+        for p in dict.fromkeys(row["p"] for row in self.slow):
+            rows = where(self.slow, p=p)
+            name, alpha = rows[0]["process"], rows[0]["alpha"]
+            time = self.process_of(name, p).chain.mixing_time()
+            bias = estimate([row["value"] for row in rows])
+            found[p] = time, bias, self.exact(name, AVERAGED, alpha, p)
         return found
 
     def growth_table(self) -> Table:

@@ -10,7 +10,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.figures import line_style, log_log, new_figure
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import estimate
 from mixfree.reproduce.intervals.streams import autoregressive
@@ -109,19 +109,16 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 def report(rows: list[Row], settings: Settings) -> Report:
     """Report how often the bound held, by loss and by order."""
     orders = gather(rows, "loss", "order", "held")
-    held: dict[str, list[float]] = {}
-    ratio: dict[str, list[float]] = {}
-    for row in rows:
-        held.setdefault(row["loss"], []).append(row["held"])
-        ratio.setdefault(row["loss"], []).append(row["lost"] / row["estimate"])
+    by_loss = {loss: where(rows, loss=loss) for loss in orders}
+    held = {loss: [row["held"] for row in found] for loss, found in by_loss.items()}
     lines = [
         (
             loss,
             *(f"{100.0 * np.mean(orders[loss].get(order, [np.nan])):.0f}" for order in ORDERS),
             f"{100.0 * estimate(held[loss]).mean:.1f} ± {100.0 * estimate(held[loss]).half:.1f}",
-            f"{np.mean(ratio[loss]):.2f}",
+            f"{np.mean([row['lost'] / row['estimate'] for row in found]):.2f}",
         )
-        for loss in orders
+        for loss, found in by_loss.items()
     ]
     worst = min(held, key=lambda loss: float(np.mean(held[loss])))
     title = (
@@ -147,7 +144,7 @@ def _figure(rows: list[Row]) -> Figure:
     drawn, axes = new_figure()
     least = 1e-3 * max(row["upper"] for row in rows)
     for index, loss in enumerate(dict.fromkeys(row["loss"] for row in rows)):
-        dots = [(row["lost"], row["upper"]) for row in rows if row["loss"] == loss]
+        dots = [(row["lost"], row["upper"]) for row in where(rows, loss=loss)]
         lost, upper = np.maximum(np.array(dots).T, least)
         color = line_style(index)["color"]
         axes.plot(lost, upper, linestyle="none", marker="o", markersize=3, color=color, label=loss)

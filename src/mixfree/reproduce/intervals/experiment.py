@@ -70,7 +70,7 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 
 def _intervals(model: str, x: Array, y: Array) -> list[tuple[str, Array, Array, bool]]:
-    """Yield kinds of intervals: name, weights, half-widths, and whether a remark warns of them."""
+    """Return kinds of intervals: name, weights, half-widths, and whether a remark warns of them."""
     loss = loss_of(model)
 
     def fit(**options: Any) -> tuple[Array, Array, bool]:

@@ -32,7 +32,7 @@ class Draw:
     seed
         The seed of all draws.
     family, loss
-        How samples follow each other, and what is minimised.
+        The process of the samples, and the loss.
     samples, dimension
         Length of the stream and columns of its rows.
     mixing

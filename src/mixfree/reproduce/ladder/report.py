@@ -40,7 +40,15 @@ def ladder_report(rows: list[Row], settings: Settings) -> Report:
     profiles = where(rows, study="profile")
     tables = [_distribution(ratios, settings), _by_family(drawn, ratios), _worst(drawn, ratios)]
     return Report(
-        [*tables, _paper_table(paper), _memory_table(memory)],
+        [
+            *tables,
+            _by_p(
+                "Suboptimality on the paper's problem, no domain",
+                paper,
+                (ORACLE, EACH, *CONTENDERS, TUNED),
+            ),
+            _by_p("The same after a fifth of the samples", memory, ("ladder", MEMORY, SHUFFLED)),
+        ],
         {"ladder": _distribution_figure(drawn, ratios), "profile": _profile_figure(profiles)},
         [*_distribution_claims(ratios), *_paper_claims(paper), _memory_claim(memory)],
     )
@@ -97,18 +105,6 @@ def _worst(drawn: list[Row], ratios: dict[str, Array]) -> Table:
     places = np.argsort(-ratios["ladder"])[:WORST]
     lines = [(*cases[i], *(_number(v[i]) for v in ratios.values())) for i in places]
     return Table(f"The ladder's worst {len(lines)} cases", ["", "seed", *ratios], lines)
-
-
-def _paper_table(paper: dict[float, dict[str, list[float]]]) -> Table:
-    """Tabulate the suboptimality on the paper's problem, one line per method."""
-    title = "Suboptimality on the paper's problem, no domain"
-    return _by_p(title, paper, (ORACLE, EACH, *CONTENDERS, TUNED))
-
-
-def _memory_table(memory: dict[float, dict[str, list[float]]]) -> Table:
-    """Tabulate the suboptimality with and without memory, and shuffled."""
-    title = "The same after a fifth of the samples"
-    return _by_p(title, memory, ("ladder", MEMORY, SHUFFLED))
 
 
 def _by_p(title: str, found: dict[float, dict[str, list[float]]], names: Iterable[str]) -> Table:

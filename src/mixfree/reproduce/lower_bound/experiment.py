@@ -17,9 +17,9 @@ from mixfree.base.figures import label_ends, log_log, new_figure, styles_of
 from mixfree.core.methods import find_method
 from mixfree.domains import Ball
 from mixfree.reproduce.engine.bootstrap import bootstrap
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, where
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import Ratio
+from mixfree.reproduce.engine.statistics import Interval
 from mixfree.reproduce.lower_bound.problem import Coins
 from mixfree.reproduce.sensitivity.experiment import horizon_for
 
@@ -100,8 +100,8 @@ def report(rows: list[Row], settings: Settings) -> Report:
         "Exponents of the largest mean suboptimality, 95 %",
         ["method", "in τ", "stated", f"in T, stay {STAYS[2]}"],
         [
-            (name, _short(in_time[name]), "" if stated is None else f"{stated:+g}",
-             _short(in_samples[name]))
+            (name, in_time[name].short(), "" if stated is None else f"{stated:+g}",
+             in_samples[name].short())
             for name, stated in METHODS.items()
         ],
     )  # fmt: skip
@@ -113,14 +113,13 @@ def _worst(rows: list[Row], method: str, along: str, fixed: str, value: float) -
     """Return the errors of a method by seed, place and bias."""
     found: dict[tuple[Any, Any, Any], float] = {
         (row["seed"], row[along], row["delta"]): row["suboptimality"]
-        for row in rows
-        if row["method"] == method and row[fixed] == value
+        for row in where(rows, method=method, **{fixed: value})
     }
     seeds, places, biases = (sorted(set(each)) for each in zip(*found, strict=True))
     return np.array([[[found[s, at, b] for b in biases] for at in places] for s in seeds])
 
 
-def _exponent(at: list[Any], errors: Array) -> Ratio:
+def _exponent(at: list[Any], errors: Array) -> Interval:
     """Fit the exponent of the largest mean error, with its bootstrap interval over the seeds."""
     away = np.log(at) - np.mean(np.log(at))
 
@@ -130,15 +129,10 @@ def _exponent(at: list[Any], errors: Array) -> Ratio:
         found: Array = np.log(means) @ away / (away @ away)
         return found.reshape(of.shape[:-1])
 
-    return bootstrap(slope, len(errors))
+    return Interval(*bootstrap(slope, len(errors)))
 
 
-def _short(found: Ratio) -> str:
-    ends = f" ({found.low:+.2f} to {found.high:+.2f})" if found.high < math.inf else ""
-    return f"{found.mean:+.2f}{ends}"
-
-
-def _claims(in_time: dict[str, Ratio]) -> list[Claim]:
+def _claims(in_time: dict[str, Interval]) -> list[Claim]:
     claims = []
     for name, stated in METHODS.items():
         if stated is not None:
@@ -148,11 +142,11 @@ def _claims(in_time: dict[str, Ratio]) -> list[Claim]:
             holds = False if out else True if low < found.low and found.high < high else None
             text = f"{name}: the error grows with an exponent nearer to {stated:g} than to "
             text += "0 or 1" if stated < 1.0 else "0.5"
-            claims.append(Claim(text, _short(found), holds))
+            claims.append(Claim(text, found.short(), holds))
     sgd, best = in_time["sgd"], in_time["algorithm-1"]
     apart = None if best.high == math.inf else sgd.low > best.high
     text = "SGD grows faster with τ than Algorithm 1, which does not know it either"
-    return [*claims, Claim(text, f"{_short(sgd)}; {_short(best)}", apart)]
+    return [*claims, Claim(text, f"{sgd.short()}; {best.short()}", apart)]
 
 
 def _draw(times: list[int], by_stay: dict[str, Array], samples: int) -> Figure:

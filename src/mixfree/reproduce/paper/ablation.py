@@ -10,7 +10,7 @@ Six studies, each changing one thing:
     The scale of the steps over four decades, for MAG and AdaGrad.
 ``pace``
     AdaGrad at MAG's pace: its α is set so that both have the same step size per sample at the
-    end of the same stream, within 1 %. What is left of MAG's gain is not the step size.
+    end of the same stream, within 1 %. The rest of MAG's gain is not due to the step size.
 ``observation``
     The two readings of "we observe data of the current state": one row of it, or all rows.
 """

@@ -1,1 +1,1 @@
-"""Figure 1 over the choices that the paper leaves open."""
+"""Figure 1 under the choices that the paper leaves open."""

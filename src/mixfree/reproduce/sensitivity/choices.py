@@ -22,25 +22,25 @@ class Choice:
     Parameters
     ----------
     about
-        What is chosen.
+        Subject of the choice.
     name
-        What it is chosen to be.
+        The alternative chosen.
     data
         Options of :meth:`Regression.draw`, for the problem.
     stream
         ``"two-state"``, ``"ring"``, ``"graph"`` or ``"continuous"``: the chain.
     start
-        ``"origin"``, ``"edge"`` of the ball or ``"one state"``, whose optimum it is.
+        ``"origin"``, ``"edge"`` of the ball, or ``"one state"`` for the optimum of a state.
     whole
         Whether a step observes all rows of its state.
     common, own
         Options of all methods, and of some methods alone.
     share
-        Of the samples of a run.
+        Fraction of the samples of a run.
     heavy
         Whether errors have heavy tails, so that all seeds are needed.
     beside
-        The choice whose runs stand for the methods that ``own`` does not name.
+        The choice whose runs are used for the methods that ``own`` does not name.
     """
 
     about: str

@@ -1,8 +1,8 @@
-"""TD learning: the error against samples and against the mixing time, beside Bhandari's TD.
+"""TD learning: the error against samples and mixing time, compared with Bhandari's TD.
 
-MAG draws its levels as Algorithm 1 does, capped by the samples seen so far. It and the step 1/√T
-that it is compared with run ten times as long as the others, because the effect of the start
-vanishes slowly on the reversed streak.
+MAG draws its levels as Algorithm 1 does, capped by the samples seen so far. MAG and TD with the
+step 1/√T run ten times as long as the others, because the effect of the start vanishes slowly on
+the reversed streak.
 """
 
 from typing import Any

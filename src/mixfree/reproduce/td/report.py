@@ -1,7 +1,7 @@
 """The TD report: errors, their exponents, and claims about them.
 
-The errors of MAG have heavy tails: its means have bootstrapped intervals and medians beside them,
-and exponents are those of the mean over the seeds, which is what Theorem 5.2 bounds.
+The errors of MAG have heavy tails: means have bootstrapped intervals and are shown with medians.
+Exponents are those of the mean over the seeds, which Theorem 5.2 bounds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The directions of a run, summed up again from the law of its levels."""
+"""The directions of a run, recomputed from the law of its levels."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -14,10 +14,10 @@ __all__ = ["directions"]
 def directions(
     opt: Optimizer, gradient: Callable[[Array, Any], Array], samples: Iterable[Any]
 ) -> Iterator[tuple[Array, Array]]:
-    """Run over the samples; w_t and g_t of each step, after it was taken.
+    """Run over the samples; yield w_t and g_t of each step, after it was taken.
 
-    g_t is summed up here, by the weights that the gradient part names, so that what is said about
-    g_t does not rest on the sums that the optimiser keeps.
+    g_t is summed here with the weights of the gradient part, so that checks of g_t are independent
+    of the optimiser's own sums.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The lemmas and Theorem 3.3 as measurements, beside their bounds."""
+"""Measurements of the lemmas and of Theorem 3.3, with their bounds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Six panels: each lemma's measurement beside its bound."""
+"""A figure of six panels: the measurements of each lemma and its bound."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _below(
 
 
 def _beyond(least: float) -> str:
-    """Where the bounds are; drawn, they would leave no room for what was measured."""
+    """Describe the bounds, which are too far from the measurements to be drawn."""
     power = math.floor(math.log10(least))
     shown = f"{least:,.0f}" if power < 4 else rf"${least / 10**power:.1f} \cdot 10^{{{power}}}$"
     return f"bounds: {shown} and above, not drawn"

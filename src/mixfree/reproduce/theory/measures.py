@@ -1,4 +1,4 @@
-"""What each lemma is about, measured: values by quantity and size for one p and seed."""
+"""Measurements for each lemma: values by quantity and size for one p and seed."""
 
 import math
 from collections.abc import Callable

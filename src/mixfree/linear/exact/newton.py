@@ -24,6 +24,10 @@ from mixfree.linear.exact.families import Family, probabilities
 from mixfree.linear.exact.reservoir import Kept
 
 VALUES = 1 << 16  # of standardised rows that are in use at a time
+# Multiplications of a product that BLAS does in one thread. For as few, waking others takes longer,
+# and on a busy machine ten times as long.
+ALONE = 1 << 18
+FEWEST = 128  # rows of a slab, below which products of wide rows become slow
 CACHED = 1 << 22  # standardised values that are kept from one step to the next
 CLOSE = 1e-12  # decrement over loss at which steps end
 RESIDUAL = 1e-6  # of conjugate gradients, squared and relative
@@ -121,7 +125,9 @@ class Objective:
         return iter(self._cache) if self._cache is not None else self._cut()
 
     def _cut(self) -> Iterator[Slab]:
-        length = max(VALUES // max(len(self.penalty), 1), 1)
+        width = max(len(self.penalty), 1)
+        alone = max(ALONE // (width * self.family.outputs), FEWEST)
+        length = max(min(VALUES // width, alone), 1)
         for rows, factor in self._parts:
             for start in range(0, len(rows), length):
                 piece = rows.take(slice(start, start + length))

@@ -36,10 +36,11 @@ def test_a_wrong_option_of_a_method_is_one_line(tmp_path, capsys):
 
 
 def test_a_warning_is_one_line():
-    """Catches a warning with the path and a source line of the package."""
+    """Catches a warning with the path and a source line of the package, or with escapes."""
     code = (
         "import warnings, mixfree.cli, mixfree.cli.version as one\n"
-        "one.version = lambda: warnings.warn('a full disk', stacklevel=1)\n"
+        r"one.version = lambda: warnings.warn('\x1b[33ma full disk\x1b[0m', stacklevel=1)"
+        "\n"
         "mixfree.cli.main(['version'])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -362,6 +362,16 @@ def test_small_errors_are_errors(tmp_path, capsys):
     assert "exact to rounding" not in text and "correlation: none found" in text
 
 
+def test_neighbours_alone_do_not_triple_a_variance():
+    """Yearly numbers of sunspots: "no more than the next row", with a variance inflation of 3.4."""
+    lengths, ratios = 2 ** np.arange(5), np.array([1.0, 1.81, 2.71, 1.91, 2.82])
+    found = Correlation.of(Profile(lengths, ratios, 309 // lengths), 309, effective=90.0)
+    assert next(found.lines()) == "gradients are correlated over about 1 row"
+    ratios = np.array([1.0, 1.5, 1.8, 1.9, 1.9])
+    found = Correlation.of(Profile(lengths, ratios, 309 // lengths), 309, effective=160.0)
+    assert next(found.lines()) == "gradients are correlated over no more than the next row"
+
+
 def test_too_little_to_diagnose_is_said_as_by_fit(tmp_path, capsys):
     """Catches one row "correlated over no more than the next row", or exact up to rounding."""
     (tmp_path / "d.csv").write_text("x,y\n1,3\n")

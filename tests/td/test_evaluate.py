@@ -71,6 +71,7 @@ def test_feature_vectors_and_vector_environments():
     ("env", "options", "message"),
     [
         ("CartPole-v1", {}, "give features"),
+        ("Blackjack-v1", {}, "which is not Discrete"),
         ("CartPole-v1", {"features": np.eye(4)}, "observations are of Box"),
         ("FrozenLake-v1", {"features": np.eye(15)}, "one row per state, but there are 15"),
         ("FrozenLake-v1", {"features": TileCoding([0.0] * 2, [1.0] * 2)}, "must be 2 numbers"),

@@ -1,11 +1,15 @@
 """The command line ``mixfree``: one file per command, gathered in :mod:`mixfree.cli.app`."""
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 __all__ = ["main"]
+
+_COLOUR = r"\x1b\[[0-9;]*m"  # in which other packages write their warnings
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,7 +34,11 @@ def _plain_warnings() -> Iterator[None]:
     from mixfree.base.literal import literal
 
     before = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_, **__: f"mixfree: {literal(str(message))}\n"
+
+    def plain(message: Warning | str, *_: Any, **__: Any) -> str:
+        return f"mixfree: {literal(re.sub(_COLOUR, '', str(message)))}\n"
+
+    warnings.formatwarning = plain
     try:
         yield
     finally:

@@ -138,7 +138,9 @@ class Correlation:
 
     @property
     def _next_row_only(self) -> bool:
-        return self.scale == 1 and not self.rising
+        """Whether only neighbours are correlated, which at most doubles the variance of sums."""
+        neighbours_only = float(self.ratios.max(initial=1.0)) <= 2.0 and self.inflation <= 2.0
+        return self.scale == 1 and neighbours_only and not self.rising
 
     def lines(self) -> Iterator[str]:
         """Yield the findings in words."""
@@ -148,9 +150,10 @@ class Correlation:
         if not self.correlated:
             yield f"correlation: none found in blocks of up to {self.lengths[-1]:,} rows"
         else:
-            over = f"about {self.scale:,} rows"
+            count = f"{self.scale:,} row{'s' * (self.scale != 1)}"
+            over = f"about {count}"
             if self.rising:
-                over = f"at least {self.scale:,} rows, probably more"
+                over = f"at least {count}, probably more"
             elif self._next_row_only:
                 over = "no more than the next row"
             yield f"gradients are correlated over {over}"

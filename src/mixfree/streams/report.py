@@ -222,7 +222,10 @@ def measured(fit: StreamFit, what: str) -> str:
         last = ", by the final weights" if _forgets(fit) else ""
         return f"in-sample: {rows}{last}"
     if what == "test_then_train":
-        return f"test-then-train: {fit.timeline.tested:,} rows, predicted before they were learnt"
+        tested = fit.timeline.tested
+        if tested == 1:
+            return "test-then-train: 1 row, predicted before it was learnt"
+        return f"test-then-train: {tested:,} rows, predicted before they were learnt"
     if what == "exact":
         return "the exact fit of all rows, `method='exact'`"
     if what == "constant":

@@ -185,7 +185,7 @@ def _features_for(env: Any, features: Any) -> Any:
     if features is None:
         if count is None:
             raise ValueError(
-                f"observations are of {space}, which is not finite: give features, such as "
+                f"observations are of {space}, which is not Discrete: give features, such as "
                 "mixfree.td.TileCoding"
             )
         return tabular(int(count))

@@ -467,3 +467,11 @@ def test_standard_errors_know_about_correlation():
     x, y = np.repeat(x, 20, axis=0), np.repeat(y, 20)
     often = fitted(Logistic(), x, y, memory=800).inference.bse
     assert np.mean(often / once) == pytest.approx(1.0, abs=0.2)
+
+
+def test_products_of_softmax_are_those_of_one_thread():
+    """Catches products for which BLAS wakes threads, which on a busy machine takes far longer."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2000, 64)), rng.integers(0, 10, 2000)
+    objective = fitted(Softmax(10), x, y)._solved().fitted.objective
+    assert max(slab.x.size for slab in objective.slabs) * 10 <= 1 << 18

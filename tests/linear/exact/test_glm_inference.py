@@ -144,7 +144,7 @@ def test_classes_that_can_be_separated_have_no_intervals(memory, l2):
     inference = inferred(Logistic(), x + np.outer(y, [1.0, 0.0, 0.0]), y, memory=memory, l2=l2)
     assert np.isinf(inference.bse[0, [0, 3]]).all()
     assert np.isinf(inference.mean_error(np.array([[2.0, 0.0, 0.0]]))).all()
-    assert "classes can be separated" in inference.remark
+    assert "classes can be separated" in inference.remark and "`l2=0.001`" in inference.remark
     given = inferred(Logistic(), x, y, memory=memory, l2=1e-3)
     assert np.isfinite(given.bse).all() and given.remark == ""
 

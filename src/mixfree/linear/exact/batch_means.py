@@ -252,9 +252,9 @@ class BatchMeans(ABC):
             )
         if self.correlated:
             return (
-                f"intervals are too narrow: batches of {self._length:,} rows are still "
-                f"correlated ({self.correlation:.2f} between neighbours); the stream is too short "
-                "beside its correlation"
+                f"intervals are too narrow: batches of {self._length:,} "
+                f"row{'s' * (self._length != 1)} are still correlated ({self.correlation:.2f} "
+                "between neighbours); the stream is too short beside its correlation"
             )
         return ""
 

@@ -172,7 +172,8 @@ class GlmInference(BatchMeans):
         unknown = int(np.isinf(self.bse[0]).sum())
         return (
             f"{unknown} of {self.bse.shape[1]} weights have no interval: the rows do not determine "
-            "them, because classes can be separated or columns repeat others"
+            "them, because classes can be separated or columns repeat others; a penalty such as "
+            "`l2=0.001` does"
         )
 
     @cached_property

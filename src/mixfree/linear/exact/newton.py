@@ -24,6 +24,10 @@ from mixfree.linear.exact.families import Family, probabilities
 from mixfree.linear.exact.reservoir import Kept
 
 VALUES = 1 << 16  # standardised values in use at a time
+# BLAS multiplies products with fewer multiplications in one thread: waking other threads takes
+# longer, and ten times as long on a busy machine.
+ALONE = 1 << 18
+FEWEST = 128  # rows of a slab, below which products of wide rows become slow
 CACHED = 1 << 22  # most standardised values that are kept between steps
 CLOSE = 1e-12  # Newton decrement, relative to the loss, at which steps end
 BEYOND = 1e-4  # factor of that tolerance for steps with an old Hessian
@@ -119,7 +123,9 @@ class Objective:
         return iter(self._cache) if self._cache is not None else self._cut()
 
     def _cut(self) -> Iterator[Slab]:
-        length = max(VALUES // max(len(self.penalty), 1), 1)
+        width = max(len(self.penalty), 1)
+        alone = max(ALONE // (width * self.family.outputs), FEWEST)
+        length = max(min(VALUES // width, alone), 1)
         for rows, factor in self._parts:
             for start in range(0, len(rows), length):
                 piece = rows.take(slice(start, start + length))

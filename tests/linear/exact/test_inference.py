@@ -142,6 +142,25 @@ def test_what_crosses_the_borders_of_batches_is_not_lost():
     assert np.mean(errors) > (0.89 + 0.02) * math.sqrt(19 / 2000)
 
 
+def test_parts_that_are_merged_keep_the_profile_of_their_rows():
+    """Catches a merge that drops windows which are not full: short parts then had no profile."""
+    x, y, _ = stream(np.random.default_rng(4), 3000, 0.9)
+    whole, parts = Batches(x.shape[1]), [Batches(x.shape[1]) for _ in range(3)]
+    whole.add(x, y)
+    for part, at in zip(parts, range(0, 3000, 1000), strict=True):
+        part.add(x[at : at + 1000], y[at : at + 1000])
+    merged = parts[0]
+    merged.merge(parts[1])
+    merged.merge(parts[2])
+    assert sum(len(window.rows) for window in merged.kept) == 3000
+    found, expected = (
+        Inference(b, b.total, solve(b.total), intercept=True).profile for b in (merged, whole)
+    )
+    short = found.lengths <= 8  # blocks that three parts divide as one stream does
+    np.testing.assert_allclose(found.ratios[short], expected.ratios[: short.sum()], rtol=1e-9)
+    assert found.ratios.max() > 5.0
+
+
 def test_independent_rows_are_all_effective():
     rng = np.random.default_rng(6)
     x = rng.normal(size=(50_000, 5))

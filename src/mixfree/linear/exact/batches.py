@@ -105,12 +105,14 @@ class Batches:
     @property
     def kept(self) -> tuple[Window, ...]:
         """Windows of consecutive rows, spread evenly over the stream; all rows of a short one."""
-        waiting = self._blocks.pending
-        if waiting is None:
-            return self.windows.all
-        windows = self.windows.copy()
-        windows.take(self._sums.rows + self._current.rows, *waiting)
-        return windows.all
+        return self._complete_windows().all
+
+    def _complete_windows(self) -> Windows:
+        """Return the windows with the rows that wait for a block."""
+        windows, waiting = self.windows.copy(), self._blocks.pending
+        if waiting is not None:
+            windows.take(self._sums.rows + self._current.rows, *waiting)
+        return windows
 
     def add(self, rows: Any, targets: Any, weights: Any = None) -> None:
         """Add rows in order, dense or sparse, of any real dtype.
@@ -134,6 +136,8 @@ class Batches:
         """
         check_same_columns(self._blocks, other._blocks)
         one, two, total = self.split, other.split, self.total.joined(other.total)
+        windows = self._complete_windows()
+        windows.merge(other._complete_windows(), total.rows)
         length = max(one.rows, two.rows, self._length_of_batch)
         closed: tuple[Sums, ...] = ()
         for each in (one, two):
@@ -146,8 +150,8 @@ class Batches:
         self._current = Sums.nothing(self._blocks.columns, self._blocks.targets)
         self._blocks = Blocks(self._blocks.columns, self._blocks.targets)
         self._closed, self._length_of_batch = closed, length
+        self.windows = windows
         self._shorten()
-        self.windows.merge(other.windows, self.rows)
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

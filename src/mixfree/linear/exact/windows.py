@@ -77,7 +77,7 @@ class Windows:
 
     def merge(self, other: Self, rows: int) -> None:
         """Add the windows of ``other``; the next window begins after ``rows`` rows of both."""
-        self.closed = self.closed + other.closed
+        self.closed = self.all + other.all
         self._stride = max(self._stride, other._stride)
         while len(self.closed) >= MOST:
             self.closed, self._stride = self.closed[::2], 2 * self._stride

@@ -92,7 +92,7 @@ def test_json_has_null_for_what_is_not_known(capsys):
     ("arguments", "message"),
     [
         (["NoSuch-v0"], "environment 'NoSuch-v0' cannot be made"),
-        (["CartPole-v1"], "which is not finite"),
+        (["CartPole-v1"], "which is not Discrete"),
         (["FrozenLake-v1", "--policy", "best"], "policy must be uniform or a CSV file"),
         (["FrozenLake-v1", "--gamma", "1"], "gamma must be in [0, 1)"),
         (["FrozenLake-v1", "--samples", "5"], "samples must be a whole number of at least 200"),

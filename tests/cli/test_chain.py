@@ -151,7 +151,7 @@ def test_wrong_files_are_one_line_and_code_2(run, rows, options, message):
     ("arguments", "message"),
     [
         (["nowhere.csv"], "neither a file nor the name of a chain: two-state"),
-        (["nowhere.csv", "--estimate"], "No such file"),
+        (["nowhere.csv", "--estimate"], "there is no file nowhere.csv"),
         (["two-state"], "needs a parameter, as in: mixfree chain two-state 0.1"),
         (["two-state", "often"], "takes a number, not 'often'"),
         (["cycle", "4.5"], "takes a whole number, not '4.5'"),

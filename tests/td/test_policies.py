@@ -30,7 +30,7 @@ def test_uniform_uses_every_action():
         ("greedy", "policy must be 'uniform', a table or a function, not 'greedy'"),
         ([0, 1], r"an action for each of the 3 states"),
         ([0, 1, 4], "actions from 0 to 3"),
-        (np.full((3, 4), 0.3), "probabilities"),
+        (np.full((3, 4), 0.3), "rows of probabilities, which are not negative and sum to 1"),
         (lambda observation, generator: 0, "must be a table of action probabilities here"),
     ],
 )
@@ -45,3 +45,9 @@ def test_spaces_must_be_finite_for_tables_and_words():
         as_function("uniform", STATES, box)
     with pytest.raises(ValueError, match="needs a finite observation space"):
         as_function([0], box, ACTIONS)
+
+
+def test_a_function_of_the_observation_alone_is_told_what_it_lacks():
+    with pytest.raises(ValueError, match="an observation and a random generator, not"):
+        as_function(lambda observation: 0, STATES, ACTIONS)
+    assert as_function(max, STATES, ACTIONS) is max

@@ -4,6 +4,7 @@ import functools
 import os
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from mixfree.base.extras import require
@@ -68,11 +69,21 @@ def load(name: str) -> Callable[..., None]:
         except (ValueError, OSError, ImportError) as error:
             if os.environ.get("MIXFREE_DEBUG"):
                 raise
-            without_number = isinstance(error, OSError) and not error.filename and error.strerror
-            complain(f"mixfree: {in_flags(without_number or str(error), function)}")
+            complain(f"mixfree: {in_flags(_message_of(error), function)}")
             raise typer.Exit(2) from None
 
     return run
+
+
+def _message_of(error: Exception) -> str:
+    """Return the message of an error, without the system's error number."""
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str | os.PathLike):
+        folder = Path(error.filename).parent
+        missing = f"file {error.filename}" if folder.is_dir() else f"folder {folder}"
+        return f"there is no {missing}"
+    if isinstance(error, OSError) and error.filename is None and error.strerror:
+        return error.strerror
+    return str(error)
 
 
 class _Command(typer.core.TyperCommand):  # type: ignore[name-defined]

@@ -85,6 +85,8 @@ def _fitted(
     from mixfree.streams.report import check_something_learnt
 
     if target is None:
+        if not Path(data[0]).exists():
+            raise ValueError(f"there is no file {data[0]}")
         raise ValueError(f"{data[0]} is not a mixfree model file; to fit data, give `target`")
     source = Source(find_files(list(data), format))
     with progress(source, quiet) as show:

@@ -11,6 +11,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.state import State
 
 LIMIT = 16.0  # largest absolute value of a standardised feature
+PIECE = 1 << 15  # values rescaled at a time, which fit into the cache
 
 
 class Units(NamedTuple):
@@ -225,8 +226,14 @@ class Rescaling:
         """Convert the rows, which are the first part of every sample."""
         rows, *others = columns
         old, new = self._old, self._new
-        found = (rows * old.scale + (old.shift - new.shift)) / new.scale
-        return [found.astype(rows.dtype), *others]
+        found, back = np.empty_like(rows), old.shift - new.shift
+        length = max(PIECE // max(rows.shape[1], 1), 1)
+        for start in range(0, len(rows), length):
+            piece = rows[start : start + length] * old.scale
+            piece += back
+            piece /= new.scale
+            found[start : start + length] = piece
+        return [found, *others]
 
     def _each(self, convert: Callable[..., Array], rows: Array) -> Array:
         flat = rows.reshape(-1, rows.shape[-1])

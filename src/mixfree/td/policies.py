@@ -1,5 +1,6 @@
 """Policies: a table of action probabilities, or a function of the observation."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -35,12 +36,14 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
             )
         probabilities: Array = np.eye(actions)[table]
         return probabilities
-    if table.shape != (states, actions) or not (
-        (table >= 0.0).all() and np.allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-9)
-    ):
+    if table.shape != (states, actions):
         raise ValueError(
             f"policy must be 'uniform', an action for each of the {states} states, or a row of "
             f"{actions} probabilities for each, not of shape {table.shape}"
+        )
+    if not ((table >= 0.0).all() and np.allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-9)):
+        raise ValueError(
+            "policy must have rows of probabilities, which are not negative and sum to 1"
         )
     return table.astype(np.float64)
 
@@ -48,6 +51,7 @@ def policy_matrix(policy: Any, states: int, actions: int) -> Array:
 def as_function(policy: Any, observations: Any, actions: Any) -> Act:
     """Convert a policy to a function ``act(observation, generator)`` for Gymnasium spaces."""
     if callable(policy):
+        _check_arguments(policy)
         given: Act = policy
         return given
     if isinstance(policy, str):
@@ -67,6 +71,21 @@ def as_function(policy: Any, observations: Any, actions: Any) -> Act:
         return int(actions.start) + int(drawn)
 
     return act
+
+
+def _check_arguments(policy: Act) -> None:
+    """Of a function that takes the observation alone, Python says only how many it was given."""
+    try:
+        signature = inspect.signature(policy)
+    except (TypeError, ValueError):  # of code that is not Python's
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        raise ValueError(
+            f"policy must take an observation and a random generator, not {signature}: "
+            "lambda observation, generator: …"
+        ) from None
 
 
 def _check_word(policy: str) -> None:

@@ -150,7 +150,12 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
     if learner.forgetting is not None:
         yield from _half_lives(learner.forgetting, learner.samples)
         return
-    gap = learner.gap
+    gap, ridge = learner.gap, learner.chosen_ridge
+    if ridge:
+        yield (
+            "the rows hardly determine the weights: cross-validation chose a ridge worth "
+            f"{ridge:.3g} rows per feature; `l2` sets another"
+        )
     if gap.upper == 0.0:
         yield "minimises the loss of all rows; their order does not matter"
     else:

@@ -3,7 +3,8 @@
 Where the kept rows hardly determine the weights (separable classes, few rows per weight), the loss
 of these rows says nothing about the rest of the stream. The fit is then repeated without a fifth of
 the rows at a time, with ridges of several sizes, and the ridge with the least loss on the held-out
-rows is chosen. Where fits are slow, only one fifth is held out and one ridge is tried.
+rows is chosen. Where fits are slow, only one fifth is held out and one ridge is tried. A fit to all
+rows of a stream is cross-validated only if they determine the weights even less.
 """
 
 from collections.abc import Callable
@@ -18,9 +19,13 @@ from mixfree.linear.exact.problem import ROUGH, Fitted, Problem
 from mixfree.linear.exact.reservoir import Kept
 
 FOLDS = 5
-ENOUGH = 20.0  # rows of full curvature per weight for which no cross-validation is needed
+ENOUGH = 20.0  # rows of full curvature per weight for which a sample needs no cross-validation
+ENOUGH_OF_ALL = 3.0  # the same if all rows of the stream are kept
 RIDGES = (10.0, 1.0, 0.1, 0.0)  # strength of each, in rows of standardised columns
+FEWEST = 2  # rows per fold
 SMALL = 1 << 19  # values of the kept rows, times outputs, up to which all ridges are tried
+
+_MIXING = np.uint64(0x9E3779B97F4A7C15)  # an odd number with well-mixed bits
 
 ProblemOf = Callable[[list[Part], float], Problem]
 
@@ -52,18 +57,18 @@ class Solved(NamedTuple):
     held_out: HeldOut | None = None
 
 
-def determined(fitted: Fitted) -> bool:
-    """Whether the kept rows have enough curvature per weight at the fit."""
+def determined(fitted: Fitted, complete: bool) -> bool:
+    """Whether the kept rows, which may be all, have enough curvature per weight at the fit."""
     objective, point, rows = fitted.objective, fitted.point, 0.0
     for slab, z in zip(objective.slabs, point.predictions, strict=True):
         curvature = objective.family.curvature
         most = curvature(np.zeros_like(z), np.zeros_like(slab.targets), False)
         rows += float(np.sum(np.maximum(curvature(z, slab.targets, False), 0.0) / most))
-    return bool(rows >= ENOUGH * point.theta.shape[1])
+    return bool(rows >= (ENOUGH_OF_ALL if complete else ENOUGH) * point.theta.shape[1])
 
 
 def cross_validated(
-    problem_of: ProblemOf, parts: list[Part], first: Solved, start: Array
+    problem_of: ProblemOf, parts: list[Part], first: Solved, start: Array, complete: bool
 ) -> Solved:
     """Choose the ridge with the least loss on held-out rows, and return its fit.
 
@@ -80,15 +85,21 @@ def cross_validated(
         The fit without a ridge.
     start
         Weights at which the sums are known to help; those of a fit without a ridge may not be.
+    complete
+        Whether all rows of the stream are kept. Their folds, and so the fit, then do not depend
+        on the order of the rows.
     """
     kept = parts[0].rows
+    fold = folds_by_value(kept) if complete else np.arange(len(kept)) % FOLDS
+    if np.bincount(fold, minlength=FOLDS).min() < FEWEST:
+        return first
     small = kept.rows.size * len(start) <= SMALL
     folds, ridges = (FOLDS, RIDGES) if small else (1, (1.0, 0.0))
-    out = np.arange(len(kept)) % FOLDS < folds  # rows that some fold holds out
+    out = fold < folds  # rows that some fold holds out
     shares = kept.weights[out] / kept.weights[out].sum()
-    chosen, held_out = ridges[0], _held_out_losses(problem_of, parts, ridges[0], start, folds)
+    chosen, held_out = ridges[0], _held_out_losses(problem_of, parts, ridges[0], start, fold, folds)
     for ridge in ridges[1:]:
-        tried = _held_out_losses(problem_of, parts, ridge, start, folds)
+        tried = _held_out_losses(problem_of, parts, ridge, start, fold, folds)
         loss = _mean((tried - held_out)[out], shares)
         if loss.value > loss.error:
             break
@@ -107,6 +118,24 @@ def cross_validated(
     )
 
 
+def folds_by_value(kept: Kept) -> Array:
+    """Assign each row to a fold by a hash of its values, whatever the order of the rows.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> kept = Kept(rows, np.ones(1000), np.ones(1000), np.zeros((1000, 1)))
+    >>> np.bincount(folds_by_value(kept)).tolist()
+    [213, 177, 212, 185, 213]
+    """
+    hashed = np.zeros(len(kept), dtype=np.uint64)
+    for column in (*kept.rows.T, kept.targets):
+        hashed = (hashed ^ np.ascontiguousarray(column).view(np.uint64)) * _MIXING
+        hashed ^= hashed >> np.uint64(32)
+    found: Array = (hashed % np.uint64(FOLDS)).astype(np.int64)
+    return found
+
+
 def losses_at(problem: Problem, fitted: Fitted, rows: Kept) -> Array:
     """Return the loss of each row at a fit, in the unit of the targets."""
     units, family = problem.units, problem.settings.family
@@ -116,12 +145,12 @@ def losses_at(problem: Problem, fitted: Fitted, rows: Kept) -> Array:
 
 
 def _held_out_losses(
-    problem_of: ProblemOf, parts: list[Part], ridge: float, start: Array, folds: int
+    problem_of: ProblemOf, parts: list[Part], ridge: float, start: Array, fold: Array, folds: int
 ) -> Array:
     """Return the loss of each row of the first folds at a fit to the other rows."""
     (kept, factor), *others = parts
     ridge /= len(kept)
-    fold, found = np.arange(len(kept)) % FOLDS, np.zeros(len(kept))
+    found = np.zeros(len(kept))
     for number in range(folds):
         out, rest = kept.take(fold == number), kept.take(fold != number)
         problem = problem_of([Part(rest, factor * len(kept) / len(rest)), *others], ridge)

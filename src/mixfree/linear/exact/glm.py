@@ -53,7 +53,8 @@ class GlmFit:
 
     The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
     depends on which rows the seed keeps; :meth:`gap` estimates by how much. Where the kept rows
-    hardly determine the weights, a ridge is chosen by cross-validation
+    hardly determine the weights, a ridge is chosen by cross-validation; for a fit to all rows, only
+    if classes can be separated or nearly so, and neither λ nor r is given
     (:mod:`mixfree.linear.exact.folds`).
 
     The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
@@ -70,9 +71,9 @@ class GlmFit:
         Whether each output has an intercept b, to which penalty and ball do not apply.
     l2
         λ, for weights in the units of the rows. By default 1e-8 for weights of standardised
-        columns: too little to be noticed, but perfectly separable classes, for which no best
-        weights exist, end at log-odds of about 20. With λ = 0 such weights grow until the loss
-        no longer decreases noticeably.
+        columns, too little to be noticed, and more for classes that can be separated, for which no
+        best weights exist. With λ = 0 their weights grow until the loss no longer decreases
+        noticeably.
     radius
         r. The norm runs over the weights of all outputs, in the units of the rows.
     memory
@@ -283,10 +284,23 @@ class GlmFit:
             parts = self._parts()
             problem = self._problem_of(parts)
             solved = Solved(problem, problem.solved(start, CLOSE))
-            if start is not None and not (self.complete or determined(solved.fitted)):
-                solved = cross_validated(self._problem_of, parts, solved, start)
+            if self._may_overfit and not determined(solved.fitted, self.complete):
+                start = self._rough(MORE, pending=True) if start is None else start
+                solved = cross_validated(self._problem_of, parts, solved, start, self.complete)
             self._solution = solved
         return self._solution
+
+    @property
+    def chosen_ridge(self) -> float:
+        """Strength of the ridge chosen by cross-validation, in rows of standardised columns."""
+        problem = self._solved().problem
+        return problem.ridge * len(problem.parts[0].rows)
+
+    @property
+    def _may_overfit(self) -> bool:
+        """Whether a ridge may be chosen: of all rows only for classes, if no bound is given."""
+        given = self.settings.l2 is not None or self.settings.radius is not None
+        return not self.complete or not (given or self._family.levels)
 
     def gap(self) -> Gap:
         """Estimate the mean loss above that of the fit to all rows, with a 95 % upper bound.

@@ -142,6 +142,11 @@ class ExactLearner:
         return self._fit.gap()
 
     @property
+    def chosen_ridge(self) -> float:
+        """Strength of the ridge chosen by cross-validation, in rows; 0 if none was needed."""
+        return float(getattr(self._fit, "chosen_ridge", 0.0))
+
+    @property
     def bse(self) -> Array:
         """Standard errors of the weights, which allow for correlated rows."""
         return self._fit.inference.bse

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mixfree.base import draws
 from mixfree.linear.exact.reservoir import Kept, Reservoir, rows_of
 
 
@@ -54,7 +55,9 @@ def test_same_rows_however_the_stream_is_cut(chunk):
 
 def test_it_keeps_the_least_keys_with_what_belongs_to_them():
     sample = sampled(np.arange(5_000), size=100)
-    least = np.argsort(sample._draw(0, 5_000), kind="stable")[:100]
+    numbers = np.arange(5_000, dtype=np.uint64)
+    high, low = (draws.words(sample._key, numbers, lane).astype(np.uint64) for lane in (0, 1))
+    least = np.argsort(high << np.uint64(32) | low, kind="stable")[:100]
     np.testing.assert_array_equal(np.sort(kept(sample)), np.sort(least))
     rows = sample.all.take(sample.chosen())
     np.testing.assert_array_equal(rows.rows[:, 0], rows.targets)

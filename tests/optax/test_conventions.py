@@ -261,8 +261,15 @@ def test_a_ladder_on_a_loss_without_a_minimum_stays_at_a_finite_point(form):
     assert bool(jnp.isfinite(params).all()) and float(jnp.abs(params).max()) > 1e10
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-@pytest.mark.parametrize("form", [{}, {"per_coordinate": False}, {"sketch": 2}])
+@pytest.mark.parametrize(
+    ("dtype", "form"),
+    [
+        (jnp.bfloat16, {}),
+        (jnp.float16, {"per_coordinate": False}),
+        (jnp.bfloat16, {"sketch": 2}),
+    ],
+    ids=str,
+)
 def test_a_ladder_learns_parameters_of_few_digits(dtype, form):
     """Its first steps are shorter than the spacing of the numbers: rounded, they were all lost."""
     goal = jnp.linspace(1.0, 2.0, 50)

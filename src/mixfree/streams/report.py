@@ -152,12 +152,14 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
         return
     gap, ridge = learner.gap, learner.chosen_ridge
     if ridge:
+        rows = "1 row" if f"{ridge:.3g}" == "1" else f"{ridge:.3g} rows"
         yield (
             "the rows hardly determine the weights: cross-validation chose a ridge worth "
-            f"{ridge:.3g} rows per feature; `l2` sets another"
+            f"{rows} per feature; `l2` sets another"
         )
     if gap.upper == 0.0:
-        yield "minimises the loss of all rows; their order does not matter"
+        added = " and this ridge" if ridge else ""
+        yield f"minimises the loss of all rows{added}; their order does not matter"
     else:
         yield "minimises the loss of all rows approximately: they exceed the memory"
         yield (

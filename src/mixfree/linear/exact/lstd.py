@@ -300,8 +300,13 @@ class LSTD:
             check_whole(state[name], f"{name} of the state", least=least)
             for name, least in (("rows", 0), ("length", 1), ("filled", 0))
         ]
-        if numbers[2] > numbers[1]:
-            raise ValueError(f"filled of the state must be at most {numbers[1]}, not {numbers[2]}")
+        _, length, filled = numbers
+        waiting = np.size(state["blocks"]["weights"])
+        if not waiting < min(self._block, length - filled):
+            raise ValueError(
+                f"{filled} filled and {waiting} pending rows of the state must be below a batch "
+                f"of {length} and a block of {self._block}"
+            )
         self._blocks.restore(state["blocks"])
         self._trace, self._total, self._current, self._weight = trace, total, current, weight
         self._closed = tuple(closed)

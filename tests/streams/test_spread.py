@@ -179,7 +179,10 @@ def _die_while_answering(died, *arguments):
     spread._work(*arguments)
 
 
-@pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="has none")
+@pytest.mark.skipif(
+    "forkserver" not in multiprocessing.get_all_start_methods(),
+    reason="on Windows workers are started one by one, without a process that starts them",
+)
 def test_the_process_that_starts_workers_may_die(data, alone):
     fit, source = begun(data)
     killed = []
@@ -194,7 +197,7 @@ def test_the_process_that_starts_workers_may_die(data, alone):
     check_same(fit, alone)
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes cannot be listed")
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no signal that kills")
 def test_workers_end_with_the_first_process(data):
     """Catches workers that wait forever on a pipe that they hold open themselves."""
     code = (

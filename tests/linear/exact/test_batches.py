@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mixfree.linear.exact.batches import Batches, most_batches
-from mixfree.linear.exact.blocks import block_rows, block_sums
+from mixfree.linear.exact.blocks import Blocks, block_rows, block_sums
 from mixfree.linear.exact.sums import sums_of
 
 
@@ -143,3 +143,15 @@ def test_windows_are_spread_evenly_over_the_stream():
     for window in windows[:-1]:
         np.testing.assert_array_equal(np.diff(window.rows[:, 0]), 1.0)
         assert len(window.rows) == batches.windows.length
+
+
+def test_a_state_with_a_block_of_pending_rows_is_refused_and_changes_nothing():
+    """Catches slices with negative ends, and a division by the rows that a full block lacks."""
+    damaged = Blocks(1)
+    damaged.restore({"rows": np.ones((4, 1)), "targets": np.ones((4, 1)), "weights": np.ones(4)})
+    taken = []
+    with pytest.raises(ValueError, match="state is damaged: 4 rows are pending"):
+        damaged.cut(
+            np.ones((3, 1)), np.ones(3), None, lambda: 4, lambda *block: taken.append(block)
+        )
+    assert damaged.filled == 4 and not taken

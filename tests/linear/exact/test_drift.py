@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mixfree.linear.exact.drift import BLOCK, PRIOR, Forgetting, least_combination
+from mixfree.linear.exact.drift import BLOCK, PRIOR, Forgetting
+from mixfree.linear.exact.mixture import least_combination
 from tests.helpers import assert_same_bits
 
 

@@ -2,6 +2,7 @@
 
 import sys
 
+import networkx
 import numpy as np
 import pytest
 
@@ -89,8 +90,7 @@ def test_walks_stay_among_neighbours_and_show_their_own_rows(stream):
 
 def test_the_walk_on_a_graph_needs_no_networkx(monkeypatch):
     """Catches an experiment that stops halfway where only the command line is installed."""
-    graph = pytest.importorskip("networkx").barbell_graph(50, 0)
-    walk = random_walk(graph, "metropolis")
+    walk = random_walk(networkx.barbell_graph(50, 0), "metropolis")
     monkeypatch.setitem(sys.modules, "networkx", None)
     chain_of.cache_clear()
     np.testing.assert_allclose(chain_of("graph").P, walk.P, rtol=0, atol=1e-15)

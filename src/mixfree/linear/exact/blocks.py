@@ -72,6 +72,10 @@ class Blocks:
         x, y, w = check_rows(rows, targets, weights, self.columns, self.targets)
         start, filled, count = 0, self.filled, x.shape[0]
         first = length() - filled
+        if first < 1:
+            raise ValueError(
+                f"state is damaged: {filled} rows are pending, which is a block or more"
+            )
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             if count >= first and filled:
                 self._keep(x[:first], y[:first], None if w is None else w[:first], filled)

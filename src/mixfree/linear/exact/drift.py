@@ -1,7 +1,5 @@
 """Least squares with exponential forgetting, by a given half-life or a mixture of several."""
 
-import bisect
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,25 +11,24 @@ from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole, shown
-from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_finite
+from mixfree.linear.exact.blocks import Blocks, block_rows, check_array
+from mixfree.linear.exact.decay import FLAT, DecayedProducts
+from mixfree.linear.exact.mixture import least_combination
 from mixfree.linear.exact.solve import Solution, solve
-from mixfree.linear.exact.sums import BIG, Sums
+from mixfree.linear.exact.sums import BIG
 
 HALF_LIVES = (50.0, 200.0, 800.0, 3200.0, 12800.0, math.inf)
 JUDGED = 2000.0  # half-life, in rows, of the test-then-train losses
 BLOCK = 32  # rows within which nothing is forgotten, and weights do not change
 STALE = 8  # weights are solved for again after 1/STALE of a half-life
-FLAT = 8  # nothing is forgotten within 1/FLAT of a long half-life
-LEVELS = 3  # levels of sums of 2, 4 and 8 blocks, by which long half-lives are updated
 TOGETHER = 2048  # rows multiplied at a time
 RECENTRED = 4096  # rows between changes of origin and units
 SIZED = 256  # rows between updates of the columns' deviations
 PRIOR = 1.0  # strength of the ridge, in rows with each column's own deviation
-HOPELESS = 1e6  # a half-life whose loss is this many times the least has no share
 FAR = 1e296  # loss of a block above which the sums are checked, since they may reach WORST
 WORST = 1e300  # largest loss of a block that counts, so that it can be forgotten
 # Arrays of the state.
-ARRAYS = ("prior", "products", "partial", "origin", "exponent", "rest", "solved", "errors")
+ARRAYS = ("prior", "rest", "solved", "errors")
 
 
 class Forgetting:
@@ -93,25 +90,10 @@ class Forgetting:
         self.block = min(1 << max(int(rows).bit_length() - 1, 0), block_rows(columns))
         self._intercept, self._l2, self._radius = intercept, float(l2), radius
         self._blocks = Blocks(columns)
-        count, size = len(self.half_lives), columns + 2
-        self._levels = [
-            next(k for k in range(LEVELS, -1, -1) if k == 0 or self.block << k <= life / FLAT)
-            for life in self.half_lives
-        ]
-        ends = [bisect.bisect(self._levels, k) for k in range(-1, LEVELS + 1)]
-        self._turns = [slice(*each) for each in itertools.pairwise(ends)]  # half-lives by level
-        self._rows = 0
-        # Products of (1, columns, target) about the origin, in units of 2^exponent. Those of a
-        # half-life end at the last multiple of 2^level blocks. Later blocks are in partial sums:
-        # of 2^k blocks if bit k of their number is set.
-        self._products = np.zeros((count, size, size))
-        self._partial = np.zeros((LEVELS, size, size))
-        self._origin = np.zeros(size)
-        self._exponent = np.zeros(size, dtype=np.int64)
+        self._decayed = DecayedProducts(columns + 2, self.half_lives, self.block)
         self._prior, self._sized = np.zeros(1 + columns), 0
-        self._moved = 0  # number of rows when origin and units were chosen
         # Coefficients of (1, columns, target) in the residuals of each half-life.
-        self._rest = np.zeros((self._candidates, 1, size))
+        self._rest = np.zeros((self._candidates, 1, columns + 2))
         self._rest[:, :, -1] = 1.0
         self._solved = np.zeros(self._candidates, dtype=np.int64)
         self._errors = np.zeros((self._candidates, self._candidates))  # discounted products
@@ -120,7 +102,7 @@ class Forgetting:
     @property
     def rows(self) -> int:
         """Rows of positive weight seen."""
-        return self._rows + self._blocks.filled
+        return self._decayed.rows + self._blocks.filled
 
     @property
     def half_life(self) -> float:
@@ -135,7 +117,7 @@ class Forgetting:
     @property
     def judged(self) -> dict[float, float]:
         """Discounted test-then-train loss per row of each half-life, ½(prediction − target)²."""
-        seen = max(self._rows - self.block, 0)
+        seen = max(self._decayed.rows - self.block, 0)
         weight = max((1.0 - 0.5 ** (seen / JUDGED)) / (1.0 - 0.5 ** (1.0 / JUDGED)), 1.0)
         means = 0.5 * self._errors.diagonal() / weight
         return dict(zip(self.half_lives.tolist(), means.tolist(), strict=False))
@@ -180,45 +162,32 @@ class Forgetting:
         done = 0
         while done < len(rows):
             first = slice(done, done + self.block)
-            if self._rows == 0 or self._rows - self._moved >= RECENTRED:
+            if self._decayed.rows == 0 or self._decayed.rows - self._decayed.moved >= RECENTRED:
                 self._move(rows[first], targets[first])
-            blocks = -(-(self._moved + RECENTRED - self._rows) // self.block)
+            blocks = -(-(self._decayed.moved + RECENTRED - self._decayed.rows) // self.block)
             here = slice(done, done + max(blocks, 1) * self.block)
-            grams = self._grams(
+            grams = self._decayed.grams(
                 rows[here], targets[here], None if weights is None else weights[here]
             )
             safe = grams.reshape(len(grams), -1).max(axis=1) < BIG**2
             if not safe[0]:
                 self._move(rows[first], targets[first])
                 factors = None if weights is None else weights[first]
-                grams, safe = self._grams(rows[first], targets[first], factors), safe[:1]
+                grams, safe = self._decayed.grams(rows[first], targets[first], factors), safe[:1]
             elif not safe.all():
                 grams = grams[: int(np.argmin(safe))]
             length = len(rows[first])
             self._learn(grams, length)
             done += len(grams) * length
 
-    def _grams(self, rows: Array, targets: Array, weights: Array | None) -> Array:
-        """Return the products of each block about the origin."""
-        z = np.empty((len(rows), len(self._origin)))
-        z[:, 0], z[:, 1:-1], z[:, -1:] = 1.0, rows, targets
-        z -= self._origin
-        if self._exponent.any():
-            z = np.ldexp(z, -self._exponent)
-        if weights is not None:
-            z *= np.sqrt(weights)[:, None]
-        blocks = z.reshape(max(len(z) // self.block, 1), -1, z.shape[1])
-        grams: Array = blocks.swapaxes(1, 2) @ blocks
-        return grams
-
     def _learn(self, grams: Array, length: int) -> None:
         """Learn from blocks of ``length`` rows, and judge the weights used before each block."""
-        first, auto = self._rows, self._candidates > 1
+        first, auto = self._decayed.rows, self._candidates > 1
         rests = np.empty((len(grams), *self._rest.shape))
         for rest, gram in zip(rests, grams, strict=True):
             rest[:] = self._rest
-            self._add(gram, length)
-            rows = self._rows
+            self._decayed.add(gram, length)
+            rows = self._decayed.rows
             if rows - self._sized >= min(rows, SIZED):
                 self._prior, self._sized = self._priors(), rows
             if auto:
@@ -229,38 +198,9 @@ class Forgetting:
             unseen = slice(0 if first else 1, None)  # no weights predicted the very first block
             self._judge(grams[unseen], rests[unseen], max(first, length), length)
 
-    def _add(self, gram: Array, rows: int) -> None:
-        """Add a block's products to the half-lives that are due for an update."""
-        number = -(-self._rows // self.block)  # number of this block
-        self._rows += rows
-        for level, turn in enumerate(self._turns):
-            since = self._rows - (number >> level << level) * self.block
-            if turn.start < turn.stop:
-                due = self._products[turn]
-                due *= (0.5 ** (since / self.half_lives[turn]))[:, None, None]
-                due += gram
-            if level < LEVELS:
-                if not number >> level & 1:
-                    self._partial[level] = gram
-                    break
-                gram = self._partial[level] + gram
-
-    def _whole(self, h: int) -> Array:
-        """Return the products of a half-life, with all rows so far."""
-        number = -(-self._rows // self.block)
-        missing = number % (1 << self._levels[h])
-        if not missing:
-            return np.asarray(self._products[h])
-        since = max(self._rows - (number - missing) * self.block, 0)
-        found: Array = self._products[h] * 0.5 ** (since / float(self.half_lives[h]))
-        for level in range(self._levels[h]):
-            if missing >> level & 1:
-                found += self._partial[level]
-        return found
-
     def _judge(self, grams: Array, rests: Array, first: int, length: int) -> None:
         """Add the losses of each block under the weights before it; ``first`` rows came before."""
-        unit = np.ldexp(1.0, 2 * self._exponent[-1])
+        unit = np.ldexp(1.0, 2 * self._decayed.exponent[-1])
         flat = rests[:, :, 0]
         with np.errstate(over="ignore", invalid="ignore"):
             lost = (rests @ grams[:, None])[:, :, 0] * unit
@@ -282,13 +222,15 @@ class Forgetting:
         """Solve for new weights of a half-life, for the next blocks."""
         first = 0 if self._intercept else 1
         if self._radius is not None:
-            weights, unit = self._solution(h).weights, self._exponent[-1]
-            inner = np.ldexp(weights[:, : self._blocks.columns], self._exponent[1:-1] - unit)
-            level = weights @ np.append(self._origin[1:-1], 1.0)[: weights.shape[1]]
-            level = np.ldexp(level - self._origin[-1], -unit)
+            weights, unit = self._solution(h).weights, self._decayed.exponent[-1]
+            inner = np.ldexp(
+                weights[:, : self._blocks.columns], self._decayed.exponent[1:-1] - unit
+            )
+            level = weights @ np.append(self._decayed.origin[1:-1], 1.0)[: weights.shape[1]]
+            level = np.ldexp(level - self._decayed.origin[-1], -unit)
             found = np.column_stack([level, inner])[:, first:]
         else:
-            whole = self._whole(h)
+            whole = self._decayed.whole(h)
             matrix = whole[first:-1, first:-1].copy()
             matrix.ravel()[:: len(matrix) + 1] += self._ridge(float(whole[0, 0]), self._prior)[
                 first:
@@ -300,21 +242,21 @@ class Forgetting:
                 return
             found = solved.T
         self._rest[h, :, first:-1] = -found
-        self._solved[h] = self._rows
+        self._solved[h] = self._decayed.rows
 
     def _ridge(self, weight: float, prior: Array) -> Array:
         """Return the diagonal to add to the products of (1, columns), for this total weight."""
         if not self._l2:
             return prior
         with np.errstate(over="ignore"):
-            own = np.ldexp(self._l2, -2 * self._exponent[: len(prior)])
+            own = np.ldexp(self._l2, -2 * self._decayed.exponent[: len(prior)])
             ridge = np.minimum(prior + weight * own, WORST)
         ridge[0] = 0.0
         return ridge
 
     def _priors(self) -> Array:
         """Return PRIOR times the variance of each column over all rows."""
-        whole = self._whole(-1)
+        whole = self._decayed.whole(-1)
         weight = max(float(whole[0, 0]), 1e-300)
         squares = (whole.diagonal() - whole[0] ** 2 / weight)[:-1] / weight
         prior = PRIOR * np.where(squares > 0.0, squares, 1.0)
@@ -322,69 +264,42 @@ class Forgetting:
         return prior
 
     def _solution(self, h: int) -> Solution:
-        sums = self._sums(h)
+        sums = self._decayed.sums(h)
         weight = max(float(sums.weight), 1e-300)
         with np.errstate(over="ignore"):
-            ridge = np.ldexp(self._ridge(weight, self._priors()), 2 * self._exponent[:-1])
+            ridge = np.ldexp(self._ridge(weight, self._priors()), 2 * self._decayed.exponent[:-1])
             own = ridge[1:] / weight
         return solve(
             sums, l2=np.minimum(own, WORST), radius=self._radius, intercept=self._intercept
         )
 
-    def _sums(self, h: int) -> Sums:
-        """Return the sums of a half-life about their mean."""
-        products, columns = self._whole(h), self._blocks.columns
-        weight = products[0, 0]
-        mean = products[0, 1:] / max(float(weight), 1e-300)
-        centred = products[1:, 1:] - weight * mean[:, None] * mean
-        scatter, cross = centred[:columns, :columns].copy(), centred[:columns, columns:].copy()
-        squares = np.maximum(centred.diagonal()[columns:], 0.0)
-        mean = self._origin[1:] + np.ldexp(mean, self._exponent[1:])
-        exponent = self._exponent[1:].copy() if self._exponent.any() else None
-        return Sums(self._rows, np.array(weight), mean, scatter, cross, squares, exponent)
-
     def _move(self, rows: Array, targets: Array) -> None:
-        """Move the origin to a block's mean, and choose units in which products are safe."""
-        check_finite(rows, targets)
-        both = np.concatenate([rows, targets], axis=1)
-        origin = np.append(0.0, both[0] + (both - both[0]).mean(axis=0))
-        if not self._intercept:
-            origin[:] = 0.0
-        whole = self._whole(-1)
-        old = np.sqrt(whole.diagonal() / max(float(whole[0, 0]), 1.0))
-        size = np.abs(both - origin[1:]).max(axis=0)
-        size = np.maximum(size, np.ldexp(old, self._exponent)[1:])
-        exponent = np.append(0, np.where(size > 0.0, np.frexp(size)[1], 0))
-        change = np.clip(self._exponent - exponent, -1070, 1070)
-        products = np.concatenate([self._products, self._partial])
-        products = np.ldexp(np.ldexp(products, change), change[:, None])
-        # Rows z become z + step in the new units; column 0 of z is 1.
-        step = np.ldexp(self._origin - origin, -exponent)
-        products += products[:, :, :1] * step
-        products += step[:, None] * products[:, :1, :]
+        """Choose the origin and the units anew by a block of rows."""
+        change, step = self._decayed.move(rows, targets, self._intercept)
         rest = np.ldexp(self._rest, -change)
         rest = np.ldexp(rest, change[-1])
         rest[:, :, 0] -= (rest * step).sum(axis=2)
-        self._products, self._partial = np.split(products, [len(self._products)])
         self._rest = rest
-        self._origin, self._exponent, self._moved = origin, exponent, self._rows
-        if self._rows:
-            self._prior, self._sized = self._priors(), self._rows
+        if self._decayed.rows:
+            self._prior, self._sized = self._priors(), self._decayed.rows
 
     def copy(self) -> Self:
         """Return an independent copy."""
         twin = object.__new__(type(self))
         for name, value in vars(self).items():
-            setattr(twin, name, value.copy() if isinstance(value, np.ndarray | Blocks) else value)
+            setattr(
+                twin,
+                name,
+                value.copy() if isinstance(value, np.ndarray | Blocks | DecayedProducts) else value,
+            )
         return twin
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
         return {
             "blocks": self._blocks.plain(),
-            "rows": self._rows,
-            "moved": self._moved,
             "sized": self._sized,
+            **self._decayed.plain(),
             **{name: getattr(self, f"_{name}").copy() for name in ARRAYS},
             "changes": np.array(self._changes, dtype=np.int64).reshape(-1, 2),
         }
@@ -399,54 +314,9 @@ class Forgetting:
         changes = check_array(state["changes"], "changes", (len(state["changes"]), 2), "i")
         if not ((changes[:, 1] >= 0) & (changes[:, 1] < self._candidates)).all():
             raise ValueError(f"changes of the state must name one of {self._candidates} half-lives")
-        rows = check_whole(state["rows"], "rows of the state", least=0)
-        moved = check_whole(state["moved"], "moved of the state", least=0)
         sized = check_whole(state["sized"], "sized of the state", least=0)
+        decayed = self._decayed.restored(state)
         self._blocks.restore(state["blocks"])
         vars(self).update(arrays)
-        self._rows, self._moved, self._sized = rows, moved, sized
+        self._decayed, self._sized = decayed, sized
         self._changes = tuple((int(row), int(best)) for row, best in changes)
-
-
-def least_combination(products: Array) -> Array:
-    """Return the convex combination of errors with the least square, from their products.
-
-    By an active set: it starts with the best error alone, and adds one error at a time that
-    makes the square smaller.
-
-    Examples
-    --------
-    >>> least_combination(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 2.0], [2.0, 2.0, 4.0]])).round(2)
-    array([0.75, 0.25, 0.  ])
-    """
-    squares = products.diagonal()
-    best = int(np.argmin(squares))
-    shares, active = np.zeros(len(squares)), [best]
-    shares[best] = 1.0
-    least = float(squares[best])
-    if not least > 0.0:
-        return shares
-    usable = squares < HOPELESS * least
-    scaled = np.where(usable & usable[:, None], products / least, 0.0)
-    scaled[np.diag_indices_from(scaled)] = np.where(usable, squares / least, HOPELESS) + 1e-6
-    for _ in range(2 * len(squares)):
-        slope = scaled @ shares
-        new = int(np.argmin(slope))
-        if new in active or slope[new] >= (1.0 - 1e-9) * float(shares @ slope):
-            break
-        active.append(new)
-        while True:
-            wanted = np.linalg.solve(scaled[np.ix_(active, active)], np.ones(len(active)))
-            wanted /= wanted.sum()
-            now = shares[active]
-            if (wanted > 0.0).all():
-                shares[active] = wanted
-                break
-            # Move towards it as far as shares stay positive; the first to reach 0 leaves.
-            below = wanted <= 0.0
-            steps = np.where(below, now / np.where(below, now - wanted, 1.0), 1.0)
-            shares[active] = now + steps.min() * (wanted - now)
-            gone = active.pop(int(np.argmin(steps)))
-            shares[gone] = 0.0
-    shares /= shares.sum()
-    return shares

@@ -19,7 +19,12 @@ from mixfree.gradients import MLMC, Gradient, MiniBatch
 from mixfree.outputs import Last
 from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather, where
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import Estimate, estimate, exponent_over_seeds
+from mixfree.reproduce.engine.statistics import (
+    Estimate,
+    estimate,
+    exponent_over_seeds,
+    opposite,
+)
 from mixfree.reproduce.paper.problem import Stream, mixing_time
 from mixfree.steps import Constant
 
@@ -164,7 +169,7 @@ def _claims(in_condition: dict[str, Estimate], in_time: dict[str, Estimate]) -> 
         Claim(
             "the same gradients without acceleration do not pass that check",
             in_condition[PLAIN].short(),
-            _not(in_condition[PLAIN].below(0.5 + TOLERANCE)),
+            opposite(in_condition[PLAIN].below(0.5 + TOLERANCE)),
         ),
         Claim(
             "with B ∝ τ the stationary error does not grow with τ, so that samples grow like τ",
@@ -174,13 +179,9 @@ def _claims(in_condition: dict[str, Estimate], in_time: dict[str, Estimate]) -> 
         Claim(
             "B fixed does not pass that check",
             in_time[FIXED].short(),
-            _not(in_time[FIXED].below(TOLERANCE)),
+            opposite(in_time[FIXED].below(TOLERANCE)),
         ),
     ]
-
-
-def _not(verdict: bool | None) -> bool | None:
-    return None if verdict is None else not verdict
 
 
 def _exponent_of_means(rows: list[Row]) -> Estimate:

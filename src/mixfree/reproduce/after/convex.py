@@ -17,9 +17,9 @@ from mixfree.core.later import ACSA
 from mixfree.core.optimizer import Optimizer
 from mixfree.gradients import MLMC
 from mixfree.outputs import Last
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
+from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather, where
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import Interval, exponent_of_mean, spread
+from mixfree.reproduce.engine.statistics import Interval, exponent_of_mean, opposite, spread
 from mixfree.reproduce.paper.problem import Stream, mixing_time
 from mixfree.steps import Constant
 
@@ -97,19 +97,14 @@ def measure(cell: dict[str, Any]) -> list[Row]:
 
 def report(rows: list[Row], settings: Settings) -> Report:
     """Exponents of the mean gap in the steps and in the mixing time."""
-    parts: dict[str, list[Row]] = {}
-    for row in rows:
-        parts.setdefault(row["part"], []).append(row)
-    faint, loud = parts["little noise"], parts["noise"]
-    last = max(row["steps"] for row in parts["mixing time"])
-    final = [row for row in parts["mixing time"] if row["steps"] == last]
-    in_steps = {
-        name: exponent_of_mean(own, "steps", "gap")
-        for some in (faint, loud)
-        for name, own in _by_method(some).items()
-    }
+    faint, loud = where(rows, part="little noise"), where(rows, part="noise")
+    final = where(rows, part="mixing time", steps=settings.samples)
+    runs = {name: where(faint, method=name) for name in (EXACT, DESCENT)}
+    runs |= {name: where(loud, method=name) for name in (KNOWN, GROWING)}
+    in_steps = {name: exponent_of_mean(own, "steps", "gap") for name, own in runs.items()}
     in_time = {
-        name: exponent_of_mean(own, "mixing_time", "gap") for name, own in _by_method(final).items()
+        name: exponent_of_mean(where(final, method=name), "mixing_time", "gap")
+        for name in (KNOWN, FIXED)
     }
     seeds = f"seeds {settings.seed_numbers[0]} to {settings.seed_numbers[-1]}"
     return Report(
@@ -120,18 +115,18 @@ def report(rows: list[Row], settings: Settings) -> Report:
                 [
                     (
                         name,
-                        f"{some[0]['noise']:g}",
+                        f"{own[0]['noise']:g}",
                         f"{ends[0]:,} to {ends[1]:,}",
                         *(spread([r["gap"] for r in own if r["steps"] == t]) for t in ends),
                         in_steps[name].short(),
                     )
-                    for some in (faint, loud)
-                    for name, own in _by_method(some).items()
+                    for name, own in runs.items()
                     for ends in [(min(r["steps"] for r in own), max(r["steps"] for r in own))]
                 ],
             ),
             Table(
-                f"f − f* after {last:,} steps, σ = {LOUD:g}, {seeds}: median (10 % to 90 %)",
+                f"f − f* after {settings.samples:,} steps, σ = {LOUD:g}, {seeds}: "
+                "median (10 % to 90 %)",
                 ["method", *(f"τ = {mixing_time(p)}" for p in settings.p), "exponent in τ"],
                 [
                     (name, *map(spread, by.values()), in_time[name].short())
@@ -145,18 +140,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
     )
 
 
-def _by_method(rows: list[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row["method"], []).append(row)
-    return found
-
-
 def _claims(in_steps: dict[str, Interval], in_time: dict[str, Interval]) -> list[Claim]:
-    def fails(found: Interval, limit: float) -> bool | None:
-        verdict = found.below(limit)
-        return None if verdict is None else not verdict
-
     return [
         Claim(
             "with little noise, the gap falls at least like 1/t²",
@@ -166,7 +150,7 @@ def _claims(in_steps: dict[str, Interval], in_time: dict[str, Interval]) -> list
         Claim(
             "the same gradients without acceleration do not pass that check",
             in_steps[DESCENT].short(),
-            fails(in_steps[DESCENT], -2.0 + TOLERANCE),
+            opposite(in_steps[DESCENT].below(-2.0 + TOLERANCE)),
         ),
         Claim(
             "with noise, the gap falls at least like 1/√t",
@@ -176,7 +160,7 @@ def _claims(in_steps: dict[str, Interval], in_time: dict[str, Interval]) -> list
         Claim(
             "steps that grow without end do not pass that check",
             in_steps[GROWING].short(),
-            fails(in_steps[GROWING], -0.5 + TOLERANCE),
+            opposite(in_steps[GROWING].below(-0.5 + TOLERANCE)),
         ),
         Claim(
             "with B = 2τ the gap after a number of steps does not grow with τ",
@@ -186,7 +170,7 @@ def _claims(in_steps: dict[str, Interval], in_time: dict[str, Interval]) -> list
         Claim(
             "B = 2 does not pass that check",
             in_time[FIXED].short(),
-            fails(in_time[FIXED], TOLERANCE),
+            opposite(in_time[FIXED].below(TOLERANCE)),
         ),
     ]
 

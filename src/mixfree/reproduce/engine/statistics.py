@@ -33,6 +33,17 @@ RESAMPLES = 2000  # resamples per bootstrap
 Array = npt.NDArray[Any]
 
 
+def opposite(verdict: bool | None) -> bool | None:
+    """Return the verdict on the negated claim; None stays undecided.
+
+    Examples
+    --------
+    >>> [opposite(verdict) for verdict in (True, False, None)]
+    [False, True, None]
+    """
+    return None if verdict is None else not verdict
+
+
 class Estimate(NamedTuple):
     """A mean and the half-width of its 95 % interval.
 

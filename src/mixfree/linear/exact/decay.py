@@ -1,0 +1,158 @@
+"""Products of rows that decay exponentially, for several half-lives at once."""
+
+import bisect
+import itertools
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
+from mixfree.linear.exact.blocks import check_array, check_finite
+from mixfree.linear.exact.sums import Sums
+
+FLAT = 8  # nothing is forgotten within 1/FLAT of a long half-life
+LEVELS = 3  # levels of sums of 2, 4 and 8 blocks, by which long half-lives are updated
+ARRAYS = ("products", "partial", "origin", "exponent")
+
+
+class DecayedProducts:
+    """Products of (1, columns, target), in which a row's weight halves per half-life.
+
+    They are about an origin and in units of 2^exponent. Those of a half-life end at the last
+    multiple of 2^level blocks. Later blocks are in partial sums: of 2^k blocks if bit k of their
+    number is set.
+
+    Parameters
+    ----------
+    size
+        Number of columns plus 2.
+    half_lives
+        In rows, in increasing order; infinite where nothing is forgotten.
+    block
+        Rows per block, within which nothing is forgotten.
+
+    Examples
+    --------
+    >>> decayed = DecayedProducts(3, np.array([4.0, np.inf]), block=4)
+    >>> for _ in range(2):
+    ...     decayed.add(decayed.grams(np.ones((4, 1)), np.ones((4, 1)), None)[0], 4)
+    >>> [float(decayed.whole(h)[0, 0]) for h in (0, 1)]     # total weights: 4/2 + 4, and 8
+    [6.0, 8.0]
+    """
+
+    def __init__(self, size: int, half_lives: Array, block: int) -> None:
+        self.half_lives, self.block, self.rows = half_lives, block, 0
+        self._levels = [
+            next(k for k in range(LEVELS, -1, -1) if k == 0 or block << k <= life / FLAT)
+            for life in half_lives
+        ]
+        ends = [bisect.bisect(self._levels, k) for k in range(-1, LEVELS + 1)]
+        self._turns = [slice(*each) for each in itertools.pairwise(ends)]  # half-lives by level
+        self.products = np.zeros((len(half_lives), size, size))
+        self.partial = np.zeros((LEVELS, size, size))
+        self.origin = np.zeros(size)
+        self.exponent = np.zeros(size, dtype=np.int64)
+        self.moved = 0  # number of rows when origin and units were chosen
+
+    def grams(self, rows: Array, targets: Array, weights: Array | None) -> Array:
+        """Return the products of each block about the origin."""
+        z = np.empty((len(rows), len(self.origin)))
+        z[:, 0], z[:, 1:-1], z[:, -1:] = 1.0, rows, targets
+        z -= self.origin
+        if self.exponent.any():
+            z = np.ldexp(z, -self.exponent)
+        if weights is not None:
+            z *= np.sqrt(weights)[:, None]
+        blocks = z.reshape(max(len(z) // self.block, 1), -1, z.shape[1])
+        grams: Array = blocks.swapaxes(1, 2) @ blocks
+        return grams
+
+    def add(self, gram: Array, rows: int) -> None:
+        """Add a block's products to the half-lives that are due for an update."""
+        number = -(-self.rows // self.block)  # number of this block
+        self.rows += rows
+        for level, turn in enumerate(self._turns):
+            since = self.rows - (number >> level << level) * self.block
+            if turn.start < turn.stop:
+                due = self.products[turn]
+                due *= (0.5 ** (since / self.half_lives[turn]))[:, None, None]
+                due += gram
+            if level < LEVELS:
+                if not number >> level & 1:
+                    self.partial[level] = gram
+                    break
+                gram = self.partial[level] + gram
+
+    def whole(self, h: int) -> Array:
+        """Return the products of a half-life, with all rows so far."""
+        number = -(-self.rows // self.block)
+        missing = number % (1 << self._levels[h])
+        if not missing:
+            return np.asarray(self.products[h])
+        since = max(self.rows - (number - missing) * self.block, 0)
+        found: Array = self.products[h] * 0.5 ** (since / float(self.half_lives[h]))
+        for level in range(self._levels[h]):
+            if missing >> level & 1:
+                found += self.partial[level]
+        return found
+
+    def sums(self, h: int) -> Sums:
+        """Return the sums of a half-life about their mean."""
+        products, columns = self.whole(h), len(self.origin) - 2
+        weight = products[0, 0]
+        mean = products[0, 1:] / max(float(weight), 1e-300)
+        centred = products[1:, 1:] - weight * mean[:, None] * mean
+        scatter, cross = centred[:columns, :columns].copy(), centred[:columns, columns:].copy()
+        squares = np.maximum(centred.diagonal()[columns:], 0.0)
+        mean = self.origin[1:] + np.ldexp(mean, self.exponent[1:])
+        exponent = self.exponent[1:].copy() if self.exponent.any() else None
+        return Sums(self.rows, np.array(weight), mean, scatter, cross, squares, exponent)
+
+    def move(self, rows: Array, targets: Array, centred: bool) -> tuple[Array, Array]:
+        """Choose units in which products are safe and, if ``centred``, a block's mean as origin.
+
+        Rows z become 2^change · z + step, which is returned as (change, step).
+        """
+        check_finite(rows, targets)
+        both = np.concatenate([rows, targets], axis=1)
+        origin = np.zeros(len(self.origin))
+        if centred:
+            origin[1:] = both[0] + (both - both[0]).mean(axis=0)
+        whole = self.whole(-1)
+        old = np.sqrt(whole.diagonal() / max(float(whole[0, 0]), 1.0))
+        size = np.abs(both - origin[1:]).max(axis=0)
+        size = np.maximum(size, np.ldexp(old, self.exponent)[1:])
+        exponent = np.append(0, np.where(size > 0.0, np.frexp(size)[1], 0))
+        change = np.clip(self.exponent - exponent, -1070, 1070)
+        products = np.concatenate([self.products, self.partial])
+        products = np.ldexp(np.ldexp(products, change), change[:, None])
+        step = np.ldexp(self.origin - origin, -exponent)  # column 0 of z is 1
+        products += products[:, :, :1] * step
+        products += step[:, None] * products[:, :1, :]
+        self.products, self.partial = np.split(products, [len(self.products)])
+        self.origin, self.exponent, self.moved = origin, exponent, self.rows
+        return change, step
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        vars(twin).update({name: getattr(self, name).copy() for name in ARRAYS})
+        return twin
+
+    def plain(self) -> dict[str, Any]:
+        """Return the state as numbers and copies of arrays."""
+        arrays = {name: getattr(self, name).copy() for name in ARRAYS}
+        return {"rows": self.rows, "moved": self.moved, **arrays}
+
+    def restored(self, state: Mapping[str, Any]) -> Self:
+        """Return the products from which :meth:`plain` made ``state``, after checking it."""
+        twin = self.copy()
+        for name in ARRAYS:
+            mine = getattr(self, name)
+            setattr(twin, name, check_array(state[name], name, mine.shape, mine.dtype.kind))
+        twin.rows = check_whole(state["rows"], "rows of the state", least=0)
+        twin.moved = check_whole(state["moved"], "moved of the state", least=0)
+        return twin

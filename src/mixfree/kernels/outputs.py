@@ -72,7 +72,7 @@ def turn_tail(sums):
 
 @apart
 def note_sum(sums):
-    """Keep what the sum is, and what it was the last time."""
+    """Keep the present sum, and the sum kept before."""
     for k in range(sums.shape[1]):
         sums[2, k] = sums[1, k]
         sums[1, k] = sums[0, k]

@@ -1,4 +1,4 @@
-"""Steps that are shorter than the spacing of narrow numbers, which rounding would lose."""
+"""Updates of bfloat16 and float16 parameters, whose rounding errors are carried along."""
 
 from typing import Any, NamedTuple
 
@@ -10,14 +10,17 @@ from mixfree.optax.trees import wide
 
 
 class RoundingState(NamedTuple):
-    """What rounding took from each narrow parameter, and the state of the transformation inside."""
+    """Rounding error of each narrow parameter, and the state of the inner transformation."""
 
     lost: Any
     inner: Any
 
 
 def unrounded(inner: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """Give ``inner`` the parameters before they were rounded, if they are narrower than float32.
+    """Apply ``inner`` to parameters narrower than float32 as if they were not rounded.
+
+    Steps shorter than the spacing of the numbers would otherwise be lost. Other parameters are
+    passed through unchanged.
 
     Examples
     --------
@@ -59,7 +62,7 @@ def _is_narrow(p: jax.Array) -> bool:
 
 
 def _change(p: jax.Array, goal: jax.Array, moved: jax.Array) -> jax.Array:
-    """The update that takes a parameter to where it is to go, rounded."""
+    """Return the update that moves a parameter to the rounded goal."""
     return _rounded(_rounded(goal, p) - p, p) if _is_narrow(p) else moved
 
 
@@ -68,6 +71,6 @@ def _lost(p: jax.Array, goal: jax.Array, change: jax.Array, before: jax.Array) -
 
 
 def _rounded(x: jax.Array, like: jax.Array) -> jax.Array:
-    """The values that ``x`` has in another dtype; a cast there and back may be optimised away."""
+    """Round ``x`` to the dtype of ``like``; XLA may optimise a cast there and back away."""
     kind = jnp.finfo(like.dtype)
     return jax.lax.reduce_precision(x, kind.nexp, kind.nmant)

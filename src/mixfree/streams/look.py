@@ -362,7 +362,7 @@ def _column_notes(
 def _trend_notes(
     columns: Sequence[Column], table: Mapping[str, Any], target: Column | None, values: Any
 ) -> list[str]:
-    """Name the dates with which the target grows or falls, of which only cycles are used."""
+    """Return notes on dates whose trend explains the target, while only their cycles are used."""
     if not isinstance(target, Number):
         return []
     notes, targets = [], doubles(numbers_in(values, target.form))

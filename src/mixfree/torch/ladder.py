@@ -89,7 +89,7 @@ class Ladder(StreamOptimizer):
     (600, True)
     """
 
-    buffers = (*StreamOptimizer.buffers, "lost")  # what rounding took from a narrow parameter
+    buffers = (*StreamOptimizer.buffers, "lost")  # rounding error of a narrow parameter
     _run: LadderRun
 
     def __init__(
@@ -132,9 +132,7 @@ class Ladder(StreamOptimizer):
             "seed": seed,
         }
         defaults = {"lr": lr, "weight_decay": weight_decay, "maximize": maximize}
-        self._ladder: DeviceLadder | None = (
-            None  # the current state; that of the run is the saved one
-        )
+        self._ladder: DeviceLadder | None = None  # the current state; the run has the saved one
         super().__init__(params, defaults, settings, output, check_finite, LadderRun())
 
     def profile(self) -> Profile:

@@ -44,6 +44,8 @@ def age(record: dict) -> str:
     changed = changed_since(record)
     if changed is None:
         return f"{told} The version of the code was not recorded."
+    if not changed and "rechecked" in record:
+        return f"{told} Rechecked on {record['rechecked']}: a short run has the same numbers."
     if not changed:
         return f"{told} The measured code has not changed since."
     others = f" and {len(changed) - 1} other files" if len(changed) > 1 else ""

@@ -2,10 +2,17 @@
 
 import gymnasium
 import numpy as np
+from curves import keep
 
 from mixfree.td import TileCoding, evaluate_policy
 
 GAMMA = 0.95
+RUNS = (
+    ("lstd", 100_000),
+    ("ladder", 100_000),
+    ("mag-dog", 100_000),
+    ("mag-dog", 500_000),
+)
 LOW, HIGH = [-2.4, -2.5, -0.21, -2.5], [2.4, 2.5, 0.21, 2.5]
 
 
@@ -36,17 +43,28 @@ def start_states(count=2000, seed=5):
     return np.random.default_rng(seed).uniform(-0.05, 0.05, size=(count, 4))
 
 
-def main(samples=100_000, episodes=2000, method="lstd"):
-    """Compare the value of the start by TD with that by Monte Carlo and its interval."""
+def learned(method, samples, seed=0):
+    """Return the mean value of the start states by TD learning."""
     env = gymnasium.make("CartPole-v1")
     tiles = TileCoding(LOW, HIGH, tiles=(1, 2, 4, 4), tilings=8)
-    found = evaluate_policy(env, policy, tiles, gamma=GAMMA, samples=samples, method=method)
-    learned = float(found.values(start_states()).mean())
+    found = evaluate_policy(
+        env, policy, tiles, gamma=GAMMA, samples=samples, method=method, seed=seed
+    )
+    return float(found.values(start_states()).mean())
+
+
+def main(runs=RUNS, episodes=2000, seeds=range(1000, 1005)):
+    """Compare the value of the start by TD with that by Monte Carlo and its interval."""
     mean, half = monte_carlo(episodes)
-    print(f"TD by {method}, {samples:,} transitions, {tiles.size} features: {learned:.3f}")
-    print(f"Monte Carlo, {episodes:,} episodes: {mean:.3f} ± {half:.3f}")
-    print(f"autocorrelation time of the values: {found.autocorrelation.value:.1f}")
-    return learned, mean, half
+    found = {f"Monte Carlo, {episodes:,} episodes": [f"{mean:.3f} ± {half:.3f}", ""]}
+    for method, samples in runs:
+        values = [learned(method, samples, seed) for seed in seeds]
+        range_of = f"{min(values):.3f} to {max(values):.3f}"
+        found[f"{method}, {samples:,} transitions"] = [f"{np.mean(values):.3f}", range_of]
+    for name, cells in found.items():
+        print(f"{name:30} {cells[0]}  {cells[1]}")
+    keep(__file__, "Value of CartPole's start", found, ["mean", "range over seeds"], seeds)
+    return found
 
 
 if __name__ == "__main__":

@@ -30,10 +30,11 @@ def test_values_are_within_their_intervals(name, capsys):
     assert "within their intervals" in capsys.readouterr().out
 
 
-def test_cart_pole_agrees_with_monte_carlo(capsys):
+def test_cart_pole_agrees_with_monte_carlo():
     """Within Monte Carlo's own interval, which is narrow: values range from 1 to 20."""
-    learned, mean, half = load("td_cart_pole").main(samples=40_000, episodes=500)
-    assert abs(learned - mean) <= half, capsys.readouterr().out
+    example = load("td_cart_pole")
+    mean, half = example.monte_carlo(500)
+    assert abs(example.learned("lstd", 40_000) - mean) <= half, (mean, half)
     assert half < 0.3
 
 

@@ -162,7 +162,8 @@ def test_a_title_with_a_star_is_shown_as_it_is(site):
 def test_every_published_table_has_a_record_and_a_page():
     pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
     for folder in (DOCS / "data").iterdir():
-        assert json.loads((folder / "measured.json").read_bytes()).keys() == RECORD.keys(), folder
+        record = json.loads((folder / "measured.json").read_bytes())
+        assert record.keys() - {"short", "rechecked"} == RECORD.keys(), folder
         assert f"{{measured}} {folder.name}\n" in pages, folder
 
 
@@ -186,6 +187,32 @@ def test_results_are_published_with_their_record(load, tmp_path):
     (results / "measured.json").write_text(json.dumps(RECORD))
     publish(results, docs)
     assert json.loads((docs / "data" / "fig9" / "measured.json").read_bytes()) == RECORD
+
+
+def test_numbers_are_rechecked_by_short_runs(load, tmp_path):
+    """Catches a record that takes over new code whose short run differs or is not known."""
+    recheck, path = load("recheck").recheck, tmp_path / "convex" / "measured.json"
+    path.parent.mkdir()
+    same = load("mixfree.reproduce.engine.provenance").source_of(
+        Path(load("mixfree.reproduce.after.convex").__file__)
+    )
+
+    def verdict(found, **changes):
+        path.write_text(json.dumps({**RECORD, **changes}), encoding="utf-8")
+        before = json.loads(path.read_bytes())
+        told = recheck("convex", tmp_path, lambda name: found)
+        now = json.loads(path.read_bytes())
+        return told, {key: value for key, value in now.items() if before.get(key) != value}
+
+    told, change = verdict("a")
+    assert told.startswith("no short run") and not change
+    assert verdict("a", source=same)[1] == {"short": "a"}
+    told, change = verdict("b", short="a")
+    assert told.startswith("the short run differs") and not change
+    told, change = verdict("a", short="a")
+    assert change.keys() == {"source", "rechecked"} and change["source"] == same
+    assert "Rechecked on" in load("measured").age(json.loads(path.read_bytes()))
+    assert verdict("a", short="a", source=same) == ("the code has not changed", {})
 
 
 def test_a_cell_of_a_notebook_shows_what_it_prints_returns_and_draws(load):

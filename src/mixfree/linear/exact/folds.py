@@ -4,7 +4,8 @@ Where the kept rows hardly determine the weights (separable classes, few rows pe
 of these rows says nothing about the rest of the stream. The fit is then repeated without a fifth of
 the rows at a time, with ridges of several sizes, and the ridge with the least loss on the held-out
 rows is chosen. Where fits are slow, only one fifth is held out and one ridge is tried. A fit to all
-rows of a stream is cross-validated only if they determine the weights even less.
+rows of a stream is cross-validated only if they determine the weights even less, or if all rows
+with one value of an indicator belong to one class.
 """
 
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from mixfree.linear.exact.reservoir import Kept
 FOLDS = 5
 ENOUGH = 20.0  # rows of full curvature per weight for which a sample needs no cross-validation
 ENOUGH_OF_ALL = 3.0  # the same if all rows of the stream are kept
+OWN = 1.0  # rows of full curvature for each value of a column that has only two
 RIDGES = (10.0, 1.0, 0.1, 0.0)  # strength of each, in rows of standardised columns
 FEWEST = 2  # rows per fold
 SMALL = 1 << 19  # values of the kept rows, times outputs, up to which all ridges are tried
@@ -58,13 +60,28 @@ class Solved(NamedTuple):
 
 
 def determined(fitted: Fitted, complete: bool) -> bool:
-    """Whether the kept rows, which may be all, have enough curvature per weight at the fit."""
-    objective, point, rows = fitted.objective, fitted.point, 0.0
+    """Whether the kept rows, which may be all, have enough curvature per weight at the fit.
+
+    Each value of a column with only two values, such as the indicator of a text, needs curvature of
+    its own if all rows are kept: the rows of a rare text may all belong to one class.
+    """
+    objective, point, shares = fitted.objective, fitted.point, []
     for slab, z in zip(objective.slabs, point.predictions, strict=True):
         curvature = objective.family.curvature
         most = curvature(np.zeros_like(z), np.zeros_like(slab.targets), False)
-        rows += float(np.sum(np.maximum(curvature(z, slab.targets, False), 0.0) / most))
-    return bool(rows >= (ENOUGH_OF_ALL if complete else ENOUGH) * point.theta.shape[1])
+        shares.append(np.maximum(curvature(z, slab.targets, False), 0.0) / most)
+    rows = float(sum(map(np.sum, shares)))
+    enough = rows >= (ENOUGH_OF_ALL if complete else ENOUGH) * point.theta.shape[1]
+    if not (complete and enough):
+        return enough
+    least = np.min([slab.x.min(axis=0) for slab in objective.slabs], axis=0)
+    most = np.max([slab.x.max(axis=0) for slab in objective.slabs], axis=0)
+    two, high = least < most, np.zeros(len(most))
+    for slab, share in zip(objective.slabs, shares, strict=True):
+        above = slab.x == most
+        two &= (above | (slab.x == least)).all(axis=0)
+        high += share @ above
+    return bool((np.minimum(high, rows - high)[two] >= OWN).all())
 
 
 def cross_validated(
@@ -103,7 +120,8 @@ def cross_validated(
         loss = _mean((tried - held_out)[out], shares)
         if loss.value > loss.error:
             break
-        chosen, held_out = ridge, tried
+        if loss.value < 0.0:
+            chosen, held_out = ridge, tried
     best = first
     if chosen:
         problem = problem_of(parts, chosen / len(kept))

@@ -58,7 +58,8 @@ def both_ways(column, texts, marks=()):
 def test_a_date_has_the_features_that_it_has_in_a_file(form):
     """Bitwise: catches another sine, time zone or century."""
     texts = [*DATES[form], *(each for others in DATES.values() for each in others), None]
-    for parts, origin in (("hour", "weekday", "season"), 0.0), (("days",), 18262.0):
+    cycles = "hour", "weekday", "season"
+    for parts, origin in (cycles, 0.0), (("days",), 18262.0), ((*cycles, "days"), 18262.0):
         by_batch, by_row = both_ways(Time("c", form, parts, origin), texts)
         assert np.isfinite(by_batch[0]).all()
         assert by_row.tobytes() == by_batch.tobytes()

@@ -569,22 +569,45 @@ def test_numbers_that_hardly_come_again_are_not_offered_as_classes(tmp_path, val
 
 @pytest.mark.parametrize(("slope", "said"), [(0.1, True), (0.0, False)])
 def test_a_target_that_grows_with_the_date_is_named(tmp_path, capsys, slope, said):
-    """Catches a trend that only the season is fitted to, without a word."""
-    months = np.arange("1950-01", "1962-01", dtype="M8[M]")
-    y = slope * np.arange(len(months)) + np.random.default_rng(0).standard_normal(len(months))
+    """Catches a trend that only the weekday is fitted to, without a word."""
+    days = np.arange("1950-01-01", "1951-06-01", dtype="M8[D]")
+    y = slope * np.arange(len(days)) + np.random.default_rng(0).standard_normal(len(days))
     path = tmp_path / "data.csv"
-    path.write_text(csv_text("month,y", months, y))
+    path.write_text(csv_text("day,y", days, y))
     assert fit(path) == 0
     text = (
-        "'month' as a number explains 95 % of 'y'; --time linear uses it so, instead of as season"
+        "'day' as a number explains 100 % of 'y'; --time linear uses it so, instead of as "
+        "weekday, season"
     )
     assert (text in re.sub(r"\s+", " ", capsys.readouterr().out)) == said
     assert not any("as a number" in note for note in look(path, time="linear").notes)
 
 
-def test_years_are_left_out_with_a_reason_that_is_true(tmp_path):
-    years = np.arange("1950", "2000", dtype="M8[Y]").astype("M8[D]")
-    x, _, y = numbers(len(years))
+def test_dates_of_years_have_a_trend_beside_the_season(tmp_path):
+    """Catches a season alone, which leaves 92 % of a growing record unexplained."""
+    months = np.arange("1950-01", "1962-01", dtype="M8[M]")
+    y = 0.1 * np.arange(144) + np.sin(2 * np.pi * np.arange(144) / 12)
     path = tmp_path / "data.csv"
-    path.write_text(csv_text("when,x,y", years, x, y))
+    path.write_text(csv_text("month,y", months, y))
+    found = look(path)
+    assert found.encoder.features == ["month: season sin", "month: season cos", "month: days"]
+    assert "used as season, trend" in found.notes[0]
+    path.write_text(csv_text("month,y", months[:23], y[:23]))  # a season looks like a trend
+    assert look(path).encoder.features == ["month: season sin", "month: season cos"]
+    years = np.arange("1950", "2000", dtype="M8[Y]").astype("M8[D]")
+    path.write_text(csv_text("when,x,y", years, X[:50], Y[:50]))
+    assert look(path).encoder.features == ["when: days", "x"]
+
+
+def test_a_time_that_counts_the_rows_is_a_trend(tmp_path):
+    """Catches the rule for row numbers, applied to a column that is called a time."""
+    path = tmp_path / "data.csv"
+    path.write_text(csv_text("TIME,No,x,y", range(50), range(50), X[:50], Y[:50]))
+    assert look(path).encoder.features == ["TIME", "x"]
+
+
+def test_days_without_a_cycle_are_left_out_with_a_reason_that_is_true(tmp_path):
+    years = np.repeat(np.array(["1950-01-01", "1951-01-01"]), 25)
+    path = tmp_path / "data.csv"
+    path.write_text(csv_text("when,x,y", years, X[:50], Y[:50]))
     assert "without an hour, a weekday or a season that varies" in look(path).left_out["when"]

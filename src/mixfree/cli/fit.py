@@ -69,7 +69,8 @@ def fit(
         str,
         typer.Option(
             help="How to encode dates: cyclic (hour, weekday and season), linear (days) or none; "
-            "auto: the cycles of a day, a week and a year that the first 10,000 rows cover."
+            "auto: the cycles of a day, a week and a year that the first 10,000 rows cover, and "
+            "days if they cover two years."
         ),
     ] = "auto",
     day_first: Annotated[

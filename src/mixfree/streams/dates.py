@@ -33,7 +33,9 @@ __all__ = [
 
 # Periodic parts of a date, with their period in days and number of harmonics.
 PARTS = {"hour": (1, 2), "weekday": (7, 2), "season": (365, 1)}
+TREND = 2 * 365  # days from which a trend can be told from the season
 ENOUGH = 0.95  # least share of dates among the texts of a column of dates
+SHORT = 0.95  # share of a period to be covered: the times of a day end before the next day
 _DAY = np.timedelta64(1, "D")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _CLOCK = (
@@ -187,13 +189,17 @@ def parts_that_vary(times: Array, form: str) -> list[str]:
     """Return the parts of a date that a model can learn from these times.
 
     A part must vary, and the times must cover its whole period: a day, a week, a year. Times that
-    all lie on the first or all on the last day of a month stand for months, without weekdays.
+    all lie on the first or all on the last day of a month stand for months, without weekdays. Times
+    that cover two years also have a trend, ``"days"``.
 
     Examples
     --------
     >>> hours = np.datetime64("2020-01-01") + np.arange(100) * np.timedelta64(1, "h")
     >>> parts_that_vary(hours.astype("M8[us]"), "stored")
     ['hour']
+    >>> months = np.arange("1949-01", "1961-01", dtype="M8[M]")
+    >>> parts_that_vary(months.astype("M8[us]"), "year first")
+    ['season', 'days']
     """
     known = times[~np.isnat(times)]
     if not known.size:
@@ -203,7 +209,9 @@ def parts_that_vary(times: Array, form: str) -> list[str]:
         without.append("weekday")
     shares = {part: _share_passed(known, part) for part in PARTS if part not in without}
     least = {"season": 1 / 365}  # leap years move the same day of the year by less
-    return [part for part, share in shares.items() if np.ptp(share) > least.get(part, 0.0)]
+    parts = [part for part, share in shares.items() if np.ptp(share) > least.get(part, 0.0)]
+    trend = form != "clock" and _covered(known) >= SHORT * TREND
+    return [*parts, "days"] if trend else parts
 
 
 def _are_months(times: Array) -> bool:
@@ -220,9 +228,12 @@ def too_long(times: Array) -> list[str]:
     >>> too_long(np.array(["2020-01-01", "2020-02-01"], "M8[us]"))
     ['season']
     """
-    days = (times.max() - times.min()) / _DAY
-    # The times of a whole day end one step before the next day.
-    return [part for part, (length, _) in PARTS.items() if days < 0.95 * length]
+    days = _covered(times)
+    return [part for part, (length, _) in PARTS.items() if days < SHORT * length]
+
+
+def _covered(times: Array) -> float:
+    return float((times.max() - times.min()) / _DAY)
 
 
 def feature_names(name: str, parts: Sequence[str]) -> list[str]:
@@ -275,7 +286,7 @@ def _share_passed(times: Array, part: str) -> Array:
 def _disorder(times: Array) -> tuple[int, float]:
     """Return how often a time precedes the one before it, and the days that the times cover."""
     known = times[~np.isnat(times)]
-    return int((known[1:] < known[:-1]).sum()), float((known.max() - known.min()) / _DAY)
+    return int((known[1:] < known[:-1]).sum()), _covered(known)
 
 
 def _form_of_numbers(numbers: Array) -> str | None:

@@ -248,7 +248,9 @@ def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[in
     if isinstance(verdict.column, Category) and named:
         different = len(values.unique())
         return "row names" if 2 < len(values) == different else ""
-    if not isinstance(verdict.column, Number) or _CALENDAR.fullmatch(name) or values.null_count:
+    if not isinstance(verdict.column, Number) or values.null_count:
+        return ""
+    if _CALENDAR.fullmatch(name) or dates.may_be_named(name):  # a trend
         return ""
     if len(values) < (3 if named else FEW):
         return ""

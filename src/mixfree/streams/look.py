@@ -385,7 +385,7 @@ def _trend_notes(
 
 
 def _parts(column: Time) -> str:
-    return "days" if column.parts == ("days",) else ", ".join(column.parts)
+    return ", ".join("trend" if part == "days" else part for part in column.parts)
 
 
 def _use(verdict: Verdict) -> str:

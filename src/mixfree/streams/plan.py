@@ -49,7 +49,8 @@ class FitPlan:
         same rows for comparison.
     time
         Encoding of dates: ``"cyclic"`` hour, weekday and season, ``"linear"`` days, ``"none"``,
-        or ``"auto"``, the cycles of a day, a week and a year that the first rows cover.
+        or ``"auto"``, the cycles of a day, a week and a year that the first rows cover, and days if
+        they cover two years.
     day_first
         Whether 1/2/2019 is in February; None: by the dates of the first rows.
     hash_columns

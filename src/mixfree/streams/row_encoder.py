@@ -131,25 +131,25 @@ def _with_comma(otherwise: _Read) -> _Read:
 
 def _dated(column: Time, otherwise: _Read) -> _Read:
     moment = _moment(column.form)
-    waves = [_waves(part) for part in column.parts if part != "days"]
+    parts = [_part(part, column.origin) for part in column.parts]
 
     def read(value: Value) -> Sequence[float]:
         text = text_of(value)
         at = None if text is None else moment(text)
         if at is None:
             return otherwise(text)
-        if column.parts == ("days",):
-            return (at / _DAY - column.origin,)
         found: list[float] = []
-        for wave in waves:
-            found += wave(at)
+        for part in parts:
+            found += part(at)
         return found
 
     return read
 
 
-def _waves(part: str) -> Callable[[int], Sequence[float]]:
-    """Return a function that computes, and caches, the sines and cosines of a part of a date."""
+def _part(part: str, origin: float) -> Callable[[int], Sequence[float]]:
+    """Return a function that computes the features of a part of a date; it caches waves."""
+    if part == "days":
+        return lambda at: (at / _DAY - origin,)
     period, count = dates.PARTS[part]
     factors = [2.0 * np.pi * wave for wave in range(1, count + 1)]
 

@@ -280,7 +280,7 @@ def held_out_loss(x, y, out):
 
 
 def test_the_ridge_is_the_one_with_the_least_held_out_loss():
-    """Catches the smallest ridge within a standard error of it: none, and a loss of 0.76 to 0.18."""
+    """Catches the smallest ridge within a standard error of it: none, and a loss of 0.76."""
     x, y = load_iris(return_X_y=True)
     out = np.arange(150) % 50 // 10 == 3
     ours, theirs, ridge = held_out_loss(x, y.astype(float), out)

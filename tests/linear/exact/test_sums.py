@@ -194,3 +194,13 @@ def test_a_wrong_state_is_refused_and_nothing_has_changed(part, name):
         with pytest.raises(ValueError, match=f"{name} of the state"):
             batches.restore(state)
         same_bits(batches, before)
+
+
+def test_products_that_overflow_are_taken_in_other_units_without_a_warning():
+    """Catches a warning of NumPy to whoever asks for the fit, as with targets of 1e170."""
+    x, y, _ = stream(50)
+    batches = Batches(COLUMNS)
+    batches.add(x, 1e170 * y[:, 0])
+    total = batches.total
+    found = np.ldexp(total.cross[:, 0], total.exponents[-1]) / 1e170
+    np.testing.assert_allclose(found, 49 * np.cov(x.T, y[:, 0])[:COLUMNS, COLUMNS])

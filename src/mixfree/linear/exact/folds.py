@@ -71,7 +71,7 @@ def determined(fitted: Fitted, complete: bool) -> bool:
         most = curvature(np.zeros_like(z), np.zeros_like(slab.targets), False)
         shares.append(np.maximum(curvature(z, slab.targets, False), 0.0) / most)
     rows = float(sum(map(np.sum, shares)))
-    enough = rows >= (ENOUGH_OF_ALL if complete else ENOUGH) * point.theta.shape[1]
+    enough = bool(rows >= (ENOUGH_OF_ALL if complete else ENOUGH) * point.theta.shape[1])
     if not (complete and enough):
         return enough
     least = np.min([slab.x.min(axis=0) for slab in objective.slabs], axis=0)

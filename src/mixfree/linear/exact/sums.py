@@ -216,6 +216,7 @@ def sums_of(
     return sums
 
 
+@np.errstate(over="ignore", invalid="ignore")  # products that overflow are taken in other units
 def _products(
     x: Array,
     y: Array,

@@ -202,3 +202,32 @@ def test_alpha_is_checked():
     inference, _ = inferred(*stream(rng, 500, 0.0)[:2])
     with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
         inference.conf_int(1.0)
+
+
+@pytest.mark.parametrize(("groups", "rows"), [(60, 6_000), (20, 1_000)])
+def test_texts_that_occur_in_one_stretch_have_intervals_that_hold(groups, rows):
+    """Catches the spread of batches alone: the fit makes their scores 0, and a third hold."""
+    rng = np.random.default_rng(0)
+    text = np.repeat(np.arange(groups), rows // groups)
+    x = np.c_[text[:, None] == np.arange(1, groups), rng.normal(size=rows)].astype(float)
+    hits = []
+    for _ in range(10):
+        inference, _ = inferred(x, x @ np.ones(groups) + rng.normal(size=rows))
+        low, high = inference.conf_int()[0, :-2].T
+        hits.append((low <= 1.0) & (high >= 1.0))
+    assert np.mean(hits) > 0.89
+    assert "assume errors of equal variance: their columns vary in fewer than 5" in inference.remark
+
+
+def test_a_row_far_from_all_others_has_an_interval_that_holds():
+    """Catches a residual of such a row, which the fit makes small, taken for its error."""
+    rng = np.random.default_rng(0)
+    hits = []
+    for _ in range(60):
+        x = rng.normal(size=(200, 2))
+        x[0, 0] = 60.0
+        inference, solution = inferred(x, x[:, 0] + rng.normal(size=200))
+        off = solution.weights[0] @ [60.0, x[0, 1], 1.0] - 60.0
+        hits.append(abs(off) < inference.quantile(0.05) * inference.mean_error(x[:1])[0, 0])
+    assert np.mean(hits) > 0.87  # three standard errors below 0.95
+    assert "of 3 weights assume errors of equal variance: its column varies" in inference.remark

@@ -129,6 +129,10 @@ class BatchMeans(ABC):
         """Mean square per row of the part of the scores that batches do not know."""
         return 0.0
 
+    def _missing(self, rows: Array) -> Array:
+        """Return the variance of standardised rows that the batches do not show: rows × outputs."""
+        return np.zeros((len(rows), len(self._weights)))
+
     def _spread_factor(self, covered: float, lost: int) -> float:
         """Return the factor from the batches' sum of squares to the variance over all rows.
 
@@ -155,7 +159,9 @@ class BatchMeans(ABC):
             return np.full(self._weights.shape, np.inf)
         slopes = self._changes[:, :, self._slopes_at]
         with np.errstate(over="ignore"):
-            errors: Array = np.sqrt(np.einsum("btk,btk->tk", slopes, slopes)) / self._size
+            each = np.eye(self._changes.shape[2])[self._slopes_at]
+            squares = np.einsum("btk,btk->tk", slopes, slopes) + self._missing(each).T
+            errors: Array = np.sqrt(squares) / self._size
             errors *= self._unit[:, None]
         errors[self._unknown] = np.inf
         columns = len(self._size)
@@ -167,8 +173,10 @@ class BatchMeans(ABC):
         """Return standard errors of predicted means: rows × outputs."""
         if not self.enough:
             return np.full((len(rows), len(self._weights)), np.inf)
-        moved = np.einsum("rk,btk->rtb", self._standardised(rows), self._changes, optimize=True)
-        errors: Array = np.sqrt(np.sum(moved * moved, axis=2)) * self._unit
+        standardised = self._standardised(rows)
+        moved = np.einsum("rk,btk->rtb", standardised, self._changes, optimize=True)
+        squares = np.sum(moved * moved, axis=2) + self._missing(standardised)
+        errors: Array = np.sqrt(squares) * self._unit
         return errors
 
     def quantile(self, alpha: float) -> float:

@@ -8,7 +8,9 @@ With :math:`\hat w` the fit of all rows and :math:`g_b` the sum of the scores
 
 is valid for rows correlated over any time shorter than a batch, and for misspecified models.
 Student's t with n − 1 degrees of freedom gives the intervals. The correlation r of neighbouring
-batches, if positive, accounts for correlation across their borders.
+batches, if positive, accounts for correlation across their borders. Where a column varies in a few
+batches only, such as a text that occurs in one stretch, the spread of batches says little, and the
+variance of the errors takes its place.
 """
 
 from functools import cached_property
@@ -21,6 +23,8 @@ from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.solve import Solution
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.exact.windows import Window
+
+FEWEST = 5  # batches in which a column must vary for the spread of its scores to be known
 
 
 class Inference(BatchMeans):
@@ -114,6 +118,78 @@ class Inference(BatchMeans):
     @property
     def _slopes_at(self) -> slice:
         return slice(1, None)
+
+    @property
+    def remark(self) -> str:
+        """A sentence on why the intervals cannot be trusted; empty if there is no known reason."""
+        found = super().remark
+        few = 0 if found else int(self._in_few_batches.sum())
+        if not few:
+            return found
+        return (
+            f"intervals of {few} of {self._weights.size} weights assume errors of equal variance: "
+            f"{'their columns vary' if few > 1 else 'its column varies'} in fewer than "
+            f"{FEWEST} of {len(self._scores)} batches"
+        )
+
+    def _shares(self) -> tuple[Sums, Array, Array]:
+        """Return the batches, their shares of the weight, and their standardised means."""
+        batches = self._split.in_units(self._sums.exponents)
+        aside = (batches.mean[:, : self._columns] - self._sums.mean[: self._columns]) / self._size
+        level = np.full(len(aside), float(self._intercept))
+        return batches, batches.weight / batches.weight.sum(), np.column_stack([level, aside])
+
+    @cached_property
+    def _in_few_batches(self) -> Array:
+        """Whether a column varies in so few batches that the spread of its scores is unknown."""
+        batches, share, aside = self._shares()
+        x = np.ldexp(self._size, -self._sums.exponents[: self._columns])
+        own = np.diagonal(batches.scatter, axis1=1, axis2=2) / x / x / batches.weight.sum()
+        own = own + share[:, None] * aside[:, 1:] ** 2
+        few: Array = own.sum(axis=0) ** 2 < FEWEST * np.sum(own**2, axis=0)
+        return few & ~self._constant
+
+    @cached_property
+    def _leverage(self) -> tuple[Array, Array]:
+        r"""Return :math:`K^{-1}` and :math:`K^{-1} \big( \sum_b S_b K^{-1} S_b \big) K^{-1}`.
+
+        :math:`S_b` are the products of level and standardised columns of batch b, and K is their
+        sum. The fit makes the scores of a batch with large :math:`S_b` small, whatever the errors.
+        If these are independent and of equal variance, the second matrix is what the sandwich lacks
+        of the first.
+        """
+        inverse = self._whitened(np.eye(1 + self._columns))
+        lacks = np.zeros_like(inverse)
+        x = np.ldexp(self._size, -self._sums.exponents[: self._columns])
+        batches, share, aside = self._shares()
+        for number, scatter in enumerate(batches.scatter):
+            squares = share[number] * np.outer(aside[number], aside[number])
+            squares[1:, 1:] += scatter / x / x[:, None] / batches.weight.sum()
+            moved = squares @ inverse
+            lacks += moved.T @ inverse @ moved
+        return inverse, lacks
+
+    def _missing(self, rows: Array) -> Array:
+        """Return the variance that batches with large leverage lack: rows × targets."""
+        if not self._in_few_batches.any():
+            return np.zeros((len(rows), len(self._weights)))
+        whole, lacks = (np.sum(rows @ each * rows, axis=1) for each in self._leverage)
+        rest = np.maximum(lacks - whole / FEWEST, 0.0) / (1.0 - 1.0 / FEWEST)
+        inflation = np.fmax(self._rows / self.effective_rows, 1.0)
+        return rest[:, None] * self._error_variances * inflation / self._sums.weight
+
+    @property
+    def _error_variances(self) -> Array:
+        """Variance of the errors of each target, in units of its own variance."""
+        columns, slopes, weight = self._columns, self._slopes, self._sums.weight
+        sizes = np.append(self._size, self._unit)
+        x, y = np.split(np.ldexp(sizes, -self._sums.exponents), [columns])
+        scatter = self._sums.scatter / x / x[:, None]
+        common = self._sums.cross.T / x / y[:, None] - 0.5 * slopes @ scatter
+        left = self._sums.squares / y / y - 2.0 * np.sum(slopes * common, axis=1)
+        freedom = max(self._rows - self._solution.rank - self._intercept, 1)
+        variances: Array = np.maximum(left, 0.0) / weight * self._rows / freedom
+        return variances
 
     @property
     def _unknown(self) -> Array:

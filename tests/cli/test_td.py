@@ -92,7 +92,8 @@ def test_json_has_null_for_what_is_not_known(capsys):
     ("arguments", "message"),
     [
         (["NoSuch-v0"], "environment 'NoSuch-v0' cannot be made"),
-        (["CartPole-v1"], "CartPole-v1 must have finitely many states; for others, call"),
+        (["CartPole-v1"], "CartPole-v1 must have numbered states, but its observations are of Box"),
+        (["Blackjack-v1"], "its observations are of Tuple(Discrete(32)"),
         (["FrozenLake-v1", "--policy", "best"], "policy must be uniform or a CSV file"),
         (["FrozenLake-v1", "--gamma", "1"], "gamma must be in [0, 1)"),
         (["FrozenLake-v1", "--samples", "5"], "samples must be a whole number of at least 200"),

@@ -77,8 +77,9 @@ def td(
     with make_env(env) as opened:
         if not hasattr(opened.observation_space, "n"):
             raise ValueError(
-                f"{env} must have finitely many states; for others, call "
-                "mixfree.td.evaluate_policy with features in Python"
+                f"{env} must have numbered states, but its observations are of "
+                f"{opened.observation_space}; call mixfree.td.evaluate_policy with features in "
+                "Python"
             )
         exact = None
         if transition_table(opened) is not None:

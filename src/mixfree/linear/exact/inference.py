@@ -146,8 +146,8 @@ class Inference(BatchMeans):
         x = np.ldexp(self._size, -self._sums.exponents[: self._columns])
         own = np.diagonal(batches.scatter, axis1=1, axis2=2) / x / x / batches.weight.sum()
         own = own + share[:, None] * aside[:, 1:] ** 2
-        few: Array = own.sum(axis=0) ** 2 < FEWEST * np.sum(own**2, axis=0)
-        return few & ~self._constant
+        few: Array = ~self._constant & (own.sum(axis=0) ** 2 < FEWEST * np.sum(own**2, axis=0))
+        return few
 
     @cached_property
     def _leverage(self) -> tuple[Array, Array]:
@@ -176,7 +176,8 @@ class Inference(BatchMeans):
         whole, lacks = (np.sum(rows @ each * rows, axis=1) for each in self._leverage)
         rest = np.maximum(lacks - whole / FEWEST, 0.0) / (1.0 - 1.0 / FEWEST)
         inflation = np.fmax(self._rows / self.effective_rows, 1.0)
-        return rest[:, None] * self._error_variances * inflation / self._sums.weight
+        missing: Array = rest[:, None] * self._error_variances * inflation / self._sums.weight
+        return missing
 
     @property
     def _error_variances(self) -> Array:

@@ -431,7 +431,7 @@ def test_a_dry_run_tells_every_column_and_fits_nothing(tmp_path, capsys):
     assert fit(tmp_path / "d.parquet", "--dry-run", "--missing", "mean") == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "No number 0 left out: row numbers" in lines
-    assert "day date 0 weekday, season: 6 features; covers 1,199 days" in lines
+    assert "day date 0 weekday, season, trend: 7 features; covers 1,199 days" in lines
     assert "colour text 0 2 categories, one-hot" in lines
     assert "gaps\\x1b number 600 1 feature" in lines  # no escape reaches the terminal
     assert "y number 0 the target" in lines

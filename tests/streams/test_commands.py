@@ -417,9 +417,12 @@ def test_too_few_rows_at_first_may_be_why_predictions_ahead_were_bad(tmp_path, c
     leaves = rng.random(3000) < 1.0 / (1.0 + np.exp(2.5 - 0.5 * calls))
     columns = {"calls": calls, "place": [f"p{each}" for each in place], "leaves": leaves}
     path = write(pa.table(columns), tmp_path / "d.parquet")
-    assert run("fit", path, "--target", "leaves", "--model", tmp_path / "m", "-q") == 0
+    fit = "fit", path, "--target", "leaves", "--model", tmp_path / "m", "-q"
+    assert run(*fit, "--l2", "0") == 0
     assert re.search(
         r"worse than the best constant: .*, or the first rows were too few for \d+ features: "
         "--l2 helps",
         capsys.readouterr().out,
     )
+    assert run(*fit) == 0  # chooses a ridge by itself
+    assert "worse than the best constant" not in capsys.readouterr().out

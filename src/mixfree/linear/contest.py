@@ -13,7 +13,8 @@ from mixfree.linear.learner import Learner, dense
 from mixfree.linear.losses import Loss, has_twin, linear_gradient, loss_twin, predictions
 from mixfree.linear.scaling import Units, gradients_in, original, points_in
 
-FIRST = 1 << 12  # kept rows from which the units of the fit are computed
+SOME = 1 << 12  # kept rows from which the units of the fit are computed, at least
+ROUNDING = 1e-9  # a column that varies less, relative to its values, counts as constant
 
 
 class ChoosingLearner(Learner):
@@ -159,12 +160,12 @@ class LinearObjective:
 
     def coordinates(self, kept: UniformSample) -> "Standardised":
         """Return the coordinates in which the features are standardised."""
-        rows = kept.column(0)[:FIRST].astype(np.float64)
+        rows = kept.column(0)[:: max(1, kept.filled // SOME)].astype(np.float64)
         with np.errstate(all="ignore"):
             mean = rows.mean(axis=0) if self._intercept else np.zeros(self._columns)
             far = np.abs(rows - mean).max(axis=0)
             deviation = far * np.sqrt((((rows - mean) / far) ** 2).mean(axis=0))
-        known = np.isfinite(deviation) & (deviation > 0.0)
+            known = np.isfinite(deviation) & (deviation > ROUNDING * np.abs(rows).max(axis=0))
         units = Units(np.where(known, mean, 0.0), np.where(known, deviation, 1.0))
         return Standardised(self._loss.outputs, units, original(self._columns))
 

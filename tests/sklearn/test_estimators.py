@@ -310,7 +310,7 @@ def test_memory_of_methods_with_steps():
     X, y = stream(rows=3000)
     chosen = StreamRegressor(method="ladder").fit(X, y)
     assert chosen.choice_.judges == chosen.choice_.samples == 3000
-    assert chosen.choice_.candidates == 9
+    assert chosen.choice_.memory == 3000
     kept = StreamRegressor(method="ladder", memory="16KB").fit(X, y)
     assert kept.learner_.optimizer.gradient.size == 177
     assert kept.choice_ is None

@@ -1,258 +1,217 @@
-"""Several runs of one method side by side, compared on a uniform sample of the stream."""
+"""A fit to samples kept of a stream, and the choice between it and the output of a run."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole, shown
 from mixfree.base.draws import JUDGES
 from mixfree.base.sample import UniformSample
-from mixfree.base.state import UnitChange, loading
-from mixfree.core.method import EVERY, Method
-from mixfree.core.methods import find_method, start_method
-from mixfree.core.optimizer import Optimizer
+from mixfree.base.state import loading
+from mixfree.core.finish import TINY, descent
 
-MEMORY = 1 << 17  # most samples that a run with memory keeps
-BYTES = 1 << 25  # most bytes that these samples take; the judging sample takes half as many
-LENGTH = 4.0  # factor of the steps with memory, for methods with the option `length`
-FEWEST = 32  # samples before anything but the default is chosen
+MEMORY = 1 << 17  # most samples kept
+BYTES = 1 << 25  # most bytes that they take; the judging sample takes half as many
+LARGE = 1 << 27  # the same, where fewer bytes would be too few samples for a fit
+JUDGING = 1 << 12  # most samples of the judging sample
+FEWEST = 32  # samples before the fit is considered
 EACH = 10  # the same, per coordinate of the point
-CUT = 1 << 16  # samples after which only the best run with memory continues
+EVALUATIONS = 96  # most passes over the kept samples per fit
 PIECE = 1 << 16  # most samples taken at a time
-CLEAR = 1.0  # standard errors by which a candidate must beat the default to be chosen
+FEW = 1 << 10  # fewer samples are placed without compiled code, which sorts all keys again
+CLEAR = 1.0  # standard errors by which the fit must be better to be chosen
 
-Losses = Callable[[Sequence[Array], UniformSample], Iterable[Array]]
+Add = Callable[[Array, slice, Array], None]
+Project = Callable[[Array], Array]
+Penalty = Callable[[Array], tuple[float, Array | float]]
 
 
-class Candidate(NamedTuple):
-    """One output of one run."""
+class Coordinates(Protocol):
+    """Coordinates in which all directions matter about equally, as far as that is known."""
 
-    memory: int  # samples kept
-    one_rate: bool  # whether all coordinates share one rate, for methods with the choice
-    length: float  # factor of the steps, for methods with the option
-    output: str
+    def of_point(self, x: Array) -> Array:
+        """Return the coordinates of a point."""
 
-    def __str__(self) -> str:
-        kept = f"up to {self.memory:,} samples kept" if self.memory else "nothing kept"
-        rates = "one rate" if self.one_rate else "the method's own rates"
-        steps = f", steps {self.length:g} times as long" if self.length != 1.0 else ""
-        outputs = {"weighted": "weighted average", "tail": "tail average", "last": "last point"}
-        return f"{kept}, {rates}{steps}, {outputs.get(self.output, self.output)}"
+    def point(self, v: Array) -> Array:
+        """Return the point with these coordinates."""
+
+    def of_gradient(self, g: Array) -> Array:
+        """Return the gradient with respect to the coordinates."""
+
+
+class Objective(Protocol):
+    """Losses of samples, and their gradients."""
+
+    def total(self, x: Array, kept: UniformSample) -> Array:
+        """Return the sum of the gradients of the kept samples at a point."""
+
+    def losses(self, x: Array, kept: UniformSample) -> Array:
+        """Return the loss of each kept sample at a point."""
+
+    def slopes(self, x: Array, along: Array, kept: UniformSample) -> Array:
+        """Return the inner product of each kept sample's gradient at a point with a vector."""
+
+    def coordinates(self, kept: UniformSample) -> Coordinates:
+        """Return coordinates for the fit, a function of the kept samples only."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The candidate chosen by a uniform sample of the stream, and its margin.
+    """The choice between the output of a run and the fit to the kept samples, and its margin.
 
     Attributes
     ----------
-    chosen, default
-        The chosen candidate, and the default that it had to beat.
+    fitted
+        Whether the fit was chosen.
+    memory
+        Number of samples kept.
     gain, error
-        Mean loss of the default minus that of the chosen candidate, and the standard error of
+        Mean loss of the run's output minus that of the fit, and the standard error of
         this estimate of the difference over all samples of the stream.
     judges
-        Number of samples in the judging sample.
+        Number of samples that were compared; 0 if there were too few samples for a fit.
     samples
         Number of samples of the stream at that time.
-    candidates
-        Number of candidates.
     """
 
-    chosen: Candidate
-    default: Candidate
+    fitted: bool
+    memory: int
     gain: float = 0.0
     error: float = 0.0
     judges: int = 0
     samples: int = 0
-    candidates: int = 1
 
     def __str__(self) -> str:
-        judges = f"by {self.judges:,} of the first {self.samples:,} samples"
+        return "; ".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """The choice and its reason."""
+        fit = f"the fit to {self.memory:,} of {self.samples:,} samples"
         if not self.judges:
-            return f"{self.chosen}: too few samples to choose by"
-        if self.chosen == self.default:
-            return f"{self.chosen}: no other of {self.candidates} is clearly better {judges}"
-        return (
-            f"{self.chosen}: better than {self.default} "
-            f"by {self.gain:.3g} ± {self.error:.1g} {judges}"
-        )
+            return ["the output of the run: there are too few samples for a fit"]
+        on = f"{self.gain:.3g} ± {self.error:.1g} on {self.judges:,} samples"
+        if not self.fitted:
+            return ["the output of the run", f"mean loss above that of {fit} by {on}, not clearly"]
+        return [fit, f"mean loss below that of the run's output by {on}"]
 
 
 class Contest:
-    """A default run without memory, and runs with memory that compete with it.
+    r"""A uniform sample of a stream, and the fit to it.
 
-    The runs with memory take longer steps, with one rate for all coordinates or the method's own
-    rates. Every run learns from every sample, so the default run equals the method without a
-    contest. A uniform sample of the stream, drawn independently of the runs, judges their outputs
-    at fixed sample counts, four per doubling, and when a result is requested. Its mean loss is an
-    unbiased estimate of the mean loss over all samples so far.
+    While all samples are kept, the fit minimises their mean loss. When more have come, the
+    gradient of the mean loss over all N samples is estimated from that over the n kept ones and
+    the sum G of all gradients at a fixed point a, the anchor:
+
+    .. math:: \nabla F(x) \approx G/N + \nabla L_n(x) - \nabla L_n(a)
+
+    The error is not that of the kept sample's minimum but smaller by a factor proportional to the
+    distance of the anchor from the minimum (control variates, as in SVRG: Johnson and Zhang 2013;
+    the surrogate loss of Jordan, Lee and Yang 2019). Whenever the number of samples has doubled,
+    the anchor moves to the fit, and the same equation converts G. Neither depends on the order of
+    the samples except through the anchors.
+
+    If fewer than ten samples per coordinate can be kept, their minimum is no good estimate, and
+    there are no anchors. Then several points of the way there, from the run's output, are
+    compared with it.
+
+    A second uniform sample, drawn independently, judges the fit and the run's output, with the
+    same correction.
 
     Parameters
     ----------
-    method, x0, options, **common
-        As for :func:`mixfree.core.methods.start_method`. An option given here is not varied.
-    losses
-        Function that returns the losses of the judging samples at each of several points.
+    x0
+        The first anchor.
+    objective
+        Losses and gradients.
     values
-        Numbers per sample, which determine how many samples fit into the memory.
-    judges
-        Largest number of judging samples.
-    draws
-        Draws from the memory per sample.
-    output
-        The only output to consider; None for a choice of three.
+        Numbers per sample, which determine how many are kept.
     seed
-        Seed of all draws.
-
-    Attributes
-    ----------
-    runs
-        The remaining optimisers, the default first.
+        Seed of both samples.
     """
 
     def __init__(
         self,
-        method: str | type[Method],
         x0: npt.ArrayLike,
-        options: Mapping[str, Any],
+        objective: Objective,
         *,
-        losses: Losses,
         values: int = 1,
-        judges: int = 1 << 12,
-        draws: int = 1,
-        output: str | None = None,
         seed: int = 0,
-        **common: Any,
     ) -> None:
-        found = find_method(method)
-        memory = max(FEWEST, min(MEMORY, BYTES // (8 * values)))
-        offers, first = found.options(), "weighted" if output is None else output
-        rates = [bool(not options.get("per_coordinate", True))]
-        if "per_coordinate" in offers and "per_coordinate" not in options:
-            rates = [False, True]
-        given = options.get("length", 1.0)
-        longer = LENGTH if "length" in offers and "length" not in options else given
-        names = [Candidate(0, rates[0], given, first)]
-        names += [Candidate(memory, one, longer, first) for one in rates]
-        self._outputs = ("weighted", "tail", "last") if output is None else (output,)
-        common |= {"output": EVERY if output is None else output, "draws": draws, "seed": seed}
-        self.runs: dict[Candidate, Optimizer] = {}
-        for name in names:
-            tried = {"per_coordinate": not name.one_rate, "length": name.length}
-            own = {each: value for each, value in tried.items() if each in offers}
-            self.runs[name] = start_method(
-                found, x0, {**options, **own}, memory=name.memory, **common
-            )
-        self._losses = losses
-        self._judges = UniformSample(max(FEWEST, min(judges, BYTES // (16 * values))), seed, JUDGES)
-        self._choice = self._undecided()
-        self._clear: dict[Candidate, float] = {}  # significant gains when last judged
-        self._asked: Choice | None = None  # the answer to a request between two fixed counts
+        self._anchor = np.array(x0, np.float64)
+        enough, most = EACH * self._anchor.size, LARGE // (8 * values)
+        usual = min(MEMORY, BYTES // (8 * values))
+        self.memory = UniformSample(max(FEWEST, usual, enough if enough <= most else 0), seed)
+        self._judges = UniformSample(
+            max(FEWEST, min(JUDGING, BYTES // (16 * values))), seed, JUDGES
+        )
+        self._objective = objective
+        self._total = np.zeros_like(self._anchor)  # sum of all gradients at the anchor
+        self._corrects = self.memory.size >= enough
+        self._asked: tuple[Choice, Array] | None = None
 
     @property
     def samples(self) -> int:
         """Samples seen."""
-        return self._judges.seen
+        return self.memory.seen
 
-    @property
-    def steps(self) -> int:
-        """Steps of the chosen run."""
-        return self.optimizer.steps
-
-    @property
-    def choice(self) -> Choice:
-        """The choice at the present points.
-
-        Candidates that were significantly better at the last fixed count are judged again, since
-        their points have moved in the meantime.
-        """
-        if not self._clear or self._choice.samples == self.samples:
-            return self._choice
-        if self._asked is None or self._asked.samples != self.samples:
-            self._asked, _ = self._chosen(self._judged(self._clear))
-        return self._asked
-
-    @property
-    def optimizer(self) -> Optimizer:
-        """The chosen run."""
-        return self.runs[self._name(self.choice.chosen)]
-
-    @property
-    def average(self) -> Array:
-        """The chosen output."""
-        chosen = self.choice.chosen
-        return self._outputs_of(self._name(chosen))[chosen.output]
-
-    def see(self, sample: Any) -> None:
-        """Offer the next sample to the judging sample."""
-        self._judges.keep(sample)
-
-    def pieces(self, columns: Sequence[Array]) -> Iterator[slice]:
-        """Yield the next samples in pieces; the runs must learn from each before the next."""
+    def offer(self, columns: Sequence[Array], add: Add) -> None:
+        """Take the next samples; ``add(x, now, out)`` adds the gradients of a slice at x to out."""
         from mixfree.kernels.reservoir import replaced
 
         done, count = 0, len(columns[0])
         while done < count:
-            mark = _next_mark(max(self.samples, self._fewest - 1))
-            stop = min(count, done + PIECE, done + mark - self.samples)
+            stop = min(count, done + PIECE, done + self._next_move() - self.samples)
             now = slice(done, stop)
-            placed = self._judges.place(stop - done, replaced if stop - done > FEWEST else None)
-            self._judges.store([column[now] for column in columns], *placed)
-            yield now
-            self.learnt()
+            if self._corrects and self._full:
+                self._add(partial(add, self._anchor, now))
+            for sample in (self.memory, self._judges):
+                placed = sample.place(stop - done, replaced if stop - done > FEW else None)
+                sample.store([column[now] for column in columns], *placed)
+            self._move_anchor()
             done = stop
 
-    def teach(self, learn: Callable[[Optimizer], None]) -> None:
-        """Let every run learn; drop a run that raises an error where the default does not."""
-        for name, run in list(self.runs.items()):
-            try:
-                learn(run)
-            except (ValueError, ArithmeticError):
-                if name == self._default:
-                    raise
-                self._give_up(name)
+    def see(self, sample: Any, grad: Callable[[Array, Any], npt.ArrayLike]) -> None:
+        """Take the next sample, of any type, with gradient ``grad(x, sample)``."""
+        if self._corrects and self._full:
+            self._add(lambda out: np.add(out, grad(self._anchor, sample), out=out))
+        self.memory.keep(sample)
+        self._judges.keep(sample)
+        self._move_anchor()
 
-    def learnt(self) -> None:
-        """Judge the runs if all have reached a mark.
+    def choose(
+        self,
+        output: Array,
+        project: Project = lambda x: x,
+        penalty: Penalty = lambda x: (0.0, 0.0),
+    ) -> tuple[Choice, Array]:
+        """Choose between the output of a run and the fit that starts from it.
 
-        After ``CUT`` samples only the better of two runs with memory continues.
+        Parameters
+        ----------
+        output
+            The output of a run over the same samples.
+        project
+            Returns the nearest point of the domain.
+        penalty
+            Returns a term of the objective without samples, and its gradient.
         """
-        seen = self.samples
-        if seen < self._fewest or seen != _next_mark(seen - 1):
-            return
-        found = self._judged(self._candidates())
-        self._choice, self._clear = self._chosen(found)
-        if seen >= CUT and len(self.runs) > 2:
-            self._give_up(self._worst(found))
-
-    def change_units(self, change: UnitChange) -> None:
-        """Convert the runs and the judging samples to new units."""
-        for run in self.runs.values():
-            run.change_units(change)
-        self._judges.change_units(change)
-
-    def export(self) -> tuple[Any, ...]:
-        """Everything that changes except the states of the runs."""
-        return self.runs, self._judges.copy(), self._choice, self._clear
-
-    def restore(self, exported: tuple[Any, ...]) -> None:
-        """Return to an exported state."""
-        self.runs, self._judges, self._choice, self._clear = exported
-        self._asked = None
+        if self._asked is None:
+            self._asked = self._chosen(np.asarray(output, np.float64), project, penalty)
+        return self._asked
 
     def state_dict(self) -> dict[str, Any]:
-        """The remaining runs, the judging sample and the choice."""
-        runs = [[list(name), run.state_dict()] for name, run in self.runs.items()]
-        choice = asdict(self._choice) | {"chosen": list(self._choice.chosen)}
-        del choice["default"]
-        clear = [[list(name), gain] for name, gain in self._clear.items()]
-        return {"runs": runs, "judges": self._judges.plain(), "choice": choice, "clear": clear}
+        """The kept samples, the anchor and the sum of gradients there."""
+        return {
+            "memory": self.memory.plain(),
+            "judges": self._judges.plain(),
+            "anchor": self._anchor.copy(),
+            "total": self._total.copy(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the contest that returned ``state``, with the same arguments, was.
@@ -260,101 +219,113 @@ class Contest:
         After an error this contest must not be used any more.
         """
         with loading("contest"):
-            names = [Candidate(*name) for name, _ in state["runs"]]
-            other = not set(names) <= set(self.runs) or len(set(names)) < len(names)
-            if self._default not in names or other:
-                raise ValueError(f"state has other runs: {shown(names)}")
-            chosen = Candidate(*state["choice"]["chosen"])
-            if self._name(chosen) not in names or chosen.output not in self._outputs:
-                raise ValueError(f"state has chosen a run that it has not: {shown(chosen)}")
-            choice = state["choice"]
-            gain, error = float(choice["gain"]), float(choice["error"])
-            counts = (
-                check_whole(choice[name], name, least=0)
-                for name in ("judges", "samples", "candidates")
-            )
-            self._choice = Choice(chosen, self._default, gain, error, *counts)
+            self.memory = self.memory.restored(state["memory"], "memory")
             self._judges = self._judges.restored(state["judges"], "sample that judges")
-            self._clear = {Candidate(*name): float(gain) for name, gain in state["clear"]}
-            if not {self._name(each) for each in self._clear} <= set(names):
-                raise ValueError(f"state has judged runs that it has not: {shown(self._clear)}")
+            if self.memory.seen != self._judges.seen:
+                raise ValueError("state has samples of different streams")
+            for name in ("anchor", "total"):
+                found = np.array(state[name], np.float64)
+                if found.shape != self._anchor.shape:
+                    raise ValueError(f"{name} must have shape {self._anchor.shape}")
+                setattr(self, f"_{name}", found)
             self._asked = None
-            self.runs = {name: self.runs[name] for name in names}
-            for run, (_, saved) in zip(self.runs.values(), state["runs"], strict=True):
-                run.load_state_dict(saved)
-            if self._judges.filled:  # raises an error unless losses can be computed
-                self._losses([self.average], self._judges)
+            if self.samples:  # raises an error unless losses can be computed
+                self._objective.losses(self._anchor, self._judges)
 
     @property
-    def _fewest(self) -> int:
-        """Samples before anything but the default is chosen."""
-        return max(FEWEST, EACH * self.runs[self._default].x.size)
+    def _full(self) -> bool:
+        """Whether the next sample does not fit into the memory."""
+        return self.samples >= self.memory.size
 
-    @property
-    def _default(self) -> Candidate:
-        return next(iter(self.runs))
+    def _next_move(self) -> int:
+        """The sample count at which the anchor moves next."""
+        size = self.memory.size
+        return size << (self.samples // size).bit_length()
 
-    def _undecided(self) -> Choice:
-        return Choice(self._default, self._default)
+    def _add(self, add: Callable[[Array], Any]) -> None:
+        """Add gradients at the anchor; without them there is no fit any more."""
+        try:
+            with np.errstate(all="ignore"):
+                add(self._total)
+        except (ValueError, ArithmeticError):
+            self._total[:] = np.nan
 
-    def _give_up(self, name: Candidate) -> None:
-        """Drop a run; exported states are not affected."""
-        self.runs = {each: run for each, run in self.runs.items() if each != name}
-        self._clear = {each: gain for each, gain in self._clear.items() if self._name(each) != name}
+    def _move_anchor(self) -> None:
+        """Move the anchor to the fit if the number of samples has doubled."""
         self._asked = None
-        if self._name(self._choice.chosen) == name:
-            self._choice = self._undecided()
+        times, rest = divmod(self.samples, self.memory.size)
+        if rest or times == 0 or times & (times - 1) or not self._corrects:
+            return
+        tilt = self._tilt()
+        self._anchor = self._path(self._anchor, tilt)[-1]
+        self._total = self.samples * (self._mean(self._anchor) + tilt)
 
-    def _candidates(self) -> list[Candidate]:
-        return [run._replace(output=output) for run in self.runs for output in self._outputs]
+    def _mean(self, x: Array) -> Array:
+        """The mean gradient of the kept samples; NaN where it cannot be computed."""
+        try:
+            with np.errstate(all="ignore"):
+                return self._objective.total(x, self.memory) / self.memory.filled
+        except (ValueError, ArithmeticError):
+            return np.full_like(x, np.nan)
 
-    def _judged(self, names: Iterable[Candidate]) -> dict[Candidate, Array]:
-        """Losses of the judging samples for the default and the given candidates."""
-        judged = list(dict.fromkeys([self._default, *names]))
-        outputs = {run: self._outputs_of(run) for run in map(self._name, judged)}
-        points = [outputs[self._name(each)][each.output] for each in judged]
-        return dict(zip(judged, self._losses(points, self._judges), strict=True))
+    def _tilt(self) -> Array:
+        """Mean gradient of all samples minus that of the kept ones, both at the anchor."""
+        if not self._corrects or self.samples <= self.memory.size:
+            return np.zeros_like(self._anchor)
+        return self._total / self.samples - self._mean(self._anchor)
 
-    def _chosen(self, found: Mapping[Candidate, Array]) -> tuple[Choice, dict[Candidate, float]]:
-        """The best of the candidates that beat the default twice in a row.
+    def _path(
+        self,
+        start: Array,
+        tilt: Array,
+        project: Project = lambda x: x,
+        penalty: Penalty = lambda x: (0.0, 0.0),
+        least: float = TINY,
+    ) -> list[Array]:
+        """Points on the way to the fit."""
+        coordinates = self._objective.coordinates(self.memory)
 
-        Also returns the gains of all candidates that beat it now.
-        """
-        default, count = self._default, self._judges.filled
+        def gradient(v: Array) -> Array:
+            x = project(coordinates.point(v))
+            return coordinates.of_gradient(self._mean(x) + tilt + penalty(x)[1])
+
+        with np.errstate(all="ignore"):
+            path = descent(gradient, coordinates.of_point(start), EVALUATIONS, least)
+            return [project(coordinates.point(v)) for v in path]
+
+    def _chosen(self, output: Array, project: Project, penalty: Penalty) -> tuple[Choice, Array]:
+        seen, kept, tilt = self.samples, self.memory.filled, self._tilt()
+        if seen < max(FEWEST, EACH * output.size) or not np.isfinite(tilt).all():
+            return Choice(False, kept, samples=seen), output
+        every = seen <= self.memory.size
+        path = self._path(
+            output if every or not self._corrects else self._anchor, tilt, project, penalty
+        )
+        fits = path[-1:]
+        if not every and not self._corrects:
+            fits += [path[1 << k] for k in range(len(path).bit_length() - 1)]
+        judges = self.memory if every else self._judges
+        found = [self._judged(output, fit, judges, penalty) for fit in fits]
+        (gain, error), fit = max(zip(found, fits, strict=True), key=lambda pair: pair[0][0])
         # Correction for a finite population: the judging samples themselves are known exactly.
-        unseen = math.sqrt(max(0.0, 1.0 - count / self.samples))
-        clear, errors = {}, {default: 0.0}
-        for candidate, losses in found.items():
-            gain, error = _difference(found[default], losses)
-            if gain > CLEAR * unseen * error:
-                clear[candidate], errors[candidate] = gain, unseen * error
-        # Requiring two wins in a row rules out points that are good by chance.
-        twice = [name for name in clear if name in self._clear]
-        chosen = max(twice, key=clear.__getitem__, default=default)
-        gain, every = clear.get(chosen, 0.0), len(self._candidates())
-        return Choice(chosen, default, gain, errors[chosen], count, self.samples, every), clear
+        error *= math.sqrt(1.0 - judges.filled / seen)
+        fitted = gain > CLEAR * error
+        choice = Choice(fitted, kept, gain, error, judges.filled, seen)
+        return choice, fit if fitted else output
 
-    def _worst(self, found: Mapping[Candidate, Array]) -> Candidate:
-        """The run with memory whose best output has the largest mean loss."""
-        best = {run: math.inf for run in self.runs if run != self._default}
-        for candidate, losses in found.items():
-            run, mean = self._name(candidate), float(losses.mean())
-            if run in best and mean < best[run]:  # NaN never is
-                best[run] = mean
-        return max(best, key=lambda run: best[run])
-
-    def _name(self, candidate: Candidate) -> Candidate:
-        return candidate._replace(output=self._outputs[0])
-
-    def _outputs_of(self, name: Candidate) -> dict[str, Array]:
-        run = self.runs[name]
-        return run.outputs() if len(self._outputs) > 1 else {self._outputs[0]: run.average}
-
-
-def _next_mark(seen: int) -> int:
-    """The next sample count after ``seen`` at which outputs are judged: four per doubling."""
-    quarter = max(1, (1 << seen.bit_length()) // 8)
-    return (seen // quarter + 1) * quarter
+    def _judged(
+        self, output: Array, fit: Array, judges: UniformSample, penalty: Penalty
+    ) -> tuple[float, float]:
+        """Estimate of the mean loss of the output minus that of the fit, and its error."""
+        with np.errstate(all="ignore"):
+            before, after = (
+                self._objective.losses(x, judges) + penalty(x)[0] for x in (output, fit)
+            )
+            if judges is not self.memory and self._corrects:
+                way = output - fit
+                before -= self._objective.slopes(self._anchor, way, judges)
+                before += float(self._total @ way) / self.samples
+        return _difference(before, after)
 
 
 def _difference(one: Array, other: Array) -> tuple[float, float]:

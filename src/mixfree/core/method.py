@@ -12,11 +12,10 @@ from mixfree.base.checks import check_one_of, check_point, check_positive, check
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Domain, Entropic, Euclidean, Mirror
 from mixfree.gradients import Gradient
-from mixfree.outputs import OUTPUTS, EveryOutput, Output, RandomIterate
+from mixfree.outputs import OUTPUTS, Output, RandomIterate
 from mixfree.steps import Step
 
 MIRRORS: Mapping[str, Mirror] = {"euclidean": Euclidean(), "entropic": Entropic()}
-EVERY = "every"  # the output of the runs of a contest: every point that it can choose
 _COMMON = ("self", "x0", "domain", "alpha", "output", "mirror", "seed")
 
 
@@ -159,7 +158,5 @@ class Method(Optimizer):
 
 
 def _output(name: str, seed: int) -> Output:
-    if name == EVERY:
-        return EveryOutput()
     kind = OUTPUTS[check_one_of(name, "output", tuple(OUTPUTS))]
     return kind(seed) if kind is RandomIterate else kind()

@@ -1,10 +1,9 @@
 """Minimise with one call: any gradient function, any stream, any method."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -14,17 +13,17 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.progress import progress_bar
-from mixfree.base.sample import UniformSample
-from mixfree.core.contest import Choice, Contest, Losses
+from mixfree.core.contest import Choice, Contest
 from mixfree.core.history import History, follow, marks
 from mixfree.core.method import Method
 from mixfree.core.methods import Ladder, find_method, start_method
 from mixfree.core.optimizer import Optimizer
+from mixfree.core.user_objective import UserObjective
 from mixfree.domains import Domain
 
 GradientFunction = Callable[[Array, Any], npt.ArrayLike]
 Callback = Callable[[Optimizer], bool | None]
-Each = Callable[[Any, bool], bool | None]
+Each = Callable[[Optimizer, bool], bool | None]
 LossFunction = Callable[[Array, Any], Any]
 
 
@@ -43,12 +42,12 @@ class Result:
     pending
         Samples at the end of the stream that did not fill a window and were not used.
     history
-        Output points on a logarithmic grid of sample counts.
+        Output points of the run on a logarithmic grid of sample counts.
     optimizer
         The optimiser, to be continued or saved.
     choice
-        The choice of ``memory="auto"`` and its margin: ``optimizer`` is the chosen run and
-        ``average`` its chosen output.
+        The choice of ``memory="auto"`` and its margin: ``average`` is the output of the run or
+        the fit to the kept samples.
     """
 
     x: Array
@@ -105,12 +104,12 @@ def minimize(
         As for the method itself, for instance ``levels`` or ``mixing_time``.
     memory
         Number of samples to keep: a uniform sample of the stream so far, from which each step
-        draws. 0 keeps nothing. ``"auto"`` runs the method without memory and with it (steps four
-        times as long, one rate or one per coordinate) and chooses among three outputs of each
-        run by their mean ``loss`` on a uniform sample of the stream. ``None`` means ``"auto"``
-        for the ladder if ``loss`` is given, and 0 otherwise.
+        draws. 0 keeps nothing. ``"auto"`` runs the method without memory, keeps a uniform sample
+        of the stream, minimises the mean loss over it from the run's output in up to
+        96 passes, and returns the better of the two points by their mean ``loss``. ``None`` means
+        ``"auto"`` for the ladder if ``loss`` is given, and 0 otherwise.
     draws
-        Draws from the memory per sample; each costs one more gradient.
+        Draws from the memory per sample, for a number as ``memory``; each costs one more gradient.
     loss
         ``loss(x, z)``: the loss of sample ``z`` at ``x``; required by ``memory="auto"``.
     max_samples
@@ -137,14 +136,11 @@ def minimize(
     """
     common: dict[str, Any] = {"domain": domain, "alpha": alpha, "output": output}
     common |= {"mirror": mirror, "draws": draws, "seed": seed}
-    run: Optimizer | Contest
-    if _chooses(memory, method, loss):
-        run = Contest(
-            method, x0, options, losses=_losses_by(loss), values=_values(stream), **common
-        )
-    else:
-        kept = 0 if memory is None else check_whole(memory, "memory", least=0)
-        run = start_method(method, x0, options, memory=kept, **common)
+    chooses = _chooses(memory, method, loss)
+    if chooses and draws != 1:
+        raise ValueError("`draws` needs a number of samples as `memory`, not 'auto'")
+    kept = 0 if memory is None or chooses else check_whole(memory, "memory", least=0)
+    run = start_method(method, x0, options, memory=kept, **common)
     if max_samples is not None:
         check_whole(max_samples, "max_samples")
     if isinstance(stream, np.ndarray) and stream.ndim == 0:
@@ -152,21 +148,28 @@ def minimize(
     total = len(stream) if isinstance(stream, Sized) else None
     if max_samples is not None:
         total = max_samples if total is None else min(total, max_samples)
-    name = run.name if isinstance(run, Optimizer) else run.optimizer.name
-    bar = progress_bar(name, total) if progress else nullcontext(lambda samples: None)
+    add = _adder(grad) if _runs_compiled(grad, stream, run) else None
+    contest = None
+    if chooses and loss is not None:
+        objective = UserObjective(grad, loss, add)
+        contest = Contest(run.x, objective, values=_values(stream), seed=seed)
+    bar = progress_bar(run.name, total) if progress else nullcontext(lambda samples: None)
     with bar as show:
 
-        def each(at: Optimizer | Contest, at_mark: bool = True) -> bool | None:
+        def each(at: Optimizer, at_mark: bool = True) -> bool | None:
             show(at.samples)
-            return callback(_optimizer(at)) if callback is not None and at_mark else None
+            return callback(at) if callback is not None and at_mark else None
 
-        if _runs_compiled(grad, stream, _optimizer(run)):
-            history = _compiled(run, grad, np.asarray(stream)[:max_samples], each)
+        if add is not None:
+            rows = np.ascontiguousarray(np.asarray(stream)[:max_samples])
+            history = _compiled(run, contest, grad, add, rows, each)
         else:
-            history = _reference(run, grad, islice(stream, max_samples), each)
-    choice = None if isinstance(run, Optimizer) else run.choice
-    opt = _optimizer(run)
-    return Result(opt.x, run.average, run.samples, opt.steps, opt.pending, history, opt, choice)
+            history = _reference(run, contest, grad, islice(stream, max_samples), each)
+    average, choice = run.average, None
+    if contest is not None:
+        choice, point = contest.choose(average, run.domain.project)
+        average = point.astype(average.dtype)
+    return Result(run.x, average, run.samples, run.steps, run.pending, history, run, choice)
 
 
 def _chooses(memory: int | str | None, method: str | type[Method], loss: Any) -> bool:
@@ -180,29 +183,17 @@ def _chooses(memory: int | str | None, method: str | type[Method], loss: Any) ->
     return memory == "auto" or by_default
 
 
-def _losses_by(loss: LossFunction | None) -> Losses:
-    """Losses of the judging samples, from the user's loss of one sample."""
-    assert loss is not None
-
-    def losses(points: Sequence[Array], judges: UniformSample) -> Array:
-        samples = [judges.sample(k) for k in range(judges.filled)]
-        with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged has lost
-            return np.array([[float(loss(x, sample)) for sample in samples] for x in points])
-
-    return losses
-
-
 def _values(stream: Any) -> int:
     """Numbers per sample; 512 where unknown."""
     return int(np.prod(stream.shape[1:])) if isinstance(stream, np.ndarray) else 512
 
 
-def _optimizer(run: Optimizer | Contest) -> Optimizer:
-    return run if isinstance(run, Optimizer) else run.optimizer
-
-
 def _reference(
-    run: Optimizer | Contest, grad: GradientFunction, stream: Iterable[Any], each: Each
+    run: Optimizer,
+    contest: Contest | None,
+    grad: GradientFunction,
+    stream: Iterable[Any],
+    each: Each,
 ) -> History:
     samples = iter(stream)
     first = next(samples, _NOTHING)
@@ -212,12 +203,10 @@ def _reference(
     history, grid = History(), marks()
     mark = next(grid)
     for sample in samples:
-        if isinstance(run, Optimizer):
-            _tell(grad, sample, run)
-        else:
-            run.see(sample)
-            run.teach(partial(_tell, grad, sample))
-            run.learnt()
+        for due in run.offer(sample):
+            run.tell(grad(run.x, due))
+        if contest is not None:
+            contest.see(sample, grad)
         if run.samples == mark:
             mark = next(grid)
             history.record(run)
@@ -227,28 +216,19 @@ def _reference(
     return history
 
 
-def _tell(grad: GradientFunction, sample: Any, opt: Optimizer) -> None:
-    for due in opt.offer(sample):
-        opt.tell(grad(opt.x, due))
-
-
-def _advance(kernel: Any, stream: Array, order: range, opt: Optimizer) -> None:
-    opt.advance(kernel, (stream,), order)
-
-
-def _compiled(run: Optimizer | Contest, grad: Any, stream: Array, each: Each) -> History:
+def _compiled(
+    run: Optimizer, contest: Contest | None, grad: Any, add: Any, stream: Array, each: Each
+) -> History:
     from numba.core.errors import NumbaError
 
     from mixfree.kernels.oracle import WRONG_SIZE, oracle
 
     if len(stream) == 0:
         raise ValueError("stream is empty")
-    stream = np.ascontiguousarray(stream)
-    x = _optimizer(run).x
     try:  # Numba itself names neither grad nor its arguments in all versions.
-        inspect.signature(grad.py_func).bind(x, stream[0])
+        inspect.signature(grad.py_func).bind(run.x, stream[0])
     except TypeError as error:
-        raise _not_compiled(error, x, stream[0]) from error
+        raise _not_compiled(error, run.x, stream[0]) from error
 
     def kernel(plan: Any, state: Any, parts: tuple[Array, ...], order: Array) -> int:
         try:
@@ -260,14 +240,22 @@ def _compiled(run: Optimizer | Contest, grad: Any, stream: Array, each: Each) ->
         return taken
 
     def advance(start: int, stop: int) -> None:
-        if isinstance(run, Optimizer):
-            run.advance(kernel, (stream,), range(start, stop))
-            return
-        for now in run.pieces([stream[start:stop]]):
-            order = range(start + now.start, start + now.stop)
-            run.teach(partial(_advance, kernel, stream, order))
+        run.advance(kernel, (stream,), range(start, stop))
+        if contest is not None:
+            new = stream[start:stop]
+            contest.offer([new], lambda x, now, out: add(x, new[now], out))
 
     return follow(run, advance, len(stream), each)
+
+
+def _adder(grad: Any) -> Callable[[Array, Array, Array], None]:
+    """A compiled loop that adds the gradients of samples at one point."""
+    from mixfree.kernels.gradient_sums import add_oracle
+
+    def add(x: Array, samples: Array, out: Array) -> None:
+        add_oracle(grad, x, np.ascontiguousarray(samples), np.empty_like(x), out)
+
+    return add
 
 
 def _shown(point: Array) -> str:

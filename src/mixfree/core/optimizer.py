@@ -89,11 +89,6 @@ class Optimizer:
         """The output point: the average of the iterates, or the point that ``output`` defines."""
         return self.output.point(self._run.output, self._run.x)
 
-    def outputs(self) -> dict[str, Array]:
-        """Every output point that the run can return, by name."""
-        every = getattr(self.output, "points", None)
-        return every(self._run.output, self._run.x) if every else {"output": self.average}
-
     @property
     def samples(self) -> int:
         """Samples observed so far."""

@@ -6,23 +6,15 @@ from mixfree.kernels.draws import one_in
 from mixfree.kernels.jit import apart, inline
 from mixfree.kernels.run import COUNT
 from mixfree.kernels.vectors import copy
-from mixfree.outputs import (
-    Average,
-    EveryOutput,
-    Last,
-    RandomIterate,
-    TailAverage,
-    WeightedAverage,
-)
+from mixfree.outputs import Average, Last, RandomIterate, TailAverage, WeightedAverage
 
-AVERAGE, WEIGHTED, TAIL, LAST, RANDOM, EVERY = range(6)
+AVERAGE, WEIGHTED, TAIL, LAST, RANDOM = range(5)
 _KINDS = {
     Average: AVERAGE,
     WeightedAverage: WEIGHTED,
     TailAverage: TAIL,
     Last: LAST,
     RandomIterate: RANDOM,
-    EveryOutput: EVERY,
 }
 
 
@@ -53,10 +45,6 @@ def recording_weight(output, run):
         if count & (count - 1) == 0:
             turn_tail(run.sums)
         return 1.0
-    if output.kind == EVERY:
-        if count & (count - 1) == 0:
-            note_sum(run.sums)
-        return float(count)
     if output.kind == RANDOM and one_in(output.key[0], output.key[1], count):
         copy(run.x, run.kept)
     return 0.0
@@ -68,11 +56,3 @@ def turn_tail(sums):
     for k in range(sums.shape[1]):  # Numba takes seconds to compile an assignment to a slice
         sums[1, k] = sums[0, k]
         sums[0, k] = 0.0
-
-
-@apart
-def note_sum(sums):
-    """Keep the present sum, and the sum kept before."""
-    for k in range(sums.shape[1]):
-        sums[2, k] = sums[1, k]
-        sums[1, k] = sums[0, k]

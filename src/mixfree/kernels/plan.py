@@ -60,7 +60,7 @@ def run_of(opt: Any, state: RunState, samples: int) -> Run:
         output.count,
     ]
     zeros = np.zeros(x.size)
-    sums = [getattr(output, name, zeros) for name in ("sum", "before", "older")]
+    sums = [getattr(output, name, zeros) for name in ("sum", "before")]
     table, rates = ladder.table_of(opt.step, state.step, state.steps + samples)
     return Run(
         counts=np.array(counts, dtype=np.int64),
@@ -88,10 +88,8 @@ def return_run(opt: Any, state: RunState, run: Run) -> None:
         ladder.return_table(opt.step, state.step, run, steps)
     else:
         state.step.load({"root": float(run.numbers[ROOT])})
-    newest, before, older = (row[: run.x.size].copy() for row in run.sums)
-    state.output.load(
-        {"count": count, "sum": newest, "before": before, "older": older, "kept": run.kept}
-    )
+    newest, before = (row[: run.x.size].copy() for row in run.sums)
+    state.output.load({"count": count, "sum": newest, "before": before, "kept": run.kept})
     run.x.flags.writeable = False
     state.load({"x": run.x, "steps": steps})
 

@@ -1,35 +1,32 @@
-"""A linear learner that chooses between settings by their losses on a sample of the rows."""
+"""A linear learner that may return the fit to a uniform sample of the rows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.interrupts import interrupts_wait
 from mixfree.base.sample import UniformSample
 from mixfree.core.contest import Choice, Contest
-from mixfree.core.optimizer import Optimizer
-from mixfree.linear.learner import Learner, check_between_samples, dense
-from mixfree.linear.losses import predictions
-from mixfree.linear.scaling import Rescaling
-from mixfree.steps import Profile
+from mixfree.linear.learner import Learner, dense
+from mixfree.linear.losses import Loss, has_twin, linear_gradient, loss_twin, predictions
+from mixfree.linear.scaling import Units, gradients_in, original, points_in
 
-JUDGES = 1 << 17  # rows of the sample that judges, fewer if rows are long
+SOME = 1 << 12  # kept rows from which the units of the fit are computed, at least
+ROUNDING = 1e-9  # a column that varies less, relative to its values, counts as constant
 
 
 class ChoosingLearner(Learner):
-    """Runs one method with and without memory, and chooses by the loss on a sample of the rows.
+    """Learns by steps without memory, keeps a uniform sample of the rows, and fits it on request.
 
-    A uniform sample of all rows judges the runs' outputs: see
-    :class:`mixfree.core.contest.Contest`. If the first rows are sparse, there is a single run
-    without memory.
+    The weights are the output of the run or the fit, whichever has the lower loss: see
+    :class:`mixfree.core.contest.Contest`. If the first rows are sparse, none are kept.
 
     Parameters
     ----------
     *args, **settings
-        As for :class:`Learner`, except for ``memory``.
-    draws
-        Draws from the memory per row.
+        As for :class:`Learner`, except for ``memory`` and ``draws``.
 
     Examples
     --------
@@ -38,113 +35,81 @@ class ChoosingLearner(Learner):
     >>> rows = np.repeat(rng.standard_normal((10, 2)), 400, axis=0)   # 400 alike in a row
     >>> learner = ChoosingLearner(Squared(), 2)
     >>> learner.advance(rows, rows @ [1.0, 2.0] + rng.standard_normal(4000))
-    >>> learner.choice.chosen.memory > 0
+    >>> learner.choice.fitted
     True
     """
 
-    def __init__(self, *args: Any, draws: int = 1, **settings: Any) -> None:
-        self._contest: Contest | None = None  # until there are rows, and for sparse ones
+    def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._draws = draws
-        # Raises an error for settings that do not work with memory. With one weight only: runs of
-        # a million weights would take as long as thousands of sparse rows.
-        self._new_contest(weights=1)
-
-    @property
-    def optimizer(self) -> Optimizer:
-        """The run whose output gives the weights."""
-        if self._contest is None:
-            return self._optimizer
-        return self._contest.optimizer
+        self._contest: Contest | None = None  # until there are rows, and for sparse ones
 
     @property
     def choice(self) -> Choice | None:
         """What was chosen, and by which margin; None before the first row and for sparse rows."""
-        return None if self._contest is None else self._contest.choice
+        return None if self._contest is None else self._chosen(self._contest)[0]
+
+    @property
+    def fits(self) -> bool:
+        """Whether requesting the weights after new rows takes as long as a fit."""
+        return self._contest is not None
 
     @property
     def weights(self) -> Array:
-        """The chosen output in the units of the rows: one row per output, the intercept last."""
+        """The chosen weights in the units of the rows: one row per output, the intercept last."""
         if self._contest is None:
             return super().weights
-        return self._in_own_units(self._contest.average).reshape(self.loss.outputs, -1)
-
-    @property
-    def samples(self) -> int:
-        """Rows learnt from."""
-        return super().samples if self._contest is None else self._contest.samples
-
-    def profile(self) -> Profile | None:
-        """Return the correlation profile of the gradients in the run without memory."""
-        return self._first.profile() if hasattr(self._first.step, "profile") else None
+        _, point = self._chosen(self._contest)
+        return point.astype(self.dtype).reshape(self.loss.outputs, -1)
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
         """Learn from rows in order: from all of them, or from none if there is an error."""
         contest = self._contest
-        before = None if contest is None else contest.export()
-        if contest is None and super().samples == 0 and not hasattr(rows, "indptr"):
-            self._contest = self._new_contest()
-        try:
+        if contest is None and self.samples == 0 and not hasattr(rows, "indptr"):
+            contest = self._new_contest()
+        if contest is None:
             super().advance(rows, targets, weights)
-        except BaseException:
-            self._contest = contest
-            if contest is not None and before is not None:
-                contest.restore(before)
-            raise
-
-    @property
-    def _runs(self) -> Iterable[Optimizer]:
-        return (self._optimizer,) if self._contest is None else self._contest.runs.values()
-
-    def _teach(self, learn: Callable[[Optimizer], None]) -> None:
-        if self._contest is None:
-            super()._teach(learn)
-        else:
-            self._contest.teach(learn)
-
-    def _new_contest(self, weights: int | None = None) -> Contest:
-        """Start a contest, of all weights or of the first ones."""
-        (method, start, options), common = self._common
-        return Contest(
-            method,
-            start[:weights],
-            options,
-            losses=self._judged_losses,
-            draws=self._draws,
-            values=self.columns + 2,
-            judges=JUDGES,
-            **common,
-        )
-
-    def _advance(self, rows: Any, targets: Array, weights: Array | None) -> None:
-        super()._advance(rows if self._contest is None else dense(rows), targets, weights)
-
-    def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        if self._contest is None:
-            super()._tell(rows, targets, weights)
             return
-        factors = np.ones(len(targets)) if weights is None else weights
-        for now in self._contest.pieces((rows, targets, factors)):
-            super()._tell(rows[now], targets[now], None if weights is None else weights[now])
+        rows = dense(rows)
+        super().advance(rows, targets, weights)
+        if len(rows):
+            self._contest = contest
+            with interrupts_wait():
+                self._keep(contest, rows, targets, weights)
 
-    def _change_units(self, change: Rescaling) -> None:
-        if self._contest is None:
-            super()._change_units(change)
-        else:
-            self._contest.change_units(change)
+    def _new_contest(self) -> Contest:
+        (_, start, _), common = self._common
+        objective = LinearObjective(self.loss, self.columns, self._intercept)
+        return Contest(start, objective, values=self.columns + 2, seed=common["seed"])
 
-    def _judged_losses(self, points: Sequence[Array], judges: UniformSample) -> list[Array]:
-        """Return the weighted losses of the judging rows at each point."""
-        rows, targets, weights = (judges.column(place) for place in range(3))
-        share, outputs = weights / weights.mean() if weights.any() else weights, self.loss.outputs
-        with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged loses
-            found = predictions(np.concatenate(points), rows, len(points) * outputs)
-            each = np.split(found.reshape(len(targets), -1), len(points), axis=1)
-            return [
-                share * self.loss.value(one[:, 0] if outputs == 1 else one, targets)
-                + 0.5 * self.l2 * float(x @ x)
-                for one, x in zip(each, points, strict=True)
-            ]
+    def _keep(self, contest: Contest, rows: Array, targets: Array, weights: Array | None) -> None:
+        columns = [
+            np.asarray(rows, self.dtype),
+            np.asarray(targets, np.float64),
+            np.ones(len(targets)) if weights is None else np.asarray(weights, np.float64),
+        ]
+
+        def add(x: Array, now: slice, out: Array) -> None:
+            rows, targets, weights = (column[now] for column in columns)
+            add_gradients(self.loss, x, rows, targets, weights, out)
+
+        contest.offer(columns, add)
+
+    def _chosen(self, contest: Contest) -> tuple[Choice, Array]:
+        """The choice, and the chosen weights in the units of the rows, as one vector."""
+        own = original(self.columns)
+        units = own if self._scale is None else self._scale.units
+        outputs, domain = self.loss.outputs, self._optimizer.domain
+
+        def project(w: Array) -> Array:
+            return points_in(domain.project(points_in(w, outputs, own, units)), outputs, units, own)
+
+        def penalty(w: Array) -> tuple[float, Array | float]:
+            if self.l2 == 0.0:
+                return 0.0, 0.0
+            u = points_in(w, outputs, own, units)
+            return 0.5 * self.l2 * float(u @ u), gradients_in(self.l2 * u, outputs, units, own)
+
+        return contest.choose(super().weights.ravel(), project, penalty)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
@@ -160,7 +125,90 @@ class ChoosingLearner(Learner):
         if state["contest"] is not None:
             contest = self._new_contest()
             contest.load_state_dict(state["contest"])
-            for run in contest.runs.values():
-                check_between_samples(run)
         super().load_state_dict(own)
+        if contest is not None and contest.samples != self.samples:
+            raise ValueError("state of the learner does not fit: it keeps rows of another stream")
         self._contest = contest
+
+
+class LinearObjective:
+    """Losses of rows, and their gradients, at weights in the units of the rows."""
+
+    def __init__(self, loss: Loss, columns: int, intercept: int) -> None:
+        self._loss, self._columns, self._intercept = loss, columns, intercept
+
+    def total(self, x: Array, kept: UniformSample) -> Array:
+        """Return the sum of the gradients of the kept rows."""
+        out = np.zeros_like(x)
+        rows, targets, weights = (kept.column(place) for place in range(3))
+        add_gradients(self._loss, x, rows, targets, weights, out)
+        return out
+
+    def losses(self, x: Array, kept: UniformSample) -> Array:
+        """Return the weighted loss of each kept row."""
+        rows, targets, weights = (kept.column(place) for place in range(3))
+        found: Array = weights * self._loss.value(predictions(x, rows, self._loss.outputs), targets)
+        return found
+
+    def slopes(self, x: Array, along: Array, kept: UniformSample) -> Array:
+        """Return the derivative of each kept row's weighted loss along a vector."""
+        rows, targets, weights = (kept.column(place) for place in range(3))
+        slopes = self._loss.derivative(predictions(x, rows, self._loss.outputs), targets)
+        way = predictions(along, rows, self._loss.outputs)
+        found: Array = weights * (slopes * way).reshape(len(rows), -1).sum(axis=1)
+        return found
+
+    def coordinates(self, kept: UniformSample) -> "Standardised":
+        """Return the coordinates in which the features are standardised."""
+        rows = kept.column(0)[:: max(1, kept.filled // SOME)].astype(np.float64)
+        with np.errstate(all="ignore"):
+            mean = rows.mean(axis=0) if self._intercept else np.zeros(self._columns)
+            far = np.abs(rows - mean).max(axis=0)
+            deviation = far * np.sqrt((((rows - mean) / far) ** 2).mean(axis=0))
+            known = np.isfinite(deviation) & (deviation > ROUNDING * np.abs(rows).max(axis=0))
+        units = Units(np.where(known, mean, 0.0), np.where(known, deviation, 1.0))
+        return Standardised(self._loss.outputs, units, original(self._columns))
+
+
+class Standardised:
+    """Weights of standardised features as coordinates: see :func:`points_in`."""
+
+    def __init__(self, outputs: int, units: Units, own: Units) -> None:
+        self._outputs, self._units, self._own = outputs, units, own
+
+    def of_point(self, x: Array) -> Array:
+        """Return the weights in these units."""
+        return points_in(x, self._outputs, self._own, self._units)
+
+    def point(self, v: Array) -> Array:
+        """Return the weights in the units of the rows."""
+        return points_in(v, self._outputs, self._units, self._own)
+
+    def of_gradient(self, g: Array) -> Array:
+        """Return the gradient with respect to the weights in these units."""
+        return gradients_in(g, self._outputs, self._own, self._units)
+
+
+def add_gradients(
+    loss: Loss, x: Array, rows: Array, targets: Array, weights: Array, out: Array
+) -> None:
+    """Add the gradients of weighted rows at ``x`` to ``out``, in the order of the rows.
+
+    Examples
+    --------
+    >>> from mixfree.linear.losses import Squared
+    >>> out = np.zeros(2)
+    >>> add_gradients(Squared(), np.zeros(2), np.eye(2), np.array([1.0, 2.0]), np.ones(2), out)
+    >>> out
+    array([-1., -2.])
+    """
+    rows = np.ascontiguousarray(rows, np.float64)
+    if not has_twin(loss):
+        for row, target, weight in zip(rows, targets, weights, strict=True):
+            out += linear_gradient(loss, x, row, target, weight=weight)
+        return
+    from mixfree.kernels import gradient_sums
+
+    twin, margins = loss_twin(loss), np.zeros(loss.outputs)
+    arrays = (np.ascontiguousarray(each) for each in (rows, targets, weights))
+    gradient_sums.add_gradients(twin, x, *arrays, margins, np.zeros_like(x), out)

@@ -43,11 +43,12 @@ class StreamModel(BaseEstimator, ABC):
         ``"32MB"``, the exact method's default (a MB is 10⁶ bytes, a MiB 2²⁰). Methods with steps
         keep a uniform sample of the rows so far and draw from it at every step; 0, their default
         except for the ladder, keeps nothing.
-        ``"auto"``, the ladder's default, chooses by the loss on a uniform sample of the rows so
-        far: memory or none, the length of the steps, one rate or one per weight, and one of three
-        outputs (see :attr:`choice_`). It takes five to twenty times as long.
+        ``"auto"``, the ladder's default, learns without memory and keeps up to 32 MB of rows.
+        When the weights are requested, it fits these rows, in up to 96 passes, and returns
+        the fit or the output of the method, whichever has the lower loss (see :attr:`choice_`).
     draws
-        Draws from the memory per row, for methods with steps; 1 by default.
+        Draws from the memory per row, for methods with steps and a number of rows as ``memory``;
+        1 by default.
     half_life
         For the exact method with the squared loss: the number of rows after which a row counts
         half, or ``"auto"`` for the mixture of half-lives that has predicted best recently.

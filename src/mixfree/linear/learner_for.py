@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXACT_WEIGHTS = 1000  # most weights per output for which "auto" chooses the exact learner
 MEMORY = "32MB"  # default memory of the exact learner
 AUTO = "auto"
-
+DRAWS = "is for a memory: give its number of rows, such as `memory=2048`"
 
 LinearLearner = Union[ExactLearner, "Learner"]
 
@@ -106,19 +106,19 @@ def learner_for(
         "l2": 0.0 if l2 is None else l2,
         "radius": radius,
         "scale": scale,
-        "draws": 1 if draws is None else draws,
         "step_scale": step_scale,
         "output": output,
         "options": options,
         "seed": seed,
     }
     if memory == AUTO or (memory is None and found == "ladder"):
+        _refuse(DRAWS, draws=draws)
         return ChoosingLearner(loss, columns, found, **settings)
     size = rows_of(memory, columns, loss.outputs) if isinstance(memory, str) else memory
     kept = 0 if size is None else check_whole(size, "memory", least=0)
     if kept == 0:
-        _refuse("is for a memory: give its number of rows, such as `memory=2048`", draws=draws)
-    return Learner(loss, columns, found, memory=kept, **settings)
+        _refuse(DRAWS, draws=draws)
+    return Learner(loss, columns, found, memory=kept, draws=draws or 1, **settings)
 
 
 def _refuse(why: str, **given: Any) -> None:

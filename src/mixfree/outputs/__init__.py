@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from mixfree.outputs.average import Average, Output, WeightedAverage
-from mixfree.outputs.every import EveryOutput
 from mixfree.outputs.last import Last
 from mixfree.outputs.random import RandomIterate
 from mixfree.outputs.tail import TailAverage
@@ -19,7 +18,6 @@ OUTPUTS: dict[str, Callable[..., Output]] = {
 __all__ = [
     "OUTPUTS",
     "Average",
-    "EveryOutput",
     "Last",
     "Output",
     "RandomIterate",

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from mixfree.core.contest import Choice
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact.drift import JUDGED, Forgetting
@@ -70,7 +69,7 @@ def lines(fit: StreamFit) -> Iterator[str]:
     if isinstance(fit.learner, ExactLearner):
         yield from _under("fit", _exactness(fit.learner))
     elif (choice := getattr(fit.learner, "choice", None)) is not None:
-        yield from _under("chosen", _chosen(choice))
+        yield from _under("chosen", choice.lines())
     yield from _under("quality", _quality(fit))
     yield from _under("warning", warnings(fit))
     correlation = Correlation.of_fit(fit)
@@ -166,19 +165,6 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
             f"optimality gap: about {gap.estimate:.2g}, below {gap.upper:.2g} with 95 % "
             "confidence (mean loss above that of the best weights)"
         )
-
-
-def _chosen(choice: Choice) -> Iterator[str]:
-    """Yield the candidate that a sample of the rows has chosen, and its gain."""
-    yield str(choice.chosen)
-    judges = f"{choice.judges:,} of the first {choice.samples:,} samples"
-    if not choice.judges:
-        yield "the method's default: too few rows to choose"
-    elif choice.chosen == choice.default:
-        yield f"none of {choice.candidates} candidates is clearly better, on {judges}"
-    else:
-        yield f"better than {choice.default}"
-        yield f"mean loss lower by {choice.gain:.3g} ± {choice.error:.1g}, on {judges}"
 
 
 def _half_lives(forgetting: Forgetting, rows: int) -> Iterator[str]:

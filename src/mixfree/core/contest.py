@@ -16,6 +16,7 @@ from mixfree.base.state import loading
 from mixfree.core.finish import TINY, descent
 
 MEMORY = 1 << 17  # most samples kept
+INTERPRETED = 1 << 12  # the same where every gradient is a call of a Python function
 BYTES = 1 << 25  # most bytes that they take; the judging sample takes half as many
 LARGE = 1 << 27  # the same, where fewer bytes would be too few samples for a fit
 JUDGING = 1 << 12  # most samples of the judging sample
@@ -130,6 +131,8 @@ class Contest:
         Losses and gradients.
     values
         Numbers per sample, which determine how many are kept.
+    most
+        Most samples kept, beyond ten per coordinate.
     seed
         Seed of both samples.
     """
@@ -140,12 +143,13 @@ class Contest:
         objective: Objective,
         *,
         values: int = 1,
+        most: int = MEMORY,
         seed: int = 0,
     ) -> None:
         self._anchor = np.array(x0, np.float64)
-        enough, most = EACH * self._anchor.size, LARGE // (8 * values)
-        usual = min(MEMORY, BYTES // (8 * values))
-        self.memory = UniformSample(max(FEWEST, usual, enough if enough <= most else 0), seed)
+        enough, room = EACH * self._anchor.size, LARGE // (8 * values)
+        usual = min(most, BYTES // (8 * values))
+        self.memory = UniformSample(max(FEWEST, usual, enough if enough <= room else 0), seed)
         self._judges = UniformSample(
             max(FEWEST, min(JUDGING, BYTES // (16 * values))), seed, JUDGES
         )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.progress import progress_bar
-from mixfree.core.contest import Choice, Contest
+from mixfree.core.contest import INTERPRETED, MEMORY, Choice, Contest
 from mixfree.core.history import History, follow, marks
 from mixfree.core.method import Method
 from mixfree.core.methods import Ladder, find_method, start_method
@@ -106,7 +106,8 @@ def minimize(
         Number of samples to keep: a uniform sample of the stream so far, from which each step
         draws. 0 keeps nothing. ``"auto"`` runs the method without memory, keeps a uniform sample
         of the stream, minimises the mean loss over it from the run's output in up to
-        96 passes, and returns the better of the two points by their mean ``loss``. ``None`` means
+        96 passes, and returns the better of the two points by their mean ``loss``. If ``grad`` is
+        not compiled, at most 4,096 samples are kept, or ten per coordinate. ``None`` means
         ``"auto"`` for the ladder if ``loss`` is given, and 0 otherwise.
     draws
         Draws from the memory per sample, for a number as ``memory``; each costs one more gradient.
@@ -152,7 +153,8 @@ def minimize(
     contest = None
     if chooses and loss is not None:
         objective = UserObjective(grad, loss, add)
-        contest = Contest(run.x, objective, values=_values(stream), seed=seed)
+        most = INTERPRETED if add is None else MEMORY
+        contest = Contest(run.x, objective, values=_values(stream), most=most, seed=seed)
     bar = progress_bar(run.name, total) if progress else nullcontext(lambda samples: None)
     with bar as show:
 

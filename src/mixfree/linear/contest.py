@@ -11,7 +11,7 @@ from mixfree.core.contest import Choice, Contest
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.learner import Learner, check_between_samples, dense
 from mixfree.linear.losses import predictions
-from mixfree.linear.scaling import Rescaling
+from mixfree.linear.scaling import Rescaling, RunningScale
 from mixfree.steps import Profile
 
 JUDGES = 1 << 17  # rows of the sample that judges, fewer if rows are long
@@ -126,6 +126,11 @@ class ChoosingLearner(Learner):
         factors = np.ones(len(targets)) if weights is None else weights
         for now in self._contest.pieces((rows, targets, factors)):
             super()._tell(rows[now], targets[now], None if weights is None else weights[now])
+
+    def _tell_in_units(
+        self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
+    ) -> int:
+        return self._tell_piece(scale, rows, targets, weights)
 
     def _change_units(self, change: Rescaling) -> None:
         if self._contest is None:

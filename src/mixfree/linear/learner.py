@@ -14,9 +14,9 @@ from mixfree.core.method import Method
 from mixfree.core.methods import start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
-from mixfree.gradients import Replay, Reservoir
-from mixfree.linear.advance import advance_linear
-from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
+from mixfree.gradients import Replay, Reservoir, Window
+from mixfree.linear.advance import advance_linear, advance_scaled
+from mixfree.linear.losses import Logistic, Loss, Softmax, has_twin, predictions
 from mixfree.linear.scaling import Rescaling, RunningScale, original, points_in
 from mixfree.linear.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Profile
@@ -230,10 +230,8 @@ class Learner:
             )
 
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        if self._first.samples == 0 and len(rows):
-            # The first standardised row is zero; later ones have about this norm.
-            longest = math.sqrt(self.columns) if self._scale is not None else norm(rows[0])
-            self._guess_distance(self._runs, longest, float(targets[0]))
+        if self._scale is None and self._first.samples == 0 and len(rows):
+            self._guess_distance(self._runs, norm(rows[0]), float(targets[0]))
 
         def learn(run: Optimizer) -> None:
             advance_linear(run, self.loss, rows, targets, weights=weights, l2=self.l2)
@@ -263,17 +261,36 @@ class Learner:
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
     ) -> None:
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
+        if self._first.samples == 0 and len(rows):
+            # The first standardised row is zero; later ones have about this norm.
+            self._guess_distance(self._runs, math.sqrt(self.columns), float(targets[0]))
         done = 0
         while done < len(rows):
-            piece = scale.take(rows[done:])
-            now = slice(done, done + len(piece))
-            self._tell(piece, targets[now], None if weights is None else weights[now])
-            done += len(piece)
-            before = scale.units
-            scale.change()
+            now = slice(done, done + scale.ahead)
+            factors = None if weights is None else weights[now]
+            done += self._tell_in_units(scale, rows[now], targets[now], factors)
             if scale.due:
+                before = scale.units
+                scale.change(rows[done])
                 change = Rescaling(self.loss.outputs, self._intercept, before, scale.units)
                 self._change_units(change)
+
+    def _tell_in_units(
+        self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
+    ) -> int:
+        """Learn from rows, at most up to one that needs new units; return how many they are."""
+        run = self._optimizer
+        if run.has_twin and has_twin(self.loss) and isinstance(run.gradient, Window):
+            return advance_scaled(run, self.loss, scale, (rows, targets, weights), self.l2)
+        return self._tell_piece(scale, rows, targets, weights)
+
+    def _tell_piece(
+        self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
+    ) -> int:
+        piece = scale.take(rows)
+        now = slice(len(piece))
+        self._tell(piece, targets[now], None if weights is None else weights[now])
+        return len(piece)
 
     def _change_units(self, change: Rescaling) -> None:
         self._optimizer.change_units(change)

@@ -111,8 +111,9 @@ def linear():
         rows = data()[0]
         while len(rows):
             piece = scale.take(rows)
-            scale.change()
             rows = rows[len(piece) :]
+            if scale.due:
+                scale.change(rows[0])
 
     signs, classes = _learn(targets=_signs), _learn(targets=_classes)
     found = {

@@ -14,12 +14,12 @@ import pytest
 import mixfree as mf
 from mixfree.kernels import runner
 from mixfree.kernels.plan import run_of
-from mixfree.kernels.scaling import standardise
+from mixfree.kernels.scaling import RunningUnits, standardise
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Softmax, Squared
 from tests.helpers import assert_same_bits, make
 
-ARENA = np.zeros(1 << 18, np.uint8)
+ARENA = np.zeros(1 << 19, np.uint8)
 FAR = 1 << 15
 RUN = ("x", "total", "sums", "kept", "gradient", "table")
 LOSSES = {
@@ -90,7 +90,8 @@ def standardised(arrays, close):
     """All arrays after standardising the rows, lying as told."""
     lying = laid_out(arrays, *close)
     rows, *state, out = lying.values()
-    assert standardise(rows, False, True, 16.0, *state, out) == 2
+    units = RunningUnits(*state, np.empty_like(rows[0]), True, 16.0)
+    assert standardise(units, rows, out) == 2
     return {name: values.copy() for name, values in lying.items()}
 
 
@@ -101,12 +102,13 @@ def test_of_the_running_scale(dtype):
         rows = rng.standard_normal((2, columns)).astype(dtype)
         arrays = {
             "rows": rows,
+            "due": np.array([0]),
             "count": np.array([5]),
             "mean": rng.standard_normal(columns),
             "spread": 5.0 + rng.random(columns),
             "unit": np.ones(columns),
             "shift": rng.standard_normal(columns),
-            "scale": 1.0 + rng.random(columns),
+            "inverse": 1.0 + rng.random(columns),
             "out": np.zeros_like(rows),
         }
         apart = standardised(arrays, ())

@@ -10,6 +10,7 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 import mixfree as mf
+from mixfree.linear import sparse_ladder
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.learner import Learner
 from mixfree.linear.losses import Logistic, Softmax, Squared, linear_gradient
@@ -211,6 +212,38 @@ def test_the_learner_begins_as_with_dense_rows_and_is_whole_after_an_error():
     np.testing.assert_allclose(*ratios, rtol=1e-9)
 
 
+def test_calls_that_are_taken_back_use_memory_of_their_own():
+    """Catches a copy for going back that shares memory with the state it was made of."""
+    rows, targets = data()
+    whole, parts = (Learner(Squared(), COLUMNS, "ladder", scale=None) for _ in range(2))
+    whole.advance(rows, targets)
+    bad = np.full(100, np.inf)
+    bad[:99] = targets[:99]
+    for start in range(0, ROWS, 100):
+        piece = slice(start, start + 100)
+        before = pickle.dumps(parts.state_dict())
+        for _ in range(2):
+            with pytest.raises(ValueError, match=f"sample {start + 100} is not finite"):
+                parts.advance(rows[piece], bad)
+            assert pickle.dumps(parts.state_dict()) == before
+        parts.advance(rows[piece], targets[piece])
+        bad[:99] = targets[start + 100 : start + 199] if start < 600 else 0.0
+    assert pickle.dumps(parts.state_dict()) == pickle.dumps(whole.state_dict())
+
+
+def test_records_that_need_more_memory_than_there_is(monkeypatch):
+    """Catches levels that are lost or overwritten where the memory for them is enlarged."""
+    rows, targets = data()
+    runs = []
+    for slots in (sparse_ladder.MORE, 1):
+        monkeypatch.setattr(sparse_ladder, "ROOM", 0)
+        monkeypatch.setattr(sparse_ladder, "MORE", slots)
+        run = SparseLinear(mf.Ladder(np.zeros(COLUMNS), block=4, distance=DISTANCE), Squared())
+        run.advance(rows, targets)
+        runs.append(pickle.dumps(run.state_dict()))
+    assert runs[0] == runs[1]
+
+
 @pytest.mark.parametrize("output", ["weighted", "tail", "random"])
 @pytest.mark.parametrize("start", [100, 127])
 @pytest.mark.parametrize("scale", [1.0, 1e100])
@@ -236,10 +269,15 @@ def test_a_damaged_state_is_refused():
     run.advance(rows[:698], targets[:698])
     kept = pickle.dumps(run.state_dict())
     for name, change in (
-        ("end", lambda v: v + 1),
-        ("low", lambda v: v * 0 - 1),
+        ("count", lambda v: v + 1),
+        ("first", lambda v: v * 0 - 1),
+        ("depth", lambda v: v + 1),
+        ("waits", lambda v: v | 1 << 40),
+        ("several", lambda v: v + 2),
         ("last", lambda v: v * 0 + ROWS + 1),
-        ("levels", lambda v: v[1:]),
+        ("halves", lambda v: v[1:]),
+        ("over", lambda v: v[1:]),
+        ("above", lambda v: v - 1e9),
         ("rates", lambda v: -v),
         ("cells", lambda v: -np.abs(v)),
         ("counts", lambda v: v * 0 + COLUMNS + 1),

@@ -231,6 +231,19 @@ def test_a_value_that_cannot_be_standardised_is_named_by_its_feature():
             clone(model).fit(X, np.arange(4.0))
 
 
+@pytest.mark.parametrize(("value", "said"), [(np.nan, "NaN"), (np.inf, "infinity")])
+@pytest.mark.parametrize("row", [255, 300])
+def test_a_value_that_is_not_finite_is_found_on_the_way(value, said, row):
+    """Catches one that enters the units, at row 256 or later, or that is called too far away."""
+    X, y = stream()
+    model = StreamRegressor(method="ladder", memory=0).partial_fit(X[:100], y[:100])
+    before, bad = bits(model), X.copy()
+    bad[row, 2] = value
+    with pytest.raises(ValueError, match=f"X contains {said}"):
+        model.partial_fit(bad[100:], y[100:])
+    assert bits(model) == before
+
+
 @pytest.mark.parametrize(
     "kind", ["datetime64[ns]", "datetime64[D]", "timedelta64[s]", "i1", "f4", "U2"]
 )

@@ -4,10 +4,9 @@ from mixfree.kernels.engine import acceptable, begin, tell
 from mixfree.kernels.jit import apart, chosen, inline, kernel
 from mixfree.kernels.ladder import LadderPlan
 from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
-from mixfree.kernels.memory import FIRST, LINE, borrowed, prefetch
-from mixfree.kernels.vectors import dot_and_square, square_along, sum_of_squares
-
-_AHEAD, _SHORT = 4, 1024  # rows to prefetch ahead, and longest such row in bytes
+from mixfree.kernels.memory import borrowed, unshared
+from mixfree.kernels.scaling import in_units
+from mixfree.kernels.vectors import AHEAD, dot_and_square, fetch_row, square_along, sum_of_squares
 
 
 @inline
@@ -85,27 +84,23 @@ def fetch_ahead(step, rows, kept, order, i):
 
 @fetch_ahead.register(LadderPlan)
 def _(step, rows, kept, order, i):
-    # The hardware prefetches only within a page of memory. For quick steps and long rows,
-    # prefetching costs more than it saves.
-    short = rows.shape[1] * rows.itemsize <= _SHORT
-    if short and i + _AHEAD < order.size:
-        r = order[i + _AHEAD]
-        for k in range(0, rows.shape[1], LINE // rows.itemsize):
-            if r >= 0:
-                prefetch(rows, r, k, FIRST)
-            else:
-                prefetch(kept, ~r, k, FIRST)
+    if i + AHEAD < order.size:
+        r = order[i + AHEAD]
+        if r >= 0:
+            fetch_row(rows, r)
+        else:
+            fetch_row(kept, ~r)
 
 
 @kernel
-def linear(plan, run, loss, l2, margins, samples, kept, order):
+def linear(plan, run, units, loss, l2, margins, samples, kept, order):
     """Take samples in ``order``; return how many were taken before one was refused.
 
-    ``samples`` and ``kept`` are rows, targets and weights; empty weights are all 1. A negative r
-    in the order is the ~r-th kept sample.
+    So is one for which new ``units`` are due. ``samples`` and ``kept`` are rows, targets and
+    weights; empty weights are all 1. A negative r in the order is the ~r-th kept sample.
     """
     plan, run = begin(plan, run)
-    margins = borrowed(margins)
+    units, margins = unshared(units), borrowed(margins)
     rows, targets, weights = borrowed(samples)
     kept_rows, kept_targets, kept_weights = borrowed(kept)
     for i in range(order.size):
@@ -116,6 +111,9 @@ def linear(plan, run, loss, l2, margins, samples, kept, order):
             weight = weights[r] if weights.size > 0 else 1.0
         else:
             row, target, weight = kept_rows[~r], kept_targets[~r], kept_weights[~r]
+        ready, row = in_units(units, row)
+        if not ready:
+            return i
         row, factor, square = linear_gradient(
             loss, l2, run.x, row, target, weight, margins, run.gradient
         )

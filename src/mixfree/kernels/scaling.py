@@ -1,13 +1,40 @@
 """The running scale's kernel: statistics of the columns and standardised rows, in one pass."""
 
 import math
+from typing import NamedTuple
 
-from mixfree.kernels.jit import apart, kernel
-from mixfree.kernels.memory import unshared
+import numpy as np
+
+from mixfree.kernels.jit import apart, chosen, inline, kernel
+from mixfree.kernels.memory import borrowed, unshared
+from mixfree.kernels.vectors import AHEAD, fetch_row
 
 # Deviations in a column's unit between which squares, and sums of many, lose nothing.
 _SMALL, _LARGE = 2.0**-500, 2.0**400
 _LEAST_EXPONENT = -900  # that a unit is fitted to: those before may have been 2^400 times as large
+
+
+class OwnUnits(NamedTuple):
+    """Rows as they are given."""
+
+
+class RunningUnits(NamedTuple):
+    """The arrays of a running scale: see :class:`mixfree.linear.scaling.RunningScale`.
+
+    ``mean`` and ``spread``, the sum of squares around it, are those of a column times its
+    ``unit``.
+    """
+
+    due: np.ndarray  # 1 if the next row is counted already, and waits for new units
+    count: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
+    unit: np.ndarray
+    shift: np.ndarray
+    inverse: np.ndarray  # of the scale
+    out: np.ndarray  # a row, standardised
+    centred: bool
+    limit: float
 
 
 @apart
@@ -26,34 +53,48 @@ def fit_units(row, mean, spread, unit):
             spread[k] = math.ldexp(spread[k], 2 * change)
 
 
-@kernel
-def standardise(rows, counted, centred, limit, count, mean, spread, unit, shift, scale, out):
-    """Standardise rows up to one for which new units are due; how many they are.
+@inline
+def counts_row(units, row, out):
+    """Count a row and leave it standardised in ``out``; False if new units are due first."""
+    mean, spread, unit, shift, inverse = units[2:7]
+    new = 1 - units.due[0]
+    units.count[0] += new
+    count, far = units.count[0], 0.0
+    for k in range(row.size):
+        out[k] = (float(row[k]) - shift[k]) * inverse[k]
+    for k in range(row.size):
+        far += 1.0 if abs(out[k]) > units.limit else 0.0
+    due = far > 0.0 or count & (count - 1) == 0
+    if due:  # others are not much larger than those whose squares are in the sum
+        fit_units(row, mean, spread, unit)
+    share = new / count if units.centred else 0.0
+    rest = new - share
+    for k in range(row.size):
+        delta = float(row[k]) * unit[k] - mean[k]
+        mean[k] += share * delta
+        spread[k] += rest * delta * delta
+    units.due[0] = 1 if due and new > 0 else 0
+    return units.due[0] == 0
 
-    That row is counted already; ``counted`` says so of the first one given. ``mean``
-    and ``spread``, the sum of squares around it, are those of a column times its ``unit``.
-    """
+
+@chosen
+def in_units(units, row):
+    """Whether the row can be taken now, and the row in these units."""
+    return True, row
+
+
+@in_units.register(RunningUnits)
+def _(units, row):
+    return counts_row(units, row, units.out), units.out
+
+
+@kernel
+def standardise(units, rows, out):
+    """Standardise rows up to one for which new units are due; how many they are."""
     # One version of each loop at all addresses: others would round differently.
-    rows, out, mean, spread = unshared(rows), unshared(out), unshared(mean), unshared(spread)
-    unit, shift, inverse = unshared(unit), unshared(shift), 1.0 / scale
+    units, rows, out = unshared(units), borrowed(rows), unshared(out)
     for i in range(rows.shape[0]):
-        new = 0.0 if i == 0 and counted else 1.0
-        count[0] += int(new)
-        share = new / count[0] if centred else 0.0
-        far = 0
-        for k in range(rows.shape[1]):
-            standard = (float(rows[i, k]) - shift[k]) * inverse[k]
-            far += abs(standard) > limit
-            out[i, k] = standard
-        due = far > 0 or count[0] & (count[0] - 1) == 0
-        if due:  # others are not much larger than those whose squares are in the sum
-            fit_units(rows[i], mean, spread, unit)
-        for k in range(rows.shape[1]):
-            value = float(rows[i, k]) * unit[k]
-            delta = value - mean[k]
-            center = mean[k] + share * delta
-            mean[k] = center
-            spread[k] += new * delta * (value - center)
-        if due and new > 0.0:
+        fetch_row(rows, i + AHEAD)
+        if not counts_row(units, rows[i], out[i]):
             return i
     return rows.shape[0]

@@ -10,9 +10,9 @@ for the sums a and b of two halves, and A and B for those of squares, U_j adds D
 whose other half is zeros adds a² − A, which is nothing as long as only one gradient is in it. So a
 coordinate that is touched now and then changes at few levels, and Σ_j max(0, U_j) only there.
 
-Of its levels, a coordinate keeps those from ``first`` to before ``end``; the others are zero.
-``low`` is the lowest whose first half is waiting. All of a coordinate is side by side in memory,
-beginning with what a step touches.
+Memory far apart costs more than the arithmetic. All that every step needs of a coordinate is one
+cache line; its levels are a record elsewhere, which it has from its second block on: the halves
+that wait as a stack, the lowest on top, and from the end backwards the U_j that may not be zero.
 """
 
 import math
@@ -58,21 +58,24 @@ from mixfree.kernels.sparse import (
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY
 
-# Columns of the cells after V and Q. The mean of the epoch is x − LAG/weight. CARRY and DUE are
-# the sums of λg and (λg)² over the block in which the coordinate was last touched, TOTAL is Q
-# before that block and ABOVE is Σ_j max(0, U_j).
-LAG, PULL, TOTAL, ORIGIN, ABOVE, MARK, CARRY, DUE, LEVELS = range(2, 11)
-WAITING, WAITING_DUE, OVER = range(3)  # of each level: the sums of the first half, and U
-# Further places in rates: r̄, ‖Σ λ g‖₁ as a sum of two numbers with the largest it has been, and
-# Σ λ g·(o − x) since the rates were last renewed.
-RBAR, SIZE, REST, LARGEST_SIZE, NEWEST = range(FARTHEST + 1, FARTHEST + 6)
-NONE = 64  # first and end of a coordinate that has no levels
-# A mark, which is 0 until the coordinate is touched: a block from the bit _SHIFT on, below it a
-# one, and 64 less low, end and first.
-_SHIFT, _TOUCHED = 22, 1 << 21
+# Columns of the cells after V and Q. The mean of the epoch is x − LAG/weight. CARRY is the sum of
+# λg over the block in which the coordinate was last touched, TOTAL is Q before that block.
+LAG, PULL, TOTAL, CARRY, MARK, ROOM = range(2, 8)
+# Places in a record: a bit for every level whose first half waits, Σ_j max(0, U_j), the sum of
+# (λg)² over the last block if it has several gradients, and the halves with their sums of squares.
+WAITS, ABOVE, DUE, HALVES = range(4)
+SLOT, LEAST = LINE // 8, 3  # numbers in a slot, and slots in the smallest record
+# A mark, which is 0 until the coordinate is touched: the last block, whether it has several
+# gradients, and a one. A room: the record's first slot, its size, the level of its first U_j, the
+# number of its U_j, and that of its halves. The record at 0 is zero, and belongs to no coordinate.
+_SEVERAL, _TOUCHED, _BLOCK = 2, 1, 2
+_COUNT, _FIRST, _SIZE, _SLOT = 7, 14, 21, 26
+# Further places in rates: r̄, ‖Σ λ g‖₁ as a sum of two numbers with the largest it has been,
+# Σ λ g·(o − x) since the rates were last renewed, and whether o is not 0 everywhere.
+RBAR, SIZE, REST, LARGEST_SIZE, NEWEST, SHIFTED = range(FARTHEST + 1, FARTHEST + 7)
 TOUCHED = LISTED  # place in counts: how many coordinates have been touched
-_LINES = 3  # of each coordinate that are asked for ahead
-PART, WHOLE, WANTED = range(3)
+USED = LISTED + 1  # and how many slots are in use
+NOTHING, ALL, SLOTS = range(3)  # what a row needs first: that all may change, or more slots
 _COLLAPSE = 2.0**-30  # of its largest value: below, ‖Σ λ g‖₁ is summed up anew
 
 
@@ -84,11 +87,17 @@ class SparseLadderRun(NamedTuple):
     rates: np.ndarray  # numbers of the ladder
     cells: np.ndarray  # one row per coordinate
     marks: np.ndarray  # the same memory as integers
+    records: np.ndarray  # the levels, one row per slot
+    levels: np.ndarray  # the same memory as a vector
+    bits: np.ndarray  # and as integers
     touched: np.ndarray  # the coordinates that have been touched
+    origin: np.ndarray  # o
     earlier: np.ndarray  # mean of the epoch before
     before: np.ndarray  # the tail average's older sum
     kept: np.ndarray  # the random iterate
-    whole: np.ndarray  # WHOLE if every coordinate may change, else PART, or WANTED by a row
+    needs: np.ndarray  # what a row needs first
+    whole: bool  # whether every coordinate may change
+    most: int  # slots that a coordinate may need for one row
 
 
 @put_back.register(SparseLadderRun)
@@ -113,125 +122,204 @@ def highest_bit(typing_context, value):
     return types.int64(types.int64), codegen
 
 
-@inline
-def mark_of(block, first, end, low):
-    """What stands for the block in which a coordinate was last touched, and for its levels."""
-    levels = (NONE - low) << 14 | (NONE - end) << 7 | (NONE - first)
-    return block << _SHIFT | _TOUCHED | levels
+@intrinsic
+def lowest_bit(typing_context, value):
+    """Place of the lowest bit of an integer; 64 if there is none."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.int64), codegen
 
 
 @inline
 def block_of(mark):
     """The block in which the coordinate was last touched."""
-    return mark >> _SHIFT
+    return mark >> _BLOCK
 
 
 @inline
-def low_of(mark):
-    """The lowest level whose first half is waiting."""
-    return NONE - (mark >> 14 & 127)
+def has_several(mark):
+    """Whether that block has several gradients."""
+    return (mark & _SEVERAL) != 0
 
 
 @inline
-def end_of(mark):
-    """The level above the last one that the coordinate has."""
-    return NONE - (mark >> 7 & 127)
+def mark_of(block, several):
+    """What stands for the block in which a coordinate was last touched."""
+    return block << _BLOCK | several * _SEVERAL | _TOUCHED
 
 
 @inline
-def first_of(mark):
-    """The first level that the coordinate has."""
-    return NONE - (mark & 127)
+def place_of(room):
+    """Where the record begins."""
+    return (room >> _SLOT) * SLOT
 
 
 @inline
-def begin_levels(run, place, mark, first):
-    """Let the coordinate have levels from ``first`` on, at zero; its mark then."""
-    cells, old, end = run.cells, first_of(mark), end_of(mark)
-    if old == NONE:
-        end = first
+def size_of(room):
+    """Numbers that the record has room for."""
+    return SLOT * (room >> _SIZE & 31)
+
+
+@inline
+def first_of(room):
+    """The level of the first U_j."""
+    return room >> _FIRST & 127
+
+
+@inline
+def count_of(room):
+    """The number of U_j."""
+    return room >> _COUNT & 127
+
+
+@inline
+def depth_of(room):
+    """The number of halves that wait."""
+    return room & 127
+
+
+@inline
+def room_of(slot, size, first, count, depth):
+    """What stands for a record of ``size`` slots, and for what is in it."""
+    return slot << _SLOT | size << _SIZE | first << _FIRST | count << _COUNT | depth
+
+
+@apart
+def make_room(levels, counts, room, first, end):
+    """Let the record have room for U_j from ``first`` to before ``end`` and one more half."""
+    old, old_first, count, depth = place_of(room), first_of(room), count_of(room), depth_of(room)
+    if count == 0:
+        old_first, end = first, max(first, end)
+    elif first < end:
+        first, end = min(first, old_first), max(end, old_first + count)
     else:
-        shift = 3 * (old - first)
-        for s in range(LEVELS + 3 * (end - old) - 1, LEVELS - 1, -1):
-            cells[place, certain(s + shift)] = cells[place, certain(s)]
-        for s in range(LEVELS, LEVELS + shift):
-            cells[place, certain(s)] = 0.0
-    return mark_of(block_of(mark), first, end, low_of(mark))
+        first, end = old_first, old_first + count
+    size, slot, old_end = room >> _SIZE & 31, room >> _SLOT, old + size_of(room) - 1
+    numbers = HALVES + 2 * (depth + 1) + end - first
+    if numbers > SLOT * size:
+        size = max((numbers + SLOT - 1) // SLOT, (3 * size + 1) // 2, LEAST)
+        slot = counts[USED]
+        counts[USED] += size
+        for s in range(HALVES + 2 * depth):
+            levels[certain(slot * SLOT + s)] = levels[certain(old + s)]
+    new_end, rise = (slot + size) * SLOT - 1, old_first - first
+    for i in range(count - 1, -1, -1):  # those at the end first, since both may be one record
+        levels[certain(new_end - i - rise)] = levels[certain(old_end - i)]
+    for i in range(rise):
+        levels[certain(new_end - i)] = 0.0
+    for i in range(rise + count, end - first):
+        levels[certain(new_end - i)] = 0.0
+    return room_of(slot, size, first, end - first, depth)
+
+
+@inline
+def has_room(room, first, end):
+    """Whether the record has all U_j from ``first`` to before ``end``, and room for a half."""
+    inside = first_of(room) <= first and end <= first_of(room) + count_of(room)
+    return (inside or first >= end) and (
+        HALVES + 2 * (depth_of(room) + 1) + count_of(room) <= size_of(room)
+    )
+
+
+@inline
+def due_of(run, place, mark, at):
+    """Sum of (λg)² over the last block; ``at`` is where the record begins."""
+    carry = run.cells[place, CARRY]
+    return run.levels[certain(at + DUE)] if has_several(mark) else carry * carry
 
 
 @inline
 def catch_up(run, place, mark, block, limit):
-    """Complete a coordinate's blocks up to the one that begins now; its mark then.
+    """Complete a coordinate's blocks up to the one that begins now.
 
     See :meth:`mixfree.steps.Ladder._climb`: all blocks up to the level at which the last one
     and this one are halves of one block are complete.
     """
-    cells, top = run.cells, min(highest_bit(block_of(mark) ^ block), limit)
-    carry, due = cells[place, CARRY], cells[place, DUE]
+    cells, levels, bits = run.cells, run.levels, run.bits
+    top, room = min(highest_bit(block_of(mark) ^ block), limit), run.marks[place, ROOM]
+    at = place_of(room)
+    waits, carry, due = bits[certain(at + WAITS)], cells[place, CARRY], due_of(run, place, mark, at)
+    low = 0 if has_several(mark) else lowest_bit(waits)
+    if room == 0 or not has_room(room, low, top):
+        room = make_room(levels, run.counts, room, low, top)
+        at = place_of(room)
     cells[place, TOTAL] += due
     cells[place, CARRY] = 0.0
-    cells[place, DUE] = 0.0
-    if top < first_of(mark):
-        mark = begin_levels(run, place, mark, top)
-    first, end, low = first_of(mark), end_of(mark), low_of(mark)
-    base = LEVELS - 3 * first
-    for s in range(base + 3 * end, base + 3 * min(top + 1, limit)):
-        cells[place, certain(s)] = 0.0
-    end = max(end, min(top + 1, limit))
     if low < top:
-        above = cells[place, ABOVE]
-        for at in range(base + 3 * low, base + 3 * top, 3):
-            half = cells[place, certain(at + WAITING)]
-            half_due, over = (
-                cells[place, certain(at + WAITING_DUE)],
-                cells[place, certain(at + OVER)],
-            )
+        above, half_at = levels[certain(at + ABOVE)], at + HALVES + 2 * depth_of(room)
+        over_at = at + size_of(room) - 1 + first_of(room)
+        for j in range(low, top):
+            waited = waits >> j & 1
+            half_at -= 2 * waited
+            room -= waited
+            found = half_at if waited else HALVES  # of the record of zeros
+            half, half_due = levels[certain(found)], levels[certain(found + 1)]
+            over = levels[certain(over_at - j)]
             grown = over + ((carry - half) ** 2 - (due + half_due))
             above += max(grown, 0.0) - max(over, 0.0)
             carry += half
             due += half_due
-            cells[place, certain(at + WAITING)] = 0.0
-            cells[place, certain(at + WAITING_DUE)] = 0.0
-            cells[place, certain(at + OVER)] = grown
-        cells[place, ABOVE] = max(above, 0.0)
+            levels[certain(over_at - j)] = grown
+        levels[certain(at + ABOVE)] = max(above, 0.0)
+        waits = waits >> top << top
     if top < limit:
-        cells[place, certain(base + 3 * top + WAITING)] = carry
-        cells[place, certain(base + 3 * top + WAITING_DUE)] = due
-    return mark_of(block, first, end, top)
+        half_at = at + HALVES + 2 * depth_of(room)
+        levels[certain(half_at)], levels[certain(half_at + 1)] = carry, due
+        waits |= 1 << top
+        room += 1
+    bits[certain(at + WAITS)] = waits
+    run.marks[place, ROOM] = room
+    run.marks[place, MARK] = mark_of(block, 0)
 
 
 @inline
 def up_to_date(run, place, block, limit):
-    """Complete the coordinate's blocks before this one; its mark then."""
+    """Complete the coordinate's blocks before this one."""
     mark = run.marks[place, MARK]
     if mark == 0:
         run.touched[certain(run.counts[TOUCHED])] = place
         run.counts[TOUCHED] += 1
-        mark = mark_of(block, NONE, NONE, NONE)
-        run.marks[place, MARK] = mark
+        run.marks[place, MARK] = mark_of(block, 0)
     elif block_of(mark) < block:
-        mark = catch_up(run, place, mark, block, limit)
-        run.marks[place, MARK] = mark
-    return mark
+        catch_up(run, place, mark, block, limit)
 
 
 @inline
-def add(reach, run, place, mark, weighted):
+def add(reach, run, place, weighted):
     """Add an entry of λ g to the sums; by how much Σ λ g·(o − x) and ‖Σ λ g‖₁ have grown."""
-    cells = run.cells
-    if cells[place, DUE] > 0.0 and low_of(mark) > 0:
-        # A second gradient in one block: from now on V_0 may differ from Q.
-        if first_of(mark) > 0:
-            mark = begin_levels(run, place, mark, 0)
-        run.marks[place, MARK] = mark_of(block_of(mark), 0, end_of(mark), 0)
-    cells[place, CARRY] += weighted
-    cells[place, DUE] += weighted * weighted
+    cells, carry = run.cells, run.cells[place, CARRY]
+    if carry != 0.0 or has_several(run.marks[place, MARK]):
+        add_another(run.levels, run.counts, run.marks, place, carry, weighted)
+    cells[place, CARRY] = carry + weighted
     if not is_sought(reach):
         return 0.0, 0.0
     pull = cells[place, PULL]
     cells[place, PULL] = pull + weighted
-    gain = weighted * (cells[place, ORIGIN] - cells[place, V])
-    return gain, abs(pull + weighted) - abs(pull)
+    origin = run.origin[place] if run.rates[SHIFTED] != 0.0 else 0.0
+    return weighted * (origin - cells[place, V]), abs(pull + weighted) - abs(pull)
+
+
+@apart
+def add_another(levels, counts, marks, place, carry, weighted):
+    """Add to the squares of a block that has several gradients."""
+    room = marks[place, ROOM]
+    if room == 0:
+        room = make_room(levels, counts, room, 0, 0)
+        marks[place, ROOM] = room
+    at = certain(place_of(room) + DUE)
+    if not has_several(marks[place, MARK]):
+        marks[place, MARK] |= _SEVERAL
+        levels[at] = carry * carry
+    levels[at] += weighted * weighted
+
+
+@inline
+def root_of(run, place):
+    """S without the last block, if that is the current one."""
+    at = place_of(run.marks[place, ROOM])
+    return run.cells[place, TOTAL] + run.levels[certain(at + ABOVE)]
 
 
 @inline
@@ -251,10 +339,14 @@ def move(run, place, delta, mass, weight):
 
 @may_take.register(SparseLadderRun)
 def _(run, square, values, factors, intercept):
+    slots = (values.size + intercept) * factors.size * run.most
+    if run.counts[USED] + slots > run.records.shape[0]:
+        run.needs[0] = SLOTS
+        return False
     kept = keeps_unit(square * run.rates[SHRINK] * run.rates[SHRINK])
-    if kept or run.whole[0] == WHOLE or gradient_size(values, factors, intercept) == 0.0:
+    if kept or run.whole or gradient_size(values, factors, intercept) == 0.0:
         return True
-    run.whole[0] = WANTED
+    run.needs[0] = ALL
     return False
 
 
@@ -278,9 +370,9 @@ def _(run, plan, values, columns, factors, square, along, l2, width, intercept, 
             inside = p < values.size
             place = certain(base + (columns[p] if inside else width))
             g = factor * (values[p] if inside else 1.0)
-            mark = up_to_date(run, place, block, step.max_levels)
-            rate = rate_of(cells[place, TOTAL] + cells[place, ABOVE], pace)
-            more, grown = add(step.reach, run, place, mark, lam * g)
+            up_to_date(run, place, block, step.max_levels)
+            rate = rate_of(root_of(run, place), pace)
+            more, grown = add(step.reach, run, place, lam * g)
             delta = min(max(rate * g, -rbar), rbar)
             # The reference takes x back by whole steps, from where it is in the end.
             gain += more + cells[place, CARRY] * (delta - rate * g)
@@ -292,16 +384,16 @@ def _(run, plan, values, columns, factors, square, along, l2, width, intercept, 
 @apart
 def step_and_refresh(step, run, values, columns, factors, width, intercept):
     """A step at which the rates are renewed, before the point moves."""
-    steps, rates, cells, limit = run.counts[STEPS], run.rates, run.cells, step.max_levels
+    steps, rates, limit = run.counts[STEPS], run.rates, step.max_levels
     block, lam, gain, growth = (steps - 1) // step.block, rates[PEAK], 0.0, 0.0
     for o in range(factors.size):
         base, factor = o * (width + intercept), factors[o] * rates[SHRINK]
         for p in range(values.size + intercept):
             inside = p < values.size
             place = certain(base + (columns[p] if inside else width))
-            mark = up_to_date(run, place, block, limit)
+            up_to_date(run, place, block, limit)
             g = factor * (values[p] if inside else 1.0)
-            more, grown = add(step.reach, run, place, mark, lam * g)
+            more, grown = add(step.reach, run, place, lam * g)
             gain += more
             growth += grown
     take(step.reach, rates, gain, growth)
@@ -313,11 +405,11 @@ def step_and_refresh(step, run, values, columns, factors, width, intercept):
             inside = p < values.size
             place = certain(base + (columns[p] if inside else width))
             mark = run.marks[place, MARK]
-            ended = block_of(mark) < block
-            if ended and highest_bit(block_of(mark) ^ block) > low_of(mark):
-                # Else the end of its block changes nothing above.
-                run.marks[place, MARK] = catch_up(run, place, mark, block, limit)
-            rate = rate_of(cells[place, TOTAL] + cells[place, DUE] + cells[place, ABOVE], pace)
+            if block_of(mark) < block:
+                catch_up(run, place, mark, block, limit)
+                mark = run.marks[place, MARK]
+            due = due_of(run, place, mark, place_of(run.marks[place, ROOM]))
+            rate = rate_of(root_of(run, place) + due, pace)
             g = factor * (values[p] if inside else 1.0)
             delta = min(max(rate * g, -rbar), rbar)
             move(run, place, delta, run.numbers[MASS], rates[WEIGHT])
@@ -407,9 +499,10 @@ def end_epoch(run, rbar):
         rates[MARGIN] = 1.0
         rates[GAIN] = 0.0
         rates[SIZE], rates[REST], rates[LARGEST_SIZE] = 0.0, 0.0, 0.0
+        rates[SHIFTED] = 1.0
         for i in range(number):
             k = certain(run.touched[i] if few else i)
-            cells[k, ORIGIN] = earlier[k]
+            run.origin[k] = earlier[k]
             cells[k, PULL] = 0.0
     return rbar
 
@@ -417,10 +510,11 @@ def end_epoch(run, rbar):
 @apart
 def choose_unit(run, size):
     """See :meth:`mixfree.steps.ladder.LadderState.change_unit`."""
-    rates, cells, seen, i = run.rates, run.cells, 0.0, 0
+    rates, cells, levels, seen, i = run.rates, run.cells, run.levels, 0.0, 0
     while seen == 0.0 and i < run.counts[TOUCHED]:
         place = certain(run.touched[i])
-        seen = max(cells[place, TOTAL], cells[place, DUE])
+        at = place_of(run.marks[place, ROOM])
+        seen = max(cells[place, TOTAL], due_of(run, place, run.marks[place, MARK], at))
         i += 1
     change = changed_unit(rates, size, seen)
     if change == 0:
@@ -429,43 +523,52 @@ def choose_unit(run, size):
         rates[place] = math.ldexp(rates[place], -change)
     for k in range(cells.shape[0]):
         cells[k, PULL] = math.ldexp(cells[k, PULL], -change)
-        cells[k, TOTAL] = math.ldexp(cells[k, TOTAL], -2 * change)
-        cells[k, ABOVE] = math.ldexp(cells[k, ABOVE], -2 * change)
         cells[k, CARRY] = math.ldexp(cells[k, CARRY], -change)
-        cells[k, DUE] = math.ldexp(cells[k, DUE], -2 * change)
-        mark = run.marks[k, MARK]
-        for s in range(LEVELS, LEVELS + 3 * (end_of(mark) - first_of(mark)), 3):
-            cells[k, s + WAITING] = math.ldexp(cells[k, s + WAITING], -change)
-            cells[k, s + WAITING_DUE] = math.ldexp(cells[k, s + WAITING_DUE], -2 * change)
-            cells[k, s + OVER] = math.ldexp(cells[k, s + OVER], -2 * change)
+        cells[k, TOTAL] = math.ldexp(cells[k, TOTAL], -2 * change)
+        room = run.marks[k, ROOM]
+        if room == 0:
+            continue
+        at, end = place_of(room), place_of(room) + size_of(room)
+        for s in range(at + ABOVE, at + HALVES):
+            levels[s] = math.ldexp(levels[s], -2 * change)
+        for s in range(at + HALVES, at + HALVES + 2 * depth_of(room), 2):
+            levels[s] = math.ldexp(levels[s], -change)
+            levels[s + 1] = math.ldexp(levels[s + 1], -2 * change)
+        for s in range(end - count_of(room), end):
+            levels[s] = math.ldexp(levels[s], -2 * change)
 
 
 @fetch_ahead.register(SparseLadderRun)
 def _(run, indices, starts, i):
-    for p in range(starts[i + 1], starts[min(i + 2, starts.size - 1)]):
-        for line in range(0, _LINES * LINE // 8, LINE // 8):
-            prefetch(run.cells, indices[p], line, SECOND)
+    last = starts.size - 1
+    for p in range(starts[min(i + 2, last)], starts[min(i + 3, last)]):
+        prefetch(run.cells, indices[p], 0, SECOND)
+    for p in range(starts[i + 1], starts[min(i + 2, last)]):
+        room = run.marks[certain(indices[p]), ROOM]
+        prefetch(run.records, room >> _SLOT, 0, SECOND)
+        prefetch(run.records, (room >> _SLOT) + (room >> _SIZE & 31) - 1, 0, SECOND)
 
 
 @kernel
 def settle_levels(run, block, limit, tables):
     """Bring every coordinate up to date, and leave halves, V and excess of its levels in tables."""
     run = borrowed(run)
-    cells = run.cells
+    cells, levels = run.cells, run.levels
     for k in range(cells.shape[0]):
-        mark, total, above = run.marks[k, MARK], cells[k, TOTAL], 0.0
+        mark = run.marks[k, MARK]
         if mark != 0 and block_of(mark) < block:
-            mark = catch_up(run, certain(k), mark, block, limit)
-            run.marks[k, MARK] = mark
-            total = cells[k, TOTAL]
-        first, end = first_of(mark), end_of(mark)
-        for j in range(min(first, tables.shape[1])):
-            tables[LEVEL, j, k] = max(total, 0.0)
-        for j in range(first, end):
-            at = LEVELS + 3 * (j - first)
-            total -= cells[k, at + WAITING_DUE]
-            tables[HALF, j, k] = cells[k, at + WAITING]
-            tables[LEVEL, j, k] = max(total + cells[k, at + OVER], 0.0)
-        for j in range(min(end, tables.shape[1]) - 1, -1, -1):
-            above += max(cells[k, LEVELS + 3 * (j - first) + OVER], 0.0) if j >= first else 0.0
+            catch_up(run, certain(k), mark, block, limit)
+        room, total, above = run.marks[k, ROOM], cells[k, TOTAL], 0.0
+        at, first, end = place_of(room), first_of(room), first_of(room) + count_of(room)
+        half_at, over_at = at + HALVES + 2 * depth_of(room), at + size_of(room) - 1 + first
+        waits = run.bits[at + WAITS]
+        for j in range(tables.shape[1]):
+            if waits >> j & 1:
+                half_at -= 2
+                tables[HALF, j, k] = levels[half_at]
+                total -= levels[half_at + 1]
+            over = levels[over_at - j] if first <= j < end else 0.0
+            tables[LEVEL, j, k] = max(total + over, 0.0)
+        for j in range(tables.shape[1] - 1, -1, -1):
+            above += max(levels[over_at - j], 0.0) if first <= j < end else 0.0
             tables[EXCESS, j, k] = above

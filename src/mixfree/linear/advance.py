@@ -1,5 +1,6 @@
 """Run an optimiser over the rows of a linear model with the compiled kernel."""
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from mixfree.linear.losses import (
     linear_gradient,
     loss_twin,
 )
+from mixfree.linear.scaling import RunningScale
 
 
 def advance_linear(
@@ -67,18 +69,50 @@ def advance_linear(
     """
     x, y, indices, factors = _check_arrays(opt, loss, rows, targets, order, weights)
     l2 = check_not_negative(l2, "l2")
-    if not (opt.has_twin and has_twin(loss)):
+    if opt.has_twin and has_twin(loss):
+        opt.advance(_kernel(loss, l2), (x, y, factors), indices)
+    else:
         _advance_by_reference(opt, loss, (x, y, factors), indices, l2)
-        return
-    twin, margins = loss_twin(loss), np.zeros(loss.outputs)
+
+
+class UnitsDue(Exception):
+    """The next row needs new units."""
+
+
+def advance_scaled(
+    opt: Optimizer,
+    loss: Loss,
+    scale: RunningScale,
+    arrays: tuple[Array, Array, Array | None],
+    l2: float,
+) -> int:
+    """Tell ``opt`` standardised rows in one pass, up to one that needs new units; how many.
+
+    Requires a :class:`mixfree.gradients.Window`: other gradients keep rows, which need units.
+    """
+    rows, targets, weights = arrays
+    x, y, indices, factors = _check_arrays(opt, loss, rows, targets, None, weights)
+    before = opt.samples
+    with contextlib.suppress(UnitsDue):
+        opt.advance(_kernel(loss, l2, scale.arrays(x.dtype)), (x, y, factors), indices)
+    return opt.samples - before
+
+
+def _kernel(loss: Loss, l2: float, units: Any = None) -> Any:
+    """Return the function that takes samples in their order, for :meth:`Optimizer.advance`."""
+    from mixfree.kernels.linear import linear
+    from mixfree.kernels.scaling import OwnUnits
+
+    twin, margins, given = loss_twin(loss), np.zeros(loss.outputs), units or OwnUnits()
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
-        from mixfree.kernels.linear import linear
-
         samples, kept = parts[:3], parts[3:] or parts[:3]
-        return int(linear(plan, run, twin, l2, margins, samples, kept, order))
+        taken = int(linear(plan, run, given, twin, l2, margins, samples, kept, order))
+        if units is not None and units.due[0]:
+            raise UnitsDue
+        return taken
 
-    opt.advance(kernel, (x, y, factors), indices)
+    return kernel
 
 
 def _advance_by_reference(

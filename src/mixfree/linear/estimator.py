@@ -17,7 +17,7 @@ from mixfree.base.state import check_room, loading
 from mixfree.core.contest import Choice
 from mixfree.core.method import Method, OptionError
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.learner_for import EXACT_WEIGHTS, LinearLearner, learner_for
+from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import Loss
 from mixfree.linear.scaling import TooFar
 from mixfree.steps import CorrelationScale, Profile
@@ -245,9 +245,7 @@ class StreamModel(BaseEstimator, ABC):
 
     def _learner_checks_finite(self, X: Any) -> bool:
         """Whether the learner itself finds values that are not finite, which saves a pass."""
-        columns = X.shape[1] if isinstance(X, np.ndarray) and X.ndim == 2 else EXACT_WEIGHTS
-        exact = self.method == "exact" or (self.method == "auto" and columns < EXACT_WEIGHTS)
-        return isinstance(X, np.ndarray) and (exact or self.scale is None)
+        return isinstance(X, np.ndarray)
 
     def _new_learner(self, loss: Loss, dtype: Any) -> LinearLearner:
         check_whole(self.epochs, "epochs")
@@ -309,12 +307,10 @@ class StreamModel(BaseEstimator, ABC):
         try:
             for _ in range(1 if epochs is None or isinstance(learner, ExactLearner) else epochs):
                 learner.advance(X, targets, factors)
-        except TooFar as error:
-            if hasattr(self, "feature_names_in_"):
-                raise error.named(self.feature_names_in_.tolist()) from None
-            raise
-        except ValueError:
+        except ValueError as error:
             assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+            if isinstance(error, TooFar) and hasattr(self, "feature_names_in_"):
+                raise error.named(self.feature_names_in_.tolist()) from None
             raise
         if not (self.__sklearn_is_fitted__() and learner is self._learner):
             self._fit_parameters = self._parameters()

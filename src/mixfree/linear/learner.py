@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ from mixfree.core.method import Method
 from mixfree.core.methods import start_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
-from mixfree.gradients import Replay, Reservoir
-from mixfree.linear.advance import advance_linear
-from mixfree.linear.losses import Logistic, Loss, Softmax, predictions
+from mixfree.gradients import Replay, Reservoir, Window
+from mixfree.linear.advance import advance_linear, advance_scaled
+from mixfree.linear.losses import Logistic, Loss, Softmax, has_twin, predictions
 from mixfree.linear.scaling import Rescaling, RunningScale, original, points_in
 from mixfree.linear.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Profile
@@ -116,7 +116,7 @@ class Learner:
     @property
     def method(self) -> str:
         """Name of the method."""
-        return self._first.name
+        return self._optimizer.name
 
     @property
     def samples(self) -> int:
@@ -126,7 +126,7 @@ class Learner:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the weights and of all arithmetic."""
-        return self._first.x.dtype
+        return self._optimizer.x.dtype
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
         """Learn from rows in order: from all of them, or from none if there is an error.
@@ -138,7 +138,7 @@ class Learner:
         """
         # A lazy run over sparse rows does not change the optimiser's own arrays.
         lazy = hasattr(rows, "indptr") and runs_sparse(self._optimizer, self.loss, self.l2)
-        runs = [(run, run.export_run(own=not lazy)) for run in self._runs]
+        before = self._optimizer.export_run(own=not lazy)
         # Sparse rows do not change the running scale either, which is as large as the weights.
         untouched = hasattr(rows, "indptr")
         scale, sparse = self._scale if untouched else copy.deepcopy(self._scale), self._sparse
@@ -147,8 +147,7 @@ class Learner:
         try:
             self._advance(rows, targets, weights)
         except BaseException:
-            for run, before in runs:
-                run.import_run(before)
+            self._optimizer.import_run(before)
             self._scale, self._sparse = scale, sparse
             if sparse is not None:
                 sparse.go_back()
@@ -182,15 +181,6 @@ class Learner:
         return not (plain and rows.flags.c_contiguous and rows.flags.writeable)
 
     @property
-    def _runs(self) -> Iterable[Optimizer]:
-        """Every run that learns from the rows."""
-        return (self._optimizer,)
-
-    @property
-    def _first(self) -> Optimizer:
-        return next(iter(self._runs))
-
-    @property
     def _running(self) -> Optimizer | SparseLinear:
         return self._optimizer if self._sparse is None else self._sparse
 
@@ -205,7 +195,7 @@ class Learner:
                 if self._sparse is None:
                     self._sparse = SparseLinear(self._optimizer, self.loss, self.l2)
                 if self._sparse.samples == 0 and rows.shape[0]:
-                    self._guess_distance([self._sparse], norm(rows[:1].data), float(targets[0]))
+                    self._guess_distance(norm(rows[:1].data), float(targets[0]))
                 self._sparse.advance(rows, targets, weights)
                 return
         if self._sparse is not None:
@@ -230,23 +220,11 @@ class Learner:
             )
 
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        if self._first.samples == 0 and len(rows):
-            # The first standardised row is zero; later ones have about this norm.
-            longest = math.sqrt(self.columns) if self._scale is not None else norm(rows[0])
-            self._guess_distance(self._runs, longest, float(targets[0]))
+        if self._scale is None and self._optimizer.samples == 0 and len(rows):
+            self._guess_distance(norm(rows[0]), float(targets[0]))
+        advance_linear(self._optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
 
-        def learn(run: Optimizer) -> None:
-            advance_linear(run, self.loss, rows, targets, weights=weights, l2=self.l2)
-
-        self._teach(learn)
-
-    def _teach(self, learn: Callable[[Optimizer], None]) -> None:
-        """Call ``learn`` for every run."""
-        learn(self._optimizer)
-
-    def _guess_distance(
-        self, runs: Iterable[Optimizer | SparseLinear], length: float, target: float
-    ) -> None:
+    def _guess_distance(self, length: float, target: float) -> None:
         """Start steps that search for their scale at a fraction of a Kaczmarz step.
 
         A Kaczmarz step is |target|/‖row‖, or 1/‖row‖ where the target is a class. It has the
@@ -256,27 +234,37 @@ class Learner:
         length = math.hypot(length, self._intercept)
         residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
         if residual > 0.0 and length > 0.0:
-            for run in runs:
-                run.begin(SHARE * residual / length)
+            self._running.begin(SHARE * residual / length)
 
     def _tell_scaled(
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
     ) -> None:
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
+        if self._optimizer.samples == 0 and len(rows):
+            # The first standardised row is zero; later ones have about this norm.
+            self._guess_distance(math.sqrt(self.columns), float(targets[0]))
         done = 0
         while done < len(rows):
-            piece = scale.take(rows[done:])
-            now = slice(done, done + len(piece))
-            self._tell(piece, targets[now], None if weights is None else weights[now])
-            done += len(piece)
-            before = scale.units
-            scale.change()
+            now = slice(done, done + scale.ahead)
+            factors = None if weights is None else weights[now]
+            done += self._tell_in_units(scale, rows[now], targets[now], factors)
             if scale.due:
+                before = scale.units
+                scale.change(rows[done])
                 change = Rescaling(self.loss.outputs, self._intercept, before, scale.units)
-                self._change_units(change)
+                self._optimizer.change_units(change)
 
-    def _change_units(self, change: Rescaling) -> None:
-        self._optimizer.change_units(change)
+    def _tell_in_units(
+        self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
+    ) -> int:
+        """Learn from rows, at most up to one that needs new units; return how many they are."""
+        run = self._optimizer
+        if run.has_twin and has_twin(self.loss) and isinstance(run.gradient, Window):
+            return advance_scaled(run, self.loss, scale, (rows, targets, weights), self.l2)
+        piece = scale.take(rows)
+        now = slice(len(piece))
+        self._tell(piece, targets[now], None if weights is None else weights[now])
+        return len(piece)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

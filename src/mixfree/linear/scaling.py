@@ -6,12 +6,14 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.state import State
 
 LIMIT = 16.0  # largest absolute value of a standardised feature
 PIECE = 1 << 15  # values rescaled at a time, which fit into the cache
+AT_ONCE = 1 << 19  # values standardised at a time: memory that is new costs more than arithmetic
 
 
 class Units(NamedTuple):
@@ -82,16 +84,16 @@ class RunningScale:
     ...     piece = scale.take(rows)
     ...     standardised += piece.ravel().tolist()
     ...     rows = rows[len(piece) :]
-    ...     scale.change()
+    ...     if scale.due:
+    ...         scale.change(rows[0])
     >>> standardised
     [0.0, 1.0, 0.0]
     """
 
     def __init__(self, columns: int, centred: bool) -> None:
         self.centred = centred
-        self.due = False
         self._columns = columns
-        self._next = np.zeros(columns)  # the row that needs new units
+        self._due = np.zeros(1, np.int64)
 
     @cached_property
     def _state(self) -> ScaleState:
@@ -105,37 +107,50 @@ class RunningScale:
         """The current units."""
         return Units(self._state.shift, self._state.scale)
 
+    @property
+    def due(self) -> bool:
+        """Whether the next row waits for new units."""
+        return bool(self._due[0])
+
+    @property
+    def ahead(self) -> int:
+        """Number of rows up to the next one whose number is a power of two."""
+        count = int(self._state.count[0])
+        return (1 << count.bit_length()) - count + int(self._due[0])
+
+    def arrays(self, dtype: npt.DTypeLike) -> Any:
+        """Return the arrays that kernels change, which standardise rows of this type."""
+        from mixfree.kernels.scaling import RunningUnits
+
+        state, row = self._state, np.empty(self._columns, dtype)
+        statistics = (state.count, state.mean, state.spread, state.unit, state.shift)
+        return RunningUnits(self._due, *statistics, 1.0 / state.scale, row, self.centred, LIMIT)
+
     def take(self, rows: Array) -> Array:
-        """Standardise rows, up to the first one that needs new units."""
+        """Standardise as many rows as fit into the cache, up to one that needs new units."""
         from mixfree.kernels.scaling import standardise
 
-        state, out = self._state, np.empty(rows.shape, rows.dtype)
-        statistics = (state.count, state.mean, state.spread, state.unit, state.shift, state.scale)
-        taken = standardise(rows, self.due, self.centred, LIMIT, *statistics, out)
-        self.due = taken < len(rows)
-        if self.due:
-            self._next = rows[taken]
-        return out[:taken]
+        rows = rows[: max(AT_ONCE // max(self._columns, 1), 1)]
+        out = np.empty(rows.shape, rows.dtype)
+        return out[: standardise(self.arrays(rows.dtype), rows, out)]
 
-    def change(self) -> None:
-        """Change to the units of the current statistics, if they are due."""
-        if not self.due:
-            return
+    def change(self, row: Array) -> None:
+        """Change to the units of the current statistics, which include those of ``row``."""
         state = self._state
         mean = state.mean / state.unit
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
-            state.farthest = np.maximum(state.farthest, np.abs(self._next - mean))
+            state.farthest = np.maximum(state.farthest, np.abs(row - mean))
         deviation = np.sqrt(state.spread / state.count[0]) / state.unit
         scale = np.maximum(deviation, state.farthest / LIMIT)
         if not np.isfinite(scale).all():
             place = int(np.argmin(np.isfinite(scale)))
             raise TooFar(
                 place,
-                f"is {self._next[place]:.3g} in row {state.count[0]:,}, "
+                f"is {row[place]:.3g} in row {state.count[0]:,}, "
                 f"too far from its mean {mean[place]:.3g} to be standardised",
             )
         # The inverse of a smaller scale would overflow; such a feature counts as constant.
-        known = scale >= np.finfo(self._next.dtype).tiny
+        known = scale >= np.finfo(row.dtype).tiny
         state.shift, state.scale = mean, np.where(known, scale, 1.0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -144,7 +159,8 @@ class RunningScale:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
-        self._state, self.due = self._state.restored(state, "running scale"), False
+        self._state = self._state.restored(state, "running scale")
+        self._due[0] = 0
 
 
 def original(columns: int) -> Units:
@@ -236,6 +252,7 @@ class Rescaling:
         return [found, *others]
 
     def _each(self, convert: Callable[..., Array], rows: Array) -> Array:
-        flat = rows.reshape(-1, rows.shape[-1])
-        found = [convert(row, self._outputs, self._old, self._new) for row in flat]
-        return np.array(found, rows.dtype).reshape(rows.shape)
+        if not rows.size:
+            return rows.copy()
+        blocks = self._outputs * (rows.size // rows.shape[-1])
+        return convert(rows.ravel(), blocks, self._old, self._new).reshape(rows.shape)

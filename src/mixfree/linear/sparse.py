@@ -44,6 +44,7 @@ def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
     return isinstance(step, Constant | AdaGradNorm) and (anywhere or around_origin)
 
 
+FEW = 8  # a coordinate by itself takes that many times as long to copy as one of many
 _UNCHANGED = ("counts", "numbers", "before", "kept")  # fields that are saved as they are
 
 
@@ -87,10 +88,7 @@ class SparseState(State):
     def begin(self, step: Any, first: float) -> None:
         """Do nothing: none of these steps searches for its scale."""
 
-    def make_room(self, step: Any, samples: int) -> None:
-        """Do nothing: there is room for any number of samples."""
-
-    def mark(self, places: Array | None, samples: int) -> Mark:
+    def mark(self, places: Array | None, samples: int, spare: Mark | None) -> Mark:
         """Mark the state, to return to it later."""
         return Mark(self.copy())
 
@@ -99,8 +97,8 @@ class SparseState(State):
         found: SparseState = mark.state
         return found
 
-    def wants_all(self, run: Any) -> bool:
-        """Return False: any row may change every coordinate."""
+    def needs(self, run: Any, mark: Mark | None) -> bool:
+        """Return False: the kernel stops for nothing but a row that is refused."""
         return False
 
     def settled(self, run: RunState, step: Any, l2: float) -> RunState:
@@ -132,7 +130,7 @@ class SparseState(State):
             "kept": self.kept.copy(),
         }
 
-    def arrays(self, whole: bool = True) -> SparseRun:
+    def arrays(self, step: Any, samples: int, whole: bool = True) -> SparseRun:
         """Return the arrays themselves, which the kernel changes."""
         return SparseRun(
             self.counts,
@@ -252,11 +250,16 @@ class SparseLinear:
             SparseLadderState.of(run, step) if isinstance(step, Ladder) else SparseState.of(run)
         )
         self._mark: Mark | None = None
+        self._spare: Mark | None = None  # an earlier mark, whose memory can be used again
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_spare": None}
 
     def mark(self, rows: Any) -> None:
         """Mark the state before the next rows, for :meth:`go_back`."""
-        few = rows.nnz * self._loss.outputs < self._opt.x.size
-        self._mark = self._state.mark(self._places(rows) if few else None, rows.shape[0])
+        few = FEW * rows.nnz * self._loss.outputs < self._opt.x.size
+        places, self._spare, spare = self._places(rows) if few else None, None, self._spare
+        self._mark = self._state.mark(places, rows.shape[0], spare)
 
     def go_back(self) -> None:
         """Return to the mark, if there is one."""
@@ -267,7 +270,9 @@ class SparseLinear:
         """Return the coordinates in which the rows have entries."""
         outputs, width = self._loss.outputs, rows.shape[1]
         each = self._opt.x.size // outputs
-        columns = np.append(np.unique(rows.indices), np.arange(width, each))
+        seen = np.zeros(each, bool)  # np.unique takes many times as long
+        seen[rows.indices], seen[width:] = True, True
+        columns = np.flatnonzero(seen)
         places: Array = (each * np.arange(outputs)[:, None] + columns).ravel()
         return places
 
@@ -298,19 +303,19 @@ class SparseLinear:
         twin, margins, factors = loss_twin(loss), np.zeros(loss.outputs), np.zeros(loss.outputs)
         y = np.ascontiguousarray(targets, dtype=np.float64)
         w = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
-        self._state.make_room(self._step, y.size)
         start = 0
         while start < y.size:
             piece = slice(start, start + CHUNK)
             csr, aims = _arrays(rows, start, min(start + CHUNK, y.size)), y[piece]
             settings = (twin, self._l2, margins, factors, width, intercept)
-            run = self._state.arrays(self._mark is None or self._mark.places is None)
+            whole = self._mark is None or self._mark.places is None
+            run = self._state.arrays(self._step, aims.size, whole)
             taken = sparse(self._plan, run, *settings, csr, aims, w[piece])
             start += taken
-            if taken < aims.size:
-                if self._mark is None or not self._state.wants_all(run):
-                    raise self.settle().refusal()
-                self._mark.widen(self._state)
+            if taken < aims.size and not self._state.needs(run, self._mark):
+                raise self.settle().refusal()
+        if self._mark is not None and self._mark.places is None:
+            self._spare = self._mark
         self._mark = None
 
     def settle(self) -> Optimizer:

@@ -1,5 +1,6 @@
 """The state of the ladder over sparse rows, in the form of its kernel."""
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -26,9 +27,12 @@ from mixfree.kernels.run import COUNT, STEPS
 from mixfree.kernels.sparse import MASS, Q, V
 from mixfree.steps.ladder import EARLY, Ladder, LadderState
 
-LEAST = 12  # levels with room from the start, since adding one copies everything
+ROOM = 6  # slots allocated per coordinate; memory that is never used is not there
+MORE = 1 << 12  # and beyond them
 # Places in ``rates`` of the fields of the ladder's distance.
 _SCALARS = {"lam": PEAK, "weight": WEIGHT, "numerator": GAIN, "margin": MARGIN}
+_NUMBERS = ("counts", "numbers", "rates")
+_VECTORS = ("origin", "earlier", "before", "kept")
 
 
 @dataclass(slots=True)
@@ -39,7 +43,9 @@ class SparseLadderState(State):
     numbers: Array
     rates: Array
     cells: Array  # one row per coordinate
+    records: Array  # their levels, one row per slot
     touched: Array  # coordinates touched so far
+    origin: Array  # of the distance
     earlier: Array  # mean of the previous epoch
     before: Array  # older sum of the tail average
     kept: Array  # the random iterate
@@ -48,25 +54,28 @@ class SparseLadderState(State):
     def of(cls, run: RunState, step: Ladder) -> "SparseLadderState":
         """Convert the state of an optimiser's run, which is not changed."""
         ladder, distance, output, size = run.step, run.step.distance, run.output, run.x.size
-        counts = [run.gradient.samples, run.steps, 0, 1, 0, output.count, 0]
-        rates = np.zeros(lazy.NEWEST + 1)
+        counts = [run.gradient.samples, run.steps, 0, 1, 0, output.count, 0, 1]
+        rates = np.zeros(lazy.SHIFTED + 1)
         for name, place in _SCALARS.items():
             rates[place] = getattr(distance, name)
         rates[[SHRINK, EPOCH, lazy.RBAR]] = 2.0**-ladder.unit, distance.epoch, distance.rbar[0]
         rates[FARTHEST] = step.reach(ladder)
+        rates[lazy.SHIFTED] = distance.origin.any()
         state = cls(
             counts=np.array(counts),
             numbers=np.array([0.0, 1.0, 0.0]),
             rates=rates,
-            cells=_empty(size, _columns(0)),
+            cells=_empty(size, lazy.ROOM + 1),
+            records=_empty(ROOM * size + MORE, lazy.SLOT),
             touched=np.empty(size, np.int32),
+            origin=distance.origin.copy(),
             earlier=distance.before.copy(),
             before=np.array(getattr(output, "before", np.zeros(0))),
             kept=np.array(getattr(output, "kept", np.zeros(0)), dtype=np.float64),
         )
-        state._widen(step.levels(run.steps))
-        state.cells[:, : lazy.LEVELS] = 0.0
-        columns = {V: run.x, lazy.ORIGIN: distance.origin}
+        state.cells[:] = 0.0
+        state.records[0] = 0.0
+        columns = {V: run.x}
         if hasattr(output, "sum"):
             columns[Q] = -output.sum
         if distance.weight > 0.0:
@@ -83,37 +92,62 @@ class SparseLadderState(State):
         if step.guesses:
             self.rates[[PEAK, FARTHEST, lazy.RBAR]] = first
 
-    def make_room(self, step: Ladder, samples: int) -> None:
-        """Make room for the levels that ``samples`` further samples need."""
-        self._widen(step.levels(int(self.counts[STEPS]) + samples))
+    def mark(self, places: Array | None, samples: int, spare: "Mark | None") -> "Mark":
+        """Mark the state before ``samples`` samples, with entries at ``places`` if given.
 
-    def mark(self, places: Array | None, samples: int) -> "Mark":
-        """Mark the state before ``samples`` samples, with entries at ``places`` if given."""
+        The memory of ``spare``, a mark that is not needed any more, may be used again: to request
+        new memory takes many times as long as to copy.
+        """
         count, steps = int(self.counts[COUNT]), int(self.counts[STEPS])
         tail_turns = self.before.size and (count + samples).bit_length() > count.bit_length()
         everywhere = steps + samples >= self.rates[EPOCH] or tail_turns or self.kept.size
         if places is None or everywhere:
-            return Mark(self.copy())
-        numbers = {name: getattr(self, name).copy() for name in ("counts", "numbers", "rates")}
-        return Mark(replace(self, cells=self.cells[places], **numbers), places)
+            return Mark(self._copied(spare.state if spare is not None else None))
+        numbers = {name: getattr(self, name).copy() for name in _NUMBERS}
+        entries = self._entries(places)
+        old = replace(self, cells=self.cells[places], records=self._flat[entries], **numbers)
+        return Mark(old, places, entries)
 
     def go_back(self, mark: "Mark") -> "SparseLadderState":
         """Return the state as it was at the mark."""
         old: SparseLadderState = mark.state
         if mark.places is None:
             return old
-        self.cells[mark.places, : old.cells.shape[1]] = old.cells
-        return replace(old, cells=self.cells)
+        self.cells[mark.places] = old.cells
+        self._flat[mark.entries] = old.records
+        return replace(old, cells=self.cells, records=self.records)
 
-    def wants_all(self, run: Any) -> bool:
-        """Whether the kernel stopped at a row that would change every coordinate."""
-        return bool(run.whole[0] == lazy.WANTED)
+    def copy(self) -> "SparseLadderState":
+        """Return an independent copy, without what is in unused slots."""
+        return self._copied(None)
 
-    def _widen(self, levels: int) -> None:
-        old = self.cells
-        if _columns(levels) > old.shape[1]:
-            self.cells = _empty(len(old), _columns(levels))
-            self.cells[:, : old.shape[1]] = old
+    def _copied(self, spare: "SparseLadderState | None") -> "SparseLadderState":
+        used, found = int(self.counts[lazy.USED]), copy.copy(self)
+        for name in self.names():
+            mine = getattr(self, name)
+            theirs = mine[:0] if spare is None else getattr(spare, name)
+            if theirs.shape != mine.shape:
+                theirs = _empty(*mine.shape) if mine.ndim == 2 else np.empty_like(mine)
+            part = slice(used if name == "records" else len(mine))
+            theirs[part] = mine[part]
+            setattr(found, name, theirs)
+        return found
+
+    def __deepcopy__(self, memo: Any) -> "SparseLadderState":
+        return self.copy()
+
+    def needs(self, run: Any, mark: "Mark | None") -> bool:
+        """Whether the kernel stopped for something that it has now, and can go on."""
+        if run.needs[0] == lazy.SLOTS:
+            self._add_slots(2 * len(self.records) + run.most * len(self.cells))
+        elif run.needs[0] == lazy.ALL and mark is not None:
+            mark.widen(self)
+        return bool(run.needs[0])
+
+    def _add_slots(self, number: int) -> None:
+        old, used = self.records, int(self.counts[lazy.USED])
+        self.records = _empty(number, lazy.SLOT)
+        self.records[:used] = old[:used]
 
     def settled(self, run: RunState, step: Ladder, l2: float) -> RunState:
         """Write this state into ``run``, the run that it was made from, and return it."""
@@ -122,8 +156,9 @@ class SparseLadderState(State):
         tables = np.zeros((3, step.levels(steps), size))
         # A copy: settling the state itself would change the bits of later steps.
         done = self.copy()
-        lazy.settle_levels(done.arrays(), steps // step.block, _limit(step), tables)
-        total, carry, due = (done.cells[:, place] for place in (lazy.TOTAL, lazy.CARRY, lazy.DUE))
+        done._add_slots(len(done.records) + _most_slots(step, steps) * size)
+        lazy.settle_levels(done.arrays(step, 0), steps // step.block, _limit(step), tables)
+        total, carry, due = done.cells[:, lazy.TOTAL], done.cells[:, lazy.CARRY], done._due()
         total = total + due if early else total.copy()
         root, rate = np.sqrt(total + (tables[EXCESS, 0] if len(tables[0]) else 0.0)), np.zeros(size)
         np.divide(step.length * rates[PEAK] * rates[lazy.RBAR], root, out=rate, where=root > 0.0)
@@ -141,7 +176,7 @@ class SparseLadderState(State):
         scalars = {name: float(rates[place]) for name, place in _SCALARS.items()}
         run.step.distance.load(
             {"weighted_sum": self.cells[:, lazy.PULL] - waiting}
-            | {"origin": self.cells[:, lazy.ORIGIN].copy()}
+            | {"origin": self.origin.copy()}
             | {"mean": mean, "before": self.earlier.copy()}
             | {"rbar": np.full(size, rates[lazy.RBAR]), "epoch": int(rates[EPOCH])}
             | scalars
@@ -166,7 +201,7 @@ class SparseLadderState(State):
             "kept": self.kept.copy(),
         }
 
-    def arrays(self, whole: bool = True) -> lazy.SparseLadderRun:
+    def arrays(self, step: Ladder, samples: int, whole: bool = True) -> lazy.SparseLadderRun:
         """Return the arrays themselves; the kernel changes the ``whole`` or the rows' cells."""
         return lazy.SparseLadderRun(
             self.counts,
@@ -174,75 +209,120 @@ class SparseLadderState(State):
             self.rates,
             self.cells,
             self.cells.view(np.int64),
+            self.records,
+            self._flat,
+            self._flat.view(np.int64),
             self.touched,
+            self.origin,
             self.earlier,
             self.before,
             self.kept,
-            np.array([lazy.WHOLE if whole else lazy.PART]),
+            np.array([lazy.NOTHING]),
+            whole,
+            _most_slots(step, int(self.counts[STEPS]) + samples),
         )
 
     def plain(self) -> dict[str, Any]:
         """Return the state as copies of arrays, with the levels of all coordinates in a row."""
-        marks = self._marks.copy()
-        names = ("counts", "numbers", "rates", "earlier", "before", "kept")
+        marks, rooms, at = self._marks, self._rooms, lazy.place_of(self._rooms)
+        counts = self.counts.copy()
+        counts[lazy.USED] = 0
         return {
-            **{name: getattr(self, name).copy() for name in names},
-            "cells": np.delete(self.cells[:, : lazy.LEVELS], lazy.MARK, axis=1),
+            **{name: getattr(self, name).copy() for name in (*_NUMBERS, *_VECTORS)},
+            "counts": counts,
+            "cells": self.cells[:, : lazy.MARK].copy(),
             "last": np.where(marks == 0, -1, lazy.block_of(marks)),
-            "first": lazy.first_of(marks).astype(np.int8),
-            "end": lazy.end_of(marks).astype(np.int8),
-            "low": lazy.low_of(marks).astype(np.int8),
-            "levels": self._triples[self._own],
+            "due": self._due(),
+            "several": lazy.has_several(marks).astype(np.int8),
+            "above": self._flat[at + lazy.ABOVE],
+            "waits": self._flat.view(np.int64)[at + lazy.WAITS],
+            "depth": lazy.depth_of(rooms).astype(np.int8),
+            "first": lazy.first_of(rooms).astype(np.int8),
+            "count": lazy.count_of(rooms).astype(np.int8),
+            "halves": self._flat[self._halves()].reshape(-1, 2),
+            "over": self._flat[self._over()],
         }
 
     def restored(self, plain: Any, what: str) -> "SparseLadderState":
         """See :meth:`State.restored`; the places of the levels are recomputed."""
         given = _PlainSparseLadder(**self.plain()).restored(plain, what)
         found = self.copy()
-        names = ("counts", "numbers", "rates", "earlier", "before", "kept")
-        found.load({name: getattr(given, name) for name in names})
-        found._widen(int((given.end - given.first).max()))
-        found.cells[:, : lazy.LEVELS] = np.insert(given.cells, lazy.MARK, 0.0, axis=1)
-        first, end, low = (part.astype(np.int64) for part in (given.first, given.end, given.low))
-        marks = lazy.mark_of(np.maximum(given.last, 0), first, end, low)
-        found._mark(np.where(given.last < 0, 0, marks))
-        found._triples[found._own] = given.levels
+        found.load({name: getattr(given, name) for name in (*_NUMBERS, *_VECTORS)})
+        found.cells[:, : lazy.MARK] = given.cells
+        depth, first, count = (
+            part.astype(np.int64) for part in (given.depth, given.first, given.count)
+        )
+        found._give(given.last, given.several.astype(np.int64), depth, first, count)
+        found._fill(given.waits, given.above, given.due, given.halves.ravel(), given.over)
         return found
 
     @property
+    def _flat(self) -> Array:
+        """All records as a vector."""
+        return self.records.reshape(-1)
+
+    @property
     def _marks(self) -> Array:
-        """Packed block, levels and low of each coordinate: see :func:`lazy.mark_of`."""
+        """Packed block of each coordinate: see :func:`lazy.block_of`."""
         marks: Array = self.cells.view(np.int64)[:, lazy.MARK]
         return marks
 
     @property
-    def _triples(self) -> Array:
-        """The levels of each coordinate from its first level on, three numbers each."""
-        room = (self.cells.shape[1] - lazy.LEVELS) // 3
-        levels = self.cells[:, lazy.LEVELS : lazy.LEVELS + 3 * room]
-        return np.lib.stride_tricks.as_strided(
-            levels, (len(levels), room, 3), (levels.strides[0], 24, 8)
-        )
+    def _rooms(self) -> Array:
+        """Packed place and contents of each coordinate's record: see :func:`lazy.room_of`."""
+        rooms: Array = self.cells.view(np.int64)[:, lazy.ROOM]
+        return rooms
 
-    @property
-    def _own(self) -> Array:
-        """Which of these levels a coordinate has."""
-        number = lazy.end_of(self._marks) - lazy.first_of(self._marks)
-        own: Array = np.arange(self._triples.shape[1]) < number[:, None]
-        return own
+    def _entries(self, places: Array) -> Array:
+        """Return where the records of some coordinates are."""
+        rooms = self._rooms[places]
+        rooms = rooms[rooms != 0]
+        return _ranges(lazy.place_of(rooms), lazy.size_of(rooms))
 
-    def _mark(self, marks: Array) -> None:
-        """Set the mark of every coordinate."""
-        self._marks[:] = marks
-        touched = np.flatnonzero(marks)
+    def _halves(self) -> Array:
+        """Return where the halves are."""
+        return _ranges(lazy.place_of(self._rooms) + lazy.HALVES, 2 * lazy.depth_of(self._rooms))
+
+    def _over(self) -> Array:
+        """Return where the U_j are."""
+        rooms, number = self._rooms, lazy.count_of(self._rooms)
+        return _ranges(lazy.place_of(rooms) + lazy.size_of(rooms) - number, number)
+
+    def _due(self) -> Array:
+        """Return the sum of (λg)² over the last block of each coordinate."""
+        at, carry = lazy.place_of(self._rooms) + lazy.DUE, self.cells[:, lazy.CARRY]
+        return np.where(lazy.has_several(self._marks), self._flat[at], carry * carry)
+
+    def _give(self, last: Array, several: Array, depth: Array, first: Array, count: Array) -> None:
+        """Mark the coordinates, and give each one that needs it a new record."""
+        self._marks[:] = np.where(last < 0, 0, lazy.mark_of(last, several))
+        touched = np.flatnonzero(last >= 0)
         self.counts[lazy.TOUCHED] = touched.size
         self.touched[: touched.size] = touched
+        size = np.maximum(_slots(lazy.HALVES + 2 * (depth + 1) + count), lazy.LEAST)
+        needs = (depth + count + several) > 0
+        slots = np.cumsum(np.where(needs, size, 0))
+        self.counts[lazy.USED] = 1 + (slots[-1] if slots.size else 0)
+        if self.counts[lazy.USED] + MORE > len(self.records):
+            self.records = _empty(2 * int(self.counts[lazy.USED]) + MORE, lazy.SLOT)
+        self.records[0] = 0.0
+        rooms = lazy.room_of(1 + slots - size, size, first, count, depth)
+        self._rooms[:] = np.where(needs, rooms, 0)
+
+    def _fill(self, waits: Array, above: Array, due: Array, halves: Array, over: Array) -> None:
+        """Write what the records have."""
+        own = self._rooms != 0
+        at = lazy.place_of(self._rooms[own])
+        self._flat.view(np.int64)[at + lazy.WAITS] = waits[own]
+        self._flat[at + lazy.ABOVE], self._flat[at + lazy.DUE] = above[own], due[own]
+        self._flat[self._halves()], self._flat[self._over()] = halves, over
 
     def _take_ladder(self, ladder: LadderState, blocks: int, early: bool) -> None:
         """Convert the reference's levels, and its sums of the current block."""
         levels, total, lam = len(ladder.levels), ladder.total, self.rates[PEAK]
-        triples, q = self._triples[:, :levels], np.zeros_like(total)
+        over, q = np.zeros((total.size, levels)), np.zeros_like(total)
         waits = [bool(blocks >> j & 1) for j in range(levels)]
+        squares = np.zeros((total.size, levels + 1))  # of the halves that wait
         excess = -np.diff(ladder.excess, axis=0, append=np.zeros((1, total.size)))
         # From the oldest level on: q is Q when a level was last complete, which is the same for
         # the levels below it down to one that waits. Without excess, any q ≥ V that grows will do.
@@ -253,36 +333,36 @@ class SparseLadderState(State):
                 before, q = q, np.maximum(q, complete[lowest : j + 1].max(axis=0))
                 if not (early or any(waits[: j + 1])):
                     q = total  # these levels were complete when the rates were last renewed
-                if j + 1 < levels:
-                    triples[:, j + 1, lazy.WAITING_DUE] = q - before
-            triples[:, j, lazy.WAITING] = ladder.halves[j] if waits[j] else 0.0
-            triples[:, j, lazy.WAITING_DUE] = 0.0
-            triples[:, j, lazy.OVER] = ladder.levels[j] - q
-        if levels:
-            self.cells[:, lazy.ABOVE] = ladder.excess[0]
+                squares[:, j + 1] = q - before
+            over[:, j] = ladder.levels[j] - q
         seen, due = (total > 0.0) | (ladder.squares > 0.0), np.maximum(total - q, 0.0)
         if not early:  # the rest of Q is of a whole block, which waits at the first level
-            if levels and waits[0]:
-                triples[:, 0, lazy.WAITING_DUE] = due
+            squares[:, 0] = due
             due = np.zeros_like(due)
-        waiting, squares = lam * ladder.sum, lam**2 * ladder.squares
+        waiting, newest = lam * ladder.sum, lam**2 * ladder.squares
         pull = ladder.distance.weighted_sum + waiting
         self.cells[:, lazy.TOTAL], self.cells[:, lazy.PULL] = total - due, pull
         self.cells[:, lazy.CARRY] = ladder.carry + waiting
-        self.cells[:, lazy.DUE] = due + squares
-        ahead = self.cells[:, lazy.ORIGIN] - self.cells[:, V]
-        back = 0.5 * ladder.rate / lam * (waiting**2 + squares)
+        ahead = self.origin - self.cells[:, V]
+        back = 0.5 * ladder.rate / lam * (waiting**2 + newest)
         self.rates[lazy.NEWEST] = waiting @ ahead - back.sum()
         self.rates[[lazy.SIZE, lazy.LARGEST_SIZE]] = np.abs(pull).sum()
-        self._mark(np.where(seen, lazy.mark_of(blocks, 0, levels, 0), 0))
+        those = [j for j in reversed(range(levels)) if waits[j]]
+        whole, nothing = seen.astype(np.int64), np.zeros_like(seen, np.int64)
+        self._give(np.where(seen, blocks, -1), whole, len(those) * whole, nothing, levels * whole)
+        halves = np.stack([ladder.halves[those].T, squares[:, those]], axis=2)
+        above = ladder.excess[0] if levels else np.zeros_like(total)
+        bits = np.full(total.size, sum(1 << j for j in those))
+        self._fill(bits, above, due + newest, halves[seen].ravel(), over[seen, ::-1].ravel())
 
 
 @dataclass(slots=True)
 class Mark:
-    """A state to return to: all of it, or its numbers and the cells at some places."""
+    """A state to return to: all of it, or its numbers, some cells, and entries of records."""
 
     state: Any
     places: Array | None = None
+    entries: Array | None = None
 
     def widen(self, now: Any) -> None:
         """Extend the mark to all cells; those not yet in it have not changed."""
@@ -297,25 +377,35 @@ class _PlainSparseLadder(State):
     counts: Array
     numbers: Array
     rates: Array
+    origin: Array
     earlier: Array
     before: Array
     kept: Array
     cells: Array
     last: Array
+    due: Array
+    several: Array
+    above: Array
+    waits: Array
+    depth: Array
     first: Array
-    end: Array
-    low: Array
-    levels: Array
+    count: Array
+    halves: Array
+    over: Array
 
-    grows: ClassVar[tuple[str, ...]] = ("levels",)  # one row per level in use
+    grows: ClassVar[tuple[str, ...]] = ("halves", "over")  # one row per level in use
 
     def check(self, what: str) -> None:
         """Check the numbers of levels and the ranges of all numbers."""
-        has = (self.first >= 0) & (self.first <= self.end) & (self.end <= _most_levels(self.counts))
-        none = (self.first == lazy.NONE) & (self.end == lazy.NONE)
-        low = (self.low >= 0) & (self.low <= self.end)
-        own = int((self.end - self.first).sum())
-        if not ((has | none).all() and low.all() and own == len(self.levels)):
+        most, marked = int(self.counts[STEPS]).bit_length(), np.zeros_like(self.waits)
+        for j in range(most):
+            marked += self.waits >> j & 1
+        end = self.first.astype(np.int64) + self.count
+        has = (self.first >= 0) & (self.count >= 0) & ((end <= most) | (self.count == 0))
+        waits = (self.waits >= 0) & (self.waits >> most == 0) & (marked == self.depth)
+        flags = (self.several == 0) | (self.several == 1)
+        own = int(self.depth.sum()) == len(self.halves) and int(self.count.sum()) == len(self.over)
+        if not (has.all() and waits.all() and flags.all() and own):
             raise ValueError(
                 f"state of the {what} does not fit: its numbers of levels contradict each other"
             )
@@ -324,7 +414,8 @@ class _PlainSparseLadder(State):
         counted = (self.counts >= 0).all() and (self.counts < MOST_COUNTED).all()
         if not (blocks.all() and scales.all() and counted):
             raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
-        if (self.cells[:, [lazy.TOTAL, lazy.ABOVE, lazy.DUE - 1]] < 0.0).any():
+        squares = (self.cells[:, lazy.TOTAL], self.above, self.due)
+        if any((square < 0.0).any() for square in squares):
             raise ValueError(f"state of the {what} does not fit: a sum of squares is negative")
 
 
@@ -332,15 +423,26 @@ def _limit(step: Ladder) -> int:
     return 64 if step.max_levels is None else step.max_levels
 
 
-def _most_levels(counts: Array) -> int:
-    """Return the number of levels that so many steps can have."""
-    return int(counts[STEPS]).bit_length()
+def _most_slots(step: Ladder, steps: int) -> int:
+    """Return the number of slots that a coordinate may need on its way to so many steps."""
+    # The last record is at most half as large again as it must be, and so is each one before it.
+    return lazy.LEAST + 5 * int(_slots(lazy.HALVES + 3 * step.levels(steps) + 2))
 
 
-def _columns(levels: int) -> int:
-    """Return the columns of the cells for so many levels, in whole cache lines."""
-    columns = lazy.LEVELS + 3 * max(levels, LEAST)
-    return columns + -columns % (LINE // 8)
+def _slots(numbers: Any) -> Any:
+    return -(-numbers // lazy.SLOT)
+
+
+def _ranges(starts: Array, lengths: Array) -> Array:
+    """Return the numbers from each start on, one range after another.
+
+    Examples
+    --------
+    >>> _ranges(np.array([3, 10]), np.array([2, 1])).tolist()
+    [3, 4, 10]
+    """
+    ends: Array = np.cumsum(lengths)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1] if ends.size else 0)
 
 
 def _empty(rows: int, columns: int) -> Array:

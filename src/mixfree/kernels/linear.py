@@ -4,7 +4,7 @@ from mixfree.kernels.engine import acceptable, begin, tell
 from mixfree.kernels.jit import apart, chosen, inline, kernel
 from mixfree.kernels.ladder import LadderPlan
 from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
-from mixfree.kernels.memory import FIRST, LINE, borrowed, prefetch
+from mixfree.kernels.memory import FIRST, LINE, prefetch
 from mixfree.kernels.vectors import dot_and_square, square_along, sum_of_squares
 
 _AHEAD, _SHORT = 4, 1024  # rows to prefetch ahead, and longest such row in bytes
@@ -105,9 +105,8 @@ def linear(plan, run, loss, l2, margins, samples, kept, order):
     in the order is the ~r-th kept sample.
     """
     plan, run = begin(plan, run)
-    margins = borrowed(margins)
-    rows, targets, weights = borrowed(samples)
-    kept_rows, kept_targets, kept_weights = borrowed(kept)
+    rows, targets, weights = samples
+    kept_rows, kept_targets, kept_weights = kept
     for i in range(order.size):
         r = order[i]
         fetch_ahead(plan.step, rows, kept_rows, order, i)

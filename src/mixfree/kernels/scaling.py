@@ -27,7 +27,7 @@ def fit_units(row, mean, spread, unit):
 
 
 @kernel
-def standardise(rows, counted, centred, limit, count, mean, spread, unit, shift, scale, out):
+def standardise(rows, counted, centred, limit, count, mean, spread, unit, shift, inverse, out):
     """Standardise rows up to one for which new units are due; how many they are.
 
     That row is counted already; ``counted`` says so of the first one given. ``mean``
@@ -35,10 +35,10 @@ def standardise(rows, counted, centred, limit, count, mean, spread, unit, shift,
     """
     # One version of each loop at all addresses: others would round differently.
     rows, out, mean, spread = unshared(rows), unshared(out), unshared(mean), unshared(spread)
-    unit, shift, inverse = unshared(unit), unshared(shift), 1.0 / scale
+    unit, shift, inverse = unshared(unit), unshared(shift), unshared(inverse)
     for i in range(rows.shape[0]):
-        new = 0.0 if i == 0 and counted else 1.0
-        count[0] += int(new)
+        new = 0 if i == 0 and counted else 1
+        count[0] += new
         share = new / count[0] if centred else 0.0
         far = 0
         for k in range(rows.shape[1]):
@@ -54,6 +54,6 @@ def standardise(rows, counted, centred, limit, count, mean, spread, unit, shift,
             center = mean[k] + share * delta
             mean[k] = center
             spread[k] += new * delta * (value - center)
-        if due and new > 0.0:
+        if due and new > 0:
             return i
     return rows.shape[0]

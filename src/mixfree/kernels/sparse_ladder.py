@@ -39,7 +39,7 @@ from mixfree.kernels.ladder import (
     changed_unit,
     keeps_unit,
 )
-from mixfree.kernels.memory import LINE, SECOND, borrowed, prefetch
+from mixfree.kernels.memory import LINE, SECOND, prefetch
 from mixfree.kernels.run import SAMPLES, STEPS
 from mixfree.kernels.sparse import (
     LISTED,
@@ -186,7 +186,8 @@ def catch_up(run, place, mark, block, limit):
                 cells[place, certain(at + WAITING_DUE)],
                 cells[place, certain(at + OVER)],
             )
-            grown = over + ((carry - half) ** 2 - (due + half_due))
+            difference = carry - half
+            grown = over + (difference * difference - (due + half_due))
             above += max(grown, 0.0) - max(over, 0.0)
             carry += half
             due += half_due
@@ -450,7 +451,6 @@ def _(run, indices, starts, i):
 @kernel
 def settle_levels(run, block, limit, tables):
     """Bring every coordinate up to date, and leave halves, V and excess of its levels in tables."""
-    run = borrowed(run)
     cells = run.cells
     for k in range(cells.shape[0]):
         mark, total, above = run.marks[k, MARK], cells[k, TOTAL], 0.0

@@ -110,8 +110,10 @@ class RunningScale:
         from mixfree.kernels.scaling import standardise
 
         state, out = self._state, np.empty(rows.shape, rows.dtype)
-        statistics = (state.count, state.mean, state.spread, state.unit, state.shift, state.scale)
-        taken = standardise(rows, self.due, self.centred, LIMIT, *statistics, out)
+        statistics = (state.count, state.mean, state.spread, state.unit, state.shift)
+        taken = standardise(
+            rows, self.due, self.centred, LIMIT, *statistics, 1.0 / state.scale, out
+        )
         self.due = taken < len(rows)
         if self.due:
             self._next = rows[taken]

@@ -69,5 +69,5 @@ def test_a_listener_hears_of_a_compilation_and_not_of_a_second_call():
 def test_a_terminal_is_told_only_when_compiling_lasts(capsys, monkeypatch, seconds, terminal):
     monkeypatch.setattr(jit, "PATIENCE", seconds)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    uncached(lambda x: np.sort(x).sum())(np.ones(3))
+    uncached(lambda x: x.sum())(np.ones(3))
     assert ("compiling" in capsys.readouterr().err) == (seconds == 0.0 and terminal)

@@ -131,8 +131,8 @@ class Contest:
         Losses and gradients.
     values
         Numbers per sample, which determine how many are kept.
-    most
-        Most samples kept, beyond ten per coordinate.
+    interpreted
+        Whether a gradient is a call of a Python function, so that fewer samples are kept.
     seed
         Seed of both samples.
     """
@@ -143,12 +143,12 @@ class Contest:
         objective: Objective,
         *,
         values: int = 1,
-        most: int = MEMORY,
+        interpreted: bool = False,
         seed: int = 0,
     ) -> None:
         self._anchor = np.array(x0, np.float64)
         enough, room = EACH * self._anchor.size, LARGE // (8 * values)
-        usual = min(most, BYTES // (8 * values))
+        usual = min(MEMORY, INTERPRETED if interpreted else MEMORY, BYTES // (8 * values))
         self.memory = UniformSample(max(FEWEST, usual, enough if enough <= room else 0), seed)
         self._judges = UniformSample(
             max(FEWEST, min(JUDGING, BYTES // (16 * values))), seed, JUDGES

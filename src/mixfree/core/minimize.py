@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.progress import progress_bar
-from mixfree.core.contest import INTERPRETED, MEMORY, Choice, Contest
+from mixfree.core.contest import Choice, Contest
 from mixfree.core.history import History, follow, marks
 from mixfree.core.method import Method
 from mixfree.core.methods import Ladder, find_method, start_method
@@ -153,8 +153,9 @@ def minimize(
     contest = None
     if chooses and loss is not None:
         objective = UserObjective(grad, loss, add)
-        most = INTERPRETED if add is None else MEMORY
-        contest = Contest(run.x, objective, values=_values(stream), most=most, seed=seed)
+        contest = Contest(
+            run.x, objective, values=_values(stream), interpreted=add is None, seed=seed
+        )
     bar = progress_bar(run.name, total) if progress else nullcontext(lambda samples: None)
     with bar as show:
 

@@ -2,15 +2,12 @@
 
 from mixfree.kernels.jit import kernel, uncached
 from mixfree.kernels.linear import loss_gradient
-from mixfree.kernels.memory import borrowed
 from mixfree.kernels.vectors import copy
 
 
 @kernel
 def add_gradients(loss, x, rows, targets, weights, margins, room, out):
     """Add the gradient of every row's loss at x to ``out``, in the order of the rows."""
-    x, rows, targets, weights = borrowed(x), borrowed(rows), borrowed(targets), borrowed(weights)
-    margins, room, out = borrowed(margins), borrowed(room), borrowed(out)
     for i in range(rows.shape[0]):
         row, factor, _ = loss_gradient(loss, x, rows[i], targets[i], weights[i], margins, room)
         for k in range(out.size):

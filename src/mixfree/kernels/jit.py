@@ -1,17 +1,18 @@
 """Compilation of the kernels: only the code that a run uses, once, cached on disk."""
 
 import contextlib
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import singledispatch
-from typing import Any
+from typing import Any, ClassVar
 
 import numba
 from numba._dynfunc import make_function
 from numba.core import event
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.extending import overload, register_jitable
 
 from mixfree.kernels.cache import keep_on_disk
@@ -23,7 +24,66 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "nogil": True,
 }
+# Kernels allocate nothing, and their callers keep the arrays alive, so that no references need be
+# counted: that would cost more time than the arithmetic, and as much again to compile.
+_BORROWING = {**_OPTIONS, "_nrt": False, "no_cfunc_wrapper": True}
+# Numba's passes for ``with``, ``raise``, functions in functions, and loops over tuples.
+_UNUSED = {
+    "with_lifting",
+    "inline_closure_likes",
+    "rewrite_dynamic_raises",
+    "make_function_op_code_to_jit_function",
+    "inline_inlinables",
+    "find_literally",
+    "literal_unroll",
+    "literal_propagation",
+    "inline_overloads",
+    "annotate_types",
+}
 PATIENCE = 1.0  # seconds of compiling before a message is printed
+
+
+class _Flags(Flags):
+    """Options of a function that is being compiled: equal ones are the same object.
+
+    Numba compares them option by option whenever it looks up the type of an expression, which
+    would take a sixth of the time.
+    """
+
+    _known: ClassVar[dict[str, "_Flags"]] = {}
+
+    def copy(self) -> "_Flags":
+        """The object with these options; Numba does not change what it has copied."""
+        return self._known.setdefault(self.summary(), _Flags(self))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+class _Compiler(CompilerBase):
+    """Numba's compiler without things that only take time."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.state.flags = _Flags(self.state.flags)
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile without searching Numba's many objects for cycles all the time."""
+        searching = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(func)
+        finally:
+            if searching:
+                gc.enable()
+
+    def define_pipelines(self) -> list[Any]:
+        """Numba's standard pipeline without the passes for Python that kernels do not use."""
+        pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.passes = [given for given in pipeline.passes if given[0].name() not in _UNUSED]
+        return [pipeline]
 
 
 class _PartLibrary(JITCodeLibrary):
@@ -42,7 +102,7 @@ class _PartLibrary(JITCodeLibrary):
         self._finalized = True
 
 
-class _PartCompiler(CompilerBase):
+class _PartCompiler(_Compiler):
     """Numba's pipeline with such a library."""
 
     def define_pipelines(self) -> list[Any]:
@@ -50,7 +110,7 @@ class _PartCompiler(CompilerBase):
         state = self.state
         state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.targetctx = state.targetctx.subtarget(get_executable=_without_address)
-        return [DefaultPassBuilder.define_nopython_pipeline(state)]
+        return super().define_pipelines()
 
 
 def _without_address(library: Any, description: Any, environment: Any) -> Any:
@@ -59,13 +119,12 @@ def _without_address(library: Any, description: Any, environment: Any) -> Any:
     return make_function(description.lookup_module(), name, "", 0, environment, (library,))
 
 
-# Parts are never called from Python and need no wrapper.
-_PART = {**_OPTIONS, "pipeline_class": _PartCompiler, "no_cfunc_wrapper": True}
+_PART = {**_BORROWING, "pipeline_class": _PartCompiler}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first use for each type of arguments, and cache the result on disk."""
-    dispatcher = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)
+    dispatcher = numba.njit(pipeline_class=_Compiler, **_BORROWING)(function)
     keep_on_disk(dispatcher)
     _KERNELS.add(dispatcher)
     return dispatcher

@@ -178,7 +178,8 @@ def climb_along(plan, run, row, scale, length):
         squares[0] += length * length
     else:
         for k in range(x.size):
-            squares[k] += (scale * row[k]) ** 2
+            g = scale * row[k]
+            squares[k] += g * g
     if renews:
         refresh(plan, table, run.rates, back, step, x)
     size = reach[0] / length if rate[0] * length > reach[0] else rate[0]
@@ -199,7 +200,7 @@ def choose_unit(table, numbers, row, factor):
     """See :meth:`mixfree.steps.Ladder._change_unit`; returns ‖g‖² in the unit."""
     seen, size = 0.0, abs(factor) * scaled_size(row)
     for k in range(row.size):
-        seen = max(seen, table[SQUARES, k], table[TOTAL, k])
+        seen = max(seen, max(table[SQUARES, k], table[TOTAL, k]))
     change = changed_unit(numbers, size, seen)
     if change != 0:
         numbers[GAIN] = math.ldexp(numbers[GAIN], -change)
@@ -336,8 +337,9 @@ def bound_distance(width, table, numbers, step):
         numbers[WEIGHT] = 0.0
         far, moved = 0.0, 0.0
         for k in range(mean.size):
-            far = max(far, abs(mean[k] - before[k]))
-            moved += (mean[k] - before[k]) ** 2
+            gone = abs(mean[k] - before[k])
+            far = max(far, gone)
+            moved += gone * gone
         moved = MOVED * (far if width > 1 else math.sqrt(moved))
         if moved < reach:
             reach = max(moved, KEPT * reach)

@@ -4,7 +4,7 @@ from mixfree.kernels.engine import acceptable, begin, tell
 from mixfree.kernels.jit import apart, chosen, inline, kernel
 from mixfree.kernels.ladder import LadderPlan
 from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
-from mixfree.kernels.memory import borrowed, unshared
+from mixfree.kernels.memory import unshared
 from mixfree.kernels.scaling import in_units
 from mixfree.kernels.vectors import AHEAD, dot_and_square, fetch_row, square_along, sum_of_squares
 
@@ -100,9 +100,9 @@ def linear(plan, run, units, loss, l2, margins, samples, kept, order):
     weights; empty weights are all 1. A negative r in the order is the ~r-th kept sample.
     """
     plan, run = begin(plan, run)
-    units, margins = unshared(units), borrowed(margins)
-    rows, targets, weights = borrowed(samples)
-    kept_rows, kept_targets, kept_weights = borrowed(kept)
+    units = unshared(units)
+    rows, targets, weights = samples
+    kept_rows, kept_targets, kept_weights = kept
     for i in range(order.size):
         r = order[i]
         fetch_ahead(plan.step, rows, kept_rows, order, i)

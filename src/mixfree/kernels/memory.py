@@ -29,56 +29,39 @@ def aligned(values: Array) -> Array:
 
 
 @intrinsic
-def borrowed(typing_context: Any, arrays: Any) -> Any:
-    """The same array, or tuple with arrays in it, without reference counting.
-
-    The kernel's caller keeps the arrays alive while the kernel runs.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _of_each_array(context, builder, arrays, arguments[0], _borrow)
-
-    return arrays(arrays), codegen
-
-
-@intrinsic
 def unshared(typing_context: Any, arrays: Any) -> Any:
-    """Borrowed arrays that overlap no other array of the kernel.
+    """The same array, or tuple with arrays in it, which overlap no other array of the kernel.
 
     Without this information LLVM compares the addresses of all arrays before each loop, and does
     not vectorise loops over many arrays.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _of_each_array(context, builder, arrays, arguments[0], _own)
+        return _unshared(context, builder, arrays, arguments[0])
 
     return arrays(arrays), codegen
 
 
-def _of_each_array(context: Any, builder: Any, kind: Any, value: Any, change: Any) -> Any:
-    """The value with ``change`` applied to every array in it."""
+def _unshared(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """The value with :func:`_own` applied to every array in it."""
     if isinstance(kind, types.Array):
-        return change(context, builder, context.make_array(kind)(context, builder, value))
+        return _own(builder, context.make_array(kind)(context, builder, value))
     if isinstance(kind, types.BaseTuple):  # type: ignore[attr-defined]
         members = cgutils.unpack_tuple(builder, value)
         pairs = zip(kind, members, strict=True)
-        found = [_of_each_array(context, builder, *pair, change) for pair in pairs]
+        found = [_unshared(context, builder, *pair) for pair in pairs]
         return context.make_tuple(builder, kind, found)
     return value
 
 
-def _borrow(context: Any, builder: Any, view: Any) -> Any:
-    view.meminfo = cgutils.get_null_value(view.meminfo.type)
-    view.parent = cgutils.get_null_value(view.parent.type)
-    return view._getvalue()
-
-
-def _own(context: Any, builder: Any, view: Any) -> Any:
+def _own(builder: Any, view: Any) -> Any:
     kind = view.data.type
     view.data = builder.call(_opaque(builder.module, "own", kind, kind), [view.data])
     # An opaque reader keeps LLVM from dropping stores that are read after the kernel.
     builder.call(_opaque(builder.module, "look", ir.VoidType(), kind), [view.data])
-    return _borrow(context, builder, view)
+    # A kernel that counts references must not count these, which it did not acquire.
+    view.meminfo = cgutils.get_null_value(view.meminfo.type)
+    return view._getvalue()
 
 
 def _opaque(module: Any, name: str, result: Any, pointer: Any) -> Any:

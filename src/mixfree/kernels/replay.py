@@ -16,14 +16,12 @@ PIECE = 1 << 16
 
 
 @compiled
-def forward_order(first, second, block, blocks, size, buffer, gap):
-    """Positions drawn by :class:`ForwardReplay`, for ``blocks`` blocks after the ``block``-th."""
-    order = np.empty(blocks * buffer, dtype=np.int64)
-    for b in range(blocks):
+def draw_forward(first, second, block, size, buffer, gap, order):
+    """Positions drawn by :class:`ForwardReplay`, for the blocks after the ``block``-th."""
+    for b in range(order.size // buffer):
         for turn in range(buffer):
             drawn = below(first, second, (block + b + 1) * buffer + turn, buffer)
             order[b * buffer + turn] = b * size + gap + drawn
-    return order
 
 
 def replay_blocks(opt: Any, state: Any, kernel: Any, parts: Any, order: Array) -> bool:
@@ -71,7 +69,9 @@ def _replay_order(rule, block, blocks):
     """Positions in ``blocks`` blocks of the samples in the order of their replay."""
     size, buffer = rule.block_size, rule.buffer
     if isinstance(rule, ForwardReplay):
-        return forward_order(*rule.key, block, blocks, size, buffer, rule.gap)
+        order = np.empty(blocks * buffer, dtype=np.int64)
+        draw_forward(*rule.key, block, size, buffer, rule.gap, order)
+        return order
     turns = size - 1 - np.arange(buffer)
     return (np.arange(blocks)[:, None] * size + turns).ravel()
 

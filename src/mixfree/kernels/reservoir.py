@@ -29,28 +29,28 @@ def sink(heap, keys, parent):
     heap[parent] = slot
 
 
-@compiled
-def replaced(kept, new):
+def replaced(kept: Array, new: Array) -> Array:
     """Twin of :meth:`mixfree.base.sample.UniformSample._replaced`."""
-    keys, heap = kept.copy(), np.arange(kept.size)
-    for parent in range(kept.size // 2 - 1, -1, -1):
-        sink(heap, keys, parent)
     slots = np.empty(new.size, dtype=np.int64)
+    replace(kept.copy(), np.arange(kept.size), new, slots)
+    return slots
+
+
+@compiled
+def replace(keys, heap, new, slots):
+    """See :func:`replaced`."""
+    for parent in range(keys.size // 2 - 1, -1, -1):
+        sink(heap, keys, parent)
     for i in range(new.size):
         slots[i] = heap[0] if new[i] < keys[heap[0]] else -1
         if slots[i] >= 0:
             keys[heap[0]] = new[i]
             sink(heap, keys, 0)
-    return slots
 
 
 @compiled
-def with_draws(first, second, seen, size, draws, places, slots, order):
-    """Each sample of the order followed by its draws: a position in the stream, or ~slot."""
-    told = np.empty(order.size * (1 + draws), dtype=np.int64)
-    inside = np.empty(min(seen + order.size, size), dtype=np.int64)
-    for slot in range(inside.size):
-        inside[slot] = ~slot
+def draw(first, second, seen, size, draws, places, slots, order, inside, told):
+    """Each sample of the order followed by its draws, which are what is ``inside`` a slot."""
     kept = 0
     for i in range(order.size):
         if kept < places.size and places[kept] == i:
@@ -61,7 +61,6 @@ def with_draws(first, second, seen, size, draws, places, slots, order):
         for j in range(draws):
             slot = below(first, second, (seen + i) * draws + j, filled)
             told[i * (1 + draws) + 1 + j] = inside[slot]
-    return told
 
 
 def run_with_memory(opt: Any, state: Any, kernel: Any, arrays: Any, order: Array | range) -> bool:
@@ -88,7 +87,9 @@ def _take(rule, gradient, kernel, plan, run, arrays, order):
     sample = gradient.sample
     seen, mark = sample.seen, sample.mark()
     places, slots = sample.place(order.size, replaced)
-    told = with_draws(*rule.key, seen, sample.size, rule.draws, places, slots, order)
+    told = np.empty(order.size * (1 + rule.draws), dtype=np.int64)
+    inside = ~np.arange(min(sample.seen, sample.size))  # a position in the stream, or ~slot
+    draw(*rule.key, seen, sample.size, rule.draws, places, slots, order, inside, told)
     # While nothing is kept there are no draws, so any arrays of these types will do.
     kept = tuple(sample.columns) or tuple(_filled(part) for part in arrays)
     taken = kernel(plan, run, (*arrays, *kept), told)

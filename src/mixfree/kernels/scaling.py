@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.kernels.jit import apart, chosen, inline, kernel
-from mixfree.kernels.memory import borrowed, unshared
+from mixfree.kernels.memory import unshared
 from mixfree.kernels.vectors import AHEAD, fetch_row
 
 # Deviations in a column's unit between which squares, and sums of many, lose nothing.
@@ -92,7 +92,7 @@ def _(units, row):
 def standardise(units, rows, out):
     """Standardise rows up to one for which new units are due; how many they are."""
     # One version of each loop at all addresses: others would round differently.
-    units, rows, out = unshared(units), borrowed(rows), unshared(out)
+    units, rows, out = unshared(units), unshared(rows), unshared(out)
     for i in range(rows.shape[0]):
         fetch_row(rows, i + AHEAD)
         if not counts_row(units, rows[i], out[i]):

@@ -14,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import LEAST, MOST
-from mixfree.kernels.domains import BallPlan
 from mixfree.kernels.draws import one_in
 from mixfree.kernels.engine import acceptable
 from mixfree.kernels.jit import apart, chosen, inline, kernel
 from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
-from mixfree.kernels.memory import SECOND, borrowed, prefetch
+from mixfree.kernels.memory import SECOND, prefetch
 from mixfree.kernels.outputs import LAST, RANDOM, TAIL, WEIGHTED
 from mixfree.kernels.run import COUNT, LENGTH, SAMPLES, SEEN, STEPS
 from mixfree.kernels.steps import as_ratio, step_size
@@ -120,17 +119,6 @@ def norm_of_point(run):
     return run.numbers[A] * scaled_size(run.cells[:, V])
 
 
-@chosen
-def radius_of(domain):
-    """Radius of a ball around the origin; infinite for all space."""
-    return np.inf
-
-
-@radius_of.register(BallPlan)
-def _(domain):
-    return domain.radius
-
-
 @inline
 def record(output, run):
     """Hand the point to the output."""
@@ -195,7 +183,7 @@ def begin_step(plan, run, length, square, ridge, along, exact):
     if exact:
         moved = size * length
         numbers[SQUARE] += moved * moved - 2.0 * size * along
-        if moved > _MOST_A * radius_of(plan.domain):
+        if moved > _MOST_A * plan.domain.radius:
             # What is far outside would cost the sum A·v − q its digits before it is back.
             rebase(run, numbers[A])
     return size
@@ -208,7 +196,7 @@ def end_step(plan, run, exact):
         return
     if run.counts[STEPS] % max(_EXACT_EVERY, run.cells.shape[0]) == 0:
         exact_square(run)
-    square, radius = run.numbers[SQUARE], radius_of(plan.domain)
+    square, radius = run.numbers[SQUARE], plan.domain.radius
     if square > radius * radius:
         length = math.sqrt(square) if square < MOST else norm_of_point(run)
         shrink(run, radius / length)
@@ -438,9 +426,8 @@ def take_row(run, plan, values, columns, factors, square, along, l2, width, inte
 @kernel
 def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets, weights):
     """Go over the rows of a CSR matrix; how many were taken before one was not acceptable."""
-    run, margins, factors = borrowed((run, margins, factors))
-    data, indices, starts = borrowed(csr)
-    exact = l2 != 0.0 or radius_of(plan.domain) < np.inf
+    data, indices, starts = csr
+    exact = l2 != 0.0 or plan.domain.radius < np.inf
     for i in range(targets.size):
         values = data[starts[i] : starts[i + 1]]
         columns = indices[starts[i] : starts[i + 1]]

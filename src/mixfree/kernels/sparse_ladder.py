@@ -39,7 +39,7 @@ from mixfree.kernels.ladder import (
     changed_unit,
     keeps_unit,
 )
-from mixfree.kernels.memory import LINE, SECOND, borrowed, prefetch
+from mixfree.kernels.memory import LINE, SECOND, prefetch
 from mixfree.kernels.run import SAMPLES, STEPS
 from mixfree.kernels.sparse import (
     LISTED,
@@ -257,7 +257,8 @@ def catch_up(run, place, mark, block, limit):
             found = half_at if waited else HALVES  # of the record of zeros
             half, half_due = levels[certain(found)], levels[certain(found + 1)]
             over = levels[certain(over_at - j)]
-            grown = over + ((carry - half) ** 2 - (due + half_due))
+            difference = carry - half
+            grown = over + (difference * difference - (due + half_due))
             above += max(grown, 0.0) - max(over, 0.0)
             carry += half
             due += half_due
@@ -552,7 +553,6 @@ def _(run, indices, starts, i):
 @kernel
 def settle_levels(run, block, limit, tables):
     """Bring every coordinate up to date, and leave halves, V and excess of its levels in tables."""
-    run = borrowed(run)
     cells, levels = run.cells, run.levels
     for k in range(cells.shape[0]):
         mark = run.marks[k, MARK]

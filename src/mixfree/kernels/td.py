@@ -2,7 +2,6 @@
 
 from mixfree.kernels.engine import acceptable, begin, tell
 from mixfree.kernels.jit import kernel
-from mixfree.kernels.memory import borrowed
 from mixfree.kernels.vectors import dot, dot_and_square, square_along
 
 
@@ -13,7 +12,6 @@ def td(plan, run, gamma, rows, rewards, here, there, order):
     The semi-gradient is a multiple of φ(s), so the row itself is used.
     """
     plan, run = begin(plan, run)
-    rows, rewards, here, there = borrowed((rows, rewards, here, there))
     for i in range(order.size):
         t = order[i]
         row = rows[here[t]]

@@ -48,7 +48,8 @@ def square_along(square, factor):
 
     Callers compute the norm carefully where a square is 0.
     """
-    return 0.0 if square < _LEAST_SINGLE else np.float64(square) * np.float64(factor) ** 2
+    wide = np.float64(factor)
+    return 0.0 if square < _LEAST_SINGLE else np.float64(square) * (wide * wide)
 
 
 @inline

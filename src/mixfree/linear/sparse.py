@@ -11,6 +11,7 @@ from mixfree.base.state import RunState, State
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Ball
 from mixfree.gradients import Plain, Window
+from mixfree.kernels.domains import BallPlan
 from mixfree.kernels.plan import plan_of
 from mixfree.kernels.run import COUNT, LENGTH, ROOT, SAMPLES, SEEN
 from mixfree.kernels.runner import CHUNK
@@ -242,7 +243,9 @@ class SparseLinear:
             raise ValueError(
                 f"{opt.name} has no sparse twin for this loss and l2={l2}: give it dense rows"
             )
-        self._opt, self._plan = opt, plan_of(opt)
+        # All space is a ball of infinite radius, so that one kernel serves both.
+        ball = BallPlan(getattr(opt.domain, "radius", np.inf), slack=1.0)
+        self._opt, self._plan = opt, plan_of(opt)._replace(domain=ball)
         self._step: Any = opt.step  # of the type that the state expects
         self._loss, self._l2 = loss, float(l2)
         run, step = opt.export_run(own=False), opt.step

@@ -1,9 +1,11 @@
 """The compiled twin of :class:`mixfree.td.ActorCritic` on a finite MDP, with a tabular policy."""
 
 import math
+from typing import Any
 
 import numpy as np
 
+from mixfree.base.arithmetic import Array
 from mixfree.kernels.jit import apart, kernel
 
 
@@ -30,8 +32,16 @@ def pick(policy, draw):
     return action
 
 
-@kernel
-def steer(tables, features, draws, lengths, batch, alpha, beta, looks):
+def steer(
+    tables: Any,
+    features: Array,
+    draws: Array,
+    lengths: Array,
+    batch: int,
+    alpha: float,
+    beta: float,
+    looks: Array,
+) -> Array:
     """Return the policies at the evaluation times, along one trajectory.
 
     ``tables`` has, by state and action, sums of the probabilities of outcomes, their next states
@@ -39,11 +49,21 @@ def steer(tables, features, draws, lengths, batch, alpha, beta, looks):
     weights if that is above 0. ``draws`` has two uniform numbers per transition, of the action and
     of the outcome; the first state is 0.
     """
-    sums, afters, rewards = tables
-    states, actions, outcomes = sums.shape
-    theta, ascent = np.zeros((states, actions)), np.zeros((states, actions))
-    omega, descent = np.zeros(features.shape[1]), np.zeros(features.shape[1])
+    states, actions, _ = tables[0].shape
+    actor, critic = np.zeros((2, states, actions)), np.zeros((2, features.shape[1]))
     policies, policy = np.zeros((looks.size, states, actions)), np.zeros(actions)
+    arrays = (actor, critic, policy, policies)
+    follow(tables, features, draws, lengths, batch, alpha, beta, looks, arrays)
+    return policies
+
+
+@kernel
+def follow(tables, features, draws, lengths, batch, alpha, beta, looks, arrays):
+    """Follow the trajectory; see :func:`steer`."""
+    sums, afters, rewards = tables
+    actor, critic, policy, policies = arrays
+    theta, ascent, omega, descent = actor[0], actor[1], critic[0], critic[1]
+    states, actions, outcomes = sums.shape
     eta, drift, root = 0.0, 0.0, 0.0
     state, steps, position, look = 0, 0, 0, 0
     for t in range(draws.shape[0]):
@@ -90,4 +110,3 @@ def steer(tables, features, draws, lengths, batch, alpha, beta, looks):
             for s in range(states):
                 softmax(theta[s], policies[look, s])
             look += 1
-    return policies

@@ -5,7 +5,6 @@ import math
 from mixfree.kernels.engine import acceptable, begin, tell
 from mixfree.kernels.jit import apart, kernel
 from mixfree.kernels.losses import RobustLoss, slope
-from mixfree.kernels.memory import borrowed
 from mixfree.kernels.vectors import sum_of_squares
 
 
@@ -51,7 +50,6 @@ def nonconvex(plan, run, phase, rows, order):
     The gradient is that of phase retrieval or, if not ``phase``, of the network.
     """
     plan, run = begin(plan, run)
-    rows = borrowed(rows)
     one = run.x.dtype.type(1.0)
     for i in range(order.size):
         if phase:

@@ -3,6 +3,8 @@
 import errno
 import gzip
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 
 from mixfree.base import files
 from mixfree.cli import main
+from mixfree.streams import find_files
 from tests.streams.data import table, write
 
 GOOD = "a,b,y\n1,2,3\n4,5,7\n2,0,1\n"
@@ -83,6 +86,17 @@ def test_columns_that_change_between_files(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "2.csv has other columns than" in error
     assert "without 'b'; with 'c'" in error
+
+
+def test_a_folder_of_folders_is_told_its_glob(tmp_path, capsys):
+    """Catches "no data files" for a dataset that is divided into folders."""
+    for month in ("9", "10"):
+        (tmp_path / f"month={month}").mkdir()
+        (tmp_path / f"month={month}" / "part.csv").write_text(GOOD)
+    assert run("fit", tmp_path, "--target", "y", "-q") == 2
+    found = re.search(r"has data only in folders: give '(.*)'\n", capsys.readouterr().err)
+    files = [Path(file.path).parent.name for file in find_files([found[1]])]
+    assert files == ["month=9", "month=10"]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,8 @@ class Reader:
         except OSError as error:
             if str(self.file) in str(error):
                 raise
-            raise OSError(f"{self.file}: {' '.join(str(error).split())}") from error
+            reason = self._reason(" ".join(str(error).split()))
+            raise OSError(f"{self.file}: {reason}") from error
         except (pyarrow.ArrowException, EOFError) as error:
             reason = self._reason(" ".join(str(error).split()))
             raise ValueError(f"{self.file}: {reason}") from error
@@ -156,6 +157,8 @@ class Reader:
             there = not within and os.path.getsize(self.file.path) > 0
             what = "is truncated" if self.file.format == "arrow" else "has only blank lines"
             return f"the file {what}" if there else "the file is empty"
+        if "incorrect header check" in message:
+            return "it is not compressed by gzip: rename it to end without .gz"
         if "Column() changed from object" in message:
             return (
                 "JSON lines must have one object in {braces} per line; "

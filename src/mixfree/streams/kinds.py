@@ -122,7 +122,7 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
         lists = types.is_nested(kind)  # structs have been flattened
         if requested:
             problem = "contains lists" if lists else f"has the type {kind}"
-            raise ValueError(f"column {name!r} cannot be a feature: it {problem}")
+            raise ValueError(f"column {name!r} cannot be used: it {problem}")
         if lists:
             return Verdict("lists", None, "lists cannot be features")
         return Verdict(str(kind), None, f"of the type {kind}")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import mixfree
-from mixfree.cli import main
+from mixfree.cli import flags, main
 from mixfree.cli.app import COMMANDS, load
 from mixfree.cli.fit import fit
 from mixfree.cli.flags import in_flags
@@ -160,6 +160,17 @@ def test_methods_lists_every_method(capsys):
 def test_arguments_become_flags(text, said):
     """Words that are not arguments stay, and so do names unknown to the command."""
     assert in_flags(text, fit) == said
+
+
+def test_a_report_of_many_lines_builds_the_command_once(monkeypatch):
+    """Catches `fit --dry-run` of 5,000 columns that builds the command 5,000 times."""
+    build, built = flags.typer.main.get_command, []
+    monkeypatch.setattr(
+        flags.typer.main, "get_command", lambda alone: built.append(alone) or build(alone)
+    )
+    for _ in range(3):
+        assert in_flags("give `classes`", fit) == "give --classes"
+    assert len(built) <= 1
 
 
 def test_a_terminal_without_all_letters():

@@ -3,6 +3,8 @@
 import errno
 import gzip
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 
 from mixfree.base import files
 from mixfree.cli import main
+from mixfree.streams import find_files
 from tests.streams.data import table, write
 
 GOOD = "a,b,y\n1,2,3\n4,5,7\n2,0,1\n"
@@ -85,6 +88,24 @@ def test_columns_that_change_between_files(tmp_path, capsys):
     assert "without 'b'; with 'c'" in error
 
 
+def test_a_target_of_lists(tmp_path, capsys):
+    """Catches the answer that the target cannot be a feature."""
+    path = write(pa.table({"x": [1.0, 2.0], "y": [[1], [2]]}), tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "y", "-q") == 2
+    assert "column 'y' cannot be used: it contains lists" in capsys.readouterr().err
+
+
+def test_a_folder_of_folders_is_told_its_glob(tmp_path, capsys):
+    """Catches "no data files" for a dataset that is divided into folders."""
+    for month in ("9", "10"):
+        (tmp_path / f"month={month}").mkdir()
+        (tmp_path / f"month={month}" / "part.csv").write_text(GOOD)
+    assert run("fit", tmp_path, "--target", "y", "-q") == 2
+    found = re.search(r"has data only in folders: give '(.*)'\n", capsys.readouterr().err)
+    files = [Path(file.path).parent.name for file in find_files([found[1]])]
+    assert files == ["month=9", "month=10"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -105,6 +126,7 @@ def test_columns_that_change_between_files(tmp_path, capsys):
         (["objects.jsonl"], "objects.jsonl: JSON lines must have one object in"),
         (["cut.csv.gz"], "cut.csv.gz: Truncated compressed stream"),
         (["broken.csv.gz"], "broken.csv.gz: zlib inflate failed"),
+        (["plain.csv.gz"], "plain.csv.gz: it is not compressed by gzip: rename it to end without"),
         (["name.csv"], "name.csv: a column's name is not in UTF-8"),
         (
             ["late.csv"],
@@ -155,6 +177,7 @@ def test_bad_arguments(tmp_path, capsys, monkeypatch, arguments, message):
     packed = bytearray(gzip.compress(b"a,load\n1,2\n" * 99))
     packed[-6] ^= 255
     (tmp_path / "broken.csv.gz").write_bytes(packed)
+    (tmp_path / "plain.csv.gz").write_text(GOOD)
     (tmp_path / "name.csv").write_bytes(b"gr\xf6sse,load\n1,2\n3,4\n")
     (tmp_path / "late.csv").write_bytes(b"c,load\n" + b"x,2\n" * 300_000 + b"gr\xf6n,3\n")
     (tmp_path / "latin.jsonl").write_bytes(b'{"c": "gr\xf6n", "load": 2}\n')

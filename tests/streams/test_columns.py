@@ -13,6 +13,7 @@ from mixfree.streams import (
     FitPlan,
     Source,
     StreamFit,
+    dialect,
     find_files,
     formats,
     model_file,
@@ -79,6 +80,8 @@ SHAPES = {
     "a head as NumPy writes it": "# " + PLAIN.replace(",", ", ", 2),
     "a line for Excel": "sep=|\n" + PLAIN.replace(",", "|"),
     "a currency": re.sub(r"\n(-?)(\d)", r"\n\1$\2", PLAIN),
+    "parentheses around negative numbers": re.sub(r"-([\d.]+)", r"(\1)", PLAIN),
+    "minus signs after the digits": re.sub(r"-([\d.]+)", r"\1-", PLAIN),
     "per cent": PLAIN.replace(",", " %,").replace("x %,z %,", "x,z,"),
     "row names of R": PLAIN.replace("\n", "\n§,")[: -len("§,")],
     "a delimiter at the end": "\n".join(
@@ -97,8 +100,6 @@ def test_every_shape_of_csv_gives_the_same_bits(tmp_path, shape):
         text = text.replace("§", f'"{number}"', 1)
     (tmp_path / "plain.csv").write_text(PLAIN)
     (tmp_path / "d.csv").write_text(text.replace(" , ", ", "), newline="", encoding="utf-8")
-    if shape == "blanks":
-        (tmp_path / "d.csv").write_text(text.replace("x , z , y", "x,z,y"))
     assert fit(tmp_path / "plain.csv", model="plain") == 0
     assert fit(tmp_path / "d.csv") == 0
     found, plain = (StreamFit.load(tmp_path / name) for name in ("m", "plain"))
@@ -117,6 +118,33 @@ def test_digits_may_be_grouped(tmp_path):
         path.write_text(csv_text("x;y", texts, Y, separator=";"), encoding="utf-8")
         found = look(path).encoder.encode(next(iter(opened(path, ["x", "y"]))))
         np.testing.assert_array_equal(found.rows[:, 0], np.round(1e5 * X, 2))
+
+
+def test_quoted_texts_may_have_several_lines(tmp_path, monkeypatch):
+    """Catches blocks that end within a text, which worked only in files of one block."""
+    for module in (dialect, formats):
+        monkeypatch.setattr(module, "BLOCK", 4_000)
+    notes = [f'"one{{}}or, ""{"two" if x > 0 else "three"}"""' for x in X]
+    weights = []
+    for blank in (" ", "\n"):
+        path = tmp_path / "d.csv"
+        path.write_text(csv_text("x,note,y", X, [note.format(blank) for note in notes], Y))
+        assert fit(path) == 0
+        found = StreamFit.load(tmp_path / "m")
+        assert found.used == ROWS
+        assert found.encoder.features[1:] == [f'note=one{blank}or, "{n}"' for n in ("three", "two")]
+        weights.append(found.learner.weights.tobytes())
+    assert weights[0] == weights[1]
+
+
+def test_a_quotation_mark_that_is_not_closed(tmp_path, capsys):
+    """Catches the remark of PyArrow on its own option."""
+    head, rows = PLAIN.split("\n", 1)
+    text = f'{head}\n{rows}"{rows * 200}'
+    (tmp_path / "d.csv").write_text(text)
+    assert fit(tmp_path / "d.csv") == 2
+    said = "a line is longer than 2,097,152 bytes, or a quotation mark is not closed"
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet", "arrow"])

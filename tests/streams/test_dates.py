@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from mixfree.streams.dates import features_of, form_of, parts_that_vary, times_in
+from mixfree.streams.kinds import Choices, judge
 
 HOURS = np.datetime64("2019-11-20T00:00", "us") + np.arange(1000) * np.timedelta64(1, "h")
 
@@ -41,6 +42,24 @@ def test_every_form_gives_the_same_times(case):
     values = FORMS[case]
     form = form_of(values, "timestamp")
     np.testing.assert_array_equal(times_in(values, form), HOURS)
+
+
+@pytest.mark.parametrize("name", ["when", "dt", "day", "sale_day", "Datum", "fecha"])
+def test_more_names_of_columns_of_dates(name):
+    """Catches 20190101, 20190102, … taken for row numbers, and days of a month for dates."""
+    days = [datetime.date(2019, 1, 1) + datetime.timedelta(n) for n in range(300)]
+    assert form_of(pa.array([int(f"{day:%Y%m%d}") for day in days]), name) == "digits"
+    assert form_of(pa.array([day.day for day in days]), name) is None
+
+
+def test_repeated_dates_in_several_forms_are_left_out():
+    """Catches hourly rows, whose dates repeat, encoded as hashed categories."""
+    days = [datetime.date(2019, 1, 1) + datetime.timedelta(n // 8) for n in range(2400)]
+    patterns = "%Y-%m-%d", "%d/%m/%Y", "%b %d, %Y"
+    texts = [day.strftime(patterns[n % 3]) for n, day in enumerate(days)]
+    found = judge(pa.array(texts), "at", Choices())
+    assert found.column is None
+    assert found.why.startswith("dates in several formats")
 
 
 def test_the_order_of_the_rows_tells_day_from_month():

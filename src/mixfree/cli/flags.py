@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from mixfree.base.extras import require
@@ -30,12 +31,12 @@ def in_flags(text: str, command: Callable[..., Any]) -> str:
     >>> in_flags("l2 must be at least 0", fit)
     '--l2 must be at least 0'
     """
-    flags = _flags_of(command)
-    text = re.sub(r"^(\w+)(?= must )", lambda name: flags.get(name[1], name[1]), text)
-    return re.sub(r"`([^`]+)`", lambda code: _typed(code[1], flags), text)
+    text = re.sub(r"^(\w+)(?= must )", lambda name: _flags_of(command).get(name[1], name[1]), text)
+    return re.sub(r"`([^`]+)`", lambda code: _typed(code[1], _flags_of(command)), text)
 
 
-def _flags_of(command: Callable[..., Any]) -> dict[str, str]:
+@cache
+def _flags_of(command: Callable[..., Any]) -> Mapping[str, str]:
     """Return the flag of each option of a command, as ``--this`` or ``--this/--no-this``."""
     alone = typer.Typer(add_completion=False)
     alone.command()(command)

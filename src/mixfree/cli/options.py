@@ -30,7 +30,8 @@ Data = Annotated[
     list[str],
     typer.Argument(
         help="Files (CSV, Parquet, Arrow or JSON lines, also compressed), folders, globs, or - for "
-        "standard input. Read in the given order; within a folder or glob, sorted by name.",
+        "standard input. Read in the given order; within a folder or a glob in quotes, sorted by "
+        "name, day9 before day10.",
     ),
 ]
 Format = Annotated[

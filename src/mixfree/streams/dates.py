@@ -64,7 +64,9 @@ DIGITS = r"^(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:(?P<H>\d{2})(?P<M>\d{2})(?P<S
 EPOCHS = {"seconds": 1e6, "milliseconds": 1e3, "microseconds": 1.0, "nanoseconds": 1e-3}
 SECONDS = 3e8, 4e9
 FORMS = (*_WRITTEN, *EPOCHS, "digits", "stored")  # possible formats of a column of dates
-_NAMED = re.compile(r"time|date|epoch|unix|(?:^|_)(?:ts|at|on)(?:$|_)", re.IGNORECASE)
+_NAMED = re.compile(
+    r"time|date|datum|fecha|epoch|unix|(?:^|_)(?:ts|dt|at|on|day|when)(?:$|_)", re.IGNORECASE
+)
 
 
 def is_time(arrow_type: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 __all__ = ["Dialect"]
 
-BLOCK = 1 << 20  # bytes of text per batch
+BLOCK = 1 << 21  # bytes of text per batch
 MIN_ROWS = 32  # least rows per batch, unless they are very long
 LARGEST_BLOCK = 1 << 25  # bytes of text per batch of a file with long rows
 _SEPARATOR = re.compile(
@@ -81,7 +81,7 @@ class Dialect(NamedTuple):
         for name in names:
             name.encode("utf-8", "surrogateescape").decode()  # raises unless it is UTF-8
         width = max(map(len, head.splitlines()[:4]))
-        named = tuple(name or f"column {at}" for at, name in enumerate(names, start=1))
+        named = tuple(name.strip() or f"column {at}" for at, name in enumerate(names, start=1))
         return cls(named, delimiter, lines, width)
 
 

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -125,6 +126,8 @@ def check_not_read(
 def find_files(data: Sequence[str], format: str | None = None) -> list[StreamFile]:
     """Return the files of a stream: in the given order, and sorted by name within a folder or glob.
 
+    Numbers in names are sorted by value: ``day9.csv`` comes before ``day10.csv``.
+
     Parameters
     ----------
     data
@@ -157,19 +160,18 @@ def _expand(entry: str, format: str | None) -> list[StreamFile]:
         return [StreamFile(STDIN, format or "csv")]
     path = Path(entry)
     if path.is_dir():
-        # Files like `_SUCCESS` and `.crc` are not data.
-        inside = sorted(
-            str(each)
-            for each in path.iterdir()
-            if each.is_file() and not each.name.startswith((".", "_"))
-        )
-        names = [name for name in inside if format or _suffix(name)[0] in SUFFIXES]
+        names = _data_in(path.iterdir(), format)
         if not names:
+            deeper = next((each for each in path.rglob("*") if _data_in([each], format)), None)
+            if deeper is not None:
+                inside = path / "**" / f"*{deeper.suffix}"
+                raise ValueError(f"the folder {entry} has data only in folders: give '{inside}'")
             raise ValueError(f"the folder {entry} has no data files ({', '.join(SUFFIXES)})")
     elif path.exists():
         names = [entry]
     elif glob.has_magic(entry):
-        found = sorted(name for name in glob.glob(entry, recursive=True) if Path(name).is_file())
+        found = [name for name in glob.glob(entry, recursive=True) if Path(name).is_file()]
+        found.sort(key=_natural)
         # A link to a parent folder would repeat the same files.
         names = list({os.path.realpath(name): name for name in reversed(found)}.values())[::-1]
         if not names:
@@ -177,6 +179,25 @@ def _expand(entry: str, format: str | None) -> list[StreamFile]:
     else:
         raise ValueError(f"there is no file {entry}")
     return [_file(name, format) for name in names]
+
+
+def _data_in(paths: Iterable[Path], format: str | None) -> list[str]:
+    """Return the names of data files, in order; files like `_SUCCESS` and `.crc` are not data."""
+    files = (each for each in paths if each.is_file() and not each.name.startswith((".", "_")))
+    names = sorted(map(str, files), key=_natural)
+    return [name for name in names if format or _suffix(name)[0] in SUFFIXES]
+
+
+def _natural(name: str) -> tuple[list[str | int], str]:
+    """Return a key that sorts names by their texts and the values of their numbers.
+
+    Examples
+    --------
+    >>> sorted(["day10.csv", "day9.csv", "day09.csv"], key=_natural)
+    ['day09.csv', 'day9.csv', 'day10.csv']
+    """
+    parts = re.split("([0-9]+)", name)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)], name
 
 
 def _file(name: str, format: str | None) -> StreamFile:

@@ -143,7 +143,8 @@ class Reader:
         except OSError as error:
             if str(self.file) in str(error):
                 raise
-            raise OSError(f"{self.file}: {' '.join(str(error).split())}") from error
+            reason = self._reason(" ".join(str(error).split()))
+            raise OSError(f"{self.file}: {reason}") from error
         except (pyarrow.ArrowException, EOFError) as error:
             reason = self._reason(" ".join(str(error).split()))
             raise ValueError(f"{self.file}: {reason}") from error
@@ -156,6 +157,8 @@ class Reader:
             there = not within and os.path.getsize(self.file.path) > 0
             what = "is truncated" if self.file.format == "arrow" else "has only blank lines"
             return f"the file {what}" if there else "the file is empty"
+        if "incorrect header check" in message:
+            return "it is not compressed by gzip: rename it to end without .gz"
         if "Column() changed from object" in message:
             return (
                 "JSON lines must have one object in {braces} per line; "
@@ -174,7 +177,8 @@ class Reader:
             return f"{line} has {ragged[3]} fields instead of {ragged[2]}{hint}"
         if "straddl" in message:
             block = self._dialect.block if self.file.format == "csv" else LARGEST_BLOCK
-            return f"a line is longer than {block:,} bytes"
+            quote = ", or a quotation mark is not closed" if self.file.format == "csv" else ""
+            return f"a line is longer than {block:,} bytes{quote}"
         changed = re.search(r"Column\(/(.*)\) changed from (\w+) to (\w+)", message)
         if changed:
             return f"column {changed[1]!r} changes from {changed[2]} to {changed[3]}"
@@ -240,7 +244,7 @@ def _csv_batches(reader: Reader, types: dict[str, Any], whole_lines: bool) -> It
             column_names=list(dialect.names),
             skip_rows=dialect.lines,
         ),
-        csv.ParseOptions(delimiter=dialect.delimiter),
+        csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
         csv.ConvertOptions(
             strings_can_be_null=True, column_types=types, include_columns=list(types)
         ),
@@ -265,7 +269,7 @@ def _open_parquet(reader: Reader, request: Request) -> Iterator[Any]:
         groups = reader.file.row_groups
         how = {"columns": request.names, "use_threads": request.threads}
         for batch in file.iter_batches(ROWS, groups, **how):
-            yield _plain(flat(batch, request.names))
+            yield _plain(batch, request.names)
 
 
 def _open_arrow(reader: Reader) -> Any:
@@ -290,13 +294,18 @@ def _arrow_batches(reader: Reader, request: Request) -> Iterator[Any]:
         batch = batch.select(list(dict.fromkeys(reader._outer[name] for name in request.names)))
         batch.validate(full=True)  # invalid offsets in a damaged file would crash the process
         for start in range(0, batch.num_rows, ROWS):
-            yield _plain(flat(batch.slice(start, ROWS), request.names))
+            yield _plain(batch.slice(start, ROWS), request.names)
 
 
-def _plain(batch: Any) -> Any:
-    """Decode the dictionaries of a batch; raise ArrowInvalid for very long texts."""
+def _plain(batch: Any, names: list[str]) -> Any:
+    """Select columns, with structs flattened and dictionaries decoded.
+
+    Raises ArrowInvalid for very long texts.
+    """
     pyarrow = require("pyarrow")
-    columns = []
+    if all(map(pyarrow.types.is_primitive, batch.schema.types)):
+        return batch.select(names)
+    batch, columns = flat(batch, names), []
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         values = without_views(values)
         if pyarrow.types.is_dictionary(values.type):
@@ -346,7 +355,8 @@ class _WholeLines(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         while not self._ready:
-            more = self._source.read(BLOCK)
+            # PyArrow asks for at least BLOCK bytes; the rest of a larger block would be a tiny one.
+            more = self._source.read(BLOCK - len(self._rest) % BLOCK)
             if not (more or self._rest.endswith(b"\r")):
                 rest, self._rest = self._rest, b""
                 self._reader.unfinished = self._only_whole and bool(rest.strip())

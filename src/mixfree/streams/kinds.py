@@ -122,7 +122,7 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
         lists = types.is_nested(kind)  # structs have been flattened
         if requested:
             problem = "contains lists" if lists else f"has the type {kind}"
-            raise ValueError(f"column {name!r} cannot be a feature: it {problem}")
+            raise ValueError(f"column {name!r} cannot be used: it {problem}")
         if lists:
             return Verdict("lists", None, "lists cannot be features")
         return Verdict(str(kind), None, f"of the type {kind}")
@@ -224,10 +224,12 @@ def _texts(known: Any, name: str, choices: Choices) -> Verdict:
     counts = {each["values"]: each["counts"] for each in texts_in(known).value_counts().to_pylist()}
     few_again = len(counts) > max(MOST_CATEGORIES, len(known) / 2)
     few_again |= len(known) >= FEW and len(counts) >= MOSTLY * len(known)
-    if not choices.features and few_again:
+    many = few_again or len(counts) > MOST_CATEGORIES
+    several_forms = many and dates.several_forms(known.slice(0, ENOUGH))
+    if not choices.features and (few_again or several_forms):
         example = min(counts, key=len)[:40]
         why = f"almost every row has a different text, such as {example!r}"
-        if dates.several_forms(known.slice(0, ENOUGH)):
+        if several_forms:
             why = f"dates in several formats, such as {example!r}: use a single format"
         return Verdict("text", None, why)
     short = [text for text in counts if len(text) <= LONGEST]

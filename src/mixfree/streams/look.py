@@ -266,7 +266,10 @@ def _classes(
 
 def _different(values: Any, column: Column | None) -> list[str]:
     """Return the different values of a target, sorted, as names of classes."""
-    if isinstance(column, Number | Boolean):
+    if isinstance(column, Number):
+        numbers = np.unique(doubles(numbers_in(values, column.form)))
+        return [name for name in map(label_of, numbers.tolist()) if name is not None]
+    if isinstance(column, Boolean):
         values = Encoder.target_texts(values, column)
     return _sorted([text for text in values.unique().to_pylist() if text is not None], column)
 

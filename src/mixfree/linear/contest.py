@@ -125,9 +125,10 @@ class ChoosingLearner(Learner):
         if state["contest"] is not None:
             contest = self._new_contest()
             contest.load_state_dict(state["contest"])
-        super().load_state_dict(own)
-        if contest is not None and contest.samples != self.samples:
+        run, scale = self._restored(own)
+        if contest is not None and contest.samples != run.samples:
             raise ValueError("state of the learner does not fit: it keeps rows of another stream")
+        self._continue(run, scale)
         self._contest = contest
 
 

@@ -283,11 +283,17 @@ class Learner:
         ValueError
             If the state is damaged or of another kind of learner; nothing has changed then.
         """
+        self._continue(*self._restored(state))
+
+    def _restored(
+        self, state: Mapping[str, Any]
+    ) -> tuple[Optimizer | SparseLinear, RunningScale | None]:
+        """Return the run and the scale of a state; nothing changes."""
         if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
             raise ValueError(
                 "state must be of a learner with steps, with 'optimizer', 'sparse' and 'scale'"
             )
-        scale, sparse = copy.deepcopy(self._scale), None
+        scale = copy.deepcopy(self._scale)
         if self._may_do_without_scale and state["scale"] is None:
             scale = None
         if (scale is None) != (state["scale"] is None):
@@ -301,12 +307,17 @@ class Learner:
                 )
             sparse = SparseLinear(self._optimizer, self.loss, self.l2)
             sparse.load_state_dict(state["sparse"])
-        else:
-            loaded = copy.deepcopy(self._optimizer)
-            loaded.load_state_dict(state["optimizer"])
-            check_between_samples(loaded)
-            self._optimizer.import_run(loaded.export_run(own=False))
-        self._scale, self._sparse = scale, sparse
+            return sparse, scale
+        loaded = copy.deepcopy(self._optimizer)
+        loaded.load_state_dict(state["optimizer"])
+        check_between_samples(loaded)
+        return loaded, scale
+
+    def _continue(self, run: Optimizer | SparseLinear, scale: RunningScale | None) -> None:
+        """Continue from what :meth:`_restored` returned."""
+        self._scale, self._sparse = scale, run if isinstance(run, SparseLinear) else None
+        if isinstance(run, Optimizer):
+            self._optimizer.import_run(run.export_run(own=False))
 
 
 def check_between_samples(opt: Optimizer) -> None:

@@ -29,7 +29,7 @@ SMALL = 1 << 19  # values of the kept rows, times outputs, up to which all ridge
 
 _MIXING = np.uint64(0x9E3779B97F4A7C15)  # an odd number with well-mixed bits
 
-ProblemOf = Callable[[list[Part], float], Problem]
+ProblemOf = Callable[[list[Part]], Problem]
 
 
 class Mean(NamedTuple):
@@ -95,7 +95,7 @@ def cross_validated(
     Parameters
     ----------
     problem_of
-        Makes the problem for given parts and ridge.
+        Makes the problem for given parts.
     parts
         The kept rows, then pending rows.
     first
@@ -114,9 +114,12 @@ def cross_validated(
     folds, ridges = (FOLDS, RIDGES) if small else (1, (1.0, 0.0))
     out = fold < folds  # rows that some fold holds out
     shares = kept.weights[out] / kept.weights[out].sum()
-    chosen, held_out = ridges[0], _held_out_losses(problem_of, parts, ridges[0], start, fold, folds)
+    without = [_without(problem_of, parts, fold == number) for number in range(folds)]
+    chosen, held_out = ridges[0], _held_out_losses(without, kept, ridges[0], start, fold)
     for ridge in ridges[1:]:
-        tried = _held_out_losses(problem_of, parts, ridge, start, fold, folds)
+        if not ridge and not first.fitted.beta.any():  # the sums do not help without a ridge
+            without = [replace(problem, known=None) for problem in without]
+        tried = _held_out_losses(without, kept, ridge, start, fold)
         loss = _mean((tried - held_out)[out], shares)
         if loss.value > loss.error:
             break
@@ -124,13 +127,12 @@ def cross_validated(
             chosen, held_out = ridge, tried
     best = first
     if chosen:
-        problem = problem_of(parts, chosen / len(kept))
+        problem = replace(first.problem, ridge=chosen / len(kept))
         best = Solved(problem, problem.solved(start, CLOSE))
-    alone = replace(first.problem, known=None)
-    seen = (
-        losses_at(alone, alone.solved(start, ROUGH), kept),
-        losses_at(first.problem, first.fitted, kept),
-    )
+    alone = first.fitted
+    if alone.beta.any():
+        alone = replace(first.problem, known=None).solved(start, ROUGH)
+    seen = [losses_at(first.problem, fitted, kept) for fitted in (alone, first.fitted)]
     return best._replace(
         held_out=HeldOut(*(_mean((held_out - each)[out], shares) for each in seen))
     )
@@ -162,17 +164,22 @@ def losses_at(problem: Problem, fitted: Fitted, rows: Kept) -> Array:
     return at.value * (units.scale**2 * family.weight)
 
 
+def _without(problem_of: ProblemOf, parts: list[Part], out: Array) -> Problem:
+    """Pose the problem without some of the kept rows."""
+    (kept, factor), *others = parts
+    rest = kept.take(~out)
+    return problem_of([Part(rest, factor * len(kept) / len(rest)), *others])
+
+
 def _held_out_losses(
-    problem_of: ProblemOf, parts: list[Part], ridge: float, start: Array, fold: Array, folds: int
+    without: list[Problem], kept: Kept, ridge: float, start: Array, fold: Array
 ) -> Array:
     """Return the loss of each row of the first folds at a fit to the other rows."""
-    (kept, factor), *others = parts
-    ridge /= len(kept)
     found = np.zeros(len(kept))
-    for number in range(folds):
-        out, rest = kept.take(fold == number), kept.take(fold != number)
-        problem = problem_of([Part(rest, factor * len(kept) / len(rest)), *others], ridge)
-        found[fold == number] = losses_at(problem, problem.solved(start, ROUGH), out)
+    for number, each in enumerate(without):
+        problem = replace(each, ridge=ridge / len(kept))
+        out = fold == number
+        found[out] = losses_at(problem, problem.solved(start, ROUGH), kept.take(out))
     return found
 
 

@@ -105,9 +105,9 @@ class StreamSums:
             piece = slice(start, start + half.piece)
             x = rows[piece] - self._origin if far else rows[piece]
             half.add(x)
-            both = np.ones((len(cross), len(x)))
-            both[1:] = functions[:, piece]
-            cross += both @ x
+            both = np.ones((len(x), len(cross)))
+            both[:, 1:] = functions[:, piece].T
+            cross += (x.T @ both).T
         products = half.total
         diagonal = products.diagonal()
         empty = diagonal == 0.0

@@ -9,7 +9,8 @@ with one value of an indicator belong to one class.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -39,20 +40,41 @@ class Mean(NamedTuple):
     error: float
 
 
-class HeldOut(NamedTuple):
-    """Loss of held-out rows above the loss of the same rows at two fits that include them.
+@dataclass(frozen=True)
+class HeldOut:
+    """Losses of held-out rows, and two fits without a ridge that include these rows.
 
     In expectation, held-out rows have the loss of the stream. The fit to the kept rows alone has
     the least loss on them, less than the best fit to the stream; the fit to rows and sums is
     closer to that, where the sums help.
     """
 
-    above_least: Mean
-    above_fit: Mean
+    losses: Array
+    rows: Array  # which of the kept rows were held out
+    problem: Problem
+    fitted: Fitted
+    start: Array  # weights from which the fit to the rows alone starts
+
+    @property
+    def above_fit(self) -> Mean:
+        """Loss above that of the same rows at the fit to rows and sums."""
+        return self._above(self.fitted)
+
+    @cached_property
+    def above_least(self) -> Mean:
+        """Loss above that of the same rows at the fit to the rows alone."""
+        if not self.fitted.beta.any():  # the sums were of no use
+            return self.above_fit
+        return self._above(replace(self.problem, known=None).solved(self.start, ROUGH))
+
+    def _above(self, fitted: Fitted) -> Mean:
+        kept = self.problem.parts[0].rows.take(self.rows)
+        lost = self.losses[self.rows] - losses_at(self.problem, fitted, kept)
+        return _mean(lost, kept.weights / kept.weights.sum())
 
 
 class Solved(NamedTuple):
-    """A problem, its minimum, and the loss on held-out rows if it was cross-validated."""
+    """A problem, its minimum, and the losses of held-out rows if it was cross-validated."""
 
     problem: Problem
     fitted: Fitted
@@ -129,13 +151,7 @@ def cross_validated(
     if chosen:
         problem = replace(first.problem, ridge=chosen / len(kept))
         best = Solved(problem, problem.solved(start, CLOSE))
-    alone = first.fitted
-    if alone.beta.any():
-        alone = replace(first.problem, known=None).solved(start, ROUGH)
-    seen = [losses_at(first.problem, fitted, kept) for fitted in (alone, first.fitted)]
-    return best._replace(
-        held_out=HeldOut(*(_mean((held_out - each)[out], shares) for each in seen))
-    )
+    return best._replace(held_out=HeldOut(held_out, out, first.problem, first.fitted, start))
 
 
 def folds_by_value(kept: Kept) -> Array:

@@ -23,7 +23,7 @@ from mixfree.linear.exact.products import Products
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import Sums
 
-SAMPLE = 4096  # kept rows that are enough to choose β
+SAMPLE = 2048  # kept rows that are enough to choose β
 DRAWS = 64  # random draws of a gradient's error, where its covariance would be too large a matrix
 
 

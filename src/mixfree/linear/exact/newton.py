@@ -270,9 +270,9 @@ class Objective:
 def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point | None:
     """Find the minimum near ``theta`` by Newton steps, halved until the loss decreases.
 
-    A factored Hessian is kept as long as the decrement falls fast. Where the loss's own curvature
-    fails, steps use that of a quadratic bound. Return None if the objective becomes negative,
-    which no stream's loss is: the correction is then wrong.
+    A factored Hessian, which BFGS adapts if there is one output, is kept as long as the decrement
+    falls fast. Where the loss's own curvature fails, steps use that of a quadratic bound. Return
+    None if the objective becomes negative, which no stream's loss is: the correction is then wrong.
     """
     point = objective.at(theta)
     bound, old, last = False, None, np.inf
@@ -319,7 +319,7 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
 def _quasi_newton(
     solve: Callable[[Array], Array], gradient: Array, changes: list[tuple[Array, Array]]
 ) -> Array:
-    """Multiply by the inverse of a Hessian that BFGS has adapted to changes of the gradient."""
+    """Multiply by the inverse Hessian that BFGS adapts to changes of (weights, gradient)."""
     found, shares = gradient, []
     for step, change in reversed(changes):
         share = np.vdot(step, found) / np.vdot(step, change)

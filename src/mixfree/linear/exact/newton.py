@@ -33,11 +33,12 @@ ALONE = 1 << 18
 FEWEST = 128  # rows of a slab, below which products of wide rows become slow
 CACHED = 1 << 22  # most standardised values that are kept between steps
 CLOSE = 1e-12  # Newton decrement, relative to the loss, at which steps end
-BEYOND = 1e-2  # factor of that tolerance for steps with an old Hessian
+BEYOND = 1e-4  # factor of that tolerance for steps with an old Hessian
 RESIDUAL = 1e-6  # squared relative residual of conjugate gradients
 ROUGHLY = 1e-2  # the same for a rough minimum
 ROUNDS, CUTS, PRODUCTS = 60, 30, 100  # most Newton steps, halvings per step, products per step
-SERVES = 0.5  # an old Hessian is used while the decrement falls by this factor per step
+SERVES = 0.1  # an old Hessian is used while the decrement falls by this factor per step
+ADAPTED = 0.5  # the same if BFGS adapts it
 JITTER = 1e-10  # relative increase of a matrix's diagonal, for repeated columns
 
 
@@ -278,6 +279,8 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
     bound, old, last = False, None, np.inf
     changes: list[tuple[Array, Array]] = []  # of weights and gradients, since the old Hessian
     residual = RESIDUAL if close <= CLOSE else ROUGHLY
+    one = len(theta) == 1
+    serves = ADAPTED if one else SERVES
     for _ in range(ROUNDS):
         if not point.value >= 0.0:
             return None
@@ -290,7 +293,7 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
         solve = partial(objective.solve, factor, point, bound=bound, residual=residual)
         direction = -_quasi_newton(solve, point.gradient, changes)
         fall = -float(np.vdot(point.gradient, direction))
-        if old is not None and not fall <= SERVES * last:
+        if old is not None and not fall <= serves * last:
             old, changes = None, []
             continue
         # Steps with an old Hessian converge more slowly, so their tolerance is smaller.
@@ -307,7 +310,7 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
             continue
         if whole and not bound:
             old, last = factor, fall
-            if len(theta) == 1:
+            if one:
                 changes.append((found.theta - point.theta, found.gradient - point.gradient))
         else:
             old, last, changes = None, np.inf, []

@@ -84,10 +84,9 @@ def words(key: Key, counters: Array, lane: int | Array = 0) -> Array:
     >>> found.tolist() == [word(key(0, SAMPLE), n) for n in range(9)]
     True
     """
-    counters = counters.astype(np.uint64, copy=False)
     inner = _mix_words(counters.astype(np.uint32) ^ np.uint32(key.first))
-    if np.ndim(lane) or lane or counters.max(initial=0) > _MASK:
-        high = (counters >> 32) + lane * _GOLDEN
+    if np.ndim(lane) or lane or (counters.dtype.itemsize > 4 and counters.max(initial=0) > _MASK):
+        high = (counters.astype(np.uint64, copy=False) >> 32) + lane * _GOLDEN
         inner = np.where(high, _mix_words(inner + high.astype(np.uint32)), inner)
     inner += np.uint32(key.second)
     return _mix_words(inner)

@@ -469,19 +469,23 @@ def test_classes_one_after_the_other_and_few_rows_do_not_stop_softmax():
     assert best < 0.3 and lost - best < min(0.25, few.gap().upper)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_few_rows_that_a_plane_separates_are_known_to_say_little(seed):
+def test_few_rows_that_a_plane_separates_are_known_to_say_little():
     """A fit that trusts the kept rows' own losses has a bound of 0.000 and loses 0.1 to 1."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(6_000, 30))
-    y = np.sign(x @ rng.normal(size=30) + rng.logistic(size=6_000))
-    whole, fit = (fitted(Logistic(), x, y, memory=rows, seed=seed) for rows in (6_000, 200))
-    trusting = fit._problem_of(fit._parts())
-    weights = trusting.own(trusting.solved(None).point.theta)
-    best = objective(Logistic(), whole.weights(), x, y)
-    lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))
-    assert fit.gap().estimate < fit.gap().upper
-    assert lost < min(fit.gap().upper, 0.5 * trusted)
+    held = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(6_000, 30))
+        y = np.sign(x @ rng.normal(size=30) + rng.logistic(size=6_000))
+        whole, fit = (fitted(Logistic(), x, y, memory=rows, seed=seed) for rows in (6_000, 200))
+        trusting = fit._problem_of(fit._parts())
+        weights = trusting.own(trusting.solved(None).point.theta)
+        best = objective(Logistic(), whole.weights(), x, y)
+        lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))
+        assert fit.gap().estimate < fit.gap().upper
+        assert lost < 0.5 * trusted
+        held.append(lost < fit.gap().upper)
+    # Of 20 runs with 95 % each, 16 or fewer hold with probability 0.016.
+    assert sum(held) >= 17
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Softmax(3)], ids=str)

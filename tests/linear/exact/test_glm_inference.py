@@ -57,7 +57,7 @@ def test_the_choice_of_the_kept_rows_is_part_of_the_error(monkeypatch):
 
     def held(seed):
         rng = np.random.default_rng(seed)
-        x, truth = rng.normal(size=(20_000, 2)), np.array([5.0, -2.5])
+        x, truth = rng.normal(size=(20_000, 2)), np.array([10.0, -5.0])
         y = np.sign(x @ truth + rng.logistic(size=20_000))
         low, high = inferred(Logistic(), x, y, memory=64).conf_int()[0, :2].T
         return np.mean((low <= truth) & (truth <= high))

@@ -99,3 +99,22 @@ def test_memory_in_rows_and_bytes():
     for wrong in (0, 2.5, "12", "MB", "-1MB", None):
         with pytest.raises(ValueError, match="memory"):
             rows_of(wrong, 10, 1)
+
+
+def test_a_restored_sample_knows_which_rows_it_had_discarded():
+    """Without the free places it would go on writing elsewhere, or take discarded rows for kept."""
+    sample = sampled(np.arange(700))
+    assert len(sample._free) > 0
+    twin = sample.copy()
+    more = np.arange(700.0, 2_000.0)
+    for each in (sample, twin):
+        each.offer(more[:, None], more, None, more[:, None])
+    np.testing.assert_array_equal(twin.all.targets, sample.all.targets)
+    np.testing.assert_array_equal(twin.chosen(), sample.chosen())
+
+
+def test_a_state_that_has_discarded_too_many_rows_is_refused():
+    state = sampled(np.arange(700)).plain()
+    state["keys"][:] = 2**64 - 1
+    with pytest.raises(ValueError, match="keys of the state must be those of 64 rows"):
+        Reservoir(64, 1, 1).restore(state)

@@ -14,6 +14,7 @@ from mixfree.linear.exact.sums import Sums
 
 FLAT = 8  # nothing is forgotten within 1/FLAT of a long half-life
 LEVELS = 3  # levels of sums of 2, 4 and 8 blocks, by which long half-lives are updated
+PLAIN = 1000  # exponents below which powers of two are usual numbers
 ARRAYS = ("products", "partial", "origin", "exponent")
 
 
@@ -50,6 +51,10 @@ class DecayedProducts:
         ]
         ends = [bisect.bisect(self._levels, k) for k in range(-1, LEVELS + 1)]
         self._turns = [slice(*each) for each in itertools.pairwise(ends)]  # half-lives by level
+        self._decays = [
+            0.5 ** ((block << level) / half_lives[turn])[:, None, None]
+            for level, turn in enumerate(self._turns)
+        ]
         self.products = np.zeros((len(half_lives), size, size))
         self.partial = np.zeros((LEVELS, size, size))
         self.origin = np.zeros(size)
@@ -61,7 +66,9 @@ class DecayedProducts:
         z = np.empty((len(rows), len(self.origin)))
         z[:, 0], z[:, 1:-1], z[:, -1:] = 1.0, rows, targets
         z -= self.origin
-        if self.exponent.any():
+        if np.abs(self.exponent).max() < PLAIN:  # a product is faster than ldexp
+            z *= np.ldexp(1.0, -self.exponent)
+        else:
             z = np.ldexp(z, -self.exponent)
         if weights is not None:
             z *= np.sqrt(weights)[:, None]
@@ -74,16 +81,22 @@ class DecayedProducts:
         number = -(-self.rows // self.block)  # number of this block
         self.rows += rows
         for level, turn in enumerate(self._turns):
-            since = self.rows - (number >> level << level) * self.block
             if turn.start < turn.stop:
                 due = self.products[turn]
-                due *= (0.5 ** (since / self.half_lives[turn]))[:, None, None]
+                due *= self._decay(level, self.rows - (number >> level << level) * self.block)
                 due += gram
             if level < LEVELS:
                 if not number >> level & 1:
                     self.partial[level] = gram
                     break
                 gram = self.partial[level] + gram
+
+    def _decay(self, level: int, since: int) -> Array:
+        """Return the factors of a level's half-lives after ``since`` rows."""
+        found: Array = self._decays[level]
+        if since != self.block << level:
+            found = 0.5 ** (since / self.half_lives[self._turns[level]])[:, None, None]
+        return found
 
     def whole(self, h: int) -> Array:
         """Return the products of a half-life, with all rows so far."""

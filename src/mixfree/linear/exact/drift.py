@@ -184,16 +184,20 @@ class Forgetting:
         """Learn from blocks of ``length`` rows, and judge the weights used before each block."""
         first, auto = self._decayed.rows, self._candidates > 1
         rests = np.empty((len(grams), *self._rest.shape))
-        for rest, gram in zip(rests, grams, strict=True):
-            rest[:] = self._rest
+        solved = self._solved.tolist()
+        for place, gram in enumerate(grams):
+            rests[place] = self._rest
             self._decayed.add(gram, length)
             rows = self._decayed.rows
             if rows - self._sized >= min(rows, SIZED):
                 self._prior, self._sized = self._priors(), rows
             if auto:
-                for h, solved in enumerate(self._solved.tolist()):
-                    if rows - solved >= min(HALF_LIVES[h], rows) / STALE:
+                for h, life in enumerate(HALF_LIVES):
+                    if STALE * (rows - solved[h]) >= (life if life < rows else rows) and (
                         self._solve(h)
+                    ):
+                        solved[h] = rows
+        self._solved[:] = solved
         if auto:
             unseen = slice(0 if first else 1, None)  # no weights predicted the very first block
             self._judge(grams[unseen], rests[unseen], max(first, length), length)
@@ -218,8 +222,8 @@ class Forgetting:
             if not self._changes or self._changes[-1][1] != best:
                 self._changes = (*self._changes, (first + (place + 1) * length, best))
 
-    def _solve(self, h: int) -> None:
-        """Solve for new weights of a half-life, for the next blocks."""
+    def _solve(self, h: int) -> bool:
+        """Solve for new weights of a half-life, for the next blocks; False if that fails."""
         first = 0 if self._intercept else 1
         if self._radius is not None:
             weights, unit = self._solution(h).weights, self._decayed.exponent[-1]
@@ -228,21 +232,18 @@ class Forgetting:
             )
             level = weights @ np.append(self._decayed.origin[1:-1], 1.0)[: weights.shape[1]]
             level = np.ldexp(level - self._decayed.origin[-1], -unit)
-            found = np.column_stack([level, inner])[:, first:]
+            found = np.append(level, inner)[first:]
         else:
             whole = self._decayed.whole(h)
             matrix = whole[first:-1, first:-1].copy()
-            matrix.ravel()[:: len(matrix) + 1] += self._ridge(float(whole[0, 0]), self._prior)[
-                first:
-            ]
-            right = whole[-1:, first:-1].T
+            diagonal = matrix.reshape(-1)[:: len(matrix) + 1]
+            diagonal += self._ridge(float(whole[0, 0]), self._prior)[first:]
             # The matrix is symmetric: its transpose has the memory order that LAPACK needs.
-            _, solved, failed = lapack.dposv(matrix.T, right, overwrite_a=1)
+            _, found, failed = lapack.dposv(matrix.T, whole[-1, first:-1], overwrite_a=1)
             if failed:
-                return
-            found = solved.T
-        self._rest[h, :, first:-1] = -found
-        self._solved[h] = self._decayed.rows
+                return False
+        np.negative(found, out=self._rest[h, 0, first:-1])
+        return True
 
     def _ridge(self, weight: float, prior: Array) -> Array:
         """Return the diagonal to add to the products of (1, columns), for this total weight."""

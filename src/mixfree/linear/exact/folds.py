@@ -9,7 +9,8 @@ with one value of an indicator belong to one class.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ SMALL = 1 << 19  # values of the kept rows, times outputs, up to which all ridge
 
 _MIXING = np.uint64(0x9E3779B97F4A7C15)  # an odd number with well-mixed bits
 
-ProblemOf = Callable[[list[Part], float], Problem]
+ProblemOf = Callable[[list[Part]], Problem]
 
 
 class Mean(NamedTuple):
@@ -39,20 +40,41 @@ class Mean(NamedTuple):
     error: float
 
 
-class HeldOut(NamedTuple):
-    """Loss of held-out rows above the loss of the same rows at two fits that include them.
+@dataclass(frozen=True)
+class HeldOut:
+    """Losses of held-out rows, and two fits without a ridge that include these rows.
 
     In expectation, held-out rows have the loss of the stream. The fit to the kept rows alone has
     the least loss on them, less than the best fit to the stream; the fit to rows and sums is
     closer to that, where the sums help.
     """
 
-    above_least: Mean
-    above_fit: Mean
+    losses: Array
+    rows: Array  # which of the kept rows were held out
+    problem: Problem
+    fitted: Fitted
+    start: Array  # weights from which the fit to the rows alone starts
+
+    @property
+    def above_fit(self) -> Mean:
+        """Loss above that of the same rows at the fit to rows and sums."""
+        return self._above(self.fitted)
+
+    @cached_property
+    def above_least(self) -> Mean:
+        """Loss above that of the same rows at the fit to the rows alone."""
+        if not self.fitted.beta.any():  # the sums were of no use
+            return self.above_fit
+        return self._above(replace(self.problem, known=None).solved(self.start, ROUGH))
+
+    def _above(self, fitted: Fitted) -> Mean:
+        kept = self.problem.parts[0].rows.take(self.rows)
+        lost = self.losses[self.rows] - losses_at(self.problem, fitted, kept)
+        return _mean(lost, kept.weights / kept.weights.sum())
 
 
 class Solved(NamedTuple):
-    """A problem, its minimum, and the loss on held-out rows if it was cross-validated."""
+    """A problem, its minimum, and the losses of held-out rows if it was cross-validated."""
 
     problem: Problem
     fitted: Fitted
@@ -95,7 +117,7 @@ def cross_validated(
     Parameters
     ----------
     problem_of
-        Makes the problem for given parts and ridge.
+        Makes the problem for given parts.
     parts
         The kept rows, then pending rows.
     first
@@ -114,9 +136,12 @@ def cross_validated(
     folds, ridges = (FOLDS, RIDGES) if small else (1, (1.0, 0.0))
     out = fold < folds  # rows that some fold holds out
     shares = kept.weights[out] / kept.weights[out].sum()
-    chosen, held_out = ridges[0], _held_out_losses(problem_of, parts, ridges[0], start, fold, folds)
+    without = [_without(problem_of, parts, fold == number) for number in range(folds)]
+    chosen, held_out = ridges[0], _held_out_losses(without, kept, ridges[0], start, fold)
     for ridge in ridges[1:]:
-        tried = _held_out_losses(problem_of, parts, ridge, start, fold, folds)
+        if not ridge and not first.fitted.beta.any():  # the sums do not help without a ridge
+            without = [replace(problem, known=None) for problem in without]
+        tried = _held_out_losses(without, kept, ridge, start, fold)
         loss = _mean((tried - held_out)[out], shares)
         if loss.value > loss.error:
             break
@@ -124,16 +149,9 @@ def cross_validated(
             chosen, held_out = ridge, tried
     best = first
     if chosen:
-        problem = problem_of(parts, chosen / len(kept))
+        problem = replace(first.problem, ridge=chosen / len(kept))
         best = Solved(problem, problem.solved(start, CLOSE))
-    alone = replace(first.problem, known=None)
-    seen = (
-        losses_at(alone, alone.solved(start, ROUGH), kept),
-        losses_at(first.problem, first.fitted, kept),
-    )
-    return best._replace(
-        held_out=HeldOut(*(_mean((held_out - each)[out], shares) for each in seen))
-    )
+    return best._replace(held_out=HeldOut(held_out, out, first.problem, first.fitted, start))
 
 
 def folds_by_value(kept: Kept) -> Array:
@@ -162,17 +180,22 @@ def losses_at(problem: Problem, fitted: Fitted, rows: Kept) -> Array:
     return at.value * (units.scale**2 * family.weight)
 
 
+def _without(problem_of: ProblemOf, parts: list[Part], out: Array) -> Problem:
+    """Pose the problem without some of the kept rows."""
+    (kept, factor), *others = parts
+    rest = kept.take(~out)
+    return problem_of([Part(rest, factor * len(kept) / len(rest)), *others])
+
+
 def _held_out_losses(
-    problem_of: ProblemOf, parts: list[Part], ridge: float, start: Array, fold: Array, folds: int
+    without: list[Problem], kept: Kept, ridge: float, start: Array, fold: Array
 ) -> Array:
     """Return the loss of each row of the first folds at a fit to the other rows."""
-    (kept, factor), *others = parts
-    ridge /= len(kept)
     found = np.zeros(len(kept))
-    for number in range(folds):
-        out, rest = kept.take(fold == number), kept.take(fold != number)
-        problem = problem_of([Part(rest, factor * len(kept) / len(rest)), *others], ridge)
-        found[fold == number] = losses_at(problem, problem.solved(start, ROUGH), out)
+    for number, each in enumerate(without):
+        problem = replace(each, ridge=ridge / len(kept))
+        out = fold == number
+        found[out] = losses_at(problem, problem.solved(start, ROUGH), kept.take(out))
     return found
 
 

@@ -16,6 +16,7 @@ be perfect.
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -38,7 +39,7 @@ from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 GROWTH = 1.5  # growth of the stream between updates of the reference weights
 LATER = 2.0  # the same once the stream is 16 times as long as the sample
 FEW = 2048  # rows of the sample that are enough for reference weights
-PRIOR = 0.1  # strength of the ridge of the reference weights, in rows of standardised columns
+PRIOR = 1 / 300  # ridge of the reference weights, in rows of standardised columns, per column
 MORE = 4096  # rows of the sample for the fit from which the final one starts
 LARGE = 1 << 23  # bytes of rows from which undoing is faster than checking all rows first
 
@@ -237,15 +238,16 @@ class GlmFit:
     def _rough(self, most: int, pending: bool) -> Array:
         """Fit to at most about ``most`` of the kept rows; weights in the units of the rows."""
         parts = self._parts(most, pending)
-        problem = self._problem_of(parts, ridge=PRIOR / max(len(parts[0].rows), 1))
+        ridge = PRIOR * self.settings.columns / max(len(parts[0].rows), 1)
+        problem = replace(self._problem_of(parts), ridge=ridge)
         fitted = problem.solved(None if self._sums is None else self._reference, ROUGH)
         return problem.own(fitted.point.theta)
 
-    def _problem_of(self, parts: list[Part], ridge: float = 0.0) -> Problem:
+    def _problem_of(self, parts: list[Part]) -> Problem:
         """Pose the fit to rows of the sample, and to the sums if there are any."""
         if self._sums is None:
-            return Problem.of_rows(self.settings, parts, ridge)
-        return Problem.of_sample(self.settings, parts, self._sums.total, ridge)
+            return Problem.of_rows(self.settings, parts)
+        return Problem.of_sample(self.settings, parts, self._sums.total)
 
     def _parts(self, most: int | None = None, pending: bool = True) -> list[Part]:
         """Return the sample, whose rows represent the whole stream, then pending rows.

@@ -206,7 +206,7 @@ class GlmInference(BatchMeans):
             return
         for output in range(len(point.theta)):
             hessian = np.diag(objective.penalty)
-            for (x, _, weights), z in zip(objective.slabs, point.predictions, strict=True):
+            for (x, _, weights, _), z in zip(objective.slabs, point.predictions, strict=True):
                 chance = probabilities(z)[:, output]
                 hessian += (x * (weights * chance * (1.0 - chance))[:, None]).T @ x
             yield hessian

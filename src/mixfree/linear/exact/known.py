@@ -15,13 +15,15 @@ from mixfree.linear.exact.newton import (
     Objective,
     Part,
     Point,
+    Slabs,
     Units,
     standardised,
 )
+from mixfree.linear.exact.products import Products
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import Sums
 
-SAMPLE = 4096  # kept rows that are enough to choose β
+SAMPLE = 2048  # kept rows that are enough to choose β
 DRAWS = 64  # random draws of a gradient's error, where its covariance would be too large a matrix
 
 
@@ -45,8 +47,8 @@ class Known:
         Family of the loss, in the unit of the targets.
     total
         Sums of all rows that the sample was drawn from.
-    sample
-        The sample.
+    sample, slabs
+        The sample, and all rows of the fit, standardised.
     units, intercept
         How rows and targets are standardised.
     weight
@@ -58,13 +60,14 @@ class Known:
         family: Family,
         total: Sums,
         sample: Part,
+        slabs: Slabs,
         units: Units,
         *,
         intercept: bool,
         weight: float,
     ) -> None:
         self._family, self._units, self._intercept = family, units, intercept
-        self._sample, self._weight = sample, weight
+        self._sample, self._slabs, self._weight = sample, slabs, weight
         self._levels = np.zeros(family.functions * family.outputs)
         self._levels[: family.levels] = units.shift
         whole = self.totals(total)
@@ -101,16 +104,11 @@ class Known:
         return u.reshape(len(u), -1, self._family.outputs)
 
     def _totals_of_sample(self, like: Totals) -> Totals:
-        rows, factor = self._sample
-        found = Totals(*map(np.zeros_like, like))
-        for piece in pieces(rows, len(like.moments)):
-            x = standardised(piece.rows, self._units, self._intercept)
-            weights = piece.weights * (factor / self._weight)
-            u = self._functions(piece).reshape(len(x), -1)
-            found.functions[:] += (u * weights[:, None]).T @ x
-            x *= np.sqrt(weights)[:, None]
-            found.moments[:] += x.T @ x
-        return found
+        functions, moments = np.zeros_like(like.functions), Products(len(like.moments))
+        for x, _, weights, kept in self._slabs.sample:
+            functions += (self._functions(kept).reshape(len(x), -1) * weights[:, None]).T @ x
+            moments.add(x * np.sqrt(weights)[:, None])
+        return Totals(functions, moments.total)
 
     def control(self, beta: Array) -> Control:
         """Return the correction of the sample's loss for a given β."""
@@ -133,7 +131,8 @@ class Known:
         kept = self._sample.rows
         kept = kept.take(slice(None, None, -(-len(kept) // SAMPLE)))
         x = standardised(kept.rows, self._units, self._intercept)
-        basis, slope = self._slopes(objective, kept, x, theta)
+        targets = (kept.targets - self._units.shift) / self._units.scale
+        basis, slope = self._slopes(objective, kept, x, targets, theta)
         metric = self._metric + np.diag(1e-6 * self._metric.diagonal() + 1e-12)
         white = linalg.solve_triangular(np.linalg.cholesky(metric), x.T, lower=True).T
         weights = kept.weights / kept.weights.mean()
@@ -150,11 +149,10 @@ class Known:
         return found
 
     def _slopes(
-        self, objective: Objective, kept: Kept, x: Array, theta: Array
+        self, objective: Objective, kept: Kept, x: Array, targets: Array, theta: Array
     ) -> tuple[Array, Array]:
         """Return functions, 1 and prediction of each kept row, and the slopes of its loss."""
         z = x @ theta.T
-        targets = (kept.targets - self._units.shift) / self._units.scale
         slope = objective.family.at(z, targets).slope
         return np.concatenate([self._functions(kept), z[:, None, :]], axis=1), slope
 
@@ -176,14 +174,13 @@ class Known:
             # That of a gamma law: with many eigenvalues the third cumulant matters little.
             third = 2.0 * variance**2 / max(middle, 1e-300)
             return np.array([middle, variance, third, freedom])
-        spread, mean = np.zeros((theta.shape[1], theta.shape[1])), np.zeros(theta.shape)
+        spread, mean = Products(theta.shape[1]), np.zeros(theta.shape)
         for x, rest in self._residuals(objective, theta, beta):
             mean += rest.T @ x
-            x *= rest
-            spread += x.T @ x
-        spread -= mean.T @ mean / len(self._sample.rows)
-        spread *= left_out * self._scale(beta) ** 2
-        solved = objective.solve(factor, point, spread[:, None, :])[:, 0]
+            spread.add(x * rest)
+        covariance = spread.total - mean.T @ mean / len(self._sample.rows)
+        covariance *= left_out * self._scale(beta) ** 2
+        solved = objective.solve(factor, point, covariance[:, None, :])[:, 0]
         square = solved @ solved
         third = float(np.sum(square * solved.T))
         return np.array([0.5 * np.trace(solved), 0.5 * np.trace(square), third, freedom])
@@ -233,10 +230,9 @@ class Known:
         self, objective: Objective, theta: Array, beta: Array
     ) -> Iterator[tuple[Array, Array]]:
         """Yield standardised kept rows, and the unexplained part of their slopes."""
-        for piece in pieces(self._sample.rows, theta.shape[1]):
-            x = standardised(piece.rows, self._units, self._intercept)
-            basis, slope = self._slopes(objective, piece, x, theta)
-            rest = (slope - np.einsum("njk,kj->nk", basis, beta)) * piece.weights[:, None]
+        for x, targets, _, kept in self._slabs.sample:
+            basis, slope = self._slopes(objective, kept, x, targets, theta)
+            rest = (slope - np.einsum("njk,kj->nk", basis, beta)) * kept.weights[:, None]
             if theta.shape[0] > 1:
                 rest -= rest.mean(axis=1, keepdims=True)
             yield x, rest

@@ -12,8 +12,10 @@ The brackets are 0 in expectation, so that the objective is unbiased for any β.
 least squares: the combination of functions approximates the slopes of the kept rows.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ from scipy import linalg
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.families import Family, probabilities
+from mixfree.linear.exact.products import Products
 from mixfree.linear.exact.reservoir import Kept
 
 VALUES = 1 << 16  # standardised values in use at a time
@@ -35,6 +38,7 @@ RESIDUAL = 1e-6  # squared relative residual of conjugate gradients
 ROUGHLY = 1e-2  # the same for a rough minimum
 ROUNDS, CUTS, PRODUCTS = 60, 30, 100  # most Newton steps, halvings per step, products per step
 SERVES = 0.1  # an old Hessian is used while the decrement falls by this factor per step
+ADAPTED = 0.5  # the same if BFGS adapts it
 JITTER = 1e-10  # relative increase of a matrix's diagonal, for repeated columns
 
 
@@ -55,11 +59,60 @@ class Part(NamedTuple):
 
 
 class Slab(NamedTuple):
-    """Standardised rows, the intercept's ones last, with targets and weights."""
+    """A few kept rows; x has them standardised, with a 1 for the intercept."""
 
     x: Array
     targets: Array
     weights: Array
+    kept: Kept
+
+
+class Slabs:
+    """Standardises kept rows a few at a time, and stores the result if it is not too large.
+
+    Parameters
+    ----------
+    parts
+        Rows and what they represent.
+    units, intercept
+        How to standardise the rows.
+    weight
+        Weight of the whole stream.
+    outputs
+        Number of predictions per row.
+    """
+
+    def __init__(
+        self, parts: list[Part], units: Units, *, intercept: bool, weight: float, outputs: int
+    ) -> None:
+        self._parts, self._units, self._intercept, self._weight = parts, units, intercept, weight
+        width = max(len(units.mean) + intercept, 1)
+        self._length = max(min(VALUES // width, max(ALONE // (width * outputs), FEWEST)), 1)
+        size = sum(len(part.rows) for part in parts) * width
+        self._stored = [list(self._cut(part)) for part in parts] if size <= CACHED else None
+
+    def __iter__(self) -> Iterator[Slab]:
+        """Yield all rows."""
+        return itertools.chain.from_iterable(map(self._of, range(len(self._parts))))
+
+    @property
+    def sample(self) -> Iterator[Slab]:
+        """The rows of the first part, which is the sample."""
+        return self._of(0)
+
+    def _of(self, place: int) -> Iterator[Slab]:
+        return self._cut(self._parts[place]) if self._stored is None else iter(self._stored[place])
+
+    def _cut(self, part: Part) -> Iterator[Slab]:
+        rows, factor = part
+        for start in range(0, len(rows), self._length):
+            piece = rows.take(slice(start, start + self._length))
+            yield Slab(
+                standardised(piece.rows, self._units, self._intercept),
+                (piece.targets - self._units.shift) / self._units.scale,
+                piece.weights * (factor / self._weight),
+                piece,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,59 +141,23 @@ class Objective:
     ----------
     family
         Loss, in the units of the standardised targets.
-    parts
-        Rows and what they represent.
-    units, intercept
-        How to standardise the rows.
-    weight
-        Weight of the whole stream.
+    slabs
+        The rows.
     penalty
         Ridge per standardised column, 0 for the intercept.
     """
 
-    def __init__(
-        self,
-        family: Family,
-        parts: list[Part],
-        units: Units,
-        *,
-        intercept: bool,
-        weight: float,
-        penalty: Array,
-    ) -> None:
-        self.family, self.units, self.intercept = family, units, intercept
-        self.penalty = penalty
+    def __init__(self, family: Family, slabs: Slabs, penalty: Array) -> None:
+        self.family, self.slabs, self.penalty = family, slabs, penalty
         self.control: Control | None = None  # the correction by the stream's sums
-        self._parts, self._weight = parts, weight
-        self._columns = len(units.mean)
         self._several = family.outputs > 1
-        size = sum(len(part.rows) for part in parts) * len(penalty)
-        self._cache = list(self._cut()) if size <= CACHED else None
-
-    @property
-    def slabs(self) -> Iterator[Slab]:
-        """All rows, standardised, a few at a time."""
-        return iter(self._cache) if self._cache is not None else self._cut()
-
-    def _cut(self) -> Iterator[Slab]:
-        width = max(len(self.penalty), 1)
-        alone = max(ALONE // (width * self.family.outputs), FEWEST)
-        length = max(min(VALUES // width, alone), 1)
-        for rows, factor in self._parts:
-            for start in range(0, len(rows), length):
-                piece = rows.take(slice(start, start + length))
-                yield Slab(
-                    standardised(piece.rows, self.units, self.intercept),
-                    (piece.targets - self.units.shift) / self.units.scale,
-                    piece.weights * (factor / self._weight),
-                )
 
     def at(self, theta: Array) -> Point:
         """Return value and gradient at ``theta``, outputs × weights."""
         value, gradient, predictions = 0.0, self.penalty * theta, []
         with np.errstate(over="ignore"):
             value += 0.5 * float(np.vdot(theta, gradient))
-            for x, targets, weights in self.slabs:
+            for x, targets, weights, _ in self.slabs:
                 z = x @ theta.T
                 at = self.family.at(z, targets)
                 value += float(weights @ at.value)
@@ -159,15 +176,13 @@ class Objective:
 
         For several outputs, the factor is that of an average Hessian, as a preconditioner.
         """
-        size = len(self.penalty)
-        hessian = np.zeros((size, size))
-        for (x, targets, weights), z in zip(self.slabs, point.predictions, strict=True):
+        products, negative = Products(len(self.penalty)), Products(len(self.penalty))
+        for (x, targets, weights, _), z in zip(self.slabs, point.predictions, strict=True):
             bend = weights * self.family.curvature(z, targets, bound)
-            if bend.min() >= 0.0:
-                y = x * np.sqrt(bend)[:, None]
-                hessian += y.T @ y
-            else:
-                hessian += (x * bend[:, None]).T @ x
+            products.add(x * np.sqrt(np.maximum(bend, 0.0))[:, None])
+            if bend.min() < 0.0:
+                negative.add(x * np.sqrt(np.maximum(-bend, 0.0))[:, None])
+        hessian = products.total - negative.total
         np.fill_diagonal(hessian, hessian.diagonal() + self.penalty)
         if self.control is not None:
             change = self.control.bend.mean() * self.control.quadratic
@@ -243,7 +258,7 @@ class Objective:
         count, outputs, size = d.shape
         found = self.penalty * d
         flat = d.reshape(-1, size).T
-        for (x, _, weights), p in zip(self.slabs, chances, strict=True):
+        for (x, _, weights, _), p in zip(self.slabs, chances, strict=True):
             moved = (x @ flat).reshape(len(x), count, outputs)
             moved -= np.einsum("nbk,nk->nb", moved, p)[:, :, None]
             moved *= (weights[:, None] * p)[:, None, :]
@@ -256,13 +271,16 @@ class Objective:
 def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point | None:
     """Find the minimum near ``theta`` by Newton steps, halved until the loss decreases.
 
-    A factored Hessian is kept as long as the decrement falls fast. Where the loss's own curvature
-    fails, steps use that of a quadratic bound. Return None if the objective becomes negative,
-    which no stream's loss is: the correction is then wrong.
+    A factored Hessian, which BFGS adapts if there is one output, is kept as long as the decrement
+    falls fast. Where the loss's own curvature fails, steps use that of a quadratic bound. Return
+    None if the objective becomes negative, which no stream's loss is: the correction is then wrong.
     """
     point = objective.at(theta)
     bound, old, last = False, None, np.inf
+    changes: list[tuple[Array, Array]] = []  # of weights and gradients, since the old Hessian
     residual = RESIDUAL if close <= CLOSE else ROUGHLY
+    one = len(theta) == 1
+    serves = ADAPTED if one else SERVES
     for _ in range(ROUNDS):
         if not point.value >= 0.0:
             return None
@@ -272,10 +290,11 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
                 break
             bound = True
             continue
-        direction = -objective.solve(factor, point, point.gradient, bound, residual)
+        solve = partial(objective.solve, factor, point, bound=bound, residual=residual)
+        direction = -_quasi_newton(solve, point.gradient, changes)
         fall = -float(np.vdot(point.gradient, direction))
-        if old is not None and not fall <= SERVES * last:
-            old = None
+        if old is not None and not fall <= serves * last:
+            old, changes = None, []
             continue
         # Steps with an old Hessian converge more slowly, so their tolerance is smaller.
         if not fall > (close if old is None else BEYOND * close) * abs(point.value):
@@ -289,10 +308,30 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
                 break
             bound, old = old is None, None
             continue
-        old, last = (factor, fall) if whole and not bound else (None, np.inf)
+        if whole and not bound:
+            old, last = factor, fall
+            if one:
+                changes.append((found.theta - point.theta, found.gradient - point.gradient))
+        else:
+            old, last, changes = None, np.inf, []
         bound = not whole and not bound
         point = found
     return point
+
+
+def _quasi_newton(
+    solve: Callable[[Array], Array], gradient: Array, changes: list[tuple[Array, Array]]
+) -> Array:
+    """Multiply by the inverse Hessian that BFGS adapts to changes of (weights, gradient)."""
+    found, shares = gradient, []
+    for step, change in reversed(changes):
+        share = np.vdot(step, found) / np.vdot(step, change)
+        shares.append(share)
+        found = found - share * change
+    found = solve(found)
+    for (step, change), share in zip(changes, reversed(shares), strict=True):
+        found = found + (share - np.vdot(change, found) / np.vdot(step, change)) * step
+    return found
 
 
 def _search(

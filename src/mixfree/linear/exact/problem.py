@@ -7,14 +7,13 @@ import numpy as np
 from mixfree.base.arithmetic import Array, norm
 from mixfree.linear.exact.families import Family, family_of
 from mixfree.linear.exact.known import Known, pieces
-from mixfree.linear.exact.newton import CLOSE, Objective, Part, Point, Units, minimise
+from mixfree.linear.exact.newton import CLOSE, Objective, Part, Point, Slabs, Units, minimise
 from mixfree.linear.exact.solve import CONSTANT
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.losses import Huber, Loss, Robust
 
 LEAST_PENALTY = 1e-8  # default ridge of standardised columns
 ROUGH = 1e-4  # relative Newton decrement that is enough for intermediate weights
-SHARES = (1.0, 0.5, 0.25, 0.0)  # shares of the correction that are tried until a minimum exists
 ROUNDS = 50  # most Newton steps for the multiplier of the ball; usually there are a few
 
 
@@ -52,20 +51,21 @@ class Problem:
     parts: list[Part]
     units: Units
     weight: float
+    slabs: Slabs
     known: Known | None
     ridge: float = 0.0  # of standardised columns, beside the penalty
 
     @classmethod
-    def of_rows(cls, settings: Settings, parts: list[Part], ridge: float = 0.0) -> "Problem":
+    def of_rows(cls, settings: Settings, parts: list[Part]) -> "Problem":
         """Pose the problem without sums: the rows are all rows of the stream."""
         mean, size = column_units(parts, settings.columns, settings.intercept)
         units = _units(settings, mean, size, parts[0].rows.targets)
-        return cls(settings, parts, units, sum(map(_weight, parts)), None, ridge)
+        weight = sum(map(_weight, parts))
+        slabs = _slabs(settings, parts, units, weight)
+        return cls(settings, parts, units, weight, slabs, None)
 
     @classmethod
-    def of_sample(
-        cls, settings: Settings, parts: list[Part], total: Sums, ridge: float = 0.0
-    ) -> "Problem":
+    def of_sample(cls, settings: Settings, parts: list[Part], total: Sums) -> "Problem":
         """Pose the problem in which ``parts[0]`` is a sample of the rows summed in ``total``."""
         columns, weight = settings.columns, float(total.weight)
         mean, exponents = total.mean[:columns], total.exponents[:columns]
@@ -74,10 +74,17 @@ class Problem:
             mean, size = np.zeros(columns), np.hypot(size, mean)
         units = _units(settings, mean, size, parts[0].rows.targets)
         weight += sum(map(_weight, parts[1:]))
+        slabs = _slabs(settings, parts, units, weight)
         known = Known(
-            settings.family, total, parts[0], units, intercept=settings.intercept, weight=weight
+            settings.family,
+            total,
+            parts[0],
+            slabs,
+            units,
+            intercept=settings.intercept,
+            weight=weight,
         )
-        return cls(settings, parts, units, weight, known, ridge)
+        return cls(settings, parts, units, weight, slabs, known)
 
     def solved(self, start: Array | None, close: float = CLOSE) -> Fitted:
         """Find the minimum, starting at weights in the units of the rows or at 0."""
@@ -130,11 +137,8 @@ class Problem:
         penalty = np.where(np.isfinite(size), penalty, 1.0)
         return Objective(
             family or settings.family.in_units(self.units.scale),
-            self.parts,
-            self.units,
-            intercept=settings.intercept,
-            weight=self.weight,
-            penalty=np.append(penalty, np.zeros(int(settings.intercept))),
+            self.slabs,
+            np.append(penalty, np.zeros(int(settings.intercept))),
         )
 
     def _fitted(self, theta: Array, extra: float, close: float) -> Fitted:
@@ -143,13 +147,13 @@ class Problem:
             point = _minimum(objective, theta, close)
             return Fitted(objective, point, None, np.zeros((len(theta), 0)))
         beta = self.known.best_beta(objective, theta)
-        for share in (1.0, 0.0) if self.ridge else SHARES:
-            objective.control = self.known.control(share * beta)
-            found = minimise(objective, theta, close)
-            if found is not None:
-                break
-        assert found is not None  # without correction the loss is never negative
-        return Fitted(objective, found, self.known, share * beta)
+        objective.control = self.known.control(beta)
+        found = minimise(objective, theta, close)
+        if found is None:
+            beta = np.zeros_like(beta)
+            objective.control = None
+            found = _minimum(objective, theta, close)
+        return Fitted(objective, found, self.known, beta)
 
     def _length(self, theta: Array) -> float:
         return norm(self.slopes(theta).ravel())
@@ -217,6 +221,12 @@ def _units(settings: Settings, mean: Array, size: Array, targets: Array) -> Unit
     spread = float(np.median(apart)) or float(apart.max())
     # A power of two costs no digits.
     return Units(mean, size, shift, float(np.ldexp(1.0, np.frexp(spread)[1])))
+
+
+def _slabs(settings: Settings, parts: list[Part], units: Units, weight: float) -> Slabs:
+    return Slabs(
+        parts, units, intercept=settings.intercept, weight=weight, outputs=settings.loss.outputs
+    )
 
 
 def _weight(part: Part) -> float:

@@ -25,17 +25,29 @@ class Products:
     """
 
     def __init__(self, columns: int) -> None:
-        self._half = np.zeros((columns, columns), order="F")
+        self.half = np.zeros((columns, columns), order="F")  # one triangle, and zeros
         self.piece = max(1 << (VALUES // max(columns, 1)).bit_length() >> 1, SHORTEST)
 
     def add(self, rows: Array) -> None:
         """Add contiguous rows, preferably ``piece`` of them at a time."""
         if rows.size:
-            self._half = blas.dsyrk(1.0, rows.T, beta=1.0, c=self._half, overwrite_c=1)
+            self.half = blas.dsyrk(1.0, rows.T, beta=1.0, c=self.half, overwrite_c=1)
 
     @property
     def total(self) -> Array:
         """The whole matrix, symmetric to the last bit."""
-        total: Array = self._half.T + self._half
-        np.fill_diagonal(total, self._half.diagonal())
-        return total
+        return symmetric(self.half)
+
+
+def symmetric(half: Array) -> Array:
+    """Return the symmetric matrix of which ``half`` has one triangle, and zeros.
+
+    Examples
+    --------
+    >>> symmetric(np.array([[1.0, 2.0], [0.0, 5.0]]))
+    array([[1., 2.],
+           [2., 5.]])
+    """
+    total: Array = half.T + half
+    np.fill_diagonal(total, half.diagonal())
+    return total

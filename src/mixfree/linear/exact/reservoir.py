@@ -1,5 +1,6 @@
 """A uniform sample of a stream's rows, which can be merged with another."""
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from mixfree.linear.exact.blocks import check_array
 
 FEWEST = 64  # least rows of a sample
 PER_COLUMN = 3  # least rows per column: with fewer, kept rows could be fitted perfectly
+NONE = np.uint64(2**64 - 1)  # key of a place whose row was discarded
 SPARE = 8  # one more row per SPARE rows is stored, so that rows are rarely discarded
 
 
@@ -92,7 +94,8 @@ class Reservoir:
         self._targets, self._weights = np.empty(0), np.empty(0)
         self._before = np.empty((0, outputs))
         self._keys = np.empty(0, dtype=np.uint64)
-        self._bar = np.uint64(2**64 - 1)  # rows with larger keys are not kept
+        self._free = np.empty(0, dtype=np.intp)  # places of discarded rows, whose keys are NONE
+        self._bar = NONE  # only rows with smaller keys are kept
 
     @property
     def _limit(self) -> int:
@@ -106,7 +109,7 @@ class Reservoir:
 
     @property
     def all(self) -> Kept:
-        """Views of all stored rows."""
+        """Views of all stored rows, including discarded ones until they are replaced."""
         return Kept(self._rows, self._targets, self._weights, self._before).take(
             slice(0, self.stored)
         )
@@ -140,54 +143,53 @@ class Reservoir:
         """Return the places of the kept rows among the stored rows, in order."""
         if self.stored <= self.size:
             return np.arange(self.stored)
-        keys = self._keys[: self.stored]
-        return np.flatnonzero(keys <= np.partition(keys, self.size - 1)[self.size - 1])
+        return np.flatnonzero(self._keys[: self.stored] <= self._largest())
+
+    def _largest(self) -> np.uint64:
+        """Return the largest key of the ``size`` kept rows."""
+        found: np.uint64 = np.partition(self._keys[: self.stored], self.size - 1)[self.size - 1]
+        return found
 
     def merge(self, other: Self) -> None:
         """Make this the sample of both streams."""
         self.seen += other.seen
-        self._append(other.all, other._keys[: other.stored], np.arange(other.stored))
+        places = other.chosen()
+        self._append(other.all, other._keys[places], places)
         self._bar = min(self._bar, other._bar)
         self._sort_out()
 
     def _append(self, rows: Kept, keys: Array, places: Array) -> None:
-        """Store the rows at ``places``, with their keys, a few at a time."""
+        """Store the rows at ``places``, with their keys, where there is room."""
         done = 0
         while done < len(keys):
-            end = min(self.stored + len(keys) - done, self._limit)
-            self._make_room(end)
-            new, now = slice(self.stored, end), slice(done, done + end - self.stored)
-            np.take(rows.rows, places[now], axis=0, out=self._rows[new], mode="clip")
-            self._targets[new] = rows.targets[places[now]]
-            self._weights[new], self._before[new] = (
-                rows.weights[places[now]],
-                rows.before[places[now]],
-            )
+            if not len(self._free):
+                end = min(self.stored + len(keys) - done, self._limit)
+                self._make_room(end)
+                self._free, self.stored = np.arange(self.stored, end), end
+            new, self._free = np.split(self._free, [len(keys) - done])
+            now = slice(done, done + len(new))
+            self._write(new, rows.take(places[now]))
             self._keys[new] = keys[now]
-            self.stored, done = end, now.stop
-            if end == self._limit:
+            done = now.stop
+            if not len(self._free) and self.stored == self._limit:
                 self._sort_out()
 
     def _sort_out(self) -> None:
-        """Discard all rows except those with the least keys, moving as few rows as possible."""
+        """Discard all rows except those with the least keys; new rows will take their places."""
         if self.stored <= self.size:
             return
-        places = self.chosen()
-        stay = np.searchsorted(places, self.size)
-        used = np.zeros(self.size, dtype=bool)
-        used[places[:stay]] = True
-        free, moved = np.flatnonzero(~used), places[stay:]
-        self._write(free, self.all.take(moved))
-        self._keys[free] = self._keys[moved]
-        self.stored = self.size
-        self._bar = self._keys[: self.size].max()
+        keys = self._keys[: self.stored]
+        self._bar = self._largest()
+        self._free = np.flatnonzero(keys > self._bar)
+        keys[self._free] = NONE
 
     def _below_bar(self, first: int, count: int) -> tuple[Array, Array]:
         """Return the places of the next rows whose keys are below the bar, and the keys.
 
         Half of a key decides for nearly all rows.
         """
-        numbers = np.arange(first, first + count, dtype=np.uint64)
+        few = first + count < 1 << 32  # half as many bits take half as long
+        numbers = np.arange(first, first + count, dtype=np.uint32 if few else np.uint64)
         high = draws.words(self._key, numbers)
         places = np.flatnonzero(high <= np.uint32(int(self._bar) >> 32))
         keys = high[places].astype(np.uint64) << np.uint64(32)
@@ -198,7 +200,7 @@ class Reservoir:
     @property
     def _key(self) -> draws.Key:
         assert self.seed is not None
-        return draws.key(self.seed, draws.RESERVOIR)
+        return _key_of(self.seed)
 
     def _write(self, places: Any, rows: Kept) -> None:
         self._rows[places], self._targets[places] = rows.rows, rows.targets
@@ -257,9 +259,18 @@ class Reservoir:
                 raise ValueError(f"keys of the state must be {stored} numbers of type uint64")
         elif seen != stored:
             raise ValueError("seed of the state is missing")
+        free = np.flatnonzero(keys == NONE) if seed is not None else np.empty(0, dtype=np.intp)
+        if len(free) > max(stored - self.size, 0):
+            raise ValueError(f"keys of the state must be those of {self.size} rows or more")
         self._rows, self._targets, self._weights, self._before = rows, targets, weights, before
         self._keys, self._bar, self.seed = keys, np.uint64(bar), seed
+        self._free = free
         self.stored, self.seen, self.drawn = stored, seen, drawn
+
+
+@functools.lru_cache(maxsize=64)
+def _key_of(seed: int) -> draws.Key:
+    return draws.key(seed, draws.RESERVOIR)
 
 
 def stream_seed(seed: int, kept: Kept) -> int:

@@ -10,7 +10,7 @@ from mixfree.base.checks import check_whole
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.blocks import block_sums, check_array, plain_sums, restored_sums
 from mixfree.linear.exact.known import pieces
-from mixfree.linear.exact.products import Products
+from mixfree.linear.exact.products import Products, symmetric
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums
 
@@ -47,7 +47,7 @@ class StreamSums:
 
     def _clear(self) -> None:
         self._count = 0
-        self._products = np.zeros((self.columns, self.columns))
+        self._products = np.zeros((self.columns, self.columns), order="F")  # one triangle
         self._cross = np.zeros((1 + self.functions, self.columns))
         self._totals = np.zeros(self.functions)
         self._squares = np.zeros(self.functions)
@@ -69,7 +69,7 @@ class StreamSums:
             return self._careful
         n, t, u = self._count, self._cross[0], self._totals
         mean = np.concatenate([self._origin + t / n, u / n])
-        scatter = self._products - np.outer(t, t / n)
+        scatter = symmetric(self._products) - np.outer(t, t / n)
         cross = (self._cross[1:] - np.outer(u, t / n)).T.copy()
         squares = np.maximum(self._squares - u * (u / n), 0.0)
         return self._careful.joined(Sums(n, np.array(float(n)), mean, scatter, cross, squares))
@@ -101,15 +101,14 @@ class StreamSums:
         """Add rows of weight 1 the quick way; return False if that would lose digits."""
         n, far = len(rows), self._origin.any()
         half, cross = Products(self.columns), np.zeros_like(self._cross)
+        both = np.ones((len(cross), n))
+        both[1:] = functions
         for start in range(0, n, half.piece):
             piece = slice(start, start + half.piece)
             x = rows[piece] - self._origin if far else rows[piece]
             half.add(x)
-            both = np.ones((len(cross), len(x)))
-            both[1:] = functions[:, piece]
-            cross += both @ x
-        products = half.total
-        diagonal = products.diagonal()
+            cross += both[:, piece] @ x
+        diagonal = half.half.diagonal()
         empty = diagonal == 0.0
         near = cross[0] ** 2 * ((1.0 + 1.0 / NEAR) / n) <= diagonal
         if not (near.all() and diagonal.max(initial=0.0) < BIG**2):  # NaN is neither
@@ -122,7 +121,7 @@ class StreamSums:
         if not (np.isfinite(squares) & ((squares > SMALL**2) | (squares == 0.0))).all():
             return False
         self._count += n
-        self._products += products
+        self._products += half.half
         self._cross += cross
         self._totals += functions.sum(axis=1)
         self._squares += squares
@@ -161,7 +160,7 @@ class StreamSums:
             "closed": [plain_sums(batch) for batch in self.closed],
             "length": self.length,
             "count": self._count,
-            "products": self._products.copy(),
+            "products": symmetric(self._products),
             "cross": self._cross.copy(),
             "totals": self._totals.copy(),
             "squares": self._squares.copy(),
@@ -185,6 +184,7 @@ class StreamSums:
         length = check_whole(state["length"], "length of the state", least=FIRST)
         count = check_whole(state["count"], "count of the state", least=0, most=length)
         vars(self).update(arrays)
+        self._products = np.asfortranarray(np.triu(self._products))
         self._before, self._careful = before, careful
         self.closed, self.length, self._count = closed, length, count
 

@@ -291,16 +291,16 @@ def _gram(x: Array, y: Array, root: Array | None) -> Array:
     products = Products(columns)
     for start in range(0, n, products.piece):
         piece = slice(start, start + products.piece)
-        rows, others = x[piece], np.ones((size - columns, len(x[piece])))
-        others[:-1] = y[piece].T
+        rows, others = x[piece], np.ones((len(x[piece]), size - columns))
+        others[:, :-1] = y[piece]
         if root is not None:
             rows = rows * root[piece]
-            others *= root[piece, 0]
+            others *= root[piece]
         products.add(rows)
-        gram[columns:, :columns] += others @ rows
-        gram[columns:, columns:] += others @ others.T
+        gram[:columns, columns:] += rows.T @ others
+        gram[columns:, columns:] += others.T @ others
     gram[:columns, :columns] = products.total
-    gram[:columns, columns:] = gram[columns:, :columns].T
+    gram[columns:, :columns] = gram[:columns, columns:].T
     return gram
 
 

@@ -63,7 +63,8 @@ class Evaluation:
 
     def values(self, states: Sequence[Any] | Array) -> Array:
         """Return V of each state."""
-        return self.learner.features.rows(states) @ self.theta
+        values: Array = self.learner.feature_rows(states) @ self.theta
+        return values
 
     def interval(self, states: Sequence[Any] | Array, level: float = 0.99) -> tuple[Array, Array]:
         """Return intervals around :meth:`values` that hold for V_θ* of all states simultaneously.
@@ -78,14 +79,14 @@ class Evaluation:
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, not {shown(level)}")
-        certificate, rows = self._certified(), self.learner.features.rows(states)
+        certificate, rows = self._certified(), self.learner.feature_rows(states)
         found = rows @ self.theta
         half = np.abs(found - rows @ certificate.theta) + certificate.errors(rows, level)
         return found - half, found + half
 
     def batches_met(self, states: Sequence[Any] | Array) -> Array:
         """Count the batches of the trajectory in which all of a state's features occur."""
-        return self._certified().batches_met(self.learner.features.rows(states))
+        return self._certified().batches_met(self.learner.feature_rows(states))
 
     @property
     def remark(self) -> str:
@@ -172,7 +173,7 @@ def evaluate_policy(
 
         history = follow(learner.engine, advance, samples, chunk=CHUNK, first=record.first)
     theta, certificate = record.result()
-    held, rows = list(recent), learner.features.rows
+    held, rows = list(recent), learner.feature_rows
     pieces = (held[i : i + CHUNK] for i in range(0, len(held), CHUNK))
     values = np.concatenate([rows(piece) @ theta for piece in pieces])
     return Evaluation(theta, learner, history, values, samples, episodes, certificate)
@@ -189,9 +190,10 @@ def _features_for(env: Any, features: Any) -> Any:
                 "mixfree.td.TileCoding"
             )
         return tabular(int(count))
-    if not callable(features) and (count is None or len(features) != count):
+    rows = None if callable(features) else np.shape(features)[0]
+    if rows is not None and rows != count:
         raise ValueError(
-            f"features must have one row per state, but there are {len(features)} rows, and "
+            f"features must have one row per state, but there are {rows} rows, and "
             f"observations are of {space}"
         )
     return features

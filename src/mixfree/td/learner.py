@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
@@ -11,6 +12,9 @@ from mixfree.core.optimizer import Optimizer
 from mixfree.td.engine import start_engine
 from mixfree.td.features.lookup import Rows, as_features
 from mixfree.td.stepping import StepTD
+
+PIECE = 4096  # transitions whose sparse features are held at a time
+VALUES = 1 << 22  # numbers in the dense features of the states that are held at a time
 
 
 def check_gamma(gamma: Any) -> float:
@@ -36,8 +40,10 @@ class TDLearner:
     Parameters
     ----------
     features
-        A matrix with one row per state, or a function from an observation to a vector. All norms
-        are at most 1.
+        A matrix with one row per state, dense or a SciPy sparse one, or a function from an
+        observation to a vector. All norms are at most 1. A function may have a method ``rows`` for
+        many observations, and ``sparse_rows`` for their features as a CSR array, which ``lstd``
+        uses above 1,000 features.
     gamma
         Discount in [0, 1).
     radius
@@ -104,6 +110,8 @@ class TDLearner:
             seed,
         )
         self._row = self.features.row
+        self._sparse = self.engine.sparse and self.features.sparse
+        self._piece = PIECE if self._sparse else max(VALUES // self.features.size, 1)
 
     @property
     def method(self) -> str:
@@ -172,9 +180,20 @@ class TDLearner:
 
         If one transition is refused, none is used.
         """
-        self.advance(*self.look_up(states, rewards, next_states, terminated))
+        given, ended = self._checked(states, rewards, next_states, terminated)
+        states, next_states = _sliceable(states), _sliceable(next_states)
+        restore = self.engine.snapshot() if len(ended) > self._piece else None
+        try:
+            for start in range(0, max(len(ended), 1), self._piece):
+                piece = slice(start, start + self._piece)
+                parts = (part[piece] for part in (states, given, next_states, ended))
+                self.advance(*self._found(*parts))
+        except BaseException:
+            if restore is not None:
+                restore()
+            raise
 
-    def advance(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
+    def advance(self, rows: Any, here: Array, there: Array, rewards: Array) -> None:
         """Learn from transitions in the form of :meth:`look_up`."""
         self.engine.advance(rows, here, there, rewards)
 
@@ -184,8 +203,19 @@ class TDLearner:
         rewards: npt.ArrayLike,
         next_states: Any,
         terminated: npt.ArrayLike,
-    ) -> tuple[Array, Array, Array, Array]:
+    ) -> tuple[Any, Array, Array, Array]:
         """Return feature rows, the row numbers of s and s' (−1 if terminal), and rewards."""
+        given, ended = self._checked(states, rewards, next_states, terminated)
+        return self._found(states, given, next_states, ended)
+
+    def feature_rows(self, states: Any) -> Any:
+        """Return φ of many states, one row each: a CSR array if the method and features allow."""
+        return (self.features.sparse_rows if self._sparse else self.features.rows)(states)
+
+    def _checked(
+        self, states: Any, rewards: Any, next_states: Any, terminated: Any
+    ) -> tuple[Array, Array]:
+        """Return rewards, which must be finite, and where episodes end, of equal lengths."""
         ended, given = np.asarray(terminated, dtype=bool), np.asarray(rewards, dtype=np.float64)
         lengths = len(states), *given.shape, len(next_states), *ended.shape
         if len(set(lengths)) > 1:
@@ -199,14 +229,20 @@ class TDLearner:
                 f"reward of transition {self.samples + wrong + 1} must be finite, "
                 f"not {given[wrong]}"
             )
+        return given, ended
+
+    def _found(
+        self, states: Any, rewards: Array, next_states: Any, ended: Array
+    ) -> tuple[Any, Array, Array, Array]:
         there = np.full(ended.shape, -1)
-        if isinstance(self.features, Rows):
+        if isinstance(self.features, Rows) and self.features.sparse == self._sparse:
             there[~ended] = self.features.indices(np.asarray(next_states)[~ended])
-            return self.features.matrix, self.features.indices(states), there, given
+            return self.features.matrix, self.features.indices(states), there, rewards
         ahead = [s for s, end in zip(next_states, ended, strict=True) if not end]
-        rows = np.concatenate([self.features.rows(states), self.features.rows(ahead)])
+        stack = sparse.vstack if self._sparse else np.concatenate
+        rows = stack([self.feature_rows(states), self.feature_rows(ahead)])
         there[~ended] = len(states) + np.arange(len(ahead))
-        return rows, np.arange(len(states)), there, given
+        return rows, np.arange(len(states)), there, rewards
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that changes during learning."""
@@ -218,6 +254,10 @@ class TDLearner:
 
     def __repr__(self) -> str:
         return f"TDLearner({self.engine!r}, gamma={self.gamma})"
+
+
+def _sliceable(states: Any) -> Any:
+    return states if hasattr(states, "shape") else list(states)
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -1,16 +1,17 @@
 """TD by least squares: sums over all transitions, solved when θ is needed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.base.state import loading
 from mixfree.linear.exact.blocks import check_array
 from mixfree.linear.exact.lstd import LSTD
-from mixfree.linear.exact.lstd_sparse import SparseLSTD
+from mixfree.linear.exact.lstd_sparse import SparseLSTD, as_csr
 
 # Most features for dense sums: the total and the sums of 16 batches take 136 MB.
 LARGEST = 1000
@@ -82,15 +83,21 @@ class LstdTD:
             self._complete()
         return True
 
-    def advance(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
+    @property
+    def sparse(self) -> bool:
+        """Whether rows of features may be CSR arrays."""
+        return isinstance(self._lstd, SparseLSTD)
+
+    def advance(self, rows: Any, here: Array, there: Array, rewards: Array) -> None:
         """Learn from transitions in the form of :meth:`TDLearner.look_up`, all or none."""
         large = ~(np.abs(rewards) < REWARD)
         if large.any():
             wrong = int(np.argmax(large))
             self._refuse(rewards[wrong], wrong)
         self._complete()
-        for start in range(0, len(here), self._piece):
-            piece = slice(start, start + self._piece)
+        length = PIECE if sparse.issparse(rows) else self._piece
+        for start in range(0, len(here), length):
+            piece = slice(start, start + length)
             before, ahead = rows[here[piece]], rows[there[piece]]
             self._add(before, rewards[piece], ahead, there[piece] < 0)
         self._theta = None
@@ -105,13 +112,20 @@ class LstdTD:
             self._add(np.array(before), np.array(rewards), np.array(ahead), ended)
         return self._lstd
 
-    def _add(self, before: Array, rewards: Array, ahead: Array, terminated: Array) -> None:
+    def snapshot(self) -> Callable[[], None]:
+        """Return a function that restores the present state."""
+        before = {**vars(self), "_lstd": self._lstd.copy()}
+        return lambda: vars(self).update(before)
+
+    def _add(self, before: Any, rewards: Array, ahead: Any, terminated: Array) -> None:
         broken = None
+        if self.sparse:
+            before, ahead = as_csr(before), as_csr(ahead)
         if self._lstd.lam > 0.0:
-            broken = np.append((before[1:] != ahead[:-1]).any(axis=1), False)
-            if self._ahead is not None and (before[0] != self._ahead).any():
+            broken = np.append((before[1:] != ahead[:-1]).sum(axis=1) > 0, False)
+            if self._ahead is not None and (_first(before) != self._ahead).any():
                 self._lstd.break_off()
-            self._ahead = None if terminated[-1] else ahead[-1].copy()
+            self._ahead = None if terminated[-1] else _first(ahead[-1:]).copy()
         self._lstd.add(before, rewards, ahead, terminated, ended=broken)
 
     def _refuse(self, reward: float, further: int) -> None:
@@ -162,6 +176,11 @@ class LstdTD:
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self._lstd.size} features, {self.samples} transitions>"
+
+
+def _first(rows: Any) -> Array:
+    row: Array = (rows[:1].toarray() if sparse.issparse(rows) else rows)[0]
+    return row
 
 
 class LstdRecord:

@@ -1,7 +1,8 @@
 """TD by steps: an optimiser that is told semi-gradients."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +27,7 @@ class StepTD:
 
     def __init__(self, optimizer: Optimizer, gamma: float) -> None:
         self.optimizer, self.gamma = optimizer, gamma
+        self.sparse = False  # rows of features are dense
         # Cache: V(s') of one transition is V(s) of the next as long as θ does not move.
         self._ahead: tuple[Array | None, Array | None, float] = (None, None, 0.0)
 
@@ -85,6 +87,10 @@ class StepTD:
             return int(td(plan, run, self.gamma, rows, *parts, order))
 
         self.optimizer.advance(kernel, (rewards, here, there), np.arange(here.size))
+
+    def snapshot(self) -> Callable[[], None]:
+        """Return a function that restores the present state."""
+        return partial(self.optimizer.import_run, self.optimizer.export_run())
 
     def record(self, samples: int) -> "StepRecord":
         """Start the record of a trajectory of ``samples`` transitions."""

@@ -64,6 +64,31 @@ def test_same_bits_however_cut_and_after_saving(lam):
     np.testing.assert_array_equal(again.theta, whole.theta)
 
 
+def test_sparse_rows_are_as_good_as_dense_ones(monkeypatch):
+    """Also with zeros that are stored, unsorted wide indices, and rows solved for in pieces."""
+    parts = trajectory(3000, 2)
+    dense = learnt(SparseLSTD, parts, lam=0.8)
+    rows = [sparse.csr_array(parts[i][:, ::-1].copy())[:, ::-1] for i in (0, 2)]
+    for each in rows:
+        each.indices, each.indptr = each.indices.astype(np.int64), each.indptr.astype(np.int64)
+    assert not rows[0].has_sorted_indices
+    found = learnt(SparseLSTD, [rows[0], parts[1], rows[1], *parts[3:]], lam=0.8)
+    np.testing.assert_array_equal(found.theta, dense.theta)
+    # With indices of 64 bits, the sums would take a third more memory.
+    assert {each.indices.dtype for each in found._all} == {np.dtype(np.int32)}
+    asked, queried = parts[0][:50].copy(), sparse.csr_array(parts[0][:50])
+    asked[7] = 0.0
+    queried.data[queried.indptr[7] : queried.indptr[8]] = 0.0
+    np.testing.assert_array_equal(found.batches_met(queried), dense.batches_met(asked))
+    np.testing.assert_array_equal(found.errors(queried), dense.errors(asked))
+    monkeypatch.setattr(lstd_sparse, "VALUES", 3 * asked.shape[1])
+    np.testing.assert_allclose(found.errors(queried), dense.errors(asked), rtol=1e-12)
+    asked[3, 3] = np.nan
+    for wrong, message in ((queried[:, 1:], "must have 50 columns"), (asked, "must be finite")):
+        with pytest.raises(ValueError, match=message):
+            found.errors(wrong)
+
+
 def test_a_trace_that_is_broken_off_begins_anew():
     parts = trajectory(600)
     first, second = [part[:300] for part in parts], [part[300:] for part in parts]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from mixfree.td import FourierBasis, RadialBasis, TileCoding, rescaled, tabular
 from mixfree.td.features import as_features
@@ -100,6 +101,60 @@ def test_a_function_is_checked_at_every_state(function, message):
     for ask in (lambda f: f.row(0), lambda f: f.rows([0, 1])):
         with pytest.raises(ValueError, match=message):
             ask(as_features(function, size=2))
+
+
+@pytest.mark.parametrize("features", MAPS[2:4], ids=repr)
+def test_sparse_rows_are_the_dense_ones(features):
+    points = observations(features)
+    found = as_features(features).sparse_rows(points)
+    assert found.nnz == len(points) * features.tilings
+    np.testing.assert_array_equal(found.toarray(), features.rows(points))
+    assert as_features(features).sparse_rows([]).shape == (0, features.size)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([1.0, 0.0, 0.0], "features must be 2 numbers per observation"),
+        ([1.0, 1.0], "have norm 1.41421, above 1"),
+        ([np.nan, 0.0], "no finite norm"),
+    ],
+)
+def test_sparse_rows_of_a_function_are_checked(row, message):
+    class Wrong:
+        size = 2
+
+        def __call__(self, state):
+            raise AssertionError("dense")
+
+        def sparse_rows(self, states):
+            return sparse.csr_array([row] * len(states))
+
+    with pytest.raises(ValueError, match=message):
+        as_features(Wrong()).sparse_rows([0, 1])
+
+
+def test_a_sparse_matrix_is_read_as_a_dense_one():
+    dense = np.array([[0.6, 0.0, 0.8], [0.0, 0.0, 0.0], [0.0, -0.5, 0.0]])
+    # Two entries at one place, in the wrong order, are their sum.
+    entries = [0.8, 0.3, 0.3, -0.5], ([0, 0, 0, 2], [2, 0, 0, 1])
+    given = sparse.coo_array(entries, shape=(3, 3))
+    found = as_features(given)
+    states = np.array([2, 0, 1, 2])
+    np.testing.assert_array_equal(found.rows(states), dense[states])
+    np.testing.assert_array_equal(found.sparse_rows(states).toarray(), dense[states])
+    np.testing.assert_array_equal(found.row(np.int64(2)), dense[2])
+    for wrong in (-1, 3, 0.5, "a", [0], None):
+        with pytest.raises(ValueError, match="must be a row number of the features, from 0 to 2"):
+            found.row(wrong)
+    for wrong, message in (
+        (2.0 * given, "features of state 0 have norm 2, above 1"),
+        (sparse.csr_array([[0.0, 0.0], [0.0, np.inf]]), "those of state 1 are not"),
+        (sparse.csr_array((0, 3)), "one row per state"),
+        (1j * given, "real numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            as_features(wrong)
 
 
 def test_a_function_must_say_its_size():

@@ -243,7 +243,7 @@ class LSTD:
         covered = len(whole._closed) * whole._length / max(whole._rows, 1)
         with np.errstate(over="ignore"):
             moved = change @ whole._residuals(theta).T
-        return half_widths(x, moved, aside, met, covered, level)
+        return half_widths(np.linalg.norm(x, axis=1), moved, aside, met, covered, level)
 
     def _residuals(self, theta: Array) -> Array:
         """Return the residuals of each batch's equations at θ, with ridge: they sum to 0."""
@@ -347,19 +347,20 @@ def check_transitions(
 
 
 def half_widths(
-    rows: Array, moved: Array, aside: Array, met: Array, covered: float, level: float
+    norms: Array, moved: Array, aside: Array, met: Array, covered: float, level: float
 ) -> Array:
     """Return half-widths by Student's t, from the changes of values by the batches' residuals.
 
-    The level is divided among the rows (Bonferroni). Half-widths are infinite where ``aside``, the
-    undetermined part of a row, is not small, and where features occur in too few batches.
+    ``norms`` are those of the rows, among which the level is divided (Bonferroni). Half-widths are
+    infinite where ``aside``, the undetermined part of a row, is not small, and where features occur
+    in too few batches.
     """
-    known = (met >= ENOUGH) & (aside <= UNDETERMINED * np.linalg.norm(rows, axis=1))
+    known = (met >= ENOUGH) & (aside <= UNDETERMINED * norms)
     freedom = np.maximum(met - 1, 1)
     with np.errstate(over="ignore"):
         squares = np.sum(moved**2, axis=1)
         spread = np.sqrt(squares / max(covered, 1e-300) * (freedom + 1) / freedom)
-    level = 1.0 - (1.0 - level) / max(len(rows), 1)
+    level = 1.0 - (1.0 - level) / max(len(norms), 1)
     quantile = special.stdtrit(freedom, 0.5 + 0.5 * level)
     return np.where(known & (spread > 0.0), quantile * spread, np.inf)
 

@@ -4,16 +4,23 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.td.features.table import ROUNDING, feature_matrix
+from mixfree.td.features.table import (
+    ROUNDING,
+    canonical,
+    feature_matrix,
+    sparse_feature_matrix,
+)
 
 
 class Features(Protocol):
     """Features of states, of a fixed size."""
 
     size: int
+    sparse: bool  # whether sparse rows are found without dense ones
 
     def row(self, state: Any) -> Array:
         """Return φ(s), checked."""
@@ -21,9 +28,14 @@ class Features(Protocol):
     def rows(self, states: Any) -> Array:
         """Return φ of many states, one row each, checked."""
 
+    def sparse_rows(self, states: Any) -> Any:
+        """Return :meth:`rows` as a CSR array."""
+
 
 def as_features(features: Any, size: int | None = None) -> Features:
     """Make features from a matrix, or from a function with the attribute ``size``."""
+    if sparse.issparse(features):
+        return SparseRows(features)
     if not callable(features):
         return Rows(features)
     found = getattr(features, "size", None) if size is None else size
@@ -37,6 +49,8 @@ def as_features(features: Any, size: int | None = None) -> Features:
 
 class Rows:
     """A matrix of features; states are its row numbers."""
+
+    sparse = False
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = feature_matrix(matrix)
@@ -64,18 +78,52 @@ class Rows:
         """Return the rows of many states."""
         return self.matrix[self.indices(states)]
 
+    def sparse_rows(self, states: Any) -> Any:
+        """Return :meth:`rows` as a CSR array."""
+        return sparse.csr_array(self.rows(states))
+
     @property
     def _allowed(self) -> str:
         return f"must be a row number of the features, from 0 to {self.states - 1}"
 
 
+class SparseRows(Rows):
+    """A sparse matrix of features; states are its row numbers."""
+
+    sparse = True
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = sparse_feature_matrix(matrix)
+        self.states, self.size = self.matrix.shape
+
+    def row(self, state: Any) -> Array:
+        """Return the row of a state; negative numbers are refused."""
+        row: Array = self.rows([state])[0]
+        return row
+
+    def rows(self, states: Any) -> Array:
+        """Return the rows of many states."""
+        found: Array = self.sparse_rows(states).toarray()
+        return found
+
+    def sparse_rows(self, states: Any) -> Any:
+        """Return :meth:`rows` as a CSR array."""
+        return self.matrix[self.indices(states)]
+
+
 class Mapped:
-    """A function from an observation to its features, with an optional method ``rows`` for many."""
+    """A function from an observation to its features.
+
+    Its optional methods ``rows`` and ``sparse_rows`` return those of many observations, as a matrix
+    and as a CSR array.
+    """
 
     def __init__(self, function: Callable[[Any], Any], size: int) -> None:
         self.function = function
         self.size = size
         self._many = getattr(function, "rows", None)
+        self._sparse = getattr(function, "sparse_rows", None)
+        self.sparse = self._sparse is not None
 
     def row(self, state: Any) -> Array:
         """Return the features of one observation."""
@@ -89,15 +137,31 @@ class Mapped:
         many = [self.function(s) for s in states] if self._many is None else self._many(states)
         return self._check(np.ascontiguousarray(many, dtype=np.float64))
 
+    def sparse_rows(self, states: Sequence[Any]) -> Any:
+        """Return :meth:`rows` as a CSR array."""
+        if self._sparse is None or len(states) == 0:
+            return sparse.csr_array(self.rows(states))
+        rows = canonical(self._sparse(states))
+        self._check_size(rows)
+        self._check_norms(rows.multiply(rows).sum(axis=1))
+        return rows
+
     def _check(self, rows: Array) -> Array:
+        self._check_size(rows)
+        self._check_norms(np.einsum("ij,ij->i", rows, rows))
+        return rows
+
+    def _check_size(self, rows: Any) -> None:
         if rows.shape[1:] != (self.size,):
             raise ValueError(
                 f"features must be {self.size} numbers per observation, not shape {rows.shape[1:]}"
             )
-        square = float(np.einsum("ij,ij->i", rows, rows).max())
+
+    @staticmethod
+    def _check_norms(squares: Array) -> None:
+        square = float(squares.max())
         if not square <= (1.0 + ROUNDING) ** 2:
             problem = (
                 f"norm {square**0.5:.6g}, above 1" if np.isfinite(square) else "no finite norm"
             )
             raise ValueError(f"features of an observation have {problem}: scale them")
-        return rows

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
@@ -44,25 +45,54 @@ def feature_matrix(features: npt.ArrayLike, states: int | None = None) -> Array:
         raise ValueError(
             f"features must have one row for each of the {states} states, not {matrix.shape[0]}"
         )
-    norms = np.linalg.norm(matrix, axis=1)
+    _check_norms(np.linalg.norm(matrix, axis=1))
+    return matrix
+
+
+def sparse_feature_matrix(features: Any) -> Any:
+    """Check a sparse matrix as :func:`feature_matrix` does, and return a copy in CSR form."""
+    _check_shape(features)
+    matrix = canonical(features)
+    wrong = np.flatnonzero(~np.isfinite(matrix.data))
+    if wrong.size:
+        _refuse_infinite(int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1)
+    _check_norms(sparse.linalg.norm(matrix, axis=1))
+    return matrix
+
+
+def canonical(rows: Any) -> Any:
+    """Return a CSR copy with sorted indices and without zeros, as a dense matrix would give."""
+    found = sparse.csr_array(rows, dtype=np.float64, copy=True)
+    found.sum_duplicates()
+    found.eliminate_zeros()
+    return found
+
+
+def _finite_matrix(features: Any) -> Array:
+    matrix = np.asarray(features)
+    _check_shape(matrix)
+    matrix = np.array(matrix, dtype=np.float64)
+    if not np.isfinite(matrix).all():
+        _refuse_infinite(int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0]))
+    return matrix
+
+
+def _check_shape(matrix: Any) -> None:
+    if matrix.ndim != 2 or 0 in matrix.shape or matrix.dtype.kind not in "biuf":
+        raise ValueError(
+            "features must be a matrix of real numbers with one row per state, "
+            f"not shape {matrix.shape} of {matrix.dtype}"
+        )
+
+
+def _refuse_infinite(state: int) -> None:
+    raise ValueError(f"features must be finite, but those of state {state} are not")
+
+
+def _check_norms(norms: Array) -> None:
     worst = int(norms.argmax())
     if norms[worst] > 1.0 + ROUNDING:
         raise ValueError(
             f"features of state {worst} have norm {norms[worst]:.6g}, above 1: "
             "scale them, for instance with mixfree.td.rescaled(features)"
         )
-    return matrix
-
-
-def _finite_matrix(features: Any) -> Array:
-    matrix = np.asarray(features)
-    if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "biuf":
-        raise ValueError(
-            "features must be a matrix of real numbers with one row per state, "
-            f"not shape {matrix.shape} of {matrix.dtype}"
-        )
-    matrix = np.array(matrix, dtype=np.float64)
-    if not np.isfinite(matrix).all():
-        state = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0])
-        raise ValueError(f"features must be finite, but those of state {state} are not")
-    return matrix

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole, shown
@@ -75,3 +76,10 @@ class TileCoding(Bounds):
         rows = np.zeros((len(active), self.size))
         np.put_along_axis(rows, active, 1.0 / math.sqrt(self.tilings), axis=1)
         return rows
+
+    def sparse_rows(self, observations: Any) -> Any:
+        """Return :meth:`rows` as a CSR array, which stores only the active tiles."""
+        active = self.active(observations)
+        values = np.full(active.size, 1.0 / math.sqrt(self.tilings))
+        starts = np.arange(0, active.size + 1, self.tilings)
+        return sparse.csr_array((values, active.ravel(), starts), shape=(len(active), self.size))

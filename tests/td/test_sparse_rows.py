@@ -1,0 +1,174 @@
+"""Sparse rows of features: the results of dense ones, in bounded memory, all or nothing."""
+
+from typing import ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+from scipy import sparse
+
+from mixfree.linear.exact import lstd_sparse
+from mixfree.td import TDLearner, TileCoding, evaluate_policy
+from mixfree.td.learner import PIECE, VALUES
+
+GAMMA = 0.9
+TILES = TileCoding([0.0, 0.0], [1.0, 1.0], tiles=15, tilings=8)  # 2,048 features
+
+
+class OnlySparse(TileCoding):
+    """Tiles without dense rows, which record how many observations are asked for at a time."""
+
+    most: ClassVar = [0]
+
+    def __call__(self, observation):
+        raise AssertionError("dense")
+
+    def rows(self, observations):
+        raise AssertionError("dense")
+
+    def sparse_rows(self, observations):
+        self.most[0] = max(self.most[0], len(observations))
+        return super().sparse_rows(observations)
+
+
+class OnlyDense:
+    """Tiles without sparse rows, which record how many observations are asked for at a time."""
+
+    size = TILES.size
+
+    def __init__(self):
+        self.most = 0
+
+    def __call__(self, observation):
+        return TILES(observation)
+
+    def rows(self, observations):
+        self.most = max(self.most, len(observations))
+        return TILES.rows(observations)
+
+
+class Place(gymnasium.RewardWrapper):
+    """Rewards that vary: the place of the car."""
+
+    def reward(self, reward):
+        return float(self.env.unwrapped.state[0])
+
+
+def walk(count, seed=0):
+    """A walk in a square, which sometimes ends or jumps."""
+    rng = np.random.default_rng(seed)
+    points = 1.0 - np.abs(np.cumsum(rng.normal(scale=0.05, size=(count + 1, 2)), axis=0) % 2 - 1.0)
+    after, jump = points[1:].copy(), rng.random(count) < 0.02
+    after[jump] = 1.0 - after[jump]
+    return points[:-1], rng.normal(size=count), after, rng.random(count) < 0.02
+
+
+@pytest.mark.parametrize("options", [{}, {"lam": 0.7, "l2": 0.01}])
+def test_same_bits_as_dense_rows_in_bounded_memory(options):
+    """A dense table of 9,000 transitions fails, and so does one sparse array of all."""
+    path = walk(9000)
+    tiles = OnlySparse([0.0, 0.0], [1.0, 1.0], tiles=15, tilings=8)
+    tiles.most[0] = 0
+    found = TDLearner(tiles, GAMMA, method="lstd", **options)
+    found.update_many(*path)
+    assert 0 < tiles.most[0] <= PIECE
+    dense = OnlyDense()
+    same = TDLearner(dense, GAMMA, method="lstd", **options)
+    same.update_many(*path)
+    assert 0 < dense.most <= VALUES // dense.size
+    np.testing.assert_array_equal(found.theta, same.theta)
+    mixed = TDLearner(TILES, GAMMA, method="lstd", **options)
+    for transition in zip(*(part[:300] for part in path), strict=True):
+        mixed.update(*transition)
+    mixed.update_many(*(list(part[300:5000]) for part in path))
+    again = TDLearner(TILES, GAMMA, method="lstd", **options)
+    again.load_state_dict(mixed.state_dict())
+    again.update_many(*(part[5000:] for part in path))
+    np.testing.assert_array_equal(again.theta, found.theta)
+
+
+@pytest.mark.parametrize("method", ["lstd", "mag-dog", "ladder"])
+def test_a_bad_observation_late_in_the_arrays_changes_nothing(method):
+    """Earlier pieces have been used by then; half a run would go on with other bits."""
+    path = walk(6000)
+    options = {"lam": 0.7} if method == "lstd" else {}
+    found, whole = (TDLearner(TILES, GAMMA, method=method, **options) for _ in range(2))
+    whole.update_many(*path)
+    if method == "lstd":  # with transitions that wait to be summed
+        for transition in zip(*(part[:100] for part in path), strict=True):
+            found.update(*transition)
+    else:
+        found.update_many(*(part[:100] for part in path))
+    for part, wrong in ((0, np.nan), (1, np.inf), (2, np.inf)):
+        bad = [each[100:].copy() for each in path]
+        bad[3][-1], bad[part][-1] = False, wrong
+        with pytest.raises(ValueError, match="must be finite"):
+            found.update_many(*bad)
+        assert found.samples == 100
+    found.update_many(*(part[100:] for part in path))
+    np.testing.assert_array_equal(found.average, whole.average)
+
+
+def test_sums_that_fill_late_in_the_arrays_change_nothing(monkeypatch):
+    path = walk(6000)
+    found, whole = (TDLearner(TILES, GAMMA, method="lstd", lam=0.7) for _ in range(2))
+    whole.update_many(*path)
+    found.update_many(*(part[:100] for part in path))
+    half = TDLearner(TILES, GAMMA, method="lstd", lam=0.7)
+    half.update_many(*(part[:5000] for part in path))
+    entries = sum(each.nnz for each in half.engine.fixed_point()._all)
+    with monkeypatch.context() as patched:
+        patched.setattr(lstd_sparse, "ENTRIES", entries)
+        with pytest.raises(ValueError, match="products of features"):
+            found.update_many(*(part[100:] for part in path))
+    assert found.samples == 100
+    found.update_many(*(part[100:] for part in path))
+    np.testing.assert_array_equal(found.theta, whole.theta)
+
+
+@pytest.mark.parametrize(
+    ("states", "method"), [(1500, "lstd"), (300, "lstd"), (1500, "mag-dog"), (300, "ladder")]
+)
+def test_a_sparse_table_gives_the_bits_of_a_dense_one(states, method):
+    rng = np.random.default_rng(0)
+    path = np.cumsum(rng.integers(-1, 3, 5001)) % states
+    steps = path[:-1], rng.normal(size=5000), path[1:], rng.random(5000) < 0.02
+    dense = TDLearner(np.eye(states), GAMMA, method=method)
+    found = TDLearner(sparse.eye_array(states), GAMMA, method=method)
+    for each in (dense, found):
+        each.update_many(*steps)
+        each.update(*(part[0] for part in steps))
+    np.testing.assert_array_equal(found.average, dense.average)
+    assert found.value(7) == dense.value(7)
+
+
+def test_a_whole_evaluation_without_dense_rows():
+    """The same θ; values and intervals differ by rounding, since sums are in another order."""
+    tiles = {"low": [-1.2, -0.07], "high": [0.6, 0.07], "tiles": 15, "tilings": 8}
+    env, options = Place(gymnasium.make("MountainCar-v0")), {"samples": 3000, "method": "lstd"}
+    found, plain = (
+        evaluate_policy(env, features=kind(**tiles), lam=0.5, **options)
+        for kind in (OnlySparse, TileCoding)
+    )
+    np.testing.assert_array_equal(found.theta, plain.theta)
+    dense = plain.learner.features.rows
+    states = np.array([[-0.5, 0.0], [-0.45, 0.005], [0.5, 0.06]])
+    np.testing.assert_allclose(found.values(states), dense(states) @ plain.theta, rtol=1e-12)
+    half = plain.certificate.errors(dense(states), 0.99)
+    low, high = found.interval(states)
+    np.testing.assert_allclose((high - low)[:2] / 2.0, half[:2], rtol=1e-9)
+    assert np.isfinite(half[:2]).all() and np.isinf(high[2])
+    np.testing.assert_array_equal(
+        found.batches_met(states), plain.certificate.batches_met(dense(states))
+    )
+
+
+def test_an_environment_takes_a_sparse_table():
+    lake = gymnasium.make("FrozenLake-v1")
+    found, plain = (
+        evaluate_policy(lake, features=features, samples=2000)
+        for features in (sparse.eye_array(16), np.eye(16))
+    )
+    np.testing.assert_array_equal(found.interval([0, 14]), plain.interval([0, 14]))
+    with pytest.raises(ValueError, match="one row per state, but there are 15 rows"):
+        evaluate_policy(lake, features=sparse.eye_array(15), samples=2000)

@@ -118,7 +118,9 @@ def learner_for(
     kept = 0 if size is None else check_whole(size, "memory", least=0)
     if kept == 0:
         _refuse(DRAWS, draws=draws)
-    return Learner(loss, columns, found, memory=kept, draws=draws or 1, **settings)
+    return Learner(
+        loss, columns, found, memory=kept, draws=1 if draws is None else draws, **settings
+    )
 
 
 def _refuse(why: str, **given: Any) -> None:

@@ -172,3 +172,16 @@ def test_an_environment_takes_a_sparse_table():
     np.testing.assert_array_equal(found.interval([0, 14]), plain.interval([0, 14]))
     with pytest.raises(ValueError, match="one row per state, but there are 15 rows"):
         evaluate_policy(lake, features=sparse.eye_array(15), samples=2000)
+
+
+def test_traces_over_sparse_rows_end_where_those_over_dense_rows_do():
+    """Of 300 states, with cuts: rows compared wrongly would carry traces over them."""
+    rng = np.random.default_rng(1)
+    path = np.cumsum(rng.integers(0, 3, 5001)) % 300
+    after = np.where(rng.random(5000) < 0.1, (path[1:] + 7) % 300, path[1:])
+    steps = path[:-1], rng.normal(size=5000), after, rng.random(5000) < 0.02
+    dense = TDLearner(np.eye(300), GAMMA, lam=0.7)
+    found = TDLearner(sparse.eye_array(1500), GAMMA, method="lstd", lam=0.7)
+    for each in (dense, found):
+        each.update_many(*steps)
+    np.testing.assert_allclose(found.theta[:300], dense.theta, rtol=1e-8, atol=1e-8)

@@ -84,3 +84,16 @@ def stretched(size: float, v: Array) -> Array:
     if size <= most and size * length <= most:
         return size * v
     return (v / length) * min(size * length, most) if length > 0.0 else v
+
+
+def narrowed(values: Array, dtype: npt.DTypeLike) -> Array:
+    """Round to a type, unless a value is too large for it, such as the weight of a tiny column.
+
+    Examples
+    --------
+    >>> narrowed(np.array([0.5]), np.float32).dtype, narrowed(np.array([1e40]), np.float32).dtype
+    (dtype('float32'), dtype('float64'))
+    """
+    with np.errstate(over="ignore"):
+        rounded = values.astype(dtype)
+    return rounded if np.isfinite(rounded).all() else values

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import Array, narrowed
 from mixfree.base.interrupts import interrupts_wait
 from mixfree.base.sample import UniformSample
 from mixfree.core.contest import Choice, Contest
@@ -59,7 +59,7 @@ class ChoosingLearner(Learner):
         if self._contest is None:
             return super().weights
         _, point = self._chosen(self._contest)
-        return point.astype(self.dtype).reshape(self.loss.outputs, -1)
+        return narrowed(point, self.dtype).reshape(self.loss.outputs, -1)
 
     def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
         """Learn from rows in order: from all of them, or from none if there is an error."""

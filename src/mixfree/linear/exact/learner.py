@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import Array, narrowed
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
 from mixfree.linear.exact.drift import Forgetting
@@ -85,11 +85,7 @@ class ExactLearner:
     @property
     def weights(self) -> Array:
         """Weights in the units of the rows: one row per output, the intercept last."""
-        weights = self._fit.weights()
-        with np.errstate(over="ignore"):
-            rounded = weights.astype(self.dtype)
-        # A column of tiny scale may have a weight too large for single precision.
-        return rounded if np.isfinite(rounded).all() else weights
+        return narrowed(self._fit.weights(), self.dtype)
 
     @property
     def method(self) -> str:

@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 
-SEEDS = range(4000, 4005)
+SEEDS = range(5000, 5005)
 WAYS = {
     "exact, the default": {},
     "exact, `memory=2048`": {"memory": 2048},

@@ -115,8 +115,8 @@ def fit(
         str | None,
         typer.Option(
             help="Rows to keep: a number of rows, or bytes such as 32MB, the default of exact. "
-            "Methods with steps draw from the rows kept; auto, the ladder's default, chooses by "
-            "the loss on a sample of the rows."
+            "Methods with steps draw from the rows kept; auto, the ladder's default, fits the "
+            "rows kept at the end, and takes the fit if it is better."
         ),
     ] = None,
     draws: Annotated[

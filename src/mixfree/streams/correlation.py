@@ -1,5 +1,6 @@
 """The correlation of a stream, from the profile of a fit."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -119,7 +120,8 @@ class Correlation:
     @property
     def inflation(self) -> float:
         """Number of rows per independent row; a lower bound when :attr:`rising`."""
-        return self.rows / self.effective_sample_size
+        # Sums near the largest number may have overflowed, in a fit to absurd rows.
+        return self.rows / self.effective_sample_size if self.effective_sample_size else math.inf
 
     @property
     def scale(self) -> int:

@@ -1,20 +1,24 @@
 """Table 1, measured: exponents of suboptimality in the samples and in the mixing time."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.core.methods import find_method
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather, where
+from mixfree.reproduce.engine.report import (
+    Claim,
+    Figure,
+    Report,
+    Row,
+    Table,
+    curves,
+    every,
+    gather,
+    where,
+)
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Interval, exponent_of_mean
 from mixfree.reproduce.paper.problem import mixing_time
 from mixfree.reproduce.paper.runs import measure_run, regression_cells
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 

@@ -1,7 +1,5 @@
 """Tables and claims of :mod:`mixfree.reproduce.theory.experiment`, lemma by lemma."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

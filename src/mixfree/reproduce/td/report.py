@@ -98,9 +98,7 @@ def td_report(rows: list[Row], longest: int, shared: int, seeds: int) -> Report:
 
 def _mixed(rows: list[Row]) -> list[Row]:
     """Select rows from 10 mixing times on, and at least each method's last decade."""
-    last: dict[str, int] = {}
-    for row in rows:
-        last[row["method"]] = max(row["samples"], last.get(row["method"], 0))
+    last = {method: max(found) for method, found in gather(rows, "method", "samples").items()}
     return [
         row
         for row in rows

@@ -14,6 +14,7 @@ from pathlib import Path
 from docutils.nodes import SkipNode
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.errors import ExtensionError
+from sphinx.ext.napoleon import NumpyDocstring
 
 import mixfree
 
@@ -49,10 +50,11 @@ myst_heading_anchors = 4
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say what an argument is
 autodoc_preserve_defaults = True
+napoleon_attr_annotations = False
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
@@ -64,7 +66,15 @@ html_show_sourcelink = False
 html_show_copyright = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"loading_method": "defer"})]
 html_math_renderer = "mathml"
+
+
+# Napoleon would take the words before a colon in the docstring of a property for its type.
+NumpyDocstring._consume_inline_attribute = lambda self: (
+    "",
+    NumpyDocstring(self._consume_to_end(), self._config).lines(),
+)
 
 
 def check_docstrings(app):
@@ -86,6 +96,8 @@ def setup(app):
         def visit(self, node):
             # Brackets in MathML stretch by themselves.
             formula = re.sub(r"\\[bB]ig(?=[^a-z])", "", node.astext())
+            # docutils sets the index of a letter with an accent below the letter.
+            formula = re.sub(r"(\\(?:bar|hat|tilde) \w)_", r"\1{}_", formula)
             self.body.append(tex2mathml(formula, as_block=as_block))
             raise SkipNode
 

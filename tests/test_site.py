@@ -99,7 +99,7 @@ def test_pages_open_without_an_error(browser, site):
     """A table too wide for a telephone, or a script that needs a network, would show here."""
     pages = ("index", "reference/parts", "reference/commands", "start/rl", "coverage")
     for page in (*pages, "three-ways", "notebooks/figure1"):
-        for width, mode in ((1300, "light"), (400, "dark")):
+        for width, mode in ((1330, "light"), (1300, "light"), (1080, "light"), (400, "dark")):
             emulate(browser, width, mode)
             browser.get((site / f"{page}.html").as_uri())
             assert browser.get_log("browser") == []
@@ -110,6 +110,16 @@ def test_pages_open_without_an_error(browser, site):
     wait_for(browser, "return document.querySelectorAll('ul.search li').length > 0")
     browser.get((site / "reference" / "parts.html").as_uri())
     assert browser.execute_script("return document.querySelectorAll('math msub').length") > 0
+    # On a telephone a figure of several panels is read by opening it alone.
+    browser.get((site / "ladder.html").as_uri())
+    browser.execute_script("document.querySelector('article a > img').click()")
+    wait_for(browser, "return location.href.endsWith('.png')")
+
+
+def test_an_index_stands_beside_a_letter_with_an_accent(site):
+    """In $\\bar w_T$ docutils sets T below w, as if it were the limit of a sum."""
+    page = (site / "paper.html").read_text(encoding="utf-8")
+    assert not re.search(r"<munderover>\s*<mi>", page)
 
 
 def test_a_page_says_when_its_numbers_are_older_than_the_code(load):
@@ -244,3 +254,10 @@ def test_links_beside_the_site_lead_somewhere(name):
             )
             slugs = [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads]
             assert anchor in slugs, f"{path}#{anchor}"
+
+
+def test_properties_are_described_by_whole_sentences(site):
+    """Words before a colon, as in "Effective sample size: samples divided by", are not a type."""
+    page = (site / "reference" / "chains.html").read_text(encoding="utf-8")
+    assert "Effective sample size: samples divided by the autocorrelation time." in page
+    assert "<p>Effective sample size</p>" not in page

@@ -20,7 +20,7 @@ def test_pairs_stay_together(ratio):
     above, below = streams(np.random.default_rng(0))
     found = ratio(above, below)
     if ratio is ratio_of_means:
-        spread = np.std((above - found.mean * below) / below.mean(), ddof=1)
+        spread = np.std((above - found.value * below) / below.mean(), ddof=1)
     else:
         spread = math.sqrt(math.pi / 2) * np.std(above / below, ddof=1)  # of a normal's median
     error = spread / math.sqrt(60)
@@ -41,5 +41,5 @@ def test_coverage():
 
 def test_one_seed_has_no_interval():
     found = bootstrap(lambda of: np.asarray(of).mean(axis=-1) + 3.0, 1)
-    assert (found.mean, found.low, found.high) == (3.0, 0.0, math.inf)
-    assert found.below_one is None
+    assert (found.value, found.low, found.high) == (3.0, 0.0, math.inf)
+    assert found.below(1.0) is None

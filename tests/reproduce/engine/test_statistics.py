@@ -70,12 +70,12 @@ def test_exponents_are_fitted_seed_by_seed():
 )
 def test_an_interval_says_what_it_can(found, verdict):
     assert found.below(1.0) is verdict
-    assert Ratio(found.mean, found.low, found.high).below_one is verdict
+    assert Ratio(found.mean, found.low, found.high).below(1.0) is verdict
 
 
 def test_one_pair_says_nothing():
     alone = paired_ratio([1.0], [2.0])
-    assert alone.below_one is None
+    assert alone.below(1.0) is None
     assert str(alone) == "0.50"
 
 

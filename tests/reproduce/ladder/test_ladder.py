@@ -1,23 +1,34 @@
 """The oracle, the problems and the draws against straightforward computations."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.linear.losses import Huber, Logistic, loss_twin
+from mixfree.linear.losses import Huber, Logistic, Squared, loss_twin
 from mixfree.reproduce import experiment
 from mixfree.reproduce.ladder.contenders import CONTENDERS, MEMORY, WITHOUT, gap_of, run_of
 from mixfree.reproduce.ladder.draws import FAMILIES, LOSSES, STREAMS, draw
 from mixfree.reproduce.ladder.experiment import measure
 from mixfree.reproduce.ladder.hindsight import POWERS, gaps_in_hindsight
 from mixfree.reproduce.ladder.hindsight_kernel import constant_step
-from mixfree.reproduce.ladder.problem import between_two
+from mixfree.reproduce.ladder.problem import between_two, excess_under
 from mixfree.reproduce.ladder.report import EACH, ORACLE, SHUFFLED, TUNED
+
+
+def with_loss(seed, p, loss):
+    """The paper's problem with 20 columns and another loss, classes being the signs."""
+    problem = between_two(seed, p, dimension=20)
+    targets = np.sign(problem.targets) if isinstance(loss, Logistic) else problem.targets
+    law = np.full(len(targets), 1.0 / len(targets))
+    excess = excess_under(law, problem.rows, targets, loss)
+    return replace(problem, targets=targets, loss=loss, excess=excess)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Huber(0.1)], ids=repr)
 def test_the_oracle_is_sgd_with_three_averages(loss):
-    problem = between_two(0, p=0.5, loss=loss)
+    problem = with_loss(0, 0.5, loss)
     order, step = problem.order(0, 301), 0.01
     path, x = [], np.zeros(problem.rows.shape[1])
     for r in order:
@@ -32,7 +43,7 @@ def test_the_oracle_is_sgd_with_three_averages(loss):
 
 
 def test_a_step_that_diverges_is_infinitely_bad():
-    problem = between_two(0, p=0.5)
+    problem = between_two(0, p=0.5, dimension=20)
     found = constant_step(
         loss_twin(problem.loss), 9.0, problem.rows, problem.targets, np.arange(400)
     )
@@ -41,9 +52,9 @@ def test_a_step_that_diverges_is_infinitely_bad():
     assert np.isinf(gaps[POWERS == 1.0]).all() and np.isfinite(gaps[POWERS == -3.0]).all()
 
 
-@pytest.mark.parametrize("loss", [None, Logistic(), Huber(0.1)], ids=repr)
+@pytest.mark.parametrize("loss", [Squared(), Logistic(), Huber(0.1)], ids=repr)
 def test_no_point_is_better_than_the_minimiser(loss):
-    problem = between_two(3, p=0.1, loss=loss)
+    problem = with_loss(3, 0.1, loss)
     points = np.random.default_rng(0).standard_normal((50, 20))
     gaps = problem.gap(points)
     assert (gaps > 0).all()
@@ -116,7 +127,7 @@ def test_draws_differ_and_are_named():
 
 def test_a_run_far_away_is_infinitely_bad():
     """Its square overflows, which is no cause for a warning."""
-    problem = between_two(0, p=0.5)
+    problem = between_two(0, p=0.5, dimension=20)
     assert problem.gap(np.full((1, 20), 1e200))[0] == np.inf
     with pytest.raises(ValueError, match="order must hold row numbers"):
         gap_of(problem, np.array([10**9]), run_of(mf.AdaGrad))
@@ -139,7 +150,7 @@ def test_the_report_of_a_few_cells():
     paper = {r["method"]: r["suboptimality"] for r in rows if r["study"] == "paper"}
     assert paper[EACH] <= paper[ORACLE] <= 1.5 * paper[EACH]
     lines = report.figures["profile"].axes[0].lines
-    opt, problem = mf.Ladder(np.zeros(100)), between_two(0, p=0.01, dimension=100)
+    opt, problem = mf.Ladder(np.zeros(100)), between_two(0, p=0.01)
     problem.advance(opt, problem.order(0, 20_000))
     lengths, ratios, blocks = opt.profile()
     np.testing.assert_array_equal(lines[0].get_xdata(), lengths[blocks >= 16])

@@ -1,22 +1,26 @@
 """The report on TD learning after the paper: tables, claims and figures of the four parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mixfree.base.figures import log_log, new_figure
 from mixfree.reproduce.after_td.exact import best_variance, limit
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather, where
+from mixfree.reproduce.engine.report import (
+    Claim,
+    Figure,
+    Report,
+    Row,
+    Table,
+    curves,
+    every,
+    gather,
+    where,
+)
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Estimate, estimate, exponent
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from mixfree.td import RewardProcess
+from mixfree.td import RewardProcess
 
 __all__ = [
     "AVERAGED",
@@ -35,17 +39,15 @@ MAC, SINGLE, BATCH, LONG = "MAC", "AC, single", "AC, 5 at a time", "AC, 32 at a 
 CRITICS = ("tabular", "linear")
 GROUPS = 5  # groups of seeds, each of which gives one exponent
 
-ProcessOf = Callable[[str, float], "RewardProcess"]
-StepOf = Callable[["RewardProcess"], float]
+ProcessOf = Callable[[str, float], RewardProcess]
+StepOf = Callable[[RewardProcess], float]
 
 
 def after_td_report(
     rows: list[Row], settings: Settings, process_of: ProcessOf, step_of: StepOf
 ) -> Report:
     """Make tables, claims and figures of all parts."""
-    parts: dict[str, list[Row]] = {}
-    for row in rows:
-        parts.setdefault(row["part"], []).append(row)
+    parts = {part: where(rows, part=part) for part in ("error", "bias", "coverage", "control")}
     errors = _Errors(parts["error"], process_of, step_of)
     bias = _Bias(parts["bias"], process_of)
     seeds = settings.seed_numbers
@@ -158,17 +160,10 @@ class _Bias:
 
     def __init__(self, rows: list[Row], process_of: ProcessOf) -> None:
         self.process_of = process_of
-        steps = {(r["process"], r["p"]): set[float]() for r in rows}
-        for row in rows:
-            steps[row["process"], row["p"]].add(row["alpha"])
-        alone = {chain for chain, alphas in steps.items() if len(alphas) == 1}
-        self.slow = [row for row in rows if (row["process"], row["p"]) in alone]
-        placed = [
-            {**row, "key": (row["process"], row["method"])}
-            for row in rows
-            if (row["process"], row["p"]) not in alone
-        ]
-        self.found = gather(placed, "key", "alpha", "value")
+        steps = gather(rows, ("process", "p"), "alpha")
+        self.slow = [row for row in rows if len(steps[row["process"], row["p"]]) == 1]
+        several = [row for row in rows if len(steps[row["process"], row["p"]]) > 1]
+        self.found = gather(several, ("process", "method"), "alpha", "value")
 
     def exact(self, name: str, method: str, alpha: float, p: float = 0.05) -> float:
         """Return the limit of the measured distance."""
@@ -302,7 +297,7 @@ def _coverage_table(rows: list[Row]) -> Table:
         f"Coverage of 95 % intervals in per cent, {samples:,} transitions, {streams} streams",
         ["process", "α", AVERAGED, EXTRAPOLATED],
         [
-            (name, f"{alphas[name]:g}", *(_percent(found[m]) for m in (AVERAGED, EXTRAPOLATED)))
+            (name, f"{alphas[name]:g}", *(found[m].percent() for m in (AVERAGED, EXTRAPOLATED)))
             for name, found in _covered(rows).items()
         ],
     )
@@ -319,7 +314,7 @@ def _coverage_claims(rows: list[Row]) -> list[Claim]:
     found = _covered(rows)
 
     def described(method: str) -> str:
-        return "; ".join(f"{_percent(each[method])} % ({name})" for name, each in found.items())
+        return "; ".join(f"{each[method].percent()} % ({name})" for name, each in found.items())
 
     return [
         Claim(
@@ -337,9 +332,8 @@ def _coverage_claims(rows: list[Row]) -> list[Claim]:
 
 def _problems(rows: list[Row]) -> dict[tuple[str, str], dict[str, list[float]]]:
     """Return final gaps by problem and critic, then by method, in the order of the seeds."""
-    last = max(row["samples"] for row in rows)
-    placed = [{**r, "problem": (r["process"], r["critic"])} for r in rows if r["samples"] == last]
-    return gather(placed, "problem", "method", "value")
+    last = where(rows, samples=max(row["samples"] for row in rows))
+    return gather(last, ("process", "critic"), "method", "value")
 
 
 def _control_table(rows: list[Row]) -> Table:
@@ -383,7 +377,7 @@ def _control_figure(rows: list[Row]) -> Figure:
     )
     for line, critic in zip(axes, CRITICS, strict=True):
         for place, name in zip(line, columns, strict=True):
-            mine = [r for r in rows if (r["process"], r["critic"]) == (name, critic)]
+            mine = where(rows, process=name, critic=critic)
             curves(place, mine, "method", "samples", "value")
             place.set_xscale("log")
             place.set_ylim(0.0, 1.05)
@@ -430,7 +424,3 @@ def _extremes(found: dict[str, Estimate], signed: bool = False) -> str:
         return f"{mean} ± {found[name].half:.3f} ({name})"
 
     return f"{described(min)} to {described(max)}"
-
-
-def _percent(found: Estimate) -> str:
-    return f"{100.0 * found.mean:.1f} ± {100.0 * found.half:.1f}"

@@ -6,14 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.reproduce.engine.statistics import CONFIDENCE, Ratio
+from mixfree.reproduce.engine.statistics import CONFIDENCE, Interval, Ratio
 
 __all__ = ["bootstrap", "median_ratio", "ratio_of_means"]
 
 RESAMPLES = 2000
 
 
-def bootstrap(statistic: Callable[[Array], Array], seeds: int) -> Ratio:
+def bootstrap(statistic: Callable[[Array], Array], seeds: int) -> Interval:
     """Return a statistic with its 95 % interval over resampled seeds.
 
     Parameters
@@ -27,14 +27,14 @@ def bootstrap(statistic: Callable[[Array], Array], seeds: int) -> Ratio:
     --------
     >>> values = np.array([1.0, 2.0, 3.0])
     >>> bootstrap(lambda of: values[of].mean(axis=-1), 3)
-    Ratio(mean=2.0, low=1.0, high=3.0)
+    Interval(value=2.0, low=1.0, high=3.0)
     """
     value = float(statistic(np.arange(seeds)))
     if seeds < 2:
-        return Ratio(value, 0.0, np.inf)
+        return Interval(value, 0.0, np.inf)
     drawn = statistic(np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds)))
     low, high = np.quantile(drawn, [0.5 - CONFIDENCE / 2.0, 0.5 + CONFIDENCE / 2.0])
-    return Ratio(value, float(low), float(high))
+    return Interval(value, float(low), float(high))
 
 
 def ratio_of_means(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
@@ -46,7 +46,8 @@ def ratio_of_means(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
     0.50 (0.48 to 0.53)
     """
     above, below = np.asarray(values, dtype=float), np.asarray(others, dtype=float)
-    return bootstrap(lambda of: above[of].mean(axis=-1) / below[of].mean(axis=-1), len(above))
+    found = bootstrap(lambda of: above[of].mean(axis=-1) / below[of].mean(axis=-1), len(above))
+    return Ratio(*found)
 
 
 def median_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
@@ -58,4 +59,4 @@ def median_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
     0.50 (0.48 to 0.53)
     """
     ratios = np.asarray(values, dtype=float) / np.asarray(others, dtype=float)
-    return bootstrap(lambda of: np.median(ratios[of], axis=-1), len(ratios))
+    return Ratio(*bootstrap(lambda of: np.median(ratios[of], axis=-1), len(ratios)))

@@ -12,13 +12,15 @@ from mixfree.base.extras import require
 from mixfree.base.figures import PALETTE, styles_of
 from mixfree.base.literal import console, literal
 from mixfree.reproduce.engine.settings import FRESH, Settings
-from mixfree.reproduce.engine.statistics import estimate
+from mixfree.reproduce.engine.statistics import Estimate, Interval, estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+else:
+    Figure = Any  # Matplotlib is imported only when something is drawn
 
-__all__ = ["Claim", "Report", "Row", "Table", "curves", "every", "gather", "where"]
+__all__ = ["Claim", "Figure", "Report", "Row", "Table", "curves", "every", "gather", "where"]
 
 Row = dict[str, Any]
 
@@ -71,6 +73,20 @@ class Claim:
         if self.holds is None:
             return "not decided"
         return "holds" if self.holds else "does not hold"
+
+    @classmethod
+    def below(
+        cls, text: str, exponent: Estimate | Interval, limit: float, passes: bool = True
+    ) -> Claim:
+        """Claim that an exponent is below a limit or, unless it ``passes``, that it is not.
+
+        Examples
+        --------
+        >>> Claim.below("falls like 1/T", Estimate(-0.5, 0.1), -0.9, passes=False).verdict
+        'holds'
+        """
+        verdict = exponent.below(limit)
+        return cls(text, exponent.short(), None if verdict is None else verdict is passes)
 
 
 def every(verdicts: Iterable[bool | None]) -> bool | None:
@@ -138,18 +154,23 @@ def where(rows: Iterable[Row], **values: Any) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
 
 
-def gather(rows: Iterable[Row], series: str, x: str, y: str) -> dict[Any, dict[Any, list[Any]]]:
-    """Collect the values of ``y`` by series and by ``x``, each in the order of the rows.
+def gather(
+    rows: Iterable[Row], series: str | tuple[str, ...], x: str, y: str | None = None
+) -> dict[Any, dict[Any, list[Any]]]:
+    """Collect the values of ``y``, or whole rows, by series and by ``x``, in the order of the rows.
+
+    A series has one value in common, or several.
 
     Examples
     --------
     >>> rows = [{"m": "a", "x": 1, "y": 5.0}, {"m": "a", "x": 1, "y": 6.0}]
-    >>> gather(rows, "m", "x", "y")
-    {'a': {1: [5.0, 6.0]}}
+    >>> gather(rows, "m", "x", "y"), gather(rows[:1], ("m", "x"), "x", "y")
+    ({'a': {1: [5.0, 6.0]}}, {('a', 1): {1: [5.0]}})
     """
     found: dict[Any, dict[Any, list[Any]]] = {}
     for row in rows:
-        found.setdefault(row[series], {}).setdefault(row[x], []).append(row[y])
+        key = row[series] if isinstance(series, str) else tuple(row[name] for name in series)
+        found.setdefault(key, {}).setdefault(row[x], []).append(row if y is None else row[y])
     return found
 
 

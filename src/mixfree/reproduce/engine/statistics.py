@@ -33,17 +33,6 @@ RESAMPLES = 2000  # resamples per bootstrap
 Array = npt.NDArray[Any]
 
 
-def opposite(verdict: bool | None) -> bool | None:
-    """Return the verdict on the negated claim; None stays undecided.
-
-    Examples
-    --------
-    >>> [opposite(verdict) for verdict in (True, False, None)]
-    [False, True, None]
-    """
-    return None if verdict is None else not verdict
-
-
 class Estimate(NamedTuple):
     """A mean and the half-width of its 95 % interval.
 
@@ -88,6 +77,17 @@ class Estimate(NamedTuple):
             return "not measured"
         return f"{self.mean:+.2f}" + (f" ± {self.half:.2f}" if self.half < math.inf else "")
 
+    def percent(self) -> str:
+        """Format a share in per cent.
+
+        Examples
+        --------
+        >>> Estimate(0.95, 0.02).percent()
+        '95.0 ± 2.0'
+        """
+        ends = f" ± {100.0 * self.half:.1f}" if self.half < math.inf else ""
+        return f"{100.0 * self.mean:.1f}{ends}"
+
     def __str__(self) -> str:
         return f"{self.mean:.2e}" + (f" ± {self.half:.1e}" if self.half < math.inf else "")
 
@@ -110,21 +110,51 @@ def estimate(values: npt.ArrayLike) -> Estimate:
     return Estimate(mean, float(t.ppf(0.5 + CONFIDENCE / 2.0, values.size - 1)) * error)
 
 
-class Ratio(NamedTuple):
-    """A geometric mean of ratios with the ends of its 95 % interval."""
+class Interval(NamedTuple):
+    """A value with the ends of its 95 % interval, which need not be symmetric.
 
-    mean: float
+    Examples
+    --------
+    >>> str(Interval(1.5e-3, 1e-3, 4e-3)), Interval(0.5, 0.4, 0.8).short()
+    ('1.5e-03 (1.0e-03 to 4.0e-03)', '+0.50 (+0.40 to +0.80)')
+    """
+
+    value: float
     low: float
     high: float
 
-    @property
-    def below_one(self) -> bool | None:
-        """Whether the ratio is below one; None if the interval contains one."""
-        return True if self.high < 1.0 else False if self.low > 1.0 else None
+    def below(self, limit: float) -> bool | None:
+        """Whether the value is below a limit; None if the interval contains the limit."""
+        return True if self.high < limit else False if self.low > limit else None
+
+    def short(self) -> str:
+        """Format as an exponent."""
+        if math.isnan(self.value):
+            return "not measured"
+        return f"{self.value:+.2f}" + self._ends("+.2f")
+
+    def ends(self) -> str:
+        """Format the ends alone, for a table with the value in another column.
+
+        Examples
+        --------
+        >>> Interval(1.5e-3, 1e-3, 4e-3).ends()
+        '1.00e-03 to 4.00e-03'
+        """
+        return f"{self.low:.2e} to {self.high:.2e}" if self.high < math.inf else "not measured"
+
+    def _ends(self, form: str) -> str:
+        return f" ({self.low:{form}} to {self.high:{form}})" if self.high < math.inf else ""
 
     def __str__(self) -> str:
-        ends = f" ({self.low:.2f} to {self.high:.2f})" if self.high < math.inf else ""
-        return f"{self.mean:.2f}{ends}"
+        return f"{self.value:.1e}" + self._ends(".1e")
+
+
+class Ratio(Interval):
+    """A ratio with the ends of its 95 % interval."""
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f}" + self._ends(".2f")
 
 
 def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
@@ -169,46 +199,6 @@ def exponent_over_seeds(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Es
         at.append(row[x])
         values.append(row[y])
     return estimate([exponent(*run) for run in runs.values()])
-
-
-class Interval(NamedTuple):
-    """A value with the ends of its 95 % interval, which need not be symmetric.
-
-    Examples
-    --------
-    >>> str(Interval(1.5e-3, 1e-3, 4e-3)), Interval(0.5, 0.4, 0.8).short()
-    ('1.5e-03 (1.0e-03 to 4.0e-03)', '+0.50 (+0.40 to +0.80)')
-    """
-
-    value: float
-    low: float
-    high: float
-
-    def below(self, limit: float) -> bool | None:
-        """Whether the value is below a limit; None if the interval contains the limit."""
-        return True if self.high < limit else False if self.low > limit else None
-
-    def short(self) -> str:
-        """Format as an exponent."""
-        if math.isnan(self.value):
-            return "not measured"
-        return f"{self.value:+.2f}" + self._ends("+.2f")
-
-    def ends(self) -> str:
-        """Format the ends alone, for a table with the value in another column.
-
-        Examples
-        --------
-        >>> Interval(1.5e-3, 1e-3, 4e-3).ends()
-        '1.00e-03 to 4.00e-03'
-        """
-        return f"{self.low:.2e} to {self.high:.2e}" if self.high < math.inf else "not measured"
-
-    def _ends(self, form: str) -> str:
-        return f" ({self.low:{form}} to {self.high:{form}})" if self.high < math.inf else ""
-
-    def __str__(self) -> str:
-        return f"{self.value:.1e}" + self._ends(".1e")
 
 
 def bootstrap_mean(values: npt.ArrayLike) -> Interval:

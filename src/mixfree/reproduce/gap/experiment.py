@@ -1,8 +1,6 @@
 """The optimality gap of exact fits that keep 256 of 4,000 rows: true value and bound."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +8,10 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.figures import line_style, log_log, new_figure
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, gather, where
+from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, Table, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import estimate
 from mixfree.reproduce.intervals.streams import autoregressive
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report", "stream"]
 
@@ -115,7 +110,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
         (
             loss,
             *(f"{100.0 * np.mean(orders[loss].get(order, [np.nan])):.0f}" for order in ORDERS),
-            f"{100.0 * estimate(held[loss]).mean:.1f} ± {100.0 * estimate(held[loss]).half:.1f}",
+            estimate(held[loss]).percent(),
             f"{np.mean([row['lost'] / row['estimate'] for row in found]):.2f}",
         )
         for loss, found in by_loss.items()

@@ -1,16 +1,11 @@
 """The report on intervals: coverage by model, correlation and length, and warnings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mixfree.base.figures import new_figure
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather
+from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, Table, curves, gather
 from mixfree.reproduce.engine.statistics import Estimate, estimate
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["HAC", "INDEPENDENT", "OURS", "OURS_WITH_FEW", "intervals_report"]
 
@@ -44,16 +39,10 @@ def intervals_report(rows: list[Row], longest: int, seeds: int) -> Report:
 
 
 def _by_cell(rows: list[Row], value: str) -> Found:
-    placed = ({"cell": (row["model"], row["rho"], row["rows"]), **row} for row in rows)
     return {
         cell: {method: estimate(values) for method, values in group.items()}
-        for cell, group in gather(placed, "cell", "method", value).items()
+        for cell, group in gather(rows, ("model", "rho", "rows"), "method", value).items()
     }
-
-
-def _percent(found: Estimate) -> str:
-    ends = f" ± {100.0 * found.half:.1f}" if found.half < float("inf") else ""
-    return f"{100.0 * found.mean:.1f}{ends}"
 
 
 def _coverage(found: Found, warned: Found, length: int, seeds: int) -> Table:
@@ -67,7 +56,7 @@ def _coverage(found: Found, warned: Found, length: int, seeds: int) -> Table:
             (
                 model,
                 f"{rho:g}",
-                *(_percent(group[name]) if name in group else "" for name in names),
+                *(group[name].percent() if name in group else "" for name in names),
                 f"{100.0 * warned[model, rho, length][OURS].mean:.0f}",
             )
             for (model, rho, _), group in here.items()
@@ -86,10 +75,10 @@ def _claims(found: Found, warned: Found, longest: int) -> list[Claim]:
 
     def worst(values: dict[str, Estimate], of: Callable[..., Any]) -> str:
         name = of(values, key=lambda key: values[key].mean)
-        return f"{_percent(values[name])} % ({name})"
+        return f"{values[name].percent()} % ({name})"
 
     short = {
-        f"{_percent(group[OURS])} %, warned of in {100.0 * warned[cell][OURS].mean:.0f} % "
+        f"{group[OURS].percent()} %, warned of in {100.0 * warned[cell][OURS].mean:.0f} % "
         f"({cell[0]}, ρ = {cell[1]:g})": warned[cell][OURS].mean
         for cell, group in found.items()
         if cell[2] < longest and group[OURS].mean < LOW

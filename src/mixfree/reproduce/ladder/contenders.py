@@ -68,7 +68,7 @@ def gap_of(problem: Problem, order: Array, run: Contender) -> float:
     Examples
     --------
     >>> from mixfree.reproduce.ladder.problem import between_two
-    >>> problem = between_two(0, p=0.5, dimension=100)
+    >>> problem = between_two(0, p=0.5)
     >>> gap_of(problem, problem.order(0, 10_000), run_of(mf.SGD)) > 1e100
     True
     """

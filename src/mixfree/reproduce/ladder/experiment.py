@@ -75,7 +75,7 @@ def _paper(cell: dict[str, Any]) -> list[Row]:
     """Measure the mean suboptimality over the seeds of the paper's problem."""
     hindsight, found = [], []
     for seed in cell["seeds"]:
-        problem = between_two(seed, p=cell["p"], dimension=100)
+        problem = between_two(seed, p=cell["p"])
         order = problem.order(seed, cell["samples"])
         hindsight.append(gaps_in_hindsight(problem, order))
         gaps = {name: gap_of(problem, order, run) for name, run in CONTENDERS.items()}
@@ -91,7 +91,7 @@ def _memory(cell: dict[str, Any]) -> list[Row]:
     """Measure the ladder without and with memory, and on the same samples shuffled."""
     found: dict[str, list[float]] = {"ladder": [], MEMORY: [], SHUFFLED: []}
     for seed in cell["seeds"]:
-        problem = between_two(seed, p=cell["p"], dimension=100)
+        problem = between_two(seed, p=cell["p"])
         order = problem.order(seed, cell["samples"])
         shuffled = np.random.default_rng(seed).permutation(order)
         for name, samples in (("ladder", order), (MEMORY, order), (SHUFFLED, shuffled)):
@@ -103,7 +103,7 @@ def _memory(cell: dict[str, Any]) -> list[Row]:
 
 def _profile(cell: dict[str, Any]) -> list[Row]:
     """Measure the ladder's profile on the paper's problem."""
-    problem = between_two(cell["seed"], p=cell["p"], dimension=100)
+    problem = between_two(cell["seed"], p=cell["p"])
     opt = mf.Ladder(np.zeros(100))
     problem.advance(opt, problem.order(cell["seed"], cell["samples"]))
     levels = zip(*(column.tolist() for column in opt.profile()), strict=True)

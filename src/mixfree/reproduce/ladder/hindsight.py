@@ -23,7 +23,7 @@ def gaps_in_hindsight(problem: Problem, order: Array) -> Array:
     Examples
     --------
     >>> from mixfree.reproduce.ladder.problem import between_two
-    >>> problem = between_two(0, p=0.5, dimension=100)
+    >>> problem = between_two(0, p=0.5)
     >>> gaps = gaps_in_hindsight(problem, problem.order(0, 10_000))
     >>> gaps.shape == (len(POWERS), 3) and 1e-3 < float(gaps.min()) < 1e-2
     True

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from mixfree.base.extras import require
 from mixfree.chains import MarkovChain, two_state
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.advance import advance_linear
-from mixfree.linear.losses import Huber, Logistic, Loss, Squared
+from mixfree.linear.losses import Loss, Squared
 from mixfree.reproduce.paper.problem import mixing_time as two_state_mixing_time
 
 __all__ = ["Problem", "between_two", "excess_under", "on_chain"]
@@ -113,38 +112,12 @@ def minimizer(rows: Array, targets: Array, loss: Loss, law: Array) -> Array:
     return np.asarray(np.linalg.solve(root.T, found.x))
 
 
-def states_with_data(
-    seed: int,
-    chain: MarkovChain,
-    loss: Loss | None = None,
-    dimension: int = 20,
-    per_state: int = 250,
-    scale: float | Array = 1.0,
-    distance: float = 0.0,
-    mixing_time: int | None = None,
-) -> Problem:
-    """Draw linear data: w† ~ N(0, I/d) + ``distance`` per state, features N(0, scale²)."""
-    loss = Squared() if loss is None else loss
+def between_two(seed: int, p: float, dimension: int = 100) -> Problem:
+    """Draw linear data on the paper's chain: two states, each with its own w† ~ N(0, I/d)."""
     rng = np.random.default_rng([seed, 0])
-    states = len(chain)
-    truth = rng.standard_normal((states, dimension)) / math.sqrt(dimension)
-    away = rng.standard_normal(dimension)
-    truth += distance * away / np.linalg.norm(away)
-    rows = rng.standard_normal((states, per_state, dimension))
-    margins = np.einsum("snd,sd->sn", rows, truth)
-    noise = rng.standard_normal(margins.shape)
-    if isinstance(loss, Logistic):
-        labels = np.where(
-            rng.random(margins.shape) < 1.0 / (1.0 + np.exp(-2.0 * margins)), 1.0, -1.0
-        )
-        return on_chain(chain, rows, labels, loss, mixing_time)
-    if isinstance(loss, Huber):
-        noise *= 30.0 ** (rng.random(noise.shape) < 0.1)  # one in ten samples is an outlier
-    rows = rows * scale
+    truth = rng.standard_normal((2, dimension)) / math.sqrt(dimension)
+    rng.standard_normal(dimension)  # not used, but the draws below are those after it
+    rows = rng.standard_normal((2, 250, dimension))
+    noise = rng.standard_normal((2, 250))
     targets = np.einsum("snd,sd->sn", rows, truth) + math.sqrt(1e-3) * noise
-    return on_chain(chain, rows, targets, loss, mixing_time)
-
-
-def between_two(seed: int, p: float, **settings: Any) -> Problem:
-    """Draw data on the paper's chain: two states, each left with probability p."""
-    return states_with_data(seed, two_state(p), mixing_time=two_state_mixing_time(p), **settings)
+    return on_chain(two_state(p), rows, targets, Squared(), two_state_mixing_time(p))

@@ -1,23 +1,16 @@
 """The report of :mod:`mixfree.reproduce.ladder.experiment`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mixfree.base.arithmetic import Array
 from mixfree.base.figures import line_style, log_log, new_figure, styles_of
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, gather, where
+from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, Table, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.ladder.contenders import CONTENDERS, MEMORY, WITHOUT
 from mixfree.reproduce.ladder.draws import FAMILIES
 from mixfree.steps.profile import ENOUGH
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from mixfree.base.arithmetic import Array
 
 __all__ = ["EACH", "ORACLE", "SHUFFLED", "TUNED", "ladder_report"]
 

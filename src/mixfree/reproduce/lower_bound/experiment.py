@@ -5,10 +5,8 @@ of the coin, δ. Theory: SGD's steps of 1/√t add up to s/√T while a coin lie
 that order, τ/√T; with 1/√(τt), known from τ, and with MAG's steps it is √(τ/T), as for the bound.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +15,11 @@ from mixfree.base.figures import label_ends, log_log, new_figure, styles_of
 from mixfree.core.methods import find_method
 from mixfree.domains import Ball
 from mixfree.reproduce.engine.bootstrap import bootstrap
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, where
+from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, Table, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Interval
 from mixfree.reproduce.lower_bound.problem import Coins
 from mixfree.reproduce.sensitivity.experiment import horizon_for
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
@@ -129,7 +124,7 @@ def _exponent(at: list[Any], errors: Array) -> Interval:
         found: Array = np.log(means) @ away / (away @ away)
         return found.reshape(of.shape[:-1])
 
-    return Interval(*bootstrap(slope, len(errors)))
+    return bootstrap(slope, len(errors))
 
 
 def _claims(in_time: dict[str, Interval]) -> list[Claim]:

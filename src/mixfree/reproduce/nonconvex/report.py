@@ -1,12 +1,9 @@
 """The non-convex report: decay of the gradient, and its growth with the mixing time."""
 
-from __future__ import annotations
-
 from math import isnan
-from typing import TYPE_CHECKING
 
 from mixfree.base.figures import log_log, new_figure, plain_ticks
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, where
+from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, Table, curves, every, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import (
     Interval,
@@ -20,9 +17,6 @@ from mixfree.reproduce.engine.statistics import (
 from mixfree.reproduce.nonconvex.problems import PROBLEMS
 from mixfree.reproduce.paper.problem import mixing_time
 from mixfree.reproduce.theory import bounds
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["nonconvex_report"]
 
@@ -57,14 +51,23 @@ def nonconvex_report(rows: list[Row], settings: Settings) -> Report:
             _table(final, decay, last, settings),
             _decades(rows, last, settings),
             _bound(rows, last),
-            _growth(growth),
+            Table(
+                "Exponent of the final root mean square ‖∇F‖ in the mixing time",
+                ["problem", "exponent"],
+                [(name, fit.short()) for name, fit in growth.items()],
+            ),
         ],
         {"nonconvex": _against_samples(rows), "nonconvex-mixing-time": _against_time(final)},
         [
             *_inequality_claims(followed),
             _random_claim(final, settings),
             *_decay_claims(decay),
-            *_growth_claims(growth),
+            *(
+                Claim.below(
+                    f"Theorem 4.3, {name}: grows at most like τ^¼, without knowing p", fit, THEOREM
+                )
+                for name, fit in growth.items()
+            ),
             _bound_claim(final, settings),
         ],
         [
@@ -166,14 +169,6 @@ def _bound(rows: list[Row], last: dict[str, int]) -> Table:
     )
 
 
-def _growth(growth: dict[str, Interval]) -> Table:
-    return Table(
-        "Exponent of the final root mean square ‖∇F‖ in the mixing time",
-        ["problem", "exponent"],
-        [(name, fit.short()) for name, fit in growth.items()],
-    )
-
-
 def _inequality_claims(followed: list[Row]) -> list[Claim]:
     """Claim the inequalities that hold for every run, not only in the mean."""
     texts = {
@@ -242,17 +237,6 @@ def _decay_claims(decay: Fits) -> list[Claim]:
             )
         )
     return claims
-
-
-def _growth_claims(growth: dict[str, Interval]) -> list[Claim]:
-    return [
-        Claim(
-            f"Theorem 4.3, {name}: grows at most like τ^¼, without knowing p",
-            fit.short(),
-            fit.below(THEOREM),
-        )
-        for name, fit in growth.items()
-    ]
 
 
 def _against_samples(rows: list[Row]) -> Figure:

@@ -24,7 +24,7 @@ from mixfree.reproduce.engine.report import Row
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.paper.ablation_report import ablation_report
 from mixfree.reproduce.paper.problem import problem_of, stream_of
-from mixfree.reproduce.paper.runs import PAPER_METHODS, gradient_norm, start, trace
+from mixfree.reproduce.paper.runs import PAPER_METHODS, feed_states, gradient_norm, start, trace
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "pace", "report"]
 
@@ -132,11 +132,7 @@ def _at_pace(cell: dict[str, Any]) -> tuple[Optimizer, float]:
 
 def _all_rows(cell: dict[str, Any]) -> tuple[Optimizer, float]:
     """Run with the gradient of all rows of the state as each sample."""
-    problem, n = problem_of(cell["seed"]), problem_of(cell["seed"]).per_state
-    halves = [slice(0, n), slice(n, 2 * n)]
-    curvature = [problem.rows[h].T @ problem.rows[h] / n for h in halves]
-    linear = [problem.rows[h].T @ problem.targets[h] / n for h in halves]
+    problem = problem_of(cell["seed"])
     opt = start(problem, cell["method"], cell["p"], seed=cell["seed"])
-    for state in stream_of(cell["seed"], cell["p"], cell["samples"]) // n:
-        opt.tell(curvature[state] @ opt.x - linear[state])
+    feed_states(opt, problem, stream_of(cell["seed"], cell["p"], cell["samples"]))
     return opt, float(problem.suboptimality(opt.average[None])[0])

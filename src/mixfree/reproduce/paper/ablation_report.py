@@ -1,15 +1,12 @@
 """The report of :mod:`mixfree.reproduce.paper.ablation`."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mixfree.base.figures import log_log, new_figure
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather, where
+from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, Table, curves, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import (
     Interval,
@@ -18,10 +15,6 @@ from mixfree.reproduce.engine.statistics import (
     spread,
 )
 from mixfree.reproduce.paper.problem import mixing_time
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 __all__ = ["ablation_report"]
 
@@ -119,7 +112,7 @@ def _claims(rows: list[Row], p: float) -> list[Claim]:
     ]
     gain, by_pace = paired_ratio(adagrad, mag), paired_ratio(adagrad, slowed)
     if gain.low > 1.0:
-        part = math.log(by_pace.mean) / math.log(gain.mean)
+        part = math.log(by_pace.value) / math.log(gain.value)
         text = "most of MAG's gain over AdaGrad is its slower pace"
         claims.insert(0, Claim(text, f"{part:.0%} of its logarithm", part > 0.5))
     return [replace(claim, text=f"p = {p:g}: {claim.text}") for claim in claims]
@@ -127,7 +120,7 @@ def _claims(rows: list[Row], p: float) -> list[Claim]:
 
 def _better(text: str, values: list[float], others: list[float]) -> Claim:
     ratio = paired_ratio(values, others)
-    return Claim(text, f"ratio {ratio}", ratio.below_one)
+    return Claim(text, f"ratio {ratio}", ratio.below(1.0))
 
 
 def _draw(rows: list[Row], label: str) -> Figure:

@@ -1,11 +1,9 @@
 """The demo: exact fit, ladder, MAG, AdaGrad and SGD on a correlated stream."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +11,12 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.base.progress import progress_bar
 from mixfree.core.history import marks
+from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import Squared
-from mixfree.reproduce.engine.report import Row, curves
+from mixfree.reproduce.engine.report import Figure, Row, curves
 from mixfree.reproduce.paper.problem import Regression, problem_of, stream_of
 from mixfree.reproduce.paper.runs import start, trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from mixfree.core.optimizer import Optimizer
 
 __all__ = ["DEMO_METHODS", "NAMES", "SWITCHING", "draw_demo", "run_demo"]
 

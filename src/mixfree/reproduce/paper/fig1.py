@@ -1,12 +1,9 @@
 """Figure 1: suboptimality of the average iterate against samples observed, on a slow chain."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 from mixfree.base.figures import label_ends, log_log, new_figure
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, gather, where
+from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, Table, curves, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import (
     Estimate,
@@ -17,9 +14,6 @@ from mixfree.reproduce.engine.statistics import (
 )
 from mixfree.reproduce.paper.problem import mixing_time
 from mixfree.reproduce.paper.runs import CAVEAT, PAPER_METHODS, measure_run, regression_cells
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["FULL", "QUICK", "at_end", "cells", "draw", "final", "measure", "report"]
 
@@ -106,7 +100,7 @@ def _claims(ends: dict[str, list[float]]) -> list[Claim]:
             below if mag.half < math.inf else None,
         ),
         *(
-            Claim(f"{name} is better than {other}", f"ratio {ratio}", ratio.below_one)
+            Claim(f"{name} is better than {other}", f"ratio {ratio}", ratio.below(1.0))
             for name, other in (("mag", "adagrad"), ("sgd-mlmc", "sgd"), ("adagrad", "sgd"))
             for ratio in [paired_ratio(ends[name], ends[other])]
         ),

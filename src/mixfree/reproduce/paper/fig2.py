@@ -106,10 +106,10 @@ def _claims(ends: dict[float, dict[str, list[float]]]) -> list[Claim]:
             Claim(
                 "MAG degrades more gracefully (growth from p = 0.5 to 1e-4)",
                 ", ".join(
-                    f"{name} ×{paired_ratio(growth[name], 1.0).mean:,.0f}"
+                    f"{name} ×{paired_ratio(growth[name], 1.0).value:,.0f}"
                     for name in ("mag", *others)
                 ),
-                every(paired_ratio(growth["mag"], growth[name]).below_one for name in others),
+                every(paired_ratio(growth["mag"], growth[name]).below(1.0) for name in others),
             )
         )
     return [claim for claim in claims if claim.measured]
@@ -117,9 +117,9 @@ def _claims(ends: dict[float, dict[str, list[float]]]) -> list[Claim]:
 
 def _below_one(text: str, ratios: dict[float, list[Ratio]]) -> Claim:
     """Claim that all ratios are below one, showing the largest at each p."""
-    largest = {p: max(found, key=lambda ratio: ratio.mean) for p, found in ratios.items()}
+    largest = {p: max(found, key=lambda ratio: ratio.value) for p, found in ratios.items()}
     return Claim(
         text,
         ", ".join(f"{ratio} at {p:g}" for p, ratio in largest.items()),
-        every(ratio.below_one for found in ratios.values() for ratio in found),
+        every(ratio.below(1.0) for found in ratios.values() for ratio in found),
     )

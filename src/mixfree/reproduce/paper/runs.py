@@ -21,6 +21,7 @@ __all__ = [
     "CAVEAT",
     "PAPER_METHODS",
     "Trace",
+    "feed_states",
     "gradient_norm",
     "measure_run",
     "regression_cells",
@@ -89,6 +90,16 @@ def trace(
     started = history.samples > 0
     gaps = problem.suboptimality(history.points[started])
     return Trace(history.samples[started], history.steps[started], gaps)
+
+
+def feed_states(opt: Optimizer, problem: Regression, order: Array) -> None:
+    """Feed, for each row number, the mean gradient of all rows of its state."""
+    n, d = problem.per_state, problem.rows.shape[1]
+    rows, targets = problem.rows.reshape(-1, n, d), problem.targets.reshape(-1, n)
+    curvature = [each.T @ each / n for each in rows]
+    linear = [each.T @ y / n for each, y in zip(rows, targets, strict=True)]
+    for state in order // n:
+        opt.tell(curvature[state] @ opt.x - linear[state])
 
 
 def regression_cells(settings: Settings) -> list[dict[str, Any]]:

@@ -1,20 +1,24 @@
 """Table 1, measured: exponents of suboptimality in the samples and in the mixing time."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.core.methods import find_method
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather, where
+from mixfree.reproduce.engine.report import (
+    Claim,
+    Figure,
+    Report,
+    Row,
+    Table,
+    curves,
+    every,
+    gather,
+    where,
+)
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Interval, exponent_of_mean
 from mixfree.reproduce.paper.problem import mixing_time
 from mixfree.reproduce.paper.runs import measure_run, regression_cells
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
@@ -50,8 +54,9 @@ measure = measure_run
 def report(rows: list[Row], settings: Settings) -> Report:
     """Tabulate, per method, what it was given and its exponents beside the stated ones."""
     in_samples = {name: _in_samples(name, rows, settings) for name in settings.methods}
+    last = _last(rows)
     in_mixing = {
-        name: [_in_mixing_time(name, rows, settings, least) for least in (1, SLOW)]
+        name: [_in_mixing_time(where(last, method=name), least) for least in (1, SLOW)]
         for name in settings.methods
     }
     given = Table(
@@ -83,7 +88,7 @@ def report(rows: list[Row], settings: Settings) -> Report:
     )
     return Report(
         [given, fitted],
-        {"table1": _figure(rows, settings)},
+        {"table1": _figure(rows, last, settings)},
         _claims(in_samples, in_mixing),
         [
             f"In T: fitted from {MIXED} mixing times on. In τ: at the last sample, over all mixing "
@@ -104,16 +109,19 @@ def _in_samples(method: str, rows: list[Row], settings: Settings) -> dict[float,
     }
 
 
-def _in_mixing_time(method: str, rows: list[Row], settings: Settings, least: int) -> Interval:
-    """Fit the exponent in mixing times of at least ``least``, at the end of the runs."""
-    slow = [p for p in settings.p if mixing_time(p) >= least]
-    last = [
-        max(where(rows, method=method, p=p, seed=seed), key=lambda row: row["samples"])
-        for p in slow
-        for seed in settings.seed_numbers
+def _last(rows: list[Row]) -> list[Row]:
+    """Return the last row of every run, with the mixing time."""
+    return [
+        {**max(run, key=lambda row: row["samples"]), "mixing_time": mixing_time(p)}
+        for (_, p), runs in gather(rows, ("method", "p"), "seed").items()
+        for run in runs.values()
     ]
-    timed = ({**row, "mixing_time": mixing_time(row["p"])} for row in last)
-    return exponent_of_mean(timed, "mixing_time", "suboptimality")
+
+
+def _in_mixing_time(last: list[Row], least: int) -> Interval:
+    """Fit the exponent in mixing times of at least ``least``, at the end of the runs."""
+    slow = [row for row in last if row["mixing_time"] >= least]
+    return exponent_of_mean(slow, "mixing_time", "suboptimality")
 
 
 def _samples_per_step(method: str, rows: list[Row]) -> float:
@@ -144,7 +152,7 @@ def _slowest(found: list[Interval]) -> Interval:
     return max(measured, key=lambda each: each.value) if measured else found[0]
 
 
-def _figure(rows: list[Row], settings: Settings) -> Figure:
+def _figure(rows: list[Row], last: list[Row], settings: Settings) -> Figure:
     figure, axes = new_figure(1, 2, width=10.0, sharey=True)
     slowest = min(settings.p)
     slow = [row for row in rows if row["p"] == slowest and row["samples"] >= 1000]
@@ -152,16 +160,8 @@ def _figure(rows: list[Row], settings: Settings) -> Figure:
     log_log(axes[0], "samples observed", "suboptimality")
     title = f"Error after n samples, p = {slowest:g}, lower is better"
     axes[0].set_title(title, loc="left", fontsize="medium")
-    last: list[Row] = []
-    for p in settings.p:
-        at_p = where(rows, p=p)
-        for method, values in gather(at_p, "method", "samples", "suboptimality").items():
-            last += [
-                {"method": method, "mixing time": mixing_time(p), "suboptimality": value}
-                for value in values[max(values)]
-            ]
     dots = {"marker": "o", "markersize": 4}
-    curves(axes[1], last, "method", "mixing time", "suboptimality", shade=False, **dots)
+    curves(axes[1], last, "method", "mixing_time", "suboptimality", shade=False, **dots)
     log_log(axes[1], "exact mixing time")
     title = f"Error after {settings.samples:,} samples by mixing time"
     axes[1].set_title(title, loc="left", fontsize="medium")

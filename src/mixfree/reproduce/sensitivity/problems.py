@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mixfree.core.optimizer import Optimizer
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
 from mixfree.reproduce.paper.problem import Regression, ball_minimizer
+from mixfree.reproduce.paper.runs import feed_states
 
 if TYPE_CHECKING:
     from mixfree.reproduce.sensitivity.choices import Choice
@@ -80,23 +81,10 @@ class Problem:
         """Feed each optimiser the gradients along the path."""
         for opt in opts:
             if self.whole:
-                self._feed_states(opt)
+                feed_states(opt, self.data, self.order)
             else:
                 data = self.data
                 advance_linear(opt, Squared(), data.rows, data.targets, order=self.order)
-
-    def _feed_states(self, opt: Optimizer) -> None:
-        from mixfree.reproduce.sensitivity.state_kernel import whole_states
-
-        n, d = self.data.per_state, self.data.rows.shape[1]
-        rows, targets = self.data.rows.reshape(-1, n, d), self.data.targets.reshape(-1, n)
-        curvature = np.einsum("sni,snj->sij", rows, rows).reshape(-1, d) / n
-        linear = np.einsum("sni,sn->si", rows, targets) / n
-
-        def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
-            return int(whole_states(plan, run, *parts, order))
-
-        opt.advance(kernel, (curvature, linear), self.order // n)
 
 
 @dataclass(frozen=True)

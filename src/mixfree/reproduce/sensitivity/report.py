@@ -1,22 +1,17 @@
 """The report of :mod:`mixfree.reproduce.sensitivity.experiment`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mixfree.base.figures import new_figure, styles_of
 from mixfree.reproduce.engine.bootstrap import median_ratio, ratio_of_means
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, every, where
+from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, Table, every, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Ratio
 from mixfree.reproduce.paper.problem import mixing_time
 from mixfree.reproduce.sensitivity.choices import CHOICES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["PAIRS", "sensitivity_report"]
 
@@ -39,7 +34,7 @@ def sensitivity_report(rows: list[Row], settings: Settings, full: Settings) -> R
 
         def judge(name: str, half: slice, means: Any = means, medians: Any = medians) -> Claim:
             both = [*means[name][half], *medians[name][half]]
-            holds = every(ratio.below_one for ratio in both) if settings.covers(full) else None
+            holds = every(ratio.below(1.0) for ratio in both) if settings.covers(full) else None
             return Claim("", "", holds)
 
         for text, found in (("Ratio of the means", means), ("Median of the ratios", medians)):
@@ -105,7 +100,7 @@ def _ratios(errors: Errors, ratio: Callable[[list[float], list[float]], Ratio]) 
 
 def _largest(ratios: list[Ratio]) -> str:
     """Return the ratio that is strongest evidence against the claim."""
-    (one, other), worst = max(zip(PAIRS, ratios, strict=True), key=lambda pair: pair[1].mean)
+    (one, other), worst = max(zip(PAIRS, ratios, strict=True), key=lambda pair: pair[1].value)
     return f"largest ratio {worst}, {one} / {other}"
 
 
@@ -119,7 +114,7 @@ def _draw(ratios: dict[str, list[Ratio]], label: str) -> Figure:
     for place, (pair, mark, color) in enumerate(zip(shown, marks, colors, strict=True)):
         found = [ratios[name][place] for name in names]
         height = np.arange(len(names)) + 0.18 * (1.5 - place)
-        values = np.array([each.mean for each in found])
+        values = np.array([each.value for each in found])
         low = values - np.maximum([each.low for each in found], values / 100.0)
         high = np.minimum([each.high for each in found], values * 100.0) - values
         axes.errorbar(

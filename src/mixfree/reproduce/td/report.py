@@ -4,14 +4,22 @@ The errors of MAG have heavy tails: means have bootstrapped intervals and are sh
 Exponents are those of the mean over the seeds, which Theorem 5.2 bounds.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mixfree.base.figures import label_ends, log_log, new_figure
-from mixfree.reproduce.engine.report import Claim, Report, Row, Table, curves, every, gather, where
+from mixfree.reproduce.engine.report import (
+    Claim,
+    Figure,
+    Report,
+    Row,
+    Table,
+    curves,
+    every,
+    gather,
+    where,
+)
 from mixfree.reproduce.engine.statistics import (
     Interval,
     bootstrap_mean,
@@ -24,12 +32,10 @@ from mixfree.reproduce.engine.statistics import (
 from mixfree.reproduce.td.processes import FAMILIES, process_of
 from mixfree.reproduce.theory import bounds
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 __all__ = ["BASELINE", "OURS", "td_report"]
 
 OURS, BASELINE = "MAG", "TD 1/√T"
+PROCESS = ("chain", "parameter")  # what names a process in the rows
 SINGLY = f"{OURS}, seed by seed"
 MIXED = 10  # mixing times after which the exponent in the samples is fitted
 FALL, GROWTH = -0.5, 0.5  # exponents of T and τ in Theorem 5.2
@@ -42,11 +48,12 @@ def td_report(rows: list[Row], longest: int, shared: int, seeds: int) -> Report:
 
     The growth with the mixing time is judged at the longest horizon.
     """
-    falling = _grouped(_mixed(rows), ("chain", "parameter"))
+    falling = gather(_mixed(rows), PROCESS, "method")
     times = {name: {r["mixing_time"] for r in where(rows, chain=name)} for name in FAMILIES}
-    growing = _grouped(
+    growing = gather(
         [row for row in rows if len(times[row["chain"]]) > 1 and longest % row["samples"] == 0],
         ("chain", "samples"),
+        "method",
     )
     last = where(rows, samples=longest)
     compared = where(rows, samples=shared)
@@ -91,26 +98,12 @@ def td_report(rows: list[Row], longest: int, shared: int, seeds: int) -> Report:
 
 def _mixed(rows: list[Row]) -> list[Row]:
     """Select rows from 10 mixing times on, and at least each method's last decade."""
-    last: dict[str, int] = {}
-    for row in rows:
-        last[row["method"]] = max(row["samples"], last.get(row["method"], 0))
+    last = {method: max(found) for method, found in gather(rows, "method", "samples").items()}
     return [
         row
         for row in rows
         if row["samples"] >= min(MIXED * row["mixing_time"], last[row["method"]] // 10)
     ]
-
-
-def _grouped(rows: list[Row], keys: tuple[str, ...]) -> Groups:
-    """Group rows by some of their values, then by method."""
-    placed = ({"key": tuple(row[key] for key in keys), "row": row, **row} for row in rows)
-    return gather(placed, "key", "method", "row")
-
-
-def _by_process(rows: list[Row]) -> dict[tuple[str, float], dict[str, list[float]]]:
-    """Return the errors of every method on every process, in the order of the seeds."""
-    placed = ({"process": (row["chain"], row["parameter"]), **row} for row in rows)
-    return gather(placed, "process", "method", "error")
 
 
 def _title(key: tuple[Any, ...]) -> str:
@@ -127,7 +120,7 @@ def _names(groups: dict[Any, dict[str, Any]]) -> list[str]:
 
 def _errors(rows: list[Row], samples: int, seeds: int) -> Table:
     times = {(row["chain"], row["parameter"]): row["mixing_time"] for row in rows}
-    groups = _by_process(rows)
+    groups = gather(rows, PROCESS, "method", "error")
     names = _names(groups)
     return Table(
         f"Mean relative error after {samples:,} transitions, {seeds} seeds, 95 % by bootstrap",
@@ -140,7 +133,7 @@ def _errors(rows: list[Row], samples: int, seeds: int) -> Table:
 
 
 def _medians(rows: list[Row], samples: int, seeds: int) -> Table:
-    groups = _by_process(rows)
+    groups = gather(rows, PROCESS, "method", "error")
     names = _names(groups)
     return Table(
         f"Median after {samples:,} transitions, with the 10 % and the 90 % quantile of {seeds}",
@@ -169,7 +162,7 @@ def _comparison(last: list[Row], samples: int, seeds: int) -> Table:
                 spread(found[BASELINE]),
                 paired_ratio(found[BASELINE], found[OURS]),
             )
-            for key, found in _by_process(last).items()
+            for key, found in gather(last, PROCESS, "method", "error").items()
         ],
     )
 
@@ -209,10 +202,8 @@ def _claims(falling: Groups, growing: dict[str, dict[str, list[Row]]]) -> list[C
         ours, other = (exponent_of_mean(found[n], "mixing_time", "error") for n in (OURS, BASELINE))
         less = difference_of_exponents(found[OURS], found[BASELINE], "mixing_time", "error")
         claims += [
-            Claim(
-                f"Theorem 5.2: {family}: {OURS}'s mean error grows at most like τ^½",
-                ours.short(),
-                ours.below(GROWTH),
+            Claim.below(
+                f"Theorem 5.2: {family}: {OURS}'s mean error grows at most like τ^½", ours, GROWTH
             ),
             Claim(
                 f"{family}: {OURS}'s exponent in the mixing time is below that of {BASELINE}",
@@ -225,20 +216,21 @@ def _claims(falling: Groups, growing: dict[str, dict[str, list[Row]]]) -> list[C
 
 def _final_claim(last: list[Row]) -> Claim:
     ratios = {
-        key: paired_ratio(found[OURS], found[BASELINE]) for key, found in _by_process(last).items()
+        key: paired_ratio(found[OURS], found[BASELINE])
+        for key, found in gather(last, PROCESS, "method", "error").items()
     }
-    lost = [_title(key) for key, ratio in ratios.items() if ratio.below_one is False]
+    lost = [_title(key) for key, ratio in ratios.items() if ratio.below(1.0) is False]
     return Claim(
         f"{OURS}'s final error is below that of {BASELINE} on every process, seed by seed",
         f"not on: {'; '.join(lost)}" if lost else "above on none",
-        every(ratio.below_one for ratio in ratios.values()),
+        every(ratio.below(1.0) for ratio in ratios.values()),
     )
 
 
 def _bound_claim(last: list[Row]) -> Claim:
     """Claim Theorem 5.2 with its constants, where it is sharper than ‖θ‖ ≤ R."""
     shares: dict[tuple[str, float], Interval] = {}
-    for (family, parameter), group in _grouped(last, ("chain", "parameter")).items():
+    for (family, parameter), group in gather(last, PROCESS, "method").items():
         process, rows = process_of(family, parameter), group[OURS]
         radius = 2.0 * float(np.linalg.norm(process.theta_star))
         largest = float(np.abs(process.r).max())

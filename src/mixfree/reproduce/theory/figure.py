@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixfree.base.figures import PALETTE, log_log, new_figure
-from mixfree.reproduce.engine.report import Row, curves, where
+from mixfree.reproduce.engine.report import Figure, Row, curves, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.paper.problem import mixing_time, problem_of
 from mixfree.reproduce.theory import bounds
@@ -19,8 +19,6 @@ from mixfree.reproduce.theory.windows import Windows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 __all__ = ["draw"]
 
 DOTS: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 4}

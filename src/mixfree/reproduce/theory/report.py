@@ -1,7 +1,5 @@
 """Tables and claims of :mod:`mixfree.reproduce.theory.experiment`, lemma by lemma."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -55,7 +53,7 @@ def tables(rows: list[Row], settings: Settings) -> list[Table]:
     """Compare the measured exponents with those of the bounds."""
 
     def in_size(quantity: str, p: float, least: int = 1) -> tuple[str, int]:
-        at_p = [r for r in rows if (r["quantity"], r["p"]) == (quantity, p) and r["size"] >= least]
+        at_p = [r for r in where(rows, quantity=quantity, p=p) if r["size"] >= least]
         return exponent_over_seeds(at_p, "size", "value").short(), len({r["size"] for r in at_p})
 
     far = {p: in_size("error", p, 4 * mixing_time(p)) for p in settings.p}
@@ -156,10 +154,10 @@ def _deviation_claim(rows: list[Row], lemma: str) -> Claim:
 
 def _order_claims(rows: list[Row], settings: Settings) -> list[Claim]:
     """Return claims about exponents, and the regret of every run."""
-    at_p = {
-        p: [r for r in rows if (r["quantity"], r["p"]) == ("suboptimality", p)] for p in settings.p
+    falls = {
+        p: exponent_over_seeds(where(rows, quantity="suboptimality", p=p), "size", "value")
+        for p in settings.p
     }
-    falls = {p: exponent_over_seeds(found, "size", "value") for p, found in at_p.items()}
     slowest = max(falls.values(), key=lambda each: each.mean)
     grows = _in_mixing(rows, "suboptimality")
     largest, smallest = _sharp_constants(settings)

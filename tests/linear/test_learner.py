@@ -79,3 +79,23 @@ def test_a_refused_chunk_leaves_everything_as_it_was():
         with pytest.raises(ValueError):
             run.advance(bad, targets[30:])
         assert_same_bits(run.state_dict(), state)
+
+
+@pytest.mark.parametrize("settings", [{}, {"scale": None}, {"memory": 100}])
+def test_targets_that_are_zero_for_a_while_tell_nothing_of_the_distance(settings):
+    """Caught: a stream that begins with targets of 0, after which the ladder never moves.
+
+    Each epoch without a gradient counted as an arrival and divided the distance by four, and its
+    first value was the one for lack of a target.
+    """
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((6000, 3))
+    targets = rows @ [1.0, -2.0, 0.5] + 3.0
+    targets[:3000] = 0.0
+    whole, parts = (Learner(Squared(), 3, **settings) for _ in range(2))
+    whole.advance(rows, targets)
+    for cut in np.split(np.arange(6000), [1, 700, 2999, 3000, 3001, 3010, 3065]):
+        parts.advance(rows[cut], targets[cut])
+    assert_same_bits(parts.state_dict(), whole.state_dict())
+    # An average of a stream of zeros and one of these weights is between the two.
+    assert 0.3 < whole.weights[0, 3] / 3.0 < 1.2

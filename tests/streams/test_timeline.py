@@ -116,10 +116,25 @@ def test_measures_of_a_regression_are_those_of_scikit_learn(tmp_path):
     assert found["r2"] == pytest.approx(r2_score(y[CHUNK:], ahead))
     assert found["mae"] == pytest.approx(mean_absolute_error(y[CHUNK:], ahead))
     assert found["rmse"] ** 2 == pytest.approx(np.mean((y[CHUNK:] - ahead) ** 2))
-    kept = fit.reservoir
-    assert metrics(fit)["in_sample"]["r2"] == pytest.approx(
-        r2_score(kept.targets, fit.learner.predict(kept.rows))
+    found, kept = metrics(fit)["in_sample"], fit.reservoir
+    assert found["r2"] == pytest.approx(r2_score(y, fit.learner.predict(x[:, None])))
+    assert found["mae"] == pytest.approx(
+        mean_absolute_error(kept.targets, fit.learner.predict(kept.rows))
     )
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_squared_errors_are_those_of_all_rows(tmp_path, intercept):
+    """Catches measures of a sample that lacks the one row with a large error."""
+    rng = np.random.default_rng(5)
+    x, z = 1e3 + rng.standard_normal(6000), 1e-200 * rng.standard_normal(6000)
+    y = 1e4 + x + rng.standard_normal(6000)
+    y[4321] += 1e4
+    fit = fitted(tmp_path, {"x": x, "z": z, "y": y}, parameters={"fit_intercept": intercept})
+    found, answers = metrics(fit), fit.learner.predict(np.column_stack([x, z]))
+    assert found["in_sample"]["r2"] == pytest.approx(r2_score(y, answers), rel=1e-6)
+    assert found["in_sample"]["rmse"] == pytest.approx(np.sqrt(np.mean((y - answers) ** 2)))
+    assert found["constant"]["rmse"] == pytest.approx(y.std())
 
 
 def test_measures_of_two_classes_are_those_of_scikit_learn(tmp_path):

@@ -201,6 +201,11 @@ class Learner:
         if self._sparse is not None:
             self._sparse.settle()
             self._sparse = None
+        silent = self._silent(targets)
+        if 0 < silent < len(targets):
+            for part in (slice(silent), slice(silent, None)):
+                self._advance(rows[part], targets[part], None if weights is None else weights[part])
+            return
         chunk = max(1, VALUES // self.columns if self._needs_copy(rows) else rows.shape[0])
         for start in range(0, rows.shape[0], chunk):
             piece = slice(start, start + chunk)
@@ -209,6 +214,16 @@ class Learner:
                 self._tell(dense(rows[piece]), targets[piece], factors)
             else:
                 self._tell_scaled(self._scale, dense(rows[piece]), targets[piece], factors)
+
+    def _silent(self, targets: Array) -> int:
+        """Return how many rows to come first tell nothing of the distance: see `_guess_distance`.
+
+        At weights of zero, the gradient of a row with target 0 is 0, unless it is a class.
+        """
+        if isinstance(self.loss, Logistic | Softmax) or self._optimizer.x.any():
+            return 0
+        told = np.flatnonzero(targets)
+        return int(told[0]) if told.size else len(targets)
 
     def _check_room(self) -> None:
         """Check that sparse rows, which are kept as dense ones, fit in memory."""
@@ -220,7 +235,7 @@ class Learner:
             )
 
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        if self._scale is None and self._optimizer.samples == 0 and len(rows):
+        if self._scale is None and len(rows):
             self._guess_distance(norm(rows[0]), float(targets[0]))
         advance_linear(self._optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
 
@@ -233,14 +248,19 @@ class Learner:
         """
         length = math.hypot(length, self._intercept)
         residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
-        if residual > 0.0 and length > 0.0:
-            self._running.begin(SHARE * residual / length)
+        if residual == 0.0 or length == 0.0:
+            return
+        first = SHARE * residual / length
+        if self._sparse is not None:
+            self._sparse.begin(first)
+        elif hasattr(step := self._optimizer.step, "begin"):
+            step.begin(self._optimizer.export_run(own=False).step, first)
 
     def _tell_scaled(
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
     ) -> None:
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
-        if self._optimizer.samples == 0 and len(rows):
+        if len(rows):
             # The first standardised row is zero; later ones have about this norm.
             self._guess_distance(math.sqrt(self.columns), float(targets[0]))
         done = 0

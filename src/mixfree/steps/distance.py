@@ -115,8 +115,8 @@ class Distance:
         return state
 
     def begin(self, state: DistanceState, first: float) -> None:
-        """Set the initial distance."""
-        state.rbar[:] = first
+        """Set the initial distance; steps without a gradient have been no arrival."""
+        state.rbar[:], state.margin = first, MARGIN
         if self.of == "bound":
             state.lam = float(first)
 

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.linear.losses import REGRESSIONS
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.timeline import Judged, judged
 
-__all__ = ["NAMES", "constant_losses", "exact_to_rounding", "metrics", "shown"]
+__all__ = ["NAMES", "constant_losses", "exact_to_rounding", "metrics", "of_all_rows", "shown"]
 
 ROUNDING = 1e-10  # bound on rounding errors, relative to the sizes of the terms added
 
@@ -29,7 +30,8 @@ NAMES = {
 def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
     """Return the metrics of the model and of the models it is compared with.
 
-    ``"in_sample"`` is the model on a uniform sample of the rows, ``"test_then_train"`` on rows
+    ``"in_sample"`` is the model on a uniform sample of the rows, or on all of them where sums know
+    the squared error, as :func:`of_all_rows` says; ``"test_then_train"`` is the model on rows
     predicted before they were learnt, ``"exact"`` the exact fit of all rows beside a method with
     steps, ``"constant"`` the best constant, and ``"sgd"`` plain SGD if asked for. Regressions have
     ``r2``, ``rmse`` and ``mae``; classifications have ``log_loss``, ``accuracy`` and, for two
@@ -86,14 +88,28 @@ def constant_losses(fit: StreamFit) -> Array:
     return losses
 
 
+def of_all_rows(fit: StreamFit, learner: LinearLearner) -> tuple[float, float] | None:
+    """Return the mean squared errors of a learner and of the mean, where sums know them exactly.
+
+    None with other losses than the squared one, and where a sample holds all rows or more digits.
+    """
+    exact = fit.learner if isinstance(fit.learner, ExactLearner) else fit.exact
+    if exact is None or fit.plan.loss != "squared" or len(fit.reservoir.rows) == fit.used:
+        return None
+    return exact.mean_squares(learner.weights)
+
+
 def _of_sample(fit: StreamFit, learner: LinearLearner) -> dict[str, float]:
     rows, targets = fit.reservoir.rows, fit.reservoir.targets
     found = judged(fit.row_loss, learner.weights, rows, targets)
     loss = float(found.losses.mean())
     if fit.encoder.classes is None:
         error = found.actual - found.predicted
+        absolute = float(np.abs(error).mean())
+        if known := of_all_rows(fit, learner):
+            return _regression(known[0], absolute, known[1], 0.5 * known[0])
         spread = float(((found.actual - found.actual.mean()) ** 2).mean())
-        return _regression(float((error**2).mean()), float(np.abs(error).mean()), spread, loss)
+        return _regression(float((error**2).mean()), absolute, spread, loss)
     return _classes(fit, loss, float(found.correct.mean()), _auc(found))
 
 
@@ -122,6 +138,8 @@ def _of_constant(fit: StreamFit) -> dict[str, float]:
     # The best constant is the mean for squared errors and the median for absolute errors.
     absolute = float(np.abs(targets - np.median(targets)).mean())
     spread = float(((targets - targets.mean()) ** 2).mean())
+    if known := of_all_rows(fit, fit.learner):
+        spread, loss = known[1], 0.5 * known[1]
     return _regression(spread, absolute, spread, loss)
 
 

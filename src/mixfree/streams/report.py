@@ -18,7 +18,7 @@ from mixfree.streams.correlation import (
     knows_intervals,
 )
 from mixfree.streams.leakage import leakage_warnings
-from mixfree.streams.metrics import metrics, shown
+from mixfree.streams.metrics import ROUNDING, metrics, of_all_rows, shown
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.timeline import CHUNK
 
@@ -212,6 +212,8 @@ def measured(fit: StreamFit, what: str) -> str:
     if what == "in_sample":
         kept = len(fit.reservoir.rows)
         rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn uniformly"
+        if of_all_rows(fit, fit.learner):
+            rows = f"all rows; MAE: {rows}"
         last = ", by the final weights" if _forgets(fit) else ""
         return f"in-sample: {rows}{last}"
     if what == "test_then_train":
@@ -235,7 +237,7 @@ def warnings(fit: StreamFit) -> Iterator[str]:
         yield f"targets other than {label} are too rare to be in the sample of rows"
         return
     model, constant = (metrics(fit)[what]["loss"] for what in ("in_sample", "constant"))
-    if not (model <= constant or _forgets(fit)):
+    if not (model <= constant * (1.0 + ROUNDING) or _forgets(fit)):
         yield f"worse than the best constant: {_remedy(fit)}"
 
 

@@ -299,6 +299,28 @@ def test_a_rare_text_whose_rows_belong_to_one_class_gets_a_ridge():
     assert usual.chosen_ridge == 0.0
 
 
+def test_a_text_that_one_of_several_classes_lacks_gets_a_ridge():
+    """Catches a criterion over all classes together: the log-odds of one class alone run away."""
+    rng = np.random.default_rng(0)
+    text = rng.integers(12, size=600)
+    x = np.c_[text[:, None] == np.arange(12), rng.normal(size=600)].astype(float)
+    y = rng.choice(5, size=600, p=[0.35, 0.3, 0.2, 0.1, 0.05]).astype(float)
+    ours, theirs, ridge = held_out_loss(x, y, np.arange(600) % 3 == 0)
+    assert ridge > 0.0 and ours < theirs
+    usual = fitted(Softmax(5), x[:, -1:], y)
+    assert usual.chosen_ridge == 0.0
+
+
+def test_the_ridge_of_texts_that_tell_nothing_is_large():
+    """Catches ridges of ten rows at most, at which noise is worse than the best constant."""
+    rng = np.random.default_rng(2)
+    text = rng.integers(30, size=400)
+    x = (text[:, None] == np.arange(30)).astype(float)
+    y = rng.integers(6, size=400).astype(float)
+    ours, _, _ = held_out_loss(x, y, np.arange(400) % 2 == 0)
+    assert ours < 1.05 * np.log(6)
+
+
 @pytest.mark.parametrize("loss", DATA, ids=str)
 def test_radius_bounds_the_weights_without_the_intercept(loss):
     x, y = DATA[loss]

@@ -4,8 +4,8 @@ Where the kept rows hardly determine the weights (separable classes, few rows pe
 of these rows says nothing about the rest of the stream. The fit is then repeated without a fifth of
 the rows at a time, with ridges of several sizes, and the ridge with the least loss on the held-out
 rows is chosen. Where fits are slow, only one fifth is held out and one ridge is tried. A fit to all
-rows of a stream is cross-validated only if they determine the weights even less, or if all rows
-with one value of an indicator belong to one class.
+rows of a stream is cross-validated only if they determine the weights of a class even less, or if
+a class has all or none of the rows with one value of an indicator.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.families import Family, probabilities
 from mixfree.linear.exact.newton import CLOSE, Part, standardised
 from mixfree.linear.exact.problem import ROUGH, Fitted, Problem
 from mixfree.linear.exact.reservoir import Kept
@@ -24,7 +25,8 @@ FOLDS = 5
 ENOUGH = 20.0  # rows of full curvature per weight for which a sample needs no cross-validation
 ENOUGH_OF_ALL = 3.0  # the same if all rows of the stream are kept
 OWN = 1.0  # rows of full curvature for each value of a column that has only two
-RIDGES = (10.0, 1.0, 0.1, 0.0)  # strength of each, in rows of standardised columns
+FULL = 0.25  # full curvature p(1 − p) of a class
+RIDGES = (100.0, 10.0, 1.0, 0.1, 0.0)  # strength of each, in rows of standardised columns
 FEWEST = 2  # rows per fold
 SMALL = 1 << 19  # values of the kept rows, times outputs, up to which all ridges are tried
 
@@ -84,26 +86,39 @@ class Solved(NamedTuple):
 def determined(fitted: Fitted, complete: bool) -> bool:
     """Whether the kept rows, which may be all, have enough curvature per weight at the fit.
 
-    Each value of a column with only two values, such as the indicator of a text, needs curvature of
-    its own if all rows are kept: the rows of a rare text may all belong to one class.
+    If all rows are kept, every class needs enough of its own. So does, within every class, each
+    value of a column with only two values, such as the indicator of a text: a class may lack the
+    rows of a rare text, or have no other ones.
     """
-    objective, point, shares = fitted.objective, fitted.point, []
-    for slab, z in zip(objective.slabs, point.predictions, strict=True):
+    objective, point = fitted.objective, fitted.point
+    slabs = list(zip(objective.slabs, point.predictions, strict=True))
+    if not complete:
         curvature = objective.family.curvature
-        most = curvature(np.zeros_like(z), np.zeros_like(slab.targets), False)
-        shares.append(np.maximum(curvature(z, slab.targets, False), 0.0) / most)
-    rows = float(sum(map(np.sum, shares)))
-    enough = bool(rows >= (ENOUGH_OF_ALL if complete else ENOUGH) * point.theta.shape[1])
-    if not (complete and enough):
-        return enough
-    least = np.min([slab.x.min(axis=0) for slab in objective.slabs], axis=0)
-    most = np.max([slab.x.max(axis=0) for slab in objective.slabs], axis=0)
-    two, high = least < most, np.zeros(len(most))
-    for slab, share in zip(objective.slabs, shares, strict=True):
+        found = 0.0
+        for slab, z in slabs:
+            most = curvature(np.zeros_like(z), np.zeros_like(slab.targets), False)
+            found += float(np.sum(np.maximum(curvature(z, slab.targets, False), 0.0) / most))
+        return bool(found >= ENOUGH * point.theta.shape[1])
+    shares = [_of_classes(objective.family, z, slab.targets) / FULL for slab, z in slabs]
+    rows = sum((share.sum(axis=0) for share in shares), np.zeros(objective.family.outputs))[:, None]
+    if rows.min() < ENOUGH_OF_ALL * point.theta.shape[1]:
+        return False
+    least = np.min([slab.x.min(axis=0) for slab, _ in slabs], axis=0)
+    most = np.max([slab.x.max(axis=0) for slab, _ in slabs], axis=0)
+    two, high = least < most, np.zeros((len(rows), len(most)))
+    for (slab, _), share in zip(slabs, shares, strict=True):
         above = slab.x == most
         two &= (above | (slab.x == least)).all(axis=0)
-        high += share @ above
-    return bool((np.minimum(high, rows - high)[two] >= OWN).all())
+        high += share.T @ above
+    return bool((np.minimum(high, rows - high)[:, two] >= OWN).all())
+
+
+def _of_classes(family: Family, z: Array, targets: Array) -> Array:
+    """Return p(1 − p) of every class, or of one of two, at predictions: one row per row."""
+    if family.outputs == 1:
+        return family.curvature(z, targets, False)[:, None]
+    p = probabilities(z)
+    return p * (1.0 - p)
 
 
 def cross_validated(

@@ -132,6 +132,13 @@ class ExactLearner:
         fit: Any = self._fit
         fit.merge(other._fit)
 
+    def mean_squares(self, weights: Array) -> tuple[float, float] | None:
+        """Return the mean squared errors of ``weights`` and of the best constant over all rows.
+
+        None if they are not known from sums.
+        """
+        return self._fit.mean_squares(weights) if isinstance(self._fit, SquaredFit) else None
+
     @property
     def gap(self) -> Gap:
         """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""

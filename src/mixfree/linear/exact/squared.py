@@ -14,6 +14,8 @@ from mixfree.linear.exact.gap import NOTHING, Gap
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.solve import Solution, solve
 
+ROUNDING = 1e-10  # relative size of an error that may be due to the rounding of its sums
+
 
 class SquaredFit:
     """Fits a linear model with the squared loss to a stream, exactly and in any order.
@@ -97,6 +99,33 @@ class SquaredFit:
     def weights(self) -> Array:
         """Return one row, in the units of the rows; an intercept is last."""
         return self.solution.weights
+
+    def mean_squares(self, weights: Array) -> tuple[float, float] | None:
+        """Return the mean squared error of any weights over all rows, and that of their mean.
+
+        None if rows are forgotten, or if rounding errors of the sums hide the error.
+
+        Examples
+        --------
+        >>> fit = SquaredFit(1)
+        >>> fit.add(np.array([[0.0], [1.0], [2.0]]), np.array([0.0, 4.0, 2.0]))
+        >>> fit.mean_squares(np.array([[1.0, 0.0]]))
+        (3.0, 2.6666666666666665)
+        """
+        if isinstance(self._sums, Forgetting):
+            return None
+        sums = self._sums.total
+        exponents, unit = sums.exponents[: self.columns], int(sums.exponents[-1])
+        with np.errstate(all="ignore"):  # a result that is not finite is unknown
+            slopes = np.ldexp(weights[0, : self.columns], exponents - unit)
+            level = weights[0] @ np.append(sums.mean[:-1], [1.0] * self.intercept) - sums.mean[-1]
+            apart, spread = sums.weight * np.ldexp(level, -unit) ** 2, sums.squares[0]
+            explained = 2.0 * slopes @ sums.cross[:, 0] - slopes @ sums.scatter @ slopes
+            error = spread - explained + apart
+            size = (np.abs(slopes) @ np.sqrt(np.diagonal(sums.scatter))) ** 2 + spread + apart
+            found = np.ldexp(np.array([error, spread]) / sums.weight, 2 * unit)
+        known = error > ROUNDING * size and np.isfinite(found).all()
+        return (float(found[0]), float(found[1])) if known else None
 
     def gap(self) -> Gap:
         """Return a gap of 0: the fit is exactly that to all rows."""

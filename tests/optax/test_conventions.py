@@ -288,3 +288,44 @@ def test_a_ladder_learns_parameters_of_few_digits(dtype, form):
         errors.append([float(jnp.abs(p - goal).max()) for p in jax.tree.leaves(params)])
     # Numbers near 2 are 2⁻⁷ apart in bfloat16; gradients are rounded as well.
     assert (np.array(errors[1]) < np.array(errors[0]) + 0.05).all()
+
+
+def test_numbers_among_the_parameters(make):
+    """Parameters such as ``{"bias": 0.0}``, which every transformation of Optax takes."""
+    opt, numbers, arrays = make(), {"a": 1.0}, {"a": jnp.array(1.0)}
+    gradient = {"a": jnp.array(0.5)}
+    updates = [opt.update(gradient, opt.init(p), p)[0] for p in (numbers, arrays)]
+    assert updates[0] == updates[1]
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.complex64])
+def test_parameters_that_are_not_real(make, dtype):
+    """Imaginary parts that are dropped."""
+    with pytest.raises(ValueError, match=f"real floating-point arrays, not {jnp.dtype(dtype)}"):
+        make().init({"a": jnp.zeros(3, dtype)})
+
+
+def test_not_a_transformation():
+    with pytest.raises(ValueError, match=r"inner must be an Optax transformation, not 0\.001"):
+        mo.mlmc(1e-3)
+
+
+def test_a_learning_rate_is_not_the_scale_of_a_ladder():
+    """``ladder(1e-3)`` in place of ``adam(1e-3)``, which would hardly move."""
+    with pytest.raises(TypeError, match="positional"):
+        mo.ladder(1e-3)
+
+
+def test_averages_of_some_parameters():
+    """A state under ``masked`` or ``multi_transform``, whose averages JAX cannot match."""
+    many = gradients()
+    one = optax.masked(mag(), {"w": True, "b": False})
+    two = optax.multi_transform({"w": mag(), "b": mag()}, {"w": "w", "b": "b"})
+    params, state = loop(one, START, many)
+    both = mo.averaged(loop(two, START, many)[1], START)
+    found = mo.averaged(state, params)
+    assert found["b"] is params["b"] and not np.array_equal(found["w"], params["w"])
+    assert_close(found["w"], both["w"])
+    assert not np.array_equal(both["b"], START["b"])
+    with pytest.raises(ValueError, match="structure of those that were averaged"):
+        mo.averaged(state, {"b": params["b"]})

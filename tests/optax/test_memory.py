@@ -86,3 +86,32 @@ def test_wrong_arguments(options, message):
 def test_arrays_without_common_rows(batch):
     with pytest.raises(ValueError, match="the same number of rows"):
         mo.memory(5).init(batch)
+
+
+@pytest.mark.parametrize(
+    ("batch", "found"),
+    [
+        (jnp.zeros((3, 4)), r"\('float32', \(4,\)\)"),
+        (jnp.zeros((3, 2), jnp.int32), r"\('int32', \(2,\)\)"),
+        ({"x": jnp.zeros((3, 2))}, "'x'"),
+    ],
+)
+def test_rows_unlike_those_before(batch, found):
+    """Whole numbers that become floating-point ones; an error deep in JAX."""
+    remember = mo.memory(5)
+    with pytest.raises(ValueError, match=f"rows of a batch must be .* as before, not .*{found}"):
+        remember.mix(batch, remember.init(jnp.zeros((3, 2))))
+
+
+def test_a_batch_without_rows_changes_nothing():
+    remember = mo.memory(5)
+    state = remember.init(jnp.zeros((3, 2)))
+    mixed, after = remember.mix(jnp.zeros((0, 2)), state)
+    assert mixed.shape == (0, 2) and int(after.seen) == 0
+
+
+@pytest.mark.parametrize("key", [jax.random.PRNGKey(0), jax.random.key(0)])
+def test_a_key_is_not_a_seed(key):
+    """Two words that make two memories of one."""
+    with pytest.raises(ValueError, match=r"seed must be a whole number, not .* \(a key of jax"):
+        mo.memory(5, seed=key).init(jnp.zeros(3))

@@ -47,7 +47,7 @@ def makers(model):
         "ladder": lambda: mt.Ladder(model.parameters(), block=4, weight_decay=0.1),
         "one rate": lambda: mt.Ladder(model.parameters(), block=4, per_coordinate=False),
         "sketched": lambda: mt.Ladder(model.parameters(), block=4, sketch=2),
-        "fixed scale": lambda: mt.Ladder(model.parameters(), 0.1, block=4),
+        "fixed scale": lambda: mt.Ladder(model.parameters(), alpha=0.1, block=4),
     }
 
 

@@ -47,8 +47,23 @@ def test_wrong_scale_of_a_group():
         mt.MAG([{"params": [torch.nn.Parameter(torch.zeros(2))], "alpha": -1.0}])
 
 
+def test_an_optimiser_that_evaluates_the_loss():
+    """LBFGS, whose step would fail in the middle of a run for want of a closure."""
+    inner = torch.optim.LBFGS([torch.nn.Parameter(torch.zeros(2))])
+    with pytest.raises(ValueError, match="optimizer must step without evaluating the loss"):
+        mt.MLMC(inner)
+
+
+def test_a_learning_rate_is_not_the_scale_of_a_ladder():
+    """``Ladder(params, 1e-3)`` in place of ``Adam(params, 1e-3)``, which would hardly move."""
+    with pytest.raises(TypeError, match="positional"):
+        mt.Ladder([torch.nn.Parameter(torch.zeros(2))], 1e-3)
+
+
 @pytest.mark.parametrize("make", [mt.MAG, mt.Ladder])
 def test_wrong_learning_rate(make):
+    with pytest.raises(ValueError, match="lr must be a real number, not None"):
+        make([torch.nn.Parameter(torch.zeros(2))], lr=None)
     with pytest.raises(ValueError, match=r"lr must be at least 0 and finite, not -0\.5"):
         make([torch.nn.Parameter(torch.zeros(2))], lr=-0.5)
     with pytest.raises(ValueError, match=r"lr must be at least 0 and finite, not inf"):

@@ -56,7 +56,7 @@ def test_sketched_run_is_near_the_exact_one(alpha, error):
     ends, profiles = [], []
     for sketch in (None, 256):
         params = parameters((60, 100), (400,))
-        opt = mt.Ladder(params, alpha, per_coordinate=False, block=8, sketch=sketch)
+        opt = mt.Ladder(params, alpha=alpha, per_coordinate=False, block=8, sketch=sketch)
         run(opt, params, targets)
         ends.append(torch.cat([p.detach().ravel() for p in params]))
         profiles.append(opt.profile().ratios)

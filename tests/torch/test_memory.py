@@ -1,15 +1,17 @@
 """The memory for PyTorch: which samples it keeps and draws, for any structure of batches."""
 
 import io
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 import mixfree.torch as mt
 from mixfree.dropins.reservoir import Balanced, Uniform, keys_of, plan
+from mixfree.torch import memory as torch_memory
 from tests.torch.helpers import network, train
 
 
@@ -177,6 +179,7 @@ def test_a_refused_state_changes_nothing(case):
         ),
         ((torch.zeros(4, 3), torch.zeros(4).double()), r"batch\[1\] must be .*, not torch.float64"),
         ((torch.zeros(4, 3), "label"), r"batch\[1\] must be a tensor.* not str"),
+        ((torch.eye(4, 3).to_sparse(), torch.zeros(4)), r"batch\[0\] must be a dense tensor"),
     ],
 )
 def test_a_refused_batch_changes_nothing(batch, message):
@@ -197,6 +200,7 @@ def test_a_refused_batch_changes_nothing(batch, message):
         ({"capacity": 5, "seed": -1}, "seed must be a whole number"),
         ({"capacity": 5, "rank": -1}, "rank must be a whole number"),
         ({"capacity": 5, "pin": True}, "pin=True needs device='cpu'"),
+        ({"capacity": 5, "balance_by": "y"}, "balance_by must be a function of a batch, not 'y'"),
     ],
 )
 def test_wrong_arguments(options, message):
@@ -282,6 +286,42 @@ def test_single_samples_of_a_dataset():
     for i, (x, y) in enumerate(batches):
         assert y[[0, 3]].tolist() == [2 * i, 2 * i + 1] and torch.equal(x[:, 0].long(), y)
         assert y.max() <= 2 * i + 1
+
+
+class Squares(Dataset):
+    """A dataset with indices whose items have no end."""
+
+    def __len__(self):
+        return 7
+
+    def __getitem__(self, n):
+        return torch.tensor([float(n)]), n * n
+
+
+def test_a_dataset_with_indices_ends_and_is_shared_by_workers(monkeypatch):
+    """Iterating until an ``IndexError``, which may never come; every worker reading all rows."""
+    stream = mt.Memory(10, draws=1).stream(Squares())
+    assert [n for _, n in stream][::2] == [n * n for n in range(7)]
+    worker = SimpleNamespace(id=1, num_workers=2)
+    monkeypatch.setattr(torch_memory, "get_worker_info", lambda: worker)
+    assert [n for _, n in stream][::2] == [1, 9, 25]
+
+
+def test_the_length_of_a_stream_is_that_of_its_source():
+    """``len(loader)``, which schedulers and progress bars ask for."""
+    memory = mt.Memory(10, draws=2)
+    assert len(memory.stream(Squares())) == 21
+    assert len(memory.stream(DataLoader(Squares(), batch_size=2))) == 4
+    with pytest.raises(TypeError, match="no len"):
+        len(memory.stream(Counting()))
+
+
+def test_a_memory_without_room_has_seen_nothing():
+    """A device that is missing, found out after the samples were counted."""
+    memory = mt.Memory(2**31 - 1)
+    with pytest.raises(RuntimeError):
+        memory.mix(torch.zeros(2, 1 << 20))
+    assert memory.seen == 0
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import tree_leaves_with_path, tree_map_with_path
 
 from mixfree.base.checks import check_one_of
 from mixfree.dropins import OUTPUTS, newest_weight
-from mixfree.optax.trees import cast_like, wide, widest
+from mixfree.optax.trees import wide, widest
 
 
 class AverageState(NamedTuple):
@@ -66,7 +67,7 @@ def averaged(state: Any, params: Any) -> Any:
         State of :func:`mag`, :func:`ladder`, or any transformation that contains
         :func:`averaging`.
     params
-        The current parameters, which are returned if the state has no average.
+        The current parameters, which are returned where the state has no average.
 
     Examples
     --------
@@ -75,9 +76,18 @@ def averaged(state: Any, params: Any) -> Any:
     Array([1.], dtype=float32)
     """
     nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, AverageState))
-    found = [node for node in nodes if isinstance(node, AverageState)]
-    if len(found) > 1:
+    found = [node.average for node in nodes if isinstance(node, AverageState)]
+    # Under ``optax.masked``, an average is of some of the parameters.
+    pairs = [pair for average in found for pair in tree_leaves_with_path(average)]
+    averages = dict(pairs)
+    if averages.keys() - dict(tree_leaves_with_path(params)).keys():
+        raise ValueError("params must have the structure of those that were averaged")
+    if len(averages) < len(pairs):
         raise ValueError(
             f"state has {len(found)} averages: pass the part of the state with the one you want"
         )
-    return cast_like(found[0].average, params) if found else params
+
+    def at(path: Any, p: Any) -> Any:
+        return averages[path].astype(jnp.result_type(p)) if path in averages else p
+
+    return tree_map_with_path(at, params) if averages else params

@@ -34,6 +34,11 @@ def key(seed: Any, purpose: int) -> jax.Array:
     True
     """
     if isinstance(seed, jax.Array):
+        if seed.ndim or not jnp.issubdtype(seed.dtype, jnp.integer):
+            raise ValueError(
+                f"seed must be a whole number, not {seed.dtype} of shape {seed.shape} (a key of "
+                "jax.random is none)"
+            )
         low = seed.astype(jnp.uint32)
         high = (seed >> 32).astype(jnp.uint32) if seed.dtype.itemsize == 8 else jnp.uint32(0)
         golden = np.uint32(_GOLDEN)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mixfree.optax.trees import acceptable, cast_like, separate
+from mixfree.optax.trees import acceptable, cast_like, real_arrays, separate
 
 
 class GuardState(NamedTuple):
@@ -35,11 +35,14 @@ def guarded(inner: optax.GradientTransformation) -> optax.GradientTransformation
     inner = optax.with_extra_args_support(inner)
 
     def init(params: Any) -> GuardState:
+        params = real_arrays(params)
         nothing = jnp.zeros((), jnp.uint32)
         state: GuardState = separate(GuardState(nothing, nothing, inner.init(params)))
         return state
 
     def update(updates: Any, state: GuardState, params: Any = None, **extra: Any) -> Any:
+        params = real_arrays(params)
+
         def step() -> Any:
             moved, after = inner.update(updates, state.inner, params, **extra)
             return cast_like(moved, updates), cast_like(after, state.inner)

@@ -39,6 +39,7 @@ class LadderState(NamedTuple):
 
 
 def ladder(
+    *,
     alpha: Any = None,
     per_coordinate: bool | None = None,
     block: int = BLOCK,
@@ -46,7 +47,6 @@ def ladder(
     distance: Distance | None = None,
     sketch: int | None = 1024,
     seed: int = 0,
-    *,
     output: str = "weighted",
 ) -> optax.GradientTransformationExtraArgs:
     """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import keystr, tree_leaves_with_path
 
 from mixfree.base.checks import check_whole
 from mixfree.base.draws import RESERVOIR, SAMPLE
@@ -57,6 +58,7 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
     check_whole(draws, "draws")
 
     def init(batch: Any) -> MemoryState:
+        batch = jax.tree.map(jnp.asarray, batch)
         _count(batch)
         kept = jax.tree.map(lambda rows: jnp.zeros((capacity, *rows.shape[1:]), rows.dtype), batch)
         keys = key(seed, RESERVOIR), key(seed, SAMPLE)
@@ -64,7 +66,9 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
         return state
 
     def mix(batch: Any, state: MemoryState) -> tuple[Any, MemoryState]:
+        batch = jax.tree.map(jnp.asarray, batch)
         count = _count(batch)
+        _check_alike(batch, state.kept)
         numbers = state.seen + jnp.arange(count, dtype=jnp.uint32)
         places = jnp.where(numbers < capacity, numbers, _below(state.keep, numbers, numbers + 1))
         stored = jnp.minimum(numbers + 1, np.uint32(capacity))
@@ -75,7 +79,7 @@ def memory(capacity: int, draws: int = 1, seed: Any = 0) -> Memory:
         row = jnp.arange(count)
         asked = jnp.repeat(row, draws)
         here = (places == drawn[:, None]) & (row <= asked[:, None])
-        found = jnp.where(here, row, -1).max(axis=1)
+        found = jnp.where(here, row, -1).max(axis=1, initial=-1)
         again = ((places == places[:, None]) & (row > row[:, None])).any(axis=1)
         target = jnp.where(again, np.uint32(capacity), places)  # dropped, since beyond the end
 
@@ -103,6 +107,16 @@ def _count(batch: Any) -> int:
             f"arrays of a batch must have the same number of rows, not shapes {shapes}"
         )
     return int(counts.pop()[0])
+
+
+def _check_alike(batch: Any, kept: Any) -> None:
+    """Check that rows are as in the batch that the state was initialised with."""
+    now, before = (
+        {keystr(path): (rows.dtype.name, rows.shape[1:]) for path, rows in leaves}
+        for leaves in map(tree_leaves_with_path, (batch, kept))
+    )
+    if now != before:
+        raise ValueError(f"rows of a batch must be {before} as before, not {now}")
 
 
 def _below(key: jax.Array, counter: jax.Array, limit: jax.Array, lane: int = 0) -> jax.Array:

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from mixfree.base.checks import shown
 from mixfree.base.draws import LEVELS
 from mixfree.optax.draws import key
 from mixfree.optax.law import Law
-from mixfree.optax.trees import acceptable, cast_like, separate, wide
+from mixfree.optax.trees import acceptable, cast_like, real_arrays, separate, wide
 
 
 class MLMCState(NamedTuple):
@@ -59,9 +60,12 @@ def mlmc(
     (6, 3)
     """
     law = Law(levels, weights, horizon)
+    if not (hasattr(inner, "init") and hasattr(inner, "update")):
+        raise ValueError(f"inner must be an Optax transformation, not {shown(inner)}")
     inner = optax.with_extra_args_support(inner)
 
     def init(params: Any) -> MLMCState:
+        params = real_arrays(params)
         nothing = jnp.zeros((), jnp.uint32)
         state = MLMCState(
             key=key(seed, LEVELS),
@@ -77,6 +81,7 @@ def mlmc(
         return separated
 
     def update(updates: Any, state: MLMCState, params: Any = None, **extra: Any) -> Any:
+        params = real_arrays(params)
         good = acceptable(updates)
         opened = law.length(state.key, state.steps, state.samples)
         length = jnp.where(state.seen == 0, opened, state.length)

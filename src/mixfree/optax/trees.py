@@ -18,6 +18,21 @@ def widest(tree: Any) -> Any:
     return reduce(jnp.promote_types, [wide(x.dtype) for x in jax.tree.leaves(tree)], jnp.float32)
 
 
+def real_arrays(params: Any) -> Any:
+    """Convert parameters to arrays, which must be of real floating-point numbers.
+
+    Examples
+    --------
+    >>> real_arrays({"bias": 0.0})["bias"].dtype
+    dtype('float32')
+    """
+    arrays = jax.tree.map(jnp.asarray, params)
+    for x in jax.tree.leaves(arrays):
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ValueError(f"params must be real floating-point arrays, not {x.dtype}")
+    return arrays
+
+
 def cast_like(tree: Any, like: Any) -> Any:
     """Cast a tree to the dtypes of another."""
     return jax.tree.map(lambda x, y: x if x.dtype == y.dtype else x.astype(y.dtype), tree, like)

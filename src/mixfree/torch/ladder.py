@@ -12,6 +12,7 @@ from torch.optim.optimizer import ParamsT
 
 from mixfree import steps
 from mixfree.base.arithmetic import Array, farthest_of
+from mixfree.base.checks import check_not_negative
 from mixfree.dropins import Sketch, is_exact
 from mixfree.steps import Distance, Profile
 from mixfree.steps.ladder import BLOCK, LEAST_UNIT, LadderState
@@ -95,6 +96,7 @@ class Ladder(StreamOptimizer):
     def __init__(
         self,
         params: ParamsT,
+        *,
         alpha: float | None = None,
         per_coordinate: bool | None = None,
         block: int = BLOCK,
@@ -102,14 +104,13 @@ class Ladder(StreamOptimizer):
         distance: Distance | None = None,
         sketch: int | None = 1024,
         seed: int = 0,
-        *,
         lr: float = 1.0,
         weight_decay: float = 0.0,
         maximize: bool = False,
         output: str = "weighted",
         check_finite: str = "late",
     ) -> None:
-        if 0.0 <= lr < LEAST_LR:
+        if check_not_negative(lr, "lr") < LEAST_LR:
             raise ValueError(
                 f"lr={lr!r} multiplies the step that the ladder finds by itself, so that it would "
                 "hardly move: leave it out (to make steps smaller, use a scheduler or the lr of a "

@@ -76,6 +76,8 @@ class Memory:
         if pin and (self.device is None or self.device.type != "cpu"):
             raise ValueError(f"pin=True needs device='cpu', not device={device!r}")
         self.pin = pin
+        if not (balance_by is None or callable(balance_by)):
+            raise ValueError(f"balance_by must be a function of a batch, not {shown(balance_by)}")
         self.balance_by = balance_by
         self.rank = None if rank is None else check_whole(rank, "rank", least=0)
         self._worker = 0  # number of the DataLoader's worker, from 1
@@ -109,11 +111,11 @@ class Memory:
         fresh = flatten(batch)
         count = self._check_batch(fresh)
         labels = self._labels_of(batch, count)
+        room = self._samples or {name: self._room_for(rows) for name, rows in fresh.items()}
         keys, first = keys_of(self.seed, self._stream()), self.seen
         places = self._keeper.take(keys.keep, self.capacity, count, labels)
         todo = plan(keys, self.capacity, self.draws, first, places)
-        if not self._samples:
-            self._samples = {name: self._room_for(rows) for name, rows in fresh.items()}
+        self._samples = room
         return rebuild(batch, {name: self._mixed(name, rows, todo) for name, rows in fresh.items()})
 
     def stream(self, source: Iterable[Any], *, batched: bool | None = None) -> "MemoryStream":
@@ -122,9 +124,9 @@ class Memory:
         Parameters
         ----------
         source
-            A ``DataLoader`` or any other iterable of batches; or an ``IterableDataset``, whose
-            items are single samples. The result for a dataset can be given to a ``DataLoader``,
-            also with workers, which have a memory each.
+            A ``DataLoader`` or any other iterable of batches; or a dataset, whose items are single
+            samples, in order. The result for a dataset can be given to a ``DataLoader``, also with
+            workers, which have a memory each.
         batched
             Whether items are batches; ``None`` is True except for datasets.
 
@@ -209,6 +211,8 @@ class Memory:
             )
         for name, rows in fresh.items():
             before = self._samples.get(name, rows)
+            if rows.layout != torch.strided:
+                raise ValueError(f"{name} must be a dense tensor, not {rows.layout}")
             if (rows.shape[1:], rows.dtype) != (before.shape[1:], before.dtype):
                 raise ValueError(
                     f"rows of {name} must be {before.dtype} of shape {tuple(before.shape[1:])} as "
@@ -253,18 +257,31 @@ class MemoryStream(IterableDataset[Any]):
     def __init__(self, memory: Memory, source: Iterable[Any], batched: bool) -> None:
         self.memory, self.source, self.batched = memory, source, batched
 
+    def __len__(self) -> int:
+        items = len(self.source)  # type: ignore[arg-type]
+        return items if self.batched else items * (1 + self.memory.draws)
+
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         if worker is not None:
             self.memory._worker = worker.id + 1
+        items = _items(self.source, worker)
         if self.batched:
-            yield from map(self.memory.mix, self.source)
+            yield from map(self.memory.mix, items)
             return
-        for sample in self.source:
+        for sample in items:
             mixed = self.memory.mix(default_collate([sample]))
             rows = {name: part.unbind() for name, part in flatten(mixed).items()}
             for i in range(1 + self.memory.draws):
                 yield rebuild(mixed, {name: parts[i] for name, parts in rows.items()})
+
+
+def _items(source: Iterable[Any], worker: Any) -> Iterable[Any]:
+    """Return the items in order; workers share those of a dataset that has indices."""
+    if not isinstance(source, Dataset) or isinstance(source, IterableDataset):
+        return source
+    first, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
+    return (source[i] for i in range(first, len(source), stride))
 
 
 def _index(numbers: Array, like: torch.Tensor) -> torch.Tensor:

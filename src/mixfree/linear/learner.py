@@ -248,13 +248,8 @@ class Learner:
         """
         length = math.hypot(length, self._intercept)
         residual = 1.0 if isinstance(self.loss, Logistic | Softmax) else abs(target)
-        if residual == 0.0 or length == 0.0:
-            return
-        first = SHARE * residual / length
-        if self._sparse is not None:
-            self._sparse.begin(first)
-        elif hasattr(step := self._optimizer.step, "begin"):
-            step.begin(self._optimizer.export_run(own=False).step, first)
+        if residual > 0.0 and length > 0.0:
+            self._running.begin(SHARE * residual / length)
 
     def _tell_scaled(
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None

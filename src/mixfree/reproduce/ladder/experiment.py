@@ -18,8 +18,15 @@ from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.ladder.contenders import CONTENDERS, MEMORY, gap_of, run_of
 from mixfree.reproduce.ladder.draws import STREAMS, draw
 from mixfree.reproduce.ladder.hindsight import gaps_in_hindsight
-from mixfree.reproduce.ladder.problem import between_two
-from mixfree.reproduce.ladder.report import EACH, ORACLE, SHUFFLED, TUNED, ladder_report
+from mixfree.reproduce.ladder.problem import between_two, minimizer
+from mixfree.reproduce.ladder.report import (
+    EACH,
+    FITTED,
+    ORACLE,
+    SHUFFLED,
+    TUNED,
+    ladder_report,
+)
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
@@ -88,8 +95,8 @@ def _paper(cell: dict[str, Any]) -> list[Row]:
 
 
 def _memory(cell: dict[str, Any]) -> list[Row]:
-    """Measure the ladder without and with memory, and on the same samples shuffled."""
-    found: dict[str, list[float]] = {"ladder": [], MEMORY: [], SHUFFLED: []}
+    """Measure the ladder without and with memory, on the same samples shuffled, and their fit."""
+    found: dict[str, list[float]] = {"ladder": [], MEMORY: [], SHUFFLED: [], FITTED: []}
     for seed in cell["seeds"]:
         problem = between_two(seed, p=cell["p"])
         order = problem.order(seed, cell["samples"])
@@ -97,6 +104,9 @@ def _memory(cell: dict[str, Any]) -> list[Row]:
         for name, samples in (("ladder", order), (MEMORY, order), (SHUFFLED, shuffled)):
             run = CONTENDERS["ladder" if name == SHUFFLED else name]
             found[name].append(gap_of(problem, samples, run))
+        law = np.bincount(order, minlength=len(problem.rows)) / len(order)
+        fit = minimizer(problem.rows, problem.targets, problem.loss, law)
+        found[FITTED].append(float(problem.gap(fit[None])[0]))
     means = {name: float(np.mean(gaps)) for name, gaps in found.items()}
     return [{**cell, "method": name, "suboptimality": v} for name, v in means.items()]
 

@@ -14,7 +14,7 @@ from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Loss, Squared
 from mixfree.reproduce.paper.problem import mixing_time as two_state_mixing_time
 
-__all__ = ["Problem", "between_two", "excess_under", "on_chain"]
+__all__ = ["Problem", "between_two", "excess_under", "minimizer", "on_chain"]
 
 Excess = Callable[[Array], Array]
 

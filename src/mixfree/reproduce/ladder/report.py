@@ -12,11 +12,12 @@ from mixfree.reproduce.ladder.contenders import CONTENDERS, MEMORY, WITHOUT
 from mixfree.reproduce.ladder.draws import FAMILIES
 from mixfree.steps.profile import ENOUGH
 
-__all__ = ["EACH", "ORACLE", "SHUFFLED", "TUNED", "ladder_report"]
+__all__ = ["EACH", "FITTED", "ORACLE", "SHUFFLED", "TUNED", "ladder_report"]
 
 ORACLE = "best constant step"
 EACH = "best constant step for each seed"
 SHUFFLED = "ladder, samples shuffled"
+FITTED = "least squares of the samples"
 TUNED = "adagrad, best α for each seed"
 OFF_SCALE = 1e4  # ratio above which a method is off the figure's scale
 WORST = 10  # worst cases listed
@@ -40,7 +41,11 @@ def ladder_report(rows: list[Row], settings: Settings) -> Report:
                 paper,
                 (ORACLE, EACH, *CONTENDERS, TUNED),
             ),
-            _by_p("The same after a fifth of the samples", memory, ("ladder", MEMORY, SHUFFLED)),
+            _by_p(
+                "The same after a fifth of the samples",
+                memory,
+                ("ladder", MEMORY, SHUFFLED, FITTED),
+            ),
         ],
         {"ladder": _distribution_figure(drawn, ratios), "profile": _profile_figure(profiles)},
         [*_distribution_claims(ratios), *_paper_claims(paper), _memory_claim(memory)],
@@ -114,7 +119,7 @@ def _distribution_claims(ratios: dict[str, Array]) -> list[Claim]:
         Claim("Geometric mean of the ladder's ratio at most 1.1", f"{mean:.2f}", mean <= 1.1),
         Claim("95 % of its ratios at most 4", f"{most:.2f}", most <= 4.0),
         Claim("Its worst ratio at most 20", _number(worst), bool(worst <= 20.0)),
-        Claim("Geometric mean with memory at most 0.3", f"{kept:.2f}", kept <= 0.3),
+        Claim("Geometric mean with memory at most 0.3", _number(kept), kept <= 0.3),
         Claim(
             "With memory more than 1.1 times the estimator without in at most 5 % of the cases",
             f"{harmed:.1%}",
@@ -204,4 +209,6 @@ def _at_most(text: str, ratios: dict[float, float], limit: float) -> Claim:
 def _number(value: float) -> str:
     if value >= OFF_SCALE:
         return f"over {OFF_SCALE:.0e}"
+    if 0.0 < value < 0.01:
+        return f"{value:.0e}"
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"

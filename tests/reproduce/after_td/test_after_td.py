@@ -1,5 +1,8 @@
 """After the paper: closed forms, the compiled actor-critic, and verdicts that can fail."""
 
+import sys
+
+import gymnasium
 import numpy as np
 import pytest
 
@@ -8,9 +11,12 @@ from mixfree.gradients import MLMC, MiniBatch
 from mixfree.reproduce.after_td import experiment
 from mixfree.reproduce.after_td.control import (
     CONTROLS,
+    LAKE_MAP,
+    OPEN_MAP,
     Control,
     control_of,
     coordinates,
+    grid,
     learning,
 )
 from mixfree.reproduce.after_td.exact import best_variance, limit
@@ -219,3 +225,24 @@ def test_a_control_by_hand():
     control = Control([[[(1.0, 1, 1.0)], [(1.0, 0, 0.0)]], [[(1.0, 0, 0.0)], [(1.0, 1, 0.0)]]])
     assert control.best == pytest.approx(0.5)
     assert control.average_reward(np.full((2, 2), 0.5)) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("slippery", [True, False])
+@pytest.mark.parametrize("fields", [LAKE_MAP, OPEN_MAP])
+def test_grids_are_those_of_gymnasium(fields, slippery):
+    """Catches another order of the actions, walls that wrap around, and an end without a start."""
+    env = gymnasium.make("FrozenLake-v1", desc=list(fields), is_slippery=slippery)
+    for state, choices in enumerate(grid(fields, slippery)):
+        for action, found in enumerate(choices):
+            listed = env.unwrapped.P[state][action]
+            expected = [(p, 0 if end else to, float(reward)) for p, to, reward, end in listed]
+            np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
+def test_control_needs_no_gymnasium(monkeypatch):
+    """Catches ``reproduce all`` stopping halfway where only the command line is installed."""
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    control_of.cache_clear()
+    assert {name: control_of(name).states for name in CONTROLS} == dict(
+        zip(CONTROLS, (16, 32, 49), strict=True)
+    )

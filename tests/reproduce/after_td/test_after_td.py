@@ -19,7 +19,7 @@ from mixfree.reproduce.after_td.control import (
     grid,
     learning,
 )
-from mixfree.reproduce.after_td.exact import best_variance, limit
+from mixfree.reproduce.after_td.exact import best_variance, limit, process_of, universal_step
 from mixfree.reproduce.after_td.report import (
     AVERAGED,
     BATCH,
@@ -37,7 +37,7 @@ from mixfree.td import ActorCritic, RewardProcess
 def test_limit_is_the_mean_over_all_paths():
     """The mean of θ over every path of 15 transitions, weighted by its probability, has forgotten
     its start. Catches a limit that is θ* itself, as with independent transitions."""
-    process, alpha = experiment.process_of("least squares", 0.3), 0.8
+    process, alpha = process_of("least squares", 0.3), 0.8
     paths = [(s, process.stationary[s], np.zeros(1)) for s in (0, 1)]
     for _ in range(15):
         paths = [
@@ -152,8 +152,8 @@ def made_up(wrong=()):
             rows.append({**about, **row, "value": float(noise * row["value"])})
 
         if cell["part"] == "error":
-            process = experiment.process_of(cell["process"], cell["p"])
-            alpha = experiment.universal_step(process)
+            process = process_of(cell["process"], cell["p"])
+            alpha = universal_step(process)
             variance = best_variance(process) / _tail(samples)
             once, twice = limit(process, alpha), limit(process, 2.0 * alpha)
             scale = process.error(np.zeros_like(once))
@@ -162,7 +162,7 @@ def made_up(wrong=()):
                 error = (process.error(theta) + variance) / scale
                 add(method=name, samples=samples, value=factor * error)
         elif cell["part"] == "bias":
-            process = experiment.process_of(cell["process"], cell["p"])
+            process = process_of(cell["process"], cell["p"])
             sizes = {a: limit(process, a) - process.theta_star for a in cell["steps"]}
             last = max(sizes)
             for alpha, bias in sizes.items():
@@ -207,7 +207,7 @@ def test_measured_rows_are_those_of_learners():
     """Averaged TD by hand on the cell's trajectory; catches another step or another seed."""
     cell = {"part": "error", "process": "sticky", "p": 0.05, "samples": 3000, "seed": 2}
     rows = experiment.measure(cell)
-    process = experiment.process_of("sticky", 0.05)
+    process = process_of("sticky", 0.05)
     lengths = np.diff([0, *experiment.looks_until(3000)]).tolist()
     theta, thetas = np.zeros(2), []
     for piece in process.pieces(lengths, 2):

@@ -1,5 +1,8 @@
 """After the paper: closed forms, the compiled actor-critic, and verdicts that can fail."""
 
+import sys
+
+import gymnasium
 import numpy as np
 import pytest
 
@@ -8,12 +11,15 @@ from mixfree.gradients import MLMC, MiniBatch
 from mixfree.reproduce.after_td import experiment
 from mixfree.reproduce.after_td.control import (
     CONTROLS,
+    LAKE_MAP,
+    OPEN_MAP,
     Control,
     control_of,
     coordinates,
+    grid,
     learning,
 )
-from mixfree.reproduce.after_td.exact import best_variance, limit
+from mixfree.reproduce.after_td.exact import best_variance, limit, process_of, universal_step
 from mixfree.reproduce.after_td.report import (
     AVERAGED,
     BATCH,
@@ -31,7 +37,7 @@ from mixfree.td import ActorCritic, RewardProcess
 def test_limit_is_the_mean_over_all_paths():
     """The mean of θ over every path of 15 transitions, weighted by its probability, has forgotten
     its start. Catches a limit that is θ* itself, as with independent transitions."""
-    process, alpha = experiment.process_of("least squares", 0.3), 0.8
+    process, alpha = process_of("least squares", 0.3), 0.8
     paths = [(s, process.stationary[s], np.zeros(1)) for s in (0, 1)]
     for _ in range(15):
         paths = [
@@ -146,8 +152,8 @@ def made_up(wrong=()):
             rows.append({**about, **row, "value": float(noise * row["value"])})
 
         if cell["part"] == "error":
-            process = experiment.process_of(cell["process"], cell["p"])
-            alpha = experiment.universal_step(process)
+            process = process_of(cell["process"], cell["p"])
+            alpha = universal_step(process)
             variance = best_variance(process) / _tail(samples)
             once, twice = limit(process, alpha), limit(process, 2.0 * alpha)
             scale = process.error(np.zeros_like(once))
@@ -156,7 +162,7 @@ def made_up(wrong=()):
                 error = (process.error(theta) + variance) / scale
                 add(method=name, samples=samples, value=factor * error)
         elif cell["part"] == "bias":
-            process = experiment.process_of(cell["process"], cell["p"])
+            process = process_of(cell["process"], cell["p"])
             sizes = {a: limit(process, a) - process.theta_star for a in cell["steps"]}
             last = max(sizes)
             for alpha, bias in sizes.items():
@@ -201,7 +207,7 @@ def test_measured_rows_are_those_of_learners():
     """Averaged TD by hand on the cell's trajectory; catches another step or another seed."""
     cell = {"part": "error", "process": "sticky", "p": 0.05, "samples": 3000, "seed": 2}
     rows = experiment.measure(cell)
-    process = experiment.process_of("sticky", 0.05)
+    process = process_of("sticky", 0.05)
     lengths = np.diff([0, *experiment.looks_until(3000)]).tolist()
     theta, thetas = np.zeros(2), []
     for piece in process.pieces(lengths, 2):
@@ -219,3 +225,24 @@ def test_a_control_by_hand():
     control = Control([[[(1.0, 1, 1.0)], [(1.0, 0, 0.0)]], [[(1.0, 0, 0.0)], [(1.0, 1, 0.0)]]])
     assert control.best == pytest.approx(0.5)
     assert control.average_reward(np.full((2, 2), 0.5)) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("slippery", [True, False])
+@pytest.mark.parametrize("fields", [LAKE_MAP, OPEN_MAP])
+def test_grids_are_those_of_gymnasium(fields, slippery):
+    """Catches another order of the actions, walls that wrap around, and an end without a start."""
+    env = gymnasium.make("FrozenLake-v1", desc=list(fields), is_slippery=slippery)
+    for state, choices in enumerate(grid(fields, slippery)):
+        for action, found in enumerate(choices):
+            listed = env.unwrapped.P[state][action]
+            expected = [(p, 0 if end else to, float(reward)) for p, to, reward, end in listed]
+            np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
+def test_control_needs_no_gymnasium(monkeypatch):
+    """Catches ``reproduce all`` stopping halfway where only the command line is installed."""
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    control_of.cache_clear()
+    assert {name: control_of(name).states for name in CONTROLS} == dict(
+        zip(CONTROLS, (16, 32, 49), strict=True)
+    )

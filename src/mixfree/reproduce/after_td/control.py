@@ -1,7 +1,7 @@
-"""Control with a known best average reward: grids of Gymnasium as one trajectory without end."""
+"""Control with a known best average reward: Gymnasium's grids as one trajectory without end."""
 
+from collections.abc import Sequence
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
@@ -10,13 +10,12 @@ from mixfree.base.arithmetic import Array
 from mixfree.chains import MarkovChain
 from mixfree.gradients import MiniBatch, Window
 from mixfree.reproduce.after_td.steer_kernel import steer
-from mixfree.td.episodes import make_env
-from mixfree.td.tables import start_law, transition_table
 
 __all__ = ["CONTROLS", "Control", "control_of", "coordinates", "learning"]
 
 LAKE, SEASONS, OPEN = CONTROLS = ("frozen lake", "lake with seasons", "open grid")
-OPEN_GRID = ["SFFFFFF", *["FFFFFFF"] * 5, "FFFFFFG"]
+LAKE_MAP = ("SFFF", "FHFH", "FFFH", "HFFG")
+OPEN_MAP = ("SFFFFFF", *["FFFFFFF"] * 5, "FFFFFFG")
 TURN = 1e-3  # probability per transition that the season changes
 
 Outcomes = list[list[list[tuple[float, int, float]]]]  # by state and action: chance, next, reward
@@ -87,18 +86,28 @@ class Control:
         return float(self.chain(policy).stationary @ mean[self.reached])
 
 
-def from_gymnasium(**arguments: Any) -> Outcomes:
-    """Convert FrozenLake, with the first state of the next episode after an end."""
-    with make_env("FrozenLake-v1", **arguments) as env:
-        table = transition_table(env) or {}
-        first = int(np.argmax(start_law(env, len(table))))
-    return [
-        [
-            [(p, first if end else int(after), float(reward)) for p, after, reward, end in listed]
-            for listed in choices.values()
-        ]
-        for choices in table.values()
-    ]
+def grid(fields: Sequence[str], slippery: bool) -> Outcomes:
+    """Return FrozenLake on a map of holes (H) and a goal (G), with the start after an end.
+
+    A slippery step goes in the direction of its action or of one of the two beside it.
+    """
+    height, width = len(fields), len(fields[0])
+    directions = ((0, -1), (1, 0), (0, 1), (-1, 0))  # left, down, right, up
+
+    def moved(row: int, column: int, action: int) -> tuple[int, float]:
+        down, right = directions[action % 4]
+        row, column = (min(max(row + down, 0), height - 1), min(max(column + right, 0), width - 1))
+        field = fields[row][column]
+        return 0 if field in "HG" else row * width + column, float(field == "G")
+
+    def outcomes(row: int, column: int, action: int) -> list[tuple[float, int, float]]:
+        if fields[row][column] in "HG":
+            return [(1.0, 0, 0.0)]
+        tried = (action - 1, action, action + 1) if slippery else (action,)
+        return [(1.0 / len(tried), *moved(row, column, each)) for each in tried]
+
+    places = [(row, column) for row in range(height) for column in range(width)]
+    return [[outcomes(*place, action) for action in range(4)] for place in places]
 
 
 def alternating(one: Outcomes, other: Outcomes, chance: float) -> Outcomes:
@@ -131,11 +140,11 @@ def control_of(name: str) -> Control:
     12.0
     """
     if name == OPEN:
-        return Control(from_gymnasium(desc=OPEN_GRID, is_slippery=False))
-    slippery = from_gymnasium(is_slippery=True)
+        return Control(grid(OPEN_MAP, slippery=False))
+    slippery = grid(LAKE_MAP, slippery=True)
     if name == LAKE:
         return Control(slippery)
-    return Control(alternating(slippery, from_gymnasium(is_slippery=False), TURN))
+    return Control(alternating(slippery, grid(LAKE_MAP, slippery=False), TURN))
 
 
 def coordinates(control: Control) -> Array:

@@ -1,4 +1,4 @@
-"""The limit and the variance of constant-step TD on a finite chain, in closed form.
+"""The processes, and the limit and the variance of constant-step TD on them, in closed form.
 
 Both are about transitions z = (s, s') in stationarity, with :math:`A_z = \\phi(s)(\\phi(s) -
 \\gamma\\phi(s'))^\\top` and :math:`b_z = r(s)\\phi(s)`.
@@ -7,9 +7,23 @@ Both are about transitions z = (s, s') in stationarity, with :math:`A_z = \\phi(
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.chains import two_state
+from mixfree.reproduce.td.processes import reversed_streak, sticky
 from mixfree.td import RewardProcess
 
-__all__ = ["best_variance", "limit"]
+__all__ = ["best_variance", "limit", "process_of", "universal_step"]
+
+
+def process_of(name: str, p: float = 0.05) -> RewardProcess:
+    """Return a process by name; without discount, TD is SGD for least squares."""
+    if name == "least squares":
+        return RewardProcess(two_state(p).P, [1.0, 0.0], 0.0, [[1.0], [0.5]])
+    return reversed_streak(8) if name == "reversed streak" else sticky(p)
+
+
+def universal_step(process: RewardProcess) -> float:
+    """Return the step of averaged TD that depends on γ alone."""
+    return (1.0 - process.gamma) / (1.0 + process.gamma) ** 2
 
 
 def limit(process: RewardProcess, alpha: float) -> Array:

@@ -12,10 +12,9 @@ import numpy as np
 
 from mixfree import RichardsonRomberg
 from mixfree.base.arithmetic import Array
-from mixfree.chains import two_state
 from mixfree.gradients import MLMC, MiniBatch, Window
 from mixfree.reproduce.after_td.control import CONTROLS, control_of, coordinates, learning
-from mixfree.reproduce.after_td.exact import limit
+from mixfree.reproduce.after_td.exact import limit, process_of, universal_step
 from mixfree.reproduce.after_td.report import (
     AVERAGED,
     BATCH,
@@ -27,12 +26,11 @@ from mixfree.reproduce.after_td.report import (
     SKIP,
     after_td_report,
 )
-from mixfree.reproduce.engine.report import Report, Row
+from mixfree.reproduce.engine.report import Row
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.td.processes import reversed_streak, sticky
 from mixfree.td import RewardProcess, TDLearner, tabular
 
-__all__ = ["FULL", "QUICK", "cells", "measure", "process_of", "report", "universal_step"]
+__all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
 # Seeds below 1,000 were used to choose the methods and the steps of control.
 FULL = Settings(samples=2_000_000, seeds=30, first_seed=1100)
@@ -49,17 +47,7 @@ T_MAX = 32
 GRADIENTS = {MAC: None, SINGLE: 1, BATCH: 5, LONG: T_MAX}  # transitions per step, without MLMC
 RATE = 3.0  # α and β: best for each method, or within 0.01 of it, on seeds 0 to 3
 
-
-def process_of(name: str, p: float = 0.05) -> RewardProcess:
-    """Return a process by name; without discount, TD is SGD for least squares."""
-    if name == "least squares":
-        return RewardProcess(two_state(p).P, [1.0, 0.0], 0.0, [[1.0], [0.5]])
-    return reversed_streak(8) if name == "reversed streak" else sticky(p)
-
-
-def universal_step(process: RewardProcess) -> float:
-    """Return the step of averaged TD that depends on γ alone."""
-    return (1.0 - process.gamma) / (1.0 + process.gamma) ** 2
+report = after_td_report
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
@@ -96,11 +84,6 @@ def measure(cell: dict[str, Any]) -> list[Row]:
         key: cell[key] for key in ("part", "process", "p", "critic", "seed") if key in cell
     }
     return [{**about, **row} for row in parts[cell["part"]](cell)]
-
-
-def report(rows: list[Row], settings: Settings) -> Report:
-    """Report all parts, with measured and exact limits."""
-    return after_td_report(rows, settings, process_of, universal_step)
 
 
 def looks_until(samples: int) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.figures import log_log, new_figure
-from mixfree.reproduce.after_td.exact import best_variance, limit
+from mixfree.reproduce.after_td.exact import best_variance, limit, process_of, universal_step
 from mixfree.reproduce.engine.report import (
     Claim,
     Figure,
@@ -20,7 +20,6 @@ from mixfree.reproduce.engine.report import (
 )
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Estimate, estimate, exponent
-from mixfree.td import RewardProcess
 
 __all__ = [
     "AVERAGED",
@@ -39,17 +38,11 @@ MAC, SINGLE, BATCH, LONG = "MAC", "AC, single", "AC, 5 at a time", "AC, 32 at a 
 CRITICS = ("tabular", "linear")
 GROUPS = 5  # groups of seeds, each of which gives one exponent
 
-ProcessOf = Callable[[str, float], RewardProcess]
-StepOf = Callable[[RewardProcess], float]
 
-
-def after_td_report(
-    rows: list[Row], settings: Settings, process_of: ProcessOf, step_of: StepOf
-) -> Report:
+def after_td_report(rows: list[Row], settings: Settings) -> Report:
     """Make tables, claims and figures of all parts."""
     parts = {part: where(rows, part=part) for part in ("error", "bias", "coverage", "control")}
-    errors = _Errors(parts["error"], process_of, step_of)
-    bias = _Bias(parts["bias"], process_of)
+    errors, bias = _Errors(parts["error"]), _Bias(parts["bias"])
     seeds = settings.seed_numbers
     return Report(
         [
@@ -82,14 +75,15 @@ def after_td_report(
 class _Errors:
     """Errors of tail averages with the step that depends on γ alone."""
 
-    def __init__(self, rows: list[Row], process_of: ProcessOf, step_of: StepOf) -> None:
+    def __init__(self, rows: list[Row]) -> None:
         self.rows = [{**row, "title": _title(row)} for row in rows]
         self.samples = max(row["samples"] for row in rows)
         self.exact: dict[str, tuple[int, float, float, float]] = {}
         for row in self.rows:
             if row["title"] not in self.exact:
                 process = process_of(row["process"], row["p"])
-                scale, alpha = process.error(np.zeros_like(process.theta_star)), step_of(process)
+                alpha = universal_step(process)
+                scale = process.error(np.zeros_like(process.theta_star))
                 once, twice = limit(process, alpha), limit(process, 2.0 * alpha)
                 self.exact[row["title"]] = (
                     process.chain.mixing_time(),
@@ -158,8 +152,7 @@ class _Errors:
 class _Bias:
     """The bias of averages, by step and by mixing time."""
 
-    def __init__(self, rows: list[Row], process_of: ProcessOf) -> None:
-        self.process_of = process_of
+    def __init__(self, rows: list[Row]) -> None:
         steps = gather(rows, ("process", "p"), "alpha")
         self.slow = [row for row in rows if len(steps[row["process"], row["p"]]) == 1]
         several = [row for row in rows if len(steps[row["process"], row["p"]]) > 1]
@@ -167,7 +160,7 @@ class _Bias:
 
     def exact(self, name: str, method: str, alpha: float, p: float = 0.05) -> float:
         """Return the limit of the measured distance."""
-        process = self.process_of(name, p)
+        process = process_of(name, p)
         bias = limit(process, alpha) - process.theta_star
         if method == EXTRAPOLATED:
             bias = 2.0 * bias - (limit(process, 2.0 * alpha) - process.theta_star)
@@ -199,7 +192,7 @@ class _Bias:
         for p in dict.fromkeys(row["p"] for row in self.slow):
             rows = where(self.slow, p=p)
             name, alpha = rows[0]["process"], rows[0]["alpha"]
-            time = self.process_of(name, p).chain.mixing_time()
+            time = process_of(name, p).chain.mixing_time()
             bias = estimate([row["value"] for row in rows])
             found[p] = time, bias, self.exact(name, AVERAGED, alpha, p)
         return found

@@ -19,7 +19,8 @@ from mixfree.streams.numbers import MARKS, doubles, is_text, numbers_in, texts_i
 __all__ = ["Choices", "Verdict", "columns_of", "judge", "matching"]
 
 MOST_CATEGORIES = 64  # most texts per column with a feature of their own
-HASHED = 16  # features into which the other texts are hashed
+HASHED = 16  # most features into which the other texts are hashed
+PER_HASHED = 20  # rows per such feature: a new text shares the weight of those that were hashed
 NEW = 0.001  # share of rows with a new text above which texts are hashed
 ENOUGH = 1000  # least rows to estimate that share
 LONGEST = 200  # most characters of a text with a feature of its own
@@ -239,7 +240,9 @@ def _texts(known: Any, name: str, choices: Choices) -> Verdict:
         # The share of texts that occur once estimates that of new texts (Good, 1953).
         once = sum(count == 1 for count in counts.values())
         new = len(known) >= ENOUGH and once > NEW * len(known)
-        hashed = HASHED if new or len(counts) > len(frequent) else 0
+        hashed = HASHED if new else 0
+        if others := len(known) - sum(counts[text] for text in frequent):
+            hashed = max(min(others // PER_HASHED, HASHED), 1)
     column = Category(name, tuple(sorted(frequent)), hashed)
     return Verdict("text", column, f"{len(counts):,} different texts")
 

@@ -320,6 +320,17 @@ def test_new_texts_are_expected_where_some_came_once(tmp_path):
     assert (len(seldom.categories), seldom.hashed) == (8, 16)
 
 
+def test_row_numbers_in_any_order(tmp_path):
+    """Catches the numbers of sorted rows, taken for a feature once the rows are shuffled."""
+    rng = np.random.default_rng(0)
+    shuffled = rng.permutation(ROWS)
+    columns = {"Unnamed: 0": 7 * shuffled, "id": shuffled, "no": 7 * shuffled, "x": shuffled}
+    write(pa.table({**columns, "y": Y}), tmp_path / "d.parquet")
+    found = look(tmp_path / "d.parquet")
+    assert found.left_out == {"Unnamed: 0": "row numbers", "id": "row numbers"}
+    assert [column.name for column in found.encoder.columns] == ["no", "x"]
+
+
 def test_few_rows_of_rare_texts_share_few_features(tmp_path):
     """Catches features of one row each, whose wild weights a text that is new would get."""
     often = [f"c{number}" for number in range(64) for _ in range(10)]

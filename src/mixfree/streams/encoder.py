@@ -175,7 +175,7 @@ class Encoder:
         """Change the treatment of missing values; without means so far, use those of ``rows``."""
         self.missing = missing
         if not self._sums[1].any():
-            self._sums[:2] = rows.sum(axis=0), len(rows)
+            self._sums[0], self._sums[1] = rows.sum(axis=0), len(rows)
 
     def label(self, target: float) -> str:
         """Return a target as written in the data.

@@ -30,6 +30,8 @@ _ROW_NAMES = re.compile(
     r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
     re.IGNORECASE,
 )
+# Names under which R and pandas write the numbers of rows, which may come in another order.
+_WRITTEN = re.compile(r"column 1|unnamed: 0|row.?(?:id|names?|num|number)", re.IGNORECASE)
 _CALENDAR = re.compile(r"(?:year|yr|month|mnth|day|hour|hr|minute|week)s?", re.IGNORECASE)
 
 
@@ -247,6 +249,13 @@ def _texts(known: Any, name: str, choices: Choices) -> Verdict:
     return Verdict("text", column, f"{len(counts):,} different texts")
 
 
+def _numbers_rows(numbers: Array, sparsely: bool) -> bool:
+    """Whether numbers are whole and all different, and cover at least half of their range."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        different = len(np.unique(numbers)) == len(numbers) and not (numbers % 1.0).any()
+        return different and (sparsely or bool(np.ptp(numbers) < 2 * len(numbers)))
+
+
 def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[int]) -> str:
     """Return why a column only identifies its rows, empty if it does not."""
     named = bool(_ROW_NAMES.fullmatch(name))
@@ -261,10 +270,12 @@ def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[in
         return ""
     with np.errstate(over="ignore", invalid="ignore"):
         beginning = np.diff(doubles(numbers_in(values.slice(0, FEW), verdict.column.form)))
-    if (beginning == 1.0).mean() < 0.5:
+    if (beginning == 1.0).mean() < 0.5 and not named:
         return ""  # saves time if there are many columns
     numbers = doubles(numbers_in(values, verdict.column.form))
     files = np.split(numbers, [start for start in starts if 0 < start < len(numbers)])
+    if named and all(_numbers_rows(file, bool(_WRITTEN.fullmatch(name))) for file in files):
+        return "row numbers"
     with np.errstate(over="ignore", invalid="ignore"):
         by_one = sum(int((np.diff(file) == 1.0).sum()) for file in files)
     different = sum(len(np.unique(file)) for file in files)

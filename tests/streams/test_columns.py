@@ -320,6 +320,27 @@ def test_new_texts_are_expected_where_some_came_once(tmp_path):
     assert (len(seldom.categories), seldom.hashed) == (8, 16)
 
 
+def test_row_numbers_in_any_order(tmp_path):
+    """Catches the numbers of sorted rows, taken for a feature once the rows are shuffled."""
+    rng = np.random.default_rng(0)
+    shuffled = rng.permutation(ROWS)
+    columns = {"Unnamed: 0": 7 * shuffled, "id": shuffled, "no": 7 * shuffled, "x": shuffled}
+    write(pa.table({**columns, "y": Y}), tmp_path / "d.parquet")
+    found = look(tmp_path / "d.parquet")
+    assert found.left_out == {"Unnamed: 0": "row numbers", "id": "row numbers"}
+    assert [column.name for column in found.encoder.columns] == ["no", "x"]
+
+
+def test_few_rows_of_rare_texts_share_few_features(tmp_path):
+    """Catches features of one row each, whose wild weights a text that is new would get."""
+    often = [f"c{number}" for number in range(64) for _ in range(10)]
+    rare = [f"r{number}" for number in range(50)]
+    y = np.random.default_rng(0).standard_normal(690)
+    write(pa.table({"city": often + rare, "y": y}), tmp_path / "d.parquet")
+    (column,) = look(tmp_path / "d.parquet").encoder.columns
+    assert (len(column.categories), column.hashed) == (64, 2)
+
+
 def test_columns_of_a_model_are_restored():
     for column in (Category("a", ("x", "y"), 3), Category("$kind", ("x",))):
         assert column_from_plain(column.plain()) == column

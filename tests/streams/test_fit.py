@@ -215,6 +215,17 @@ def test_mean_is_that_of_the_values_before(tmp_path):
     np.testing.assert_array_equal(kept.rows[order, 0], [1.0, 3.0, 2.0, 8.0, 4.0])
 
 
+def test_the_mean_before_the_first_value_is_that_of_the_first_look(tmp_path):
+    """Catches gaps filled with 0, far from the values of a column that begins later."""
+    years = [None] * 30 + [2000.0, 2002.0] * 15
+    data = pa.table({"a": years, "b": np.arange(60.0) % 7, "y": np.arange(60.0) % 11})
+    path = write(data, tmp_path / "d.csv")
+    assert fit(path, "--missing", "mean", "--model", tmp_path / "m", target="y") == 0
+    found = StreamFit.load(tmp_path / "m")
+    assert found.reservoir.rows[:, 0].min() == 2000.0
+    assert (found.reservoir.rows[:, 0] == 2001.0).sum() == 30
+
+
 def test_a_missing_text_is_as_likely_as_before(tmp_path):
     texts = ["red", "red", "blue", None, "blue", None]
     data = pa.table({"a": texts, "y": np.arange(6.0)})
@@ -275,6 +286,7 @@ def test_worse_than_a_constant_is_said(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "warning" not in out
     assert "no intervals: 3 rows make 3 batches, and 8 are needed" in out
+    assert "2 features can fit 3 rows whatever their targets" in out
 
 
 def test_plain_sgd_does_not_get_the_step_of_the_method(tmp_path, capsys):

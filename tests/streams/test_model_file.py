@@ -63,7 +63,7 @@ def test_foreign_files_and_versions(path, tmp_path):
     data = bytearray(path.read_bytes()[:-32])
     data[8] = 9
     path.write_bytes(bytes(data) + hashlib.sha256(data).digest())
-    with pytest.raises(ValueError, match="version 9 of the model format; mixfree reads version 7"):
+    with pytest.raises(ValueError, match="version 9 of the model format; mixfree reads version 8"):
         models.load(path)
 
 

@@ -85,8 +85,8 @@ def fit(
         typer.Option(
             "--hash",
             help="Number of features per text column into which its rare and new texts are "
-            "hashed. Default: 16 for columns with more than 64 different texts or with new ones "
-            "to expect, else 0.",
+            "hashed. Default: up to 16 for columns with more than 64 different texts or with new "
+            "ones to expect, else 0.",
         ),
     ] = None,
     scale: Annotated[

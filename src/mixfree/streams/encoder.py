@@ -49,9 +49,9 @@ class Encoder:
         Classes in order; None for a regression.
     missing
         ``"error"`` refuses missing values, ``"auto"`` missing features, ``"skip"`` leaves out
-        rows with missing values, ``"mean"`` fills in the mean of the column's earlier values. All
-        but ``"error"`` leave out rows without a target. Other texts in a column of numbers or
-        dates are missing values.
+        rows with missing values, ``"mean"`` fills in the mean of the column's earlier values, or of
+        the first look if there is none. All but ``"error"`` leave out rows without a target. Other
+        texts in a column of numbers or dates are missing values.
 
     Attributes
     ----------
@@ -81,7 +81,8 @@ class Encoder:
         self.unknown: Counter[str] = Counter()
         self.hashed: Counter[str] = Counter()
         self.strays: dict[str, list[Any]] = {}
-        self._sums = np.zeros((2, len(self.features)))  # sums and counts of the values
+        # Sums and counts of the values, and the means to begin with.
+        self._sums = np.zeros((3, len(self.features)))
         self._settled = False  # whether means stay as they are
 
     @property
@@ -146,8 +147,14 @@ class Encoder:
 
     def with_means(self, rows: Array, gaps: Array) -> Array:
         """Fill the gaps with the means of the rows so far."""
-        values, counts = self._sums
-        return np.where(gaps, values / np.maximum(counts, 1.0), rows)
+        return np.where(gaps, self._means(*self._sums[:2]), rows)
+
+    def begin_means(self, means: Array) -> None:
+        """Set the means of the features that have no value yet."""
+        self._sums[2] = means
+
+    def _means(self, values: Array, counts: Array) -> Array:
+        return np.where(counts > 0.0, values / np.maximum(counts, 1.0), self._sums[2])
 
     def add_to_means(self, rows: Array) -> None:
         """Include rows in the means."""
@@ -168,7 +175,7 @@ class Encoder:
         """Change the treatment of missing values; without means so far, use those of ``rows``."""
         self.missing = missing
         if not self._sums[1].any():
-            self._sums = np.array([rows.sum(axis=0), np.full(len(self.features), len(rows))])
+            self._sums[0], self._sums[1] = rows.sum(axis=0), len(rows)
 
     def label(self, target: float) -> str:
         """Return a target as written in the data.
@@ -347,8 +354,8 @@ class Encoder:
             return self.with_means(rows, gaps)
         values = np.add.accumulate(np.vstack([self._sums[0], np.where(gaps, 0.0, rows)]))
         counts = np.add.accumulate(np.vstack([self._sums[1], ~gaps]))
-        self._sums = np.array([values[-1], counts[-1]])
-        return np.where(gaps, values[:-1] / np.maximum(counts[:-1], 1.0), rows)
+        self._sums[:2] = values[-1], counts[-1]
+        return np.where(gaps, self._means(values[:-1], counts[:-1]), rows)
 
 
 def _count(value: Any) -> int:

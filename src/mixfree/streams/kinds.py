@@ -19,7 +19,8 @@ from mixfree.streams.numbers import MARKS, doubles, is_text, numbers_in, texts_i
 __all__ = ["Choices", "Verdict", "columns_of", "judge", "matching"]
 
 MOST_CATEGORIES = 64  # most texts per column with a feature of their own
-HASHED = 16  # features into which the other texts are hashed
+HASHED = 16  # most features into which the other texts are hashed
+PER_HASHED = 20  # rows per such feature: a new text shares the weight of those that were hashed
 NEW = 0.001  # share of rows with a new text above which texts are hashed
 ENOUGH = 1000  # least rows to estimate that share
 LONGEST = 200  # most characters of a text with a feature of its own
@@ -29,6 +30,8 @@ _ROW_NAMES = re.compile(
     r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
     re.IGNORECASE,
 )
+# Names under which R and pandas write the numbers of rows, which may come in another order.
+_WRITTEN = re.compile(r"column 1|unnamed: 0|row.?(?:id|names?|num|number)", re.IGNORECASE)
 _CALENDAR = re.compile(r"(?:year|yr|month|mnth|day|hour|hr|minute|week)s?", re.IGNORECASE)
 
 
@@ -239,9 +242,18 @@ def _texts(known: Any, name: str, choices: Choices) -> Verdict:
         # The share of texts that occur once estimates that of new texts (Good, 1953).
         once = sum(count == 1 for count in counts.values())
         new = len(known) >= ENOUGH and once > NEW * len(known)
-        hashed = HASHED if new or len(counts) > len(frequent) else 0
+        hashed = HASHED if new else 0
+        if others := len(known) - sum(counts[text] for text in frequent):
+            hashed = max(min(others // PER_HASHED, HASHED), 1)
     column = Category(name, tuple(sorted(frequent)), hashed)
     return Verdict("text", column, f"{len(counts):,} different texts")
+
+
+def _numbers_rows(numbers: Array, sparsely: bool) -> bool:
+    """Whether numbers are whole and all different, and cover at least half of their range."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        different = len(np.unique(numbers)) == len(numbers) and not (numbers % 1.0).any()
+        return different and (sparsely or bool(np.ptp(numbers) < 2 * len(numbers)))
 
 
 def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[int]) -> str:
@@ -258,10 +270,12 @@ def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[in
         return ""
     with np.errstate(over="ignore", invalid="ignore"):
         beginning = np.diff(doubles(numbers_in(values.slice(0, FEW), verdict.column.form)))
-    if (beginning == 1.0).mean() < 0.5:
+    if (beginning == 1.0).mean() < 0.5 and not named:
         return ""  # saves time if there are many columns
     numbers = doubles(numbers_in(values, verdict.column.form))
     files = np.split(numbers, [start for start in starts if 0 < start < len(numbers)])
+    if named and all(_numbers_rows(file, bool(_WRITTEN.fullmatch(name))) for file in files):
+        return "row numbers"
     with np.errstate(over="ignore", invalid="ignore"):
         by_one = sum(int((np.diff(file) == 1.0).sum()) for file in files)
     different = sum(len(np.unique(file)) for file in files)

@@ -129,7 +129,8 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
     loss, classes, notes = _loss(values, target, plan, rows)
     encoder = Encoder(columns, target.column or Number(plan.target), classes, plan.missing)
     source.narrow(encoder.needs, encoder.numbers)
-    gaps, incomplete = _gaps(columns, table, encoder, values)
+    gaps, incomplete, means = _gaps(columns, table, encoder, values)
+    encoder.begin_means(means)
     encoder.missing = _policy(plan.missing, gaps, incomplete, rows)
     notes += _gap_notes(encoder.missing, gaps, rows)
     notes += _column_notes(columns, verdicts, rows)
@@ -298,18 +299,24 @@ def _whole(text: str) -> bool:
 
 def _gaps(
     columns: Sequence[Column], table: Mapping[str, Any], encoder: Encoder, values: Any
-) -> tuple[dict[str, int], Array]:
-    """Return the missing values per column, and the rows with a target and a missing feature."""
+) -> tuple[dict[str, int], Array, Array]:
+    """Return the missing values per column, the rows that lack one, and the means of features.
+
+    Only rows with a target count among those that lack a value.
+    """
     known: Array = encoder.known(values)
-    gaps, incomplete = {}, np.zeros(len(values), bool)
+    gaps, incomplete, means = {}, np.zeros(len(values), bool), list[float]()
     for column in columns:
         features = np.zeros((len(values), len(column.features)))
         column.fill(table[column.name], features)
         missing = np.isnan(features[:, 0])
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = features[~missing].mean(axis=0) if not missing.all() else features[0]
+        means += np.nan_to_num(found, posinf=0.0, neginf=0.0).tolist()
         if missing.any():
             gaps[column.name] = int(missing.sum())
             incomplete |= missing & known
-    return gaps, incomplete
+    return gaps, incomplete, np.array(means)
 
 
 def _policy(asked: str, gaps: Mapping[str, int], incomplete: Array, rows: int) -> str:

@@ -33,7 +33,7 @@ from mixfree.streams.files import check_not_read
 __all__ = ["check_place", "is_model", "load", "save"]
 
 MAGIC = b"mixfree\0"
-VERSION = 7
+VERSION = 8
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 DEEPEST = 64  # most levels of nested dicts and lists

@@ -54,8 +54,8 @@ class FitPlan:
     day_first
         Whether 1/2/2019 is in February; None: by the dates of the first rows.
     hash_columns
-        Number of features per text column into which rare and new texts are hashed; None: 16 for
-        columns with more than 64 different texts or with new ones to expect, else 0.
+        Number of features per text column into which rare and new texts are hashed; None: up to 16
+        for columns with more than 64 different texts or with new ones to expect, else 0.
     epochs
         Passes over the rows, for methods with steps; only the first tests before it trains.
 

@@ -89,6 +89,12 @@ def remarks(fit: StreamFit) -> Iterator[str]:
         yield NOTHING_TO_TELL
     elif knows_intervals(fit.learner) and fit.learner.remark:
         yield fit.learner.remark
+    features = len(fit.encoder.features)
+    if fit.plan.loss == "squared" and fit.used <= features + 1:
+        yield (
+            f"{features:,} features can fit {fit.used:,} rows whatever their targets, and may "
+            "predict other rows badly: `exclude` columns, or give `l2`"
+        )
     found = metrics(fit)
     ahead, constant = found.get("test_then_train"), found["constant"]
     if ahead is not None and found["in_sample"]["loss"] < constant["loss"] < ahead["loss"]:

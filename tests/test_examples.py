@@ -84,7 +84,7 @@ def test_bicycle_rentals_are_read_by_the_names_of_their_columns(tmp_path, compre
 
 
 def test_without_an_average_mag_is_nearer_than_usual_rates(capsys):
-    found = load("torch_regimes").main(rows=1_000, seeds=2)
+    found = load("torch_regimes").main(rows=1_000, seeds=[0, 1])
     out = capsys.readouterr().out
     assert found["MAG"][0] < min(found[f"SGD, lr {lr}"][0] for lr in (0.1, 0.01)), out
     # The ladder's average is about as near as the best of the others.
@@ -94,7 +94,7 @@ def test_without_an_average_mag_is_nearer_than_usual_rates(capsys):
 def test_a_value_network_learns_from_one_trajectory(tmp_path, capsys):
     example, asked = load("optax_cart_pole"), 5_000
     found = example.main(
-        samples=20_000, seeds=1, marks=2_000, asked=asked, figure=tmp_path / "values"
+        samples=20_000, seeds=[0], marks=2_000, asked=asked, figure=tmp_path / "values"
     )
     constant = example.returns(example.trajectory(asked, seed=1000)[2]).var()
     out = capsys.readouterr().out

@@ -151,3 +151,8 @@ def test_no_interval_where_batches_would_be_forgotten():
     assert np.isfinite(found.values([0])).all()
     with pytest.raises(ValueError, match="half_life=None"):
         found.interval([0])
+
+
+def test_the_name_of_an_environment_is_not_one():
+    with pytest.raises(ValueError, match="env must be a Gymnasium environment"):
+        evaluate_policy("FrozenLake-v1")

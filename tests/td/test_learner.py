@@ -223,6 +223,11 @@ def test_bad_transitions_change_nothing(transition, message, many):
     [
         (lambda: TDLearner(np.eye(2), 1.0), r"gamma must be in \[0, 1\), not 1.0"),
         (lambda: TDLearner(np.eye(2), "high"), r"gamma must be in \[0, 1\), not 'high'"),
+        (lambda: TDLearner(np.eye(2), None), r"gamma must be in \[0, 1\), not None"),
+        (
+            lambda: TDLearner(np.eye(2), 0.5).update_many([0], [1.0], [1], ["False"]),
+            r"terminated must be True or False, not \['False'\]",
+        ),
         (lambda: TDLearner(np.eye(2), 0.9, radius=0.0), "radius must be positive"),
         (lambda: TDLearner(np.eye(2), 0.9, method="sgd-er"), "method must be one of"),
         (
@@ -243,3 +248,10 @@ def test_bad_transitions_change_nothing(transition, message, many):
 def test_wrong_arguments_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_no_transitions_change_nothing():
+    """An empty list, whose elements NumPy takes for floating-point numbers."""
+    learner = TDLearner(np.eye(2), 0.5)
+    learner.update_many([], [], [], [])
+    assert learner.samples == 0

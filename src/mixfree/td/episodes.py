@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixfree.base.checks import shown
 from mixfree.base.extras import require
 from mixfree.td.policies import Act, as_function
 
@@ -35,6 +36,10 @@ def make_env(name: str, **arguments: Any) -> Iterator[Any]:
 
 def spaces(env: Any) -> tuple[Any, Any]:
     """Return the spaces of one observation and one action, also of a vector environment."""
+    if not hasattr(env, "observation_space"):
+        raise ValueError(
+            f"env must be a Gymnasium environment, such as gymnasium.make(…), not {shown(env)}"
+        )
     return (
         getattr(env, "single_observation_space", env.observation_space),
         getattr(env, "single_action_space", env.action_space),

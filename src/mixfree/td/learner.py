@@ -19,7 +19,8 @@ VALUES = 1 << 22  # numbers in the dense features of the states that are held at
 
 def check_gamma(gamma: Any) -> float:
     """Check that the discount is in [0, 1)."""
-    if isinstance(gamma, bool | str) or not 0.0 <= gamma < 1.0:
+    number = np.asarray(gamma)
+    if number.ndim or number.dtype.kind not in "iuf" or not 0.0 <= number < 1.0:
         raise ValueError(f"gamma must be in [0, 1), not {shown(gamma)}")
     return float(gamma)
 
@@ -216,7 +217,10 @@ class TDLearner:
         self, states: Any, rewards: Any, next_states: Any, terminated: Any
     ) -> tuple[Array, Array]:
         """Return rewards, which must be finite, and where episodes end, of equal lengths."""
-        ended, given = np.asarray(terminated, dtype=bool), np.asarray(rewards, dtype=np.float64)
+        ends, given = np.asarray(terminated), np.asarray(rewards, dtype=np.float64)
+        ended = ends.astype(bool)
+        if ends.dtype != bool and not np.isin(ends, (0, 1)).all():
+            raise ValueError(f"terminated must be True or False, not {shown(terminated)}")
         lengths = len(states), *given.shape, len(next_states), *ended.shape
         if len(set(lengths)) > 1:
             raise ValueError(

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +60,9 @@ def test_results_of_several_states_of_the_code_have_no_source(tmp_path, monkeypa
 def test_results_older_than_records_have_no_source(tmp_path):
     write_record(tmp_path, START, "a command", begun=True)
     assert json.loads((tmp_path / "measured.json").read_bytes())["source"] is None
+
+
+def test_a_script_uses_what_the_scripts_beside_it_import():
+    """An example that reaches the optimisers through a module of the examples only."""
+    examples = Path(__file__).parents[3] / "examples"
+    assert "torch/ladder.py" in source_of(examples / "torch_series.py")

@@ -136,7 +136,7 @@ def _digest(path: Path) -> str:
 
 
 def _imported(path: Path) -> list[Path]:
-    """Return the files of the package that a file imports, at its top or inside functions."""
+    """Return the files that a file imports from the package or, if a script, from beside it."""
     names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -145,7 +145,11 @@ def _imported(path: Path) -> list[Path]:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     places = (PACKAGE.parent.joinpath(*name.split(".")) for name in names)
     files = (file for at in places for file in (at.with_suffix(".py"), at / "__init__.py"))
-    return [file for file in files if file.is_relative_to(PACKAGE) and file.exists()]
+    inside = [file for file in files if file.is_relative_to(PACKAGE) and file.exists()]
+    if path.is_relative_to(PACKAGE):
+        return inside
+    beside = (path.parent / f"{name}.py" for name in names)
+    return inside + [file for file in beside if file.exists()]
 
 
 def _machine() -> str:

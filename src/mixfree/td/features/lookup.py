@@ -67,7 +67,7 @@ class Rows:
     def indices(self, states: Any) -> Array:
         """Return the row numbers of many states, checked."""
         found = np.asarray(states)
-        if found.ndim != 1 or found.dtype.kind not in "iu":
+        if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise ValueError(f"states of shape {found.shape}, {found.dtype}: each {self._allowed}")
         if found.size and not (found.min() >= 0 and found.max() < self.states):
             wrong = found[(found < 0) | (found >= self.states)][0]

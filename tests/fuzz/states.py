@@ -110,7 +110,7 @@ def linear():
     def standardise(scale):
         rows = data()[0]
         while len(rows):
-            piece = scale.take(rows)
+            piece = scale.take(rows, np.empty_like(rows))
             rows = rows[len(piece) :]
             if scale.due:
                 scale.change(rows[0])

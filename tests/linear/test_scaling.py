@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mixfree as mf
+from mixfree.kernels.plan import change_units
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.learner import Learner
 from mixfree.linear.losses import Squared, predictions
@@ -15,7 +16,6 @@ from mixfree.linear.scaling import (
     gradients_in,
     original,
     points_in,
-    points_kept,
 )
 
 COLUMNS = 4
@@ -40,7 +40,7 @@ def reference(rows, centred):
 def standardised(scale, rows):
     found = []
     while len(rows):
-        piece = scale.take(rows)
+        piece = scale.take(rows, np.empty_like(rows))
         found.extend(piece)
         rows = rows[len(piece) :]
         if scale.due:
@@ -110,7 +110,7 @@ def test_points_are_the_same_function_and_gradients_its_gradient(intercepts):
 
 def test_weights_shrink_where_the_scale_grew():
     old, new = original(COLUMNS), Units(np.zeros(COLUMNS), np.array([1.0, 10.0, 0.5, 1.0]))
-    kept = points_kept(np.ones(COLUMNS), 1, old, new)
+    kept = Rescaling(1, 0, old, new).points(np.ones(COLUMNS))
     np.testing.assert_allclose(kept, [1.0, 0.1, 0.5, 1.0])
 
 
@@ -139,7 +139,7 @@ def test_a_pending_window_goes_on_in_new_units():
             np.testing.assert_allclose(
                 opt.state_dict()["gradient"]["sum"], expected, rtol=1e-9, atol=1e-9
             )
-        np.testing.assert_array_equal(opt.x, points_kept(x, 1, old, new))
+        np.testing.assert_array_equal(opt.x, Rescaling(1, 1, old, new).points(x))
         assert opt.samples == cut
     assert windows > 20
 
@@ -244,3 +244,36 @@ def test_a_value_too_small_to_divide_by_counts_as_constant():
     varied.advance(rows, rows[:, 0])
     constant.advance(rows * [1.0, 0.0], rows[:, 0])
     np.testing.assert_allclose(varied.weights, constant.weights, rtol=1e-12, atol=1e-300)
+
+
+def same(one, other):
+    """Whether two plain states have the same bits."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    return np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("output", ["average", "weighted", "tail", "last", "random"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("mag", {}), ("sgd", {}), ("ladder", {}), ("ladder", {"per_coordinate": False})],
+)
+def test_a_kernel_run_changes_units_as_the_optimiser_does(name, options, output, dtype):
+    """Catches a vector of a run that stays in the old units, in one of the two forms."""
+    rng, samples = np.random.default_rng(8), 64 * 11 + 5
+    rows, targets = rng.standard_normal((samples, COLUMNS)), rng.standard_normal(samples)
+    start = np.zeros(COLUMNS + 1, dtype)
+    method, domain = mf.methods()[name], mf.Ball(0.1)
+    one, other = (method(start, domain=domain, output=output, **options) for _ in range(2))
+    change = Rescaling(1, 1, units(5), units(6))
+    for opt in (one, other):
+        advance_linear(opt, Squared(), in_units(rows, units(5)), targets)
+    one.change_units(change)
+
+    def kernel(plan, run, arrays, order):
+        change_units(other, run, change)
+        return order.size
+
+    other.advance(kernel, (rows,), range(1))
+    assert same(one.state_dict(), other.state_dict())

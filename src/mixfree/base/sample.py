@@ -131,7 +131,8 @@ class UniformSample(State):
         for mine, theirs in zip(self.columns, columns, strict=True):
             for start in range(0, places.size, _PIECE):
                 now = slice(start, start + _PIECE)
-                mine[slots[now]] = theirs[places[now]]  # where a slot comes twice, the last stays
+                # Where a slot comes twice, the last stays.
+                mine[_range(slots[now])] = theirs[_range(places[now])]
 
     def keep(self, sample: Any) -> bool:
         """Offer one sample of any type; return whether it is kept."""
@@ -329,6 +330,18 @@ class UniformSample(State):
 def bits(key: Key, numbers: Array) -> Array:
     """64 random bits for each number."""
     return words(key, numbers).astype(np.uint64) << np.uint64(32) | words(key, numbers, 1)
+
+
+def _range(numbers: Array) -> Array | slice:
+    """Return consecutive numbers as a slice, which is copied three times as fast; others as given.
+
+    Examples
+    --------
+    >>> _range(np.array([3, 4, 5])), _range(np.array([3, 5, 5]))
+    (slice(3, 6, None), array([3, 5, 5]))
+    """
+    consecutive = (np.diff(numbers) == 1).all()
+    return slice(int(numbers[0]), int(numbers[-1]) + 1) if consecutive else numbers
 
 
 def _longer(array: Array, room: int) -> Array:

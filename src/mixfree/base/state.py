@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -145,7 +146,7 @@ class State:
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Names of the fields."""
-        return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+        return _names(cls)  # type: ignore[arg-type]
 
     def _restored_field(self, name: str, value: Any, what: str) -> Any:
         mine = getattr(self, name)
@@ -182,6 +183,11 @@ class RunState(State):
         self.x = change.points(self.x)
         for part in (self.gradient, self.step, self.output):
             part.change_units(change)
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array, farthest_of
+from mixfree.base.state import UnitChange
 from mixfree.kernels.jit import apart, chosen, inline
 from mixfree.kernels.run import STEPS, Run
 from mixfree.kernels.vectors import add_scaled, clear, copy, scaled_size
@@ -101,6 +102,24 @@ def return_table(step: Any, state: LadderState, run: Run, steps: int) -> None:
         | {"lam": numbers[PEAK], "weight": numbers[WEIGHT], "epoch": int(numbers[EPOCH])}
         | {"numerator": numbers[GAIN], "margin": numbers[MARGIN]}
     )
+
+
+def change_units(step: Ladder, run: Run, change: UnitChange) -> None:
+    """Twin of :meth:`mixfree.steps.ladder.LadderState.change_units`."""
+    table = run.table[:, : run.x.size]
+    levels = np.arange(LEVELS, len(table), 3)
+    for convert, rows in (
+        (change.points, [ORIGIN, MEAN, BEFORE]),
+        (change.gradients, [SUM, CARRY, PULL, *(levels + HALF)]),
+    ):
+        table[rows] = convert(table[rows])
+    if step.per_coordinate:
+        # A column without a gradient so far has no unit yet.
+        growth = np.where(table[SQUARES] + table[TOTAL] > 0.0, change.growth, 1.0)
+        squares = [SQUARES, TOTAL, *(levels + LEVEL), *(levels + EXCESS)]
+        table[squares] = table[squares] / growth / growth
+        table[RATE] *= growth
+        run.rates[FASTEST] = table[RATE].max()
 
 
 @inline

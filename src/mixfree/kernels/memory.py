@@ -1,5 +1,6 @@
 """Alignment of the kernels' arrays, aliasing information for LLVM, and prefetching."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ def aligned(values: Array) -> Array:
     entries = LINE // values.itemsize
     *rows, size = values.shape
     shape = (*rows, size + -size % entries if rows else size)
-    room = np.zeros(int(np.prod(shape)) + entries, values.dtype)
-    first = -room.ctypes.data % LINE // values.itemsize
+    room = np.zeros(math.prod(shape) + entries, values.dtype)
+    first = -room.__array_interface__["data"][0] % LINE // values.itemsize
     copy = room[first : room.size - entries + first].reshape(shape)
     copy[..., :size] = values
     return copy

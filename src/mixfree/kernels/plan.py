@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.state import RunState
+from mixfree.base.state import RunState, UnitChange
 from mixfree.kernels import domains, ladder, outputs, steps, windows
 from mixfree.kernels.memory import aligned
-from mixfree.kernels.run import ROOT, Run
-from mixfree.steps.ladder import LadderState
+from mixfree.kernels.run import REACH, ROOT, Run
+from mixfree.steps.ladder import Ladder, LadderState
 
 _STEPS = steps.PLANS | ladder.PLANS
 
@@ -92,6 +92,18 @@ def return_run(opt: Any, state: RunState, run: Run) -> None:
     state.output.load({"count": count, "sum": newest, "before": before, "kept": run.kept})
     run.x.flags.writeable = False
     state.load({"x": run.x, "steps": steps})
+
+
+def change_units(opt: Any, run: Run, change: UnitChange) -> None:
+    """Twin of :meth:`mixfree.Optimizer.change_units`, of a run without a reservoir."""
+    size = run.x.size
+    run.x[:] = opt.domain.project(change.points(run.x))
+    run.total[:] = change.gradients(run.total)
+    run.sums[:, :size] = change.points(run.sums[:, :size])
+    run.kept[:] = change.points(run.kept)
+    run.numbers[REACH] = np.inf
+    if isinstance(opt.step, Ladder):
+        ladder.change_units(opt.step, run, change)
 
 
 def indices(order: Array | range) -> Array:

@@ -15,18 +15,18 @@ CHUNK = 1 << 16  # number of samples whose keys are drawn at a time
 
 
 @apart
-def sink(heap, keys, parent):
-    """Restore the order of a heap of slots, largest key first, below one place."""
-    slot = heap[parent]
+def sink(keys, heap, parent):
+    """Restore the order of a heap of keys and their slots, largest first, below one place."""
+    key, slot = keys[parent], heap[parent]
     child = 2 * parent + 1
-    while child < heap.size:
-        if child + 1 < heap.size and keys[heap[child + 1]] > keys[heap[child]]:
+    while child < keys.size:
+        if child + 1 < keys.size and keys[child + 1] > keys[child]:
             child += 1
-        if keys[heap[child]] <= keys[slot]:
+        if keys[child] <= key:
             break
-        heap[parent] = heap[child]
+        keys[parent], heap[parent] = keys[child], heap[child]
         parent, child = child, 2 * child + 1
-    heap[parent] = slot
+    keys[parent], heap[parent] = key, slot
 
 
 def replaced(kept: Array, new: Array) -> Array:
@@ -38,14 +38,14 @@ def replaced(kept: Array, new: Array) -> Array:
 
 @compiled
 def replace(keys, heap, new, slots):
-    """See :func:`replaced`."""
+    """See :func:`replaced`; the keys become a heap, with their slots beside them."""
     for parent in range(keys.size // 2 - 1, -1, -1):
-        sink(heap, keys, parent)
+        sink(keys, heap, parent)
     for i in range(new.size):
-        slots[i] = heap[0] if new[i] < keys[heap[0]] else -1
+        slots[i] = heap[0] if new[i] < keys[0] else -1
         if slots[i] >= 0:
-            keys[heap[0]] = new[i]
-            sink(heap, keys, 0)
+            keys[0] = new[i]
+            sink(keys, heap, 0)
 
 
 @compiled

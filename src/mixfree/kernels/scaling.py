@@ -32,7 +32,7 @@ class RunningUnits(NamedTuple):
     unit: np.ndarray
     shift: np.ndarray
     inverse: np.ndarray  # of the scale
-    out: np.ndarray  # a row, standardised
+    out: np.ndarray  # a standardised row, and what follows it
     centred: bool
     limit: float
 
@@ -59,12 +59,11 @@ def counts_row(units, row, out):
     mean, spread, unit, shift, inverse = units[2:7]
     new = 1 - units.due[0]
     units.count[0] += new
-    count, far = units.count[0], 0.0
+    count, far = units.count[0], 0
     for k in range(row.size):
         out[k] = (float(row[k]) - shift[k]) * inverse[k]
-    for k in range(row.size):
-        far += 1.0 if abs(out[k]) > units.limit else 0.0
-    due = far > 0.0 or count & (count - 1) == 0
+        far += abs(out[k]) > units.limit  # a sum of integers is the same in any order
+    due = far > 0 or count & (count - 1) == 0
     if due:  # others are not much larger than those whose squares are in the sum
         fit_units(row, mean, spread, unit)
     share = new / count if units.centred else 0.0

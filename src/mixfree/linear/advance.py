@@ -1,6 +1,5 @@
 """Run an optimiser over the rows of a linear model with the compiled kernel."""
 
-import contextlib
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from mixfree.linear.losses import (
     linear_gradient,
     loss_twin,
 )
-from mixfree.linear.scaling import RunningScale
+from mixfree.linear.scaling import Rescaling, RunningScale
 
 
 def advance_linear(
@@ -75,27 +74,33 @@ def advance_linear(
         _advance_by_reference(opt, loss, (x, y, factors), indices, l2)
 
 
-class UnitsDue(Exception):
-    """The next row needs new units."""
-
-
 def advance_scaled(
     opt: Optimizer,
     loss: Loss,
     scale: RunningScale,
     arrays: tuple[Array, Array, Array | None],
     l2: float,
-) -> int:
-    """Tell ``opt`` standardised rows in one pass, up to one that needs new units; how many.
+) -> None:
+    """Tell ``opt`` standardised rows in one pass, with a change of units wherever one is due.
 
     Requires a :class:`mixfree.gradients.Window`: other gradients keep rows, which need units.
     """
+    from mixfree.kernels.plan import change_units
+
     rows, targets, weights = arrays
     x, y, indices, factors = _check_arrays(opt, loss, rows, targets, None, weights)
-    before = opt.samples
-    with contextlib.suppress(UnitsDue):
-        opt.advance(_kernel(loss, l2, scale.arrays(x.dtype)), (x, y, factors), indices)
-    return opt.samples - before
+
+    def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
+        done = 0
+        while True:
+            take = _kernel(loss, l2, scale.arrays(x.dtype))
+            done += int(take(plan, run, parts, order[done:]))
+            if not scale.due:
+                return done
+            units = scale.change(x[order[done]])
+            change_units(opt, run, Rescaling(loss.outputs, int(scale.centred), *units))
+
+    opt.advance(kernel, (x, y, factors), indices)
 
 
 def _kernel(loss: Loss, l2: float, units: Any = None) -> Any:
@@ -107,10 +112,7 @@ def _kernel(loss: Loss, l2: float, units: Any = None) -> Any:
 
     def kernel(plan: Any, run: Any, parts: tuple[Array, ...], order: Array) -> int:
         samples, kept = parts[:3], parts[3:] or parts[:3]
-        taken = int(linear(plan, run, given, twin, l2, margins, samples, kept, order))
-        if units is not None and units.due[0]:
-            raise UnitsDue
-        return taken
+        return int(linear(plan, run, given, twin, l2, margins, samples, kept, order))
 
     return kernel
 

@@ -164,9 +164,14 @@ class LinearObjective:
         rows = kept.column(0)[:: max(1, kept.filled // SOME)].astype(np.float64)
         with np.errstate(all="ignore"):
             mean = rows.mean(axis=0) if self._intercept else np.zeros(self._columns)
-            far = np.abs(rows - mean).max(axis=0)
-            deviation = far * np.sqrt((((rows - mean) / far) ** 2).mean(axis=0))
-            known = np.isfinite(deviation) & (deviation > ROUNDING * np.abs(rows).max(axis=0))
+            low, high = rows.min(axis=0), rows.max(axis=0)
+            far = np.maximum(high - mean, mean - low)
+            rows -= mean
+            rows /= far
+            rows *= rows
+            deviation = far * np.sqrt(rows.mean(axis=0))
+            largest = np.maximum(np.abs(low), np.abs(high))
+            known = np.isfinite(deviation) & (deviation > ROUNDING * largest)
         units = Units(np.where(known, mean, 0.0), np.where(known, deviation, 1.0))
         return Standardised(self._loss.outputs, units, original(self._columns))
 

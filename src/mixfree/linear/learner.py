@@ -17,7 +17,7 @@ from mixfree.domains import Ball
 from mixfree.gradients import Replay, Reservoir, Window
 from mixfree.linear.advance import advance_linear, advance_scaled
 from mixfree.linear.losses import Logistic, Loss, Softmax, has_twin, predictions
-from mixfree.linear.scaling import Rescaling, RunningScale, original, points_in
+from mixfree.linear.scaling import AT_ONCE, Rescaling, RunningScale, original, points_in
 from mixfree.linear.sparse import SparseLinear, runs_sparse
 from mixfree.steps import Profile
 
@@ -258,28 +258,20 @@ class Learner:
         if len(rows):
             # The first standardised row is zero; later ones have about this norm.
             self._guess_distance(math.sqrt(self.columns), float(targets[0]))
-        done = 0
-        while done < len(rows):
-            now = slice(done, done + scale.ahead)
-            factors = None if weights is None else weights[now]
-            done += self._tell_in_units(scale, rows[now], targets[now], factors)
-            if scale.due:
-                before = scale.units
-                scale.change(rows[done])
-                change = Rescaling(self.loss.outputs, self._intercept, before, scale.units)
-                self._optimizer.change_units(change)
-
-    def _tell_in_units(
-        self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
-    ) -> int:
-        """Learn from rows, at most up to one that needs new units; return how many they are."""
         run = self._optimizer
         if run.has_twin and has_twin(self.loss) and isinstance(run.gradient, Window):
-            return advance_scaled(run, self.loss, scale, (rows, targets, weights), self.l2)
-        piece = scale.take(rows)
-        now = slice(len(piece))
-        self._tell(piece, targets[now], None if weights is None else weights[now])
-        return len(piece)
+            advance_scaled(run, self.loss, scale, (rows, targets, weights), self.l2)
+            return
+        done, most = 0, min(len(rows), max(1, AT_ONCE // max(self.columns, 1)))
+        room = np.empty((most, self.columns), self.dtype)
+        while done < len(rows):
+            piece = scale.take(rows[done:], room)
+            now = slice(done, done + len(piece))
+            self._tell(piece, targets[now], None if weights is None else weights[now])
+            done = now.stop
+            if scale.due:
+                units = scale.change(rows[done])
+                run.change_units(Rescaling(self.loss.outputs, self._intercept, *units))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

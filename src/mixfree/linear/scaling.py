@@ -13,7 +13,7 @@ from mixfree.base.state import State
 
 LIMIT = 16.0  # largest absolute value of a standardised feature
 PIECE = 1 << 15  # values rescaled at a time, which fit into the cache
-AT_ONCE = 1 << 19  # values standardised at a time: memory that is new costs more than arithmetic
+AT_ONCE = 1 << 21  # values standardised at a time; each time costs as much as a thousand rows
 
 
 class Units(NamedTuple):
@@ -81,11 +81,11 @@ class RunningScale:
     >>> scale = RunningScale(1, centred=True)
     >>> rows, standardised = np.array([[0.0], [2000.0], [1000.0]]), []
     >>> while len(rows):
-    ...     piece = scale.take(rows)
+    ...     piece = scale.take(rows, np.empty_like(rows))
     ...     standardised += piece.ravel().tolist()
     ...     rows = rows[len(piece) :]
     ...     if scale.due:
-    ...         scale.change(rows[0])
+    ...         old, new = scale.change(rows[0])
     >>> standardised
     [0.0, 1.0, 0.0]
     """
@@ -112,31 +112,33 @@ class RunningScale:
         """Whether the next row waits for new units."""
         return bool(self._due[0])
 
-    @property
-    def ahead(self) -> int:
-        """Number of rows up to the next one whose number is a power of two."""
-        count = int(self._state.count[0])
-        return (1 << count.bit_length()) - count + int(self._due[0])
-
     def arrays(self, dtype: npt.DTypeLike) -> Any:
         """Return the arrays that kernels change, which standardise rows of this type."""
+        from mixfree.kernels.memory import aligned
         from mixfree.kernels.scaling import RunningUnits
 
-        state, row = self._state, np.empty(self._columns, dtype)
-        statistics = (state.count, state.mean, state.spread, state.unit, state.shift)
-        return RunningUnits(self._due, *statistics, 1.0 / state.scale, row, self.centred, LIMIT)
+        state = self._state
+        rows = [state.mean, state.spread, state.unit, state.shift, 1.0 / state.scale]
+        table: Any = aligned(np.array(rows))[:, : self._columns]
+        state.mean, state.spread, state.unit, shift, inverse = table
+        statistics = (state.count, state.mean, state.spread, state.unit)
+        # A centred row is followed by the intercept's 1.
+        out = aligned(np.ones(self._columns + self.centred, dtype))
+        return RunningUnits(self._due, *statistics, shift, inverse, out, self.centred, LIMIT)
 
-    def take(self, rows: Array) -> Array:
-        """Standardise as many rows as fit into the cache, up to one that needs new units."""
+    def take(self, rows: Array, out: Array) -> Array:
+        """Standardise as many rows as there is room in ``out``, up to one that needs new units."""
         from mixfree.kernels.scaling import standardise
 
-        rows = rows[: max(AT_ONCE // max(self._columns, 1), 1)]
-        out = np.empty(rows.shape, rows.dtype)
+        rows = rows[: len(out)]
         return out[: standardise(self.arrays(rows.dtype), rows, out)]
 
-    def change(self, row: Array) -> None:
-        """Change to the units of the current statistics, which include those of ``row``."""
-        state = self._state
+    def change(self, row: Array) -> tuple[Units, Units]:
+        """Change to the units of the current statistics, which include those of ``row``.
+
+        Return the units before and after.
+        """
+        state, before = self._state, self.units
         mean = state.mean / state.unit
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
             state.farthest = np.maximum(state.farthest, np.abs(row - mean))
@@ -152,6 +154,7 @@ class RunningScale:
         # The inverse of a smaller scale would overflow; such a feature counts as constant.
         known = scale >= np.finfo(row.dtype).tiny
         state.shift, state.scale = mean, np.where(known, scale, 1.0)
+        return before, self.units
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as copies of arrays."""
@@ -177,39 +180,78 @@ def points_in(x: Array, outputs: int, old: Units, new: Units) -> Array:
     >>> points_in(np.array([5.0, 1.0]), 1, old, original(1))
     array([0.5, 0. ])
     """
-    columns = old.shift.size
-    blocks = x.reshape(outputs, -1)
-    found = blocks.astype(np.float64)
-    found[:, :columns] *= new.scale / old.scale
-    if blocks.shape[1] > columns:
-        rise = (new.shift - old.shift) / old.scale
-        found[:, columns] += (blocks[:, :columns] * rise).sum(axis=1)
-    return found.ravel().astype(x.dtype)
+    return _converted(Conversion(old, new).points, x, x.size // outputs)
 
 
 def gradients_in(g: Array, outputs: int, old: Units, new: Units) -> Array:
     """Convert a gradient to one with respect to the weights in new units."""
-    columns = old.shift.size
-    blocks = g.reshape(outputs, -1)
-    found = blocks.astype(np.float64)
-    found[:, :columns] *= old.scale / new.scale
-    if blocks.shape[1] > columns:
-        found[:, :columns] += blocks[:, columns:] * ((old.shift - new.shift) / new.scale)
-    return found.ravel().astype(g.dtype)
+    return _converted(Conversion(old, new).gradients, g, g.size // outputs)
 
 
-def points_kept(x: Array, outputs: int, old: Units, new: Units) -> Array:
-    """Convert weights to new units, and shrink them where the scale grew.
+def _converted(convert: Callable[[Array], None], rows: Array, width: int) -> Array:
+    """Apply a conversion in place to a copy in double precision, in blocks of this width."""
+    blocks = rows.astype(np.float64).reshape(-1, width)
+    convert(blocks)
+    return blocks.reshape(rows.shape).astype(rows.dtype, copy=False)
 
-    A step taken in a unit r times too small is r² times too long in the original units, and is
-    shrunk by as much, as in normalised online learning (Ross, Mineiro and Langford 2013).
+
+class Conversion:
+    """A change of units of blocks of weights, one per output, in place.
+
+    Quotients are computed when they are needed, since they may overflow, and once.
     """
-    columns = old.shift.size
-    growth = np.maximum(new.scale / old.scale, 1.0)
-    shrunk = x.reshape(outputs, -1).astype(np.float64)
-    shrunk[:, :columns] /= growth  # twice, since the square of growth may overflow
-    shrunk[:, :columns] /= growth
-    return points_in(shrunk.ravel(), outputs, old, new).astype(x.dtype)
+
+    def __init__(self, old: Units, new: Units) -> None:
+        self._columns, self._old, self._new = old.shift.size, old, new
+
+    @cached_property
+    def growth(self) -> Any:
+        """New unit over old unit of each column."""
+        return self._new.scale / self._old.scale
+
+    def points(self, blocks: Array) -> None:
+        """Convert weights."""
+        weights, intercepts = self._parts(blocks)
+        if intercepts.size:
+            intercepts += (weights * self._rise).sum(axis=1, keepdims=True)
+        weights *= self.growth
+
+    def kept_points(self, blocks: Array) -> None:
+        """Convert weights, and shrink them where the scale grew.
+
+        A step taken in a unit r times too small is r² times too long in the original units, and
+        is shrunk by as much, as in normalised online learning (Ross, Mineiro and Langford 2013).
+        """
+        weights, _ = self._parts(blocks)
+        for _ in range(2):  # since the square of the growth may overflow
+            weights /= self._larger
+        self.points(blocks)
+
+    def gradients(self, blocks: Array) -> None:
+        """Convert gradients with respect to the weights."""
+        weights, intercepts = self._parts(blocks)
+        weights *= self._decline
+        if intercepts.size:
+            weights += intercepts * self._fall
+
+    @cached_property
+    def _larger(self) -> Any:
+        return np.maximum(self.growth, 1.0)
+
+    @cached_property
+    def _rise(self) -> Any:
+        return (self._new.shift - self._old.shift) / self._old.scale
+
+    @cached_property
+    def _decline(self) -> Any:
+        return self._old.scale / self._new.scale
+
+    @cached_property
+    def _fall(self) -> Any:
+        return (self._old.shift - self._new.shift) / self._new.scale
+
+    def _parts(self, blocks: Array) -> tuple[Array, Array]:
+        return blocks[:, : self._columns], blocks[:, self._columns :]
 
 
 class Rescaling:
@@ -226,17 +268,18 @@ class Rescaling:
     """
 
     def __init__(self, outputs: int, intercept: int, old: Units, new: Units) -> None:
-        self._outputs, self._old, self._new = outputs, old, new
-        growth = np.append(new.scale / old.scale, np.ones(intercept))
+        self._old, self._new, self._conversion = old, new, Conversion(old, new)
+        self._width = old.shift.size + intercept
+        growth = np.append(self._conversion.growth, np.ones(intercept))
         self.growth: Array = np.tile(growth, outputs)
 
     def points(self, x: Array) -> Array:
-        """Convert points: see :func:`points_kept`."""
-        return self._each(points_kept, x)
+        """Convert points: see :meth:`Conversion.kept_points`."""
+        return _converted(self._conversion.kept_points, x, self._width)
 
     def gradients(self, g: Array) -> Array:
         """Convert gradients: see :func:`gradients_in`."""
-        return self._each(gradients_in, g)
+        return _converted(self._conversion.gradients, g, self._width)
 
     def samples(self, columns: list[Array]) -> list[Array]:
         """Convert the rows, which are the first part of every sample."""
@@ -250,9 +293,3 @@ class Rescaling:
             piece /= new.scale
             found[start : start + length] = piece
         return [found, *others]
-
-    def _each(self, convert: Callable[..., Array], rows: Array) -> Array:
-        if not rows.size:
-            return rows.copy()
-        blocks = self._outputs * (rows.size // rows.shape[-1])
-        return convert(rows.ravel(), blocks, self._old, self._new).reshape(rows.shape)

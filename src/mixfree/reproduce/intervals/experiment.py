@@ -7,7 +7,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.losses import Logistic, Squared
-from mixfree.reproduce.engine.report import Report, Row
+from mixfree.reproduce.engine.report import Row
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.intervals.report import (
     HAC,
@@ -29,6 +29,8 @@ SHORTER = 10  # factor by which the short streams are shorter
 TOGETHER = 10  # seeds per cell
 KEPT = 2048  # rows of the memory that holds only a part of the long streams
 NORMAL = 1.959963984540054  # 97.5 % quantile
+
+report = intervals_report
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
@@ -113,8 +115,3 @@ def sandwich_errors(
         middle += (1.0 - lag / (lags + 1.0)) * (product + product.T)
     inverse = np.linalg.inv((z * bend[:, None]).T @ z)
     return np.sqrt(np.diag(inverse @ middle @ inverse))
-
-
-def report(rows: list[Row], settings: Settings) -> Report:
-    """Report the coverage by model, correlation and length."""
-    return intervals_report(rows, settings.samples, settings.seeds)

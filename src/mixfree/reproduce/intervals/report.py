@@ -5,6 +5,7 @@ from typing import Any
 
 from mixfree.base.figures import new_figure
 from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, Table, curves, gather
+from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Estimate, estimate
 
 __all__ = ["HAC", "INDEPENDENT", "OURS", "OURS_WITH_FEW", "intervals_report"]
@@ -19,14 +20,14 @@ Cell = tuple[str, float, int]  # model, ρ, rows
 Found = dict[Cell, dict[str, Estimate]]  # by method
 
 
-def intervals_report(rows: list[Row], longest: int, seeds: int) -> Report:
-    """Make tables, figure and claims; streams of ``longest`` rows are judged."""
+def intervals_report(rows: list[Row], settings: Settings) -> Report:
+    """Make tables, figure and claims; the longest streams are judged."""
     found, warned = _by_cell(rows, "covered"), _by_cell(rows, "warned")
     lengths = sorted({row["rows"] for row in rows})
     return Report(
-        [_coverage(found, warned, length, seeds) for length in lengths],
+        [_coverage(found, warned, length, settings.seeds) for length in lengths],
         {"intervals": _figure(rows, lengths)},
-        _claims(found, warned, longest),
+        _claims(found, warned, settings.samples),
         [
             "Coverage is the share of weights whose interval holds the weight of the least "
             "expected loss, intercept included, ± the half of its 95 % interval over streams.",

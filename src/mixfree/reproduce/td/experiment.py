@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mixfree.reproduce.engine.report import Report, Row
+from mixfree.reproduce.engine.report import Row
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.td.processes import FAMILIES, STREAKS, process_of
-from mixfree.reproduce.td.report import BASELINE, OURS, td_report
+from mixfree.reproduce.td.report import BASELINE, OURS, SHORTER, td_report
 from mixfree.td import RewardProcess, TDLearner
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "methods", "report"]
@@ -20,9 +20,10 @@ __all__ = ["FULL", "QUICK", "cells", "measure", "methods", "report"]
 FULL = Settings(samples=10_000_000, seeds=30, p=(0.5, 5e-2, 5e-3, 5e-4, 5e-5), first_seed=1000)
 QUICK = FULL.changed(samples=100_000, seeds=3, first_seed=0)
 
-SHORTER = 10  # factor by which all runs but those of the two methods compared are shorter
 FIRST = 1000  # transitions at which curves begin
 PIECE = 1_000_000  # transitions held in memory at a time
+
+report = td_report
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
@@ -97,11 +98,6 @@ def horizons(samples: int) -> list[int]:
     first = max(1, min(FIRST, samples // 10))
     grid = [round(first * 10 ** (k / 2)) for k in range(20)]
     return [each for each in grid if each < samples] + [samples]
-
-
-def report(rows: list[Row], settings: Settings) -> Report:
-    """Report errors against samples, and their growth with the mixing time."""
-    return td_report(rows, settings.samples, settings.samples // SHORTER, settings.seeds)
 
 
 def _started(

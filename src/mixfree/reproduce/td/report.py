@@ -20,6 +20,7 @@ from mixfree.reproduce.engine.report import (
     gather,
     where,
 )
+from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import (
     Interval,
     bootstrap_mean,
@@ -32,22 +33,26 @@ from mixfree.reproduce.engine.statistics import (
 from mixfree.reproduce.td.processes import FAMILIES, process_of
 from mixfree.reproduce.theory import bounds
 
-__all__ = ["BASELINE", "OURS", "td_report"]
+__all__ = ["BASELINE", "OURS", "SHORTER", "td_report"]
 
 OURS, BASELINE = "MAG", "TD 1/√T"
 PROCESS = ("chain", "parameter")  # what names a process in the rows
 SINGLY = f"{OURS}, seed by seed"
+SHORTER = 10  # factor by which all runs but those of the two methods compared are shorter
 MIXED = 10  # mixing times after which the exponent in the samples is fitted
 FALL, GROWTH = -0.5, 0.5  # exponents of T and τ in Theorem 5.2
 
 Groups = dict[tuple[Any, ...], dict[str, list[Row]]]  # by process or family, then by method
 
 
-def td_report(rows: list[Row], longest: int, shared: int, seeds: int) -> Report:
-    """Make tables, figures and claims; all runs reach ``shared`` transitions, two ``longest``.
+def td_report(rows: list[Row], settings: Settings) -> Report:
+    """Make tables, figures and claims.
 
-    The growth with the mixing time is judged at the longest horizon.
+    All runs reach the shorter horizon, where they are compared. The growth with the mixing time is
+    judged at the longer one, which two methods reach.
     """
+    longest, seeds = settings.samples, settings.seeds
+    shared = longest // SHORTER
     falling = gather(_mixed(rows), PROCESS, "method")
     times = {name: {r["mixing_time"] for r in where(rows, chain=name)} for name in FAMILIES}
     growing = gather(

@@ -102,15 +102,39 @@ class _PartLibrary(JITCodeLibrary):
         self._finalized = True
 
 
+class _ApartLibrary(_PartLibrary):
+    """The code of a function that stays a function.
+
+    It would inherit from its caller that it must be inlined. Setting Numba's option would have
+    what it calls compiled twice, for callers with either option.
+    """
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Add the function with the opposite attribute."""
+        for function in ir_module.functions:
+            if function.blocks:
+                function.attributes.discard("alwaysinline")
+                function.attributes.add("noinline")
+        super().add_ir_module(ir_module)
+
+
 class _PartCompiler(_Compiler):
     """Numba's pipeline with such a library."""
+
+    library: ClassVar[type[_PartLibrary]] = _PartLibrary
 
     def define_pipelines(self) -> list[Any]:
         """Numba's standard pipeline."""
         state = self.state
-        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.targetctx = state.targetctx.subtarget(get_executable=_without_address)
         return super().define_pipelines()
+
+
+class _ApartCompiler(_PartCompiler):
+    """The same for a function that stays one."""
+
+    library = _ApartLibrary
 
 
 def _without_address(library: Any, description: Any, environment: Any) -> Any:
@@ -149,7 +173,7 @@ def exact(function: Callable[..., Any]) -> Any:
 
 def apart(function: Callable[..., Any]) -> Any:
     """Compile as a separate function, for code that rarely runs."""
-    return register_jitable(**_PART)(function)
+    return register_jitable(**{**_PART, "pipeline_class": _ApartCompiler})(function)
 
 
 def chosen(function: Callable[..., Any]) -> Any:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 import mixfree as mf
@@ -425,3 +426,17 @@ def test_a_part_may_be_of_weight_0(method):
         classes.partial_fit(X[part], y[part] > 0, classes=[0, 1], sample_weight=weight[part])
     assert parts.coef_.tobytes() == whole.coef_.tobytes()
     assert classes.coef_[0, 0] > 0 > classes.coef_[0, 1]
+
+
+def test_steps_that_lead_away_warn():
+    """Catches steps that diverge on rows that are not scaled, without a word."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2)) * [3.0, 1.0]
+    y = x @ [1.0, -1.0] + rng.normal(size=400)
+    with pytest.warns(ConvergenceWarning, match="led away from the minimum.* method='auto'"):
+        StreamRegressor(method="sgd", scale=None).fit(x, y)
+    with pytest.warns(ConvergenceWarning, match="'sgd' have led away.* a smaller step_scale"):
+        labels = rng.random(400) < 0.5
+        StreamClassifier(method="sgd", scale=None, step_scale=1e4).fit(x, labels)
+    StreamRegressor(method="ladder").fit(x, y)
+    StreamRegressor(method="mag", step_scale=2.0).fit(x, y)

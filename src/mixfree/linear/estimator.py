@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -23,6 +24,8 @@ from mixfree.linear.scaling import TooFar
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
 
+FAR = 10.0  # ratio to the loss at the start from which a fit with steps has led away
+JUDGED = 2048  # most rows by which a fit with steps is compared with its start
 _OPTION = "options__"  # prefix of the name of a single option
 
 
@@ -315,7 +318,26 @@ class StreamModel(BaseEstimator, ABC):
         if not (self.__sklearn_is_fitted__() and learner is self._learner):
             self._fit_parameters = self._parameters()
         self._learner = learner
+        if epochs is not None and not isinstance(learner, ExactLearner):
+            self._warn_if_led_away(learner, X, targets)
         return self
+
+    def _warn_if_led_away(self, learner: LinearLearner, X: Any, y: Array) -> None:
+        """Warn if the rows just learnt have a far larger loss than at weights of 0, the start."""
+        some = slice(None, None, -(-X.shape[0] // JUDGED))
+        with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is larger
+            found = float(learner.losses(X[some], y[some]).mean())
+            start = float(
+                learner.loss.value(np.zeros_like(learner.predict(X[some])), y[some]).mean()
+            )
+        if not found <= FAR * start:
+            warnings.warn(
+                f"the steps of {learner.method!r} have led away from the minimum: the mean loss is "
+                f"{found:.3g}, and was {start:.3g} at weights of 0; use method='auto', which needs "
+                "no step size, or a smaller step_scale",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
 
     def _predictions(self, X: Any) -> Array:
         """Return predictions: one column per output if there are several."""

@@ -201,7 +201,7 @@ class Learner:
         if self._sparse is not None:
             self._sparse.settle()
             self._sparse = None
-        silent = self._silent(targets)
+        silent = self._silent(rows, targets, weights)
         if 0 < silent < len(targets):
             for part in (slice(silent), slice(silent, None)):
                 self._advance(rows[part], targets[part], None if weights is None else weights[part])
@@ -215,15 +215,17 @@ class Learner:
             else:
                 self._tell_scaled(self._scale, dense(rows[piece]), targets[piece], factors)
 
-    def _silent(self, targets: Array) -> int:
-        """Return how many rows to come first tell nothing of the distance: see `_guess_distance`.
-
-        At weights of zero, the gradient of a row with target 0 is 0, unless it is a class.
-        """
-        if isinstance(self.loss, Logistic | Softmax) or self._optimizer.x.any():
+    def _silent(self, rows: Any, targets: Array, weights: Array | None) -> int:
+        """Return how many rows to come first have no gradient at weights of 0."""
+        if self._optimizer.x.any():
             return 0
-        told = np.flatnonzero(targets)
-        return int(told[0]) if told.size else len(targets)
+        classes = isinstance(self.loss, Logistic | Softmax)
+        told = np.ones(len(targets), bool) if classes else targets != 0.0
+        if weights is not None:
+            told = told & (weights != 0.0)
+        if not self._intercept:
+            told = told & np.asarray((rows != 0).sum(axis=1) > 0).ravel()
+        return int(told.argmax()) if told.any() else len(targets)
 
     def _check_room(self) -> None:
         """Check that sparse rows, which are kept as dense ones, fit in memory."""
@@ -235,7 +237,7 @@ class Learner:
             )
 
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        if self._scale is None and len(rows):
+        if self._scale is None and self._silent(rows, targets, weights) == 0 < len(rows):
             self._guess_distance(norm(rows[0]), float(targets[0]))
         advance_linear(self._optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
 
@@ -255,7 +257,7 @@ class Learner:
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
     ) -> None:
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
-        if len(rows):
+        if self._silent(rows, targets, weights) == 0 < len(rows):
             # The first standardised row is zero; later ones have about this norm.
             self._guess_distance(math.sqrt(self.columns), float(targets[0]))
         run = self._optimizer

@@ -100,10 +100,10 @@ PROBLEMS = {
         {},
     ),
     "waves, eight layers": (partial(waves, model=DEEP), 10, {}),
-    "waves, eight layers, per_coordinate=True": (
+    "waves, eight layers, per_coordinate=False": (
         partial(waves, model=DEEP),
         10,
-        {"per_coordinate": True},
+        {"per_coordinate": False},
     ),
     "cancer, logistic": (partial(cancer, model=partial(layers, 30, 2), scaled=True), 15, {}),
     "cancer, two layers": (partial(cancer, model=partial(layers, 30, 32, 2), scaled=True), 15, {}),

@@ -86,6 +86,17 @@ def test_same_points_as_the_reference(backend, method, options):
     np.testing.assert_allclose(opt.average, reference.average, rtol=0, atol=1e-10)
 
 
+def test_a_ladder_waits_for_its_first_gradient(backend):
+    """Catches epochs without gradients that count as arrivals: rewards of 0 at first."""
+    start = np.ones(SIZE)
+    opt, reference = (make("ladder", start, block=8) for make in (backend, Reference))
+    for target in [start] * 600 + list(stream(100)):
+        for each in (opt, reference):
+            each.tell(each.x - target)
+    np.testing.assert_allclose(opt.x, reference.x, rtol=0, atol=1e-10)
+    assert np.abs(opt.x - start).max() > 1e-3
+
+
 def add_without_back(self, state, total, x, back, add=Distance.add):
     """As if all gradients since the rates were last renewed had been taken at x."""
     add(self, state, total, x, 0.0)

@@ -26,7 +26,7 @@ def ladder(**options):
 
 
 def sketched(**options):
-    return mo.ladder(block=4, sketch=1, distance=Distance(0.01), **options)
+    return mo.ladder(block=4, sketch=1, per_coordinate=False, distance=Distance(0.01), **options)
 
 
 WINDOWS = {"mag": mag, "mlmc": mlmc}  # updates are zero for a whole level

@@ -85,3 +85,14 @@ def test_wrong_arguments_are_named():
         Distance(first=-1.0)
     with pytest.raises(ValueError, match="of must be one of"):
         Distance(of="median")
+
+
+def test_an_epoch_without_gradients_is_no_arrival():
+    """Catches a scale that shrinks before the first gradient, as at rewards of 0."""
+    opt = mf.Ladder([0.0])
+    before = opt.state_dict()["step"]["distance"]
+    for _ in range(1024):
+        opt.tell([0.0])
+    after = opt.state_dict()["step"]["distance"]
+    assert (after["rbar"] == before["rbar"]).all()
+    assert after["margin"] == before["margin"]

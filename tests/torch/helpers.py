@@ -67,11 +67,11 @@ def mlmc(model, **options):
 
 
 def ladder(model, **options):
-    return mt.Ladder(model.parameters(), block=4, **NOW | options)
+    return mt.Ladder(model.parameters(), **{"block": 4, **NOW, **options})
 
 
 def sketched(model, **options):
-    return mt.Ladder(model.parameters(), block=4, sketch=2, **NOW | options)
+    return ladder(model, sketch=2, per_coordinate=False, **options)
 
 
 WINDOWS = {"mag": mag, "mlmc": mlmc}  # parameters stand still for a whole level

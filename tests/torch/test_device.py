@@ -46,7 +46,7 @@ def makers(model):
         "mlmc": lambda: mt.MLMC(inner, levels=3, output="average"),
         "ladder": lambda: mt.Ladder(model.parameters(), block=4, weight_decay=0.1),
         "one rate": lambda: mt.Ladder(model.parameters(), block=4, per_coordinate=False),
-        "sketched": lambda: mt.Ladder(model.parameters(), block=4, sketch=2),
+        "sketched": lambda: mt.Ladder(model.parameters(), block=4, sketch=2, per_coordinate=False),
         "fixed scale": lambda: mt.Ladder(model.parameters(), alpha=0.1, block=4),
     }
 

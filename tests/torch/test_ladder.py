@@ -32,14 +32,17 @@ def parameters(*shapes):
     return [torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64)) for shape in shapes]
 
 
-def test_small_models_are_exact_and_large_ones_sketched():
-    small, large = parameters(16 * 8), parameters(16 * 8 + 1)
+@pytest.mark.parametrize(("rates", "most"), [(None, 256 * 8), (False, 16 * 8)])
+def test_small_models_are_exact_and_large_ones_sketched(rates, most):
+    """Catches a single rate, with which deep networks may not learn, for all but tiny models."""
+    small, large = parameters(most), parameters(most + 1)
     for params, sketched in ((small, False), (large, True)):
-        opt = mt.Ladder(params, sketch=8)
+        opt = mt.Ladder(params, sketch=8, per_coordinate=rates)
         run(opt, params, np.ones((2, params[0].numel())))
         saved = opt.state_dict()["run"]
         assert bool(saved["sketched"]) == sketched
-        assert saved["ladder"]["rate"].numel() == (1 if sketched else params[0].numel())
+        single = sketched or rates is False
+        assert saved["ladder"]["rate"].numel() == (1 if single else params[0].numel())
 
 
 @pytest.mark.parametrize("options", [{"per_coordinate": True}, {"sketch": None}])
@@ -71,7 +74,7 @@ def test_sketched_run_is_near_the_exact_one(alpha, error):
 
 def test_memory_is_one_average_and_one_sketch_per_level():
     params = parameters((300, 100), (100,))
-    opt = mt.Ladder(params, block=4, sketch=64)
+    opt = mt.Ladder(params, block=4, sketch=64, per_coordinate=False)
     run(opt, params, np.ones((64, 30_100)))
     for p in params:
         assert opt.state[p].keys() == {"average"}
@@ -102,8 +105,11 @@ def test_no_profile_before_the_first_step():
         mt.Ladder(parameters(3)).profile()
 
 
+SKETCHED = {"per_coordinate": False, "sketch": 1}
+
+
 @pytest.mark.parametrize(
-    "form", [{}, {"per_coordinate": False}, {"sketch": 1}], ids=["rates", "one rate", "sketched"]
+    "form", [{}, {"per_coordinate": False}, SKETCHED], ids=["rates", "one rate", "sketched"]
 )
 def test_group_added_later_had_zero_gradients_before(form):
     late, always = network(dtype=torch.float64), network(dtype=torch.float64)
@@ -135,7 +141,7 @@ def test_other_settings_on_load(name):
     model = network()
     opt = LADDERS[name](model)
     train(model, opt, stream(5))
-    other = mt.Ladder(model.parameters(), block=5)
+    other = LADDERS[name](model, block=5)
     with pytest.raises(ValueError, match="saved with block=4, this optimiser has block=5"):
         other.load_state_dict(opt.state_dict())
 

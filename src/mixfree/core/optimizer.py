@@ -230,10 +230,10 @@ class Optimizer:
     def begin(self, distance: float) -> None:
         """Set the initial distance estimate of a step that searches for its scale.
 
-        Ignored once a gradient other than 0 has come, and where a scale or distance was given.
+        Ignored after the first sample, and where a scale or distance was given.
         """
         begin = getattr(self.step, "begin", None)
-        if begin is not None and self.pending == 0:
+        if begin is not None and self.samples == 0:
             begin(self._run.step, distance)
 
     def change_units(self, change: UnitChange) -> None:

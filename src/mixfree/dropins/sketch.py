@@ -15,7 +15,9 @@ from mixfree.base.checks import check_whole
 from mixfree.base.draws import SKETCH, Key, key, word, words
 
 SLIDES = 4096  # number of offsets at which a piece can start in the table of signs
-EXACT = 16  # a model of at most EXACT times the sketch's size has exact totals
+# A model of at most so many times the sketch's size has exact totals: with a rate per coordinate,
+# which deep networks need, and with a single rate.
+EXACT, EXACT_SINGLE = 256, 16
 ROWS = 256  # rows of ``size`` signs in the table of a small model
 
 
@@ -24,10 +26,12 @@ def is_exact(entries: int, sketch: int | None, per_coordinate: bool | None) -> b
 
     Examples
     --------
-    >>> is_exact(16 * 1024, 1024, None), is_exact(16 * 1024 + 1, 1024, None)
+    >>> is_exact(256 * 1024, 1024, None), is_exact(256 * 1024 + 1, 1024, None)
     (True, False)
     """
-    return bool(per_coordinate) or sketch is None or entries <= EXACT * sketch
+    if per_coordinate or sketch is None:
+        return True
+    return entries <= (EXACT if per_coordinate is None else EXACT_SINGLE) * sketch
 
 
 @dataclass(frozen=True)

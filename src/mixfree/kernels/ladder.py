@@ -360,7 +360,7 @@ def bound_distance(width, table, numbers, step):
             far = max(far, gone)
             moved += gone * gone
         moved = MOVED * (far if width > 1 else math.sqrt(moved))
-        if moved < reach:
+        if 0.0 < moved < reach:
             reach = max(moved, KEPT * reach)
             numbers[MARGIN] = 1.0
             numbers[GAIN] = 0.0

@@ -495,7 +495,7 @@ def end_epoch(run, rbar):
         cells[k, LAG] = 0.0
     rates[EPOCH] *= 2.0
     rates[WEIGHT] = 0.0
-    if MOVED * far < rbar:
+    if 0.0 < MOVED * far < rbar:
         rbar = max(MOVED * far, KEPT * rbar)
         rates[MARGIN] = 1.0
         rates[GAIN] = 0.0

@@ -201,11 +201,6 @@ class Learner:
         if self._sparse is not None:
             self._sparse.settle()
             self._sparse = None
-        silent = self._silent(rows, targets, weights)
-        if 0 < silent < len(targets):
-            for part in (slice(silent), slice(silent, None)):
-                self._advance(rows[part], targets[part], None if weights is None else weights[part])
-            return
         chunk = max(1, VALUES // self.columns if self._needs_copy(rows) else rows.shape[0])
         for start in range(0, rows.shape[0], chunk):
             piece = slice(start, start + chunk)
@@ -214,18 +209,6 @@ class Learner:
                 self._tell(dense(rows[piece]), targets[piece], factors)
             else:
                 self._tell_scaled(self._scale, dense(rows[piece]), targets[piece], factors)
-
-    def _silent(self, rows: Any, targets: Array, weights: Array | None) -> int:
-        """Return how many rows to come first have no gradient at weights of 0."""
-        if self._optimizer.x.any():
-            return 0
-        classes = isinstance(self.loss, Logistic | Softmax)
-        told = np.ones(len(targets), bool) if classes else targets != 0.0
-        if weights is not None:
-            told = told & (weights != 0.0)
-        if not self._intercept:
-            told = told & np.asarray((rows != 0).sum(axis=1) > 0).ravel()
-        return int(told.argmax()) if told.any() else len(targets)
 
     def _check_room(self) -> None:
         """Check that sparse rows, which are kept as dense ones, fit in memory."""
@@ -237,7 +220,7 @@ class Learner:
             )
 
     def _tell(self, rows: Array, targets: Array, weights: Array | None) -> None:
-        if self._scale is None and self._silent(rows, targets, weights) == 0 < len(rows):
+        if self._scale is None and self._optimizer.samples == 0 and len(rows):
             self._guess_distance(norm(rows[0]), float(targets[0]))
         advance_linear(self._optimizer, self.loss, rows, targets, weights=weights, l2=self.l2)
 
@@ -257,7 +240,7 @@ class Learner:
         self, scale: RunningScale, rows: Array, targets: Array, weights: Array | None
     ) -> None:
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
-        if self._silent(rows, targets, weights) == 0 < len(rows):
+        if self._optimizer.samples == 0 and len(rows):
             # The first standardised row is zero; later ones have about this norm.
             self._guess_distance(math.sqrt(self.columns), float(targets[0]))
         run = self._optimizer

@@ -92,7 +92,7 @@ def _bound(state: DistanceState, step: jax.Array) -> DistanceState:
     movement = state.mean - state.before
     moved = MOVED * (jnp.abs(movement).max() if per_coordinate else norm(movement))
     over = step >= state.epoch
-    arrived = over & (moved < rbar)
+    arrived = over & (moved > 0) & (moved < rbar)
     rbar = jnp.where(arrived, jnp.maximum(moved, KEPT * rbar), rbar)
     return DistanceState(
         rbar=jnp.zeros_like(state.rbar) + rbar,

@@ -51,7 +51,7 @@ def ladder(
 ) -> optax.GradientTransformationExtraArgs:
     """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.
 
-    It needs no step size. A model of at most ``16·sketch`` entries has exact totals. For a larger
+    It needs no step size. A model of at most ``256·sketch`` entries has exact totals. For a larger
     one, totals are those of a sketch of its gradients, so that a level takes ``sketch`` numbers
     instead of one per parameter. A gradient that is not finite is skipped: the update is zero, and
     ``state.skipped`` counts it.

@@ -76,7 +76,7 @@ class Distance:
     the bound of D-adaptation (Defazio and Mishchenko 2023), with λ the largest scale so far. r̄ is
     three times the largest bound so far: it grows exponentially while gradients agree, and does
     not grow while they only fluctuate. An epoch ends whenever the number of steps has doubled. If
-    its mean point differs from that of the epoch before by less than r̄/3, the run has arrived: it
+    its mean point has moved since the epoch before, but by less than r̄/3, the run has arrived: it
     restarts from this mean with r̄ set to three times the movement, but at least a quarter of its
     value. After the first arrival r̄ is the bound itself without the factor three, since gradients
     that agree then are more often due to a regime of the stream than to the distance.
@@ -115,8 +115,8 @@ class Distance:
         return state
 
     def begin(self, state: DistanceState, first: float) -> None:
-        """Set the initial distance; steps without a gradient have been no arrival."""
-        state.rbar[:], state.margin = first, MARGIN
+        """Set the initial distance."""
+        state.rbar[:] = first
         if self.of == "bound":
             state.lam = float(first)
 
@@ -147,7 +147,7 @@ class Distance:
             movement = state.mean - state.before
             moved = MOVED * (float(np.abs(movement).max()) if per_coordinate else norm(movement))
             state.before = state.mean.copy()
-            if moved < rbar:
+            if 0.0 < moved < rbar:
                 rbar = max(moved, KEPT * rbar)
                 state.margin = 1.0
                 state.origin = state.mean.copy()

@@ -167,8 +167,8 @@ class Ladder:
         )
 
     def begin(self, state: LadderState, first: float) -> None:
-        """Set the initial distance, unless a gradient has come or the settings give a scale."""
-        if self.guesses and not (state.squares.any() or state.total.any()):
+        """Set the initial distance, unless the settings give a scale or a distance."""
+        if self.guesses:
             self.distance.begin(state.distance, first)
 
     def reach(self, state: LadderState) -> float:

@@ -57,7 +57,7 @@ class DeviceDistance:
             moved = MOVED * _size(self.mean - self.before, per_coordinate)
             self.before, self.weight = self.mean, 0.0
             # Steps shortened by lr take longer to move as far.
-            arrived = moved < lr * rbar
+            arrived = (moved > 0.0) & (moved < lr * rbar)
             rbar = torch.where(arrived, torch.maximum(moved, KEPT * rbar), rbar)
             self.margin = torch.where(arrived, 1.0, self.margin)
             self.origin = torch.where(arrived, self.mean, self.origin)

@@ -43,7 +43,7 @@ class Ladder(StreamOptimizer):
     """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.
 
     It needs no step size. Norms run over the parameters of all groups. A model of at most
-    ``16·sketch`` entries has the exact totals of :class:`mixfree.steps.Ladder`. For a larger one,
+    ``256·sketch`` entries has the exact totals of :class:`mixfree.steps.Ladder`. For a larger one,
     totals are those of a sketch of its gradients, so that a level takes ``sketch`` numbers instead
     of one per parameter. All arithmetic is on the parameters' device, and an ordinary step does not
     synchronise with it.

@@ -14,7 +14,7 @@ from mixfree.reproduce.ladder.experiment import measure
 from mixfree.reproduce.ladder.hindsight import POWERS, gaps_in_hindsight
 from mixfree.reproduce.ladder.hindsight_kernel import constant_step
 from mixfree.reproduce.ladder.problem import between_two, excess_under
-from mixfree.reproduce.ladder.report import EACH, ORACLE, SHUFFLED, TUNED
+from mixfree.reproduce.ladder.report import EACH, FITTED, ORACLE, SHUFFLED, TUNED
 
 
 def with_loss(seed, p, loss):
@@ -168,7 +168,7 @@ def made_up(ladder, paper, memory=0.25):
         rows += [{**about, "method": n, "suboptimality": 1e-3 * v} for n, v in found.items()]
     for p in (0.5, 0.01):
         found = {ORACLE: 1.0, EACH: 0.9, TUNED: 2.0, **others, "ladder": paper}
-        beside = {"ladder": 2.0, SHUFFLED: 1.0, MEMORY: 5.0 * memory}
+        beside = {"ladder": 2.0, SHUFFLED: 1.0, FITTED: 1.0, MEMORY: 5.0 * memory}
         for study, methods in (("paper", found), ("memory", beside)):
             about = {"study": study, "p": p}
             rows += [{**about, "method": n, "suboptimality": 1e-3 * v} for n, v in methods.items()]

@@ -293,8 +293,24 @@ def _arrow_batches(reader: Reader, request: Request) -> Iterator[Any]:
     for batch in opened if count is None else map(opened.get_batch, range(count)):
         batch = batch.select(list(dict.fromkeys(reader._outer[name] for name in request.names)))
         batch.validate(full=True)  # invalid offsets in a damaged file would crash the process
+        _check_types(batch)
         for start in range(0, batch.num_rows, ROWS):
             yield _plain(batch.slice(start, ROWS), request.names)
+
+
+def _check_types(batch: Any) -> None:
+    """Raise ArrowInvalid for a type without arrays in Python, such as an interval of months."""
+    for place, field in enumerate(batch.schema):
+        try:
+            waiting = [batch.column(place)]
+            while waiting:
+                if require("pyarrow").types.is_struct((column := waiting.pop()).type):
+                    waiting += column.flatten()
+        except KeyError as error:
+            raise require("pyarrow").ArrowInvalid(
+                f"column {field.name!r} is of type {field.type}, which cannot be read: "
+                f"`exclude={[field.name]!r}` leaves it out"
+            ) from error
 
 
 def _plain(batch: Any, names: list[str]) -> Any:

@@ -20,6 +20,7 @@ SHUFFLED = "ladder, samples shuffled"
 FITTED = "least squares of the samples"
 TUNED = "adagrad, best α for each seed"
 OFF_SCALE = 1e4  # ratio above which a method is off the figure's scale
+LEFT = 0.02  # smaller ratios are drawn here
 WORST = 10  # worst cases listed
 
 
@@ -161,11 +162,11 @@ def _distribution_figure(drawn: list[Row], ratios: dict[str, Array]) -> Figure:
         for method, values in ratios.items():
             inside = np.sort(values[families == name])
             share = np.arange(1, inside.size + 1) / inside.size
-            shown = np.clip(inside, 0.1, OFF_SCALE)
+            shown = np.clip(inside, LEFT, OFF_SCALE)
             place.step(shown, share, where="post", label=method, **styles[method])
         place.axvline(1.0, color="black", linewidth=0.6)
         place.set_xscale("log")
-        place.set_xlim(0.1, OFF_SCALE)
+        place.set_xlim(LEFT / 2.0, OFF_SCALE)
         place.set_title(f"{name}, {inside.size} cases", fontsize=9)
     first = np.atleast_1d(axes)[0]
     first.set_ylabel("share of the cases at or below")

@@ -83,6 +83,7 @@ def convolutions():
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), nn.Linear(512, 10))
 
 
+SEEDS = range(2000, 2005)
 DEEP = partial(layers, 8, *[64] * 7, 1)
 # Name: the problem, the number of passes, and settings of the ladder.
 PROBLEMS = {
@@ -135,7 +136,7 @@ def run(problem, passes, make, seed):
     return found
 
 
-def main(names=PROBLEMS, seeds=range(1000, 1005), shorter=1):
+def main(names=PROBLEMS, seeds=SEEDS, shorter=1):
     """Return weights and mean losses by problem: Adam, the ladder, and its average."""
     found, begun = {}, time.process_time()
     for name in names:
@@ -159,4 +160,4 @@ if __name__ == "__main__":
     }
     title = "Loss on new rows after training on shuffled rows, nothing set"
     head = ["weights", "Adam", "Ladder", "Ladder, averaged"]
-    keep(__file__, title, rows, head, range(1000, 1005))
+    keep(__file__, title, rows, head, SEEDS)

@@ -11,17 +11,13 @@ whose other half is zeros adds a² − A, which is nothing as long as only one g
 coordinate that is touched now and then changes at few levels, and Σ_j max(0, U_j) only there.
 
 Memory far apart costs more than the arithmetic. All that every step needs of a coordinate is one
-cache line; its levels are a record elsewhere, which it has from its second block on: the halves
-that wait as a stack, the lowest on top, and from the end backwards the U_j that may not be zero.
+cache line; its levels are elsewhere, in :mod:`mixfree.kernels.sparse_records`.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
 from mixfree.kernels.jit import apart, chosen, exact, inline, kernel
 from mixfree.kernels.ladder import (
@@ -39,7 +35,7 @@ from mixfree.kernels.ladder import (
     changed_unit,
     keeps_unit,
 )
-from mixfree.kernels.memory import LINE, SECOND, prefetch
+from mixfree.kernels.memory import SECOND, prefetch
 from mixfree.kernels.run import SAMPLES, STEPS
 from mixfree.kernels.sparse import (
     LISTED,
@@ -55,26 +51,38 @@ from mixfree.kernels.sparse import (
     record,
     take_row,
 )
+from mixfree.kernels.sparse_records import (
+    ABOVE,
+    DUE,
+    HALVES,
+    SEVERAL,
+    USED,
+    WAITS,
+    block_of,
+    count_of,
+    depth_of,
+    first_of,
+    has_room,
+    has_several,
+    highest_bit,
+    lowest_bit,
+    make_room,
+    mark_of,
+    place_of,
+    size_of,
+    slot_of,
+    slots_of,
+)
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY
 
 # Columns of the cells after V and Q. The mean of the epoch is x − LAG/weight. CARRY is the sum of
 # λg over the block in which the coordinate was last touched, TOTAL is Q before that block.
 LAG, PULL, TOTAL, CARRY, MARK, ROOM = range(2, 8)
-# Places in a record: a bit for every level whose first half waits, Σ_j max(0, U_j), the sum of
-# (λg)² over the last block if it has several gradients, and the halves with their sums of squares.
-WAITS, ABOVE, DUE, HALVES = range(4)
-SLOT, LEAST = LINE // 8, 3  # numbers in a slot, and slots in the smallest record
-# A mark, which is 0 until the coordinate is touched: the last block, whether it has several
-# gradients, and a one. A room: the record's first slot, its size, the level of its first U_j, the
-# number of its U_j, and that of its halves. The record at 0 is zero, and belongs to no coordinate.
-_SEVERAL, _TOUCHED, _BLOCK = 2, 1, 2
-_COUNT, _FIRST, _SIZE, _SLOT = 7, 14, 21, 26
 # Further places in rates: r̄, ‖Σ λ g‖₁ as a sum of two numbers with the largest it has been,
 # Σ λ g·(o − x) since the rates were last renewed, and whether o is not 0 everywhere.
 RBAR, SIZE, REST, LARGEST_SIZE, NEWEST, SHIFTED = range(FARTHEST + 1, FARTHEST + 7)
 TOUCHED = LISTED  # place in counts: how many coordinates have been touched
-USED = LISTED + 1  # and how many slots are in use
 NOTHING, ALL, SLOTS = range(3)  # what a row needs first: that all may change, or more slots
 _COLLAPSE = 2.0**-30  # of its largest value: below, ‖Σ λ g‖₁ is summed up anew
 
@@ -108,119 +116,6 @@ def _(run):
 @put_aside.register(SparseLadderRun)
 def _(run):
     pass
-
-
-@intrinsic
-def highest_bit(typing_context, value):
-    """Place of the highest bit of a positive integer."""
-
-    def codegen(context, builder, signature, arguments):
-        undefined_for_zero = ir.Constant(ir.IntType(1), 1)
-        zeros = builder.ctlz(arguments[0], undefined_for_zero)
-        return builder.sub(ir.Constant(zeros.type, 63), zeros)
-
-    return types.int64(types.int64), codegen
-
-
-@intrinsic
-def lowest_bit(typing_context, value):
-    """Place of the lowest bit of an integer; 64 if there is none."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.int64), codegen
-
-
-@inline
-def block_of(mark):
-    """The block in which the coordinate was last touched."""
-    return mark >> _BLOCK
-
-
-@inline
-def has_several(mark):
-    """Whether that block has several gradients."""
-    return (mark & _SEVERAL) != 0
-
-
-@inline
-def mark_of(block, several):
-    """What stands for the block in which a coordinate was last touched."""
-    return block << _BLOCK | several * _SEVERAL | _TOUCHED
-
-
-@inline
-def place_of(room):
-    """Where the record begins."""
-    return (room >> _SLOT) * SLOT
-
-
-@inline
-def size_of(room):
-    """Numbers that the record has room for."""
-    return SLOT * (room >> _SIZE & 31)
-
-
-@inline
-def first_of(room):
-    """The level of the first U_j."""
-    return room >> _FIRST & 127
-
-
-@inline
-def count_of(room):
-    """The number of U_j."""
-    return room >> _COUNT & 127
-
-
-@inline
-def depth_of(room):
-    """The number of halves that wait."""
-    return room & 127
-
-
-@inline
-def room_of(slot, size, first, count, depth):
-    """What stands for a record of ``size`` slots, and for what is in it."""
-    return slot << _SLOT | size << _SIZE | first << _FIRST | count << _COUNT | depth
-
-
-@apart
-def make_room(levels, counts, room, first, end):
-    """Let the record have room for U_j from ``first`` to before ``end`` and one more half."""
-    old, old_first, count, depth = place_of(room), first_of(room), count_of(room), depth_of(room)
-    if count == 0:
-        old_first, end = first, max(first, end)
-    elif first < end:
-        first, end = min(first, old_first), max(end, old_first + count)
-    else:
-        first, end = old_first, old_first + count
-    size, slot, old_end = room >> _SIZE & 31, room >> _SLOT, old + size_of(room) - 1
-    numbers = HALVES + 2 * (depth + 1) + end - first
-    if numbers > SLOT * size:
-        size = max((numbers + SLOT - 1) // SLOT, (3 * size + 1) // 2, LEAST)
-        slot = counts[USED]
-        counts[USED] += size
-        for s in range(HALVES + 2 * depth):
-            levels[certain(slot * SLOT + s)] = levels[certain(old + s)]
-    new_end, rise = (slot + size) * SLOT - 1, old_first - first
-    for i in range(count - 1, -1, -1):  # those at the end first, since both may be one record
-        levels[certain(new_end - i - rise)] = levels[certain(old_end - i)]
-    for i in range(rise):
-        levels[certain(new_end - i)] = 0.0
-    for i in range(rise + count, end - first):
-        levels[certain(new_end - i)] = 0.0
-    return room_of(slot, size, first, end - first, depth)
-
-
-@inline
-def has_room(room, first, end):
-    """Whether the record has all U_j from ``first`` to before ``end``, and room for a half."""
-    inside = first_of(room) <= first and end <= first_of(room) + count_of(room)
-    return (inside or first >= end) and (
-        HALVES + 2 * (depth_of(room) + 1) + count_of(room) <= size_of(room)
-    )
 
 
 @inline
@@ -311,7 +206,7 @@ def add_another(levels, counts, marks, place, carry, weighted):
         marks[place, ROOM] = room
     at = certain(place_of(room) + DUE)
     if not has_several(marks[place, MARK]):
-        marks[place, MARK] |= _SEVERAL
+        marks[place, MARK] |= SEVERAL
         levels[at] = carry * carry
     levels[at] += weighted * weighted
 
@@ -546,8 +441,8 @@ def _(run, indices, starts, i):
         prefetch(run.cells, indices[p], 0, SECOND)
     for p in range(starts[i + 1], starts[min(i + 2, last)]):
         room = run.marks[certain(indices[p]), ROOM]
-        prefetch(run.records, room >> _SLOT, 0, SECOND)
-        prefetch(run.records, (room >> _SLOT) + (room >> _SIZE & 31) - 1, 0, SECOND)
+        prefetch(run.records, slot_of(room), 0, SECOND)
+        prefetch(run.records, slot_of(room) + slots_of(room) - 1, 0, SECOND)
 
 
 @kernel

@@ -2,14 +2,14 @@
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import MOST_COUNTED
 from mixfree.base.state import RunState, State
 from mixfree.kernels import sparse_ladder as lazy
+from mixfree.kernels import sparse_records as layout
 from mixfree.kernels.ladder import (
     EPOCH,
     EXCESS,
@@ -25,6 +25,7 @@ from mixfree.kernels.ladder import (
 from mixfree.kernels.memory import LINE
 from mixfree.kernels.run import COUNT, STEPS
 from mixfree.kernels.sparse import MASS, Q, V
+from mixfree.linear.sparse_saved import SavedSparseLadder
 from mixfree.steps.ladder import EARLY, Ladder, LadderState
 
 ROOM = 6  # slots allocated per coordinate; memory that is never used is not there
@@ -66,7 +67,7 @@ class SparseLadderState(State):
             numbers=np.array([0.0, 1.0, 0.0]),
             rates=rates,
             cells=_empty(size, lazy.ROOM + 1),
-            records=_empty(ROOM * size + MORE, lazy.SLOT),
+            records=_empty(ROOM * size + MORE, layout.SLOT),
             touched=np.empty(size, np.int32),
             origin=distance.origin.copy(),
             earlier=distance.before.copy(),
@@ -122,7 +123,7 @@ class SparseLadderState(State):
         return self._copied(None)
 
     def _copied(self, spare: "SparseLadderState | None") -> "SparseLadderState":
-        used, found = int(self.counts[lazy.USED]), copy.copy(self)
+        used, found = int(self.counts[layout.USED]), copy.copy(self)
         for name in self.names():
             mine = getattr(self, name)
             theirs = mine[:0] if spare is None else getattr(spare, name)
@@ -145,8 +146,8 @@ class SparseLadderState(State):
         return bool(run.needs[0])
 
     def _add_slots(self, number: int) -> None:
-        old, used = self.records, int(self.counts[lazy.USED])
-        self.records = _empty(number, lazy.SLOT)
+        old, used = self.records, int(self.counts[layout.USED])
+        self.records = _empty(number, layout.SLOT)
         self.records[:used] = old[:used]
 
     def settled(self, run: RunState, step: Ladder, l2: float) -> RunState:
@@ -224,28 +225,28 @@ class SparseLadderState(State):
 
     def plain(self) -> dict[str, Any]:
         """Return the state as copies of arrays, with the levels of all coordinates in a row."""
-        marks, rooms, at = self._marks, self._rooms, lazy.place_of(self._rooms)
+        marks, rooms, at = self._marks, self._rooms, layout.place_of(self._rooms)
         counts = self.counts.copy()
-        counts[lazy.USED] = 0
+        counts[layout.USED] = 0
         return {
             **{name: getattr(self, name).copy() for name in (*_NUMBERS, *_VECTORS)},
             "counts": counts,
             "cells": self.cells[:, : lazy.MARK].copy(),
-            "last": np.where(marks == 0, -1, lazy.block_of(marks)),
+            "last": np.where(marks == 0, -1, layout.block_of(marks)),
             "due": self._due(),
-            "several": lazy.has_several(marks).astype(np.int8),
-            "above": self._flat[at + lazy.ABOVE],
-            "waits": self._flat.view(np.int64)[at + lazy.WAITS],
-            "depth": lazy.depth_of(rooms).astype(np.int8),
-            "first": lazy.first_of(rooms).astype(np.int8),
-            "count": lazy.count_of(rooms).astype(np.int8),
+            "several": layout.has_several(marks).astype(np.int8),
+            "above": self._flat[at + layout.ABOVE],
+            "waits": self._flat.view(np.int64)[at + layout.WAITS],
+            "depth": layout.depth_of(rooms).astype(np.int8),
+            "first": layout.first_of(rooms).astype(np.int8),
+            "count": layout.count_of(rooms).astype(np.int8),
             "halves": self._flat[self._halves()].reshape(-1, 2),
             "over": self._flat[self._over()],
         }
 
     def restored(self, plain: Any, what: str) -> "SparseLadderState":
         """See :meth:`State.restored`; the places of the levels are recomputed."""
-        given = _PlainSparseLadder(**self.plain()).restored(plain, what)
+        given = SavedSparseLadder(**self.plain()).restored(plain, what)
         found = self.copy()
         found.load({name: getattr(given, name) for name in (*_NUMBERS, *_VECTORS)})
         found.cells[:, : lazy.MARK] = given.cells
@@ -263,13 +264,13 @@ class SparseLadderState(State):
 
     @property
     def _marks(self) -> Array:
-        """Packed block of each coordinate: see :func:`lazy.block_of`."""
+        """Packed block of each coordinate: see :func:`layout.block_of`."""
         marks: Array = self.cells.view(np.int64)[:, lazy.MARK]
         return marks
 
     @property
     def _rooms(self) -> Array:
-        """Packed place and contents of each coordinate's record: see :func:`lazy.room_of`."""
+        """Packed place and contents of each coordinate's record: see :func:`layout.room_of`."""
         rooms: Array = self.cells.view(np.int64)[:, lazy.ROOM]
         return rooms
 
@@ -277,44 +278,46 @@ class SparseLadderState(State):
         """Return where the records of some coordinates are."""
         rooms = self._rooms[places]
         rooms = rooms[rooms != 0]
-        return _ranges(lazy.place_of(rooms), lazy.size_of(rooms))
+        return _ranges(layout.place_of(rooms), layout.size_of(rooms))
 
     def _halves(self) -> Array:
         """Return where the halves are."""
-        return _ranges(lazy.place_of(self._rooms) + lazy.HALVES, 2 * lazy.depth_of(self._rooms))
+        return _ranges(
+            layout.place_of(self._rooms) + layout.HALVES, 2 * layout.depth_of(self._rooms)
+        )
 
     def _over(self) -> Array:
         """Return where the U_j are."""
-        rooms, number = self._rooms, lazy.count_of(self._rooms)
-        return _ranges(lazy.place_of(rooms) + lazy.size_of(rooms) - number, number)
+        rooms, number = self._rooms, layout.count_of(self._rooms)
+        return _ranges(layout.place_of(rooms) + layout.size_of(rooms) - number, number)
 
     def _due(self) -> Array:
         """Return the sum of (λg)² over the last block of each coordinate."""
-        at, carry = lazy.place_of(self._rooms) + lazy.DUE, self.cells[:, lazy.CARRY]
-        return np.where(lazy.has_several(self._marks), self._flat[at], carry * carry)
+        at, carry = layout.place_of(self._rooms) + layout.DUE, self.cells[:, lazy.CARRY]
+        return np.where(layout.has_several(self._marks), self._flat[at], carry * carry)
 
     def _give(self, last: Array, several: Array, depth: Array, first: Array, count: Array) -> None:
         """Mark the coordinates, and give each one that needs it a new record."""
-        self._marks[:] = np.where(last < 0, 0, lazy.mark_of(last, several))
+        self._marks[:] = np.where(last < 0, 0, layout.mark_of(last, several))
         touched = np.flatnonzero(last >= 0)
         self.counts[lazy.TOUCHED] = touched.size
         self.touched[: touched.size] = touched
-        size = np.maximum(_slots(lazy.HALVES + 2 * (depth + 1) + count), lazy.LEAST)
+        size = np.maximum(_slots(layout.HALVES + 2 * (depth + 1) + count), layout.LEAST)
         needs = (depth + count + several) > 0
         slots = np.cumsum(np.where(needs, size, 0))
-        self.counts[lazy.USED] = 1 + (slots[-1] if slots.size else 0)
-        if self.counts[lazy.USED] + MORE > len(self.records):
-            self.records = _empty(2 * int(self.counts[lazy.USED]) + MORE, lazy.SLOT)
+        self.counts[layout.USED] = 1 + (slots[-1] if slots.size else 0)
+        if self.counts[layout.USED] + MORE > len(self.records):
+            self.records = _empty(2 * int(self.counts[layout.USED]) + MORE, layout.SLOT)
         self.records[0] = 0.0
-        rooms = lazy.room_of(1 + slots - size, size, first, count, depth)
+        rooms = layout.room_of(1 + slots - size, size, first, count, depth)
         self._rooms[:] = np.where(needs, rooms, 0)
 
     def _fill(self, waits: Array, above: Array, due: Array, halves: Array, over: Array) -> None:
         """Write what the records have."""
         own = self._rooms != 0
-        at = lazy.place_of(self._rooms[own])
-        self._flat.view(np.int64)[at + lazy.WAITS] = waits[own]
-        self._flat[at + lazy.ABOVE], self._flat[at + lazy.DUE] = above[own], due[own]
+        at = layout.place_of(self._rooms[own])
+        self._flat.view(np.int64)[at + layout.WAITS] = waits[own]
+        self._flat[at + layout.ABOVE], self._flat[at + layout.DUE] = above[own], due[own]
         self._flat[self._halves()], self._flat[self._over()] = halves, over
 
     def _take_ladder(self, ladder: LadderState, blocks: int, early: bool) -> None:
@@ -370,55 +373,6 @@ class Mark:
             self.state, self.places = now.copy().go_back(self), None
 
 
-@dataclass(slots=True)
-class _PlainSparseLadder(State):
-    """The saved form of a :class:`SparseLadderState`."""
-
-    counts: Array
-    numbers: Array
-    rates: Array
-    origin: Array
-    earlier: Array
-    before: Array
-    kept: Array
-    cells: Array
-    last: Array
-    due: Array
-    several: Array
-    above: Array
-    waits: Array
-    depth: Array
-    first: Array
-    count: Array
-    halves: Array
-    over: Array
-
-    grows: ClassVar[tuple[str, ...]] = ("halves", "over")  # one row per level in use
-
-    def check(self, what: str) -> None:
-        """Check the numbers of levels and the ranges of all numbers."""
-        most, marked = int(self.counts[STEPS]).bit_length(), np.zeros_like(self.waits)
-        for j in range(most):
-            marked += self.waits >> j & 1
-        end = self.first.astype(np.int64) + self.count
-        has = (self.first >= 0) & (self.count >= 0) & ((end <= most) | (self.count == 0))
-        waits = (self.waits >= 0) & (self.waits >> most == 0) & (marked == self.depth)
-        flags = (self.several == 0) | (self.several == 1)
-        own = int(self.depth.sum()) == len(self.halves) and int(self.count.sum()) == len(self.over)
-        if not (has.all() and waits.all() and flags.all() and own):
-            raise ValueError(
-                f"state of the {what} does not fit: its numbers of levels contradict each other"
-            )
-        blocks = (self.last >= -1) & (self.last <= self.counts[STEPS])
-        scales = self.rates[[SHRINK, PEAK, lazy.RBAR, EPOCH, MARGIN]] > 0.0
-        counted = (self.counts >= 0).all() and (self.counts < MOST_COUNTED).all()
-        if not (blocks.all() and scales.all() and counted):
-            raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
-        squares = (self.cells[:, lazy.TOTAL], self.above, self.due)
-        if any((square < 0.0).any() for square in squares):
-            raise ValueError(f"state of the {what} does not fit: a sum of squares is negative")
-
-
 def _limit(step: Ladder) -> int:
     return 64 if step.max_levels is None else step.max_levels
 
@@ -426,11 +380,11 @@ def _limit(step: Ladder) -> int:
 def _most_slots(step: Ladder, steps: int) -> int:
     """Return the number of slots that a coordinate may need on its way to so many steps."""
     # The last record is at most half as large again as it must be, and so is each one before it.
-    return lazy.LEAST + 5 * int(_slots(lazy.HALVES + 3 * step.levels(steps) + 2))
+    return layout.LEAST + 5 * int(_slots(layout.HALVES + 3 * step.levels(steps) + 2))
 
 
 def _slots(numbers: Any) -> Any:
-    return -(-numbers // lazy.SLOT)
+    return -(-numbers // layout.SLOT)
 
 
 def _ranges(starts: Array, lengths: Array) -> Array:

@@ -103,14 +103,14 @@ class _PartLibrary(JITCodeLibrary):
 
 
 class _ApartLibrary(_PartLibrary):
-    """The code of a function that stays a function.
+    """Machine code of a function that must not be inlined.
 
     It would inherit from its caller that it must be inlined. Setting Numba's option would have
     what it calls compiled twice, for callers with either option.
     """
 
     def add_ir_module(self, ir_module: Any) -> None:
-        """Add the function with the opposite attribute."""
+        """Mark the function as one that is not inlined."""
         for function in ir_module.functions:
             if function.blocks:
                 function.attributes.discard("alwaysinline")
@@ -132,7 +132,7 @@ class _PartCompiler(_Compiler):
 
 
 class _ApartCompiler(_PartCompiler):
-    """The same for a function that stays one."""
+    """Compiles a function that must not be inlined."""
 
     library = _ApartLibrary
 

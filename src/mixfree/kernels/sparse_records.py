@@ -1,4 +1,4 @@
-"""Where the levels of a coordinate are, for :mod:`mixfree.kernels.sparse_ladder`.
+"""The storage of a coordinate's levels, for :mod:`mixfree.kernels.sparse_ladder`.
 
 A coordinate has a record of its levels from its second block on: the halves that wait as a stack,
 the lowest on top, and from the end backwards the U_j that may not be zero. Its cell has two packed
@@ -61,7 +61,7 @@ def has_several(mark):
 
 @inline
 def mark_of(block, several):
-    """What stands for the block in which a coordinate was last touched."""
+    """Pack the block in which a coordinate was last touched into a mark."""
     return block << _BLOCK | several * SEVERAL | _TOUCHED
 
 
@@ -109,7 +109,7 @@ def depth_of(room):
 
 @inline
 def room_of(slot, size, first, count, depth):
-    """What stands for a record of ``size`` slots, and for what is in it."""
+    """Pack the first slot, the size in slots and the contents of a record into a room."""
     return slot << _SLOT | size << _SIZE | first << _FIRST | count << _COUNT | depth
 
 

@@ -250,7 +250,7 @@ def _texts(known: Any, name: str, choices: Choices) -> Verdict:
 
 
 def _numbers_rows(numbers: Array, sparsely: bool) -> bool:
-    """Whether numbers are whole and all different, and cover at least half of their range."""
+    """Whether numbers are whole, all different and, unless ``sparsely``, half of their range."""
     with np.errstate(over="ignore", invalid="ignore"):
         different = len(np.unique(numbers)) == len(numbers) and not (numbers % 1.0).any()
         return different and (sparsely or bool(np.ptp(numbers) < 2 * len(numbers)))

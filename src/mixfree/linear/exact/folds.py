@@ -114,7 +114,7 @@ def determined(fitted: Fitted, complete: bool) -> bool:
 
 
 def _of_classes(family: Family, z: Array, targets: Array) -> Array:
-    """Return p(1 − p) of every class, or of one of two, at predictions: one row per row."""
+    """Return p(1 − p) of every class, or of one of two, at predictions: one row per input row."""
     if family.outputs == 1:
         return family.curvature(z, targets, False)[:, None]
     p = probabilities(z)

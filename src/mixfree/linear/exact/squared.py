@@ -101,7 +101,7 @@ class SquaredFit:
         return self.solution.weights
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
-        """Return the mean squared error of any weights over all rows, and that of their mean.
+        """Return the mean squared errors of any weights and of the targets' mean, over all rows.
 
         None if rows are forgotten, or if rounding errors of the sums hide the error.
 

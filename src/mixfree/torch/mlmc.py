@@ -60,7 +60,7 @@ class MLMC(WindowOptimizer):
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise ValueError(f"optimizer must be a torch optimiser, not {shown(optimizer)}")
         if isinstance(optimizer, torch.optim.LBFGS):
-            raise ValueError("optimizer must need one gradient per step; LBFGS needs several")
+            raise ValueError("optimizer must step without evaluating the loss again, not as LBFGS")
         self.optimizer = optimizer
         law = Law(levels, weights, horizon, seed)
         groups, defaults = optimizer.param_groups, optimizer.defaults

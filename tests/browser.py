@@ -58,6 +58,12 @@ def emulate(browser, width, mode):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
+def open_page(browser, address):
+    """Open a page and wait for the whole of it: the driver may answer while it is still read."""
+    browser.get(address)
+    wait_for(browser, f"return location.href == '{address}' && document.readyState == 'complete'")
+
+
 def wait_for(browser, script):
     end = time.monotonic() + 60.0
     while not browser.execute_script(script):

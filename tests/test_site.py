@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sphinx.util.inventory import InventoryFile
 
-from tests.browser import browser, emulate, in_a_browser, wait_for
+from tests.browser import browser, emulate, in_a_browser, open_page, wait_for
 from tests.public_names import MODULES
 
 __all__ = ["browser"]
@@ -101,17 +101,17 @@ def test_pages_open_without_an_error(browser, site):
     for page in (*pages, "three-ways", "notebooks/figure1"):
         for width, mode in ((1330, "light"), (1300, "light"), (1080, "light"), (400, "dark")):
             emulate(browser, width, mode)
-            browser.get((site / f"{page}.html").as_uri())
+            open_page(browser, (site / f"{page}.html").as_uri())
             assert browser.get_log("browser") == []
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width
             assert browser.execute_script("return document.querySelectorAll('h1').length") == 1
     # A site without its index finds nothing; TeX that is left as it is has no subscripts.
-    browser.get((site / "search.html").as_uri() + "?q=reservoir")
+    open_page(browser, (site / "search.html").as_uri() + "?q=reservoir")
     wait_for(browser, "return document.querySelectorAll('ul.search li').length > 0")
-    browser.get((site / "reference" / "parts.html").as_uri())
+    open_page(browser, (site / "reference" / "parts.html").as_uri())
     assert browser.execute_script("return document.querySelectorAll('math msub').length") > 0
     # On a telephone a figure of several panels is read by opening it alone.
-    browser.get((site / "ladder.html").as_uri())
+    open_page(browser, (site / "ladder.html").as_uri())
     browser.execute_script("document.querySelector('article a > img').click()")
     wait_for(browser, "return location.href.endsWith('.png')")
 

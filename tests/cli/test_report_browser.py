@@ -3,7 +3,7 @@
 import pytest
 
 from mixfree.streams.page import write_page
-from tests.browser import browser, emulate, in_a_browser, wait_for
+from tests.browser import browser, emulate, in_a_browser, open_page, wait_for
 from tests.streams.test_page import SECTIONS, evil_table, fitted
 
 __all__ = ["browser"]
@@ -20,7 +20,7 @@ def address(tmp_path_factory):
 def opened(browser, address, width, mode):
     """Open the page and wait until its figures have the colours of the mode."""
     emulate(browser, width, mode)
-    browser.get(address)
+    open_page(browser, address)
     wait_for(browser, f"return document.documentElement.dataset.painted === '{mode}'")
     wait_for(browser, "return document.querySelectorAll('figure > div').length > 0")
 

@@ -83,7 +83,7 @@ def convolutions():
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), nn.Linear(512, 10))
 
 
-SEEDS = range(2000, 2005)
+SEEDS = range(3000, 3005)
 DEEP = partial(layers, 8, *[64] * 7, 1)
 # Name: the problem, the number of passes, and settings of the ladder.
 PROBLEMS = {

@@ -204,6 +204,20 @@ def test_average_is_a_pure_function_of_the_state():
     assert_close(jax.jit(mo.averaged)(state, params), mean)
 
 
+@pytest.mark.parametrize(("output", "power"), [("average", 0), ("weighted", 1), ("recent", 3)])
+def test_weights_of_an_average(output, power):
+    """Weights are 1, t and t(t + 1)(t + 2); a count from 0 would shift all of them."""
+    opt = mo.averaging(output)
+    points = jnp.array([3.0, -1.0, 4.0, 1.0, -5.0])
+    state = opt.init(points[0])
+    for point in points:
+        _, state = opt.update(jnp.zeros(()), state, point)
+    t = np.arange(1.0, len(points) + 1.0)
+    weights = np.prod([t + k for k in range(power)], axis=0) * np.ones(len(t))
+    mean = np.average(points, weights=weights)
+    np.testing.assert_allclose(mo.averaged(state, points[-1]), mean, rtol=1e-6)
+
+
 def test_averages_of_narrow_parameters_keep_their_digits():
     params = jnp.ones(2, jnp.bfloat16)
     opt = mo.mag(levels=1)

@@ -26,9 +26,12 @@ def test_average_of_the_points():
         torch.testing.assert_close(flat(model), points.mean(0))
 
 
-def test_weighted_average_of_the_points():
-    model, opt, points = run("weighted")
-    weights = torch.arange(1.0, len(points) + 1, dtype=torch.float64)
+@pytest.mark.parametrize(("output", "power"), [("weighted", 1), ("recent", 3)])
+def test_weighted_average_of_the_points(output, power):
+    """Weights are t, and t(t + 1)(t + 2): catches t³, of which the newest is not 4/(t + 3)."""
+    model, opt, points = run(output)
+    t = torch.arange(1.0, len(points) + 1, dtype=torch.float64)
+    weights = torch.stack([t + k for k in range(power)]).prod(0)
     with opt.averaged():
         torch.testing.assert_close(flat(model), weights @ points / weights.sum())
 

@@ -25,7 +25,8 @@ def averaging(output: str = "average") -> optax.GradientTransformation:
     Parameters
     ----------
     output
-        ``"average"``, ``"weighted"`` (weights proportional to t) or ``"last"`` (no average).
+        ``"average"``, ``"weighted"`` (weights proportional to t), ``"recent"`` (weights that grow
+        as t³) or ``"last"`` (no average).
 
     Examples
     --------

@@ -47,7 +47,7 @@ def ladder(
     distance: Distance | None = None,
     sketch: int | None = 1024,
     seed: int = 0,
-    output: str = "weighted",
+    output: str = "recent",
 ) -> optax.GradientTransformationExtraArgs:
     """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.
 

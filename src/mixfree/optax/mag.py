@@ -68,7 +68,7 @@ def mag(
     alpha
         Scale of the steps; may be an array.
     output
-        ``"average"``, ``"weighted"`` or ``"last"``: what :func:`averaged` returns.
+        ``"average"``, ``"weighted"``, ``"recent"`` or ``"last"``: what :func:`averaged` returns.
 
     Examples
     --------

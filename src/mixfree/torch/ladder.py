@@ -72,8 +72,10 @@ class Ladder(StreamOptimizer):
     maximize
         Maximise the objective instead of minimising it.
     output
-        ``"weighted"``, ``"average"`` or ``"last"``: the output of :meth:`averaged` and
-        :meth:`eval`.
+        ``"recent"``, ``"weighted"``, ``"average"`` or ``"last"``: the output of :meth:`averaged`
+        and :meth:`eval`. The iterates of ``"recent"`` have weights that grow as t³, so that the
+        beginning soon fades; where samples stay correlated for long, ``"weighted"``, with weights
+        proportional to t, averages over more of them.
     check_finite
         As in :class:`mixfree.torch.MAG`.
 
@@ -107,7 +109,7 @@ class Ladder(StreamOptimizer):
         lr: float = 1.0,
         weight_decay: float = 0.0,
         maximize: bool = False,
-        output: str = "weighted",
+        output: str = "recent",
         check_finite: str = "late",
     ) -> None:
         if check_not_negative(lr, "lr") < LEAST_LR:

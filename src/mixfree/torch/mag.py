@@ -47,8 +47,8 @@ class MAG(WindowOptimizer):
     maximize
         Maximise the objective instead of minimising it.
     output
-        ``"average"``, ``"weighted"`` or ``"last"``: the output of :meth:`averaged` and
-        :meth:`eval`.
+        ``"average"``, ``"weighted"``, ``"recent"`` or ``"last"``: the output of :meth:`averaged`
+        and :meth:`eval`.
     check_finite
         ``"late"``: a gradient that is not finite counts as zero, and an error reports it at most 64
         samples later or before saving, without synchronising at every step. ``"now"``: it is

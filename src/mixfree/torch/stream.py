@@ -58,7 +58,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
     settings
         Settings that must be the same when a state is loaded.
     output
-        ``"average"``, ``"weighted"`` (weights proportional to t) or ``"last"`` (no average).
+        ``"average"``, ``"weighted"`` (weights proportional to t), ``"recent"`` (weights that grow
+        as t³) or ``"last"`` (no average).
     check_finite
         ``"now"`` reads from the device at every sample whether its gradient is finite, and refuses
         it if not. ``"late"`` replaces such a gradient by zero on the device, and reads a flag every
@@ -306,7 +307,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         if self.output == "last":
             raise ValueError(
                 f"{asked} needs an average, but output='last' keeps none: make the optimiser "
-                "with output='average' or output='weighted'"
+                "with output='average', output='weighted' or output='recent'"
             )
 
     @staticmethod

@@ -72,10 +72,10 @@ def td_loss(params, state, following, end):
 
 METHODS = {
     "adam": (optax.adam(3e-3), True),
-    "adam, averaged": (optax.chain(mo.averaging("weighted"), optax.adam(3e-3)), True),
+    "adam, averaged": (optax.chain(mo.averaging("recent"), optax.adam(3e-3)), True),
     "mlmc(adam)": (mo.mlmc(optax.adam(3e-3)), True),
     "mlmc(adam), averaged": (
-        mo.mlmc(optax.chain(mo.averaging("weighted"), optax.adam(3e-3))),
+        mo.mlmc(optax.chain(mo.averaging("recent"), optax.adam(3e-3))),
         True,
     ),
     "ladder, averaged": (mo.ladder(), True),

@@ -8,9 +8,9 @@ import mixfree.torch as mt
 DRAWS = 4  # from the memory for each new sample
 
 
-def every_sample(optimizer):
+def every_sample(optimizer, output="recent"):
     """Wrap an optimiser that takes one step per sample, to average its iterates."""
-    return mt.MLMC(optimizer, levels=None, horizon=1, output="weighted")
+    return mt.MLMC(optimizer, levels=None, horizon=1, output=output)
 
 
 def methods(lr):

@@ -25,12 +25,12 @@ def stream(rows, seed):
 
 
 METHODS = {
-    "SGD, lr 0.1": lambda w: every_sample(torch.optim.SGD(w, lr=0.1)),
-    "SGD, lr 0.01": lambda w: every_sample(torch.optim.SGD(w, lr=0.01)),
-    "SGD, lr 0.001": lambda w: every_sample(torch.optim.SGD(w, lr=0.001)),
-    "Adam, lr 0.01": lambda w: every_sample(torch.optim.Adam(w, lr=0.01)),
+    "SGD, lr 0.1": lambda w: every_sample(torch.optim.SGD(w, lr=0.1), "weighted"),
+    "SGD, lr 0.01": lambda w: every_sample(torch.optim.SGD(w, lr=0.01), "weighted"),
+    "SGD, lr 0.001": lambda w: every_sample(torch.optim.SGD(w, lr=0.001), "weighted"),
+    "Adam, lr 0.01": lambda w: every_sample(torch.optim.Adam(w, lr=0.01), "weighted"),
     "MAG": lambda w: mt.MAG(w, output="weighted"),
-    "Ladder": mt.Ladder,
+    "Ladder": lambda w: mt.Ladder(w, output="weighted"),
 }
 
 

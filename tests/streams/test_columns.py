@@ -21,8 +21,9 @@ from mixfree.streams import (
     write_predictions,
 )
 from mixfree.streams.answers import answer_rows
-from mixfree.streams.columns import Category, column_from_plain
+from mixfree.streams.columns import Category, Number, Time, column_from_plain
 from mixfree.streams.encoder import Encoder
+from mixfree.streams.kinds import Choices, columns_of
 from mixfree.streams.look import first_look
 from tests.streams.data import write
 
@@ -660,3 +661,59 @@ def test_days_without_a_cycle_are_left_out_with_a_reason_that_is_true(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text(csv_text("when,x,y", years, X[:50], Y[:50]))
     assert "without an hour, a weekday or a season that varies" in look(path).left_out["when"]
+
+
+def test_texts_that_name_the_rows_of_a_short_file(tmp_path):
+    """Catches one feature per row, and a category left out because of its name."""
+    head = "id,x,y\n"
+    (tmp_path / "d.csv").write_text(head + "".join(f"n{i},{i % 3},{i}.5\n" for i in range(12)))
+    assert look(tmp_path / "d.csv").verdicts["id"].why == "row names"
+    (tmp_path / "d.csv").write_text(head + "".join(f"n{i % 4},{i % 3},{i}.5\n" for i in range(12)))
+    assert look(tmp_path / "d.csv").encoder.features == ["id=n0", "id=n1", "id=n2", "id=n3", "x"]
+
+
+def test_a_column_that_begins_empty_has_numbers_if_it_is_asked_for():
+    """Catches a column that is left out although it was asked for."""
+    found = columns_of({"late": pa.array([None, None], pa.string())}, [0], Choices(("late",)))
+    assert found["late"].column == Number("late")
+    found = columns_of({"late": pa.array([None, None], pa.string())}, [0], Choices())
+    assert found["late"].column is None
+    assert found["late"].why == "empty in the first 2 rows"
+
+
+def test_stored_dates_without_a_valid_value_are_left_out():
+    """Catches the first of no dates; the smallest integer is what NumPy stores for none."""
+    none = pa.array([np.iinfo(np.int64).min] * 3, pa.int64()).cast(pa.timestamp("us"))
+    for asked in ((), ("when",)):
+        found = columns_of({"when": none}, [0], Choices(asked))["when"]
+        assert (found.column, found.why) == (None, "a date without a valid value")
+
+
+def test_classes_given_as_numbers(tmp_path, capsys):
+    """Catches classes sorted as texts, two names of one class, and a message about its number."""
+    rows = "".join(f"{0.7 * i % 3},{[1, 2, 10][i % 3]}\n" for i in range(60))
+    (tmp_path / "d.csv").write_text("x,y\n" + rows)
+    assert look(tmp_path / "d.csv", classes=("10", "2.0", "1")).encoder.classes == ["1", "2", "10"]
+    assert fit(tmp_path / "d.csv", "--classes", "1,1.0") == 2
+    assert "--classes must be different numbers, not '1', '1.0'" in capsys.readouterr().err
+
+
+def test_columns_change_their_type_between_files():
+    """Catches a type of the first file that a later file is assumed to have."""
+    column = Category("sky", ("rain", "sun"))
+    out = np.zeros((3, 2))
+    column.fill(pa.array(["sun", None, "rain"], pa.large_string()), out)
+    np.testing.assert_array_equal(out, [[0.0, 1.0], [np.nan, np.nan], [1.0, 0.0]])
+    when = Time("when", "day first", ("days",), 0.0)
+    out = np.zeros((2, 1))
+    when.fill(pa.array([3.0, 20200101.0]), out)
+    assert np.isnan(out).all()
+
+
+def test_numbers_that_may_be_dates_by_their_name_alone():
+    """Catches seconds since 1970 read from fractions, gaps, or digits that are no date."""
+    seconds, nan = 1577836800.0, np.nan
+    for values in ([1.5, 2.5], [seconds, nan, nan], [20201301.0], [1e18, 1e15]):
+        assert columns_of({"time": pa.array(values)}, [0], Choices())["time"].column == Number(
+            "time"
+        )

@@ -432,6 +432,9 @@ def test_pipes_are_read_once_in_their_order(folder, capsys):
             "'1'; if the first line is a row, (echo c1,c2,c3; cat FILE) > new",
         ),
         ("row.csv", "1,1" + ",2" * 9 + "\n", "; if the first line is a row, (echo c1,c2,c3"),
+        ("open.csv", 'y,"a\n' + "1,2\n" * 9, "a quotation mark in the header is not closed"),
+        ("null.jsonl", '{"a": 1, "y": 2}\nnull\n', "must have one object"),
+        ("long.jsonl", '{"y": 1}\n"' + "x" * (9 << 22), "a line is longer than 33,554,432 bytes"),
         ("same.csv", "a,y\n1,3\n2,3\n", "the target 'y' is always 3: there is nothing to learn"),
     ],
 )

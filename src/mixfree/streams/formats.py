@@ -157,6 +157,8 @@ class Reader:
             there = not within and os.path.getsize(self.file.path) > 0
             what = "is truncated" if self.file.format == "arrow" else "has only blank lines"
             return f"the file {what}" if there else "the file is empty"
+        if "1330795073 metadata bytes" in message:  # "ARRO", the beginning of a file
+            return "it is an Arrow file, not a stream: decompress it, or name it instead of a pipe"
         if "incorrect header check" in message:
             return "it is not compressed by gzip: rename it to end without .gz"
         if "Column() changed from object" in message:

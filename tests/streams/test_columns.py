@@ -717,3 +717,35 @@ def test_numbers_that_may_be_dates_by_their_name_alone():
         assert columns_of({"time": pa.array(values)}, [0], Choices())["time"].column == Number(
             "time"
         )
+
+
+def test_dates_beyond_the_range_of_python_are_read_again(tmp_path, capsys):
+    """Catches dates that the record of the rows read cannot compare, and a changed date."""
+    count = np.arange(60)
+    days = 4_000_000 + count  # the year 12921
+    columns = {"when": pa.array(days, pa.int32()).cast(pa.date32()), "x": count % 5, "y": count % 7}
+    data, path = pa.table(columns), tmp_path / "d.parquet"
+    options = "--resume", "--loss", "squared", "--time", "linear"
+    for rows in (40, 60):
+        write(data[:rows], path)
+        assert fit(path, *options) == 0
+    whole = StreamFit.load(tmp_path / "m")
+    assert whole.read == 60
+    assert fit(path, "--loss", "squared", "--time", "linear", model="once") == 0
+    once = StreamFit.load(tmp_path / "once")
+    np.testing.assert_allclose(whole.learner.weights, once.learner.weights, rtol=1e-9)
+    days[0] += 1
+    changed = data.set_column(0, "when", pa.array(days, pa.int32()).cast(pa.date32()))
+    write(changed, path)
+    capsys.readouterr()
+    assert fit(path, *options) == 2
+    assert "d.parquet" in capsys.readouterr().err
+
+
+def test_all_rows_are_left_out(tmp_path, capsys):
+    """Catches a model of no rows, and reasons without their counts."""
+    rows = "".join(f"{i},,{i}.5\n" if i % 4 else f",{i},{i}.5\n" for i in range(40))
+    (tmp_path / "d.csv").write_text("x,w,y\n" + rows)
+    assert fit(tmp_path / "d.csv", "--missing", "skip") == 2
+    said = "all 40 rows were left out (10: 'x' is missing; 30: 'w' is missing)"
+    assert said in capsys.readouterr().err

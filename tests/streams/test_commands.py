@@ -492,3 +492,37 @@ def test_too_few_rows_at_first_may_be_why_predictions_ahead_were_bad(tmp_path, c
     )
     assert run(*fit) == 0  # chooses a ridge by itself
     assert "worse than the best constant" not in capsys.readouterr().out
+
+
+def test_one_row_predicted_ahead_explains_nothing(tmp_path, capsys):
+    """Catches R² of a variance that is rounding, and advice from a single row."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(1001)
+    y = 7.0 + x + rng.standard_normal(1001)
+    y[-1] += 9.0
+    path = write(pa.table({"x": x, "y": y}), tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    out = capsys.readouterr().out
+    assert re.search(
+        r"unknown +[\d.]+ +[\d.]+ +test-then-train: 1 row, predicted before it was", out
+    )
+    assert "worse than the best constant" not in out
+
+
+def test_inspect_shows_the_weights_of_every_class(tmp_path, capsys):
+    """Catches classes in another order than their weights, in print or in the file."""
+    rng = np.random.default_rng(0)
+    which = rng.integers(0, 3, 3000)
+    columns = {"x": rng.standard_normal(3000) + which, "y": np.array(["b", "a", "c"])[which]}
+    path, out = write(pa.table(columns), tmp_path / "d.parquet"), tmp_path / "w.csv"
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    capsys.readouterr()
+    assert run("inspect", tmp_path / "m", "--weights", out) == 0
+    text = capsys.readouterr().out
+    assert f"written    6 weights to {out}" in text
+    slopes = dict(zip("abc", StreamFit.load(tmp_path / "m").learner.weights[:, 0], strict=True))
+    assert slopes["b"] < slopes["a"] < slopes["c"]
+    printed = dict(re.findall(r"^class +(\w)\n.*\n +x +(-?[\d.e-]+)", text, re.MULTILINE))
+    assert {name: float(each) for name, each in printed.items()} == pytest.approx(slopes, 1e-3)
+    table_ = pa.csv.read_csv(out).to_pylist()
+    assert {r["class"]: r["weight"] for r in table_ if r["feature"] == "x"} == pytest.approx(slopes)

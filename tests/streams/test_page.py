@@ -163,3 +163,12 @@ def test_the_command_takes_a_model_or_data(tmp_path, capsys):
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1
+
+
+def test_dates_that_cannot_be_drawn_are_drawn_by_rows(tmp_path):
+    """Catches an error of Matplotlib after the fit."""
+    times = pa.array(np.datetime64("9999-12-01", "us") + np.arange(3000) * np.timedelta64(1, "h"))
+    fit = fitted(tmp_path, table().append_column("when", times))
+    assert not course(fit).dated
+    assert fit.timeline.bins.times[0] == np.datetime64("9999-12-01")
+    assert pictures(fit).axes[1].get_xlabel() == "row"

@@ -122,7 +122,9 @@ def _of_timeline(fit: StreamFit) -> dict[str, float]:
             (course.total(name) - course.total(f"untested_{name}")) / tested
             for name in ("target", "target_squares")
         )
-        spread = max(mean_square - mean**2, 0.0)
+        spread = mean_square - mean**2
+        if spread <= ROUNDING * course.total("target_squares") / tested:  # such as of one row
+            spread = 0.0
         squares, absolute = (course.total(name) / tested for name in ("squares", "absolute"))
         return _regression(squares, absolute, spread, loss)
     counts = course.scores.astype(np.float64)

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from mixfree.streams.columns import Category, Number, Time, column_from_plain
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.kinds import Choices, columns_of
 from mixfree.streams.look import first_look
+from mixfree.streams.source import Piece
 from tests.streams.data import write
 
 ROWS = 1200
@@ -749,3 +751,31 @@ def test_all_rows_are_left_out(tmp_path, capsys):
     assert fit(tmp_path / "d.csv", "--missing", "skip") == 2
     said = "all 40 rows were left out (10: 'x' is missing; 30: 'w' is missing)"
     assert said in capsys.readouterr().err
+
+
+def test_columns_that_are_left_out_of_a_pipe(tmp_path, monkeypatch):
+    """A pipe cannot be read again without them; catches features of the wrong columns."""
+    x, z, y = numbers()
+    names = [f"n{number}" for number in range(ROWS)]
+    text = csv_text("name,z,x,y", names, z, x, y)
+    (tmp_path / "d.csv").write_text(text)
+    assert fit(tmp_path / "d.csv", model="file") == 0
+    stdin = SimpleNamespace(buffer=io.BytesIO(text.encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert run("fit", "-", "--target", "y", "--model", tmp_path / "pipe", "-q") == 0
+    piped, filed = (StreamFit.load(tmp_path / name) for name in ("pipe", "file"))
+    assert piped.encoder.features == ["z", "x"]
+    assert piped.learner.weights.tobytes() == filed.learner.weights.tobytes()
+
+
+def test_stray_texts_of_parts_are_added_up():
+    """Catches counts of the first part alone, and the place of a later one."""
+    parts = [Encoder([Number("x")], Number("y"), missing="skip") for _ in range(3)]
+    for number, texts in enumerate([["1", "2"], ["a", "3"], ["b", "c"]]):
+        batch = pa.record_batch({"x": texts, "y": [1.0, 2.0]})
+        parts[number].encode(Piece(f"f{number}", 0, batch))
+    for part in parts[1:]:
+        parts[0].merge(part)
+    assert parts[0].strays == {"x": [3, "f1, row 1, column 'x' is 'a'"]}
+    assert parts[0].left_out == {"'x' is missing": 3}
+    assert parts[1].strays["x"][0] == 1

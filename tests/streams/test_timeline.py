@@ -212,3 +212,12 @@ def test_the_weights_that_predict_are_renewed_at_row_counts_that_batches_do_not_
     fitted(tmp_path, {"x": x, "y": x + rng.standard_normal(len(x))}, loss=loss)
     assert [row for row in at if row < 4000] == [0, 1000, 2000, 3000]
     assert [row for row in at if row > 4000] == later
+
+
+def test_targets_whose_squares_overflow_have_no_measures_ahead(tmp_path):
+    """Catches measures of clipped targets, and warnings of NumPy."""
+    x = np.random.default_rng(6).standard_normal(2500)
+    found = metrics(fitted(tmp_path, {"x": x, "y": 1e160 * (x + x**2)}))
+    assert all(np.isnan(each) for each in found["test_then_train"].values())
+    assert np.isnan(found["in_sample"]["r2"])
+    assert found["constant"]["mae"] > 1e159

@@ -779,3 +779,21 @@ def test_stray_texts_of_parts_are_added_up():
     assert parts[0].strays == {"x": [3, "f1, row 1, column 'x' is 'a'"]}
     assert parts[0].left_out == {"'x' is missing": 3}
     assert parts[1].strays["x"][0] == 1
+
+
+def test_json_lines_that_pyarrow_cannot_read(tmp_path):
+    """Catches booleans as numbers, and integers beyond doubles that end the fit."""
+    huge = 10**400
+    rows = [
+        {"mixed": 1, "on": True, "size": huge, "gap": None},
+        {"mixed": "a", "on": None, "size": -huge, "gap": None},
+        {"mixed": [2], "on": False, "size": 3, "gap": None},
+    ]
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (piece,) = opened(tmp_path / "d.jsonl", ["mixed", "on", "size", "gap"])
+    assert piece.batch.to_pydict() == {
+        "mixed": ["1", "a", "[2]"],
+        "on": [True, None, False],
+        "size": [np.inf, -np.inf, 3.0],
+        "gap": [None, None, None],
+    }

@@ -203,6 +203,9 @@ def test_predict_refuses(tmp_path, fitted, capsys):
     model_file.save(tmp_path / "other", {"kind": "recipe"})
     assert run("inspect", tmp_path / "other") == 2
     assert "contains a 'recipe', not a 'stream fit'" in capsys.readouterr().err
+    (tmp_path / "head.csv").write_text("u,v,colour,on\n1,2,red,true\n3,4,red\n")
+    assert run("predict", tmp_path / "head.csv", "--model", model, "-o", tmp_path / "p.csv") == 2
+    assert "head.csv: line 3 has 3 fields instead of 4" in capsys.readouterr().err
     (tmp_path / "head.csv").write_text("u,v,colour,on\n")
     assert run("predict", tmp_path / "head.csv", "--model", model, "-o", tmp_path / "p.csv") == 2
     assert "head.csv: there are no rows" in capsys.readouterr().err
@@ -212,6 +215,26 @@ def test_predict_refuses(tmp_path, fitted, capsys):
     assert "--output is needed, unless the data is CSV or JSON lines" in capsys.readouterr().err
     found = sorted(os.listdir(tmp_path))
     assert found == ["d.parquet", "head.csv", "m", "named.parquet", "other"]
+
+
+def test_steps_for_classes_are_in_units_of_the_log_odds(tmp_path, capsys):
+    """Catches steps of the size of the target, which classes do not have."""
+    rng = np.random.default_rng(0)
+    walk = 0.05 * np.cumsum(rng.standard_normal(3000))
+    classes = np.where(walk + rng.standard_normal(3000) > 0.0, "up", "down")
+    path = write(pa.table({"walk": walk, "y": classes}), tmp_path / "d.parquet")
+    assert run("diagnose", path, "--target", "y") == 0
+    assert re.search(r"--method mag --set levels=\d+ --step-scale 1:", capsys.readouterr().out)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder without new files")
+def test_a_place_that_cannot_be_written_is_named_before_the_fit(tmp_path, fitted, capsys):
+    """Catches the name of a temporary file, and a fit that is lost when it is saved."""
+    data, model = fitted
+    assert run("fit", data, "--target", "load", "--model", "/proc/m") == 2
+    assert capsys.readouterr().err.startswith("mixfree: cannot write /proc/m: ")
+    assert run("predict", data, "--model", model, "-o", "/proc/p.csv") == 2
+    assert capsys.readouterr().err.startswith("mixfree: cannot write /proc/p.csv: ")
 
 
 def test_classes_have_no_intervals(tmp_path, capsys):

@@ -9,6 +9,8 @@ import pytest
 
 from mixfree.cli import main
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from mixfree.streams.columns import Number
+from mixfree.streams.encoder import Encoder
 from mixfree.streams.page import page
 from mixfree.streams.pictures import pictures
 from mixfree.streams.timeline import CHUNK, MOST
@@ -172,3 +174,10 @@ def test_dates_that_cannot_be_drawn_are_drawn_by_rows(tmp_path):
     assert not course(fit).dated
     assert fit.timeline.bins.times[0] == np.datetime64("9999-12-01")
     assert pictures(fit).axes[1].get_xlabel() == "row"
+
+
+def test_a_fit_of_no_rows_has_no_page():
+    """Catches an index error, and a page of nothing."""
+    fit = StreamFit(FitPlan("y", "squared"), Encoder([Number("x")], Number("y")))
+    with pytest.raises(ValueError, match="the fit has learnt from no rows"):
+        page(fit)

@@ -93,6 +93,21 @@ def test_many_parts_give_the_sums_of_one_stream():
         merged.check("timeline")
 
 
+def test_a_stream_goes_on_in_the_last_bin_of_merged_parts():
+    """Catches a new bin beside one with room, which is one bin too many."""
+    merged = Timeline.start((1, 2), None)
+    for length in [*[1] * (MOST - 1), CHUNK]:
+        other = Timeline.start((1, 2), None)
+        other.add(np.full(length, 2.0), None, NEVER)
+        merged.merge(other)
+    merged.add(np.full(3, 7.0), None, NEVER)
+    bins = merged.bins
+    assert len(bins.rows) == MOST // 2
+    assert bins.rows[-2:].tolist() == [2.0, 1.0 + CHUNK + 3.0]
+    assert (bins.least[-1], bins.greatest[-1]) == (2.0, 7.0)
+    assert bins.target[-1] == pytest.approx((2.0 * (1 + CHUNK) + 7.0 * 3) / (CHUNK + 4))
+
+
 def test_a_run_that_diverged_can_be_saved():
     """Catches infinite sums, which the model file refuses."""
     course = Timeline.start((1, 1), None)

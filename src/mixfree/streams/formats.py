@@ -181,9 +181,6 @@ class Reader:
             block = self._dialect.block if self.file.format == "csv" else LARGEST_BLOCK
             quote = ", or a quotation mark is not closed" if self.file.format == "csv" else ""
             return f"a line is longer than {block:,} bytes{quote}"
-        changed = re.search(r"Column\(/(.*)\) changed from (\w+) to (\w+)", message)
-        if changed:
-            return f"column {changed[1]!r} changes from {changed[2]} to {changed[3]}"
         return message
 
 

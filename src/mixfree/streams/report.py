@@ -98,8 +98,9 @@ def remarks(fit: StreamFit) -> Iterator[str]:
         )
     found = metrics(fit)
     ahead, constant = found.get("test_then_train"), found["constant"]
-    enough = ahead is not None and fit.timeline.tested >= FEW_TESTED
-    if enough and found["in_sample"]["loss"] < constant["loss"] < ahead["loss"]:
+    if fit.timeline.tested < FEW_TESTED:
+        ahead = None
+    if ahead is not None and found["in_sample"]["loss"] < constant["loss"] < ahead["loss"]:
         forget, few = "", ""
         if len(fit.encoder.features) > CHUNK // PER_FEATURE:
             few = (

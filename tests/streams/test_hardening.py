@@ -462,6 +462,8 @@ def test_compressed_streams_and_files_of_arrow(folder, capsys):
 
 def test_a_compressed_pipe_is_read_to_its_end(folder):
     """Catches the head of a pipe that is read twice, or as it is compressed."""
+    if not POSIX:
+        return
     os.mkfifo("p.csv.gz")
     text = "x,y\n" + "".join(f"{i},{i}\n" for i in range(40_000))
 

@@ -124,3 +124,19 @@ def test_a_damaged_state_is_refused(name, value):
         state["keys"] = state["keys"][:-1]
     with pytest.raises(ValueError, match="state of the sample"):
         UniformSample(SIZE).restored(state, "sample")
+
+
+@pytest.mark.parametrize(("more", "kept"), [(-1, False), (0, False), (1, True)])
+def test_keys_are_compared_to_their_last_bit(more, kept):
+    """Catches a comparison of the first 32 bits alone, in which one of 2³² samples is misplaced."""
+    one, many = UniformSample(1, 0), UniformSample(1, 0)
+    drawn = UniformSample(2, 0)
+    drawn.offer([np.arange(2.0)])
+    for sample in (one, many):
+        sample.offer([np.arange(1.0)])
+        sample.keys[0] = int(drawn.keys[1]) + more
+    assert one.keep(1.0) is kept
+    many.offer([np.array([1.0])])
+    for sample in (one, many):
+        assert sample.seen == 2
+        assert sample.column(0).tolist() == [float(kept)]

@@ -81,3 +81,23 @@ def test_large_chains_still_simulate_and_solve():
     ring = cycle(6001)
     assert np.abs(np.diff(ring.simulate(100, seed=0)) % 6001 % 5999).max() <= 2
     assert ring.hitting_times(0)[3000] == pytest.approx(3000 * 3001)
+
+
+@pytest.mark.parametrize("found", [0, 2])
+def test_bounds_without_all_singular_values_still_hold(monkeypatch, found):
+    """Catches an upper side from a power whose singular value was not found."""
+    n = 200
+    here, away = np.arange(n), np.random.default_rng(3).permutation(n)
+    P = sparse.csr_array(
+        (np.repeat([0.4, 0.4, 0.2], n), (np.tile(here, 3), np.r_[(here + 1) % n, away, here])),
+        shape=(n, n),
+    )
+    lanczos, calls = large._lanczos, []
+    monkeypatch.setattr(
+        large,
+        "_lanczos",
+        lambda *a: None if len(calls) == found else calls.append(1) or lanczos(*a),
+    )
+    exact, bounds = bounds_both_ways(monkeypatch, MarkovChain(P.toarray()))
+    assert bounds.lower <= exact <= bounds.upper
+    assert (bounds.upper < np.inf) == (found > 0)

@@ -118,3 +118,27 @@ def test_large_sparse_laws():
         (np.repeat([0.7, 0.3], n), (np.tile(here, 2), np.r_[(here + 1) % n, here])), shape=(n, n)
     )
     assert np.allclose(MarkovChain(drift).stationary, 1 / n, rtol=1e-6)
+
+
+def slow_ring(leaving: np.ndarray) -> sparse.csr_array:
+    """A ring that is left clockwise, whose law is proportional to one over ``leaving``."""
+    n = len(leaving)
+    here = np.arange(n)
+    return sparse.csr_array(
+        (np.r_[1 - leaving, leaving], (np.tile(here, 2), np.r_[here, (here + 1) % n])), shape=(n, n)
+    )
+
+
+@pytest.mark.parametrize(("states", "leaving"), [(200, 1e-12), (400, 1e-17)])
+def test_slow_chains_are_solved_where_arpack_fails(states, leaving):
+    """Catches a residual that any law has in a slow chain, and 1 − P(i, i), which loses it."""
+    away = np.where(np.arange(states) < states // 2, 1.0, 2.0) * leaving
+    law = stationary.by_krylov(slow_ring(away))
+    assert np.allclose(law, (1 / away) / (1 / away).sum(), rtol=1e-9)
+
+
+def test_a_law_that_overflows_is_refused():
+    """Catches a comparison that accepts NaN."""
+    away = np.r_[1.0, np.full(49, 1e-310)]
+    with pytest.raises(ValueError, match=r"of this 50-state chain could not be found: .* above 1e"):
+        stationary.by_krylov(slow_ring(away))

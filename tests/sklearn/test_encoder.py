@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
@@ -99,6 +100,30 @@ def test_tables_of_other_libraries_and_matrices(table):
     encoder = StreamEncoder(exclude=["c*"]).fit(Foreign())
     assert encoder.get_feature_names_out().tolist()[-2:] == ["x", "y"]
     np.testing.assert_array_equal(StreamEncoder().fit_transform(matrix), matrix)
+
+
+def test_a_record_batch_is_encoded_as_its_table(table):
+    """Catches a batch taken as it is, whose dictionaries and structs would be left out."""
+    coded = table.set_column(2, "city", table["city"].dictionary_encode())
+    inner = pa.StructArray.from_arrays([coded["x"].combine_chunks()], ["x"])
+    nested = coded.set_column(3, "inner", inner).combine_chunks()
+    (batch,) = nested.to_batches()
+    encoder = StreamEncoder().fit(nested)
+    assert "inner.x" in encoder.get_feature_names_out()
+    assert any(name.startswith("city=") for name in encoder.get_feature_names_out())
+    np.testing.assert_array_equal(StreamEncoder().fit_transform(batch), encoder.transform(nested))
+
+
+def test_tables_that_cannot_be_encoded(table):
+    encoder = StreamEncoder().fit(table)
+    with pytest.raises(ValueError, match="X has no column 'x'"):
+        encoder.transform(table.drop_columns(["x"]))
+    with pytest.raises(ValueError, match="X must have 2 dimensions, not 1"):
+        encoder.transform(np.zeros(3))
+    with pytest.raises(
+        TypeError, match="X must be a table that PyArrow can convert, not coo_array"
+    ):
+        encoder.transform(sparse.coo_array((2, 2)))
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,11 @@ BAD = {
         b"u,v,colour,on,when\n1,2,\xff,true,2020-01-01\n": "row 1, is not in UTF-8",
         b"u,v,colour,on,when\n": "there are no rows",
         b"": "the file is empty",
+        b'u,v,"colour,on,when\n1,2,red,true,2020-01-01\n': "a quotation mark in the header is not",
+        b"u,v,colour,on,when\n\n1,2," + b"x" * 200_000 + b",true,2020-01-01\n": (
+            "row 1, cannot be read as CSV: field larger than field limit"
+        ),
+        b"u,v,colour,on,when\n1,2," + b"x" * (17 << 20): "a line is longer than 16,777,216 bytes",
     },
     "jsonl": {
         b"[1]\n": "row 1, is not a JSON object",
@@ -181,6 +186,16 @@ def test_a_bad_row_is_named(fitted, format):
     for data, message in BAD[format].items():
         with pytest.raises(ValueError, match=re.escape(message)):
             answered(fit, data, format=format)
+
+
+@pytest.mark.parametrize("head", [b"# made by hand\nu,v,colour,on,when", b"# u,v,colour,on,when"])
+def test_comments_and_blank_lines_are_not_answered(fitted, head):
+    """Catches one answer too many, and a header that waits for a second row."""
+    fit, row = fitted[0]("load"), b"1,2,red,true,2020-01-01\n"
+    written, text = answered(fit, head + b"\n" + row + b"\n\r\n" + row)
+    _, plain = answered(fit, b"u,v,colour,on,when\n" + 2 * row)
+    assert written.rows == 2
+    assert text == plain
 
 
 @pytest.mark.parametrize("bad", [b"1,x,red,true,2020-01-01\n", b"1,2\n"])

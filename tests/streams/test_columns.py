@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +22,11 @@ from mixfree.streams import (
     write_predictions,
 )
 from mixfree.streams.answers import answer_rows
-from mixfree.streams.columns import Category, column_from_plain
+from mixfree.streams.columns import Category, Number, Time, column_from_plain
 from mixfree.streams.encoder import Encoder
+from mixfree.streams.kinds import Choices, columns_of
 from mixfree.streams.look import first_look
+from mixfree.streams.source import Piece
 from tests.streams.data import write
 
 ROWS = 1200
@@ -660,3 +663,137 @@ def test_days_without_a_cycle_are_left_out_with_a_reason_that_is_true(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text(csv_text("when,x,y", years, X[:50], Y[:50]))
     assert "without an hour, a weekday or a season that varies" in look(path).left_out["when"]
+
+
+def test_texts_that_name_the_rows_of_a_short_file(tmp_path):
+    """Catches one feature per row, and a category left out because of its name."""
+    head = "id,x,y\n"
+    (tmp_path / "d.csv").write_text(head + "".join(f"n{i},{i % 3},{i}.5\n" for i in range(12)))
+    assert look(tmp_path / "d.csv").verdicts["id"].why == "row names"
+    (tmp_path / "d.csv").write_text(head + "".join(f"n{i % 4},{i % 3},{i}.5\n" for i in range(12)))
+    assert look(tmp_path / "d.csv").encoder.features == ["id=n0", "id=n1", "id=n2", "id=n3", "x"]
+
+
+def test_a_column_that_begins_empty_has_numbers_if_it_is_asked_for():
+    """Catches a column that is left out although it was asked for."""
+    found = columns_of({"late": pa.array([None, None], pa.string())}, [0], Choices(("late",)))
+    assert found["late"].column == Number("late")
+    found = columns_of({"late": pa.array([None, None], pa.string())}, [0], Choices())
+    assert found["late"].column is None
+    assert found["late"].why == "empty in the first 2 rows"
+
+
+def test_stored_dates_without_a_valid_value_are_left_out():
+    """Catches the first of no dates; the smallest integer is what NumPy stores for none."""
+    none = pa.array([np.iinfo(np.int64).min] * 3, pa.int64()).cast(pa.timestamp("us"))
+    for asked in ((), ("when",)):
+        found = columns_of({"when": none}, [0], Choices(asked))["when"]
+        assert (found.column, found.why) == (None, "a date without a valid value")
+
+
+def test_classes_given_as_numbers(tmp_path, capsys):
+    """Catches classes sorted as texts, two names of one class, and a message about its number."""
+    rows = "".join(f"{0.7 * i % 3},{[1, 2, 10][i % 3]}\n" for i in range(60))
+    (tmp_path / "d.csv").write_text("x,y\n" + rows)
+    assert look(tmp_path / "d.csv", classes=("10", "2.0", "1")).encoder.classes == ["1", "2", "10"]
+    assert fit(tmp_path / "d.csv", "--classes", "1,1.0") == 2
+    assert "--classes must be different numbers, not '1', '1.0'" in capsys.readouterr().err
+
+
+def test_columns_change_their_type_between_files():
+    """Catches a type of the first file that a later file is assumed to have."""
+    column = Category("sky", ("rain", "sun"))
+    out = np.zeros((3, 2))
+    column.fill(pa.array(["sun", None, "rain"], pa.large_string()), out)
+    np.testing.assert_array_equal(out, [[0.0, 1.0], [np.nan, np.nan], [1.0, 0.0]])
+    when = Time("when", "day first", ("days",), 0.0)
+    out = np.zeros((2, 1))
+    when.fill(pa.array([3.0, 20200101.0]), out)
+    assert np.isnan(out).all()
+
+
+def test_numbers_that_may_be_dates_by_their_name_alone():
+    """Catches seconds since 1970 read from fractions, gaps, or digits that are no date."""
+    seconds, nan = 1577836800.0, np.nan
+    for values in ([1.5, 2.5], [seconds, nan, nan], [20201301.0], [1e18, 1e15]):
+        assert columns_of({"time": pa.array(values)}, [0], Choices())["time"].column == Number(
+            "time"
+        )
+
+
+def test_dates_beyond_the_range_of_python_are_read_again(tmp_path, capsys):
+    """Catches dates that the record of the rows read cannot compare, and a changed date."""
+    count = np.arange(60)
+    days = 4_000_000 + count  # the year 12921
+    columns = {"when": pa.array(days, pa.int32()).cast(pa.date32()), "x": count % 5, "y": count % 7}
+    data, path = pa.table(columns), tmp_path / "d.parquet"
+    options = "--resume", "--loss", "squared", "--time", "linear"
+    for rows in (40, 60):
+        write(data[:rows], path)
+        assert fit(path, *options) == 0
+    whole = StreamFit.load(tmp_path / "m")
+    assert whole.read == 60
+    assert fit(path, "--loss", "squared", "--time", "linear", model="once") == 0
+    once = StreamFit.load(tmp_path / "once")
+    np.testing.assert_allclose(whole.learner.weights, once.learner.weights, rtol=1e-9)
+    days[0] += 1
+    changed = data.set_column(0, "when", pa.array(days, pa.int32()).cast(pa.date32()))
+    write(changed, path)
+    capsys.readouterr()
+    assert fit(path, *options) == 2
+    assert "d.parquet" in capsys.readouterr().err
+
+
+def test_all_rows_are_left_out(tmp_path, capsys):
+    """Catches a model of no rows, and reasons without their counts."""
+    rows = "".join(f"{i},,{i}.5\n" if i % 4 else f",{i},{i}.5\n" for i in range(40))
+    (tmp_path / "d.csv").write_text("x,w,y\n" + rows)
+    assert fit(tmp_path / "d.csv", "--missing", "skip") == 2
+    said = "all 40 rows were left out (10: 'x' is missing; 30: 'w' is missing)"
+    assert said in capsys.readouterr().err
+
+
+def test_columns_that_are_left_out_of_a_pipe(tmp_path, monkeypatch):
+    """A pipe cannot be read again without them; catches features of the wrong columns."""
+    x, z, y = numbers()
+    names = [f"n{number}" for number in range(ROWS)]
+    text = csv_text("name,z,x,y", names, z, x, y)
+    (tmp_path / "d.csv").write_text(text)
+    assert fit(tmp_path / "d.csv", model="file") == 0
+    stdin = SimpleNamespace(buffer=io.BytesIO(text.encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert run("fit", "-", "--target", "y", "--model", tmp_path / "pipe", "-q") == 0
+    piped, filed = (StreamFit.load(tmp_path / name) for name in ("pipe", "file"))
+    assert piped.encoder.features == ["z", "x"]
+    assert piped.learner.weights.tobytes() == filed.learner.weights.tobytes()
+
+
+def test_stray_texts_of_parts_are_added_up():
+    """Catches counts of the first part alone, and the place of a later one."""
+    parts = [Encoder([Number("x")], Number("y"), missing="skip") for _ in range(3)]
+    for number, texts in enumerate([["1", "2"], ["a", "3"], ["b", "c"]]):
+        batch = pa.record_batch({"x": texts, "y": [1.0, 2.0]})
+        parts[number].encode(Piece(f"f{number}", 0, batch))
+    for part in parts[1:]:
+        parts[0].merge(part)
+    assert parts[0].strays == {"x": [3, "f1, row 1, column 'x' is 'a'"]}
+    assert parts[0].left_out == {"'x' is missing": 3}
+    assert parts[1].strays["x"][0] == 1
+
+
+def test_json_lines_that_pyarrow_cannot_read(tmp_path):
+    """Catches booleans as numbers, and integers beyond doubles that end the fit."""
+    huge = 10**400
+    rows = [
+        {"mixed": 1, "on": True, "size": huge, "gap": None},
+        {"mixed": "a", "on": None, "size": -huge, "gap": None},
+        {"mixed": [2], "on": False, "size": 3, "gap": None},
+    ]
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (piece,) = opened(tmp_path / "d.jsonl", ["mixed", "on", "size", "gap"])
+    assert piece.batch.to_pydict() == {
+        "mixed": ["1", "a", "[2]"],
+        "on": [True, None, False],
+        "size": [np.inf, -np.inf, 3.0],
+        "gap": [None, None, None],
+    }

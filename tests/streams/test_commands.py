@@ -52,6 +52,56 @@ def test_predictions_are_those_of_the_estimator(tmp_path, fitted, ending):
     np.testing.assert_array_equal(found["u"], table()["u"])
 
 
+KEPT = {  # texts of a column, and how a Parquet file has them
+    "decimal comma": (["1,5", "-2,25", ""], [1.5, -2.25, None]),
+    "leading zeros": (["00123", "00456", "7"], ["00123", "00456", "7"]),
+    "long integers": (["12345678901234567891", "12345678901234567892", "3"], None),
+    "all digits of a double": (["0.30000000000000004", "1e-7", "2"], [0.1 + 0.2, 1e-7, 2.0]),
+    "units": (["7%", "8%", "9%"], None),
+    "a word": (["1", "2", "unknown"], None),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_columns_are_copied_without_losing_a_character(tmp_path, case):
+    """Catches identifiers copied as numbers, of which 00123 becomes 123, and commas as texts."""
+    texts, expected = KEPT[case]
+    path, out = tmp_path / "d.csv", tmp_path / "p.parquet"
+    path.write_text("x;y\n" + "".join(f"{i % 7};{2 * (i % 7)}\n" for i in range(50)))
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    path.write_text("x;k\n" + "".join(f"{i};{text}\n" for i, text in enumerate(texts)))
+    assert run("predict", path, "--model", tmp_path / "m", "-o", out, "--keep", "k") == 0
+    found = pa.parquet.read_table(out).to_pydict()
+    assert found["k"] == (texts if expected is None else expected)
+    assert found["prediction"] == pytest.approx([0.0, 2.0, 4.0], abs=1e-9)
+
+
+def test_a_column_to_copy_changes_its_type(tmp_path, fitted, capsys):
+    """Catches the writer's own error, and texts written without quotation marks to a CSV file."""
+    for number, k in enumerate([pa.array([1, 2], pa.int32()), [1.5, 2.0], ["a,b", "c"], [[1], []]]):
+        data = table(2).append_column("k", k if isinstance(k, pa.Array) else pa.array(k))
+        pa.parquet.write_table(data, tmp_path / f"k{number}.parquet")
+
+    def predict(*names):
+        options = "--model", fitted[1], "-o", tmp_path / "p.parquet", "--keep", "k"
+        return run("predict", *(tmp_path / f"{name}.parquet" for name in names), *options)
+
+    assert predict("k0", "k1") == 0
+    assert pa.parquet.read_table(tmp_path / "p.parquet")["k"].to_pylist() == [1.0, 2.0, 1.5, 2.0]
+    assert predict("k0", "k2") == 0
+    assert pa.parquet.read_table(tmp_path / "p.parquet")["k"].to_pylist() == ["1", "2", "a,b", "c"]
+    assert predict("k3") == 0
+    assert predict("k3", "k0") == 2
+    said = "k0.parquet: column 'k' is of type int32, not list<element: int64> as before: remove it"
+    assert said in capsys.readouterr().err
+    rows = "".join(f"{i}.5,1,red,true,{i}\n" for i in range(20_000))
+    (tmp_path / "d.csv").write_text(f"u,v,colour,on,k\n{rows}1,1,red,true,-\n")
+    options = "--model", fitted[1], "-o", tmp_path / "p.parquet", "--keep", "k"
+    assert run("predict", tmp_path / "d.csv", *options) == 2
+    said = "row 20001, column 'k' is '-', not a plain number as before: remove it from --keep"
+    assert said in capsys.readouterr().err
+
+
 def test_predictions_with_intervals(tmp_path, fitted, capsys):
     """Catches intervals of the rows themselves, or of the weights alone."""
     data, model = fitted
@@ -153,7 +203,46 @@ def test_predict_refuses(tmp_path, fitted, capsys):
     model_file.save(tmp_path / "other", {"kind": "recipe"})
     assert run("inspect", tmp_path / "other") == 2
     assert "contains a 'recipe', not a 'stream fit'" in capsys.readouterr().err
-    assert sorted(os.listdir(tmp_path)) == ["d.parquet", "m", "named.parquet", "other"]
+    (tmp_path / "head.csv").write_text("u,v,colour,on\n1,2,red,true\n3,4,red\n")
+    assert run("predict", tmp_path / "head.csv", "--model", model, "-o", tmp_path / "p.csv") == 2
+    assert "head.csv: line 3 has 3 fields instead of 4" in capsys.readouterr().err
+    (tmp_path / "head.csv").write_text("u,v,colour,on\n")
+    assert run("predict", tmp_path / "head.csv", "--model", model, "-o", tmp_path / "p.csv") == 2
+    assert "head.csv: there are no rows" in capsys.readouterr().err
+    assert run("predict", data, "--model", model, "-o", tmp_path / "p.csv", "--batch", 1) == 2
+    assert "--batch applies to standard output only: leave out --output" in capsys.readouterr().err
+    assert run("predict", data, "--model", model) == 2
+    assert "--output is needed, unless the data is CSV or JSON lines" in capsys.readouterr().err
+    found = sorted(os.listdir(tmp_path))
+    assert found == ["d.parquet", "head.csv", "m", "named.parquet", "other"]
+
+
+def test_steps_for_classes_are_in_units_of_the_log_odds(tmp_path, capsys):
+    """Catches steps of the size of the target, which classes do not have."""
+    rng = np.random.default_rng(0)
+    walk = 0.05 * np.cumsum(rng.standard_normal(3000))
+    classes = np.where(walk + rng.standard_normal(3000) > 0.0, "up", "down")
+    path = write(pa.table({"walk": walk, "y": classes}), tmp_path / "d.parquet")
+    assert run("diagnose", path, "--target", "y") == 0
+    assert re.search(r"--method mag --set levels=\d+ --step-scale 1:", capsys.readouterr().out)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder without new files")
+def test_a_place_that_cannot_be_written_is_named_before_the_fit(tmp_path, fitted, capsys):
+    """Catches the name of a temporary file, and a fit that is lost when it is saved."""
+    data, model = fitted
+    assert run("fit", data, "--target", "load", "--model", "/proc/m") == 2
+    assert capsys.readouterr().err.startswith("mixfree: cannot write /proc/m: ")
+    assert run("predict", data, "--model", model, "-o", "/proc/p.csv") == 2
+    assert capsys.readouterr().err.startswith("mixfree: cannot write /proc/p.csv: ")
+
+
+def test_classes_have_no_intervals(tmp_path, capsys):
+    path = write(table(), tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "on", "--model", tmp_path / "m", "-q") == 0
+    options = "--model", tmp_path / "m", "-o", tmp_path / "p.csv", "--interval", 0.9
+    assert run("predict", path, *options) == 2
+    assert "--interval applies to regressions only" in capsys.readouterr().err
 
 
 def test_inspect_a_fit_with_steps(tmp_path, fitted, capsys):
@@ -426,3 +515,37 @@ def test_too_few_rows_at_first_may_be_why_predictions_ahead_were_bad(tmp_path, c
     )
     assert run(*fit) == 0  # chooses a ridge by itself
     assert "worse than the best constant" not in capsys.readouterr().out
+
+
+def test_one_row_predicted_ahead_explains_nothing(tmp_path, capsys):
+    """Catches R² of a variance that is rounding, and advice from a single row."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(1001)
+    y = 7.0 + x + rng.standard_normal(1001)
+    y[-1] += 9.0
+    path = write(pa.table({"x": x, "y": y}), tmp_path / "d.parquet")
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    out = capsys.readouterr().out
+    assert re.search(
+        r"unknown +[\d.]+ +[\d.]+ +test-then-train: 1 row, predicted before it was", out
+    )
+    assert "worse than the best constant" not in out
+
+
+def test_inspect_shows_the_weights_of_every_class(tmp_path, capsys):
+    """Catches classes in another order than their weights, in print or in the file."""
+    rng = np.random.default_rng(0)
+    which = rng.integers(0, 3, 3000)
+    columns = {"x": rng.standard_normal(3000) + which, "y": np.array(["b", "a", "c"])[which]}
+    path, out = write(pa.table(columns), tmp_path / "d.parquet"), tmp_path / "w.csv"
+    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 0
+    capsys.readouterr()
+    assert run("inspect", tmp_path / "m", "--weights", out) == 0
+    text = capsys.readouterr().out
+    assert f"written    6 weights to {out}" in text
+    slopes = dict(zip("abc", StreamFit.load(tmp_path / "m").learner.weights[:, 0], strict=True))
+    assert slopes["b"] < slopes["a"] < slopes["c"]
+    printed = dict(re.findall(r"^class +(\w)\n.*\n +x +(-?[\d.e-]+)", text, re.MULTILINE))
+    assert {name: float(each) for name, each in printed.items()} == pytest.approx(slopes, 1e-3)
+    table_ = pa.csv.read_csv(out).to_pylist()
+    assert {r["class"]: r["weight"] for r in table_ if r["feature"] == "x"} == pytest.approx(slopes)

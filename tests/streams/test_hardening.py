@@ -1,5 +1,6 @@
 """Hostile files, names and concurrent processes must not harm a model or the process."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -432,6 +433,9 @@ def test_pipes_are_read_once_in_their_order(folder, capsys):
             "'1'; if the first line is a row, (echo c1,c2,c3; cat FILE) > new",
         ),
         ("row.csv", "1,1" + ",2" * 9 + "\n", "; if the first line is a row, (echo c1,c2,c3"),
+        ("open.csv", 'y,"a\n' + "1,2\n" * 9, "a quotation mark in the header is not closed"),
+        ("null.jsonl", '{"a": 1, "y": 2}\nnull\n', "must have one object"),
+        ("long.jsonl", '{"y": 1}\n"' + "x" * (9 << 22), "a line is longer than 33,554,432 bytes"),
         ("same.csv", "a,y\n1,3\n2,3\n", "the target 'y' is always 3: there is nothing to learn"),
     ],
 )
@@ -441,6 +445,70 @@ def test_what_is_wrong_with_a_file_is_said_as_it_is(folder, capsys, name, text, 
     assert fit("d.csv" if name == "twins.csv" else name, name, "--model", "m") == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1 and len(error) < 400
+
+
+def test_compressed_streams_and_files_of_arrow(folder, capsys):
+    """Catches a remark of PyArrow on the length of its metadata."""
+    data = table(50)
+    for name, opened in (("s.arrows.gz", pa.ipc.new_stream), ("f.arrow.gz", pa.ipc.new_file)):
+        with pa.output_stream(name) as file, opened(file, data.schema) as writer:
+            writer.write_table(data)
+    stream = Source(find_files(["s.arrows.gz"]))
+    stream.open(data.column_names)
+    assert pa.Table.from_batches([piece.batch for piece in stream.pieces()]) == data
+    assert fit("f.arrow.gz", "--model", "m") == 2
+    assert "it is an Arrow file, not a stream: decompress it, or name it" in capsys.readouterr().err
+
+
+def test_a_compressed_pipe_is_read_to_its_end(folder):
+    """Catches the head of a pipe that is read twice, or as it is compressed."""
+    if not POSIX:
+        return
+    os.mkfifo("p.csv.gz")
+    text = "x,y\n" + "".join(f"{i},{i}\n" for i in range(40_000))
+
+    def feed():
+        with open("p.csv.gz", "wb") as file:
+            file.write(gzip.compress(text.encode(), 1))
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    source = Source(find_files(["p.csv.gz"]))
+    source.open(["y"])
+    found = [int(each) for piece in source.pieces() for each in piece.batch["y"].to_pylist()]
+    thread.join()
+    assert found == list(range(40_000))
+    assert source.row_count() is None
+
+
+def test_files_that_cannot_be_read_are_named(folder, capsys):
+    """Catches one name too many, or none."""
+    Path("gone.csv").write_text("a,y\n1,2\n")
+    (gone,) = find_files(["gone.csv"])
+    os.remove("gone.csv")
+    with pytest.raises(FileNotFoundError) as caught:
+        Source([gone])
+    assert str(caught.value).count("gone.csv") == 1
+    Path("p.parquet.gz").touch()
+    os.mkdir("none")
+    for data, said in {
+        "p.parquet.gz": "a compressed Parquet file cannot be read: decompress it first",
+        "none": "the folder none has no data files (.csv, .tsv",
+    }.items():
+        assert fit(data, "--model", "m") == 2
+        assert said in capsys.readouterr().err
+    with pytest.raises(ValueError, match="no data given"):
+        find_files([])
+
+
+def test_a_text_in_the_first_row_may_be_long(folder):
+    """Catches a header that is lost because Python's reader of CSV refuses the row after it."""
+    rows = "".join(f"{i % 7},{i % 5},t\n" for i in range(50))
+    Path("long.csv").write_text(f'a,y,html\n1,2,"{"<p>, " * 40_000}"\n{rows}')
+    source = Source(find_files(["long.csv"]))
+    assert source.schema.names == ["a", "y", "html"]
+    assert fit("long.csv", "--model", "m") == 0
+    assert StreamFit.load("m").used == 51
 
 
 def test_commas_equals_signs_and_twins_in_arguments(folder, capsys):

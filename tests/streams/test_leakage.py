@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from mixfree.streams import FitPlan, Source, StreamFit, find_files, leakage
 from mixfree.streams.leakage import leakage_warnings
 from tests.streams.data import write
 
@@ -73,3 +73,36 @@ def test_a_class_of_one_row_is_told_by_chance(tmp_path):
     columns = {f"c{at}": rows[:, at] for at in range(30)}
     second = np.arange(1000) == 500
     assert named(tmp_path, columns | {"y": np.where(second, "yes", "no")}) == []
+
+
+def test_the_best_threshold_is_that_of_a_search():
+    """Catches a threshold between equal values, which would separate rows by their order."""
+    rng = np.random.default_rng(5)
+    for _ in range(500):
+        values = rng.integers(0, 4, rng.integers(1, 9)).astype(float)
+        second = rng.random(len(values)) < 0.5
+        cuts = [*np.unique(values), np.inf]
+        best = max(
+            max(((values >= c) == second).sum(), ((values < c) == second).sum()) for c in cuts
+        )
+        assert leakage._by_threshold(values, second).sum() == best
+
+
+def test_a_number_that_codes_one_of_three_classes_is_named(tmp_path):
+    """Catches shares that are not those of the variance between classes."""
+    rng = np.random.default_rng(2)
+    which = rng.integers(3, size=ROWS)
+    code = np.array([5.0, -1.0, 2.0])[which] + 0.001 * rng.standard_normal(ROWS)
+    weak = which + 0.3 * rng.standard_normal(ROWS)
+    columns = {"code": code, "weak": weak, "y": np.array(["a", "b", "c"])[which]}
+    source = Source(find_files([write(pa.table(columns), tmp_path / "d.parquet")]))
+    fit = StreamFit.begin(source, FitPlan("y"))
+    fit.run(source.pieces())
+    kept = fit.reservoir
+    within = [kept.rows[kept.targets == each, 0].var() for each in range(3)]
+    share = (
+        1.0
+        - np.bincount(kept.targets.astype(int)) @ within / len(kept.rows) / kept.rows[:, 0].var()
+    )
+    (found,) = leakage_warnings(fit)
+    assert found.startswith(f"'code' alone explains {100 * share:.4g} % of 'y'; if it is not known")

@@ -87,3 +87,12 @@ def test_permissions_are_those_of_any_new_file(path, tmp_path):
     (tmp_path / "plain").touch()
     modes = [stat.S_IMODE(os.stat(each).st_mode) for each in (path, tmp_path / "plain")]
     assert modes[0] == modes[1]
+
+
+def test_scalars_of_numpy_come_back_as_numbers(tmp_path):
+    """Catches a count from an array that cannot be stored, and a NaN stored as text."""
+    content = {"n": np.int64(3), "on": np.bool_(True), "x": np.float32("nan")}
+    models.save(tmp_path / "s", content)
+    found = models.load(tmp_path / "s")
+    assert (found["n"], found["on"], str(found["x"])) == (3, True, "nan")
+    assert [type(each) for each in found.values()] == [int, bool, float]

@@ -9,7 +9,10 @@ import pytest
 
 from mixfree.cli import main
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from mixfree.streams.columns import Number
+from mixfree.streams.encoder import Encoder
 from mixfree.streams.page import page
+from mixfree.streams.pictures import pictures
 from mixfree.streams.timeline import CHUNK, MOST
 from mixfree.streams.views import course
 from tests.streams.data import table, write
@@ -99,12 +102,27 @@ def test_the_moment_of_a_change_is_named(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.standard_normal(30_000)
     noise = np.where(np.arange(len(x)) < 17_000, 0.5, 2.0) * rng.standard_normal(len(x))
-    found = course(fitted(tmp_path, pa.table({"x": x, "load": x + noise})))
-    (jump,) = found.jumps
+    fit = fitted(tmp_path, pa.table({"x": x, "load": x + noise}))
+    (jump,) = course(fit).jumps
     assert jump.row == 17_001
     assert jump.before == pytest.approx(0.5, rel=0.1)
     assert jump.after == pytest.approx(2.0, rel=0.1)
     assert jump.sentence("RMSE").startswith("RMSE rises from 0.4")
+    assert jump.sentence("RMSE") in Parsed(page(fit)).texts
+    _, middle, _ = pictures(fit).axes
+    (dashed,) = (line for line in middle.lines if line.get_linestyle() == "--")
+    assert jump.row in dashed.get_xdata()
+    assert middle.get_xlabel() == "row"
+
+
+def test_a_fit_that_was_stopped_has_a_page_and_pictures_without_errors(tmp_path):
+    """Catches a report that does not tell that rows are missing, and an empty panel."""
+    fit = fitted(tmp_path, table(rows=5))
+    fit.complete = False
+    assert "The fit was stopped: the report covers the rows read so far." in Parsed(page(fit)).texts
+    _, middle, _ = pictures(fit).axes
+    assert middle.get_title(loc="left") == "No row was predicted before it was learnt"
+    assert not middle.lines
 
 
 def run(*arguments):
@@ -147,3 +165,19 @@ def test_the_command_takes_a_model_or_data(tmp_path, capsys):
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1
+
+
+def test_dates_that_cannot_be_drawn_are_drawn_by_rows(tmp_path):
+    """Catches an error of Matplotlib after the fit."""
+    times = pa.array(np.datetime64("9999-12-01", "us") + np.arange(3000) * np.timedelta64(1, "h"))
+    fit = fitted(tmp_path, table().append_column("when", times))
+    assert not course(fit).dated
+    assert fit.timeline.bins.times[0] == np.datetime64("9999-12-01")
+    assert pictures(fit).axes[1].get_xlabel() == "row"
+
+
+def test_a_fit_of_no_rows_has_no_page():
+    """Catches an index error, and a page of nothing."""
+    fit = StreamFit(FitPlan("y", "squared"), Encoder([Number("x")], Number("y")))
+    with pytest.raises(ValueError, match="the fit has learnt from no rows"):
+        page(fit)

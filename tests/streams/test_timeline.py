@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_sco
 from mixfree.linear.losses import Logistic, Softmax, Squared
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
 from mixfree.streams.metrics import metrics
-from mixfree.streams.timeline import CHUNK, MOST, Timeline, judged
+from mixfree.streams.timeline import CHUNK, MOST, Judged, Timeline, judged
 from tests.streams.data import write
 
 NEVER = np.zeros(0, "M8[us]")
@@ -51,6 +51,61 @@ def test_parts_that_were_seen_apart_follow_one_another():
     np.testing.assert_allclose(one.bins.target, expected)
     spread = one.total("target_squares") / len(y) - (one.total("target") / len(y)) ** 2
     assert spread == pytest.approx(y.var())
+
+
+def test_many_parts_give_the_sums_of_one_stream():
+    """Catches parts of other bins that are merged wrongly, lost rows, and a second origin."""
+    rng = np.random.default_rng(2)
+    lengths = [0, 700_000, 900, 0, *rng.integers(1, 3000, 600).tolist(), 550_000]
+    rows = sum(lengths)
+    scores, y = rng.standard_normal(rows), 30.0 + rng.random(rows)
+    times = np.datetime64("2024-01-01", "us") + np.arange(rows) * np.timedelta64(10, "m")
+    merged, begin = Timeline.start((1, 2), None), 0
+    for number, length in enumerate(lengths):
+        part = slice(begin, begin := begin + length)
+        zeros = np.zeros(length)
+        found = Judged(y[part], scores[part], np.abs(scores[part]), zeros, np.zeros(0))
+        other = Timeline.start((1, 2), None)
+        other.add(y[part], found if number % 2 else None, times[part])
+        merged.merge(other)
+        assert len(merged.sums) <= MOST
+    merged.add(y[:5000] + 9.0, None, times[:5000])
+    tested = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
+    every = np.concatenate([y, y[:5000] + 9.0])
+    ends = merged.bins.ends.astype(int)
+    starts = np.concatenate([[0], ends[:-1]])
+    assert ends[-1] == len(every) == merged.rows
+    np.testing.assert_allclose(merged.bins.target, np.add.reduceat(every, starts) / (ends - starts))
+    np.testing.assert_array_equal(merged.bins.greatest, np.maximum.reduceat(every, starts))
+    dated = starts < rows
+    np.testing.assert_array_equal(merged.bins.times[dated], times[starts[dated]])
+    assert merged.tested == tested.sum()
+    assert merged.total("loss") == pytest.approx(np.abs(scores[tested]).sum())
+    assert merged.total("squares") == pytest.approx(((y - scores)[tested] ** 2).sum())
+    assert merged.total("predicted") == pytest.approx((scores[tested] - merged.origin).sum())
+    untested = np.concatenate([y[~tested], every[rows:]]) - merged.origin
+    assert merged.total("untested_target") == pytest.approx(untested.sum())
+    assert merged.total("untested_target_squares") == pytest.approx((untested**2).sum())
+    assert merged.hours[:, 0].sum() == merged.weekdays[:, 0].sum() == tested.sum()
+    merged.check("timeline")
+    merged.rows += 1
+    with pytest.raises(ValueError, match=r"state of the timeline is invalid: \d+ bins of"):
+        merged.check("timeline")
+
+
+def test_a_stream_goes_on_in_the_last_bin_of_merged_parts():
+    """Catches a new bin beside one with room, which is one bin too many."""
+    merged = Timeline.start((1, 2), None)
+    for length in [*[1] * (MOST - 1), CHUNK]:
+        other = Timeline.start((1, 2), None)
+        other.add(np.full(length, 2.0), None, NEVER)
+        merged.merge(other)
+    merged.add(np.full(3, 7.0), None, NEVER)
+    bins = merged.bins
+    assert len(bins.rows) == MOST // 2
+    assert bins.rows[-2:].tolist() == [2.0, 1.0 + CHUNK + 3.0]
+    assert (bins.least[-1], bins.greatest[-1]) == (2.0, 7.0)
+    assert bins.target[-1] == pytest.approx((2.0 * (1 + CHUNK) + 7.0 * 3) / (CHUNK + 4))
 
 
 def test_a_run_that_diverged_can_be_saved():
@@ -172,3 +227,12 @@ def test_the_weights_that_predict_are_renewed_at_row_counts_that_batches_do_not_
     fitted(tmp_path, {"x": x, "y": x + rng.standard_normal(len(x))}, loss=loss)
     assert [row for row in at if row < 4000] == [0, 1000, 2000, 3000]
     assert [row for row in at if row > 4000] == later
+
+
+def test_targets_whose_squares_overflow_have_no_measures_ahead(tmp_path):
+    """Catches measures of clipped targets, and warnings of NumPy."""
+    x = np.random.default_rng(6).standard_normal(2500)
+    found = metrics(fitted(tmp_path, {"x": x, "y": 1e160 * (x + x**2)}))
+    assert all(np.isnan(each) for each in found["test_then_train"].values())
+    assert np.isnan(found["in_sample"]["r2"])
+    assert found["constant"]["mae"] > 1e159

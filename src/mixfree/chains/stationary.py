@@ -13,7 +13,7 @@ from mixfree.chains.structure import edges
 __all__ = ["by_detailed_balance", "by_krylov", "gth"]
 
 BALANCE = 1e-9  # relative difference of the two flows across an edge that counts as balance
-RESIDUAL = 1e-10  # largest |πP − π| of an accepted law
+RESIDUAL = 1e-10  # largest |πP − π| of an accepted law, as a share of the flow between states
 
 
 def gth(P: Array) -> Array:
@@ -76,26 +76,38 @@ def by_detailed_balance(P: Any) -> Array | None:
 
 def by_krylov(P: Any) -> Array:
     """Compute the stationary law of a large sparse chain, checked by its residual."""
+    flow = sparse.csr_array(P, copy=True)
+    flow.setdiag(0.0)
+    flow.eliminate_zeros()
+    # Not 1 − P(i, i), which would round away a small probability of leaving i.
+    leaving = np.asarray(flow.sum(axis=1))
     start = np.full(P.shape[0], 1 / P.shape[0])
     try:
         _, vectors = sparse_linalg.eigs(P.T, k=1, which="LR", v0=start, maxiter=2000)
         law = _as_law(vectors[:, 0].real)
     except sparse_linalg.ArpackError:
-        law = start
-    if _residual(P, law) > RESIDUAL:
-        law = _by_factorisation(P)
-    if _residual(P, law) > RESIDUAL:
+        law = np.full_like(start, np.nan)
+    if not _residual(flow, leaving, law) <= RESIDUAL:
+        law = _by_factorisation(flow, leaving)
+    residual = _residual(flow, leaving, law)
+    if not residual <= RESIDUAL:
         raise ValueError(
             f"the stationary law of this {P.shape[0]}-state chain could not be found: "
-            f"the best has |πP − π| = {_residual(P, law):.1e}, above {RESIDUAL:.0e}"
+            f"the best has |πP − π| = {residual:.1e} of the flow, above {RESIDUAL:.0e}"
         )
     return law
 
 
-def _by_factorisation(P: Any) -> Array:
-    balance = sparse.csc_array(sparse.eye_array(P.shape[0]) - P.T)
-    rest = sparse_linalg.spsolve(balance[1:, 1:], -balance[1:, [0]].toarray().ravel())
-    return _as_law(np.concatenate([[1.0], rest]))
+def _by_factorisation(flow: Any, leaving: Array) -> Array:
+    """Solve for the law relative to that of the first state; NaN where this overflows."""
+    balance = sparse.csc_array(sparse.diags_array(leaving) - flow.T)
+    try:
+        factors = sparse_linalg.splu(balance[1:, 1:])
+    except RuntimeError:  # exactly singular
+        return np.full_like(leaving, np.nan)
+    rest = factors.solve(-balance[1:, [0]].toarray().ravel())
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _as_law(np.concatenate([[1.0], rest]))
 
 
 def _as_law(vector: Array) -> Array:
@@ -104,5 +116,7 @@ def _as_law(vector: Array) -> Array:
     return law
 
 
-def _residual(P: Any, law: Array) -> float:
-    return float(np.abs(P.T @ law - law).sum())
+def _residual(flow: Any, leaving: Array, law: Array) -> float:
+    """Return |πP − π| relative to the flow between states, which is small in a slow chain."""
+    out = leaving * law
+    return float(np.abs(flow.T @ law - out).sum() / out.sum())

@@ -204,8 +204,6 @@ def parts_that_vary(times: Array, form: str) -> list[str]:
     ['season', 'days']
     """
     known = times[~np.isnat(times)]
-    if not known.size:
-        return []
     without = ["weekday", "season"] if form == "clock" else too_long(known)
     if _are_months(known):
         without.append("weekday")

@@ -1,10 +1,11 @@
 """The header and the delimiter of a CSV file."""
 
+import contextlib
 import csv
 import io
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 __all__ = ["Dialect"]
 
@@ -76,6 +77,8 @@ class Dialect(NamedTuple):
 
         delimiter = max(candidates, key=likely)
         names, row, lines = found[delimiter]
+        if not row and text.count('"') % 2:
+            raise EOFError("a quotation mark in the header is not closed")
         if len(row) == len(names) + 1:
             names = [*names, ""] if row[-1] == "" else ["", *names]
         for name in names:
@@ -88,18 +91,21 @@ class Dialect(NamedTuple):
 def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int]:
     """Return the fields of the header and of the row after it, and the line the header ends on."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    records = ((record, reader.line_num) for record in reader if record)
+    records = _records(reader)
     comment = None
-    try:
-        head, lines = next(records)
-        while _is_comment(head, delimiter) and (after := next(records, None)) is not None:
-            comment, (head, lines) = (head, lines), after
-        if comment is not None and comment[0][0].startswith("#") and any(map(_is_number, head)):
-            row, (head, lines) = head, comment
-            return [head[0].lstrip("# "), *(name.strip() for name in head[1:])], row, lines
-        return head, next((record for record, _ in records), []), lines
-    except (csv.Error, StopIteration):
-        return [text], [], 1
+    head, lines = next(records, ([text], 1))
+    while _is_comment(head, delimiter) and (after := next(records, None)) is not None:
+        comment, (head, lines) = (head, lines), after
+    if comment is not None and comment[0][0].startswith("#") and any(map(_is_number, head)):
+        row, (head, lines) = head, comment
+        return [head[0].lstrip("# "), *(name.strip() for name in head[1:])], row, lines
+    return head, next((record for record, _ in records), []), lines
+
+
+def _records(reader: Any) -> Iterator[tuple[list[str], int]]:
+    """Yield records that are not blank, with the lines they end on, up to one that is too long."""
+    with contextlib.suppress(csv.Error):
+        yield from ((record, reader.line_num) for record in reader if record)
 
 
 def _is_comment(record: Sequence[str], delimiter: str) -> bool:

@@ -157,6 +157,8 @@ class Reader:
             there = not within and os.path.getsize(self.file.path) > 0
             what = "is truncated" if self.file.format == "arrow" else "has only blank lines"
             return f"the file {what}" if there else "the file is empty"
+        if "1330795073 metadata bytes" in message:  # "ARRO", the beginning of a file
+            return "it is an Arrow file, not a stream: decompress it, or name it instead of a pipe"
         if "incorrect header check" in message:
             return "it is not compressed by gzip: rename it to end without .gz"
         if "Column() changed from object" in message:
@@ -179,9 +181,6 @@ class Reader:
             block = self._dialect.block if self.file.format == "csv" else LARGEST_BLOCK
             quote = ", or a quotation mark is not closed" if self.file.format == "csv" else ""
             return f"a line is longer than {block:,} bytes{quote}"
-        changed = re.search(r"Column\(/(.*)\) changed from (\w+) to (\w+)", message)
-        if changed:
-            return f"column {changed[1]!r} changes from {changed[2]} to {changed[3]}"
         return message
 
 

@@ -184,6 +184,8 @@ def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
         return Verdict(what, None, f"a {what}; `time='cyclic'` uses its hour, weekday and season")
     times = dates.times_in(values, form)
     known = times[~np.isnat(times)]
+    if not known.size:  # stored values that are no dates
+        return Verdict(what, None, f"a {what} without a valid value")
     parts: tuple[str, ...] = ("hour",) if form == "clock" else tuple(dates.PARTS)
     if choices.time == "auto":
         parts = tuple(dates.parts_that_vary(known, form))

@@ -171,15 +171,14 @@ def _by_threshold(values: Array, second: Array) -> Array:
     """Return the rows that the best threshold classifies correctly."""
     order = np.argsort(values, kind="stable")
     below = np.concatenate([[0], np.cumsum(second[order])])
-    cut = np.concatenate([[True], values[order][1:] != values[order][:-1], [True]])
-    number = np.arange(len(values) + 1)
+    apart = np.concatenate([[True], values[order][1:] != values[order][:-1], [True]])
+    cuts = np.flatnonzero(apart)
     # If the second class is above, its rows below and the first class's rows above are wrong.
-    wrong = below + (len(values) - number) - (below[-1] - below)
-    wrong = np.where(cut, wrong, len(values) // 2)
+    wrong = below[cuts] + (len(values) - cuts) - (below[-1] - below[cuts])
     if wrong.min() <= len(values) - wrong.max():
-        above = np.arange(len(values)) >= wrong.argmin()
+        above = np.arange(len(values)) >= cuts[wrong.argmin()]
     else:
-        above = np.arange(len(values)) < wrong.argmax()
+        above = np.arange(len(values)) < cuts[wrong.argmax()]
     right = np.empty(len(values), bool)
     right[order] = above == second[order]
     return right

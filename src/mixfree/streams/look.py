@@ -241,7 +241,11 @@ def _classes(
 ) -> list[str]:
     """Return the classes given, or those in the first rows."""
     if plan.classes:
-        return _sorted([str(each) for each in plan.classes], column)
+        classes = _sorted([str(each) for each in plan.classes], column)
+        if len(classes) < len(plan.classes):  # such as 1 and 1.0
+            listed = ", ".join(map(repr, plan.classes))
+            raise ValueError(f"`classes` must be different numbers, not {listed}")
+        return classes
     name = plan.target
     if len(different) < 2:
         found = f"only one class, {different[0]!r}," if different else "no value"

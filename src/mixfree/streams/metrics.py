@@ -9,7 +9,7 @@ from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.linear.losses import REGRESSIONS
 from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.timeline import Judged, judged
+from mixfree.streams.timeline import LARGEST, Judged, judged
 
 __all__ = ["NAMES", "constant_losses", "exact_to_rounding", "metrics", "of_all_rows", "shown"]
 
@@ -37,14 +37,15 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
     ``r2``, ``rmse`` and ``mae``; classifications have ``log_loss``, ``accuracy`` and, for two
     classes, ``auc``; ``loss`` is the mean of the minimised loss. Unknown metrics are NaN.
     """
-    found = {"in_sample": _of_sample(fit, fit.learner)}
-    if fit.timeline.tested:
-        found["test_then_train"] = _of_timeline(fit)
-    if fit.exact is not None:
-        found["exact"] = _of_sample(fit, fit.exact)
-    found["constant"] = _of_constant(fit)
-    if fit.rival is not None:
-        found["sgd"] = _of_sample(fit, fit.rival)
+    with np.errstate(over="ignore", invalid="ignore"):  # squares of huge targets
+        found = {"in_sample": _of_sample(fit, fit.learner)}
+        if fit.timeline.tested:
+            found["test_then_train"] = _of_timeline(fit)
+        if fit.exact is not None:
+            found["exact"] = _of_sample(fit, fit.exact)
+        found["constant"] = _of_constant(fit)
+        if fit.rival is not None:
+            found["sgd"] = _of_sample(fit, fit.rival)
     return found
 
 
@@ -118,11 +119,15 @@ def _of_timeline(fit: StreamFit) -> dict[str, float]:
     tested = course.tested
     loss = course.total("loss") / tested
     if fit.encoder.classes is None:
+        if np.abs(course.ranges).max() >= LARGEST:  # the timeline has clipped targets
+            return _regression(*[float("nan")] * 4)
         mean, mean_square = (
             (course.total(name) - course.total(f"untested_{name}")) / tested
             for name in ("target", "target_squares")
         )
-        spread = max(mean_square - mean**2, 0.0)
+        spread = mean_square - mean**2
+        if spread <= ROUNDING * course.total("target_squares") / tested:  # such as of one row
+            spread = 0.0
         squares, absolute = (course.total(name) / tested for name in ("squares", "absolute"))
         return _regression(squares, absolute, spread, loss)
     counts = course.scores.astype(np.float64)

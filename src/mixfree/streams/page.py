@@ -89,6 +89,8 @@ def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
     command
         Command that reproduces the model; None: the call in Python.
     """
+    if not fit.used:
+        raise ValueError("the fit has learnt from no rows: there is nothing to report")
     facts = fit_facts(fit)
     pictures: dict[str, Any] = {}
     sections = [
@@ -145,8 +147,6 @@ def _summary(fit: StreamFit, facts: Mapping[str, Any], words: Words) -> Iterator
 
 def _predicted(fit: StreamFit, pictures: dict[str, Any]) -> Iterator[str]:
     found = course(fit)
-    if not len(found.x):
-        return
     pictures["predicted"] = course_picture(found)
     ranged = bool((found.low < found.high).any())
     ahead = "each row predicted before it was learnt" if fit.timeline.tested else "not predicted"

@@ -73,7 +73,10 @@ class Pipe:
             head.append(line)
         if not any(line.strip() for line in head):
             raise ValueError(f"{self.file}: the file is empty")
-        dialect = Dialect.of(b"".join(head))
+        try:
+            dialect = Dialect.of(b"".join(head))
+        except EOFError as error:
+            raise ValueError(f"{self.file}: {error}") from error
         check_different(self.file, dialect.names)
         check_columns(self._names, dialect.names, "column", self.file)
         self._lines.put_back(head[dialect.lines :])
@@ -119,7 +122,9 @@ class Pipe:
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.file}, row {self.row + 1}, is not in UTF-8") from error
         except csv.Error as error:
-            raise ValueError(f"{self.file}, row {self.row + 1}, is not CSV: {error}") from error
+            raise ValueError(
+                f"{self.file}, row {self.row + 1}, cannot be read as CSV: {error}"
+            ) from error
         except (json.JSONDecodeError, RecursionError) as error:
             raise self._bad(f"is not JSON: {error}") from error
 
@@ -131,7 +136,7 @@ class _Lines:
         self._stream: Any = stream
         self._file = file
         self._ready: deque[bytes] = deque()
-        self._rest = b""
+        self._rest = bytearray()  # of a line that has not ended
 
     @property
     def empty(self) -> bool:
@@ -142,10 +147,12 @@ class _Lines:
         while not self._ready:
             more = self._stream.read1(PAGE)
             if not more:
-                last, self._rest = self._rest, b""
+                last, self._rest = bytes(self._rest), bytearray()
                 return last
-            *whole, self._rest = (self._rest + more).split(b"\n")
-            self._ready.extend(line + b"\n" for line in whole)
+            self._rest += more
+            if b"\n" in more:
+                *whole, self._rest = self._rest.split(b"\n")
+                self._ready.extend(bytes(line) + b"\n" for line in whole)
             if len(self._rest) > LONGEST_HEAD:
                 raise ValueError(f"{self._file}: a line is longer than {LONGEST_HEAD:,} bytes")
         return self._ready.popleft()

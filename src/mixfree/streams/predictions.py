@@ -21,13 +21,15 @@ from mixfree.streams.correlation import knows_intervals
 from mixfree.streams.encoder import located
 from mixfree.streams.kinds import Choices, judge
 from mixfree.streams.look import FIRST_ROWS
-from mixfree.streams.numbers import is_text, numbers_in
+from mixfree.streams.numbers import is_text, numbers_in, texts_in
 from mixfree.streams.source import Piece, Source
 from mixfree.streams.stream_fit import StreamFit
 
 __all__ = ["ENDINGS", "Predictor", "Written", "write_predictions"]
 
 ENDINGS = (".parquet", ".csv", ".arrow")
+# What a number would lose: zeros before it, digits beyond those of a double, and its unit.
+_MORE_THAN_A_NUMBER = r"^\s*[+-]?(?:0\d|\d{16,}\s*$)|[%$€£¥]"
 
 
 class Written(NamedTuple):
@@ -69,6 +71,13 @@ def write_predictions(
         if rows == 0:
             raise ValueError(f"{source.files[0]}: there are no rows")
     return Written(rows, empty, fit.encoder.unknown - before)
+
+
+class _Kept(NamedTuple):
+    """The type in which a column is copied, and the format of its numbers if these are texts."""
+
+    type: Any
+    form: str | None = None
 
 
 class Predictor:
@@ -151,11 +160,11 @@ def _check_interval(fit: StreamFit, level: float) -> None:
         raise ValueError("`interval` needs a model of the method exact without a half-life")
 
 
-def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, str | None]) -> tuple[Any, Array]:
+def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, _Kept]) -> tuple[Any, Array]:
     """Return the batch to write, and which of its rows have a prediction."""
     pyarrow = require("pyarrow")
     rows, usable = predictor.fit.encoder.encode_for_prediction(piece)
-    columns = {name: _copied(piece, name, form) for name, form in kept.items()}
+    columns = {name: _copied(piece, name, how) for name, how in kept.items()}
     with np.errstate(over="ignore", invalid="ignore"):
         predicted = predictor.columns(rows, piece.file, piece.start)
     for name, values in zip(predictor.names, predicted, strict=True):
@@ -163,31 +172,50 @@ def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, str | None]) -
     return pyarrow.RecordBatch.from_pydict(columns), usable
 
 
-def _kept(source: Source, keep: Sequence[str]) -> dict[str, str | None]:
-    """Return the number format of each column to copy, None unless it has numbers as text."""
-    first, forms = source.look(FIRST_ROWS), dict[str, str | None]()
-    for name in keep:
-        forms[name] = None
-        parts = [piece.batch.column(name).drop_null() for piece in first]
-        if any(map(len, parts)) and all(is_text(part.type) for part in parts):
-            texts = require("pyarrow").concat_arrays(parts)
+def _kept(source: Source, keep: Sequence[str]) -> dict[str, _Kept]:
+    """Decide by the first rows how columns are copied."""
+    pyarrow = require("pyarrow")
+    first, found = source.look(FIRST_ROWS), dict[str, _Kept]()
+    for name in keep if first else ():
+        parts = [piece.batch.column(name) for piece in first]
+        types = {part.type for part in parts}
+        nested = any(map(pyarrow.types.is_nested, types))
+        found[name] = _Kept(parts[0].type if len(types) == 1 or nested else pyarrow.string())
+        if not is_text(found[name].type):
+            continue
+        texts = pyarrow.concat_arrays([texts_in(part) for part in parts]).drop_null()
+        if len(texts):
             column = judge(texts, name, Choices((name,), decimal_comma=source.decimal_comma)).column
-            if isinstance(column, Number) and not numbers_in(texts, column.form).null_count:
-                forms[name] = column.form
-    return forms
+            if isinstance(column, Number) and not _numbers(texts, column.form).null_count:
+                found[name] = _Kept(pyarrow.float64(), column.form)
+    return found
 
 
-def _copied(piece: Piece, name: str, form: str | None) -> Any:
+def _copied(piece: Piece, name: str, kept: _Kept) -> Any:
     """Return a column of the data as it is written to the output."""
     values = piece.batch.column(name)
-    if form is None:
+    if is_text(values.type) and kept.form is not None:
+        found = _numbers(values, kept.form)
+        lost = found.is_null().to_numpy(False) & values.is_valid().to_numpy(False)
+        if lost.any():
+            row = int(lost.argmax())
+            what = f"is {values[row].as_py()[:40]!r}, not a plain number as before: "
+            raise ValueError(located(piece, row, what + "remove it from `keep`", name))
+        return found
+    if values.type == kept.type:
         return values
-    found = numbers_in(values, form)
-    if found.null_count != values.null_count:
-        row = int((found.is_null().to_numpy(False) & values.is_valid().to_numpy(False)).argmax())
-        what = f"is {values[row].as_py()[:40]!r}, not a number: remove it from `keep`"
-        raise ValueError(located(piece, row, what, name))
-    return found
+    try:
+        return (texts_in(values) if is_text(kept.type) else values).cast(kept.type)
+    except require("pyarrow").ArrowException as error:
+        what = f"is of type {values.type}, not {kept.type} as before: remove it from `keep`"
+        raise ValueError(f"{piece.file}: column {name!r} {what}") from error
+
+
+def _numbers(texts: Any, form: str) -> Any:
+    """Return texts as doubles, null where a number would not preserve the text."""
+    compute = require("pyarrow.compute")
+    lost = compute.match_substring_regex(texts, _MORE_THAN_A_NUMBER)
+    return compute.if_else(lost, None, numbers_in(texts, form))
 
 
 @contextmanager

@@ -27,6 +27,7 @@ __all__ = ["check_something_learnt", "lines", "measured", "remarks", "target_siz
 PER_FEATURE = 20  # rows per feature needed for useful predictions
 RECENT = 3  # most changes of the half-life that are listed
 NAMED = 20  # most columns that are listed by name
+FEW_TESTED = 100  # least rows predicted ahead that are compared with the best constant
 BETTER = 0.95  # ratio of losses below which forgetting is recommended
 
 
@@ -97,6 +98,8 @@ def remarks(fit: StreamFit) -> Iterator[str]:
         )
     found = metrics(fit)
     ahead, constant = found.get("test_then_train"), found["constant"]
+    if fit.timeline.tested < FEW_TESTED:
+        ahead = None
     if ahead is not None and found["in_sample"]["loss"] < constant["loss"] < ahead["loss"]:
         forget, few = "", ""
         if len(fit.encoder.features) > CHUNK // PER_FEATURE:

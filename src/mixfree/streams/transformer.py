@@ -160,7 +160,7 @@ def _batch(X: Any) -> Any:
     """Convert a table of any library to one record batch; a matrix has columns x0, x1, …."""
     pyarrow = require("pyarrow")
     if isinstance(X, pyarrow.RecordBatch):
-        return X
+        X = pyarrow.Table.from_batches([X])
     if isinstance(X, np.ndarray | Sequence):
         matrix = np.asarray(X)
         if matrix.ndim != 2:

@@ -17,6 +17,8 @@ AROUND = 3  # bins compared before and after a jump
 JUMP = 1.5  # least ratio of errors at a jump
 UNUSUAL = 4.0  # least size of a jump, in typical changes from bin to bin
 MOST_JUMPS = 5  # most jumps reported
+# Dates beyond are drawn by their rows: Matplotlib has only years from 1 to 9999.
+DRAWN = np.datetime64("1000-01-01"), np.datetime64("9000-01-01")
 
 
 class Jump(NamedTuple):
@@ -95,7 +97,7 @@ class Cells(NamedTuple):
 def course(fit: StreamFit) -> Course:
     """Return the course of a stream for plotting."""
     bins, classes, target = fit.timeline.bins, fit.encoder.classes, fit.encoder.target
-    known = ~np.isnat(bins.times)
+    known = (bins.times >= DRAWN[0]) & (bins.times <= DRAWN[1])  # false for NaT
     dated = bool(known.all() and (np.diff(bins.times.astype(np.int64)) > 0).all())
     x = bins.times.astype(np.int64) / 1000.0 if dated else bins.ends - bins.rows + 1.0
     low, high, actual = bins.least, bins.greatest, bins.target

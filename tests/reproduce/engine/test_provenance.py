@@ -10,7 +10,9 @@ from mixfree.reproduce.engine.provenance import (
     code_of,
     source_of,
     write_record,
+    write_report,
 )
+from mixfree.reproduce.engine.report import Table
 
 START = PACKAGE / "steps" / "adagrad.py"
 
@@ -66,3 +68,15 @@ def test_a_script_uses_what_the_scripts_beside_it_import():
     """An example that reaches the optimisers through a module of the examples only."""
     examples = Path(__file__).parents[3] / "examples"
     assert "torch/ladder.py" in source_of(examples / "torch_series.py")
+
+
+def test_a_script_writes_its_tables_with_their_record(tmp_path):
+    """Catches a report without its record, which could not be published."""
+    tables = [Table("First", ["a", "b"], [["1", "2"]]), Table("Second", ["c"], [["3"]])]
+    write_report(tmp_path / "new" / "folder", START, "a script", tables, [1000])
+    text = (tmp_path / "new" / "folder" / "report.md").read_text()
+    assert (
+        text.index("First") < text.index("| 1 | 2 |") < text.index("Second") < text.index("| 3 |")
+    )
+    record = json.loads((tmp_path / "new" / "folder" / "measured.json").read_bytes())
+    assert (record["command"], record["seeds"]) == ("a script", [1000, 1000])

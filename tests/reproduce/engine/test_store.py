@@ -57,6 +57,27 @@ def test_results_of_something_else_are_left_alone(tmp_path, experiment, settings
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("settings", {"gone": 3}, r"gone 3, not nothing\)"),
+        ("settings", {"gone": None}, r"gone None, not nothing\)"),
+        ("versions", {"numpy": "0.1"}, r"numpy 0\.1, not \d"),
+        ("seeds", [7], r"\(other seeds\)"),
+        ("command", "mixfree reproduce fig1 --fast", r"\(another command\)"),
+    ],
+)
+def test_results_of_another_version_are_left_alone(tmp_path, key, value, message):
+    """Catches a difference that is not found where the folder has a setting of its own."""
+    Store(tmp_path, "fig1", SETTINGS)
+    path = tmp_path / "settings.json"
+    about = json.loads(path.read_text())
+    about[key] = about[key] | value if isinstance(value, dict) else value
+    path.write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=message):
+        Store(tmp_path, "fig1", SETTINGS)
+
+
+@pytest.mark.parametrize(
     ("name", "content"),
     [
         ("rows.csv", "someone's data"),

@@ -5,10 +5,11 @@ import pytest
 
 from mixfree.chains import two_state
 from mixfree.gradients import MLMC
+from mixfree.reproduce.engine.report import Claim
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import largest_t
 from mixfree.reproduce.paper.problem import Regression, problem_of
-from mixfree.reproduce.theory import concentration, measures
+from mixfree.reproduce.theory import concentration, measures, report
 from mixfree.reproduce.theory.concentration import LEMMAS
 from mixfree.reproduce.theory.experiment import cells, measure
 from mixfree.reproduce.theory.measures import second_moments
@@ -225,3 +226,15 @@ def test_the_gradient_bound_is_reached_and_never_passed():
     x, y = problem.rows[row], problem.targets[row]
     worst = -np.sign(y) * x / np.linalg.norm(x)
     assert np.linalg.norm((x @ worst - y) * x) == pytest.approx(bound)
+
+
+def test_means_within_their_bounds():
+    """Catches bounds that say nothing and are counted, and one that is broken among others."""
+    found = {0.1: {2: [1.0, 1.1, 0.9], 4: [2.0, 2.1, 1.9]}, 0.2: {2: [9.0, 9.1, 8.9]}}
+
+    def within(factor):
+        limits = {(0.1, 2): 4.0, (0.1, 4): 2.5 * factor, (0.2, 2): 100.0}
+        return report._within("t", found, lambda p, size: limits[p, size], lambda size: 50.0)
+
+    assert within(1.0) == Claim("t", "largest ratio 8.0e-01 at 2 sizes", True)
+    assert within(0.5) == Claim("t", "largest ratio 1.6e+00 at 2 sizes", False)

@@ -161,10 +161,13 @@ def _difference(found: Any, expected: dict[str, Any]) -> str:
         if found.get(key) != expected[key]:
             mine, theirs = expected[key], found.get(key)
             if isinstance(mine, dict) and isinstance(theirs, dict):
-                key = next(k for k in mine if mine[k] != theirs.get(k))
-                mine, theirs = mine[key], theirs.get(key)
+                both = [
+                    {k: each.get(k, "nothing") for k in mine | theirs} for each in (mine, theirs)
+                ]
+                key = next(k for k in both[0] if both[0][k] != both[1][k])
+                mine, theirs = (each[key] for each in both)
             return f"{key} {theirs}, not {mine}"
-    return "other seeds"
+    return "another command" if found.get("seeds") == expected["seeds"] else "other seeds"
 
 
 def _csv(rows: list[Row]) -> bytes:

@@ -237,6 +237,30 @@ def test_a_column_that_wakes_up_late_and_constant_and_repeated_columns():
     assert objective(Logistic(), weights, rows, y) < objective(Logistic(), best, rows, y) + 1e-4
 
 
+@pytest.mark.parametrize("loss", DATA, ids=str)
+@pytest.mark.parametrize(("early", "late"), [(1.0, 1e36), (1e-100, 1e100), (1e-10, 1e300)])
+def test_a_column_that_becomes_huge_does_not_lead_astray(early, late, loss):
+    """Catches a search from old weights, or functions of old predictions, that are absurd by now."""
+    x, y = DATA[loss]
+    rows = np.random.default_rng(1).normal(size=(6_000, 1)) * np.repeat([[early], [late]], 3_000, 0)
+    rows = np.column_stack([rows, x])
+    fit = fitted(loss, rows, y, chunk=700, memory=500)
+    least = objective(loss, fitted(loss, rows, y, memory=6_000).weights(), rows, y)
+    assert objective(loss, fit.weights(), rows, y) - least < 3 * fit.gap().upper < 0.1
+
+
+@pytest.mark.parametrize("loss", DATA, ids=str)
+def test_one_value_that_stands_for_a_missing_one_costs_its_column_alone(loss):
+    """Catches a fit that the mean of a column with a 1e36 in it throws off, with a gap of 0."""
+    x, y = DATA[loss]
+    rows = x.copy()
+    rows[3_000, 0] = 1e36
+    fit, others = (fitted(loss, each, y, chunk=700, memory=500) for each in (rows, x[:, 1:]))
+    assert fit.weights()[:, 0] == pytest.approx(0.0, abs=1e-30)
+    lost = [objective(loss, each.weights()[:, -x.shape[1] :], x[:, 1:], y) for each in (fit, others)]
+    assert lost[0] < lost[1] + 3 * max(fit.gap().upper, others.gap().upper)
+
+
 @pytest.mark.parametrize("memory", [300, 4_000])
 def test_perfectly_separable_classes_do_not_run_away(memory):
     rng = np.random.default_rng(0)

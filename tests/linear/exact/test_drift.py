@@ -199,6 +199,16 @@ def test_a_radius_holds_for_the_weights_in_force():
     assert 0.4 < np.linalg.norm(mixture) <= 0.5 + 1e-9
 
 
+def test_a_radius_holds_for_columns_of_very_different_sizes():
+    """Catches a multiplier that is given up because it is nothing beside the largest ridge."""
+    x, y = stream(1007, columns=2)
+    x *= [1.0, 1e12]
+    found = added(x, y + 2.0 * x[:, 0], half_life=100.0, radius=0.5).solution.weights[0]
+    prior = PRIOR * x[:, 1:].var(axis=0)
+    rest = direct(x[:, 1:], y + 1.5 * x[:, 0], 100.0, lambda weight: prior, True)
+    np.testing.assert_allclose(found[:2], [0.5, *rest], rtol=1e-9)
+
+
 def test_the_combination_is_the_least_of_all_not_only_of_pairs():
     rng = np.random.default_rng(5)
     grid = rng.dirichlet(np.full(4, 0.5), 20_000)

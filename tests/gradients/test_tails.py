@@ -153,6 +153,6 @@ def test_a_state_with_a_negative_size_is_refused():
         opt.tell(gradient)
     state, kept = opt.state_dict(), opt.state_dict()
     state["gradient"]["root"] = -1.0
-    with pytest.raises(ValueError, match="does not fit: root is -1.0"):
+    with pytest.raises(ValueError, match=r"does not fit: root is -1\.0"):
         opt.load_state_dict(state)
     assert_same_bits(opt.state_dict(), kept)

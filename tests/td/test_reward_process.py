@@ -205,7 +205,7 @@ class Table:
 def test_an_environment_must_publish_its_law():
     values = RewardProcess.from_gymnasium(Table(), gamma=0.5).values
     np.testing.assert_allclose(values[:2], [1.0 + 0.5 * 3.0, 3.0])
-    with pytest.raises(ValueError, match="terminal state 2 has an outgoing reward: 4.0"):
+    with pytest.raises(ValueError, match=r"terminal state 2 has an outgoing reward: 4\.0"):
         RewardProcess.from_gymnasium(Table(4.0), gamma=0.5)
     for name, message in (("P", "its transitions"), ("initial_state_distrib", "its first state")):
         env = Table()

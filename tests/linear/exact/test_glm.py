@@ -308,7 +308,7 @@ def test_a_robust_fit_between_two_groups_goes_to_the_larger_one(shape):
 @pytest.mark.parametrize("loss", DATA, ids=str)
 @pytest.mark.parametrize(("early", "late"), [(1.0, 1e36), (1e-100, 1e100), (1e-10, 1e300)])
 def test_a_column_that_becomes_huge_does_not_lead_astray(early, late, loss):
-    """Catches a search from old weights, or functions of old predictions, that are absurd by now."""
+    """Catches a search from old weights, or functions of old predictions, that are absurd."""
     x, y = DATA[loss]
     rows = np.random.default_rng(1).normal(size=(6_000, 1)) * np.repeat([[early], [late]], 3_000, 0)
     rows = np.column_stack([rows, x])
@@ -526,6 +526,8 @@ def test_a_state_that_does_not_fit_is_refused_whole():
         },
         {**state, "sample": {**state["sample"], "keys": state["sample"]["keys"].astype(float)}},
         {**state, "sums": {**state["sums"], "products": np.zeros((2, 2))}},
+        {**state, "sums": {**state["sums"], "before": {**state["sums"]["before"], "weight": -1.0}}},
+        {**state, "blocks": {**state["blocks"], "weights": -state["blocks"]["weights"]}},
     ]
     for each in broken:
         with pytest.raises(ValueError, match=r"state|targets"):

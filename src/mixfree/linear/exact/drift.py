@@ -257,7 +257,7 @@ class Forgetting:
         whole = self._decayed.whole(-1)
         weight, size = max(float(whole[0, 0]), 1e-300), whole.diagonal()[:-1]
         squares = (whole.diagonal() - whole[0] ** 2 / weight)[:-1] / weight
-        # A constant column, which without an intercept is not 0, has rounding errors for a variance.
+        # A constant column that is not 0, without an intercept, has a variance by rounding alone.
         squares = np.where(size > 0.0, np.maximum(squares, ROUNDING * size / weight), 1.0)
         prior = PRIOR * squares
         prior[0] = 0.0

@@ -167,6 +167,17 @@ def test_windows_are_spread_evenly_over_the_stream():
         assert len(window.rows) == batches.windows.length
 
 
+def test_a_state_with_too_many_windows_is_refused_and_changes_nothing():
+    """Catches windows that are never thinned out because their number has passed the limit."""
+    x, y = stream(20_000)
+    batches = added(x, y)
+    before, state = copy.deepcopy(batches), batches.plain()
+    state["windows"]["windows"] = state["windows"]["windows"][:1] * 99
+    with pytest.raises(ValueError, match="must have fewer than 16 windows of at most"):
+        batches.restore(state)
+    same_bits(batches, before)
+
+
 def test_a_state_with_a_block_of_pending_rows_is_refused_and_changes_nothing():
     """Catches slices with negative ends, and a division by the rows that a full block lacks."""
     damaged = Blocks(1)

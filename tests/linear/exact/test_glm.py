@@ -511,6 +511,19 @@ def test_a_refused_call_changes_nothing(rows, large, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("wrong", [-1.0, 0.5, 3.0])
+def test_class_numbers_are_checked(wrong):
+    """Catches a class that is counted from the end, or rounded down."""
+    x, y = DATA[Softmax(3)]
+    fit = fitted(Softmax(3), x[:100], y[:100], memory=640)
+    before = fit.plain()
+    targets = y[:50].copy()
+    targets[30] = wrong
+    with pytest.raises(ValueError, match=f"whole numbers from 0 to 2, not {wrong}"):
+        fit.add(x[:50], targets)
+    np.testing.assert_equal(fit.plain(), before)
+
+
 def test_a_state_that_does_not_fit_is_refused_whole():
     x, y = DATA[Logistic()]
     state = fitted(Logistic(), x, y, memory=640).plain()

@@ -306,7 +306,7 @@ def test_a_robust_fit_between_two_groups_goes_to_the_larger_one(shape):
 
 
 @pytest.mark.parametrize("loss", DATA, ids=str)
-@pytest.mark.parametrize(("early", "late"), [(1.0, 1e36), (1e-100, 1e100), (1e-10, 1e300)])
+@pytest.mark.parametrize(("early", "late"), [(1.0, 1e36), (1e-10, 1e300)])
 def test_a_column_that_becomes_huge_does_not_lead_astray(early, late, loss):
     """Catches a search from old weights, or functions of old predictions, that are absurd."""
     x, y = DATA[loss]

@@ -197,6 +197,10 @@ def test_huge_losses_are_compared():
     one, other = np.array([1e250, 3e250, 2e250]), np.ones(3)
     gain, error = contests._difference(one, other)
     np.testing.assert_allclose((gain, error), (2e250, 1e250 / 3**0.5))
+    infinite = np.array([1.0, np.inf, np.nan])
+    assert contests._difference(infinite, other) == (np.inf, 0.0)
+    assert contests._difference(other, infinite) == (-np.inf, 0.0)
+    assert contests._difference(infinite, infinite) == (-np.inf, 0.0)  # the output stays
 
 
 def test_minimize_says_what_it_needs():

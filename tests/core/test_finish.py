@@ -54,3 +54,12 @@ def test_a_gradient_that_is_not_finite_ends_the_path():
     assert len(descent(lambda x: x * np.nan, np.ones(2), 50)) == 1
     path = descent(lambda x: np.where(x < 1.0, -1.0, np.nan), np.zeros(2), 50)
     assert all(np.isfinite(point).all() for point in path)
+
+
+def test_a_search_that_runs_out_of_gradients_takes_no_point_that_is_worse():
+    """Caught: the last point tried, far beyond the minimum or where nothing is finite."""
+    beyond = descent(lambda x: 1e6 * (x - 1e-9), np.zeros(1), 2)
+    nowhere = descent(lambda x: np.where(x < 1e-9, -1.0, np.nan), np.zeros(1), 2)
+    assert beyond == nowhere == [np.zeros(1)]
+    path = descent(lambda x: 1e6 * (x - 1e-9), np.zeros(1), 20)
+    np.testing.assert_allclose(path[-1], 1e-9, rtol=1e-6)

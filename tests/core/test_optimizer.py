@@ -368,3 +368,51 @@ def test_import_is_light():
 def test_a_part_without_its_rule_cannot_be_made(part):
     with pytest.raises(TypeError, match="abstract"):
         part()
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "spoil", "message"),
+    [
+        ("reg", ("gradient", "half"), lambda half: 2, "half is 2"),
+        ("sgd-er", ("gradient", "turn"), lambda turn: -1, "7 of 7 samples in the block, turn -1"),
+        ("sgd-rer", ("gradient", "samples"), lambda count: 3, "7 of 3 samples in the block"),
+        ("ladder", ("step", "levels"), lambda rows: rows[1:], "its levels differ in number"),
+        ("ladder", ("step", "total"), lambda total: -total, "total is negative"),
+        ("ladder", ("step", "unit"), lambda unit: 5000, "unit is 5000"),
+        ("ladder", ("step", "distance", "epoch"), lambda epoch: 0, "epoch is 0"),
+    ],
+)
+def test_a_state_whose_numbers_contradict_each_other_is_refused(name, path, spoil, message):
+    """Catches a root of a negative number, or a level without its half, at a later sample."""
+    options = {"block": 2} if name == "ladder" else {}
+    opt = run(make(name, np.zeros(SIZE), **options), stream(7))
+    state, kept = opt.state_dict(), opt.state_dict()
+    inside = state
+    for key in path[:-1]:
+        inside = inside[key]
+    inside[path[-1]] = spoil(inside[path[-1]])
+    with pytest.raises(ValueError, match=f"does not fit: .*{message}"):
+        opt.load_state_dict(state)
+    assert_same_bits(opt.state_dict(), kept)
+
+
+@pytest.mark.parametrize("name", ["sgd-er", "sgd-rer"])
+def test_a_replay_that_was_left_is_finished_before_other_samples(name):
+    """Catches a block that the compiled run replays again, or leaves half replayed."""
+    opt = make(name, np.zeros(SIZE), buffer=3, gap=0)
+    rows = stream(9)
+    for position, row in enumerate(rows[:3]):
+        assert opt.number == position + 1
+        for due in opt.offer(row):
+            opt.tell(opt.x - due)
+            break
+    with pytest.raises(RuntimeError, match="replay is not finished: tell its gradients first"):
+        advance_linear(opt, Squared(), rows[3:], np.ones(6))
+    assert (opt.samples, opt.steps) == (3, 1)
+
+
+def test_a_law_of_levels_that_grows_is_that_of_its_horizon():
+    """Catches a law that is replaced although it does not grow."""
+    fixed, growing = mf.MLMC(levels=4, seed=2), mf.MLMC(levels=None, seed=2)
+    assert fixed.at(10**6) is fixed
+    assert growing.at(0).horizon == 1 and growing.at(1000).horizon == 1000

@@ -5,6 +5,7 @@ import pytest
 
 import mixfree as mf
 from mixfree.gradients import ClippedMLMC, MedianMLMC
+from mixfree.linear.scaling import Rescaling, Units
 from mixfree.steps import AdaGradNorm
 from tests.helpers import assert_same_bits
 
@@ -125,3 +126,33 @@ def test_lengths_far_beyond_squares():
 def test_wrong_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_pending_window_of_blocks_goes_on_in_new_units():
+    """Catches blocks that stay in old units, or one change for all blocks together."""
+    old, new = Units(np.array([1.0, -2.0]), np.array([0.5, 4.0])), Units(np.ones(2), np.ones(2))
+    change = Rescaling(1, 1, old, new)
+    renewed = np.array([change.gradients(gradient) for gradient in GRADIENTS[:64]])
+    part = MedianMLMC(levels=6, seed=4, blocks=4)
+    changed = 0
+    for cut in range(1, 64):
+        one, other = part.start(np.zeros(3)), part.start(np.zeros(3))
+        for gradient, same in zip(GRADIENTS[:cut], renewed[:cut], strict=True):
+            found = part.add(one, gradient, 0), part.add(other, same, 0)
+        one.change_units(change)
+        if found[0] is None:  # a window is open
+            np.testing.assert_allclose(one.blocks, other.blocks, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(one.sum, other.sum, rtol=1e-9)
+            changed += one.blocks.any()
+    assert changed > 5
+
+
+def test_a_state_with_a_negative_size_is_refused():
+    opt = mf.MAG(np.zeros(3), levels=6, tails="clipped", seed=4)
+    for gradient in GRADIENTS[:20]:
+        opt.tell(gradient)
+    state, kept = opt.state_dict(), opt.state_dict()
+    state["gradient"]["root"] = -1.0
+    with pytest.raises(ValueError, match=r"does not fit: root is -1\.0"):
+        opt.load_state_dict(state)
+    assert_same_bits(opt.state_dict(), kept)

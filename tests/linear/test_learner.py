@@ -95,3 +95,26 @@ def test_a_stream_that_begins_with_targets_of_zero_is_learnt(settings):
     assert_same_bits(parts.state_dict(), whole.state_dict())
     # An average of a stream of zeros and one of these weights is between the two.
     assert 0.3 < whole.weights[0, 3] / 3.0 < 1.2
+
+
+def test_sparse_rows_are_not_standardised_row_by_row():
+    rows, targets = data()
+    run = Learner(Squared(), COLUMNS, "mag", scale="running")
+    before = run.state_dict()
+    with pytest.raises(ValueError, match="needs dense rows: use `scale='auto'`"):
+        run.advance(rows, targets)
+    assert_same_bits(run.state_dict(), before)
+
+
+def test_a_state_inside_a_sample_is_refused():
+    """Catches a learner whose first row is taken for the replay of another one."""
+    run = Learner(Squared(), 2, "sgd-er", scale=None, options={"mixing_time": 1, "buffer": 3})
+    opt = mf.SGDER(np.zeros(3), mixing_time=1, buffer=3)
+    for row in np.eye(3):
+        for due in opt.offer((row[:2], 1.0)):
+            opt.tell(np.append(due[0], 1.0))
+            break
+    before = run.state_dict()
+    with pytest.raises(ValueError, match="it is in the middle of a sample"):
+        run.load_state_dict({"optimizer": opt.state_dict(), "sparse": None, "scale": None})
+    assert_same_bits(run.state_dict(), before)

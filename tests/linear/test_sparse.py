@@ -1,5 +1,6 @@
 """The lazy sparse run against the NumPy reference and against the dense kernel."""
 
+import pickle
 from functools import partial
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 import mixfree as mf
+from mixfree.kernels.run import LENGTH, SEEN
+from mixfree.kernels.sparse import A
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Logistic, Softmax, Squared, linear_gradient
 from mixfree.linear.sparse import SparseLinear, runs_sparse
@@ -202,6 +205,22 @@ def test_an_infinite_gradient_is_refused_where_it_is():
     with pytest.raises(ValueError, match="gradient of sample 101 is not finite"):
         SparseLinear(opt, Squared()).advance(rows, targets)
     assert opt.samples == 100
+
+
+def test_a_damaged_state_is_refused():
+    """Catches a window that is full before it begins, and weights that are divided by 0."""
+    rows, targets = random_array((20, 9), density=0.3, format="csr", rng=0), np.ones(20)
+    with pytest.raises(ValueError, match=r"has no sparse twin for this loss and l2=0.1: give"):
+        SparseLinear(mf.Ladder(np.zeros(9)), Squared(), l2=0.1)
+    run = SparseLinear(mf.MAG(np.zeros(9), levels=3), Squared())
+    run.advance(rows, targets)
+    kept = pickle.dumps(run.state_dict())
+    for name, place, value in (("counts", LENGTH, 0), ("numbers", A, 0.0), ("counts", SEEN, -1)):
+        state = pickle.loads(kept)
+        state[name][place] = value
+        with pytest.raises(ValueError, match="state of the sparse run does not fit"):
+            run.load_state_dict(state)
+        assert pickle.dumps(run.state_dict()) == kept
 
 
 def test_which_methods_run_sparse():

@@ -343,3 +343,19 @@ def test_averages_of_some_parameters():
     assert not np.array_equal(both["b"], START["b"])
     with pytest.raises(ValueError, match="structure of those that were averaged"):
         mo.averaged(state, {"b": params["b"]})
+
+
+def test_the_average_last_is_the_parameters():
+    opt = optax.chain(optax.sgd(1.0), mo.averaging("last"))
+    params = jnp.zeros(2)
+    state = opt.init(params)
+    for _ in range(3):
+        updates, state = opt.update(-jnp.arange(1.0, 3.0), state, params)
+        params = optax.apply_updates(params, updates)
+    np.testing.assert_array_equal(mo.averaged(state, params), [3.0, 6.0])
+
+
+def test_a_ladder_without_parameters_says_so():
+    opt = ladder()
+    with pytest.raises(ValueError, match=r"call update\(updates, state, params\)"):
+        opt.update(jnp.ones(2), opt.init(jnp.zeros(2)))

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 import mixfree as mf
-from mixfree.linear.losses import Huber
+from mixfree.linear.losses import Huber, Softmax
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 from mixfree.streams.correlation import Correlation
 
@@ -440,3 +440,65 @@ def test_steps_that_lead_away_warn():
         StreamClassifier(method="sgd", scale=None, step_scale=1e4).fit(x, labels)
     StreamRegressor(method="ladder").fit(x, y)
     StreamRegressor(method="mag", step_scale=2.0).fit(x, y)
+
+
+def test_names_of_features_survive_a_state():
+    """Catches names that are lost, or checked against the rows in another order."""
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    named = pa.table({"a": x[:, 0], "b": x[:, 1]})
+    model = StreamRegressor().fit(named, x[:, 0])
+    loaded = StreamRegressor().load_state_dict(model.state_dict())
+    assert loaded.feature_names_in_.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(loaded.predict(named), model.predict(named))
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(named.select(["b", "a"]))
+    state = model.state_dict() | {"feature_names_in": ["a"]}
+    with pytest.raises(ValueError, match="must be 2 names"):
+        loaded.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda x, y: StreamRegressor(loss=Softmax(3)).fit(x, y), ValueError, "with one output"),
+        (lambda x, y: StreamRegressor(loss="huber", half_life=5).fit(x, y), ValueError, "squared"),
+        (
+            lambda x, y: StreamRegressor().fit(x, y).predict(x, interval=95),
+            ValueError,
+            "interval must be between 0 and 1, not 95",
+        ),
+        (
+            lambda x, y: StreamRegressor().fit(x, y).merge(StreamRegressor(method="mag").fit(x, y)),
+            AttributeError,
+            "merge needs method='exact', but this model was fitted by 'mag'",
+        ),
+        (
+            lambda x, y: StreamRegressor().fit(x, y).merge(StreamRegressor(loss="huber").fit(x, y)),
+            ValueError,
+            "cannot merge a fit with Huber",
+        ),
+        (
+            lambda x, y: (
+                StreamClassifier()
+                .partial_fit(x, y > 0, classes=[False, True])
+                .partial_fit(x, y > 0, classes=[0, 1, 2])
+            ),
+            ValueError,
+            r"classes must be \[False, True\] as before, not \[0, 1, 2\]",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_named(ask, error, message):
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    with pytest.raises(error, match=message):
+        ask(x, x[:, 0])
+
+
+def test_a_state_without_labels_is_refused():
+    """Catches letters of a word that are taken for classes."""
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    model = StreamClassifier().fit(x, x[:, 0] > 0)
+    before = model.predict_proba(x)
+    with pytest.raises(ValueError, match="classes of the state must be a list"):
+        model.load_state_dict(model.state_dict() | {"classes": "ab"})
+    np.testing.assert_array_equal(model.predict_proba(x), before)

@@ -56,6 +56,18 @@ def test_delayed_parts_are_computed_by_dask(named):
     np.testing.assert_allclose(found.coef_, whole.coef_, rtol=1e-10)
 
 
+@pytest.mark.parametrize("lazy", [(0, 2), (1, 3), (0, 1)])
+def test_delayed_and_computed_parts_stay_in_their_order(lazy):
+    """Parts that wait for Dask and are merged last would give other intervals."""
+    x, y, w = stream()
+    whole = fit_parts(StreamRegressor(), cut(x, y, w))
+    parts = [dask.delayed(p) if i in lazy else p for i, p in enumerate(cut(x, y, w))]
+    with dask.config.set(scheduler="synchronous"):
+        found = fit_parts(StreamRegressor(), parts)
+    np.testing.assert_array_equal(found.coef_, whole.coef_)
+    np.testing.assert_array_equal(found.bse_, whole.bse_)
+
+
 def test_a_class_may_be_missing_in_a_part_if_all_are_given():
     x, y, _ = stream()
     labels = np.where(y > np.median(y), "high", "low")

@@ -156,3 +156,15 @@ def test_no_interval_where_batches_would_be_forgotten():
 def test_the_name_of_an_environment_is_not_one():
     with pytest.raises(ValueError, match="env must be a Gymnasium environment"):
         evaluate_policy("FrozenLake-v1")
+
+
+def test_what_cannot_be_answered_is_named(lake):
+    """Catches an average of no iterates, which is not a number, and a level in per cent."""
+    exact, found = lake
+    for level in (0.0, 95):
+        with pytest.raises(ValueError, match=f"level must be between 0 and 1, not {level}"):
+            found.interval(exact.visited, level)
+    with pytest.raises(ValueError, match="no step was taken in the second half"):
+        evaluate_policy(
+            gymnasium.make("FrozenLake-v1"), method="mag", samples=200, levels=9, radius=1.0, seed=7
+        )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from mixfree.td import RewardProcess, TDLearner, rescaled
 from tests.td.test_learner import BAD_TRANSITIONS
@@ -236,3 +237,23 @@ def test_a_trajectory_too_short_beside_its_mixing_time_says_so():
         learner = TDLearner(phi, GAMMA)
         learner.update_many(*mrp.simulate(6000, seed=1))
         assert ("too narrow" in learner.engine.fixed_point().remark) == remark
+
+
+def test_many_features_given_as_a_dense_matrix_are_the_sparse_ones():
+    """Catches rows of a matrix that are looked up in another order than those of a function."""
+    path = random_path(300, states=1100)
+    sparse_matrix = scipy.sparse.csr_array(np.eye(1100))
+    dense, other = (TDLearner(phi, GAMMA, method="lstd") for phi in (np.eye(1100), sparse_matrix))
+    for found in (dense, other):
+        found.update_many(*path)
+    np.testing.assert_array_equal(dense.theta, other.theta)
+    assert np.count_nonzero(dense.theta) > 200
+
+
+def test_a_state_that_is_none_is_refused():
+    found = TDLearner(features(), GAMMA, method="lstd")
+    found.update_many(*random_path(50))
+    theta = found.theta
+    with pytest.raises(ValueError, match="state must be a mapping, not list"):
+        found.load_state_dict([found.state_dict()])
+    np.testing.assert_array_equal(found.theta, theta)

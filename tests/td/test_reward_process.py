@@ -175,6 +175,48 @@ def test_mdp_and_terminal_states():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"P": np.eye(3)}, r"P must have shape \(states, actions, states\), not \(3, 3\)"),
+        ({"R": np.zeros(3)}, r"R must have shape \(3, 2\) or \(3, 2, 3\), not \(3,\)"),
+        ({"terminal": [3]}, r"terminal must hold states from 0 to 2, not \[3\]"),
+        ({"terminal": [-1]}, "terminal must hold states from 0 to 2"),
+        ({"terminal": [1.7]}, "terminal must hold states from 0 to 2"),
+        ({"terminal": [False, False, True]}, "terminal must hold states from 0 to 2"),
+    ],
+)
+def test_wrong_arguments_of_an_mdp_are_named(change, message):
+    """Catches a mask or a fraction that is read as numbers of other states."""
+    P = np.zeros((3, 2, 3))
+    P[:, :, 2] = 1.0
+    good = {"P": P, "R": np.zeros((3, 2)), "policy": "uniform", "gamma": 0.9, "features": np.eye(3)}
+    with pytest.raises(ValueError, match=message):
+        RewardProcess.from_mdp(**{**good, "start": [1, 0, 0], **change})
+
+
+class Table:
+    """As much of an environment as is asked for: from 0 to 1, from where it ends in 2."""
+
+    def __init__(self, last=0.0):
+        self.unwrapped = self
+        stays = [(1.0, 2, last, True)]
+        self.P = {0: {0: [(1.0, 1, 1.0, False)]}, 1: {0: [(1.0, 2, 3.0, True)]}, 2: {0: stays}}
+        self.initial_state_distrib = [1.0, 0.0, 0.0]
+
+
+def test_an_environment_must_publish_its_law():
+    values = RewardProcess.from_gymnasium(Table(), gamma=0.5).values
+    np.testing.assert_allclose(values[:2], [1.0 + 0.5 * 3.0, 3.0])
+    with pytest.raises(ValueError, match=r"terminal state 2 has an outgoing reward: 4\.0"):
+        RewardProcess.from_gymnasium(Table(4.0), gamma=0.5)
+    for name, message in (("P", "its transitions"), ("initial_state_distrib", "its first state")):
+        env = Table()
+        delattr(env, name)
+        with pytest.raises(ValueError, match=f"does not publish.*{message}"):
+            RewardProcess.from_gymnasium(env, gamma=0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
         ({"gamma": 1.0}, r"gamma must be in \[0, 1\), not 1.0"),
         ({"gamma": -0.1}, r"gamma must be in \[0, 1\)"),
         ({"gamma": float("nan")}, r"gamma must be in \[0, 1\)"),

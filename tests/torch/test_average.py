@@ -100,3 +100,20 @@ def test_evaluation_inside_leaves_training_as_it_was():
     train(model, opt, stream(), evaluate)
     train(other, same, stream())
     assert torch.equal(flat(model), flat(other))
+
+
+def test_what_does_not_match_is_refused_and_nothing_has_changed():
+    """Catches an average of the average, and values copied into parameters of other names."""
+    model, other = network(), network(seed=4)
+    opt = mt.MAG(model.named_parameters(), levels=3)
+    train(model, opt, stream())
+    with (
+        opt.averaged(),
+        pytest.raises(RuntimeError, match=r"call train\(\) first"),
+        opt.averaged(),
+    ):
+        pass
+    now = flat(other)
+    with pytest.raises(ValueError, match=r"no parameter named '0.weight'"):
+        opt.average_into(torch.nn.Sequential(torch.nn.Flatten(), *other))
+    assert torch.equal(flat(other), now)

@@ -352,3 +352,31 @@ def test_grad_scaler_unscales_and_skips_without_a_trace(make):
         scaler.update()
     assert opt.samples == same.samples < 60
     torch.testing.assert_close(flat(model), flat(plain), rtol=1e-4, atol=1e-6)
+
+
+def test_a_state_with_other_options_inside_is_refused_and_nothing_has_changed():
+    """Catches groups of Adam without betas, which would end in a KeyError at the next step."""
+    model = network()
+    makers = (lambda p: torch.optim.Adam(p, lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1))
+    mine, theirs = (mt.MLMC(make(model.parameters()), levels=3) for make in makers)
+    for opt in (mine, theirs):
+        train(model, opt, stream(20))
+    before = copy.deepcopy(mine.state_dict())
+    with pytest.raises(ValueError, match="groups with other options"):
+        mine.load_state_dict(theirs.state_dict())
+    now = mine.state_dict()["optimizer"]
+    assert now["param_groups"] == before["optimizer"]["param_groups"]
+    torch.testing.assert_close(now["state"], before["optimizer"]["state"], rtol=0.0, atol=0.0)
+    train(model, mine, stream(20))
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_parameters_without_entries(name):
+    """Catches a norm of no numbers."""
+    model = torch.nn.Module()
+    model.empty = torch.nn.Parameter(torch.zeros(0, 3))
+    opt = WINDOWS[name](model)
+    for _ in range(20):
+        model.empty.grad = torch.zeros(0, 3)
+        opt.step()
+    assert model.empty.shape == (0, 3)

@@ -116,7 +116,7 @@ class SparseLadderState(State):
             return old
         self.cells[mark.places] = old.cells
         self._flat[mark.entries] = old.records
-        return replace(old, cells=self.cells, records=self.records)
+        return replace(self, **{name: getattr(old, name) for name in _NUMBERS})
 
     def copy(self) -> "SparseLadderState":
         """Return an independent copy, without what is in unused slots."""

@@ -31,8 +31,8 @@ def mdp_process(
         raise ValueError(
             f"R must have shape {(n, actions)} or {(n, actions, n)}, not {rewards.shape}"
         )
-    ends = np.array(terminal, dtype=np.int64)
-    if ends.size and not (ends.min() >= 0 and ends.max() < n):
+    ends = np.asarray(terminal if np.size(terminal) else np.zeros(0, np.int64))
+    if ends.dtype.kind not in "iu" or not ((ends >= 0) & (ends < n)).all():
         raise ValueError(f"terminal must hold states from 0 to {n - 1}, not {shown(terminal)}")
     for state in ends:
         if rewards[state].any():

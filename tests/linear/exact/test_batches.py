@@ -93,6 +93,28 @@ def test_long_streams_have_the_same_bits_in_any_chunks_and_batches_of_all_rows()
         np.testing.assert_allclose(whole.split.mean[place, :3], batch.mean(axis=0), atol=1e-12)
 
 
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_batches_of_several_blocks(pieces):
+    """Catches blocks that are left out of a batch, or counted in two, and a batch not saved."""
+    x, y = stream(600_000, columns=2, offset=3.0)
+    batches, half = added(x[:350_000], y[:350_000], memory=1), Batches(2, memory=1)
+    half.restore(batches.plain())
+    for rows, targets in zip(
+        np.array_split(x[350_000:], pieces), np.array_split(y[350_000:], pieces), strict=True
+    ):
+        half.add(rows, targets)
+    split = half.split
+    assert split.rows == 8 * block_rows(2) and len(split) == 9
+    for place in range(9):
+        own = slice(place * split.rows, (place + 1) * split.rows)
+        wanted = sums_of(x[own], y[own, None])
+        np.testing.assert_allclose(split[place].mean, wanted.mean, rtol=1e-9)
+        np.testing.assert_allclose(split[place].scatter, wanted.scatter, rtol=1e-9)
+        np.testing.assert_allclose(split[place].cross, wanted.cross, rtol=1e-9)
+    assert half.total.rows == 600_000
+    np.testing.assert_allclose(half.total.mean, [*x.mean(axis=0), y.mean()], rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("cut", [0, 5, 5000, 8192, 20_001])
 def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits(cut):
     x, y = stream(25_000)
@@ -143,6 +165,17 @@ def test_windows_are_spread_evenly_over_the_stream():
     for window in windows[:-1]:
         np.testing.assert_array_equal(np.diff(window.rows[:, 0]), 1.0)
         assert len(window.rows) == batches.windows.length
+
+
+def test_a_state_with_too_many_windows_is_refused_and_changes_nothing():
+    """Catches windows that are never thinned out because their number has passed the limit."""
+    x, y = stream(20_000)
+    batches = added(x, y)
+    before, state = copy.deepcopy(batches), batches.plain()
+    state["windows"]["windows"] = state["windows"]["windows"][:1] * 99
+    with pytest.raises(ValueError, match="must have fewer than 16 windows of at most"):
+        batches.restore(state)
+    same_bits(batches, before)
 
 
 def test_a_state_with_a_block_of_pending_rows_is_refused_and_changes_nothing():

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mixfree.linear.exact.drift import BLOCK, PRIOR, Forgetting
+from mixfree.linear.exact.decay import DecayedProducts
+from mixfree.linear.exact.drift import BLOCK, JUDGED, PRIOR, Forgetting
 from mixfree.linear.exact.mixture import least_combination
 from tests.helpers import assert_same_bits
 
@@ -27,6 +28,18 @@ def same_bits(one, other):
     assert_same_bits(one.plain(), other.plain())
 
 
+def direct(x, y, life, ridge, intercept):
+    """Slopes of the weighted ridge, solved in units of the columns' sizes."""
+    ends = np.minimum((np.arange(len(y)) // BLOCK + 1) * BLOCK, len(y))
+    weights = 0.5 ** ((len(y) - ends) / life)
+    z = x - intercept * np.average(x, axis=0, weights=weights)
+    t = y - intercept * np.average(y, weights=weights)
+    size = np.abs(x).max(axis=0)
+    z /= size
+    matrix = z.T @ (z * weights[:, None]) + np.diag(ridge(weights.sum()) / size**2)
+    return np.linalg.solve(matrix, z.T @ (weights * t)) / size
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 @pytest.mark.parametrize("rows", [BLOCK, 1000, 10_007])
 @pytest.mark.parametrize("intercept", [True, False])
@@ -45,6 +58,70 @@ def test_a_half_life_is_the_weighted_fit_with_a_ridge_of_one_row(rows, intercept
     ridge = PRIOR * np.diag(x.var(axis=0))
     wanted = np.linalg.solve(z.T @ (z * weights[:, None]) + ridge, z.T @ (weights * t))
     np.testing.assert_allclose(found[:3], wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("l2", [0.01, 3.0])
+@pytest.mark.parametrize("units", [[1.0, 1.0, 1.0], [1e-5, 1.0, 1e5], [1e-60, 1e60, 1.0]], ids=str)
+def test_a_penalty_is_one_of_weights_in_the_units_of_the_rows(units, l2, intercept):
+    """Catches a penalty of weights in inner units, or one that does not grow with the weight."""
+    x, y = stream(1007, offset=2.0)
+    x *= units
+    forgetting = added(x, y, half_life=100.0, l2=l2, intercept=intercept)
+    wanted = direct(x, y, 100.0, lambda weight: PRIOR * x.var(axis=0) + l2 * weight, intercept)
+    np.testing.assert_allclose(forgetting.solution.weights[0, :3], wanted, rtol=1e-9)
+    assert forgetting.rows == 1007
+
+
+def test_blocks_are_predicted_by_weights_with_the_penalty():
+    """Catches weights for the mixture that lack the penalty, or have it in other units."""
+    x, y = stream(256, offset=2.0)
+    x *= [1e-3, 1.0, 1e3]
+    prior, lost = PRIOR * x[:BLOCK].var(axis=0), 0.0
+    for start in range(BLOCK, 256, BLOCK):
+        seen, now = slice(start), slice(start, start + BLOCK)
+        w = direct(x[seen], y[seen], 50.0, lambda weight: prior + 0.5 * weight, True)
+        weights = np.repeat(0.5 ** (np.arange(start, 0, -BLOCK) / 50.0), BLOCK)
+        level = np.average(y[seen] - x[seen] @ w, weights=weights)
+        lost = lost * 0.5 ** (BLOCK / JUDGED) + 0.5 * np.sum((y[now] - x[now] @ w - level) ** 2)
+    total = np.sum(0.5 ** (np.arange(256 - BLOCK) / JUDGED))
+    assert added(x, y, l2=0.5).judged[50.0] == pytest.approx(lost / total, rel=1e-9)
+
+
+@pytest.mark.parametrize("half_life", ["auto", 10.0])
+@pytest.mark.parametrize("constant", [1.0, 1e3, -1e-7])
+def test_a_constant_column_is_an_intercept(constant, half_life):
+    """Catches a ridge of a column whose variance is 0, which draws the level towards 0."""
+    x, y = stream(2000)
+    y += 100.0
+    wanted = added(x, y, half_life=half_life).solution.weights[0]
+    rows = np.column_stack([x, np.full(2000, constant)])
+    found = added(rows, y, half_life=half_life, intercept=False).solution.weights[0]
+    np.testing.assert_allclose(found * [1.0, 1.0, 1.0, constant], wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("columns", [2, 4])
+def test_equal_columns_far_from_zero_share_a_weight_that_follows_the_stream(columns):
+    """Catches weights that are kept where the matrix is not positive definite by rounding."""
+    rng = np.random.default_rng(0)
+    column = 3e7 + rng.normal(size=4000)
+    target = np.where(np.arange(4000) < 2000, 1.0, 2.0) * column
+    single = added(column[:, None], target, intercept=False)
+    several = added(np.tile(column[:, None], columns), target, intercept=False)
+    np.testing.assert_allclose(several.solution.weights.sum(), 2.0, rtol=1e-9)
+    lost = [list(each.judged.values()) for each in (several, single)]
+    np.testing.assert_allclose(*lost, rtol=1e-6)
+
+
+def test_products_in_units_beyond_the_usual_powers_of_two():
+    """Catches a product with 1/2^-1030, which is infinite."""
+    x, y = stream(BLOCK)
+    usual, tiny = (DecayedProducts(5, np.array([9.0, np.inf]), BLOCK) for _ in range(2))
+    for decayed, factor in ((usual, 1.0), (tiny, 2.0**-1030)):
+        decayed.move(factor * x, y[:, None], centred=True)
+    np.testing.assert_array_equal(tiny.exponent[1:-1], usual.exponent[1:-1] - 1030)
+    grams = tiny.grams(2.0**-1030 * x, y[:, None], None)
+    np.testing.assert_allclose(grams, usual.grams(x, y[:, None], None), rtol=1e-9, atol=1e-9)
 
 
 def test_the_half_life_in_force_follows_the_stream():
@@ -120,6 +197,16 @@ def test_a_radius_holds_for_the_weights_in_force():
         assert np.linalg.norm(found) == pytest.approx(0.5)
     mixture = added(x, 100.0 * y, radius=0.5).solution.weights[0, :3]
     assert 0.4 < np.linalg.norm(mixture) <= 0.5 + 1e-9
+
+
+def test_a_radius_holds_for_columns_of_very_different_sizes():
+    """Catches a multiplier that is given up because it is nothing beside the largest ridge."""
+    x, y = stream(1007, columns=2)
+    x *= [1.0, 1e12]
+    found = added(x, y + 2.0 * x[:, 0], half_life=100.0, radius=0.5).solution.weights[0]
+    prior = PRIOR * x[:, 1:].var(axis=0)
+    rest = direct(x[:, 1:], y + 1.5 * x[:, 0], 100.0, lambda weight: prior, True)
+    np.testing.assert_allclose(found[:2], [0.5, *rest], rtol=1e-9)
 
 
 def test_the_combination_is_the_least_of_all_not_only_of_pairs():

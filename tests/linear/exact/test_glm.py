@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mixfree.linear.exact import glm
+from mixfree.linear.exact.families import family_of
 from mixfree.linear.exact.glm import GlmFit
 from mixfree.linear.exact.newton import Control
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared, predictions
@@ -237,6 +238,99 @@ def test_a_column_that_wakes_up_late_and_constant_and_repeated_columns():
     assert objective(Logistic(), weights, rows, y) < objective(Logistic(), best, rows, y) + 1e-4
 
 
+@pytest.mark.parametrize("loss", DATA, ids=str)
+@pytest.mark.parametrize("constants", [(), (1.0,), (3.0, 4.0)])
+def test_constant_columns_leave_the_best_constant_prediction(constants, loss):
+    """Catches an equation for β that rounding makes singular, and a bound that is not a number."""
+    y = DATA[loss][1]
+    x = np.tile(constants, (6_000, 1))
+    fit = fitted(loss, x, y, memory=500)
+    best = fitted(loss, x, y, memory=6_000).weights()
+    excess = objective(loss, fit.weights(), x, y) - objective(loss, best, x, y)
+    estimate, upper = fit.gap()
+    assert 0.0 <= estimate <= upper < 0.01
+    assert excess <= upper + 1e-12
+
+
+@pytest.mark.parametrize("loss", DATA, ids=str)
+def test_a_rare_indicator_alone_is_fitted(loss):
+    """Catches an error, a singular matrix, where the kept rows do not have it."""
+    y = DATA[loss][1]
+    x = (np.arange(6_000) % 2_000 == 1_999).astype(float)[:, None]
+    found = fitted(loss, x, y, memory=500).weights()
+    assert objective(loss, found, x, y) < objective(loss, 0.0 * found, x, y)
+
+
+@pytest.mark.parametrize("loss", [Huber(1e9), Robust(2.0, 1.0)], ids=str)
+def test_sums_are_all_that_a_quadratic_loss_needs(loss):
+    """Catches control variates that lack one of target, prediction and constant."""
+    x, y = DATA[Huber(0.7)]
+    fit = fitted(loss, x, y, memory=500)
+    best = np.linalg.lstsq(np.column_stack([x, np.ones(len(y))]), y)[0]
+    np.testing.assert_allclose(fit.weights()[0], best, atol=1e-6)
+    assert 0.0 <= fit.gap().estimate <= fit.gap().upper < 1e-12
+
+
+RESIDUAL = [Huber(0.7), *(Robust(shape, 0.7) for shape in (-np.inf, -2.0, 0.0, 1.0, 2.0))]
+
+
+@pytest.mark.parametrize("loss", RESIDUAL, ids=str)
+def test_slope_and_curvature_are_derivatives_and_the_bound_is_above(loss):
+    family, targets = family_of(loss), np.linspace(-4.0, 4.0, 50)
+    z = np.random.default_rng(0).normal(size=(50, 1))
+
+    def at(move):
+        return family.at(z + move, targets)
+
+    np.testing.assert_allclose(family.weight * at(0.0).value, loss.value(z[:, 0], targets))
+    slope = (at(1e-6).value - at(-1e-6).value) / 2e-6
+    np.testing.assert_allclose(at(0.0).slope[:, 0], slope, atol=1e-8)
+    own, bound = (family.curvature(z, targets, bound) for bound in (False, True))
+    bend = (at(1e-6).slope - at(-1e-6).slope)[:, 0] / 2e-6
+    np.testing.assert_allclose(own, bend, atol=1e-8)
+    for move in (-3.0, -0.1, 0.2, 2.0):
+        above = at(0.0).value + move * at(0.0).slope[:, 0] + 0.5 * move**2 * bound
+        assert (at(move).value <= above + 1e-12).all()
+
+
+@pytest.mark.parametrize("shape", [-np.inf, -2.0])
+def test_a_robust_fit_between_two_groups_goes_to_the_larger_one(shape):
+    """Catches a search that stops where the curvature of all rows is negative."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4_000, 2))
+    level = np.where(rng.random(4_000) < 0.55, 3.0, -3.0)
+    y = x @ [1.0, -1.0] + level + 0.05 * rng.normal(size=4_000)
+    for memory in (500, 4_000):
+        found = fitted(Robust(shape, 0.05), x, y, memory=memory).weights()
+        np.testing.assert_allclose(found, [[1.0, -1.0, 3.0]], atol=0.02)
+
+
+@pytest.mark.parametrize("loss", DATA, ids=str)
+@pytest.mark.parametrize(("early", "late"), [(1.0, 1e36), (1e-10, 1e300)])
+def test_a_column_that_becomes_huge_does_not_lead_astray(early, late, loss):
+    """Catches a search from old weights, or functions of old predictions, that are absurd."""
+    x, y = DATA[loss]
+    rows = np.random.default_rng(1).normal(size=(6_000, 1)) * np.repeat([[early], [late]], 3_000, 0)
+    rows = np.column_stack([rows, x])
+    fit = fitted(loss, rows, y, chunk=700, memory=500)
+    least = objective(loss, fitted(loss, rows, y, memory=6_000).weights(), rows, y)
+    assert objective(loss, fit.weights(), rows, y) - least < 3 * fit.gap().upper < 0.1
+
+
+@pytest.mark.parametrize("loss", DATA, ids=str)
+def test_one_value_that_stands_for_a_missing_one_costs_its_column_alone(loss):
+    """Catches a fit that the mean of a column with a 1e36 in it throws off, with a gap of 0."""
+    x, y = DATA[loss]
+    rows = x.copy()
+    rows[3_000, 0] = 1e36
+    fit, others = (fitted(loss, each, y, chunk=700, memory=500) for each in (rows, x[:, 1:]))
+    assert fit.weights()[:, 0] == pytest.approx(0.0, abs=1e-30)
+    lost = [
+        objective(loss, each.weights()[:, -x.shape[1] :], x[:, 1:], y) for each in (fit, others)
+    ]
+    assert lost[0] < lost[1] + 3 * max(fit.gap().upper, others.gap().upper)
+
+
 @pytest.mark.parametrize("memory", [300, 4_000])
 def test_perfectly_separable_classes_do_not_run_away(memory):
     rng = np.random.default_rng(0)
@@ -417,6 +511,19 @@ def test_a_refused_call_changes_nothing(rows, large, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("wrong", [-1.0, 0.5, 3.0])
+def test_class_numbers_are_checked(wrong):
+    """Catches a class that is counted from the end, or rounded down."""
+    x, y = DATA[Softmax(3)]
+    fit = fitted(Softmax(3), x[:100], y[:100], memory=640)
+    before = fit.plain()
+    targets = y[:50].copy()
+    targets[30] = wrong
+    with pytest.raises(ValueError, match=f"whole numbers from 0 to 2, not {wrong}"):
+        fit.add(x[:50], targets)
+    np.testing.assert_equal(fit.plain(), before)
+
+
 def test_a_state_that_does_not_fit_is_refused_whole():
     x, y = DATA[Logistic()]
     state = fitted(Logistic(), x, y, memory=640).plain()
@@ -432,6 +539,8 @@ def test_a_state_that_does_not_fit_is_refused_whole():
         },
         {**state, "sample": {**state["sample"], "keys": state["sample"]["keys"].astype(float)}},
         {**state, "sums": {**state["sums"], "products": np.zeros((2, 2))}},
+        {**state, "sums": {**state["sums"], "before": {**state["sums"]["before"], "weight": -1.0}}},
+        {**state, "blocks": {**state["blocks"], "weights": -state["blocks"]["weights"]}},
     ]
     for each in broken:
         with pytest.raises(ValueError, match=r"state|targets"):

@@ -89,14 +89,33 @@ def test_sparse_rows_are_as_good_as_dense_ones(monkeypatch):
             found.errors(wrong)
 
 
-def test_a_trace_that_is_broken_off_begins_anew():
+@pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
+@pytest.mark.parametrize("cut", [64, 300])  # 64 transitions fill four batches: none is pending
+def test_a_trace_that_is_broken_off_begins_anew(cut, kind):
     parts = trajectory(600)
-    first, second = [part[:300] for part in parts], [part[300:] for part in parts]
-    broken = learnt(SparseLSTD, first, lam=0.9)
+    parts[3][cut - 1] = parts[4][cut - 1] = False
+    first, second = [part[:cut] for part in parts], [part[cut:] for part in parts]
+    broken, going_on = learnt(kind, first, lam=0.9), learnt(kind, parts, lam=0.9)
     broken.break_off()
     broken.add(*second[:4], ended=second[4])
-    parts[4][299] = True
-    np.testing.assert_array_equal(broken.theta, learnt(SparseLSTD, parts, lam=0.9).theta)
+    parts[4][cut - 1] = True
+    np.testing.assert_array_equal(broken.theta, learnt(kind, parts, lam=0.9).theta)
+    assert np.abs(broken.theta - going_on.theta).max() > 1e-4
+
+
+@pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["rows", "rewards", "next rows"])
+def test_values_whose_products_overflow_are_refused_before_they_are_stored(place, kind):
+    """Catches pending transitions that every later call refuses, or sums that become infinite."""
+    parts = trajectory(600)
+    found = learnt(kind, parts)
+    before = found.theta
+    few = [part[:3] for part in parts[:3]]
+    few[place] = 1e200 * few[place]
+    with pytest.raises(ValueError, match=r"(rows|rewards) must be at most 1e\+140 in size"):
+        found.add(*few, np.zeros(3, bool))
+    assert found.transitions == 600
+    np.testing.assert_array_equal(found.theta, before)
 
 
 @pytest.mark.parametrize("limit", ["ENTRIES", "PER_TRANSITION"])
@@ -122,6 +141,20 @@ def test_a_wrong_state_is_refused():
     state["closed"][0]["indices"][0] = STATES + 7
     with pytest.raises(ValueError, match="indices"):
         found.restore(state)
+
+
+@pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
+def test_a_state_with_too_many_batches_and_a_wrong_level_are_refused(kind):
+    """Catches batches that are never joined because their number has passed the limit."""
+    found = learnt(kind, trajectory(500))
+    state, before = found.plain(), found.theta
+    state["closed"] = [state["closed"][0]] * 64
+    with pytest.raises(ValueError, match=r"must have fewer than \d+ batches, not 64"):
+        found.restore(state)
+    np.testing.assert_array_equal(found.theta, before)
+    for level in (0.0, 1.0, 95):
+        with pytest.raises(ValueError, match=f"level must be between 0 and 1, not {level}"):
+            found.errors(np.eye(STATES), level)
 
 
 def test_a_learner_of_many_states_finds_their_values_and_goes_on_after_saving():

@@ -89,6 +89,24 @@ def test_merging_in_any_order_keeps_the_same_rows():
     np.testing.assert_array_equal(found[0], found[2])
 
 
+def test_merged_samples_with_room_keep_all_rows_of_both():
+    """Catches keys that are compared where no row has to be left out."""
+    parts = []
+    for seed in range(3):
+        numbers = np.arange(25.0) + 25.0 * seed
+        sample = Reservoir(64, 1, 1)
+        sample.fill(Kept(numbers[:, None], numbers, np.ones(25), numbers[:, None]))
+        sample.seed = seed
+        sample.draw_keys()
+        parts.append(sample)
+    keys = np.concatenate([part._keys[:25] for part in parts])
+    total = parts[0]
+    total.merge(parts[1])
+    assert sorted(kept(total)) == list(range(50)) and total.seen == 50
+    total.merge(parts[2])
+    assert sorted(kept(total)) == sorted(np.argsort(keys)[:64]) and total.seen == 75
+
+
 def test_memory_in_rows_and_bytes():
     assert rows_of(2048, 7, 1) == 2048
     assert rows_of("1 mb", 10, 1) == int(1e6 / (8 * 14 * 1.125))

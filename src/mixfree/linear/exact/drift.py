@@ -25,6 +25,7 @@ TOGETHER = 2048  # rows multiplied at a time
 RECENTRED = 4096  # rows between changes of origin and units
 SIZED = 256  # rows between updates of the columns' deviations
 PRIOR = 1.0  # strength of the ridge, in rows with each column's own deviation
+ROUNDING = np.finfo(np.float64).eps  # least variance over mean square
 FAR = 1e296  # loss of a block above which the sums are checked, since they may reach WORST
 WORST = 1e300  # largest loss of a block that counts, so that it can be forgotten
 # Arrays of the state.
@@ -193,9 +194,8 @@ class Forgetting:
                 self._prior, self._sized = self._priors(), rows
             if auto:
                 for h, life in enumerate(HALF_LIVES):
-                    if STALE * (rows - solved[h]) >= (life if life < rows else rows) and (
+                    if STALE * (rows - solved[h]) >= (life if life < rows else rows):
                         self._solve(h)
-                    ):
                         solved[h] = rows
         self._solved[:] = solved
         if auto:
@@ -222,10 +222,17 @@ class Forgetting:
             if not self._changes or self._changes[-1][1] != best:
                 self._changes = (*self._changes, (first + (place + 1) * length, best))
 
-    def _solve(self, h: int) -> bool:
-        """Solve for new weights of a half-life, for the next blocks; False if that fails."""
-        first = 0 if self._intercept else 1
-        if self._radius is not None:
+    def _solve(self, h: int) -> None:
+        """Solve for new weights of a half-life, for the next blocks."""
+        first, failed = 0 if self._intercept else 1, self._radius is not None
+        if not failed:
+            whole = self._decayed.whole(h)
+            matrix = whole[first:-1, first:-1].copy()
+            diagonal = matrix.reshape(-1)[:: len(matrix) + 1]
+            diagonal += self._ridge(float(whole[0, 0]), self._prior)[first:]
+            # The matrix is symmetric: its transpose has the memory order that LAPACK needs.
+            _, found, failed = lapack.dposv(matrix.T, whole[-1, first:-1], overwrite_a=1)
+        if failed:  # there is a ball, or columns depend on each other
             weights, unit = self._solution(h).weights, self._decayed.exponent[-1]
             inner = np.ldexp(
                 weights[:, : self._blocks.columns], self._decayed.exponent[1:-1] - unit
@@ -233,17 +240,7 @@ class Forgetting:
             level = weights @ np.append(self._decayed.origin[1:-1], 1.0)[: weights.shape[1]]
             level = np.ldexp(level - self._decayed.origin[-1], -unit)
             found = np.append(level, inner)[first:]
-        else:
-            whole = self._decayed.whole(h)
-            matrix = whole[first:-1, first:-1].copy()
-            diagonal = matrix.reshape(-1)[:: len(matrix) + 1]
-            diagonal += self._ridge(float(whole[0, 0]), self._prior)[first:]
-            # The matrix is symmetric: its transpose has the memory order that LAPACK needs.
-            _, found, failed = lapack.dposv(matrix.T, whole[-1, first:-1], overwrite_a=1)
-            if failed:
-                return False
         np.negative(found, out=self._rest[h, 0, first:-1])
-        return True
 
     def _ridge(self, weight: float, prior: Array) -> Array:
         """Return the diagonal to add to the products of (1, columns), for this total weight."""
@@ -256,11 +253,13 @@ class Forgetting:
         return ridge
 
     def _priors(self) -> Array:
-        """Return PRIOR times the variance of each column over all rows."""
+        """Return PRIOR times the variance of each column over all rows, but never 0."""
         whole = self._decayed.whole(-1)
-        weight = max(float(whole[0, 0]), 1e-300)
+        weight, size = max(float(whole[0, 0]), 1e-300), whole.diagonal()[:-1]
         squares = (whole.diagonal() - whole[0] ** 2 / weight)[:-1] / weight
-        prior = PRIOR * np.where(squares > 0.0, squares, 1.0)
+        # A constant column that is not 0, without an intercept, has a variance by rounding alone.
+        squares = np.where(size > 0.0, np.maximum(squares, ROUNDING * size / weight), 1.0)
+        prior = PRIOR * squares
         prior[0] = 0.0
         return prior
 

@@ -6,6 +6,7 @@ from scipy import special
 
 from mixfree.linear.exact.folds import Mean, Solved
 
+MANY = 1e9  # degrees of freedom that are as good as infinitely many
 LEVEL = 0.98  # nominal level of the 95 % bound, since sorted streams have heavier tails
 
 
@@ -30,7 +31,7 @@ def gap_of(solved: Solved) -> Gap:
     assert fitted.known is not None
     unit = problem.units.scale**2 * problem.settings.family.weight
     mean, *others = fitted.known.excess_loss(fitted.objective, fitted.point, fitted.beta).tolist()
-    found = Gap(mean * unit, _quantile(mean, *others) * unit)
+    found = Gap(max(mean, 0.0) * unit, _quantile(mean, *others) * unit)
     if held_out is None:
         return found
     least, most = map(_held_out_gap, (held_out.above_fit, held_out.above_least))
@@ -49,11 +50,13 @@ def _quantile(mean: float, variance: float, third: float, freedom: float) -> flo
 
     The bound allows for estimated cumulants by the ratio of quantiles of F and χ².
     """
-    if not (mean > 0.0 and variance > 0.0 and third > 0.0):
+    # Where the sums explain all slopes, the rest is rounding, with less than a degree of freedom.
+    if not (mean > 0.0 and variance > 0.0 and third > 0.0 and freedom >= 1.0):
         return max(float(mean), 0.0)
     shape = 4.0 * variance**3 / third**2
     unit = (variance / shape) ** 0.5
     bound = mean + unit * (special.gammaincinv(shape, LEVEL) - shape)
     half = mean**2 / variance
+    freedom = min(freedom, MANY)
     longer = special.fdtri(2.0 * half, freedom, LEVEL) * half / special.gammaincinv(half, LEVEL)
     return float(bound * longer)

@@ -41,6 +41,7 @@ LATER = 2.0  # the same once the stream is 16 times as long as the sample
 FEW = 2048  # rows of the sample that are enough for reference weights
 PRIOR = 1 / 300  # ridge of the reference weights, in rows of standardised columns, per column
 MORE = 4096  # rows of the sample for the fit from which the final one starts
+SQUARED = 2.0**510  # predictions up to which squares are finite
 LARGE = 1 << 23  # bytes of rows from which undoing is faster than checking all rows first
 
 
@@ -225,7 +226,8 @@ class GlmFit:
         with np.errstate(over="ignore", invalid="ignore"):
             z: Array = rows @ self._reference[:, :columns].T
             z += self._reference[:, columns:].T.sum(axis=0)
-            if not np.isfinite(z.sum()):  # a column that hardly varied has become huge
+            # Such predictions are far from all targets: a column that hardly varied became huge.
+            if not np.abs(z).max(initial=0.0) <= SQUARED:
                 z = np.clip(np.nan_to_num(z), -BIG, BIG)
         return z
 

@@ -24,6 +24,7 @@ from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import Sums
 
 SAMPLE = 2048  # kept rows that are enough to choose β
+ROUNDING = 1e-12  # relative variance that is only a rounding error
 DRAWS = 64  # random draws of a gradient's error, where its covariance would be too large a matrix
 
 
@@ -141,9 +142,13 @@ class Known:
         for k in range(len(found)):
             both = np.column_stack([basis[:, :, k], slope[:, k]])
             mean = white.T @ (both * weights[:, None]) / len(x)
-            gram = (both * leverage[:, None]).T @ both / len(x) - mean.T @ mean
+            gram = (both * leverage[:, None]).T @ both / len(x)
+            size = gram.diagonal().copy()
+            gram -= mean.T @ mean
+            still = gram.diagonal() <= ROUNDING * size
             scale = 1.0 / np.sqrt(np.maximum(gram.diagonal(), 1e-300))
             gram *= scale[:, None] * scale
+            gram[still] = gram[:, still] = 0.0  # what does not vary explains nothing
             left = gram[:-1, :-1] + 1e-9 * np.eye(len(gram) - 1)
             found[k] = np.linalg.solve(left, gram[:-1, -1]) * scale[:-1] / scale[-1]
         return found

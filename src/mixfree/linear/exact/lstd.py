@@ -32,6 +32,7 @@ TOLERANCE = 1e-13  # singular values below it, relative to the largest, count as
 SAFE = 1e10  # condition number up to which the inverse is as accurate as singular values
 ENOUGH = 5  # batches in which a row's features must occur for a reliable error
 UNDETERMINED = 1e-4  # fraction of a row that the transitions may leave undetermined
+LARGEST = 1e140  # of rows and rewards, so that sums of products are finite
 FIRST = 16  # initial transitions per batch
 
 
@@ -120,6 +121,7 @@ class LSTD:
         x, ahead = np.asarray(rows), np.asarray(next_rows)
         r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
         both = np.concatenate([x, np.where(stop[:, None], 0.0, ahead)], axis=1)
+        check_products(both, r)
         before = dict(vars(self))
         try:
             given = np.column_stack([r, broken])
@@ -344,6 +346,14 @@ def check_transitions(
         if array.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, not {array.shape}")
     return r, stop, broken
+
+
+def check_products(rows: Array, rewards: Array) -> None:
+    """Raise ValueError for finite values whose products might be too large to be summed."""
+    for name, array in (("rows", rows), ("rewards", rewards)):
+        size = np.abs(array).max(initial=0.0)
+        if LARGEST < size < np.inf:
+            raise ValueError(f"{name} must be at most {LARGEST:g} in size, not {size:g}")
 
 
 def half_widths(

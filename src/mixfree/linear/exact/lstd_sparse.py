@@ -16,6 +16,7 @@ from mixfree.linear.exact.lstd import (
     FIRST,
     check_discounts,
     check_level,
+    check_products,
     check_transitions,
     correlation_remark,
     half_widths,
@@ -94,6 +95,7 @@ class SparseLSTD:
         check_finite(np.concatenate([x.data, ahead.data])[:, None], given)
         both = sparse.hstack([x, ahead.multiply(~stop[:, None])], format="csr")
         both.eliminate_zeros()
+        check_products(both.data, r)
         before = dict(vars(self))
         try:
             both = sparse.vstack([self._waiting, both], format="csr")

@@ -14,6 +14,7 @@ from mixfree.linear.losses import Huber, Loss, Robust
 
 LEAST_PENALTY = 1e-8  # default ridge of standardised columns
 ROUGH = 1e-4  # relative Newton decrement that is enough for intermediate weights
+FAR = 1e3  # standardised weights up to which a start is not compared with 0
 ROUNDS = 50  # most Newton steps for the multiplier of the ball; usually there are a few
 
 
@@ -89,18 +90,25 @@ class Problem:
     def solved(self, start: Array | None, close: float = CLOSE) -> Fitted:
         """Find the minimum, starting at weights in the units of the rows or at 0."""
         loss = self.settings.loss
-        if start is None:
-            theta = np.zeros((loss.outputs, self.settings.columns + self.settings.intercept))
-            if isinstance(loss, Robust):
-                convex = family_of(Huber(loss.scale)).in_units(self.units.scale)
-                theta = _minimum(self._objective(0.0, convex), theta, ROUGH).theta
-        else:
-            theta = self.standard(start)
+        theta = np.zeros((loss.outputs, self.settings.columns + self.settings.intercept))
+        given = None if start is None else self.standard(start)
+        if given is not None and self._serves(given):
+            theta = given
+        elif isinstance(loss, Robust):
+            convex = family_of(Huber(loss.scale)).in_units(self.units.scale)
+            theta = _minimum(self._objective(0.0, convex), theta, ROUGH).theta
         fitted = self._fitted(theta, 0.0, close)
         radius = self.settings.radius
         if radius is not None and self._length(fitted.point.theta) > radius:
             return self._in_ball(fitted, radius, close)
         return fitted
+
+    def _serves(self, theta: Array) -> bool:
+        """Whether to start at ``theta``: not if a column that became huge has made it absurd."""
+        if np.abs(theta).max(initial=0.0) <= FAR:
+            return True
+        objective = self._objective(0.0)
+        return objective.at(theta).value < objective.at(np.zeros_like(theta)).value
 
     def own(self, theta: Array) -> Array:
         """Convert standardised weights to the units of the rows."""

@@ -213,7 +213,7 @@ def _in_ball(
         if length <= radius * (1.0 + 1e-14):
             break
         step = (length / radius - 1.0) / system.slope(weights, inverse, length)
-        if not np.all(penalty + step > penalty):
+        if not np.any(penalty + step > penalty):
             break
         penalty = penalty + step
         weights, inverse, _ = system.solved(penalty)

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from mixfree.linear.exact import glm
 from mixfree.linear.exact.families import family_of
 from mixfree.linear.exact.glm import GlmFit
-from mixfree.linear.exact.newton import Control
+from mixfree.linear.exact.newton import Control, Objective
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared, predictions
 
 ORDERS = ("random", "margin", "class", "feature")
@@ -661,3 +661,14 @@ def test_products_of_softmax_are_those_of_one_thread():
     x, y = rng.standard_normal((2000, 64)), rng.integers(0, 10, 2000)
     objective = fitted(Softmax(10), x, y)._solved().fitted.objective
     assert max(slab.x.size for slab in objective.slabs) * 10 <= 1 << 18
+
+
+def test_a_class_of_one_row_does_not_take_long(monkeypatch):
+    """Catches two kinds of curvature that pass a failed step to each other: 6,034 evaluations."""
+    evaluations, at = [], Objective.at
+    monkeypatch.setattr(Objective, "at", lambda *given: evaluations.append(1) or at(*given))
+    x, y = np.arange(12_001.0)[:, None], np.append(np.tile([0.0, 1.0], 6_000), 2.0)
+    slopes, levels = fitted(Softmax(3), x, y).weights().T
+    assert 0 < len(evaluations) < 1_000
+    shares = np.exp(levels + slopes * x.mean())
+    np.testing.assert_allclose(shares / shares.sum(), [0.5, 0.5, 1 / 12_001], atol=1e-3)

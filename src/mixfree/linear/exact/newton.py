@@ -277,6 +277,7 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
     """
     point = objective.at(theta)
     bound, old, last = False, None, np.inf
+    failed: Point | None = None  # where the loss's own curvature has failed
     changes: list[tuple[Array, Array]] = []  # of weights and gradients, since the old Hessian
     residual = RESIDUAL if close <= CLOSE else ROUGHLY
     one = len(theta) == 1
@@ -288,7 +289,7 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
         if factor is None:
             if bound:
                 break
-            bound = True
+            bound, failed = True, point
             continue
         solve = partial(objective.solve, factor, point, bound=bound, residual=residual)
         direction = -_quasi_newton(solve, point.gradient, changes)
@@ -298,14 +299,17 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
             continue
         # Steps with an old Hessian converge more slowly, so their tolerance is smaller.
         if not fall > (close if old is None else BEYOND * close) * abs(point.value):
-            if bound and fall > 0.0:  # the bound's steps are short: try the loss itself
+            # The bound's steps are short: try the loss itself, but not twice at one point.
+            if bound and fall > 0.0 and point is not failed:
                 bound, old = False, None
                 continue
             break
         found, whole = _search(objective, point, direction, fall)
         if found is None:
-            if bound and old is None:
-                break
+            if old is None:
+                if bound:
+                    break
+                failed = point
             bound, old = old is None, None
             continue
         if whole and not bound:

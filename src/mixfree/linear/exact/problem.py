@@ -14,7 +14,7 @@ from mixfree.linear.losses import Huber, Loss, Robust
 
 LEAST_PENALTY = 1e-8  # default ridge of standardised columns
 ROUGH = 1e-4  # relative Newton decrement that is enough for intermediate weights
-FAR = 1e3  # standardised weights up to which a start is not compared with 0
+FAR = 20.0  # standardised weights up to which a start is not compared with 0
 ROUNDS = 50  # most Newton steps for the multiplier of the ball; usually there are a few
 
 

@@ -1,8 +1,10 @@
 """``mixfree predict``, ``inspect`` and ``diagnose``."""
 
+import errno
 import json
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -227,14 +229,28 @@ def test_steps_for_classes_are_in_units_of_the_log_odds(tmp_path, capsys):
     assert re.search(r"--method mag --set levels=\d+ --step-scale 1:", capsys.readouterr().out)
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder without new files")
-def test_a_place_that_cannot_be_written_is_named_before_the_fit(tmp_path, fitted, capsys):
+def test_a_place_that_cannot_be_written_is_named_before_the_fit(
+    tmp_path, fitted, capsys, monkeypatch
+):
     """Catches the name of a temporary file, and a fit that is lost when it is saved."""
     data, model = fitted
-    assert run("fit", data, "--target", "load", "--model", "/proc/m") == 2
-    assert capsys.readouterr().err.startswith("mixfree: cannot write /proc/m: ")
-    assert run("predict", data, "--model", model, "-o", "/proc/p.csv") == 2
-    assert capsys.readouterr().err.startswith("mixfree: cannot write /proc/p.csv: ")
+    folder, opened = tmp_path / "read-only", os.open
+    folder.mkdir()
+
+    def refusing(path, flags, *mode):
+        if flags & os.O_RDWR and folder in (Path(path), Path(path).parent):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", refusing)
+    for name, *arguments in (
+        ("m", "fit", data, "--target", "load", "--model"),
+        ("p.csv", "predict", data, "--model", model, "-o"),
+    ):
+        assert run(*arguments, folder / name) == 2
+        told = capsys.readouterr()
+        assert told.err == f"mixfree: cannot write {folder / name}: Permission denied\n"
+        assert told.out == ""
 
 
 def test_classes_have_no_intervals(tmp_path, capsys):

@@ -12,10 +12,10 @@ GOOD = [[0.9, 0.1], [0.4, 0.6]]
 @pytest.mark.parametrize(
     ("P", "message"),
     [
-        ([[0.5, 0.5], [0.3, 0.6]], r"row 1 of P sums to 0\.9"),
-        ([[1.2, -0.2], [0.5, 0.5]], r"P\[0, 1\] = -0\.2 is negative"),
-        ([[np.nan, 1.0], [0.5, 0.5]], r"P\[0, 0\] = nan is not a number"),
-        ([[0.5, 0.5], [np.inf, 0.5]], r"P\[1, 0\] = inf is not a number"),
+        ([[0.5, 0.5], [0.3, 0.6]], r"row 2 of P sums to 0\.9"),
+        ([[1.2, -0.2], [0.5, 0.5]], r"row 1, column 2 of P is -0\.2: negative"),
+        ([[np.nan, 1.0], [0.5, 0.5]], r"row 1, column 1 of P is nan: not a number"),
+        ([[0.5, 0.5], [np.inf, 0.5]], r"row 2, column 1 of P is inf: not a number"),
         ([[0.5, 0.5]], r"square matrix, but its shape is \(1, 2\)"),
         ([0.5, 0.5], r"square"),
         ([[0.5, 0.5], [1.0]], "not a matrix"),
@@ -23,7 +23,7 @@ GOOD = [[0.9, 0.1], [0.4, 0.6]]
         (np.zeros((0, 0)), "no states"),
         (np.eye(2) * (1 + 1j), "real numbers"),
         (sparse.csr_array(np.eye(2) * 1j), "real numbers"),
-        ([[1e308, 1e308], [0.5, 0.5]], r"P\[0, 0\] = 1e\+308 is above 1"),
+        ([[1e308, 1e308], [0.5, 0.5]], r"row 1, column 1 of P is 1e\+308: above 1"),
     ],
 )
 def test_wrong_matrices_name_the_culprit(P, message):
@@ -32,11 +32,11 @@ def test_wrong_matrices_name_the_culprit(P, message):
 
 
 def test_sparse_matrices_are_checked_alike():
-    with pytest.raises(ValueError, match=r"row 1 of P sums to 0\.5"):
+    with pytest.raises(ValueError, match=r"row 2 of P sums to 0\.5"):
         MarkovChain(sparse.csr_array([[0.0, 1.0], [0.5, 0.0]]))
-    with pytest.raises(ValueError, match=r"P\[1, 0\] = -1\.0 is negative"):
+    with pytest.raises(ValueError, match=r"row 2, column 1 of P is -1\.0: negative"):
         MarkovChain(sparse.coo_array([[0.0, 1.0], [-1.0, 2.0]]))
-    with pytest.raises(ValueError, match=r"P\[1, 1\] = nan"):
+    with pytest.raises(ValueError, match=r"row 2, column 2 of P is nan"):
         MarkovChain(sparse.csc_matrix([[0.0, 1.0], [1.0, np.nan]]))
 
 

@@ -82,6 +82,18 @@ def test_a_path_is_estimated(run):
     assert answers[0]["lower"] <= two_state(0.05).mixing_time() <= answers[0]["upper"]
 
 
+def test_a_first_word_that_never_comes_again_is_the_header(run):
+    words = [("clear", "rain")[s] for s in two_state(0.05).simulate(2_000, seed=0)]
+    lines("words.csv", "sky", *words)
+    lines("bare.csv", *words)
+    code, text = run("words.csv", "--estimate", "--json")
+    headed = json.loads(text)
+    code, text = run("bare.csv", "--estimate", "--json")
+    assert (code, headed.pop("column")) == (0, "sky")
+    assert headed == json.loads(text)
+    assert headed["samples"] == 2_000 and headed["states"] == 2
+
+
 def test_a_short_path_has_no_upper_bound(run):
     lines("short.csv", "a", "b", "a", "a")
     code, text = run("short.csv", "--estimate", "--json")
@@ -108,17 +120,18 @@ def test_pictures(run):
     [
         ([], [], "file.csv is empty"),
         ([], ["--estimate"], "file.csv is empty"),
-        (["0.5,0.5", "0.5,0.6"], [], "row 1 of P sums to 1.1"),
-        (["0.5,0.5", "1.5,-0.5"], [], "P[1, 1] = -0.5 is negative"),
-        (["nan,0.5", "0.5,0.5"], [], "P[0, 0] = nan is not a number"),
-        (["0.5,0.5"], [], "a transition matrix must be square"),
-        (["0.5,x", "0.5,0.5"], [], "row 0, column 1: 'x' is not a number"),
-        (["0,1", "1,0"], [], "period 2 and visits these sets in turn: {0}, {1}"),
-        (["1,0", "0,1"], [], "2 communicating classes: {0}, {1}"),
+        (["0.5,0.5", "0.5,0.6"], [], "row 2 of P sums to 1.1"),
+        (["0.5,0.5", "1.5,-0.5"], [], "row 2, column 2 of P is -0.5: negative"),
+        (["nan,0.5", "0.5,0.5"], [], "row 1, column 1 of P is nan: not a number"),
+        (["0.5,0.5"], [], "row 1 has 2 entries, but there are 1 rows"),
+        (["0.5,x", "0.5,0.5"], [], "row 1, column 2: 'x' is not a number"),
+        (["0,1", "1,0"], [], "period 2 and visits these sets in turn: {1}, {2}"),
+        (["1,0", "0,1"], [], "2 communicating classes: {1}, {2}"),
         (["a", "a", "a"], ["--estimate"], "only one state, 'a'"),
         (["1", "nan", "2"], ["--estimate"], "state 2 of the path is missing ('nan')"),
         (["1,2", "2,1"], ["--estimate"], "2 columns: choose one with --column"),
         (["1,2", "2,1"], ["--estimate", "--column", "sky"], "no column 'sky'"),
+        (["1,2", "2,1"], ["--estimate", "--column", "²"], "no column '²'"),
         (["1,2", "2"], ["--estimate", "--column", "2"], "row 2 has 1 columns, the first has 2"),
         (["1", "2", "1"], ["--estimate", "--level", "95"], "level = 95.0"),
         (
@@ -153,6 +166,7 @@ def test_wrong_files_are_one_line_and_code_2(run, rows, options, message):
         (["nowhere.csv"], "neither a file nor the name of a chain: two-state"),
         (["nowhere.csv", "--estimate"], "there is no file nowhere.csv"),
         (["two-state"], "needs a parameter, as in: mixfree chain two-state 0.1"),
+        (["two-state", "2e6"], "p = 2000000.0 must be a probability above 0 and at most 1"),
         (["two-state", "often"], "takes a number, not 'often'"),
         (["cycle", "4.5"], "takes a whole number, not '4.5'"),
         (["cycle", "4"], "period 2"),

@@ -19,6 +19,13 @@ def test_a_table_is_drawn_from_as_it_says():
         assert (np.abs(found - law) <= 4.0 * error).all(), (found, law)
 
 
+def test_the_first_row_of_a_table_is_of_the_first_state():
+    """Catches rows looked up by the observation, which need not begin at 0."""
+    states = gymnasium.spaces.Discrete(3, start=1)
+    act, generator = as_function([0, 1, 3], states, ACTIONS), np.random.default_rng(0)
+    assert [act(state, generator) for state in (1, 2, 3)] == [2, 3, 5]
+
+
 def test_uniform_uses_every_action():
     act, generator = as_function("uniform", STATES, ACTIONS), np.random.default_rng(0)
     assert {act(0, generator) for _ in range(200)} == {2, 3, 4, 5}

@@ -23,6 +23,7 @@ from mixfree.chains.validate import check_states, check_transition_matrix
 __all__ = ["MarkovChain"]
 
 DENSE_STATES = 4096  # most states for a matrix of all pairs, which takes 130 MB
+LEAST_EPS = 1e-12  # smallest distance that the rounding of P^t, about 1e-15, leaves exact
 
 
 class MarkovChain:
@@ -341,6 +342,6 @@ class MarkovChain:
 
 
 def check_eps(eps: float) -> None:
-    """Raise ValueError unless ``eps`` is strictly between 0 and 1."""
-    if not 0 < eps < 1:
-        raise ValueError(f"eps = {eps} must be between 0 and 1")
+    """Raise ValueError unless ``eps`` is below 1 and well above the rounding of a distance."""
+    if not LEAST_EPS <= eps < 1:
+        raise ValueError(f"eps = {eps} must be at least {LEAST_EPS:g} and below 1")

@@ -34,7 +34,9 @@ def check_transition_matrix(P: Any) -> Any:
     sums = np.asarray(matrix.sum(axis=1)).ravel()
     worst = int(np.argmax(np.abs(sums - 1)))
     if abs(sums[worst] - 1) > np.sqrt(precision):
-        raise ValueError(f"row {worst} of P sums to {sums[worst]:.10g}; every row must sum to 1")
+        raise ValueError(
+            f"row {worst + 1} of P sums to {sums[worst]:.10g}; every row must sum to 1"
+        )
     if sparse.issparse(matrix):
         matrix.data /= np.repeat(sums, np.diff(matrix.indptr))
         return matrix
@@ -69,4 +71,6 @@ def _check_entries(entries: Array, places: Any) -> None:
     ):
         if wrong.any():
             row, column = (index[wrong][0] for index in places())
-            raise ValueError(f"P[{row}, {column}] = {entries[wrong][0]} is {what}")
+            raise ValueError(
+                f"row {row + 1}, column {column + 1} of P is {entries[wrong][0]}: {what}"
+            )

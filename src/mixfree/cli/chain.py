@@ -125,8 +125,10 @@ def _from_path(
     from mixfree.chains import estimate_mixing_time
     from mixfree.chains.plot import plot_decay
 
-    found: MixingTimeEstimate = estimate_mixing_time(_read_path(source, column), **options)
-    answer = {
+    title, path = _read_path(source, column)
+    found: MixingTimeEstimate = estimate_mixing_time(path, **options)
+    answer: dict[str, Any] = {} if title is None else {"column": title}
+    answer |= {
         "samples": found.samples,
         "states": len(found.chain),
         "mixing time of the fitted chain": found.mixing_time,
@@ -156,7 +158,8 @@ def _load(source: str, parameter: str | None) -> "MarkovChain":
             raise ValueError(
                 f"{source!r} is neither a file nor the name of a chain: {', '.join(named)}"
             )
-        return chains.MarkovChain(_read_matrix(source))
+        matrix = _read_matrix(source)
+        return chains.MarkovChain(matrix, range(1, len(matrix) + 1))
     kind, build = named[source]
     if parameter is None:
         example = "0.1" if kind is float else "10"
@@ -166,7 +169,7 @@ def _load(source: str, parameter: str | None) -> "MarkovChain":
     except ValueError:
         what = "a number" if kind is float else "a whole number"
         raise ValueError(f"{source} takes {what}, not {parameter!r}") from None
-    if value > LARGEST:
+    if kind is int and value > LARGEST:
         raise ValueError(f"{source} takes at most {LARGEST:,} states, not {value:,}")
     return build(value)
 
@@ -187,21 +190,20 @@ def _read_matrix(source: str) -> list[list[float]]:
     lines = _read_lines(source)
     if all(_number(cell) is None for cell in lines[0]):
         lines = lines[1:]
-    for place, line in enumerate(lines):
+    for row, line in enumerate(lines, 1):
         if len(line) != len(lines):
             raise ValueError(
-                f"{source}: row {place} has {len(line)} entries, but there are {len(lines)} rows; "
+                f"{source}: row {row} has {len(line)} entries, but there are {len(lines)} rows; "
                 "a transition matrix must be square; for a path of states give --estimate"
             )
-        for column, cell in enumerate(line):
+        for column, cell in enumerate(line, 1):
             if _number(cell) is None:
-                raise ValueError(
-                    f"{source}: row {place}, column {column}: {cell!r} is not a number"
-                )
+                raise ValueError(f"{source}: row {row}, column {column}: {cell!r} is not a number")
     return [[float(cell) for cell in line] for line in lines]
 
 
-def _read_path(source: str, column: str | None) -> list[str]:
+def _read_path(source: str, column: str | None) -> tuple[str | None, list[str]]:
+    """Return the name of the column, if the file has a header, and the states."""
     lines = _read_lines(source)
     header = lines[0]
     ragged = next((place for place, line in enumerate(lines) if len(line) != len(header)), None)
@@ -211,13 +213,15 @@ def _read_path(source: str, column: str | None) -> list[str]:
             f"the first has {len(header)}"
         )
     if column is not None and column in header:
-        return _states(source, [line[header.index(column)] for line in lines[1:]])
+        return column, _states(source, [line[header.index(column)] for line in lines[1:]])
     if column is None and len(header) > 1:
         raise ValueError(f"{source} has {len(header)} columns: choose one with --column")
-    if column is not None and not (column.isdigit() and 1 <= int(column) <= len(header)):
+    if column is not None and not (column.isdecimal() and 1 <= int(column) <= len(header)):
         raise ValueError(f"{source} has no column {column!r}; it has {', '.join(header)}")
     place = 0 if column is None else int(column) - 1
-    return _states(source, [line[place] for line in (lines[1:] if _has_header(lines) else lines)])
+    titled = _has_header(lines, place)
+    states = _states(source, [line[place] for line in (lines[1:] if titled else lines)])
+    return header[place] if titled else None, states
 
 
 def _states(source: str, path: list[str]) -> list[str]:
@@ -227,11 +231,18 @@ def _states(source: str, path: list[str]) -> list[str]:
     return path
 
 
-def _has_header(lines: list[list[str]]) -> bool:
-    """Whether the first line is a header: some column has text there and numbers below it."""
+def _has_header(lines: list[list[str]], place: int) -> bool:
+    """Whether the first line is a header.
+
+    The column ``place`` has a word there that never comes again, or some column has numbers below a
+    word.
+    """
     return len(lines) > 1 and any(
-        _number(top) is None and all(_number(cell) is not None for cell in rest)
-        for top, *rest in zip(*lines, strict=True)
+        _number(top) is None
+        and (
+            all(_number(cell) is not None for cell in rest) or (column == place and top not in rest)
+        )
+        for column, (top, *rest) in enumerate(zip(*lines, strict=True))
     )
 
 

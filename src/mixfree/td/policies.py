@@ -67,7 +67,9 @@ def as_function(policy: Any, observations: Any, actions: Any) -> Act:
     sums /= sums[:, -1:]
 
     def act(observation: Any, generator: np.random.Generator) -> int:
-        drawn = np.searchsorted(sums[observation], generator.random(), side="right")
+        drawn = np.searchsorted(
+            sums[observation - observations.start], generator.random(), side="right"
+        )
         return int(actions.start) + int(drawn)
 
     return act

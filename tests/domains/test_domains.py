@@ -44,6 +44,17 @@ def test_diameter_is_reached(domain):
     assert largest == pytest.approx(domain.diameter, rel=1e-3)
 
 
+@pytest.mark.parametrize("make", [lambda v: mf.Ball(1.0, v).center, lambda v: mf.Box(v, 9.0).low])
+def test_a_domain_cannot_be_changed(make):
+    """Catches an array that stays writable, and one that is the caller's own."""
+    given = np.arange(3.0)
+    kept = make(given)
+    given[0] = 7.0
+    assert kept[0] == 0.0
+    with pytest.raises(ValueError, match="read-only"):
+        kept[0] = 7.0
+
+
 def test_all_space():
     x = np.array([1e300, -1.0])
     assert mf.AllSpace().project(x) is x

@@ -80,6 +80,17 @@ def test_windows_compose_with_memory():
     assert (opt.samples, opt.steps) == (12, 3)
 
 
+def test_the_memory_has_the_seed_of_the_method():
+    """Catches replicates that differ in their levels but share the draws from the memory."""
+    ends = []
+    for seed, own in ((1, None), (7, None), (7, 7), (7, 1)):
+        opt = mf.SGD(np.zeros(DIMENSION), seed=seed)
+        opt.remember(SIZE, **({} if own is None else {"seed": own}))
+        ends.append(run(opt, stream()).x)
+    assert (ends[1] == ends[2]).all() and (ends[0] == ends[3]).all()
+    assert (ends[0] != ends[1]).any()
+
+
 def test_draws_are_of_all_the_past():
     """Caught: draws from the newest samples, or always from the same slot."""
     opt = make("sgd", [0.0])

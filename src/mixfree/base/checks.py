@@ -34,7 +34,7 @@ def shown(value: Any) -> str:
 
 
 def check_point(value: npt.ArrayLike, name: str) -> Array:
-    """A fresh one-dimensional float array from the user's ``value``, or an error naming it."""
+    """A fresh read-only vector of floats from the user's ``value``, or an error naming it."""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
         raise ValueError(f"{name} must hold real numbers of at most 64 bits, not {array.dtype}")
@@ -44,6 +44,7 @@ def check_point(value: npt.ArrayLike, name: str) -> Array:
     if not np.isfinite(point).all():
         where = int(np.flatnonzero(~np.isfinite(point))[0])
         raise ValueError(f"{name} must be finite, but {name}[{where}] is {point[where]}")
+    point.flags.writeable = False
     return point
 
 

@@ -77,7 +77,7 @@ class Method(Optimizer):
         seed: int = 0,
     ) -> None:
         start = check_point(x0, "x0")
-        check_whole(seed, "seed", least=0, most=2**64 - 1)
+        self.seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
         if domain is not None and not hasattr(domain, "bind"):
             raise ValueError(f"domain must be one such as mixfree.Ball(1.0), not {shown(domain)}")
         place = (AllSpace() if domain is None else domain).bind(start.size)
@@ -121,7 +121,8 @@ class Method(Optimizer):
     def options(cls) -> dict[str, inspect.Parameter]:
         """The arguments of the method that are not common to all methods."""
         parameters = inspect.signature(cls.__init__).parameters
-        return {name: p for name, p in parameters.items() if name not in _COMMON}
+        own = {name: p for name, p in parameters.items() if name not in _COMMON}
+        return {name: p for name, p in own.items() if p.kind is not p.VAR_KEYWORD}
 
     @classmethod
     def needs_mixing_time(cls) -> bool:

@@ -522,7 +522,6 @@ def start_method(
     *,
     memory: int | None = None,
     draws: int = 1,
-    seed: int = 0,
     **common: Any,
 ) -> Method:
     """Start a run of a method given by name or class, and check its options.
@@ -531,9 +530,9 @@ def start_method(
     """
     found = find_method(method)
     found.check_options(options)
-    made: Method = cast(Any, found)(x0, seed=seed, **common, **options)
+    made: Method = cast(Any, found)(x0, **common, **options)
     if memory:
-        made.remember(memory, draws, seed)
+        made.remember(memory, draws)
     return made
 
 

@@ -1,6 +1,7 @@
 """Minimise with one call: any gradient function, any stream, any method."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -187,8 +188,10 @@ def _chooses(memory: int | str | None, method: str | type[Method], loss: Any) ->
 
 
 def _values(stream: Any) -> int:
-    """Numbers per sample; 512 where unknown."""
-    return int(np.prod(stream.shape[1:])) if isinstance(stream, np.ndarray) else 512
+    """Numbers of at most 8 bytes per sample; 512 where unknown."""
+    if not isinstance(stream, np.ndarray) or stream.dtype.hasobject:
+        return 512
+    return math.prod(stream.shape[1:]) * math.ceil(stream.dtype.itemsize / 8)
 
 
 def _reference(

@@ -54,6 +54,7 @@ class Optimizer:
     """
 
     name: str = "custom"
+    seed: int = 0
 
     def __init__(
         self,
@@ -73,7 +74,6 @@ class Optimizer:
         self.output = output or Average()
         self.mirror = mirror or Euclidean()
         self._check_start(x)
-        x.flags.writeable = False
         self._shape, self._dtype = x.shape, x.dtype
         self._run = RunState(x, 0, gradient.start(x), step.start(x), self.output.start(x))
         self.largest, self._farthest = largest_of(x.dtype), farthest_of(x.dtype)
@@ -109,7 +109,7 @@ class Optimizer:
         """Position in the stream, from 1, of the sample whose gradient is due next."""
         return self.gradient.number(self._run.gradient)
 
-    def remember(self, size: int, draws: int = 1, seed: int = 0) -> None:
+    def remember(self, size: int, draws: int = 1, seed: int | None = None) -> None:
         """Keep a uniform sample of the stream and include draws from it in every gradient.
 
         Must be called before the first sample; samples must then be passed to :meth:`offer`.
@@ -121,7 +121,7 @@ class Optimizer:
         draws
             Draws per sample of the stream; each costs one more gradient.
         seed
-            Seed of the reservoir and of the draws.
+            Seed of the reservoir and of the draws; that of the method by default.
 
         Examples
         --------
@@ -138,7 +138,7 @@ class Optimizer:
             raise ValueError("memory must be given once, and before the first sample")
         if not isinstance(self.gradient, Window):
             raise ValueError(f"memory does not go with {self.name}, which replays samples already")
-        self.gradient = Reservoir(self.gradient, size, draws, seed)
+        self.gradient = Reservoir(self.gradient, size, draws, self.seed if seed is None else seed)
         self._run.gradient = self.gradient.start(self.x)
 
     def offer(self, sample: Any) -> Iterator[Any]:

@@ -25,7 +25,7 @@ class Box:
     mirror: ClassVar[Mirror] = Euclidean()
 
     def __post_init__(self) -> None:
-        low, high = (np.asarray(bound, dtype=np.float64) for bound in (self.low, self.high))
+        low, high = (np.array(bound, dtype=np.float64) for bound in (self.low, self.high))
         if low.ndim > 1 or high.ndim > 1:
             raise ValueError(
                 f"low and high must be numbers or vectors, not {low.shape}, {high.shape}"
@@ -38,8 +38,9 @@ class Box:
             ) from error
         if not (low <= high).all():
             raise ValueError(f"low must not exceed high, but low={self.low!r}, high={self.high!r}")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        for name, side in (("low", low), ("high", high)):
+            side.flags.writeable = False
+            object.__setattr__(self, name, side)
 
     @property
     def diameter(self) -> float:

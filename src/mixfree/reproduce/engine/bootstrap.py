@@ -31,7 +31,7 @@ def bootstrap(statistic: Callable[[Array], Array], seeds: int) -> Interval:
     """
     value = float(statistic(np.arange(seeds)))
     if seeds < 2:
-        return Interval(value, 0.0, np.inf)
+        return Interval(value, -np.inf, np.inf)
     drawn = statistic(np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds)))
     low, high = np.quantile(drawn, [0.5 - CONFIDENCE / 2.0, 0.5 + CONFIDENCE / 2.0])
     return Interval(value, float(low), float(high))

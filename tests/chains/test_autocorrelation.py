@@ -29,6 +29,18 @@ def test_autoregressions_have_their_known_time(phi):
     assert all(time.warning is None for time in found)
 
 
+@pytest.mark.parametrize("width", [2.0, 5.0])
+def test_the_window_is_the_first_of_enough_times(width):
+    """Catches a window that is one lag longer."""
+    series = autoregression(0.6, 500, 0)
+    found = autocorrelation_time(series, width)
+    rho = autocorrelation(series)
+    scale = [1 + 2 * np.abs(rho[1 : lag + 1]).sum() for lag in range(500)]
+    window = next(lag for lag in range(500) if lag >= width * scale[lag])
+    assert found.window == window
+    assert found.value == pytest.approx(1 + 2 * rho[1 : window + 1].sum())
+
+
 def test_the_standard_error_is_the_spread():
     values = [autocorrelation_time(autoregression(0.8, 20_000, seed)) for seed in range(200)]
     for time in values:

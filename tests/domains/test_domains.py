@@ -97,6 +97,14 @@ def test_displacements_add_up_in_the_dual(mirror):
     )
 
 
+def test_an_entropic_step_keeps_the_total():
+    """Catches entries that sum to 1 on every simplex."""
+    x = np.array([0.5, 1.0, 1.5])
+    moved = Entropic().move(x, np.array([1.0, 0.0, 2.0]), mf.Simplex(3.0))
+    grown = x * np.exp([-1.0, 0.0, -2.0])
+    np.testing.assert_allclose(moved, 3.0 * grown / grown.sum(), rtol=1e-12)
+
+
 def test_entropic_entries_can_come_back():
     x = Entropic().move(np.array([0.5, 0.5]), np.array([1e5, 0.0]), mf.Simplex())
     assert x[0] > 0.0

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mixfree.linear.exact import drift
 from mixfree.linear.exact.decay import DecayedProducts
 from mixfree.linear.exact.drift import BLOCK, JUDGED, PRIOR, Forgetting
 from mixfree.linear.exact.mixture import least_combination
@@ -276,3 +277,12 @@ def test_a_wrong_state_is_refused_and_nothing_has_changed():
         with pytest.raises(ValueError, match=f"{name} of the state"):
             forgetting.restore(state)
         same_bits(forgetting, before)
+
+
+def test_a_new_origin_changes_no_prediction(monkeypatch):
+    """Catches weights in force that are converted to the new origin with the wrong sign."""
+    x, y = stream(3 * drift.RECENTRED)
+    y += np.arange(len(y)) / 1000.0
+    moved = added(x, y).judged
+    monkeypatch.setattr(drift, "RECENTRED", len(y))
+    assert moved == pytest.approx(added(x, y).judged, rel=1e-9)

@@ -224,3 +224,34 @@ def test_neighbouring_batches_count(monkeypatch):
     wide = inferred(Logistic(), x, y).bse
     monkeypatch.setattr(BatchMeans, "_shared", 1.0)
     assert (inferred(Logistic(), x, y).bse < 0.95 * wide).all()
+
+
+def test_the_penalty_is_shared_out_by_weight():
+    """Catches batches that all have the same part of the penalty, whatever their weights."""
+    x, y = logistic(2000)
+    weights = np.where(np.arange(2000) < 1000, 1.0, 9.0)
+    fit = GlmFit(Logistic(), 3, l2=0.3)
+    fit.add(x, y, weights)
+    inference = fit.inference
+    found = inference.conf_int()[0].mean(axis=1)
+    z = np.c_[x, np.ones(2000)]
+    chance = 1.0 / (1.0 + np.exp(-z @ found))
+    score = weights[:, None] * z * (chance - (y > 0.0))[:, None]
+    penalty = -score.sum(axis=0) / weights.sum()
+    score += weights[:, None] * penalty
+    ridge = np.diag([*np.full(3, penalty[0] / found[0]), 0.0])
+    hessian = (z * (weights * chance * (1.0 - chance))[:, None]).T @ z + weights.sum() * ridge
+    moved = score[:1984].reshape(62, 32, 4).sum(axis=1) @ np.linalg.inv(hessian)
+    ratio = inference.bse[0] / np.sqrt(np.sum(moved**2, axis=0))
+    np.testing.assert_allclose(ratio / ratio[0], 1.0, rtol=1e-2)
+
+
+def test_what_the_sums_do_not_explain_is_the_mean_over_the_kept_rows():
+    """Catches squares that are divided by the share of kept rows, 1/72, once in place of twice."""
+    inference = inferred(Logistic(), *logistic(20_000), memory=256)
+    fitted, squares = inference._fitted, []
+    for x, rest in fitted.known._residuals(fitted.objective, fitted.point.theta, fitted.beta):
+        squares += list(np.sum((inference._white(x) * rest) ** 2, axis=1))
+    wanted = np.mean(squares) / inference._problem.weight**2
+    # From 64 draws in four directions, and with a few degrees of freedom less than rows.
+    assert inference._unexplained == pytest.approx(wanted, rel=4.0 * math.sqrt(2.0 / (64 * 4)))

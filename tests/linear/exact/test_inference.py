@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.signal import lfilter
 
 from mixfree.linear.exact.batches import Batches
@@ -231,3 +232,24 @@ def test_a_row_far_from_all_others_has_an_interval_that_holds():
         hits.append(abs(off) < inference.quantile(0.05) * inference.mean_error(x[:1])[0, 0])
     assert np.mean(hits) > 0.87  # three standard errors below 0.95
     assert "of 3 weights assume errors of equal variance: its column varies" in inference.remark
+
+
+def test_quantiles_have_one_degree_of_freedom_less_than_batches():
+    inference, _ = inferred(*stream(np.random.default_rng(0), 500, 0.0)[:2])
+    batches = len(inference._scores)
+    assert batches < 64
+    assert inference.quantile(0.05) == pytest.approx(stats.t.ppf(0.975, batches - 1), rel=1e-12)
+
+
+def test_a_column_of_a_single_batch_has_the_error_of_its_own_rows():
+    """Its scores are 0, and all of its variance is missing from the batches.
+
+    Catches a variance without the factor 1/(1 − 1/5), or without the correlation of the errors.
+    """
+    x, y = np.zeros((4096, 1)), autoregressive(np.random.default_rng(0), 4096, 0.9)
+    x[:8, 0] = np.tile([1.0, -1.0], 4)
+    inference, solution = inferred(x, y)
+    variance = np.sum((y - np.c_[x, np.ones(4096)] @ solution.weights[0]) ** 2) / 4094
+    assert inference.effective_rows < 1000
+    wanted = math.sqrt(variance / 8 * 4096 / inference.effective_rows)
+    assert inference.bse[0, 0] == pytest.approx(wanted, rel=1e-6)

@@ -213,10 +213,13 @@ def test_state_goes_through_a_file_in_the_middle_of_a_level(make):
 
 @pytest.mark.parametrize("copying", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
 def test_deepcopy_and_pickle_go_on_alike(make, copying):
+    """Also after two loads: each adds an option to torch's defaults that saved groups lack."""
     model, samples = network(), stream()
     opt = make(model, output="average")
     train(model, opt, samples[:31])
     other, again = copying((model, opt))
+    for _ in range(2):
+        again.load_state_dict(copy.deepcopy(opt.state_dict()))
     train(model, opt, samples[31:])
     train(other, again, samples[31:])
     assert again.samples == 60
@@ -362,8 +365,9 @@ def test_a_state_with_other_options_inside_is_refused_and_nothing_has_changed():
     for opt in (mine, theirs):
         train(model, opt, stream(20))
     before = copy.deepcopy(mine.state_dict())
-    with pytest.raises(ValueError, match="groups with other options"):
+    with pytest.raises(ValueError, match=r"saved with optimizer='SGD', .* has optimizer='Adam'"):
         mine.load_state_dict(theirs.state_dict())
+    assert mine.param_groups is mine.optimizer.param_groups  # a scheduler may have either
     now = mine.state_dict()["optimizer"]
     assert now["param_groups"] == before["optimizer"]["param_groups"]
     torch.testing.assert_close(now["state"], before["optimizer"]["state"], rtol=0.0, atol=0.0)

@@ -15,11 +15,12 @@ def make(request):
     return MAKERS[request.param]
 
 
-@pytest.mark.parametrize("lr", [1e-3, 0.0, 3e-2])
-def test_a_learning_rate_of_adam_is_refused(lr):
+@pytest.mark.parametrize("make", [mt.Ladder, mt.MAG])
+@pytest.mark.parametrize("lr", [1e-3, 0.0, 0.099])
+def test_a_learning_rate_of_adam_is_refused(make, lr):
     """A run that hardly moves, and says nothing."""
-    with pytest.raises(ValueError, match=f"lr={lr} multiplies the step .* leave it out"):
-        mt.Ladder(network().parameters(), lr=lr)
+    with pytest.raises(ValueError, match=f"lr={lr} multiplies a step .* leave it out"):
+        make(network().parameters(), lr=lr)
 
 
 def test_a_group_may_have_a_small_multiplier():
@@ -179,6 +180,24 @@ def test_numbers_for_a_logger(name):
             getattr(opt, asked)
     train(model, opt, stream(60))
     ladder = opt.state_dict()["run"]["ladder"]
-    assert opt.rate == pytest.approx(float(ladder["rate"].mean()))
     assert opt.distance == pytest.approx(float(ladder["distance"]["rbar"].max()))
     assert opt.correlation_scale() == opt.profile().correlation_scale()
+
+
+@pytest.mark.parametrize("per_coordinate", [True, False])
+def test_the_rate_is_what_a_step_moved_per_unit_of_gradient(per_coordinate):
+    """Rates of coordinates whose gradients are nearly zero, some 1e18, in a mean; or no lr."""
+    p = torch.nn.Parameter(torch.zeros(4, dtype=torch.float64))
+    opt = mt.Ladder([p], block=4, lr=0.5, per_coordinate=per_coordinate)
+    for _ in range(20):
+        before = p.detach().clone()
+        p.grad = (before - 1.0) * torch.tensor([1.0, 0.5, 1e-20, 0.0])
+        opt.step()
+    expected = float((p.detach() - before).norm() / p.grad.norm())
+    assert 0.0 < expected == pytest.approx(opt.rate, rel=1e-9)
+    again = mt.Ladder([p], block=4, lr=0.5, per_coordinate=per_coordinate)
+    again.load_state_dict(opt.state_dict())
+    assert again.rate == opt.rate
+    p.grad = torch.zeros_like(p)
+    opt.step()
+    assert opt.rate == 0.0

@@ -178,7 +178,7 @@ def remove(*path):
 
 BROKEN = {  # by the optimisers that it is for: what has gone wrong, and a word of the message
     tuple(MAKERS): [
-        (remove("settings", "format"), "saved with format=None, this optimiser has format=3"),
+        (remove("settings", "format"), "saved with format=None, this optimiser has format=4"),
         (remove("run"), "no entry 'run'"),
         (remove("run", "steps"), "has entries"),
         (set_in("run", "samples", value="many"), "samples is 'many'"),
@@ -188,6 +188,7 @@ BROKEN = {  # by the optimisers that it is for: what has gone wrong, and a word 
         (set_in("state", 1, "average", value=torch.full((6,), torch.nan)), "is not a finite"),
         (set_in("state", 1, "momentum", value=torch.zeros(6)), "'momentum' of parameter 1"),
         (set_in("state", 4, value={}), "buffers of parameter 4, but there are 4"),
+        (set_in("flags", value=torch.ones(2)), r"flags are of shape \(2,\)"),
     ],
     tuple(WINDOWS): [
         (set_in("run", "seen", value=64), "64 of . samples in the level"),
@@ -196,14 +197,14 @@ BROKEN = {  # by the optimisers that it is for: what has gone wrong, and a word 
     ("mag",): [
         (set_in("run", "root", value=-1.0), r"root is -1\.0"),
         (set_in("param_groups", 0, "alpha", value=-1.0), "alpha must be positive"),
-        (remove("param_groups", 0, "maximize"), "group without 'maximize'"),
+        (remove("param_groups", 0, "maximize"), "it has no 'maximize'"),
     ],
     ("mlmc",): [
         (remove("optimizer"), "no entry 'optimizer'"),
         (set_in("optimizer", "param_groups", value=[]), "parameter groups"),
     ],
     tuple(LADDERS): [
-        (remove("param_groups", 0, "lr"), "group without 'lr'"),
+        (remove("param_groups", 0, "lr"), "it has no 'lr'"),
         (set_in("run", "ladder", value=None), "7 steps with 4 tensors"),
         (set_in("run", "tensors", value=5), "7 steps with 5 tensors"),
         (set_in("run", "sketched", value=-1), "a count is negative"),

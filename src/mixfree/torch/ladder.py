@@ -12,16 +12,13 @@ from torch.optim.optimizer import ParamsT
 
 from mixfree import steps
 from mixfree.base.arithmetic import Array, farthest_of
-from mixfree.base.checks import check_not_negative
 from mixfree.dropins import Sketch, is_exact
 from mixfree.steps import Distance, Profile
 from mixfree.steps.ladder import BLOCK, LEAST_UNIT, LadderState
 from mixfree.steps.profile import CorrelationScale
 from mixfree.torch.device_ladder import DeviceLadder, on_device, on_host
-from mixfree.torch.stream import READ, Given, StreamOptimizer, StreamRun
+from mixfree.torch.stream import READ, Given, StreamOptimizer, StreamRun, check_multiplier
 from mixfree.torch.tensors import Tensors, largest, norm, step_along, sums_dtype, wide
-
-LEAST_LR = 0.1  # a smaller lr must have been meant for another optimiser
 
 
 @dataclass(slots=True)
@@ -30,7 +27,8 @@ class LadderRun(StreamRun):
 
     tensors: int = 0  # number of parameters in the vectors; new ones are added at the next step
     sketched: int = 0  # entries of the model at the first step; 0 if totals are exact
-    ladder: LadderState | None = None  # the saved state; None before the first step
+    rate: float = 0.0  # ‖Δx‖/‖g‖ of the latest step before saving, for an lr of 1
+    ladder: LadderState | None = None  # the saved state, until it is on the device
 
     def check(self, what: str) -> None:
         """Check that counts are not negative."""
@@ -112,12 +110,7 @@ class Ladder(StreamOptimizer):
         output: str = "recent",
         check_finite: str = "late",
     ) -> None:
-        if check_not_negative(lr, "lr") < LEAST_LR:
-            raise ValueError(
-                f"lr={lr!r} multiplies the step that the ladder finds by itself, so that it would "
-                "hardly move: leave it out (to make steps smaller, use a scheduler or the lr of a "
-                "parameter group)"
-            )
+        check_multiplier(lr)
         distance = Distance() if distance is None else distance
         by_coordinate = per_coordinate is not False
         self._exact_rule = steps.Ladder(alpha, by_coordinate, block, max_levels, distance)
@@ -135,12 +128,14 @@ class Ladder(StreamOptimizer):
             "seed": seed,
         }
         defaults = {"lr": lr, "weight_decay": weight_decay, "maximize": maximize}
-        self._ladder: DeviceLadder | None = None  # the current state; the run has the saved one
+        self._ladder: DeviceLadder | None = None  # None before the first step
+        self._latest: tuple[torch.Tensor, torch.Tensor] | None = None  # Δx for an lr of 1, and ‖g‖
         super().__init__(params, defaults, settings, output, check_finite, LadderRun())
 
     def profile(self) -> Profile:
         """Return the correlation profile of the gradients: see :class:`mixfree.steps.Ladder`."""
-        return self._rule(self._run.sketched).profile(self._on_host("profile"), self.steps)
+        state = on_host(self._check_begun("profile"))
+        return self._rule(self._run.sketched).profile(state, self.steps)
 
     def correlation_scale(self) -> CorrelationScale:
         """Return the number of samples over which gradients stay correlated."""
@@ -148,19 +143,25 @@ class Ladder(StreamOptimizer):
 
     @property
     def rate(self) -> float:
-        """Displacement per unit of gradient, averaged over all rates; read from the device."""
-        state = self._on_host("rate")
-        return float(np.ldexp(state.rate.mean(), -state.unit))
+        """‖Δx‖/‖g‖ of the latest step, at the current ``lr``; read from the device."""
+        self._check_begun("rate")
+        return self._mean_lr() * self._latest_rate()
+
+    def _latest_rate(self) -> float:
+        if self._latest is None:
+            return self._run.rate
+        moved, size = self._latest
+        return float(norm([moved])) / float(size) if float(size) else 0.0
 
     @property
     def distance(self) -> float:
         """The scale r̄ of the steps, the largest if there are several; read from the device."""
-        return float(self._on_host("distance").distance.rbar.max())
+        return float(self._check_begun("distance").distance.rbar.max())
 
-    def _on_host(self, asked: str) -> LadderState:
-        if self._run.steps == 0:
+    def _check_begun(self, asked: str) -> DeviceLadder:
+        if self._ladder is None:
             raise ValueError(f"there is no {asked} before the first step: call step() first")
-        return on_host(self._ladder_of(self._parameters(), self._run.sketched))
+        return self._ladder
 
     def _take(self, given: list[Given]) -> bool:
         run, params = self._run, self._parameters()
@@ -190,6 +191,7 @@ class Ladder(StreamOptimizer):
             moved = ladder.step(rule, vector, size, run.steps, x, self._mean_lr(), farthest)
         else:
             moved = ladder.step(rule, vector, size, run.steps)
+        self._latest = (moved if rule.per_coordinate else moved * size, size)
         if rule.per_coordinate:
             self._displace(points, moved, ladder.rates())
         else:
@@ -285,8 +287,6 @@ class Ladder(StreamOptimizer):
     def _ladder_of(self, params: Tensors, sketched: int) -> DeviceLadder:
         """Return the state, started or extended so that it includes every parameter."""
         run, rule, device = self._run, self._rule(sketched), params[0].device
-        if self._ladder is None and run.ladder is not None:
-            self._ladder, run.ladder = on_device(run.ladder, device), None
         known, run.tensors = run.tensors, len(params)
         if self._ladder is None:
             run.sketched = sketched
@@ -322,12 +322,16 @@ class Ladder(StreamOptimizer):
 
     def _plain_run(self) -> dict[str, Any]:
         plain = super()._plain_run()
-        return plain if self._ladder is None else {**plain, "ladder": on_host(self._ladder).plain()}
+        if self._ladder is None:
+            return plain
+        return {**plain, "rate": self._latest_rate(), "ladder": on_host(self._ladder).plain()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state_dict)
-        self._ladder = None
+        saved, self._run.ladder = self._run.ladder, None
+        self._ladder = None if saved is None else on_device(saved, self._parameters()[0].device)
+        self._latest = None
 
     def _restored_run(self, plain: Any) -> LadderRun:
         begun = isinstance(plain, Mapping) and plain.get("ladder") is not None
@@ -347,7 +351,7 @@ class Ladder(StreamOptimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         rules = {"_exact_rule": self._exact_rule, "_sketched_rule": self._sketched_rule}
-        return {**super().__getstate__(), **rules, "_ladder": self._ladder}
+        return {**super().__getstate__(), **rules, "_ladder": self._ladder, "_latest": self._latest}
 
 
 def _numpy_dtype(params: Tensors) -> type[np.floating[Any]]:

@@ -8,6 +8,7 @@ from torch.optim.optimizer import ParamsT
 
 from mixfree.base.checks import check_positive
 from mixfree.gradients.mlmc import MLMC as Law
+from mixfree.torch.stream import check_multiplier
 from mixfree.torch.tensors import move, norm, sums_dtype
 from mixfree.torch.window import WindowOptimizer, WindowRun
 
@@ -40,7 +41,8 @@ class MAG(WindowOptimizer):
     alpha
         Scale of the steps.
     lr
-        Multiplies ``alpha``, for learning-rate schedulers.
+        Multiplies ``alpha``; 1 unless a scheduler or a group changes it. A learning rate for
+        another optimiser, such as 1e-3, is refused: the parameters would hardly move.
     weight_decay
         Decoupled weight decay: each step also subtracts its rate times this times the parameters,
         which does not enter the accumulator.
@@ -51,7 +53,7 @@ class MAG(WindowOptimizer):
         and :meth:`eval`.
     check_finite
         ``"late"``: a gradient that is not finite counts as zero, and an error reports it at most 64
-        samples later or before saving, without synchronising at every step. ``"now"``: it is
+        samples later, without synchronising at every step. ``"now"``: it is
         refused at once.
 
     Examples
@@ -84,6 +86,7 @@ class MAG(WindowOptimizer):
         output: str = "average",
         check_finite: str = "late",
     ) -> None:
+        check_multiplier(lr)
         law = Law(levels, weights, horizon, seed)
         defaults = {"alpha": alpha, "lr": lr, "weight_decay": weight_decay, "maximize": maximize}
         self._root: torch.Tensor | None = None  # on the device; that of the run is the saved one
@@ -119,6 +122,6 @@ class MAG(WindowOptimizer):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_root": self._root}
 
-    def _check_group(self, group: dict[str, Any]) -> None:
-        super()._check_group(group)
+    def _check_options(self, group: dict[str, Any]) -> None:
+        super()._check_options(group)
         check_positive(group["alpha"], "alpha")

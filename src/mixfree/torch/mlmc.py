@@ -1,6 +1,5 @@
 """MLMC gradients for any torch optimiser."""
 
-import copy
 from typing import Any, ClassVar
 
 import torch
@@ -66,6 +65,7 @@ class MLMC(WindowOptimizer):
         groups, defaults = optimizer.param_groups, optimizer.defaults
         super().__init__(groups, defaults, law, output, check_finite, WindowRun())
         self.param_groups = optimizer.param_groups
+        self.settings["optimizer"] = type(optimizer).__name__
 
     def _sign(self, group: dict[str, Any]) -> float:
         return 1.0  # the inner optimiser itself maximises, if asked to
@@ -97,25 +97,19 @@ class MLMC(WindowOptimizer):
     @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the states of both optimisers, also in the middle of a level."""
-        before = copy.deepcopy(self.optimizer.state_dict())
+        before = dict(vars(self.optimizer))  # loading replaces these objects, and changes none
         try:
             with loading("optimiser"):
                 self._restored(state_dict)  # refuses most states before either optimiser changes
-                inner = state_dict["optimizer"]
-                for own, saved in zip(self.param_groups, inner["param_groups"], strict=False):
-                    if own.keys() - saved.keys():
-                        raise ValueError(
-                            "state of the inner optimiser has groups with other options"
-                        )
-                self.optimizer.load_state_dict(inner)
+                self.optimizer.load_state_dict(state_dict["optimizer"])
             super().load_state_dict(state_dict)
         except BaseException:
-            self.optimizer.load_state_dict(before)
+            vars(self.optimizer).update(before)
             raise
         self.param_groups = self.optimizer.param_groups
 
-    def _check_saved_group(self, group: dict[str, Any]) -> None:
-        pass  # the inner optimiser checks its own groups
+    def _check_options(self, group: dict[str, Any]) -> None:
+        pass  # the inner optimiser checks its own
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "optimizer": self.optimizer}

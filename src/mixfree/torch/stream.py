@@ -16,9 +16,10 @@ from mixfree.base.state import State, loading
 from mixfree.dropins import OUTPUTS, newest_weight
 from mixfree.torch.tensors import as_arrays, as_tensors, wide
 
-FORMAT = 3  # version of state_dict
+FORMAT = 4  # version of state_dict
 READ = 64  # samples between reads of the flags of left-out gradients
 CHECKS = ("late", "now")  # when a gradient that is not finite is reported
+LEAST_LR = 0.1  # a smaller lr must have been meant for another optimiser
 
 
 class Given(NamedTuple):
@@ -35,6 +36,7 @@ class StreamRun(State):
 
     samples: int = 0
     steps: int = 0
+    swapped: bool = False  # whether the parameters are the average
 
     def check(self, what: str) -> None:
         """Check that every step took at least one sample."""
@@ -63,14 +65,14 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
     check_finite
         ``"now"`` reads from the device at every sample whether its gradient is finite, and refuses
         it if not. ``"late"`` replaces such a gradient by zero on the device, and reads a flag every
-        64 samples and before saving.
+        64 samples.
     run
         The initial state of a run.
     """
 
     # Entries of a parameter in ``state``: its average, and its own value while swapped.
     buffers: ClassVar[tuple[str, ...]] = ("average", "own")
-    entries: ClassVar[tuple[str, ...]] = ("state", "param_groups", "run", "shapes")  # saved
+    entries: ClassVar[tuple[str, ...]] = ("state", "param_groups", "run", "shapes", "flags")
     _run: StreamRun
 
     def __init__(
@@ -91,7 +93,6 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             "output": output,
         }
         self.stepped = False
-        self._swapped = False
         self._run = run
         # Flags of the latest left-out gradients, by the sample's number modulo READ.
         self._flags: torch.Tensor | None = None
@@ -122,7 +123,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             is as it was before the call. With ``check_finite="late"``, a gradient that is not
             finite is reported up to 64 samples later, and counted as zero.
         """
-        if self._swapped:
+        if self._run.swapped:
             raise RuntimeError(
                 "step() inside averaged() or after eval(), where the parameters are the average: "
                 "call train() first"
@@ -144,7 +145,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """Add parameters, also in the middle of a level; their gradients count as zero so far."""
         super().add_param_group(param_group)
         try:
-            self._check_group(self.param_groups[-1])
+            self._check_params(self.param_groups[-1]["params"])
+            self._check_options(self.param_groups[-1])
         except ValueError:
             self.param_groups.pop()
             raise
@@ -166,22 +168,22 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         >>> opt.eval(), w.item(), opt.train(), w.item()
         (None, 0.5, None, 1.7071...)
         """
-        if self._swapped:
+        if self._run.swapped:
             return
         params = self._parameters()
         if self.output != "last":
             for p in params:
                 self.state[p]["own"] = p.detach().clone()
             self._copy(map(self._average, params), params)
-        self._swapped = True
+        self._run.swapped = True
 
     @_disable_dynamo
     def train(self) -> None:
         """Restore the parameters after :meth:`eval`."""
-        if self._swapped:
+        if self._run.swapped:
             params = self._parameters()
             self._copy([self.state[p].pop("own", p) for p in params], params)
-            self._swapped = False
+            self._run.swapped = False
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -193,7 +195,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             With ``output="last"``, which keeps no average.
         """
         self._check_average("averaged()")
-        if self._swapped:
+        if self._run.swapped:
             raise RuntimeError("averaged() inside averaged() or after eval(): call train() first")
         self.eval()
         try:
@@ -229,19 +231,13 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     @_disable_dynamo
     def state_dict(self) -> dict[str, Any]:
-        """Return the state in the form of every torch optimiser, with the settings.
-
-        Raises
-        ------
-        ValueError
-            If a gradient was left out since the flags were last read; a second call succeeds.
-        """
-        self._report_left_out()
+        """Return the state in the form of every torch optimiser, with the settings."""
         return {
             **super().state_dict(),
             "run": as_tensors(self._plain_run()),
             "settings": dict(self.settings),
             "shapes": self._shapes(),
+            "flags": None if self._flags is None else self._flags.clone(),
         }
 
     @_disable_dynamo
@@ -259,16 +255,16 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         with loading("optimiser"):
             run = self._restored(state_dict)
             super().load_state_dict(state_dict)
-        self._run, self._flags = run, None
+        self._run, flags = run, state_dict["flags"]
+        self._flags = None if flags is None else flags.to(self._parameters()[0].device, copy=True)
         # torch casts to the parameters' dtype, which would lose half the digits of the sums.
         for place, p in enumerate(self._parameters()):
             for name, value in state_dict["state"].get(place, {}).items():
                 if isinstance(value, torch.Tensor):
                     self.state[p][name] = value.detach().to(p.device, copy=True)
-        self._swapped = any("own" in buffers for buffers in self.state.values())
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("output", "check_finite", "settings", "stepped", "_swapped", "_run", "_flags")
+        names = ("output", "check_finite", "settings", "stepped", "_run", "_flags")
         return {**super().__getstate__(), **{name: getattr(self, name) for name in names}}
 
     def _parameters(self) -> list[torch.Tensor]:
@@ -337,7 +333,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         flag = self._flags[self.samples % READ]
         torch.logical_not(size < most, out=flag)
         if self.check_finite == "now" and bool(flag):
-            flag.zero_()
+            self._flags = None
             gradients = [g for each in given for g in each.gradients]
             tops = [float(g.abs().amax()) for g in gradients if g.numel()]
             top = max(tops, key=lambda size: (math.isnan(size), size))
@@ -348,12 +344,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         return flag
 
     def _report(self) -> None:
-        """Raise an error if something went wrong since the last report."""
-        self._report_left_out()
-
-    def _report_left_out(self) -> None:
         """Raise an error, once, if a gradient was left out since the last report."""
-        if self._flags is None or self.check_finite == "now":
+        if self._flags is None:
             return
         flags, self._flags = self._flags.tolist(), None
         if any(flags):
@@ -364,12 +356,14 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
                 "check_finite='now' to refuse it at once)"
             )
 
-    def _check_group(self, group: dict[str, Any]) -> None:
+    def _check_options(self, group: dict[str, Any]) -> None:
         for name in ("lr", "weight_decay"):
-            check_not_negative(group.get(name, 0.0), name)
-        if not isinstance(group.get("maximize", False), bool):
+            check_not_negative(group[name], name)
+        if not isinstance(group["maximize"], bool):
             raise ValueError(f"maximize must be True or False, not {shown(group['maximize'])}")
-        for p in group["params"]:
+
+    def _check_params(self, params: list[torch.Tensor]) -> None:
+        for p in params:
             if not p.is_floating_point():
                 raise ValueError(f"params must be real floating-point tensors, not {p.dtype}")
         devices = sorted({str(p.device) for p in self._parameters()})
@@ -396,8 +390,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             )
         if [place for g in groups for place in g["params"]] != list(range(sum(own))):
             raise ValueError("state does not fit: its parameters are not numbered in order")
-        for group, saved_group in zip(self.param_groups, groups, strict=True):
-            self._check_saved_group({**saved_group, "params": group["params"]})
+        for group in groups:
+            self._check_options(group)
         shapes = zip(state_dict["shapes"], self._shapes(), strict=True)
         for place, (before, mine) in enumerate(shapes):
             if tuple(before) != mine:
@@ -406,6 +400,9 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
                     f"but this optimiser's has {mine}"
                 )
         self._check_saved_buffers(state_dict["state"])
+        flags = state_dict["flags"]
+        if flags is not None and tuple(flags.shape) != (READ,):
+            raise ValueError(f"state does not fit: flags are of shape {tuple(flags.shape)}")
         return self._restored_run(as_arrays(state_dict["run"]))
 
     def _plain_run(self) -> dict[str, Any]:
@@ -413,12 +410,6 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
 
     def _restored_run(self, plain: Any) -> StreamRun:
         return type(self._run)().restored(plain, "optimiser")
-
-    def _check_saved_group(self, group: dict[str, Any]) -> None:
-        missing = sorted(self.defaults.keys() - group.keys())
-        if missing:
-            raise ValueError(f"state has a group without {missing[0]!r}")
-        self._check_group(group)
 
     def _check_saved_buffers(self, saved: Mapping[Any, Any]) -> None:
         params = self._parameters()
@@ -441,6 +432,16 @@ def _fits(name: str, value: Any, p: torch.Tensor) -> bool:
         return name == "given" and isinstance(value, bool)
     right = value.dtype in (p.dtype, wide(p.dtype)) and value.shape == p.shape
     return right and bool(value.isfinite().all())
+
+
+def check_multiplier(lr: float) -> None:
+    """Check that ``lr`` can be a factor of a step of the right size."""
+    if check_not_negative(lr, "lr") < LEAST_LR:
+        raise ValueError(
+            f"lr={lr!r} multiplies a step that is found without it, so that the parameters would "
+            "hardly move: leave it out (to make steps smaller, use a scheduler or the lr of a "
+            "parameter group)"
+        )
 
 
 def averaged(optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:

@@ -102,6 +102,12 @@ def test_tables_of_other_libraries_and_matrices(table):
     np.testing.assert_array_equal(StreamEncoder().fit_transform(matrix), matrix)
 
 
+def test_a_column_without_a_name(table):
+    """Catches the name that the encoder gave to a target which it does not have."""
+    named = {"": [1.0, 2.0, 5.0], "x": [1.0, 0.0, 0.0]}
+    np.testing.assert_array_equal(StreamEncoder().fit_transform(named), np.c_[*named.values()])
+
+
 def test_a_record_batch_is_encoded_as_its_table(table):
     """Catches a batch taken as it is, whose dictionaries and structs would be left out."""
     coded = table.set_column(2, "city", table["city"].dictionary_encode())

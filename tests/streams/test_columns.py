@@ -574,26 +574,6 @@ def test_a_column_may_have_any_name(tmp_path):
         assert StreamFit.load(tmp_path / "m").plan.categories == {name: ("a", "b")}
 
 
-def test_a_model_does_not_take_the_place_of_anything_else(tmp_path, capsys, monkeypatch):
-    """Catches data replaced by its model, with exit code 0."""
-    data, other = tmp_path / "own.csv", tmp_path / "notes.txt"
-    data.write_text(PLAIN)
-    other.write_text("precious")
-    link = tmp_path / "link"
-    link.symlink_to(data)
-    monkeypatch.setattr(StreamFit, "learn", lambda *_: pytest.fail("the pass had begun"))
-    for place, why in (
-        (data, "which is an input"),
-        (link, "which is an input"),
-        (other, "which exists and is not a mixfree model file: give another name"),
-        (tmp_path, "which is not a file"),
-    ):
-        assert run("fit", data, "--target", "y", "--model", place, "-q") == 2
-        assert f"--model must not be {place}, {why}" in capsys.readouterr().err
-    assert data.read_text() == PLAIN
-    assert other.read_text() == "precious"
-
-
 def test_a_linked_model_goes_on_being_a_link(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     model_file.save(tmp_path / "link", {"a": 1})

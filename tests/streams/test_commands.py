@@ -12,11 +12,13 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from mixfree.base import files
 from mixfree.cli import main
 from mixfree.sklearn import StreamRegressor
 from mixfree.steps import Profile
 from mixfree.streams import StreamFit, model_file
 from mixfree.streams.correlation import Correlation
+from mixfree.streams.predictions import ENDINGS
 from tests.streams.data import table, write
 
 
@@ -251,6 +253,34 @@ def test_a_place_that_cannot_be_written_is_named_before_the_fit(
         told = capsys.readouterr()
         assert told.err == f"mixfree: cannot write {folder / name}: Permission denied\n"
         assert told.out == ""
+
+
+def test_only_earlier_outputs_are_replaced(tmp_path, fitted, capsys):
+    """Catches data, models and notes that a command writes over, and outputs it cannot renew."""
+    data, model = fitted
+    writers = {
+        "w.csv": ["inspect", model, "--weights"],
+        **{f"p{end}": ["predict", data, "--model", model, "-o"] for end in ENDINGS},
+        "r.html": ["report", model, "-o"],
+        "c.png": ["chain", "two-state", "0.1", "--plot"],
+        "d.svg": ["diagnose", data, "--target", "load", "--plot"],
+        "m2": ["fit", data, "--target", "load", "-q", "--model"],
+    }
+    others = [data, model, write(table(), tmp_path / "other.csv")]
+    for name, command in writers.items():
+        for other in others:
+            (tmp_path / name).write_bytes(Path(other).read_bytes())
+            before = (tmp_path / name).read_bytes()
+            if name != "m2" or other != model:
+                assert run(*command, tmp_path / name) == 2, name
+                assert "no earlier output of this kind: give another name, or --force" in (
+                    capsys.readouterr().err
+                )
+            assert (tmp_path / name).read_bytes() == before
+        assert run(*command, tmp_path / name, "--force") == 0, name
+        assert run(*command, tmp_path / name) == 0, name
+    with pytest.raises(ValueError, match="is not a file"):
+        files.check_place(os.devnull, "output", b"mixfree")
 
 
 def test_classes_have_no_intervals(tmp_path, capsys):

@@ -20,7 +20,7 @@ from mixfree.base.files import only_writer, replacing
 from mixfree.cli import main
 from mixfree.linear import Squared
 from mixfree.linear.learner_for import learner_for
-from mixfree.streams import FitPlan, Source, StreamFit, find_files, model_file
+from mixfree.streams import FitPlan, Source, StreamFit, dates, find_files, model_file
 from mixfree.streams import formats as streams_formats
 from tests.streams.data import table, write
 
@@ -419,11 +419,24 @@ def test_pipes_are_read_once_in_their_order(folder, capsys):
         ("half.csv", "a,y\n1,2", "there are no rows; the last line has no newline and may be"),
         ("blank.jsonl", "\n\n", "the file has only blank lines"),
         ("cut.arrow", "\xff\xff\xff\xff\0\0\0\0", "the file is truncated"),
-        ("array.json", '[{"a": 1, "y": 2}]', "must have one object"),
+        ("array.json", '[{"a": 1, "y": 2}]', "line 1 is not an object"),
+        (
+            "late.jsonl",
+            "\n" + '{"a": 1, "y": 2}\n{"a": 3, "y": 5}\n' * 150_000 + "{y}\n",
+            "line 300002 is not JSON: Expecting",
+        ),
+        ("wide.csv", ",".join(f"c{i}" for i in range(20_001)) + "\n", "more than 20,000 columns"),
+        (
+            "wide.jsonl",
+            json.dumps({f"c{i}": i for i in range(20_001)}) + "\n",
+            "more than 20,000 columns",
+        ),
+        ("utf32.csv", "\xff\xfe\0\0a\0\0\0", "in UTF-32: iconv -f utf-32"),
+        ("utf32.csv", "\0\0\xfe\xff\0\0\0a", "in UTF-32: iconv -f utf-32"),
         (
             "deep.jsonl",
             '{"a": 1, "y": 2}\n{"a": ' + "[" * 10**5 + "]" * 10**5 + "}\n",
-            "JSON parse error",
+            "line 2 is nested too deeply",
         ),
         ("head.csv", "x" * (1 << 25), "its first line is longer than"),
         ("twins.csv", "a,a,y\n1,2,3\n", "2 columns are called 'a'; rename all but one"),
@@ -434,7 +447,7 @@ def test_pipes_are_read_once_in_their_order(folder, capsys):
         ),
         ("row.csv", "1,1" + ",2" * 9 + "\n", "; if the first line is a row, (echo c1,c2,c3"),
         ("open.csv", 'y,"a\n' + "1,2\n" * 9, "a quotation mark in the header is not closed"),
-        ("null.jsonl", '{"a": 1, "y": 2}\nnull\n', "must have one object"),
+        ("null.jsonl", '{"a": 1, "y": 2}\nnull\n', "line 2 is not an object"),
         ("long.jsonl", '{"y": 1}\n"' + "x" * (9 << 22), "a line is longer than 33,554,432 bytes"),
         ("same.csv", "a,y\n1,3\n2,3\n", "the target 'y' is always 3: there is nothing to learn"),
     ],
@@ -445,6 +458,31 @@ def test_what_is_wrong_with_a_file_is_said_as_it_is(folder, capsys, name, text, 
     assert fit("d.csv" if name == "twins.csv" else name, name, "--model", "m") == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1 and len(error) < 400
+
+
+def test_a_row_of_many_keys_costs_no_table_of_them(folder):
+    """Catches memory and time for every key in every row of a block."""
+    rows = '{"x": 1, "y": 2}\n{"x": 3, "y": 4}\n' * 10_000
+    wide = json.dumps({"x": 5, "y": 6, **{f"k{i}": i for i in range(2000)}})
+    Path("d.jsonl").write_text(f"{rows}{wide}\n{rows}")
+    usual = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(counted)
+    try:
+        source = Source(find_files(["d.jsonl"]))
+        source.open(["x", "y"])
+        assert sum(piece.batch.num_rows for piece in source.pieces()) == 40_001
+    finally:
+        pa.set_memory_pool(usual)
+    assert len(source.schema) == 2002
+    assert counted.max_memory() < 50_000_000
+
+
+def test_texts_that_look_like_no_date_are_not_parsed(folder, monkeypatch):
+    """Catches seconds per thousand columns, in which no date was found."""
+    monkeypatch.setattr(dates, "_written", lambda *_: pytest.fail("parsed"))
+    Path("t.csv").write_text("a,b,y\n" + "x1,red,1\nx2,blue,2\n" * 9)
+    assert fit("t.csv", "--model", "m") == 0
 
 
 def test_compressed_streams_and_files_of_arrow(folder, capsys):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixfree.base.extras import require
-from mixfree.base.files import replacing
+from mixfree.base.files import check_place, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,7 @@ __all__ = [
     "DASHES",
     "METHODS",
     "PALETTE",
+    "check_figures",
     "label_ends",
     "line_style",
     "log_log",
@@ -85,6 +86,7 @@ _OF_METHODS: dict[str, dict[str, Any]] = {
 }
 METHODS = tuple(_OF_METHODS)
 FORMATS = (".png", ".svg")
+MARK = "mixfree figure"  # in the metadata of every figure
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -276,6 +278,16 @@ def save_paths(path: str | PathLike[str]) -> list[Path]:
     return [path.with_suffix(ending) for ending in FORMATS]
 
 
+def check_figures(path: str | PathLike[str], name: str, force: bool = False) -> None:
+    """Make the folder of figures; ValueError or OSError if :func:`save` must not write there."""
+    for each in save_paths(path):
+        try:
+            each.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(f"cannot write in the folder {each.parent}: {error.strerror}") from error
+        check_place(each, name, MARK.encode(), force=force)
+
+
 def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
     """Write the figure as PNG and as SVG, and return the two paths.
 
@@ -296,9 +308,9 @@ def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
     # Random SVG ids and dates would make the bytes of equal figures differ.
     with require("matplotlib").rc_context({"svg.hashsalt": "mixfree", "svg.fonttype": "none"}):
         with replacing(written[0]) as file:
-            figure.savefig(file, format="png", dpi=160)
+            figure.savefig(file, format="png", dpi=160, metadata={"Software": MARK})
         with replacing(written[1]) as file:
-            figure.savefig(file, format="svg", metadata={"Date": None})
+            figure.savefig(file, format="svg", metadata={"Creator": MARK, "Date": None})
     return written
 
 

@@ -1,18 +1,74 @@
-"""Atomic replacement of files, and locks that do not survive a crash."""
+"""Which files may be replaced, their atomic replacement, and locks that end with the process."""
 
 import contextlib
 import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-__all__ = ["only_writer", "replacing"]
+__all__ = ["check_place", "only_writer", "replacing"]
 
+ENDS = 1 << 16  # bytes at both ends of a file in which its mark is looked for
 # Errors of a full disk or quota, which do not name the file.
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+
+
+def check_place(
+    path: str | os.PathLike[str],
+    name: str,
+    mark: bytes,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    force: bool = False,
+) -> None:
+    """Raise ValueError or OSError if a command must not or cannot write to ``path``.
+
+    Its folder must be writable, which is tried. A file that exists is replaced only if it is no
+    input, and empty or an earlier output of the same kind; ``force`` replaces any file.
+
+    Parameters
+    ----------
+    name
+        Name of the argument.
+    mark
+        Bytes near the beginning or the end of every output of this kind; after a newline, at the
+        beginning of a line.
+
+    Examples
+    --------
+    >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> size = path.write_text("bread, milk")
+    >>> check_place(path, "weights", b"\\nfeature,weight")
+    Traceback (most recent call last):
+    ValueError: weights must not be ..., which exists and is no earlier output ...
+    """
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder} to write to")
+    if os.path.exists(path):
+        if not os.path.isfile(path):
+            raise ValueError(f"{name} must not be {path}, which is not a file")
+        read = any(os.path.exists(each) and os.path.samefile(path, each) for each in inputs)
+        if not force and (read or not _has_mark(path, mark)):
+            what = "is an input" if read else "exists and is no earlier output of this kind"
+            raise ValueError(
+                f"{name} must not be {path}, which {what}: give another name, or `force`"
+            )
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _has_mark(path: str | os.PathLike[str], mark: bytes) -> bool:
+    """Whether a file is empty or has the mark."""
+    with open(path, "rb") as file:
+        head = file.read(ENDS)
+        file.seek(max(file.seek(0, os.SEEK_END) - ENDS, 0))
+        return not head or mark in b"\n" + head or mark in file.read()
 
 
 @contextlib.contextmanager
@@ -98,7 +154,7 @@ def _locked_file(path: Path) -> int | None:
     """The handle of a locked file; None if another process holds the lock."""
     while True:
         handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-        if not _lock(handle):
+        if _lock(handle) is False:
             os.close(handle)
             return None
         # The previous holder may have removed the file between the two lines above.
@@ -108,8 +164,8 @@ def _locked_file(path: Path) -> int | None:
         os.close(handle)
 
 
-def _lock(handle: int) -> bool:
-    """Try to lock an open file; the lock ends when the file is closed."""
+def _lock(handle: int) -> bool | None:
+    """Try to lock an open file until it is closed; None if its file system has no locks."""
     try:
         import fcntl
     except ImportError:
@@ -124,8 +180,8 @@ def _lock(handle: int) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError:
+        return None
     return True
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
 from mixfree.base.literal import literal
-from mixfree.cli.options import Json, print_json
+from mixfree.cli.options import Force, Json, print_json
 from mixfree.cli.screen import say, show
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def chain(
             help="File for a figure of the decay of d_mix(t) and its bounds, as .png and .svg."
         ),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Compute or estimate the mixing time of a Markov chain.
 
@@ -74,6 +75,10 @@ def chain(
       mixfree chain matrix.csv --plot decay.png
       mixfree chain path.csv --estimate
     """
+    if plot is not None:
+        from mixfree.base.figures import check_figures
+
+        check_figures(plot, "plot", force)
     of_paths = {"level": level, "method": method}
     if estimate:
         if parameter is not None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mixfree.base.extras import require
+from mixfree.cli.options import Force
 from mixfree.cli.screen import say
 
 __all__ = ["demo"]
@@ -17,21 +18,21 @@ def demo(
     ),
     samples: Annotated[int, typer.Option(help="Samples per run.", min=32)] = 2_000_000,
     seeds: Annotated[int, typer.Option(help="Seeds per method.", min=1)] = 5,
+    force: Force = False,
 ) -> None:
     """Compare the package's methods with SGD and AdaGrad on a slowly mixing stream.
 
     All methods learn the same linear model from the same samples in the same order. MAG and the
     ladder keep no samples; the exact fit, the default of linear models, keeps sums over them.
     """
-    from mixfree.base.figures import save, save_paths
+    from mixfree.base.figures import check_figures, save
     from mixfree.reproduce.engine.report import Table
-    from mixfree.reproduce.engine.store import check_writable_folder
     from mixfree.reproduce.paper.demo import SWITCHING, draw_demo, run_demo
     from mixfree.reproduce.paper.fig1 import final
     from mixfree.reproduce.paper.problem import mixing_time
     from mixfree.reproduce.paper.runs import CAVEAT
 
-    check_writable_folder(save_paths(out)[0].parent)
+    check_figures(out, "out", force)
     rows, speed = run_demo(samples, seeds)
     last = final(rows)
     Table(

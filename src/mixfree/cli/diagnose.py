@@ -10,6 +10,7 @@ from mixfree.cli.options import (
     Data,
     Exclude,
     Features,
+    Force,
     Format,
     Json,
     Loss,
@@ -36,6 +37,7 @@ def diagnose(
         Path | None, typer.Option(help="File to draw the profile to, as .png and .svg.")
     ] = None,
     format: Format = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Measure how correlated the rows of a stream are.
@@ -55,6 +57,10 @@ def diagnose(
     from mixfree.streams.facts import correlation_facts
     from mixfree.streams.report import check_something_learnt, target_size
 
+    if plot is not None:
+        from mixfree.base.figures import check_figures
+
+        check_figures(plot, "plot", force)
     plan = FitPlan(target, loss, names(features), names(exclude), missing=missing)
     source = Source(find_files(data, format))
     fit = StreamFit.begin(source, plan)

@@ -13,6 +13,7 @@ from mixfree.cli.options import (
     Data,
     Exclude,
     Features,
+    Force,
     Format,
     Json,
     Loss,
@@ -199,6 +200,7 @@ def fit(
             help="File for a figure of predictions, errors and weights, as .png and .svg."
         ),
     ] = None,
+    force: Force = False,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
@@ -215,7 +217,7 @@ def fit(
       mixfree fit years/*.parquet --target load --workers 8
     """
     from mixfree.base.checks import check_one_of, check_whole
-    from mixfree.base.files import only_writer
+    from mixfree.base.files import check_place, only_writer
     from mixfree.base.processes import import_ahead
 
     if checkpoint_every is not None:
@@ -232,7 +234,7 @@ def fit(
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.facts import fit_facts
     from mixfree.streams.look import first_look
-    from mixfree.streams.model_file import check_place
+    from mixfree.streams.model_file import MAGIC
     from mixfree.streams.report import check_something_learnt
     from mixfree.streams.spread import run_on_cluster, run_on_workers
 
@@ -268,9 +270,9 @@ def fit(
         parameters.pop("epochs"),
     )
     if plot is not None:
-        from mixfree.base.figures import save_paths
+        from mixfree.base.figures import check_figures
 
-        save_paths(plot)  # raises for another extension
+        check_figures(plot, "plot", force)
     files = find_files(data, format)
     source = Source(files)
     if dry_run:
@@ -279,7 +281,7 @@ def fit(
         say(*(in_flags(line, fit) for line in look.lines()))
         say(f"plan       {look.loss} loss, {fitted.learner.method}; nothing was fitted")
         return
-    check_place(model, [file.path for file in files])
+    check_place(model, "model", MAGIC, [file.path for file in files], force)
 
     def begin() -> StreamFit:
         if not (resume and model.exists()):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mixfree.base.extras import require
 from mixfree.base.literal import literal
-from mixfree.cli.options import Json, print_json
+from mixfree.cli.options import Force, Json, print_json
 from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def inspect(
     weights: Annotated[
         Path | None, typer.Option(help="CSV file for all weights, with their intervals.")
     ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Show the settings, report and weights of a model file.
@@ -35,16 +36,16 @@ def inspect(
       mixfree inspect load.mixfree --weights weights.csv
     """
     from mixfree.base.checks import check_whole
+    from mixfree.base.files import check_place
     from mixfree.cli.fit import in_words, report_lines
     from mixfree.streams import StreamFit
     from mixfree.streams.facts import model_facts
-    from mixfree.streams.files import check_not_read
-    from mixfree.streams.weights import write_weights
+    from mixfree.streams.weights import HEADER, write_weights
 
     check_whole(top, "top")
     fit = StreamFit.load(model)
     if weights is not None:
-        check_not_read(weights, "weights", [model])
+        check_place(weights, "weights", HEADER, [model], force)
         count = write_weights(fit, weights)
     if as_json:
         print_json("inspect", {"model": str(model), **in_words(model_facts(fit))})

@@ -12,6 +12,7 @@ __all__ = [
     "Data",
     "Exclude",
     "Features",
+    "Force",
     "Format",
     "Json",
     "Loss",
@@ -65,6 +66,12 @@ Missing = Annotated[
         help="How to treat missing values. error: stop; skip: leave out the row; mean: fill in the "
         "mean of the column's earlier values; auto: leave out rows without a target, and rows "
         "with a missing feature if some, but at most a tenth, of the first 10,000 rows have one."
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Replace a file even if it is an input or no earlier output of this kind."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mixfree.base.extras import require
-from mixfree.cli.options import Data, Format, names
+from mixfree.cli.options import Data, Force, Format, names
 from mixfree.cli.screen import complain, say
 
 __all__ = ["predict"]
@@ -51,6 +51,7 @@ def predict(
         ),
     ] = None,
     format: Format = None,
+    force: Force = False,
 ) -> None:
     """Predict the target of every row with a fitted model.
 
@@ -64,16 +65,17 @@ def predict(
       tail -n +1 -f log.csv | mixfree predict - --model load.mixfree
     """
     from mixfree.base.checks import check_one_of, check_whole
+    from mixfree.base.files import check_place
     from mixfree.streams import Source, StreamFit, find_files, write_predictions
     from mixfree.streams.answers import BATCH, answer_rows
     from mixfree.streams.encoder import POLICIES
-    from mixfree.streams.files import STDIN, check_not_read
+    from mixfree.streams.files import STDIN
+    from mixfree.streams.predictions import mark_of
 
     files = find_files(data, format)
     if output is not None:
         if batch is not None:
             raise ValueError("`batch` applies to standard output only: leave out `output`")
-        check_not_read(output, "output", [model, *(file.path for file in files)])
     elif [file.path for file in files] != [STDIN] or files[0].format == "arrow":
         raise ValueError(
             "`output` is needed, unless the data is CSV or JSON lines from standard input (-)"
@@ -82,6 +84,8 @@ def predict(
     if missing is not None:
         fit.encoder.set_missing(check_one_of(missing, "missing", POLICIES), fit.reservoir.rows)
     if output is not None:
+        mark = mark_of(fit, output, names(keep), interval)
+        check_place(output, "output", mark, [model, *(file.path for file in files)], force)
         written = write_predictions(fit, Source(files), output, names(keep), interval)
         say(
             f"{written.rows:,} rows, {written.empty:,} of them without a prediction, "

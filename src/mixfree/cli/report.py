@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from mixfree.base.extras import require
-from mixfree.cli.options import Format, names
+from mixfree.cli.options import Force, Format, names
 from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def report(
         ),
     ] = None,
     format: Format = None,
+    force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Write the report of a fit as an HTML page.
@@ -53,17 +54,18 @@ def report(
       mixfree report model.mixfree -o report.html
       mixfree report log.csv --target load -o report.html
     """
+    from mixfree.base.files import check_place
     from mixfree.cli.fit import fit as fit_command
     from mixfree.cli.flags import in_flags
     from mixfree.streams import StreamFit
-    from mixfree.streams.files import check_not_read
     from mixfree.streams.model_file import is_model
     from mixfree.streams.page import write_page
+    from mixfree.streams.page_frame import MARK
 
     require("bokeh")
     if output.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"output must end in .html, not be {str(output)!r}")
-    check_not_read(output, "output", source)
+    check_place(output, "output", MARK, source, force)
     if len(source) == 1 and is_model(source[0]):
         if target is not None or exclude is not None:
             raise ValueError("`target` and `exclude` apply to data only: a model file has its own")

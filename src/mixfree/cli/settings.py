@@ -39,6 +39,7 @@ def settings(given: Iterable[str], flags: Mapping[str, Any]) -> dict[str, Any]:
     """
     known = _known()
     found = {name: value for name, value in flags.items() if value is not None}
+    typed = frozenset(found)
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or value in ("True", "False", "None"):
@@ -55,7 +56,8 @@ def settings(given: Iterable[str], flags: Mapping[str, Any]) -> dict[str, Any]:
             )
             raise ValueError(f"there is no option {name!r}; {hint}")
         if name in found:
-            raise ValueError(f"--set {name} is given twice")
+            twice = f"`{name}` and --set {name} are both" if name in typed else f"--set {name} is"
+            raise ValueError(f"{twice} given{', leave out one' if name in typed else ' twice'}")
         found[name] = _value(value)
     if found.get("scale") == "none":
         found["scale"] = None

@@ -125,18 +125,25 @@ def form_of(values: Any, name: str, day_first: bool | None = None) -> str | None
         return _form_of_numbers(numbers[np.isfinite(numbers)]) if may_be_named(name) else None
     if not is_text(values.type):
         return None
-    found = {form: times_in(values, form) for form in _WRITTEN}
+    found = {form: times_in(values, form) for form in _WRITTEN if _share(values, form) >= ENOUGH}
     fits = {form: float((~np.isnat(times)).mean()) for form, times in found.items()}
     if day_first is not None:
-        del fits["month first" if day_first else "day first"]
-    elif fits["day first"] == fits["month first"] >= ENOUGH:
+        fits.pop("month first" if day_first else "day first", None)
+    elif fits.get("day first", 0.0) == fits.get("month first", 1.0) >= ENOUGH:
         back = {form: _disorder(found[form]) for form in ("day first", "month first")}
         dotted = "." in values[0].as_py()
         both_ways = back["day first"] == back["month first"]
         day_first = dotted if both_ways else back["day first"] < back["month first"]
         del fits["month first" if day_first else "day first"]
-    best = max(fits, key=lambda form: fits[form])
-    return best if fits[best] >= ENOUGH else None
+    best = max(fits, key=lambda form: fits[form], default=None)
+    return best if best is not None and fits[best] >= ENOUGH else None
+
+
+def _share(values: Any, form: str) -> float:
+    """Return the share of texts that look like a format, which takes less time than to parse."""
+    compute = require("pyarrow.compute")
+    texts = compute.utf8_trim_whitespace(values)
+    return float(compute.match_substring_regex(texts, _WRITTEN[form]).true_count / len(values))
 
 
 def several_forms(texts: Any) -> bool:

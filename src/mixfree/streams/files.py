@@ -16,7 +16,6 @@ __all__ = [
     "STDIN",
     "SUFFIXES",
     "StreamFile",
-    "check_not_read",
     "disguise",
     "find_files",
 ]
@@ -47,6 +46,8 @@ _BEGINNINGS = {
     b"PK\x03\x04": "an archive or a spreadsheet: extract it, or save it as CSV",
     b"PAR1": "a Parquet file: give `format='parquet'`",
     b"ARROW1": "an Arrow file: give `format='arrow'`",
+    b"\xff\xfe\0\0": "in UTF-32: `iconv -f utf-32 -t utf-8 FILE > utf8.csv` converts it",
+    b"\0\0\xfe\xff": "in UTF-32: `iconv -f utf-32 -t utf-8 FILE > utf8.csv` converts it",
     b"\xff\xfe": "in UTF-16: `iconv -f utf-16 -t utf-8 FILE > utf8.csv` converts it",
     b"\xfe\xff": "in UTF-16: `iconv -f utf-16 -t utf-8 FILE > utf8.csv` converts it",
 }
@@ -112,15 +113,6 @@ def disguise(head: bytes) -> str | None:
     ('compressed by bzip2: rename it to end in .bz2', None)
     """
     return next((what for first, what in _BEGINNINGS.items() if head.startswith(first)), None)
-
-
-def check_not_read(
-    output: str | os.PathLike[str], name: str, inputs: Iterable[str | os.PathLike[str]]
-) -> None:
-    """Raise ValueError if ``output``, the argument ``name``, would replace one of the inputs."""
-    for each in inputs:
-        if os.path.exists(output) and os.path.exists(each) and os.path.samefile(output, each):
-            raise ValueError(f"{name} must not be {output}, which is an input: give another name")
 
 
 def find_files(data: Sequence[str], format: str | None = None) -> list[StreamFile]:

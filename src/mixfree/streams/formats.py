@@ -11,13 +11,14 @@ from typing import IO, Any, NamedTuple
 from mixfree.base.extras import require
 from mixfree.streams.dialect import BLOCK, LARGEST_BLOCK, Dialect
 from mixfree.streams.files import STDIN, StreamFile, disguise
-from mixfree.streams.json_lines import JsonLines, flat, flat_schema
+from mixfree.streams.json_lines import MIN_ROWS, JsonLines, check_width, flat, flat_schema, parts_of
 from mixfree.streams.numbers import is_text, without_views
 
 __all__ = ["NOT_UTF8", "Reader"]
 
 ROWS = 1 << 13  # rows per batch of Parquet and Arrow
 PAGE = 1 << 16  # bytes read ahead per Parquet column, and of a CSV file to find its header
+CELLS = 1 << 22  # most values per batch of JSON lines
 LONGEST_TEXT = 1 << 14  # most bytes of a dictionary-encoded text, which every row may repeat
 LONGEST_HEAD = 1 << 24  # most bytes of the first two lines of a CSV file
 NOT_UTF8 = "not in UTF-8: `iconv -f latin1 -t utf-8 FILE > utf8.csv` converts it"
@@ -59,7 +60,7 @@ class Reader:
                 self._pipe = _pipe(file)
             try:
                 self.schema = self._schema()
-                self.schema.names  # noqa: B018 - raises if they are not in UTF-8
+                check_width(len(self.schema.names))  # raises if they are not in UTF-8
             except BaseException:
                 self._close_pipe()
                 raise
@@ -161,11 +162,6 @@ class Reader:
             return "it is an Arrow file, not a stream: decompress it, or name it instead of a pipe"
         if "incorrect header check" in message:
             return "it is not compressed by gzip: rename it to end without .gz"
-        if "Column() changed from object" in message:
-            return (
-                "JSON lines must have one object in {braces} per line; "
-                "`jq -c '.[]' FILE > lines.jsonl` converts a JSON list"
-            )
         bad = re.search(r"column #(\d+): (?:Row #(\d+): )?.*invalid UTF8 data", message)
         if bad:
             column = self.schema.names[int(bad[1])]
@@ -251,10 +247,15 @@ def _csv_batches(reader: Reader, types: dict[str, Any], whole_lines: bool) -> It
 
 
 def _open_jsonl(reader: Reader, request: Request) -> Iterator[Any]:
-    lines = _WholeLines(_raw(reader), reader, request.whole_lines)
+    lines, done = _WholeLines(_raw(reader), reader, request.whole_lines), 0
+    # PyArrow takes time for every column in every row, however short a row may be.
+    rows = max(CELLS // max(len(request.names), 1), MIN_ROWS)
     while block := lines.read():
-        if block.strip():
-            yield from reader._lines.table(block, request.names).combine_chunks().to_batches()
+        for part in parts_of(block, rows):
+            if part.strip():
+                table = reader._lines.table(part, request.names, done)
+                yield from table.combine_chunks().to_batches()
+            done += part.count(b"\n") or part.count(b"\r")
 
 
 def _open_parquet(reader: Reader, request: Request) -> Iterator[Any]:

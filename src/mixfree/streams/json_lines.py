@@ -2,27 +2,31 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixfree.base.extras import require
 
-__all__ = ["JsonLines", "flat", "flat_schema", "value_at"]
+__all__ = ["MIN_ROWS", "JsonLines", "check_width", "flat", "flat_schema", "parts_of", "value_at"]
 
+MAX_COLUMNS = 20_000  # most columns of a file
+MIN_ROWS = 256  # rows that PyArrow reads at a time, however many columns there are
 DEEPEST = 64  # most levels of nested objects and arrays that PyArrow is given
 
 
 class JsonLines(NamedTuple):
     """Columns of a file of JSON lines.
 
-    ``schema`` has the columns, with nested fields as ``outer.inner``; ``stored`` has the fields
-    of a row as nested in the file, or is None if PyArrow cannot read them.
+    ``schema`` has the columns, with nested fields as ``outer.inner``, and ``outer`` the top-level
+    field of each; ``stored`` has the fields of a row as nested in the file, or is None if PyArrow
+    cannot read them.
     """
 
     schema: Any
     stored: Any
+    outer: Mapping[str, str] = {}
 
     @classmethod
     def of(cls, block: bytes) -> "JsonLines":
@@ -34,31 +38,74 @@ class JsonLines(NamedTuple):
         ['y', 'wind.speed']
         """
         pyarrow = require("pyarrow")
-        found = _by_arrow(block, None)
+        found = _fields(block)
         if found is None:
-            rows = _objects(block)
-            names = list(dict.fromkeys(name for row in rows for name in _names(row)))
-            columns = [_column([value_at(row, name) for row in rows]) for name in names]
-            types = [(name, column.type) for name, column in zip(names, columns, strict=True)]
-            nested = any(name not in row for row in rows for name in _names(row))
-            schema = pyarrow.schema(types)
-            return cls(schema, None if nested else schema)
-        stored = pyarrow.schema([(field.name, _type(field.type)) for field in found.schema])
-        return cls(flat_schema(stored)[0], stored)
+            kinds = dict[str, set[type]]()
+            nested = False
+            for row in _objects(block, 0):
+                for name, value in _values(row):
+                    kinds.setdefault(name, set()).add(type(value))
+                    nested |= name not in row
+                check_width(len(kinds))
+            schema = pyarrow.schema([(name, _type_of(each)) for name, each in kinds.items()])
+            return cls(schema, None if nested else schema, {name: name for name in kinds})
+        stored = pyarrow.schema([(field.name, _type(field.type)) for field in found])
+        schema, outer = flat_schema(stored)
+        return cls(schema, stored, outer)
 
-    def table(self, block: bytes, names: Sequence[str]) -> Any:
-        """Read some columns; a column of both numbers and texts is read as text."""
+    def table(self, block: bytes, names: Sequence[str], line: int) -> Any:
+        """Read some columns; a column of both numbers and texts is read as text.
+
+        ``line`` is the number of lines before the block, for error messages.
+        """
         pyarrow = require("pyarrow")
         if self.stored is not None:
-            _, outer = flat_schema(self.stored)
-            fields = dict.fromkeys(outer[name] for name in names)
+            fields = dict.fromkeys(self.outer[name] for name in names)
             schema = pyarrow.schema([self.stored.field(name) for name in fields])
             found = _by_arrow(block, schema)
             if found is not None:
                 return flat(found.combine_chunks(), names)
-        rows = _objects(block)
+        rows = _objects(block, line)
         columns = [_column([value_at(row, name) for row in rows]) for name in names]
         return pyarrow.Table.from_arrays(columns, names=list(names))
+
+
+def check_width(columns: int) -> None:
+    """Raise ArrowInvalid if a file has too many columns."""
+    if columns > MAX_COLUMNS:
+        raise require("pyarrow").ArrowInvalid(
+            f"it has more than {MAX_COLUMNS:,} columns, the most that are accepted: leave out some"
+        )
+
+
+def parts_of(block: bytes, rows: int) -> Iterator[bytes]:
+    """Divide a block into parts of at most ``rows`` lines.
+
+    Examples
+    --------
+    >>> [*parts_of(b"a\\nb\\nc", 2)]
+    [b'a\\nb\\n', b'c']
+    """
+    lines = block.splitlines(keepends=True)
+    yield from (b"".join(lines[at : at + rows]) for at in range(0, len(lines), rows))
+
+
+def _fields(block: bytes) -> Any:
+    """Return the schema of a block as PyArrow infers it; None if it cannot.
+
+    It is inferred for a few rows at a time, since PyArrow takes time for every key in every row.
+    """
+    pyarrow, found = require("pyarrow"), []
+    for part in parts_of(block, MIN_ROWS):
+        if part.strip():
+            table = _by_arrow(part, None)
+            if table is None:
+                return None
+            found.append(table.schema)
+    try:
+        return pyarrow.unify_schemas(found, promote_options="permissive")
+    except pyarrow.ArrowException:  # a column of different types
+        return None
 
 
 def value_at(found: Any, name: str) -> Any:
@@ -126,7 +173,7 @@ def flat(table: Any, names: Sequence[str] | None = None) -> Any:
 
 
 def _by_arrow(block: bytes, schema: Any) -> Any:
-    """Read lines with PyArrow; None if it cannot parse them or the type of a column changes."""
+    """Read lines with PyArrow; None if it cannot, and Python may, or tell the line."""
     pyarrow, reader = require("pyarrow"), require("pyarrow.json")
     behaviour = "infer" if schema is None else "ignore"
     parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior=behaviour)
@@ -135,23 +182,25 @@ def _by_arrow(block: bytes, schema: Any) -> Any:
         return None
     try:
         return reader.read_json(pyarrow.BufferReader(block), read, parse)
-    except pyarrow.ArrowInvalid as error:
-        if not re.search(r"Column\(/.*\) changed from", str(error)):
-            raise
-    return None
+    except pyarrow.ArrowInvalid:
+        return None
 
 
-def _objects(block: bytes) -> list[dict[str, Any]]:
-    return [_object(line) for line in block.splitlines() if line.strip()]
+def _objects(block: bytes, before: int) -> list[dict[str, Any]]:
+    """Parse the lines of a block, which ``before`` lines of the file precede."""
+    lines = enumerate(block.splitlines(), start=before + 1)
+    return [_object(line, number) for number, line in lines if line.strip()]
 
 
-def _names(row: dict[str, Any], before: str = "", depth: int = DEEPEST) -> Iterator[str]:
-    """Yield the names of all values of a row; below the deepest level, objects are values."""
+def _values(
+    row: dict[str, Any], before: str = "", depth: int = DEEPEST
+) -> Iterator[tuple[str, Any]]:
+    """Yield all values of a row by name; below the deepest level, objects are values."""
     for name, value in row.items():
         if isinstance(value, dict) and depth:
-            yield from _names(value, f"{before}{name}.", depth - 1)
+            yield from _values(value, f"{before}{name}.", depth - 1)
         else:
-            yield f"{before}{name}"
+            yield f"{before}{name}", value
 
 
 def _arrow_takes(block: bytes) -> bool:
@@ -171,24 +220,32 @@ def _arrow_takes(block: bytes) -> bool:
     return bool(depth.max() < DEEPEST)
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _object(line: bytes, number: int) -> dict[str, Any]:
     pyarrow = require("pyarrow")
     try:
         found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise pyarrow.ArrowInvalid(f"JSON parse error: {error}") from error
+    except UnicodeDecodeError as error:
+        raise pyarrow.ArrowInvalid(f"line {number} is not in UTF-8") from error
+    except json.JSONDecodeError as error:
+        what = f"{error.msg} at column {error.colno}"
+        raise pyarrow.ArrowInvalid(f"line {number} is not JSON: {what}") from error
+    except RecursionError as error:
+        raise pyarrow.ArrowInvalid(f"line {number} is nested too deeply") from error
     if not isinstance(found, dict):
-        raise pyarrow.ArrowInvalid("Column() changed from object")
+        raise pyarrow.ArrowInvalid(
+            f"line {number} is not an object in {{braces}}, of which JSON lines have one per line; "
+            "`jq -c '.[]' FILE > lines.jsonl` converts a JSON list"
+        )
     return found
 
 
 def _column(values: list[Any]) -> Any:
     """Return an array of booleans or doubles if all values are such, else of texts."""
     pyarrow = require("pyarrow")
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {bool}:
-        return pyarrow.array(values, pyarrow.bool_())
-    if kinds <= {int, float}:
+    kind = _type_of({type(value) for value in values})
+    if kind == pyarrow.bool_():
+        return pyarrow.array(values, kind)
+    if kind == pyarrow.float64():
         numbers = [None if value is None else _double(value) for value in values]
         return pyarrow.array(numbers, pyarrow.float64())
     texts = [
@@ -197,6 +254,13 @@ def _column(values: list[Any]) -> Any:
     # A lone surrogate cannot be encoded in UTF-8.
     whole = [text and text.encode("utf-8", "replace").decode() for text in texts]
     return pyarrow.array(whole, pyarrow.string())
+
+
+def _type_of(kinds: set[type]) -> Any:
+    pyarrow, known = require("pyarrow"), kinds - {type(None)}
+    if known == {bool}:
+        return pyarrow.bool_()
+    return pyarrow.float64() if known <= {int, float} else pyarrow.string()
 
 
 def _double(value: float) -> float:

@@ -142,7 +142,8 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
         return _texts(known, name, choices)
     lower = compute.utf8_lower(compute.utf8_trim_whitespace(short))
     present = short.filter(compute.invert(compute.is_in(lower, pyarrow.array(MARKS))))
-    if len(present):
+    digits = compute.match_substring_regex(present, r"\d|(?i:inf)").true_count
+    if len(present) and digits >= MOSTLY * len(present):
         number = _number(present, name, choices.decimal_comma)
         form = dates.form_of(present, name, choices.day_first)
         if form is not None:

@@ -19,18 +19,14 @@ import json
 import math
 import os
 import struct
-import tempfile
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.files import replacing
-from mixfree.streams.files import check_not_read
 
-__all__ = ["check_place", "is_model", "load", "save"]
+__all__ = ["MAGIC", "is_model", "load", "save"]
 
 MAGIC = b"mixfree\0"
 VERSION = 8
@@ -69,37 +65,6 @@ def save(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
             digest.update(part)
             file.write(part)
         file.write(digest.digest())
-
-
-def check_place(path: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:
-    """Raise ValueError or OSError if a model must not or cannot be written to ``path``.
-
-    It must not replace an input, or a file that is not a model; and its folder must be writable,
-    which is tried.
-
-    Examples
-    --------
-    >>> check_place(tempfile.mkdtemp())
-    Traceback (most recent call last):
-    ValueError: model must not be ..., which is not a file
-    """
-    place = Path(path)
-    folder = Path(os.path.realpath(path)).parent
-    if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder} to write the model to")
-    if place.exists():
-        if not place.is_file():
-            raise ValueError(f"model must not be {path}, which is not a file")
-        check_not_read(path, "model", inputs)
-        if place.stat().st_size and not is_model(place):
-            raise ValueError(
-                f"model must not be {path}, which exists and is not a mixfree model file: "
-                "give another name"
-            )
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:

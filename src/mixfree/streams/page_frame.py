@@ -1,11 +1,13 @@
 """The frame of a report page: HTML head, style and script."""
 
-__all__ = ["PAGE", "PAINT", "STYLE"]
+__all__ = ["MARK", "PAGE", "PAINT", "STYLE"]
 
+MARK = b'content="mixfree report"'  # in the head of every page
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="generator" content="mixfree report">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">

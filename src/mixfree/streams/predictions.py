@@ -25,9 +25,10 @@ from mixfree.streams.numbers import is_text, numbers_in, texts_in
 from mixfree.streams.source import Piece, Source
 from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["ENDINGS", "Predictor", "Written", "write_predictions"]
+__all__ = ["ENDINGS", "Predictor", "Written", "mark_of", "write_predictions"]
 
 ENDINGS = (".parquet", ".csv", ".arrow")
+MARK = {b"mixfree": b"mixfree predictions"}  # metadata of Parquet and Arrow files
 # What a number would lose: zeros before it, digits beyond those of a double, and its unit.
 _MORE_THAN_A_NUMBER = r"^\s*[+-]?(?:0\d|\d{16,}\s*$)|[%$€£¥]"
 
@@ -71,6 +72,16 @@ def write_predictions(
         if rows == 0:
             raise ValueError(f"{source.files[0]}: there are no rows")
     return Written(rows, empty, fit.encoder.unknown - before)
+
+
+def mark_of(
+    fit: StreamFit, output: str | os.PathLike[str], keep: Sequence[str], interval: float | None
+) -> bytes:
+    """Return the mark of a file of predictions; for CSV, its header."""
+    if Path(output).suffix != ".csv":
+        return MARK[b"mixfree"]
+    names = [*keep, *Predictor(fit, keep, interval).names]
+    return ("\n" + ",".join('"' + name.replace('"', '""') + '"' for name in names) + "\n").encode()
 
 
 class _Kept(NamedTuple):
@@ -169,7 +180,7 @@ def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, _Kept]) -> tup
         predicted = predictor.columns(rows, piece.file, piece.start)
     for name, values in zip(predictor.names, predicted, strict=True):
         columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
-    return pyarrow.RecordBatch.from_pydict(columns), usable
+    return pyarrow.RecordBatch.from_pydict(columns, metadata=MARK), usable
 
 
 def _kept(source: Source, keep: Sequence[str]) -> dict[str, _Kept]:

@@ -132,7 +132,8 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
         if not columns:
             raise ValueError("X has no column to learn from")
         why = {name: each.why for name, each in verdicts.items() if each.column is None}
-        return Encoder(columns, Number(""), missing="skip"), why
+        unnamed = Number(max(names, key=len) + " ")  # a name that no column has
+        return Encoder(columns, unnamed, missing="skip"), why
 
     def _advance(self, batch: Any, encoder: Encoder, left_out: dict[str, str], seen: int) -> Self:
         """Update the state with all of the rows, or leave it unchanged if one is invalid."""

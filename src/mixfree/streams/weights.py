@@ -11,9 +11,10 @@ from mixfree.base.files import replacing
 from mixfree.streams.correlation import knows_intervals
 from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["INTERCEPT", "Weight", "weights_of", "write_weights"]
+__all__ = ["HEADER", "INTERCEPT", "Weight", "weights_of", "write_weights"]
 
 INTERCEPT = "intercept"
+HEADER = b"\nfeature,class,weight,std_error,low,high\n"  # the first line of a file, its mark
 
 
 class Weight(NamedTuple):
@@ -58,10 +59,9 @@ def write_weights(fit: StreamFit, path: str | os.PathLike[str]) -> int:
     found = weights_of(fit)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["feature", "class", "weight", "std_error", "low", "high"])
     for each in found:
         numbers = ("" if value != value else repr(value) for value in each[2:])
         writer.writerow([each.feature, each.label or "", *numbers])
     with replacing(path) as file:
-        file.write(text.getvalue().encode())
+        file.write(HEADER.lstrip() + text.getvalue().encode())
     return len(found)

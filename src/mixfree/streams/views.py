@@ -8,7 +8,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.streams.metrics import NAMES, metrics
 from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.weights import INTERCEPT, weights_of
+from mixfree.streams.weights import weights_of
 
 __all__ = ["Cells", "Course", "Effect", "Jump", "by_time", "course", "effects", "summary"]
 
@@ -144,12 +144,14 @@ def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
 
 def effects(fit: StreamFit, most: int) -> list[Effect]:
     """Return the largest effects, in the units of the prediction, in decreasing order."""
-    spread = dict(zip(fit.encoder.features, fit.reservoir.rows.std(axis=0), strict=True))
+    spread = fit.reservoir.rows.std(axis=0)
     found = []
-    for each in weights_of(fit):
-        if each.feature != INTERCEPT:
+    for place, each in enumerate(weights_of(fit)):
+        # By place: a column may have the name of the intercept or of another column's feature.
+        column = place % fit.learner.weights.shape[1]
+        if column < len(spread):
             name = each.feature if each.label is None else f"{each.feature} → {each.label}"
-            by = float(spread[each.feature])
+            by = float(spread[column])
             ends = by * each.low, by * each.high
             found.append(Effect(name, by * each.weight, *ends, each.may_be_zero))
     return sorted(found, key=lambda each: -abs(each.effect))[:most]

@@ -11,9 +11,7 @@ from mixfree.base.files import replacing
 from mixfree.streams.correlation import knows_intervals
 from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["INTERCEPT", "Weight", "weights_of", "write_weights"]
-
-INTERCEPT = "intercept"
+__all__ = ["Weight", "weights_of", "write_weights"]
 
 
 class Weight(NamedTuple):
@@ -39,7 +37,7 @@ class Weight(NamedTuple):
 def weights_of(fit: StreamFit) -> list[Weight]:
     """Return all weights per output, the intercept last."""
     weights = np.asarray(fit.learner.weights)
-    names = [*fit.encoder.features, INTERCEPT][: weights.shape[1]]
+    names = [*fit.encoder.features, "intercept"][: weights.shape[1]]
     labels: list[str | None] = [None]
     if len(weights) > 1:
         labels = list(fit.encoder.classes or ())

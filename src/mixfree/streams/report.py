@@ -96,22 +96,27 @@ def remarks(fit: StreamFit) -> Iterator[str]:
             f"{features:,} features can fit {fit.used:,} rows whatever their targets, and may "
             "predict other rows badly: `exclude` columns, or give `l2`"
         )
-    found = metrics(fit)
-    ahead, constant = found.get("test_then_train"), found["constant"]
-    if fit.timeline.tested < FEW_TESTED:
-        ahead = None
-    if ahead is not None and found["in_sample"]["loss"] < constant["loss"] < ahead["loss"]:
-        forget, few = "", ""
-        if len(fit.encoder.features) > CHUNK // PER_FEATURE:
-            few = (
-                f", or the first rows were too few for {len(fit.encoder.features):,} features: "
-                "`l2` helps"
-            )
-        if knows_intervals(fit.learner) and fit.plan.loss == "squared":
-            forget = "; `half_life='auto'` follows changes"
+    yield from _bad_ahead(fit)
+
+
+def _bad_ahead(fit: StreamFit) -> Iterator[str]:
+    """Yield why test-then-train predictions were worse than a constant, where a reason is known."""
+    found, features = metrics(fit), len(fit.encoder.features)
+    if fit.timeline.tested < FEW_TESTED or not (
+        found["in_sample"]["loss"] < found["constant"]["loss"]
+        and found["test_then_train"]["loss"] > found["test_then_train_constant"]["loss"]
+    ):
+        return
+    reasons = []
+    if knows_intervals(fit.learner) and fit.learner.changed:
+        follow = "; `half_life='auto'` follows changes" if fit.plan.loss == "squared" else ""
+        reasons.append(f"later rows differ from earlier ones{follow}")
+    if features > CHUNK // PER_FEATURE:
+        reasons.append(f"the first rows were too few for {features:,} features: `l2` helps")
+    if reasons:
         yield (
-            "test-then-train predictions were worse than the best constant: later rows differ from "
-            f"earlier ones{forget}{few}"
+            "test-then-train predictions were worse than the best constant: "
+            + ", or ".join(reasons)
         )
 
 

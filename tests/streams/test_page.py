@@ -14,7 +14,7 @@ from mixfree.streams.encoder import Encoder
 from mixfree.streams.page import page
 from mixfree.streams.pictures import pictures
 from mixfree.streams.timeline import CHUNK, MOST
-from mixfree.streams.views import course
+from mixfree.streams.views import course, effects
 from tests.streams.data import table, write
 
 SECTIONS = ("summary", "predicted", "loss", "weights", "correlation", "columns", "reproduce")
@@ -113,6 +113,18 @@ def test_the_moment_of_a_change_is_named(tmp_path):
     (dashed,) = (line for line in middle.lines if line.get_linestyle() == "--")
     assert jump.row in dashed.get_xdata()
     assert middle.get_xlabel() == "row"
+
+
+def test_effects_are_those_of_places_not_of_names(tmp_path):
+    """Catches a column 'intercept' left out, and a column 'cat=b' scaled like the category b."""
+    rng = np.random.default_rng(0)
+    columns = {"intercept": rng.standard_normal(2000), "cat=b": 50.0 * rng.standard_normal(2000)}
+    columns |= {"cat": rng.choice(["a", "b"], 2000)}
+    y = 3.0 * columns["intercept"] + columns["cat=b"] + 8.0 * (columns["cat"] == "b")
+    fit = fitted(tmp_path, pa.table({**columns, "load": y + rng.standard_normal(2000)}))
+    found = [(each.name, round(abs(each.effect))) for each in effects(fit, 9)]
+    assert found[:2] == [("cat=b", 50), ("intercept", 3)]
+    assert sorted(found[2:]) == [("cat=a", 2), ("cat=b", 2)]
 
 
 def test_a_fit_that_was_stopped_has_a_page_and_pictures_without_errors(tmp_path):

@@ -5,10 +5,18 @@ import pyarrow as pa
 import pytest
 from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_score
 
-from mixfree.linear.losses import Logistic, Softmax, Squared
+from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
-from mixfree.streams.metrics import metrics
-from mixfree.streams.timeline import CHUNK, MOST, Judged, Timeline, judged
+from mixfree.streams.metrics import metrics, quality
+from mixfree.streams.timeline import (
+    CHUNK,
+    MOST,
+    Judged,
+    Timeline,
+    best_constant,
+    judged,
+    judged_constant,
+)
 from tests.streams.data import write
 
 NEVER = np.zeros(0, "M8[us]")
@@ -190,6 +198,39 @@ def test_squared_errors_are_those_of_all_rows(tmp_path, intercept):
     assert found["in_sample"]["r2"] == pytest.approx(r2_score(y, answers), rel=1e-6)
     assert found["in_sample"]["rmse"] == pytest.approx(np.sqrt(np.mean((y - answers) ** 2)))
     assert found["constant"]["rmse"] == pytest.approx(y.std())
+
+
+def test_the_model_and_the_constant_are_compared_on_the_same_rows(tmp_path):
+    """Catches the constant of all rows beside the error of the last 268, in a table and in R²."""
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal(1268)
+    y = np.where(np.arange(1268) < 1000, 100.0 * rng.standard_normal(1268), 5.0 + x)
+    fit = fitted(tmp_path, {"x": x, "y": y})
+    found = metrics(fit)["test_then_train_constant"]
+    before, after = y[:1000].mean(), y[1000:]
+    assert found["rmse"] ** 2 == pytest.approx(np.mean((after - before) ** 2))
+    assert found["mae"] == pytest.approx(np.abs(after - before).mean())
+    assert found["r2"] == pytest.approx(r2_score(after, np.full(268, before)))
+    assert [table.rows.split(",")[0] for table in quality(fit)] == [
+        "in-sample: all rows",
+        "test-then-train: 268 rows",
+    ]
+
+
+@pytest.mark.parametrize("loss", [Huber(0.5), Robust(), Softmax(3), Logistic()])
+def test_the_best_constant_has_the_least_loss(loss):
+    """Catches the median, which is not the minimiser of Huber's loss."""
+    rng = np.random.default_rng(9)
+    targets = np.concatenate([rng.exponential(size=700), 40.0 + rng.standard_normal(300)])
+    if not isinstance(loss, Huber | Robust):
+        targets = (targets > 1.0) + (targets > 2.0) * 1.0
+        targets = np.where(targets > 0.0, 1.0, -1.0) if isinstance(loss, Logistic) else targets
+    best = best_constant(loss, targets)
+    least = judged_constant(loss, best, targets).losses.mean()
+    for moved in (
+        rng.standard_normal((200, *best.shape)) * rng.choice([1e-4, 0.1, 20.0], 200)[:, None, None]
+    ):
+        assert judged_constant(loss, best + moved, targets).losses.mean() > least - 1e-12
 
 
 def test_measures_of_two_classes_are_those_of_scikit_learn(tmp_path):

@@ -1,17 +1,16 @@
 """Metrics of a fit: R², RMSE, accuracy and others."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.learner_for import LinearLearner
-from mixfree.linear.losses import REGRESSIONS
 from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.timeline import LARGEST, Judged, judged
+from mixfree.streams.timeline import LARGEST, Judged, best_constant, judged, judged_constant
 
-__all__ = ["NAMES", "constant_losses", "exact_to_rounding", "metrics", "of_all_rows", "shown"]
+__all__ = ["NAMES", "Quality", "exact_to_rounding", "metrics", "of_all_rows", "quality"]
 
 ROUNDING = 1e-10  # bound on rounding errors, relative to the sizes of the terms added
 
@@ -27,36 +26,71 @@ NAMES = {
 }
 
 
+class Quality(NamedTuple):
+    """Printed metrics of several models on the same rows: a line per model."""
+
+    rows: str
+    lines: dict[str, dict[str, str]]
+
+
 def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
     """Return the metrics of the model and of the models it is compared with.
 
     ``"in_sample"`` is the model on a uniform sample of the rows, or on all of them where sums know
-    the squared error, as :func:`of_all_rows` says; ``"test_then_train"`` is the model on rows
-    predicted before they were learnt, ``"exact"`` the exact fit of all rows beside a method with
-    steps, ``"constant"`` the best constant, and ``"sgd"`` plain SGD if asked for. Regressions have
-    ``r2``, ``rmse`` and ``mae``; classifications have ``log_loss``, ``accuracy`` and, for two
-    classes, ``auc``; ``loss`` is the mean of the minimised loss. Unknown metrics are NaN.
+    the squared error, as :func:`of_all_rows` says; on the same rows, ``"exact"`` is the exact fit
+    beside a method with steps, ``"constant"`` the constant of the least loss, and ``"sgd"`` plain
+    SGD if asked for. ``"test_then_train"`` is the model on rows predicted before they were learnt,
+    and ``"test_then_train_constant"``, on the same rows, the best constant of the rows before.
+    Regressions have ``r2``, ``rmse`` and ``mae``; classifications have ``log_loss``, ``accuracy``
+    and, for two classes, ``auc``; ``loss`` is the mean of the minimised loss. Unknown metrics are
+    NaN.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge targets
-        found = {"in_sample": _of_sample(fit, fit.learner)}
-        if fit.timeline.tested:
-            found["test_then_train"] = _of_timeline(fit)
+        found = {"in_sample": _of_sample(fit, fit.learner.weights)}
         if fit.exact is not None:
-            found["exact"] = _of_sample(fit, fit.exact)
-        found["constant"] = _of_constant(fit)
+            found["exact"] = _of_sample(fit, fit.exact.weights)
+        found["constant"] = _of_sample(fit, None)
         if fit.rival is not None:
-            found["sgd"] = _of_sample(fit, fit.rival)
+            found["sgd"] = _of_sample(fit, fit.rival.weights)
+        if fit.timeline.tested:
+            found["test_then_train"] = _of_timeline(fit, "")
+            found["test_then_train_constant"] = _of_timeline(fit, "constant_")
     return found
 
 
-def shown(fit: StreamFit, of: Mapping[str, float]) -> dict[str, str]:
-    """Format metrics for printing; the loss only if no other metric is equivalent to it.
+def quality(fit: StreamFit) -> Iterator[Quality]:
+    """Yield tables of metrics; the loss is in them only if no other metric is equivalent to it."""
+    found, kept, tested = metrics(fit), len(fit.reservoir.rows), fit.timeline.tested
+    rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn uniformly"
+    if of_all_rows(fit, fit.learner.weights):
+        rows = f"all rows; MAE: {rows}"
+    if isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None:
+        rows += ", by the final weights"
+    scale = fit.plan.rival_step_scale(len(fit.encoder.features)) or 1.0
+    models = {
+        "in_sample": "the model",
+        "exact": "the exact fit of all rows, `method='exact'`",
+        "constant": "the best constant prediction",
+        "sgd": f"plain SGD on the same rows (steps {scale:.3g}/√t, not tuned)",
+    }
+    yield Quality(
+        f"in-sample: {rows}",
+        {name: _printed(fit, found[what]) for what, name in models.items() if what in found},
+    )
+    if tested == 1:
+        yield Quality("test-then-train: too few rows (1 was predicted before it was learnt)", {})
+    elif tested:
+        models = {
+            "test_then_train": "the model",
+            "test_then_train_constant": "the best constant of the rows before",
+        }
+        yield Quality(
+            f"test-then-train: {tested:,} rows, each predicted before it was learnt",
+            {name: _printed(fit, found[what]) for what, name in models.items()},
+        )
 
-    Examples
-    --------
-    >>> [f"{value:.4g}" for value in (0.93217, 21.5, 4084.0)]
-    ['0.9322', '21.5', '4084']
-    """
+
+def _printed(fit: StreamFit, of: Mapping[str, float]) -> dict[str, str]:
     names = [name for name in NAMES if name in of]
     if fit.plan.loss in ("squared", "logistic"):
         names.remove("loss")
@@ -78,46 +112,44 @@ def exact_to_rounding(fit: StreamFit) -> bool:
     return bool(np.abs(found.actual - found.predicted).max() <= ROUNDING * sizes.mean())
 
 
-def constant_losses(fit: StreamFit) -> Array:
-    """Return the losses of the sampled rows for the best constant prediction."""
-    targets = fit.reservoir.targets
-    if fit.encoder.classes is not None:
-        _, which, counts = np.unique(targets, return_inverse=True, return_counts=True)
-        return -np.log(counts[which] / targets.size)
-    constant = targets.mean() if fit.plan.loss == "squared" else np.median(targets)
-    losses: Array = REGRESSIONS[str(fit.plan.loss)].value(np.full(targets.size, constant), targets)
-    return losses
-
-
-def of_all_rows(fit: StreamFit, learner: LinearLearner) -> tuple[float, float] | None:
-    """Return the mean squared errors of a learner and of the mean, where sums know them exactly.
+def of_all_rows(fit: StreamFit, weights: Array) -> tuple[float, float] | None:
+    """Return the mean squared errors of weights and of the mean, where sums know them exactly.
 
     None with other losses than the squared one, and where a sample holds all rows or more digits.
     """
     exact = fit.learner if isinstance(fit.learner, ExactLearner) else fit.exact
     if exact is None or fit.plan.loss != "squared" or len(fit.reservoir.rows) == fit.used:
         return None
-    return exact.mean_squares(learner.weights)
+    return exact.mean_squares(weights)
 
 
-def _of_sample(fit: StreamFit, learner: LinearLearner) -> dict[str, float]:
-    rows, targets = fit.reservoir.rows, fit.reservoir.targets
-    found = judged(fit.row_loss, learner.weights, rows, targets)
-    loss = float(found.losses.mean())
-    if fit.encoder.classes is None:
-        error = found.actual - found.predicted
-        absolute = float(np.abs(error).mean())
-        if known := of_all_rows(fit, learner):
-            return _regression(known[0], absolute, known[1], 0.5 * known[0])
-        spread = float(((found.actual - found.actual.mean()) ** 2).mean())
-        return _regression(float((error**2).mean()), absolute, spread, loss)
-    return _classes(fit, loss, float(found.correct.mean()), _auc(found))
+def _of_sample(fit: StreamFit, weights: Array | None) -> dict[str, float]:
+    """Return metrics of weights, or of the best constant if None."""
+    rows, targets, loss = fit.reservoir.rows, fit.reservoir.targets, fit.row_loss
+    if weights is None:
+        found = judged_constant(loss, best_constant(loss, targets), targets)
+    else:
+        found = judged(loss, weights, rows, targets)
+    mean = float(found.losses.mean())
+    if fit.encoder.classes is not None:
+        return _classes(fit, mean, float(found.correct.mean()), _auc(found))
+    error = found.actual - found.predicted
+    absolute = float(np.abs(error).mean())
+    if known := of_all_rows(fit, fit.learner.weights if weights is None else weights):
+        squares = known[1] if weights is None else known[0]
+        return _regression(squares, absolute, known[1], 0.5 * squares)
+    spread = float(((targets - targets.mean()) ** 2).mean())
+    return _regression(float((error**2).mean()), absolute, spread, mean)
 
 
-def _of_timeline(fit: StreamFit) -> dict[str, float]:
+def _of_timeline(fit: StreamFit, prefix: str) -> dict[str, float]:
+    """Return test-then-train metrics of the model, or of the constant as ``prefix`` says."""
     course = fit.timeline
     tested = course.tested
-    loss = course.total("loss") / tested
+    of = {
+        name: course.total(f"{prefix}{name}") / tested
+        for name in ("loss", "squares", "absolute", "correct")
+    }
     if fit.encoder.classes is None:
         if np.abs(course.ranges).max() >= LARGEST:  # the timeline has clipped targets
             return _regression(*[float("nan")] * 4)
@@ -128,24 +160,9 @@ def _of_timeline(fit: StreamFit) -> dict[str, float]:
         spread = mean_square - mean**2
         if spread <= ROUNDING * course.total("target_squares") / tested:  # such as of one row
             spread = 0.0
-        squares, absolute = (course.total(name) / tested for name in ("squares", "absolute"))
-        return _regression(squares, absolute, spread, loss)
-    counts = course.scores.astype(np.float64)
-    return _classes(fit, loss, course.total("correct") / tested, _area(*counts))
-
-
-def _of_constant(fit: StreamFit) -> dict[str, float]:
-    targets = fit.reservoir.targets
-    loss = float(constant_losses(fit).mean())
-    if fit.encoder.classes is not None:
-        most = np.unique(targets, return_counts=True)[1].max() / targets.size
-        return _classes(fit, loss, float(most), 0.5)
-    # The best constant is the mean for squared errors and the median for absolute errors.
-    absolute = float(np.abs(targets - np.median(targets)).mean())
-    spread = float(((targets - targets.mean()) ** 2).mean())
-    if known := of_all_rows(fit, fit.learner):
-        spread, loss = known[1], 0.5 * known[1]
-    return _regression(spread, absolute, spread, loss)
+        return _regression(of["squares"], of["absolute"], spread, of["loss"])
+    area = 0.5 if prefix else _area(*course.scores.astype(np.float64))
+    return _classes(fit, of["loss"], of["correct"], area)
 
 
 def _regression(squares: float, absolute: float, spread: float, loss: float) -> dict[str, float]:

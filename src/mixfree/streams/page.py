@@ -26,9 +26,8 @@ from mixfree.streams.interactive import (
     error_picture,
     shortened,
 )
-from mixfree.streams.metrics import metrics, shown
+from mixfree.streams.metrics import quality
 from mixfree.streams.page_frame import PAGE, PAINT, STYLE
-from mixfree.streams.report import measured
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.views import by_time, course, effects, summary
 from mixfree.streams.weights import Weight, weights_of
@@ -135,10 +134,9 @@ def _summary(fit: StreamFit, facts: Mapping[str, Any], words: Words) -> Iterator
         yield "<p class=warning>The fit was stopped: the report covers the rows read so far.</p>"
     for sentence in facts["warnings"]:
         yield f"<p class=warning>Warning: {_unbroken(words(sentence))}.</p>"
-    found = metrics(fit)
-    table = {what: shown(fit, of) for what, of in found.items()}
-    head = ["", *next(iter(table.values()))]
-    yield _table(head, [[words(measured(fit, what)), *row.values()] for what, row in table.items()])
+    for rows, lines in quality(fit):
+        head = [rows, *next(iter(lines.values()), {})]
+        yield _table(head, [[words(model), *row.values()] for model, row in lines.items()])
     notes = [*verdict, *facts["notes"]]
     left_out = facts["rows"]["left_out"]
     notes += [f"{each['rows']:,} rows were left out: {each['reason']}" for each in left_out]

@@ -18,11 +18,11 @@ from mixfree.streams.correlation import (
     knows_intervals,
 )
 from mixfree.streams.leakage import leakage_warnings
-from mixfree.streams.metrics import ROUNDING, metrics, of_all_rows, shown
+from mixfree.streams.metrics import ROUNDING, metrics, quality
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.timeline import CHUNK
 
-__all__ = ["check_something_learnt", "lines", "measured", "remarks", "target_size", "warnings"]
+__all__ = ["check_something_learnt", "lines", "remarks", "target_size", "warnings"]
 
 PER_FEATURE = 20  # rows per feature needed for useful predictions
 RECENT = 3  # most changes of the half-life that are listed
@@ -96,22 +96,27 @@ def remarks(fit: StreamFit) -> Iterator[str]:
             f"{features:,} features can fit {fit.used:,} rows whatever their targets, and may "
             "predict other rows badly: `exclude` columns, or give `l2`"
         )
-    found = metrics(fit)
-    ahead, constant = found.get("test_then_train"), found["constant"]
-    if fit.timeline.tested < FEW_TESTED:
-        ahead = None
-    if ahead is not None and found["in_sample"]["loss"] < constant["loss"] < ahead["loss"]:
-        forget, few = "", ""
-        if len(fit.encoder.features) > CHUNK // PER_FEATURE:
-            few = (
-                f", or the first rows were too few for {len(fit.encoder.features):,} features: "
-                "`l2` helps"
-            )
-        if knows_intervals(fit.learner) and fit.plan.loss == "squared":
-            forget = "; `half_life='auto'` follows changes"
+    yield from _bad_ahead(fit)
+
+
+def _bad_ahead(fit: StreamFit) -> Iterator[str]:
+    """Yield why test-then-train predictions were worse than a constant, where a reason is known."""
+    found, features = metrics(fit), len(fit.encoder.features)
+    if fit.timeline.tested < FEW_TESTED or not (
+        found["in_sample"]["loss"] < found["constant"]["loss"]
+        and found["test_then_train"]["loss"] > found["test_then_train_constant"]["loss"]
+    ):
+        return
+    reasons = []
+    if knows_intervals(fit.learner) and fit.learner.changed:
+        follow = "; `half_life='auto'` follows changes" if fit.plan.loss == "squared" else ""
+        reasons.append(f"later rows differ from earlier ones{follow}")
+    if features > CHUNK // PER_FEATURE:
+        reasons.append(f"the first rows were too few for {features:,} features: `l2` helps")
+    if reasons:
         yield (
-            "test-then-train predictions were worse than the best constant: later rows differ from "
-            f"earlier ones{forget}{few}"
+            "test-then-train predictions were worse than the best constant: "
+            + ", or ".join(reasons)
         )
 
 
@@ -202,40 +207,21 @@ def _rows(half_life: float) -> str:
 
 
 def _quality(fit: StreamFit) -> Iterator[str]:
-    """Yield a table of metrics, one line per model, and comparisons."""
-    found = metrics(fit)
-    table = [shown(fit, of) for of in found.values()]
-    widths = {name: max(len(name), *(len(row[name]) for row in table)) for name in table[0]}
-    yield "  ".join(f"{name:{width}}" for name, width in widths.items()).rstrip()
-    for what, row in zip(found, table, strict=True):
-        values = "  ".join(f"{row[name]:{width}}" for name, width in widths.items())
-        yield f"{values}  {measured(fit, what)}"
+    """Yield a table of metrics per set of rows, one line per model, and comparisons."""
+    for rows, lines in quality(fit):
+        yield rows
+        table = [*lines.values()]
+        if not table:
+            continue
+        widths = {name: max(len(name), *(len(row[name]) for row in table)) for name in table[0]}
+        yield "  ".join(f"{name:{width}}" for name, width in widths.items()).rstrip()
+        for model, row in lines.items():
+            values = "  ".join(f"{row[name]:{width}}" for name, width in widths.items())
+            yield f"{values}  {model}"
     if fit.rival_diverged:
         yield "plain SGD on the same rows diverged"
     if fit.forgetting is not None:
         yield from _better_forgotten(fit.forgetting.forgetting)
-
-
-def measured(fit: StreamFit, what: str) -> str:
-    """Describe which model and rows a line of metrics is about."""
-    if what == "in_sample":
-        kept = len(fit.reservoir.rows)
-        rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn uniformly"
-        if of_all_rows(fit, fit.learner):
-            rows = f"all rows; MAE: {rows}"
-        last = ", by the final weights" if _forgets(fit) else ""
-        return f"in-sample: {rows}{last}"
-    if what == "test_then_train":
-        tested = fit.timeline.tested
-        if tested == 1:
-            return "test-then-train: 1 row, predicted before it was learnt"
-        return f"test-then-train: {tested:,} rows, predicted before they were learnt"
-    if what == "exact":
-        return "the exact fit of all rows, `method='exact'`"
-    if what == "constant":
-        return "the best constant prediction"
-    scale = fit.plan.rival_step_scale(len(fit.encoder.features)) or 1.0
-    return f"plain SGD on the same rows (steps {scale:.3g}/√t, not tuned)"
 
 
 def warnings(fit: StreamFit) -> Iterator[str]:

@@ -24,7 +24,14 @@ from mixfree.streams.plan import FitPlan
 from mixfree.streams.read_record import ReadRecord
 from mixfree.streams.reservoir import Reservoir
 from mixfree.streams.source import Piece, Source
-from mixfree.streams.timeline import CHUNK, Timeline, actual_of, judged
+from mixfree.streams.timeline import (
+    CHUNK,
+    Timeline,
+    actual_of,
+    best_constant,
+    judged,
+    judged_constant,
+)
 
 __all__ = ["StreamFit"]
 
@@ -187,9 +194,7 @@ class StreamFit:
             self._learn(piece, found.part(slice(begin, begin + left)))
             begin += left
         if count:
-            one = self.reservoir.targets[0] if self.used else found.targets[0]
-            self.varied = self.varied or bool((found.targets != one).any())
-            self.reservoir.add(found.rows, found.targets)
+            self.varied |= bool((found.targets != self.reservoir.targets[0]).any())
         self.read_record.add(piece)
 
     def merge(self, other: "StreamFit") -> None:
@@ -355,8 +360,11 @@ class StreamFit:
         """Update the predicting weights if due; return the row count at which they are due next."""
         course = self.timeline
         if course.rows >= course.until:
-            weights = self.learner.weights if course.rows and self.tests_first else None
-            course.renew(weights, self._next_renewal(course.rows))
+            weights = constant = None
+            if course.rows and self.tests_first:
+                weights = self.learner.weights
+                constant = best_constant(self.row_loss, self.reservoir.targets)
+            course.renew(weights, self._next_renewal(course.rows), constant)
         return course.until
 
     def _next_renewal(self, rows: int) -> int:
@@ -376,7 +384,10 @@ class StreamFit:
     def _learn(self, piece: Piece, part: Encoded) -> None:
         rows, targets, times = part
         loss, course = self.row_loss, self.timeline
-        found = judged(loss, course.weights, rows, targets) if course.predicts else None
+        found = constant = None
+        if course.predicts:
+            found = judged(loss, course.weights, rows, targets)
+            constant = judged_constant(loss, course.constant, targets)
         self._advance(piece, rows, targets)
         if self.forgetting is not None:
             self.forgetting.advance(rows, targets)
@@ -385,7 +396,8 @@ class StreamFit:
                 self.exact.advance(rows, targets)
             except ValueError:  # the sums of squares overflow
                 self.exact = None
-        course.add(actual_of(targets, loss), found, times)
+        course.add(actual_of(targets, loss), found, times, constant)
+        self.reservoir.add(rows, targets)
 
     def _advance(self, piece: Piece, rows: Array, targets: Array) -> None:
         """Train the learner, and plain SGD beside it, on rows."""

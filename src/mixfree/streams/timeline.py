@@ -9,21 +9,35 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.state import State
 from mixfree.linear.classes import most_probable, probabilities
-from mixfree.linear.losses import Logistic, Loss, predictions_apart
+from mixfree.linear.losses import Logistic, Loss, Squared, predictions_apart
 
-__all__ = ["CHUNK", "COLUMNS", "Bins", "Judged", "Timeline", "actual_of", "judged"]
+__all__ = [
+    "CHUNK",
+    "COLUMNS",
+    "Bins",
+    "Judged",
+    "Timeline",
+    "actual_of",
+    "best_constant",
+    "judged",
+    "judged_constant",
+]
 
 CHUNK = 1000  # rows predicted at a time before they are learnt, and rows of the shortest bins
 MOST = 512  # most bins; beyond, neighbours are merged
 CELLS = 4096  # cells of the histogram of scores
 LARGEST = 1e140  # bound on predictions and targets, so that sums of squares stay finite
 UNKNOWN = np.iinfo(np.int64).min  # NaT as an integer
+GUESSES = 33  # quantiles of the targets from which the search for the best constant starts
+HALVINGS = 60  # of the interval between two of them, to about the rounding error
 # Sums of a bin: counts, sums over all rows, over the predicted rows, and over the other rows.
 COUNTS = ("rows", "tested", "correct")
+CONSTANT = ("constant_loss", "constant_squares", "constant_absolute", "constant_correct")
 COLUMNS = (
     *COUNTS,
     *("target", "target_squares"),
     *("loss", "squares", "absolute", "predicted"),
+    *CONSTANT,
     *("untested_target", "untested_target_squares"),
 )
 
@@ -84,9 +98,9 @@ class Timeline(State):
 
     Attributes
     ----------
-    predicts, weights, until
+    predicts, weights, constant, until
         Whether the next rows are predicted, the weights that predict them, one row per output,
-        and the row count at which these weights are replaced.
+        the constant with which they are compared, and the row count at which both are replaced.
     origin
         The first target, subtracted from all targets before summing.
     rows
@@ -105,6 +119,7 @@ class Timeline(State):
 
     predicts: bool
     weights: Array
+    constant: Array
     until: int
     origin: float
     rows: int
@@ -130,6 +145,7 @@ class Timeline(State):
         return cls(
             False,
             np.zeros(weights),
+            np.zeros((weights[0], 1)),
             0,
             0.0,
             0,
@@ -180,13 +196,17 @@ class Timeline(State):
             **means,
         )
 
-    def renew(self, weights: Array | None, until: int) -> None:
-        """Predict with these weights up to a row count; do not predict if None."""
+    def renew(self, weights: Array | None, until: int, constant: Array | None = None) -> None:
+        """Predict with these weights and constant up to a row count; do not predict if None."""
         self.predicts, self.until = weights is not None, until
         if weights is not None:
             self.weights = _bounded(weights)
+        if constant is not None:
+            self.constant = constant
 
-    def add(self, actual: Array, found: Judged | None, times: Array) -> None:
+    def add(
+        self, actual: Array, found: Judged | None, times: Array, constant: Judged | None = None
+    ) -> None:
         """Add the next rows.
 
         Parameters
@@ -197,6 +217,8 @@ class Timeline(State):
             Their predictions, None if not predicted.
         times
             Their times in microseconds; empty without dates.
+        constant
+            Their predictions by the constant.
         """
         if not self.rows and len(actual):
             self.origin = float(_bounded(actual[:1])[0])
@@ -211,6 +233,10 @@ class Timeline(State):
             values |= {"predicted": found.predicted - self.origin}
             self._add_by_time(error, times)
             self._add_scores(actual, found.scores)
+        if constant is not None:
+            apart = actual - constant.predicted
+            each = constant.losses, apart**2, np.abs(apart), constant.correct
+            values |= dict(zip(CONSTANT, each, strict=True))
         begin = 0
         while begin < len(actual):
             if not len(self.sums) or self.sums[-1, 0] >= self.per_bin:
@@ -340,6 +366,41 @@ def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
     if isinstance(loss, Logistic):
         return Judged(actual, probabilities(raw)[:, 1], losses, (raw > 0.0) == (actual > 0.0), raw)
     return Judged(actual, raw, losses, np.zeros(len(raw)), none)
+
+
+def best_constant(loss: Loss, targets: Array) -> Array:
+    """Return the constant prediction of the least mean loss, one row per output.
+
+    Log-odds of the classes' frequencies, where an absent class counts as half a row; the mean for
+    the squared loss; for other losses, the zero of the mean slope beside the best quantile.
+
+    Examples
+    --------
+    >>> from mixfree.linear.losses import Huber
+    >>> best_constant(Huber(1.0), np.array([0.0, 0.0, 1.0, 9.0])).round(6)
+    array([[0.666667]])
+    """
+    if isinstance(loss, Logistic) or loss.outputs > 1:
+        classes = targets if loss.outputs > 1 else 0.5 * (targets + 1.0)
+        counts = np.bincount(classes.astype(np.int64), minlength=max(loss.outputs, 2))
+        logs = np.log(np.maximum(counts, 0.5))
+        return logs[:, None] if loss.outputs > 1 else np.diff(logs)[:, None]
+    targets = _bounded(targets)
+    if isinstance(loss, Squared):
+        return targets.mean(keepdims=True)[:, None]
+    guesses = np.quantile(targets, np.linspace(0.0, 1.0, GUESSES))
+    best = int(np.argmin([np.mean(loss.value(guess, targets)) for guess in guesses]))
+    low, high = guesses[max(best - 1, 0)], guesses[min(best + 1, GUESSES - 1)]
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        above = np.mean(loss.derivative(middle, targets)) > 0.0
+        low, high = (low, middle) if above else (middle, high)
+    return np.array([[0.5 * (low + high)]])
+
+
+def judged_constant(loss: Loss, constant: Array, targets: Array) -> Judged:
+    """Compare a constant, one row per output, with the targets."""
+    return judged(loss, constant, np.zeros((len(targets), 0)), targets)
 
 
 def actual_of(targets: Array, loss: Loss) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.streams.metrics import NAMES, metrics
 from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.weights import INTERCEPT, weights_of
+from mixfree.streams.weights import weights_of
 
 __all__ = ["Cells", "Course", "Effect", "Jump", "by_time", "course", "effects", "summary"]
 
@@ -144,12 +144,14 @@ def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
 
 def effects(fit: StreamFit, most: int) -> list[Effect]:
     """Return the largest effects, in the units of the prediction, in decreasing order."""
-    spread = dict(zip(fit.encoder.features, fit.reservoir.rows.std(axis=0), strict=True))
+    spread = fit.reservoir.rows.std(axis=0)
     found = []
-    for each in weights_of(fit):
-        if each.feature != INTERCEPT:
+    for place, each in enumerate(weights_of(fit)):
+        # By place: a column may have the name of the intercept or of another column's feature.
+        column = place % fit.learner.weights.shape[1]
+        if column < len(spread):
             name = each.feature if each.label is None else f"{each.feature} → {each.label}"
-            by = float(spread[each.feature])
+            by = float(spread[column])
             ends = by * each.low, by * each.high
             found.append(Effect(name, by * each.weight, *ends, each.may_be_zero))
     return sorted(found, key=lambda each: -abs(each.effect))[:most]
@@ -182,25 +184,28 @@ def summary(fit: StreamFit) -> Iterator[str]:
         f"feature{'s' if features > 1 else ''}, fitted to {fit.used:,} of {fit.read:,} rows in "
         "order."
     )
-    inside, ahead, constant = (
-        found.get(name) for name in ("in_sample", "test_then_train", "constant")
-    )
-    assert inside is not None and constant is not None
+    inside, constant = found["in_sample"], found["constant"]
     if encoder.classes is None:
         yield f"It explains {_percent(inside['r2'])} of the variance of its training rows."
-        if ahead is not None:
-            yield (
-                f"On rows not yet seen it explained {_percent(ahead['r2'])} of the variance: its "
-                f"typical error ({NAMES['rmse']}) was {ahead['rmse']:.3g}; that of the best "
-                f"constant in hindsight is {constant['rmse']:.3g}."
-            )
+    else:
+        yield (
+            f"It is right in {_percent(inside['accuracy'])} of its training rows; the most "
+            f"frequent class is right in {_percent(constant['accuracy'])}."
+        )
+    if fit.timeline.tested < 2:
         return
-    yield (
-        f"It is right in {_percent(inside['accuracy'])} of its training rows; the most frequent "
-        f"class is right in {_percent(constant['accuracy'])}."
-    )
-    if ahead is not None:
-        yield f"On rows not yet seen it was right in {_percent(ahead['accuracy'])}."
+    ahead, constant = found["test_then_train"], found["test_then_train_constant"]
+    if encoder.classes is None:
+        yield (
+            f"On rows not yet seen it explained {_percent(ahead['r2'])} of the variance: its "
+            f"typical error ({NAMES['rmse']}) was {ahead['rmse']:.3g}; that of the best constant "
+            f"of the rows before was {constant['rmse']:.3g}."
+        )
+    else:
+        yield (
+            f"On rows not yet seen it was right in {_percent(ahead['accuracy'])}, and the most "
+            f"frequent class of the rows before in {_percent(constant['accuracy'])}."
+        )
 
 
 def _percent(share: float) -> str:

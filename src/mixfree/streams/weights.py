@@ -11,9 +11,8 @@ from mixfree.base.files import replacing
 from mixfree.streams.correlation import knows_intervals
 from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["HEADER", "INTERCEPT", "Weight", "weights_of", "write_weights"]
+__all__ = ["HEADER", "Weight", "weights_of", "write_weights"]
 
-INTERCEPT = "intercept"
 HEADER = b"\nfeature,class,weight,std_error,low,high\n"  # the first line of a file, its mark
 
 
@@ -40,7 +39,7 @@ class Weight(NamedTuple):
 def weights_of(fit: StreamFit) -> list[Weight]:
     """Return all weights per output, the intercept last."""
     weights = np.asarray(fit.learner.weights)
-    names = [*fit.encoder.features, INTERCEPT][: weights.shape[1]]
+    names = [*fit.encoder.features, "intercept"][: weights.shape[1]]
     labels: list[str | None] = [None]
     if len(weights) > 1:
         labels = list(fit.encoder.classes or ())

@@ -22,6 +22,8 @@ from mixfree.steps import Profile
 
 ENOUGH = 8  # batches, or blocks of one length, for a reliable spread
 CORRELATED = 0.2  # correlation of neighbouring batches above which intervals are too narrow
+CHANGED = 0.001  # probability of finding a change in a stream without one
+QUARTERS = 4  # parts of the stream between which a change is looked for
 
 
 class Level(NamedTuple):
@@ -249,6 +251,32 @@ class BatchMeans(ABC):
     def _neighbours(self) -> tuple[float, bool]:
         scores = self._scores.reshape(len(self._scores), -1)
         return neighbours(scores @ self._whitened(self._scores).reshape(scores.shape).T)
+
+    @property
+    def changed(self) -> bool:
+        """Whether later rows differ from earlier ones by more than chance.
+
+        Welch's t for the batches' scores before and after each quarter of the stream, per weight:
+        at the fit of all rows both have the mean 0 if all rows follow the same law. The correlation
+        of neighbouring batches on either side is allowed for.
+        """
+        scores, n = self._scores.reshape(len(self._scores), -1), len(self._scores)
+        cuts = [n * part // QUARTERS for part in range(1, QUARTERS)] if self.enough else []
+        level = 1.0 - 0.5 * CHANGED / (QUARTERS - 1) / scores.shape[1]
+        for sides in (np.split(scores, [cut]) for cut in cuts):
+            means = [side.mean(axis=0) for side in sides]
+            inside = np.concatenate([side - mean for side, mean in zip(sides, means, strict=True)])
+            white = self._whitened(inside.reshape(self._scores.shape)).reshape(inside.shape)
+            shared = 1.0 + 2.0 * max(neighbours(inside @ white.T)[0], 0.0)
+            parts = np.array([side.var(axis=0, ddof=1) / len(side) for side in sides])
+            variance = parts.sum(axis=0)
+            lost = np.array([[len(side) - 1.0] for side in sides])
+            with np.errstate(invalid="ignore"):  # a constant column has no scores
+                freedom = variance**2 / np.sum(parts**2 / lost, axis=0)
+            limit = special.stdtrit(freedom, level)
+            if np.any((means[1] - means[0]) ** 2 > limit**2 * shared * variance):
+                return True
+        return False
 
     @property
     def remark(self) -> str:

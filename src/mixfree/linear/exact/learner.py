@@ -181,6 +181,11 @@ class ExactLearner:
         """A sentence on why intervals cannot be trusted; empty if there is no known reason."""
         return self._fit.inference.remark
 
+    @property
+    def changed(self) -> bool:
+        """Whether the later half of the rows differs from the earlier one by more than chance."""
+        return self._fit.inference.changed
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
         return self._fit.plain()

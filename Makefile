@@ -7,13 +7,18 @@ export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 export NUMBA_NUM_THREADS = 1
 
-.PHONY: demo test docs lint format bench public-names coverage fuzz soak lowest wheel clean
+.PHONY: demo test test-slow docs lint format bench public-names coverage lowest wheel clean
 
 demo: .venv/demo
 	$(BIN)/mixfree demo
 
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -q
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	$(PYTEST) -m 'not slow'
+
+# What takes long: coverage of intervals, browser, Dask, kills, the site, networks.
+test-slow: .venv/test
+	$(PYTEST) -m slow
 
 # The documentation site: open build/site/index.html.
 docs: .venv/test
@@ -38,16 +43,8 @@ public-names: .venv/test
 # Lines that the tests run, and the modules where they are fewer than 90 %.
 coverage: .venv/dev
 	mkdir -p build
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q --cov --cov-report=json:build/coverage.json
+	$(PYTEST) --cov --cov-report=json:build/coverage.json
 	$(BIN)/python tools/coverage_gaps.py build/coverage.json
-
-# A million changed inputs, going on where it stopped; FUZZ="--minutes 10 --bounds" and its like.
-fuzz: .venv/test
-	$(BIN)/python -m tests.fuzz $(FUZZ)
-
-# Four hours of long runs, kills, rivals and a full disk; SOAK="--minutes 5" is shorter.
-soak: .venv/test
-	$(BIN)/python -m tests.soak $(SOAK)
 
 # The lowest versions that pyproject allows; they warn of newer packages than their own. PyTorch
 # and JAX have a job of their own in the workflow.

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
 FIVE_GRADIENTS = {"Adam + Memory", "Ladder + Memory", "Adam, shuffled, 5 gradients"}  # per step
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

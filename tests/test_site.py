@@ -16,6 +16,8 @@ from sphinx.util.inventory import InventoryFile
 from tests.browser import browser, emulate, in_a_browser, open_page, wait_for
 from tests.public_names import MODULES
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["browser"]
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -6,6 +6,8 @@ from mixfree.streams.page import write_page
 from tests.browser import browser, emulate, in_a_browser, open_page, wait_for
 from tests.streams.test_page import SECTIONS, evil_table, fitted
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["browser"]
 
 

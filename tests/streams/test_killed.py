@@ -10,6 +10,8 @@ import pytest
 from mixfree.streams import StreamFit
 from tests.streams.data import table, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "options",

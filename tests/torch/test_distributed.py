@@ -9,6 +9,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tests.torch.helpers import MAKERS, flat, loss_of, network, stream, train
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = 80
 
 

@@ -206,6 +206,10 @@ class StreamModel(BaseEstimator, ABC):
             self.options = {**(self.options or {}), **single}
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out that another thread is learning, which does not concern a copy."""
+        return {k: v for k, v in super().__getstate__().items() if k != "_learning"}
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_learner")
 

@@ -81,9 +81,8 @@ class Blocks:
                 self._keep(x[:first], y[:first], None if w is None else w[:first], filled)
                 take(*_block(self._rows, self._targets, self._weights, 0, filled + first))
                 # What the predecessor shows is not written over.
-                self._rows, self._targets, self._weights = map(
-                    np.empty_like, (self._rows, self._targets, self._weights)
-                )
+                self._rows, self._targets = np.empty_like(self._rows), np.empty_like(self._targets)
+                self._weights = np.empty_like(self._weights)
                 start, filled = first, 0
             while filled == 0 and count - start >= (rest := length()):
                 end = start + rest * min((count - start) // rest, together)

@@ -3,7 +3,10 @@
 import copy
 import io
 import pickle
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -15,6 +18,7 @@ from mixfree.sklearn import StreamClassifier, StreamRegressor
 from tests.helpers import needed
 
 ROWS = 24
+ROOT = Path(__file__).parents[2]
 
 
 def by_joblib(model):
@@ -123,6 +127,50 @@ def test_a_second_thread_is_refused_where_it_is_seen(monkeypatch):
     inside.wait(10.0)
     with pytest.raises(ValueError, match="another thread is learning"):
         model.partial_fit(x, y)
+    copies = [copied(model) for copied in COPIES.values()]
     go_on.set()
     other.join()
+    for each in copies:  # they could never learn again
+        assert each.partial_fit(x, y).n_samples_seen_ == 2 * ROWS
     assert model.partial_fit(x, y).n_samples_seen_ == 3 * ROWS
+
+
+INTERRUPTED = """
+import copy, signal, threading, time
+import numpy as np
+from mixfree.sklearn import StreamClassifier, StreamRegressor
+from tests.linear.test_every_fit_reloads import frozen
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+rng = np.random.default_rng(0)
+x = rng.standard_normal((100_000, 10))
+sums = x.sum(axis=1) + rng.standard_normal(len(x))
+for start, y in (
+    (StreamRegressor(), sums),
+    (StreamRegressor("huber", memory=500), sums),
+    (StreamClassifier(memory=500), np.digitize(sums, [0.0])),
+    (StreamClassifier(memory=500), np.digitize(sums, [-2.0, 2.0])),
+):
+    start.fit(x[:1001], y[:1001])
+    whole, began = copy.deepcopy(start), time.perf_counter()
+    whole.partial_fit(x[1001:], y[1001:])
+    lasted = time.perf_counter() - began
+    for share in (0.2, 0.5, 0.8):
+        model = copy.deepcopy(start)
+        try:
+            threading.Timer(share * lasted, signal.raise_signal, (signal.SIGINT,)).start()
+            model.partial_fit(x[1001:], y[1001:])
+            while True:
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            same = start if model.n_samples_seen_ == 1001 else whole
+            print(frozen(model.state_dict()) == frozen(same.state_dict()))
+"""
+
+
+def test_ctrl_c_leaves_an_exact_fit_with_all_rows_of_a_call_or_none():
+    """Catches a sample of rows that has moved while the number of rows has not."""
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, cwd=ROOT
+    )
+    assert run.stdout.split() == ["True"] * 12, run.stderr

@@ -181,6 +181,11 @@ def test_a_bad_row_changes_nothing():
         ({"loss": "cubic"}, "loss must be one of 'squared', 'huber', 'robust', not 'cubic'"),
         ({"scale": "max"}, "scale must be one of 'auto', 'running', not 'max'"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1, not 0"),
+        ({"epochs": 5}, "`epochs=5` is for methods with steps"),
+        (
+            {"memory": 64},
+            "`memory=64` keeps rows, and the exact fit with the squared loss needs none",
+        ),
         ({"l2": -1.0}, "l2 must be at least 0 and finite, not -1.0"),
         ({"radius": 0.0}, "radius must be positive and finite, not 0.0"),
         ({"scale": "running", "method": "sgd-er", "options": {"mixing_time": 2}}, "replays"),
@@ -189,6 +194,29 @@ def test_a_bad_row_changes_nothing():
 def test_wrong_parameters_are_named(parameters, message):
     with pytest.raises(ValueError, match=message):
         StreamRegressor(**parameters).fit(*stream())
+
+
+@pytest.mark.parametrize("place", ["X", "y", "sample_weight"])
+def test_masked_values_are_refused(place):
+    """Catches the numbers under a mask, learnt as if they had been measured."""
+    X, y = stream()
+    given = {"X": X, "y": y, "sample_weight": np.ones(ROWS)}
+    model = StreamRegressor().fit(**given)
+    given[place] = np.ma.masked_greater(given[place], 0.5)
+    for learn in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match=f"{place} has masked values"):
+            learn(**given)
+    if place == "X":
+        with pytest.raises(ValueError, match="X has masked values"):
+            model.predict(given["X"])
+
+
+def test_the_robust_loss_of_tiny_targets_is_the_squared_one():
+    """An OverflowError at 1e-160."""
+    X, y = stream()
+    robust, plain = StreamRegressor("robust"), StreamRegressor()
+    found, expected = (each.fit(X, 1e-200 * y).coef_ for each in (robust, plain))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_classes_must_be_known():
@@ -396,7 +424,7 @@ def test_a_change_without_effect_is_said(make):
     with pytest.warns(UserWarning, match="^l2 changed after the fit began, which has no effect"):
         model.partial_fit(X, y)
     model.set_params(l2=None).partial_fit(X, y)  # as it was: warnings are errors here
-    model.set_params(l2=1.0).fit(X, y).partial_fit(X, y)
+    model.set_params(l2=1.0, epochs=1).fit(X, y).partial_fit(X, y)
 
 
 @pytest.mark.parametrize("method", ["exact", "ladder", "mag"])

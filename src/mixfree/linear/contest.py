@@ -70,10 +70,10 @@ class ChoosingLearner(Learner):
             super().advance(rows, targets, weights)
             return
         rows = dense(rows)
-        super().advance(rows, targets, weights)
-        if len(rows):
-            self._contest = contest
-            with interrupts_wait():
+        with interrupts_wait():
+            super().advance(rows, targets, weights)
+            if len(rows):
+                self._contest = contest
                 self._keep(contest, rows, targets, weights)
 
     def _new_contest(self) -> Contest:

@@ -74,8 +74,7 @@ class StreamModel(BaseEstimator, ABC):
         ``coef_`` and ``intercept_`` are in the original units. ``None`` does not standardise.
         ``"auto"`` is ``"running"``, except for sparse rows and for methods that replay old rows.
     epochs
-        Passes that ``fit`` makes over the rows, each in the given order; the exact method makes
-        one.
+        Passes that ``fit`` makes over the rows, each in the given order; for methods with steps.
     output
         ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; by default that of
         the method.
@@ -206,6 +205,10 @@ class StreamModel(BaseEstimator, ABC):
             self.options = {**(self.options or {}), **single}
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out that another thread is learning, which does not concern a copy."""
+        return {k: v for k, v in super().__getstate__().items() if k != "_learning"}
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_learner")
 
@@ -217,6 +220,8 @@ class StreamModel(BaseEstimator, ABC):
     def _check_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
         if not reset and self._needs_no_check(X, y):
             return X, y
+        check_unmasked(X, "X")
+        check_unmasked(y, "y")
         checked: tuple[Any, Array] = validate_data(
             self,
             X,
@@ -307,8 +312,13 @@ class StreamModel(BaseEstimator, ABC):
         factors = None
         if sample_weight is not None:
             factors = check_weights(sample_weight, X, part=epochs is None)
+        if (epochs or 1) > 1 and isinstance(learner, ExactLearner):
+            raise ValueError(
+                f"`epochs={epochs}` is for methods with steps, such as `method='ladder'`: an exact "
+                "fit needs one pass"
+            )
         try:
-            for _ in range(1 if epochs is None or isinstance(learner, ExactLearner) else epochs):
+            for _ in range(epochs or 1):
                 learner.advance(X, targets, factors)
         except ValueError as error:
             assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
@@ -342,6 +352,7 @@ class StreamModel(BaseEstimator, ABC):
     def _predictions(self, X: Any) -> Array:
         """Return predictions: one column per output if there are several."""
         check_is_fitted(self)
+        check_unmasked(X, "X")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return self._learner.predict(X)
 
@@ -434,8 +445,15 @@ def _check_names(given: Any, columns: int) -> Array:
     return np.array(given, dtype=object)
 
 
+def check_unmasked(values: Any, name: str) -> None:
+    """Raise ValueError for masked values, whose masks NumPy's functions would drop."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked values: fill them, or leave out their rows")
+
+
 def check_weights(sample_weight: Any, X: Any, part: bool) -> Array:
     """Check sample weights; with ``part``, all of them may be 0."""
+    check_unmasked(sample_weight, "sample_weight")
     given = np.asarray(sample_weight)
     if part and given.shape == (X.shape[0],) and given.dtype.kind in "biuf" and not given.any():
         return np.zeros(X.shape[0])

@@ -10,7 +10,7 @@ from mixfree.base.checks import check_one_of, check_whole
 from mixfree.linear.classes import loss_of
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.learner_for import EXACT_WEIGHTS, LinearLearner, learner_for
-from mixfree.linear.losses import REGRESSIONS, Loss, Squared
+from mixfree.linear.losses import REGRESSIONS, Huber, Loss, Squared
 from mixfree.streams.columns import MOST_HASHED
 from mixfree.streams.encoder import POLICIES
 
@@ -103,7 +103,10 @@ class FitPlan:
                 )
             if self.loss not in (None, "logistic"):
                 raise ValueError(f"classes must not be given with the {self.loss} loss")
-        learner_for(Squared(), 1, **self.parameters)  # raises for an invalid parameter
+        # Raises for an invalid parameter. Rows to keep suit a loss other than the squared one.
+        given = self.parameters
+        rows = isinstance(given.get("memory"), int) and given.get("half_life") is None
+        learner_for(Huber() if rows else Squared(), 1, **given)
 
     def learner(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
         """Return an untrained learner."""

@@ -11,7 +11,6 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixfree.linear.exact import glm
 from mixfree.linear.exact.families import family_of
 from mixfree.linear.exact.glm import GlmFit
 from mixfree.linear.exact.newton import Control, Objective
@@ -484,10 +483,8 @@ def test_a_fit_is_not_merged_with_itself_or_with_another_kind():
         one.merge(fitted(Logistic(), x[::2], y[::2], memory=700))
 
 
-@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("rows", [0, 500, 2_000])
-def test_a_refused_call_changes_nothing(rows, large, monkeypatch):
-    monkeypatch.setattr(glm, "LARGE", 0 if large else 1 << 60)
+def test_a_refused_call_changes_nothing(rows):
     x, y = DATA[Logistic()]
     fit = (
         fitted(Logistic(), x[:rows], y[:rows], memory=640)

@@ -13,7 +13,7 @@ def sampled(numbers, size=64, seed=0, chunk=None):
     first, rest = numbers[:size].astype(float), numbers[size:].astype(float)
     sample.fill(Kept(first[:, None], first, np.ones(size), first[:, None]))
     sample.seed = seed
-    sample.draw_keys()
+    sample.draw_keys(first[:, None])
     chunk = chunk or max(len(rest), 1)
     for start in range(0, len(rest), chunk):
         part = rest[start : start + chunk]
@@ -22,7 +22,7 @@ def sampled(numbers, size=64, seed=0, chunk=None):
 
 
 def kept(sample):
-    return sample.all.take(sample.chosen()).targets.astype(int)
+    return sample.rows().targets.astype(int)
 
 
 def test_every_row_is_kept_equally_often_not_the_first_or_last_more():
@@ -59,7 +59,7 @@ def test_it_keeps_the_least_keys_with_what_belongs_to_them():
     high, low = (draws.words(sample._key, numbers, lane).astype(np.uint64) for lane in (0, 1))
     least = np.argsort(high << np.uint64(32) | low, kind="stable")[:100]
     np.testing.assert_array_equal(np.sort(kept(sample)), np.sort(least))
-    rows = sample.all.take(sample.chosen())
+    rows = sample.rows()
     np.testing.assert_array_equal(rows.rows[:, 0], rows.targets)
     np.testing.assert_array_equal(rows.before[:, 0], rows.targets)
 
@@ -97,7 +97,7 @@ def test_merged_samples_with_room_keep_all_rows_of_both():
         sample = Reservoir(64, 1, 1)
         sample.fill(Kept(numbers[:, None], numbers, np.ones(25), numbers[:, None]))
         sample.seed = seed
-        sample.draw_keys()
+        sample.draw_keys(numbers[:, None])
         parts.append(sample)
     keys = np.concatenate([part._keys[:25] for part in parts])
     total = parts[0]
@@ -119,20 +119,23 @@ def test_memory_in_rows_and_bytes():
             rows_of(wrong, 10, 1)
 
 
-def test_a_restored_sample_knows_which_rows_it_had_discarded():
-    """Without the free places it would go on writing elsewhere, or take discarded rows for kept."""
+def test_a_restored_sample_goes_on_like_the_first():
     sample = sampled(np.arange(700))
-    assert len(sample._free) > 0
     twin = sample.copy()
     more = np.arange(700.0, 2_000.0)
     for each in (sample, twin):
         each.offer(more[:, None], more, None, more[:, None])
-    np.testing.assert_array_equal(twin.all.targets, sample.all.targets)
-    np.testing.assert_array_equal(twin.chosen(), sample.chosen())
+    np.testing.assert_equal(twin.plain(), sample.plain())
 
 
-def test_a_state_that_has_discarded_too_many_rows_is_refused():
-    state = sampled(np.arange(700)).plain()
-    state["keys"][:] = 2**64 - 1
-    with pytest.raises(ValueError, match="keys of the state must be those of 64 rows"):
-        Reservoir(64, 1, 1).restore(state)
+def test_what_a_successor_stores_does_not_change_its_predecessor():
+    """Catches new rows in places of rows that were discarded a moment ago."""
+    sample = sampled(np.arange(700))
+    before = sample.plain()
+    for start in (700.0, 7_000.0):  # the second after an interruption of the first
+        successor, more = sample.successor(), np.arange(start, start + 2_000.0)
+        for part in np.split(more, 20):
+            successor.offer(part[:, None], part, None, part[:, None])
+        np.testing.assert_equal(sample.plain(), before)
+    assert successor.rows().rows.tolist() == successor.rows().before.tolist()
+    assert set(kept(successor)) - set(kept(sample)) <= set(more.astype(int))

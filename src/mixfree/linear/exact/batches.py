@@ -7,6 +7,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
+from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.blocks import (
     Blocks,
     block_rows,
@@ -114,6 +115,13 @@ class Batches:
             windows.take(self._sums.rows + self._current.rows, *waiting)
         return windows
 
+    def successor(self) -> Self:
+        """Return a copy that shares all sums; only one of the two may be continued."""
+        twin = shallow(self)
+        twin._blocks, twin.windows = self._blocks.successor(), self.windows.copy()
+        return twin
+
+    @all_or_nothing
     def add(self, rows: Any, targets: Any, weights: Any = None) -> None:
         """Add rows in order, dense or sparse, of any real dtype.
 
@@ -122,13 +130,9 @@ class Batches:
         ValueError
             If a shape is wrong or a value is not finite; nothing has changed then.
         """
-        before = vars(self) | {"windows": self.windows.copy()}
-        try:
-            self._blocks.cut(rows, targets, weights, self._length, self._take)
-        except BaseException:
-            vars(self).update(before)
-            raise
+        self._blocks.cut(rows, targets, weights, self._length, self._take)
 
+    @all_or_nothing
     def merge(self, other: Self) -> None:
         """Add all rows of ``other``, as if they followed; ``other`` is unchanged.
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
+from mixfree.base.interrupts import shallow
 from mixfree.linear.exact.sums import LARGEST, Sums, sums_of
 
 VALUES = 1 << 19  # per matrix product: they stay in a cache
@@ -66,8 +67,7 @@ class Blocks:
     ) -> None:
         """Call ``take`` for every complete block; ``length`` returns the rows of the next block.
 
-        ``together`` is the largest number of equally long blocks per call. If ``take`` raises an
-        error, or a pending value is not finite, this object does not change.
+        ``together`` is the largest number of equally long blocks per call.
         """
         x, y, w = check_rows(rows, targets, weights, self.columns, self.targets)
         start, filled, count = 0, self.filled, x.shape[0]
@@ -80,6 +80,9 @@ class Blocks:
             if count >= first and filled:
                 self._keep(x[:first], y[:first], None if w is None else w[:first], filled)
                 take(*_block(self._rows, self._targets, self._weights, 0, filled + first))
+                # What the predecessor shows is not written over.
+                self._rows, self._targets = np.empty_like(self._rows), np.empty_like(self._targets)
+                self._weights = np.empty_like(self._weights)
                 start, filled = first, 0
             while filled == 0 and count - start >= (rest := length()):
                 end = start + rest * min((count - start) // rest, together)
@@ -89,6 +92,10 @@ class Blocks:
             check_finite(_dense(x[tail]), y[tail])
         self._keep(x[tail], y[tail], None if w is None else w[tail], filled)
         self.filled = filled + count - start
+
+    def successor(self) -> Self:
+        """Return a copy that shares the pending rows; only one of the two may be continued."""
+        return shallow(self)
 
     def _keep(self, x: Any, y: Array, w: Array | None, place: int) -> None:
         """Store rows after the first ``place`` pending rows."""
@@ -224,7 +231,7 @@ def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") 
 def plain_sums(sums: Sums) -> dict[str, Any]:
     """Return sums as numbers and copies of arrays."""
     state = {field.name: getattr(sums, field.name) for field in fields(sums)}
-    return {name: v.copy() if isinstance(v, np.ndarray) else v for name, v in state.items()}
+    return {name: v if v is None or name == "rows" else np.array(v) for name, v in state.items()}
 
 
 def restored_sums(state: Mapping[str, Any], columns: int, targets: int, *blocks: int) -> Sums:
@@ -243,9 +250,8 @@ def restored_sums(state: Mapping[str, Any], columns: int, targets: int, *blocks:
     }
     given = state["exponent"]
     exponent = None if given is None else check_array(given, "exponent", (both,), "i")
-    diagonal = np.diagonal(found["scatter"], axis1=-2, axis2=-1)
-    if any((each < 0.0).any() for each in (found["weight"], diagonal, found["squares"])):
-        raise ValueError("weight and squares of the state must not be negative")
+    if (found["weight"] < 0.0).any():
+        raise ValueError("weight of the state must not be negative")
     return Sums(rows, **found, exponent=exponent)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.blocks import check_array, check_finite
-from mixfree.linear.exact.sums import Sums
+from mixfree.linear.exact.sums import Sums, not_negative
 
 FLAT = 8  # nothing is forgotten within 1/FLAT of a long half-life
 LEVELS = 3  # levels of sums of 2, 4 and 8 blocks, by which long half-lives are updated
@@ -116,9 +116,9 @@ class DecayedProducts:
         products, columns = self.whole(h), len(self.origin) - 2
         weight = products[0, 0]
         mean = products[0, 1:] / max(float(weight), 1e-300)
-        centred = products[1:, 1:] - weight * mean[:, None] * mean
+        centred = not_negative(products[1:, 1:] - weight * mean[:, None] * mean)
         scatter, cross = centred[:columns, :columns].copy(), centred[:columns, columns:].copy()
-        squares = np.maximum(centred.diagonal()[columns:], 0.0)
+        squares = centred.diagonal()[columns:].copy()
         mean = self.origin[1:] + np.ldexp(mean, self.exponent[1:])
         exponent = self.exponent[1:].copy() if self.exponent.any() else None
         return Sums(self.rows, np.array(weight), mean, scatter, cross, squares, exponent)

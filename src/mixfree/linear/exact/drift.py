@@ -11,6 +11,7 @@ from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole, shown
+from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array
 from mixfree.linear.exact.decay import FLAT, DecayedProducts
 from mixfree.linear.exact.mixture import least_combination
@@ -134,7 +135,7 @@ class Forgetting:
         """The current fit, pending rows included."""
         waiting, twin = self._blocks.pending, self
         if waiting is not None:
-            twin = self.copy()
+            twin = self.successor()
             twin._take(*waiting)
         parts = [
             (share, twin._solution(h))
@@ -147,16 +148,11 @@ class Forgetting:
         mixture = np.sum([share * each.weights for share, each in parts], axis=0)
         return replace(solution, weights=mixture)
 
+    @all_or_nothing
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Predict, then learn, rows in order; arguments and errors as in :class:`Batches`."""
-        before = vars(self.copy())
-        try:
-            together = max(TOGETHER // self.block, 1)
-            self._blocks.cut(rows, targets, weights, lambda: self.block, self._take, together)
-        except BaseException:
-            before["_blocks"] = self._blocks
-            vars(self).update(before)
-            raise
+        together = max(TOGETHER // self.block, 1)
+        self._blocks.cut(rows, targets, weights, lambda: self.block, self._take, together)
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Learn from whole blocks, or from a single shorter one."""
@@ -283,15 +279,17 @@ class Forgetting:
         if self._decayed.rows:
             self._prior, self._sized = self._priors(), self._decayed.rows
 
+    def successor(self) -> Self:
+        """Return a copy that shares the pending rows; only one of the two may be continued."""
+        twin = shallow(self)
+        twin._blocks, twin._decayed = self._blocks.successor(), self._decayed.copy()
+        twin._rest, twin._solved = self._rest.copy(), self._solved.copy()
+        return twin
+
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = object.__new__(type(self))
-        for name, value in vars(self).items():
-            setattr(
-                twin,
-                name,
-                value.copy() if isinstance(value, np.ndarray | Blocks | DecayedProducts) else value,
-            )
+        twin = self.successor()
+        twin._blocks = self._blocks.copy()
         return twin
 
     def plain(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
 FARTHEST = 1e3  # log-odds to which old predictions are clipped
+WIDEST = 2.0**250  # scale of the robust loss above which it is a quadratic, in the targets' unit
 
 
 class At(NamedTuple):
@@ -151,7 +152,7 @@ class ResidualFamily:
         width = max(self.width / size, np.finfo(np.float64).tiny)
         if isinstance(self.loss, Huber):
             return replace(self, loss=Huber(width))
-        return replace(self, loss=replace(self.loss, scale=width))
+        return replace(self, loss=replace(self.loss, scale=min(width, WIDEST)))
 
     def expand(self, before: Array, targets: Array) -> Array:
         """Return the target, and the prediction and the loss's slope at arrival."""

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
+from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_finite, check_rows
 from mixfree.linear.exact.folds import Solved, cross_validated, determined
 from mixfree.linear.exact.gap import NOTHING, Gap, gap_of
@@ -42,7 +43,6 @@ FEW = 2048  # rows of the sample that are enough for reference weights
 PRIOR = 1 / 300  # ridge of the reference weights, in rows of standardised columns, per column
 MORE = 4096  # rows of the sample for the fit from which the final one starts
 SQUARED = 2.0**510  # predictions up to which squares are finite
-LARGE = 1 << 23  # bytes of rows from which undoing is faster than checking all rows first
 
 
 class GlmFit:
@@ -144,6 +144,14 @@ class GlmFit:
         """Whether all rows are stored, so that the fit is exactly that to all rows."""
         return self._sample.seen <= self._sample.size
 
+    def successor(self) -> Self:
+        """Return a copy that shares all rows and sums; only one of the two may be continued."""
+        twin = shallow(self)
+        twin._sample, twin._blocks = self._sample.successor(), self._blocks.successor()
+        twin._sums = None if self._sums is None else self._sums.copy()
+        return twin
+
+    @all_or_nothing
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Add rows in order, dense or sparse, of any real dtype.
 
@@ -156,20 +164,11 @@ class GlmFit:
             nothing has changed then.
         """
         x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
-        count = int(np.shape(targets)[0])
-        large = isinstance(x, np.ndarray) and x.nbytes > LARGE and x.nbytes > self._sample.nbytes
-        values = x if isinstance(x, np.ndarray) else x.data[:, None]
         with np.errstate(over="ignore", invalid="ignore"):
-            check_finite(values[:0] if large else values, y)
+            check_finite(x[:0], y)
         self._family.check_targets(y[:, 0])
-        before = self._state() if large else None
-        try:
-            self._add(x, y, w)
-        except BaseException:
-            if before is not None:
-                self._set(before)
-            raise
-        self.samples += count
+        self._add(x, y, w)
+        self.samples += int(np.shape(targets)[0])
         self._solution = self._inference = None
 
     def _add(self, x: Any, y: Array, w: Array | None) -> None:
@@ -203,12 +202,12 @@ class GlmFit:
     def _begin(self) -> StreamSums:
         """Start the sums with all rows so far: from now on not all rows are kept."""
         sample = self._sample
-        kept = sample.all
-        sample.seed = stream_seed(self.seed, kept)
-        self._streams = (sample.seed,)
-        sample.draw_keys()
+        kept = sample.rows()
         self._update_reference()
-        sample.expand(self._predictions(kept.rows))
+        kept = replace(kept, before=self._predictions(kept.rows))
+        sample.seed = stream_seed(self.seed, kept)
+        sample.draw_keys(kept.before)
+        self._streams = (sample.seed,)
         sums = StreamSums(*self._functions, origin_of(kept), len(kept))
         for piece in pieces(kept, self.settings.columns):
             expanded = self._family.expand(piece.before, piece.targets)
@@ -257,15 +256,11 @@ class GlmFit:
         With ``most``, only about so many rows of the sample, each of which represents more rows.
         While a block is being folded, it is not known which rows are pending.
         """
-        sample, kept = self._sample, self._sample.all
-        stride = 1
+        sample, stride = self._sample, 1
         if most is not None:
             most = max(most, 16 * (self.settings.columns + 1))
-            stride = max(min(len(kept), sample.size) // most, 1)
-        if sample.stored > sample.size:
-            kept = kept.take(sample.chosen()[::stride])
-        elif stride > 1:
-            kept = kept.take(slice(None, None, stride))
+            stride = max(min(sample.stored, sample.size) // most, 1)
+        kept = sample.rows(stride)
         parts = [Part(kept, sample.seen / max(len(kept), 1))]
         block = self._blocks.pending if pending else None
         if block is not None:
@@ -323,6 +318,7 @@ class GlmFit:
             self._inference = GlmInference(*self._solved()[:2], rows, self._sums)
         return self._inference
 
+    @all_or_nothing
     def merge(self, other: Self) -> None:
         """Add all rows of another fit, as if they followed; ``other`` is unchanged.
 
@@ -415,7 +411,7 @@ class GlmFit:
         sample.restore(state["sample"])
         blocks, sums = Blocks(columns), None
         blocks.restore(state["blocks"])
-        self._family.check_targets(sample.all.targets)
+        self._family.check_targets(sample.rows().targets)
         if blocks.pending is not None:
             self._family.check_targets(blocks.pending[1][:, 0])
         if state["sums"] is not None:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, narrowed
-from mixfree.base.checks import check_whole, shown
+from mixfree.base.checks import shown
 from mixfree.base.state import loading
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.gap import Gap
@@ -57,17 +57,20 @@ class ExactLearner:
         seed: int = 0,
     ) -> None:
         self.loss, self.columns, self.dtype = loss, columns, np.dtype(dtype)
-        if not isinstance(memory, str):
-            check_whole(memory, "memory")
         self._fit: SquaredFit | GlmFit
         if isinstance(loss, Squared):
+            if not isinstance(memory, str):
+                raise ValueError(
+                    f"`memory={shown(memory)}` keeps rows, and the exact fit with the squared loss "
+                    "needs none: leave it out, give bytes such as '32MB', or name a `method`"
+                )
             self._fit = SquaredFit(
                 columns,
                 intercept=intercept,
                 l2=l2 or 0.0,
                 radius=radius,
                 half_life=half_life,
-                memory=memory if isinstance(memory, str) else "32MB",
+                memory=memory,
             )
         elif half_life is not None:
             raise ValueError(f"half_life needs loss='squared', not {shown(loss)}")

@@ -9,7 +9,6 @@ every episode, the weights solve
 (Bradtke and Barto 1996; Boyan 2002), with the ridge :math:`\ell` per transition.
 """
 
-import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -19,6 +18,7 @@ from scipy import special
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
+from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.blocks import (
@@ -92,6 +92,7 @@ class LSTD:
         """Transitions seen."""
         return self._rows + self._blocks.filled
 
+    @all_or_nothing
     def add(
         self,
         rows: npt.ArrayLike,
@@ -122,15 +123,10 @@ class LSTD:
         r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
         both = np.concatenate([x, np.where(stop[:, None], 0.0, ahead)], axis=1)
         check_products(both, r)
-        before = dict(vars(self))
-        try:
-            given = np.column_stack([r, broken])
-            self._blocks.cut(
-                both, given, None, lambda: min(self._block, self._length - self._filled), self._take
-            )
-        except BaseException:
-            vars(self).update(before)
-            raise
+        given = np.column_stack([r, broken])
+        self._blocks.cut(
+            both, given, None, lambda: min(self._block, self._length - self._filled), self._take
+        )
 
     def break_off(self) -> None:
         """Mark the trajectory as cut off after the last transition: traces start afresh."""
@@ -266,9 +262,15 @@ class LSTD:
                 "errors need half_life=None: they come from batches, which are not forgotten"
             )
 
+    def successor(self) -> Self:
+        """Return a copy that shares the pending rows; only one of the two may be continued."""
+        twin = shallow(self)
+        twin._blocks = self._blocks.successor()
+        return twin
+
     def copy(self) -> Self:
         """Return an independent copy; it shares arrays, which are never changed in place."""
-        twin = copy.copy(self)
+        twin = shallow(self)
         twin._blocks = self._blocks.copy()
         return twin
 

@@ -314,8 +314,9 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
             continue
         if whole and not bound:
             old, last = factor, fall
-            if one:
-                changes.append((found.theta - point.theta, found.gradient - point.gradient))
+            step, change = found.theta - point.theta, found.gradient - point.gradient
+            if one and np.vdot(step, change) > 0.0:  # 0 where the loss is flat to rounding
+                changes.append((step, change))
         else:
             old, last, changes = None, np.inf, []
         bound = not whole and not bound

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,11 +11,12 @@ import numpy as np
 from mixfree.base import draws
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_whole
+from mixfree.base.interrupts import shallow
 from mixfree.linear.exact.blocks import check_array
 
 FEWEST = 64  # least rows of a sample
 PER_COLUMN = 3  # least rows per column: with fewer, kept rows could be fitted perfectly
-NONE = np.uint64(2**64 - 1)  # key of a place whose row was discarded
+NONE = np.uint64(2**64 - 1)  # the largest key
 SPARE = 8  # one more row per SPARE rows is stored, so that rows are rarely discarded
 
 
@@ -49,8 +50,19 @@ class Kept:
     weights: Array
     before: Array
 
+    @classmethod
+    def room(cls, length: int, columns: int, outputs: int) -> "Kept":
+        """Return unwritten room for so many rows, which takes no memory yet."""
+        empty = np.empty
+        return cls(empty((length, columns)), empty(length), empty(length), empty((length, outputs)))
+
     def __len__(self) -> int:
         return len(self.targets)
+
+    def write(self, places: Any, rows: "Kept") -> None:
+        """Copy rows to the given places."""
+        self.rows[places], self.targets[places] = rows.rows, rows.targets
+        self.weights[places], self.before[places] = rows.weights, rows.before
 
     def take(self, places: Any) -> "Kept":
         """Return some of the rows: copies for an array of places, views for a slice."""
@@ -69,7 +81,8 @@ class Reservoir:
     Parameters
     ----------
     size
-        Number of rows to keep. Up to an eighth more are stored temporarily.
+        Number of rows to keep. Up to an eighth more are stored temporarily, and, until a call of
+        the owner has ended, the rows that were stored before it.
     columns, outputs
         Numbers of features and predictions per row.
 
@@ -90,11 +103,12 @@ class Reservoir:
         self.drawn = 0  # rows of this stream, whose keys come from its seed
         self.stored = 0
         self.seed: int | None = None  # unknown until a key is needed
-        self._rows = np.empty((0, columns))
-        self._targets, self._weights = np.empty(0), np.empty(0)
-        self._before = np.empty((0, outputs))
-        self._keys = np.empty(0, dtype=np.uint64)
-        self._free = np.empty(0, dtype=np.intp)  # places of discarded rows, whose keys are NONE
+        self._shape = columns, outputs
+        self._room = Kept.room(0, columns, outputs)
+        # Where each stored row is in the room, and its key, in the order of arrival.
+        self._places, self._keys = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.uint64)
+        self._free = np.empty(0, dtype=np.intp)  # places where the next rows go
+        self._shown: Array | slice = slice(0)  # places that the predecessor uses
         self._bar = NONE  # only rows with smaller keys are kept
 
     @property
@@ -102,34 +116,45 @@ class Reservoir:
         """Largest number of rows that are stored, temporarily."""
         return self.size + max(self.size // SPARE, FEWEST)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows stored."""
-        return 8 * self.stored * (self._rows.shape[1] + self._before.shape[1] + 3)
+    def successor(self) -> Self:
+        """Return a copy that shares all rows; only one of the two may be continued.
+
+        It writes new rows where this sample has none, and lists them behind its lists.
+        """
+        twin = shallow(self)
+        twin._shown = self._used
+        return twin
 
     @property
-    def all(self) -> Kept:
-        """Views of all stored rows, including discarded ones until they are replaced."""
-        return Kept(self._rows, self._targets, self._weights, self._before).take(
-            slice(0, self.stored)
-        )
+    def _used(self) -> Array | slice:
+        """Places of the stored rows: the first ones until keys are drawn."""
+        return slice(self.stored) if self.seed is None else self._places[: self.stored]
+
+    def rows(self, stride: int = 1) -> Kept:
+        """Return the kept rows in the order of arrival, or one of every ``stride`` of them."""
+        if self.seed is None:  # nothing has been discarded
+            return self._room.take(slice(0, self.stored, stride))
+        return self._room.take(self._places[self.chosen()[::stride]])
 
     def fill(self, rows: Kept) -> None:
         """Store rows for which there is room; their keys are drawn later."""
         end = self.stored + len(rows)
-        self._make_room(end)
-        self._write(slice(self.stored, end), rows)
+        if end > len(self._room):
+            # Unwritten room costs no memory, but a second copy of half the rows does.
+            all_at_once = 4 * end > self.size
+            self._grow(2 * self._limit if all_at_once else max(end, 2 * len(self._room)))
+        self._room.write(slice(self.stored, end), rows)
         self.stored, self.seen, self.drawn = end, self.seen + len(rows), self.drawn + len(rows)
 
-    def expand(self, before: Array) -> None:
-        """Set the predictions of all stored rows."""
-        self._before[: self.stored] = before
-
-    def draw_keys(self) -> None:
-        """Draw the keys of the rows that :meth:`fill` stored, before any row is left out."""
+    def draw_keys(self, before: Array) -> None:
+        """Draw the keys of all rows before any is left out, and set their predictions."""
         numbers = np.arange(self.stored, dtype=np.uint64)
         high = draws.words(self._key, numbers).astype(np.uint64) << np.uint64(32)
-        self._keys[: self.stored] = high | draws.words(self._key, numbers, 1)
+        self._list(np.arange(self.stored), high | draws.words(self._key, numbers, 1))
+        if len(self._room) < 2 * self._limit:
+            self._grow(2 * self._limit)
+        self._room = replace(self._room, before=np.empty((2 * self._limit, before.shape[1])))
+        self._room.before[: self.stored] = before
 
     def offer(self, rows: Array, targets: Array, weights: Array | None, before: Array) -> None:
         """Store those of the next rows whose keys are small enough."""
@@ -137,51 +162,52 @@ class Reservoir:
         places, keys = self._below_bar(first, count)
         self.seen, self.drawn = self.seen + count, first + count
         factors = np.broadcast_to(1.0, count) if weights is None else weights
-        self._append(Kept(rows, targets, factors, before), keys, places)
+        self._append(Kept(rows, targets, factors, before).take(places), keys)
 
     def chosen(self) -> Array:
-        """Return the places of the kept rows among the stored rows, in order."""
+        """Return the numbers of the kept rows among the stored rows, in order."""
         if self.stored <= self.size:
             return np.arange(self.stored)
-        return np.flatnonzero(self._keys[: self.stored] <= self._largest())
-
-    def _largest(self) -> np.uint64:
-        """Return the largest key of the ``size`` kept rows."""
-        found: np.uint64 = np.partition(self._keys[: self.stored], self.size - 1)[self.size - 1]
-        return found
+        keys = self._keys[: self.stored]
+        largest = np.partition(keys, self.size - 1)[self.size - 1]
+        return np.flatnonzero(keys <= largest)[: self.size]
 
     def merge(self, other: Self) -> None:
         """Make this the sample of both streams."""
         self.seen += other.seen
-        places = other.chosen()
-        self._append(other.all, other._keys[places], places)
+        self._append(other.rows(), other._keys[other.chosen()])
         self._bar = min(self._bar, other._bar)
         self._sort_out()
 
-    def _append(self, rows: Kept, keys: Array, places: Array) -> None:
-        """Store the rows at ``places``, with their keys, where there is room."""
+    def _append(self, rows: Kept, keys: Array) -> None:
+        """Store rows with their keys."""
         done = 0
         while done < len(keys):
-            if not len(self._free):
-                end = min(self.stored + len(keys) - done, self._limit)
-                self._make_room(end)
-                self._free, self.stored = np.arange(self.stored, end), end
-            new, self._free = np.split(self._free, [len(keys) - done])
-            now = slice(done, done + len(new))
-            self._write(new, rows.take(places[now]))
-            self._keys[new] = keys[now]
-            done = now.stop
-            if not len(self._free) and self.stored == self._limit:
+            now = slice(done, done + self._limit - self.stored)
+            new, self._free = np.split(self._free, [len(keys[now])])
+            self._room.write(new, rows.take(now))
+            end = self.stored + len(new)
+            self._places[self.stored : end], self._keys[self.stored : end] = new, keys[now]
+            self.stored, done = end, now.stop
+            if self.stored == self._limit:
                 self._sort_out()
 
     def _sort_out(self) -> None:
         """Discard all rows except those with the least keys; new rows will take their places."""
         if self.stored <= self.size:
             return
-        keys = self._keys[: self.stored]
-        self._bar = self._largest()
-        self._free = np.flatnonzero(keys > self._bar)
-        keys[self._free] = NONE
+        kept = self.chosen()
+        self._bar = self._keys[kept].max()
+        self._list(self._places[kept], self._keys[kept])
+
+    def _list(self, places: Array, keys: Array) -> None:
+        """List the stored rows, with room for more, and find places that nobody uses."""
+        self.stored = len(keys)
+        self._places = np.append(places, np.empty(self._limit - len(keys), dtype=np.intp))
+        self._keys = np.append(keys, np.empty(self._limit - len(keys), dtype=np.uint64))
+        used = np.zeros(2 * self._limit, dtype=bool)
+        used[places] = used[self._shown] = True
+        self._free = np.flatnonzero(~used)
 
     def _below_bar(self, first: int, count: int) -> tuple[Array, Array]:
         """Return the places of the next rows whose keys are below the bar, and the keys.
@@ -202,30 +228,23 @@ class Reservoir:
         assert self.seed is not None
         return _key_of(self.seed)
 
-    def _write(self, places: Any, rows: Kept) -> None:
-        self._rows[places], self._targets[places] = rows.rows, rows.targets
-        self._weights[places], self._before[places] = rows.weights, rows.before
-
-    def _make_room(self, length: int) -> None:
-        if length <= len(self._targets):
-            return
-        # Unwritten room costs no memory, but a second copy of half the rows does.
-        length = self._limit if 4 * length > self.size else max(length, 2 * len(self._targets))
-        for name in ("_rows", "_targets", "_weights", "_before", "_keys"):
-            old = getattr(self, name)
-            longer = np.empty((length, *old.shape[1:]), dtype=old.dtype)
-            longer[: self.stored] = old[: self.stored]
-            setattr(self, name, longer)
+    def _grow(self, length: int) -> None:
+        room = Kept.room(length, *self._shape)
+        room.write(slice(0, self.stored), self._room.take(slice(0, self.stored)))
+        self._room = room
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = type(self)(self.size, self._rows.shape[1], self._before.shape[1])
+        twin = type(self)(self.size, *self._shape)
         twin.restore(self.plain())
         return twin
 
+    def __reduce__(self) -> Any:
+        return _restored, (self.size, *self._shape, self.plain())  # without unused room
+
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
-        kept = self.all
+        kept = self._room.take(self._used)
         return {
             "rows": kept.rows.copy(),
             "targets": kept.targets.copy(),
@@ -242,16 +261,16 @@ class Reservoir:
         """Restore a state that :meth:`plain` returned; an error changes nothing."""
         stored = len(np.atleast_1d(state["targets"]))
         check_whole(stored, "rows kept by the state", least=0, most=self._limit)
-        rows = check_array(state["rows"], "rows", (stored, self._rows.shape[1]))
+        rows = check_array(state["rows"], "rows", (stored, self._shape[0]))
         targets = check_array(state["targets"], "targets", (stored,))
         weights = check_array(state["weights"], "weights", (stored,))
         if not (weights > 0.0).all():
             raise ValueError("weights of the state must be positive")
-        before = check_array(state["before"], "before", (stored, self._before.shape[1]))
+        before = check_array(state["before"], "before", (stored, self._shape[1]))
         seen = check_whole(state["seen"], "seen of the state", least=stored)
         drawn = check_whole(state["drawn"], "drawn of the state", least=0, most=seen)
         bar = check_whole(state["bar"], "bar of the state", least=0, most=2**64 - 1)
-        seed, keys = state["seed"], np.empty(stored, dtype=np.uint64)
+        seed, keys = state["seed"], np.empty(0, dtype=np.uint64)
         if seed is not None:
             seed = check_whole(seed, "seed of the state", least=0, most=2**64 - 1)
             keys = np.array(state["keys"])
@@ -259,13 +278,20 @@ class Reservoir:
                 raise ValueError(f"keys of the state must be {stored} numbers of type uint64")
         elif seen != stored:
             raise ValueError("seed of the state is missing")
-        free = np.flatnonzero(keys == NONE) if seed is not None else np.empty(0, dtype=np.intp)
-        if len(free) > max(stored - self.size, 0):
-            raise ValueError(f"keys of the state must be those of {self.size} rows or more")
-        self._rows, self._targets, self._weights, self._before = rows, targets, weights, before
-        self._keys, self._bar, self.seed = keys, np.uint64(bar), seed
-        self._free = free
-        self.stored, self.seen, self.drawn = stored, seen, drawn
+        self._room, self.stored = Kept(rows, targets, weights, before), stored
+        self._shown = slice(0)
+        if seed is not None:
+            self._grow(2 * self._limit)
+            self._list(np.arange(stored), keys)
+        self._bar, self.seed, self.seen, self.drawn = np.uint64(bar), seed, seen, drawn
+        if stored == self._limit:
+            self._sort_out()
+
+
+def _restored(size: int, columns: int, outputs: int, state: dict[str, Any]) -> Reservoir:
+    found = Reservoir(size, columns, outputs)
+    found.restore(state)
+    return found
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_not_negative, check_positive, check_whole
+from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.gap import NOTHING, Gap
@@ -131,6 +132,13 @@ class SquaredFit:
         """Return a gap of 0: the fit is exactly that to all rows."""
         return NOTHING
 
+    def successor(self) -> Self:
+        """Return a copy that shares all sums; only one of the two may be continued."""
+        twin = shallow(self)
+        twin._sums = self._sums.successor()
+        return twin
+
+    @all_or_nothing
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Add rows in order, dense or sparse, of any real dtype.
 
@@ -143,6 +151,7 @@ class SquaredFit:
         self.samples += np.shape(targets)[0]
         self._forget_fit()
 
+    @all_or_nothing
     def merge(self, other: Self) -> None:
         """Add all rows of ``other``, as if they followed; ``other`` is unchanged."""
         if isinstance(self._sums, Forgetting) or isinstance(other._sums, Forgetting):

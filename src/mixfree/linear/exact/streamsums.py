@@ -7,12 +7,13 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
+from mixfree.base.interrupts import shallow
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.blocks import block_sums, check_array, plain_sums, restored_sums
 from mixfree.linear.exact.known import pieces
 from mixfree.linear.exact.products import Products, symmetric
 from mixfree.linear.exact.reservoir import Kept
-from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums
+from mixfree.linear.exact.sums import BIG, NEAR, SMALL, Sums, not_negative
 
 FIRST = 16  # least rows per batch
 
@@ -69,7 +70,7 @@ class StreamSums:
             return self._careful
         n, t, u = self._count, self._cross[0], self._totals
         mean = np.concatenate([self._origin + t / n, u / n])
-        scatter = symmetric(self._products) - np.outer(t, t / n)
+        scatter = not_negative(symmetric(self._products) - np.outer(t, t / n))
         cross = (self._cross[1:] - np.outer(u, t / n)).T.copy()
         squares = np.maximum(self._squares - u * (u / n), 0.0)
         return self._careful.joined(Sums(n, np.array(float(n)), mean, scatter, cross, squares))
@@ -121,10 +122,10 @@ class StreamSums:
         if not (np.isfinite(squares) & ((squares > SMALL**2) | (squares == 0.0))).all():
             return False
         self._count += n
-        self._products += half.half
-        self._cross += cross
-        self._totals += functions.sum(axis=1)
-        self._squares += squares
+        self._products = self._products + half.half
+        self._cross = self._cross + cross
+        self._totals = self._totals + functions.sum(axis=1)
+        self._squares = self._squares + squares
         return True
 
     def merge(self, other: Self) -> None:
@@ -146,10 +147,8 @@ class StreamSums:
             self.closed, self.length = joined_pairs(self.closed), 2 * self.length
 
     def copy(self) -> Self:
-        """Return an independent copy."""
-        twin = type(self)(self.columns, self.functions)
-        twin.restore(self.plain())
-        return twin
+        """Return an independent copy; it shares arrays, which are never changed in place."""
+        return shallow(self)
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

@@ -256,13 +256,27 @@ def _products(
     if few:
         scatter, cross, squares = scatter.copy(), cross.copy(), squares.copy()
     else:
-        scatter = scatter - total[..., :columns, None] * mean[..., None, :columns]
+        scatter = not_negative(scatter - total[..., :columns, None] * mean[..., None, :columns])
         cross = cross - total[..., :columns, None] * mean[..., None, columns:]
         squares = np.maximum(squares - (total * mean)[..., columns:], 0.0)
     if origin is not None:
         mean = origin + (mean if exponent is None else _scaled(mean, exponent))
     units = exponent if exponent is not None and exponent.any() else None
     return Sums(n, weight, mean, scatter, cross, squares, units)
+
+
+def not_negative(scatter: Array) -> Array:
+    """Replace squares that rounding has made negative by 0, in place.
+
+    Examples
+    --------
+    >>> not_negative(np.array([[-1e-18, 0.0], [0.0, 1.0]]))
+    array([[0., 0.],
+           [0., 1.]])
+    """
+    squares = np.einsum("...ii->...i", scatter)  # a view
+    np.maximum(squares, 0.0, out=squares)
+    return scatter
 
 
 def _first(x: Array, y: Array, weights: Array | None) -> Array:

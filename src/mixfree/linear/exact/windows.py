@@ -1,6 +1,5 @@
 """Windows of consecutive rows, spread evenly over a stream of any length."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
+from mixfree.base.interrupts import shallow
 from mixfree.linear.exact.blocks import check_array
 
 MOST = 16  # windows at which every second window is dropped
@@ -85,7 +85,7 @@ class Windows:
 
     def copy(self) -> Self:
         """Return an independent copy; it shares windows, which are never changed in place."""
-        return copy.copy(self)
+        return shallow(self)
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

@@ -1,6 +1,9 @@
 """The report page: complete, of bounded size, and safe from texts of the data."""
 
+import html
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -160,7 +163,7 @@ def test_the_command_takes_a_model_or_data(tmp_path, capsys):
     assert run("report", tmp_path / "m", "-o", out) == 0
     assert "open it in a browser" in capsys.readouterr().out
     of_model = Parsed(out.read_text(encoding="utf-8")).texts
-    assert "mixfree fit d.csv --target load --loss squared" in of_model
+    assert f"mixfree fit {path} --target load --loss squared" in of_model
     assert run("report", path, "--target", "load", "-o", out, "-q") == 0
     of_data = Parsed(out.read_text(encoding="utf-8")).texts
     (told,) = (each for each in of_model if each.startswith("A linear model"))
@@ -177,6 +180,30 @@ def test_the_command_takes_a_model_or_data(tmp_path, capsys):
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1
+
+
+def test_the_command_that_reproduces_a_model_runs(tmp_path):
+    """Catches names that a shell splits, a folder left out, and more files than are listed."""
+    folder, target, text = tmp_path / "it's a $folder", 'lo`ad…\'s "x"', "co=lour, of"
+    folder.mkdir()
+    data = table().rename_columns(["u", "v,w", text, "on", target])
+    for number in range(25):
+        write(data[120 * number : 120 * (number + 1)], folder / f"day{number}.parquet")
+        (folder / f"day{number}.parquet").rename(folder / f"day{number}")
+    given = ["--target", target, "--leave-out", '"v,w",o*', "--scale", "none"]
+    given += ["--categories", f'"{text}"=red,green,blue,"a,b"', "--no-intercept", "--quiet"]
+    given += ["--set", "levels=3", "--method", "mag", "--format", "parquet", "--seed", "7"]
+    files = [folder / f"day{number}" for number in range(25)]
+    assert run("fit", *files, *given, "--model", tmp_path / "m") == 0
+    assert run("report", tmp_path / "m", "-o", tmp_path / "r.html") == 0
+    typed = html.unescape(re.search("<pre>(.*?)</pre>", (tmp_path / "r.html").read_text())[1])
+    command = f"{sys.executable} -m {typed.replace('mixfree', 'mixfree.cli', 1)} -q"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    again, before = (StreamFit.load(tmp_path / name) for name in ("model.mixfree", "m"))
+    assert again.plan == before.plan
+    assert again.learner.weights.tobytes() == before.learner.weights.tobytes()
+    assert again.used == before.used == 3000
 
 
 def test_dates_that_cannot_be_drawn_are_drawn_by_rows(tmp_path):

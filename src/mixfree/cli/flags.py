@@ -4,16 +4,18 @@ The library names arguments as in Python: in backquotes, or as the first word of
 """
 
 import ast
+import csv
+import io
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from mixfree.base.extras import require
 
-__all__ = ["in_flags"]
+__all__ = ["command_line", "in_flags"]
 
 typer = require("typer")
 
@@ -33,6 +35,25 @@ def in_flags(text: str, command: Callable[..., Any]) -> str:
     """
     text = re.sub(r"^(\w+)(?= must )", lambda name: _flags_of(command).get(name[1], name[1]), text)
     return re.sub(r"`([^`]+)`", lambda code: _typed(code[1], _flags_of(command)), text)
+
+
+def command_line(
+    command: Callable[..., Any], files: Iterable[str], arguments: Mapping[str, Any]
+) -> str:
+    """Return ``command`` with files and arguments as it is typed in a shell.
+
+    Examples
+    --------
+    >>> from mixfree.cli.fit import fit
+    >>> print(command_line(fit, ["my log.csv"], {"target": "load", "exclude": ["a", "b,c"]}))
+    mixfree fit 'my log.csv' --target load --leave-out 'a,"b,c"'
+    """
+    named = (f"./{file}" if file.startswith("-") and file != "-" else file for file in files)
+    flags = _flags_of(command)
+    typed = (
+        _flag(name, "none" if value is None else value, flags) for name, value in arguments.items()
+    )
+    return " ".join([f"mixfree {command.__name__}", *map(shlex.quote, named), *typed])
 
 
 @cache
@@ -72,13 +93,24 @@ def _flag(name: str, value: Any, flags: Mapping[str, str]) -> str:
     if name == "options":
         return " ".join(_flag(each, its, flags) for each, its in value.items())
     if isinstance(value, dict):
-        return " ".join(f"{yes} {each}={_text(its)}" for each, its in value.items())
+        return " ".join(f"{yes} {shlex.quote(_category(*each))}" for each in value.items())
     return f"{yes} {_text(value)}"
+
+
+def _category(column: str, texts: Iterable[str]) -> str:
+    if set(column) & set('=,"'):
+        column = '"' + column.replace('"', '""') + '"'
+    return f"{column}={_listed(texts)}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Join names by commas, with quotes around those that need them."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
 
 
 def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return shlex.quote(
-            ",".join(f'"{each}"' if "," in each else each for each in map(str, value))
-        )
+        return shlex.quote(_listed(map(str, value)))
     return shlex.quote(value if isinstance(value, str) else json.dumps(value))

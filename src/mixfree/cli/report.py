@@ -56,8 +56,9 @@ def report(
     """
     from mixfree.base.files import check_place
     from mixfree.cli.fit import fit as fit_command
-    from mixfree.cli.flags import in_flags
+    from mixfree.cli.flags import command_line, in_flags
     from mixfree.streams import StreamFit
+    from mixfree.streams.files import STDIN, STDIN_SHOWN
     from mixfree.streams.model_file import is_model
     from mixfree.streams.page import write_page
     from mixfree.streams.page_frame import MARK
@@ -72,8 +73,9 @@ def report(
         fitted = StreamFit.load(source[0])
     else:
         fitted = _fitted(source, target, exclude, format, quiet)
-    files = " ".join(file.name for file in fitted.read_record.files[:20])
-    command = f"mixfree fit {files} " + in_flags(f"`{fitted.plan.written()}`", fit_command)
+    files = [STDIN if file.path == STDIN_SHOWN else file.path for file in fitted.read_record.files]
+    given = fitted.plan.given() | ({"format": fitted.format} if fitted.format else {})
+    command = command_line(fit_command, files, given)
     size = write_page(fitted, output, lambda text: in_flags(text, fit_command), command)
     say(f"report     {output}, {size / 1e6:.1f} MB: open it in a browser")
 

@@ -58,7 +58,7 @@ def model_facts(fit: StreamFit) -> dict[str, Any]:
     bins = fit.timeline.bins
     return {
         **fit_facts(fit),
-        "plan": fit.plan.written(),
+        "plan": ", ".join(f"{name}={value!r}" for name, value in fit.plan.given().items()),
         "files": [{"name": file.name, "rows": file.rows} for file in fit.read_record.files],
         "weights": [
             {

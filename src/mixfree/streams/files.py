@@ -14,13 +14,14 @@ __all__ = [
     "COMPRESSIONS",
     "FORMATS",
     "STDIN",
+    "STDIN_SHOWN",
     "SUFFIXES",
     "StreamFile",
     "disguise",
     "find_files",
 ]
 
-STDIN = "-"
+STDIN, STDIN_SHOWN = "-", "standard input"
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -69,12 +70,17 @@ class StreamFile:
     start: int = 0
 
     def __str__(self) -> str:
-        return "standard input" if self.path == STDIN else self.path
+        return STDIN_SHOWN if self.path == STDIN else self.path
 
     @property
     def once(self) -> bool:
         """Whether the file can be read only once: standard input, a pipe or a device."""
         return self.path == STDIN or (os.path.exists(self.path) and not os.path.isfile(self.path))
+
+    @property
+    def named(self) -> bool:
+        """Whether the format is the one that the name implies."""
+        return self.format == ("csv" if self.path == STDIN else SUFFIXES.get(_suffix(self.path)[0]))
 
     def parts(self) -> "list[tuple[StreamFile, int]]":
         """Return the parts that can be read separately, with their sizes in bytes.

@@ -86,7 +86,7 @@ def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
     words
         Rewrites sentences that name arguments, for example with flags of the command line.
     command
-        Command that reproduces the model; None: the call in Python.
+        Shell command that reproduces the model.
     """
     if not fit.used:
         raise ValueError("the fit has learnt from no rows: there is nothing to report")
@@ -253,11 +253,8 @@ def _features(names: Sequence[str]) -> str:
 
 def _reproduce(fit: StreamFit, command: str | None) -> Iterator[str]:
     files = fit.read_record.files
-    listed = ", ".join(repr(file.name) for file in files[:LISTED])
-    call = (
-        command or f"StreamFit.begin(Source(find_files([{listed}])), FitPlan({fit.plan.written()}))"
-    )
-    yield f"<pre>{_text(call)}</pre>"
+    if command is not None:
+        yield f"<pre>{_text(command)}</pre>"
     yield _table(
         ["file", "rows read"],
         [[file.name, f"{file.rows:,}"] for file in files[:LISTED]],

@@ -169,13 +169,13 @@ class FitPlan:
         """Return the loss of a row, for a target with these classes or without any."""
         return REGRESSIONS[str(self.loss)] if classes is None else loss_of(np.array(classes))
 
-    def written(self) -> str:
-        """Return the settings other than the defaults, as arguments of a call.
+    def given(self) -> dict[str, Any]:
+        """Return the settings other than the defaults, those of the learner among them.
 
         Examples
         --------
-        >>> FitPlan("load", exclude=["a"], parameters={"method": "auto", "l2": 0.5}).written()
-        "target='load', exclude=['a'], l2=0.5"
+        >>> FitPlan("load", exclude=["a"], parameters={"method": "auto", "l2": 0.5}).given()
+        {'target': 'load', 'exclude': ['a'], 'l2': 0.5}
         """
         usual = FitPlan(self.target)._flat() | {
             "method": "auto",
@@ -185,8 +185,7 @@ class FitPlan:
             "target": None,
         }
         given = {name: value for name, value in self._flat().items() if value != usual.get(name)}
-        lists = {name: list(value) for name, value in given.items() if isinstance(value, tuple)}
-        return ", ".join(f"{name}={value!r}" for name, value in (given | lists).items())
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return all settings as plain values."""

@@ -22,12 +22,17 @@ _REMEDY = (
 
 @dataclass
 class FileRead:
-    """The name of a file, its first row, the number of rows read, and a checksum of some."""
+    """The path of a file, its first row, the number of rows read, and a checksum of some."""
 
-    name: str
+    path: str
     start: int = 0
     rows: int = 0
     checksum: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name by which a resumed fit knows the file, which may have moved."""
+        return Path(self.path).name
 
 
 class ReadRecord:
@@ -53,7 +58,7 @@ class ReadRecord:
     def add(self, piece: Piece) -> None:
         """Record a batch; the division of a file into batches does not matter."""
         if piece.start == 0 or not self.files:
-            self.files.append(FileRead(Path(piece.file).name, piece.start))
+            self.files.append(FileRead(piece.file, piece.start))
         file, count = self.files[-1], piece.batch.num_rows
         numbers = np.arange(piece.start, piece.start + count)
         checked = np.flatnonzero((numbers & (numbers - 1) == 0) | (numbers % EVERY == 0))
@@ -116,8 +121,8 @@ class ReadRecord:
             if record.rows >= MOST_COUNTED:
                 raise ValueError(f"the state has {record.rows} rows, which are too many")
             for file in record.files:
-                if not isinstance(file.name, str):
-                    raise ValueError(f"name of the state must be a text, not {shown(file.name)}")
+                if not isinstance(file.path, str):
+                    raise ValueError(f"path of the state must be a text, not {shown(file.path)}")
         return record
 
 
@@ -147,3 +152,4 @@ def _compare(known: list[FileRead], again: list[FileRead], finished: bool) -> No
             )
         if now.checksum != before.checksum:
             raise ValueError(f"{now.name} has changed since the model learnt from it: {_REMEDY}")
+        before.path = now.path

@@ -50,6 +50,7 @@ class _Record(State):
     unused_columns: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
+    format: str = ""
     rival_diverged: bool = False
     passes: int = 0
     read_again: int = 0
@@ -80,6 +81,8 @@ class StreamFit:
         Remarks of the first look.
     unfinished
         Files whose last line was left out since it did not end in a newline.
+    format
+        Format of the files, if their names do not imply it.
     learner
         The linear model.
     rival, forgetting
@@ -99,6 +102,7 @@ class StreamFit:
         self.unused_columns: dict[str, str] = {}
         self.notes: list[str] = []
         self.unfinished: list[str] = []
+        self.format = ""
         shape = len(encoder.features), encoder.classes
         self.learner: LinearLearner = plan.learner(*shape)
         self.rival: LinearLearner | None = plan.rival(*shape) if plan.compare else None
@@ -126,6 +130,7 @@ class StreamFit:
         look = first_look(source, plan)
         fit = cls(replace(plan, loss=look.loss), look.encoder)
         fit.unused_columns, fit.notes = look.left_out, list(look.notes)
+        fit.format = next((file.format for file in source.files if not file.named), "")
         return fit
 
     def resume(self, source: Source, plan: FitPlan) -> None:

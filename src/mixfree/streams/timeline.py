@@ -383,11 +383,11 @@ def best_constant(loss: Loss, targets: Array) -> Array:
     if isinstance(loss, Logistic) or loss.outputs > 1:
         classes = targets if loss.outputs > 1 else 0.5 * (targets + 1.0)
         counts = np.bincount(classes.astype(np.int64), minlength=max(loss.outputs, 2))
-        logs = np.log(np.maximum(counts, 0.5))
-        return logs[:, None] if loss.outputs > 1 else np.diff(logs)[:, None]
+        logs: Array = np.log(np.maximum(counts, 0.5))[:, None]
+        return logs if loss.outputs > 1 else np.diff(logs, axis=0)
     targets = _bounded(targets)
     if isinstance(loss, Squared):
-        return targets.mean(keepdims=True)[:, None]
+        return np.array([[targets.mean()]])
     guesses = np.quantile(targets, np.linspace(0.0, 1.0, GUESSES))
     best = int(np.argmin([np.mean(loss.value(guess, targets)) for guess in guesses]))
     low, high = guesses[max(best - 1, 0)], guesses[min(best + 1, GUESSES - 1)]

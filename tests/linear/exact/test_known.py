@@ -1,0 +1,153 @@
+"""Control variates: sums in the units of the fit, the best β, and the error from sampling."""
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+from mixfree.linear.exact import known as known_module
+from mixfree.linear.exact import newton
+from mixfree.linear.exact.glm import GlmFit
+from mixfree.linear.exact.known import DRAWS, _signs
+from mixfree.linear.exact.newton import standardised
+from mixfree.linear.exact.reservoir import Kept
+from mixfree.linear.exact.sums import sums_of
+from mixfree.linear.losses import Huber, Logistic, Softmax
+
+ROWS, MEMORY = 3000, 1500
+
+
+def data(loss, rows=ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal([3.0, 0.0], size=(rows, 2))
+    scores = np.c_[x, x.sum(axis=1)] + rng.gumbel(size=(rows, 3))
+    y = scores.argmax(axis=1).astype(float)
+    if loss == Logistic():
+        y = np.where(y > 0.0, 1.0, -1.0)
+    elif isinstance(loss, Huber):
+        y = 5.0 + x[:, 0] + rng.standard_t(2.0, size=rows)
+    return x, y, rng.uniform(0.2, 3.0, size=rows)
+
+
+@pytest.fixture(params=[Logistic(), Softmax(3), Huber(0.7)], ids=str)
+def solved(request, monkeypatch):
+    monkeypatch.setattr(newton, "VALUES", 300)  # several slabs of kept rows
+    fit = GlmFit(request.param, 2, memory=MEMORY)
+    fit.add(*data(request.param))
+    return fit._solved()
+
+
+def unexplained(solved, beta=None):
+    """Kept rows, and the slopes of their weighted losses that β does not explain."""
+    problem, fitted, _ = solved
+    kept, theta = problem.parts[0].rows, fitted.point.theta
+    x = standardised(kept.rows, problem.units, True)
+    targets = (kept.targets - problem.units.shift) / problem.units.scale
+    basis, slope = fitted.known._slopes(fitted.objective, kept, x, targets, theta)
+    rest = slope - np.einsum("njk,kj->nk", basis, fitted.beta if beta is None else beta)
+    return x, rest * kept.weights[:, None]
+
+
+def gradients(solved):
+    """Errors of the gradient that single rows cause, in the unit of the stream's mean."""
+    problem, fitted, _ = solved
+    x, rest = unexplained(solved)
+    if rest.shape[1] > 1:
+        rest -= rest.mean(axis=1, keepdims=True)
+    free = len(x) - fitted.beta.shape[1] - 2 * x.shape[1]
+    scale = problem.parts[0].factor / problem.weight * np.sqrt(len(x) / free)
+    each = rest[:, :, None] * x[:, None, :]
+    return x, rest, scale * (each - each.mean(axis=0))
+
+
+def test_sums_are_standardised_as_rows_are(solved):
+    """Catches sums about another mean, or products without their weight."""
+    problem, known = solved.problem, solved.fitted.known
+    x, y, weights = data(problem.settings.loss, 50, seed=9)
+    before = np.random.default_rng(1).normal(size=(50, problem.settings.loss.outputs))
+    kept = Kept(x + 0.5, y, weights, before)
+    functions = known._family.expand(before, y).T
+    found = known.totals(sums_of(kept.rows, np.ascontiguousarray(functions), weights))
+    z = standardised(kept.rows, problem.units, True)
+    wanted = (known._functions(kept).reshape(50, -1) * weights[:, None]).T @ z
+    np.testing.assert_allclose(found.functions, wanted, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.moments, (z * weights[:, None]).T @ z, rtol=1e-9, atol=1e-9)
+
+
+def test_no_other_beta_leaves_less_variance(solved):
+    """Catches weights of rows that are not squared, or a second moment taken for a variance."""
+    fitted = solved.fitted
+    root = np.linalg.cholesky(fitted.known._metric)
+
+    def variance(beta, output):
+        x, rest = unexplained(solved, beta)
+        white = linalg.solve_triangular(root, x.T, lower=True).T * rest[:, [output]]
+        return np.sum((white - white.mean(axis=0)) ** 2)
+
+    best = fitted.known.best_beta(fitted.objective, fitted.point.theta)
+    for k, j in np.ndindex(best.shape):
+        least = variance(best, k)
+        for change in (-0.02, 0.02):
+            other = best.copy()
+            other[k, j] += change
+            assert variance(other, k) >= least * (1 - 1e-6), (k, j, change)
+
+
+def test_cumulants_are_those_of_the_gradients_error(solved):
+    """Catches a finite stream taken for an infinite one, and powers of eigenvalues."""
+    problem, fitted, _ = solved
+    x, rest, errors = gradients(solved)
+    errors = errors.reshape(len(x), -1)
+    factor = fitted.objective.factored(fitted.point)
+    shape = (-1, *fitted.point.theta.shape)
+    spread = (1.0 - 1.0 / problem.parts[0].factor) * errors.T @ errors
+    moved = fitted.objective.solve(factor, fitted.point, spread.reshape(shape))
+    eigenvalues = np.linalg.eigvals(moved.reshape(len(spread), -1)).real
+    mean, variance, third, freedom = fitted.known.excess_loss(
+        fitted.objective, fitted.point, fitted.beta
+    )
+    white = linalg.solve_triangular(factor[0], x.T, lower=True)
+    each = np.sum(white**2, axis=0) * np.sum(rest**2, axis=1)
+    assert freedom == pytest.approx(2.0 * len(each) * each.mean() ** 2 / each.var(), rel=1e-6)
+    wanted = [np.sum(eigenvalues**power) / share for power, share in ((1, 2), (2, 2), (3, 1))]
+    if len(fitted.point.theta) == 1:
+        assert [mean, variance, third] == pytest.approx(wanted, rel=1e-6)
+    else:
+        assert mean == pytest.approx(wanted[0], abs=4.0 * np.sqrt(variance / DRAWS))
+        assert third == pytest.approx(2.0 * variance**2 / mean)
+
+
+def test_random_gradients_are_the_same_however_rows_are_cut(solved):
+    """Catches signs that repeat from slab to slab, and gradients that are not centred."""
+    fitted = solved.fitted
+    _, _, errors = gradients(solved)
+    wanted = np.einsum("nd,nkq->dkq", _signs(0, len(errors)), errors) / np.sqrt(DRAWS)
+    found = fitted.known.sampling_errors(fitted.objective, fitted.point.theta, fitted.beta)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9 * np.abs(found).max())
+
+
+def test_a_few_rows_for_beta_are_of_the_whole_sample(monkeypatch):
+    """Catches the first rows of a sorted stream in place of every n-th."""
+    x, y, weights = data(Logistic())
+    places = np.argsort(x[:, 0])
+    fit = GlmFit(Logistic(), 2, memory=MEMORY)
+    fit.add(x[places], y[places], weights[places])
+    solved = fit._solved()
+    known, objective = solved.fitted.known, solved.fitted.objective
+    left = []
+    for rows in (MEMORY, MEMORY // 5):
+        monkeypatch.setattr(known_module, "SAMPLE", rows)
+        rest = unexplained(solved, known.best_beta(objective, solved.fitted.point.theta))[1]
+        left.append(np.sum(rest**2))
+    assert left[1] < 1.5 * left[0]
+
+
+def test_a_function_that_does_not_vary_explains_nothing():
+    """With an intercept alone, the function 1 is the same for all rows."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(ROWS) < 0.3, 1.0, -1.0)
+    fit = GlmFit(Logistic(), 0, memory=MEMORY)
+    fit.add(np.zeros((ROWS, 0)), y)
+    known, (_, fitted, _) = fit._solved().fitted.known, fit._solved()
+    assert (np.abs(known.best_beta(fitted.objective, fitted.point.theta)) < 1e3).all()
+    odds = np.mean(y > 0.0) / np.mean(y < 0.0)
+    np.testing.assert_allclose(fit.weights(), np.log(odds), rtol=1e-6)

@@ -85,15 +85,15 @@ class Learner:
         }
         self._common: Any = (method, start, options or {}), common
         self._optimizer = start_method(*self._common[0], memory=memory, draws=draws, **common)
-        rescales = self.optimizer.gradient.rescales
-        if scale == "running" and not rescales:
+        replays = isinstance(self.optimizer.gradient, Replay)
+        if scale == "running" and replays:
             raise ValueError(
                 f"`scale='running'` does not work with {self.optimizer.name}, which replays rows "
-                "or clips gradients in fixed units: use `scale='auto'`"
+                "in fixed units: use `scale='auto'`"
             )
         self._may_do_without_scale = scale == "auto"
         self._scale: RunningScale | None = None
-        if scale is not None and rescales:
+        if scale is not None and not replays:
             self._scale = RunningScale(columns, centred=bool(fit_intercept))
         self._sparse: SparseLinear | None = None
 

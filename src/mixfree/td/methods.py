@@ -12,7 +12,7 @@ from mixfree.core.method import Common, Method
 from mixfree.core.methods import Methods
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball, Domain
-from mixfree.gradients import MLMC, DataDrop, Plain
+from mixfree.gradients import MLMC, Plain
 from mixfree.steps import Constant, Distance, Inverse, Ladder, Step
 
 FROM_ONE = Distance(first=1.0, of="iterate")  # r̄ = max(1, max_i ‖θ_i‖)
@@ -70,58 +70,6 @@ class ProjectedTD(Method):
 
         common["alpha"] = 1.0 if alpha is None else alpha
         super().__init__(x0, Plain(), rule, **common)
-
-
-class AveragedTD(Method):
-    r"""TD with a constant step, without projection, averaged over its later iterates.
-
-    .. math:: \theta_{t+1} = \theta_t + \alpha\,\delta_t\,\phi(s_t), \qquad
-              \delta_t = r_t + \gamma\phi(s_t')^\top\theta_t - \phi(s_t)^\top\theta_t
-
-    Samsonov et al. (2024) bound the tail average with high probability for a step that depends on
-    γ alone; on a trajectory, if only every ``gap``-th transition is used (TD-skip). The default
-    α = (1−γ)/(1+γ)² is that of Patil et al. (2023). It follows from feature norms of at most 1:
-    for a transition drawn from the stationary law, with A = φ(s)(φ(s) − γφ(s'))ᵀ,
-
-    .. math:: \mathbb E\|(I - \alpha A)\theta\|^2 \le
-              \|\theta\|^2 - \big(2\alpha(1-\gamma) - \alpha^2(1+\gamma)^2\big)\|V_\theta\|_M^2,
-
-    and this α maximises the bracket. The constants of Samsonov et al. could not be verified here,
-    and are not used. The tail is :class:`mixfree.outputs.TailAverage`: half to three quarters of
-    the iterates, whereas the paper averages the last half.
-
-    Parameters
-    ----------
-    gamma
-        The discount.
-    gap
-        A step is taken on every ``gap``-th transition; the others are skipped.
-    alpha
-        The step size; by default (1−γ)/(1+γ)².
-    x0, domain, output, mirror, seed
-        As for every :class:`mixfree.Method`.
-    """
-
-    name = "averaged-td"
-    required: ClassVar[Mapping[str, Any]] = {"gamma": 0.5}
-    default_output = "tail"
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        gamma: float,
-        gap: int = 1,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        common["alpha"] = (1.0 - gamma) / (1.0 + gamma) ** 2 if alpha is None else alpha
-        skip = DataDrop(check_whole(gap, "gap"))
-        super().__init__(x0, Plain() if gap == 1 else skip, Constant, **common)
 
 
 class LadderTD(Method):
@@ -226,7 +174,6 @@ def _dog_step(alpha: float | None) -> Step:
 
 
 _REPLAY = ("sgd-er", "sgd-rer")  # they need gradients of earlier samples
-_UNCOMPILED = ("rasgd", "ac-sa", "reg")  # they have no compiled twin, which TD learning needs
 _WITHOUT_RADIUS = {"mag": MAGDoG.name, "adagrad": DoG.name}
 
 
@@ -238,8 +185,8 @@ def td_methods() -> Methods:
     >>> sorted({"mag", "mag-dog", "projected-td"} & td_methods().keys())
     ['mag', 'mag-dog', 'projected-td']
     """
-    own: tuple[type[Method], ...] = (LadderTD, MAGDoG, DoG, ProjectedTD, AveragedTD)
-    general = {name: m for name, m in table.methods().items() if name not in _REPLAY + _UNCOMPILED}
+    own: tuple[type[Method], ...] = (LadderTD, MAGDoG, DoG, ProjectedTD)
+    general = {name: m for name, m in table.methods().items() if name not in _REPLAY}
     return Methods(general | {m.name: m for m in own})
 
 

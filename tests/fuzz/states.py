@@ -123,7 +123,7 @@ def linear():
         "learner-replay": Subject(
             learner(Logistic(), method="sgd-er", options={"mixing_time": 3}), signs
         ),
-        "choosing": Subject(learner(Squared(), method="ladder"), _learn()),
+        "learner-ladder": Subject(learner(Squared(), method="ladder"), _learn()),
         "exact": Subject(learner(Squared()), _learn()),
         "exact-radius": Subject(learner(Squared(), radius=1.0), _learn()),
         "exact-drift": Subject(learner(Squared(), half_life="auto"), _learn()),

@@ -1,4 +1,4 @@
-"""The methods for TD learning with steps: classical TD, DoG variants and the general table."""
+"""The iterative methods for TD learning: projected TD and the general table."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -6,16 +6,14 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of, check_positive, check_whole, shown
+from mixfree.base.checks import check_one_of, check_positive, check_whole
 from mixfree.core import methods as table
 from mixfree.core.method import Common, Method
 from mixfree.core.methods import Methods
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball, Domain
-from mixfree.gradients import MLMC, Plain
-from mixfree.steps import Constant, Distance, Inverse, Ladder, Step
-
-FROM_ONE = Distance(first=1.0, of="iterate")  # r̄ = max(1, max_i ‖θ_i‖)
+from mixfree.gradients import Plain
+from mixfree.steps import Constant, Distance, Inverse, Step
 
 
 class ProjectedTD(Method):
@@ -72,109 +70,10 @@ class ProjectedTD(Method):
         super().__init__(x0, Plain(), rule, **common)
 
 
-class LadderTD(Method):
-    """The ladder with one rate for all coordinates and DoG's distance as its scale.
-
-    Parameters
-    ----------
-    max_levels
-        As in :class:`mixfree.steps.Ladder`.
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`mixfree.Method`.
-    """
-
-    name = "ladder"
-    searches = True
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        max_levels: int | None = None,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-
-        def rule(scale: float | None) -> Step:
-            return Ladder(scale, per_coordinate=False, max_levels=max_levels, distance=FROM_ONE)
-
-        super().__init__(x0, Plain(), rule, **common)
-
-
-class DoG(Method):
-    """Plain gradients with distance-over-gradients steps (Ivgi et al. 2023); needs no radius.
-
-    The step is r̄/√Σ‖g‖² with r̄ = max(1, max_i ‖θ_i‖). Feature norms are at most 1, so θ has the
-    units of values, and r̄ starts at 1.
-
-    Parameters
-    ----------
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`mixfree.Method`; α must not be given.
-    """
-
-    name = "dog"
-    searches = True
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        super().__init__(x0, Plain(), _dog_step, **common)
-
-
-class MAGDoG(Method):
-    """Multi-level Monte Carlo gradients with distance-over-gradients steps; needs no radius.
-
-    Parameters
-    ----------
-    levels, weights, horizon
-        Level law of the gradient: see :class:`mixfree.MLMC`.
-    x0, domain, alpha, output, mirror, seed
-        As for :class:`DoG`.
-    """
-
-    name = "mag-dog"
-    searches = True
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        levels: int | None = 5,
-        weights: str = "exact",
-        horizon: int | None = None,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        super().__init__(x0, MLMC(levels, weights, horizon, seed), _dog_step, **common)
-
-
-def _dog_step(alpha: float | None) -> Step:
-    if alpha is not None:
-        raise ValueError(
-            f"alpha must be None for a DoG step, which finds its own scale, not {shown(alpha)}"
-        )
-    return Ladder(per_coordinate=False, max_levels=0, distance=FROM_ONE)
-
-
 _REPLAY = ("sgd-er", "sgd-rer")  # they need gradients of earlier samples
-_WITHOUT_RADIUS = {"mag": MAGDoG.name, "adagrad": DoG.name}
+_OF_RADIUS = ("mag", "adagrad")  # their step size is that of the radius
+# Feature norms are at most 1, so θ has the units of values, and the ladder starts at 1.
+_LADDER = {"distance": Distance(first=1.0), "output": "average"}
 
 
 def td_methods() -> Methods:
@@ -182,12 +81,11 @@ def td_methods() -> Methods:
 
     Examples
     --------
-    >>> sorted({"mag", "mag-dog", "projected-td"} & td_methods().keys())
-    ['mag', 'mag-dog', 'projected-td']
+    >>> sorted({"mag", "ladder", "projected-td"} & td_methods().keys())
+    ['ladder', 'mag', 'projected-td']
     """
-    own: tuple[type[Method], ...] = (LadderTD, MAGDoG, DoG, ProjectedTD)
     general = {name: m for name, m in table.methods().items() if name not in _REPLAY}
-    return Methods(general | {m.name: m for m in own})
+    return Methods(general | {ProjectedTD.name: ProjectedTD})
 
 
 def start_method(
@@ -200,17 +98,19 @@ def start_method(
 ) -> Optimizer:
     """Start a method of the table at ``theta0``, on a ball if a radius is given.
 
-    The default method is ``mag``, or ``mag-dog`` if neither radius nor α is given.
+    The default method is ``mag``, or ``ladder`` if neither radius nor α is given.
     """
     unscaled = radius is None and alpha is None
     if name is None:
-        name = "mag-dog" if unscaled else "mag"
+        name = "ladder" if unscaled else "mag"
     method = td_methods()[check_one_of(name, "method", tuple(td_methods()))]
-    if unscaled and name in _WITHOUT_RADIUS:
+    if unscaled and name in _OF_RADIUS:
         raise ValueError(
             f"{name} takes its step size from radius, a bound on ‖θ*‖: give radius=…, or use "
-            f"method={_WITHOUT_RADIUS[name]!r}, which needs none"
+            "method='ladder', which needs none"
         )
+    if name == "ladder":
+        settings = _LADDER | settings
     if "gamma" in method.options():
         settings["gamma"] = gamma
     if method is ProjectedTD:

@@ -6,7 +6,7 @@ from curves import keep
 
 from mixfree.td import RewardProcess, TDLearner, tabular
 
-METHODS = ("lstd", "ladder", "mag-dog")
+METHODS = ("lstd", "ladder")
 GAMMAS = (0.9, 0.99)
 
 

@@ -203,16 +203,16 @@ def test_results_are_published_with_their_record(load, tmp_path):
 
 def test_numbers_are_rechecked_by_short_runs(load, tmp_path):
     """Catches a record that takes over new code whose short run differs or is not known."""
-    recheck, path = load("recheck").recheck, tmp_path / "convex" / "measured.json"
+    recheck, path = load("recheck").recheck, tmp_path / "fig1" / "measured.json"
     path.parent.mkdir()
     same = load("mixfree.reproduce.engine.provenance").source_of(
-        Path(load("mixfree.reproduce.after.convex").__file__)
+        Path(load("mixfree.reproduce.paper.fig1").__file__)
     )
 
     def verdict(found, **changes):
         path.write_text(json.dumps({**RECORD, **changes}), encoding="utf-8")
         before = json.loads(path.read_bytes())
-        told = recheck("convex", tmp_path, lambda name: found)
+        told = recheck("fig1", tmp_path, lambda name: found)
         now = json.loads(path.read_bytes())
         return told, {key: value for key, value in now.items() if before.get(key) != value}
 

@@ -37,11 +37,10 @@ legend = axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), fram
 # ## Too many features for least squares
 #
 # Least-squares TD, the default, stores a matrix of size features². Methods with steps store only a
-# few vectors and are less accurate. Neither the ladder nor `mag-dog`, a variant of the paper's MAG,
-# needs a step size, a radius or the mixing time.
+# few vectors and are less accurate. The ladder needs no step size, no radius and no mixing time.
 
 # %%
-for method in ("lstd", "ladder", "mag-dog"):
+for method in ("lstd", "ladder"):
     found = evaluate_policy(env, "uniform", samples=50_000, method=method)
     error = abs(found.values(states) - truth).max()
     print(f"{method:8} largest error {error:.3f} of {truth.max():.3f}")

@@ -4,8 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mixfree.core.extrapolation import RichardsonRomberg
-    from mixfree.core.later import ACSA, RASGD, REG
     from mixfree.core.method import Method
     from mixfree.core.methods import (
         EMD,
@@ -30,12 +28,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ACSA",
     "EMD",
     "MAG",
     "MLMC",
-    "RASGD",
-    "REG",
     "SGD",
     "SGDDD",
     "SGDER",
@@ -52,7 +47,6 @@ __all__ = [
     "MiniBatch",
     "Optimizer",
     "Result",
-    "RichardsonRomberg",
     "Simplex",
     "methods",
     "minimize",
@@ -62,12 +56,10 @@ _MODULES = ("chains", "linear", "optax", "reproduce", "sklearn", "streams", "td"
 _HOME = {
     **dict.fromkeys(("AllSpace", "Ball", "Box", "Simplex"), "mixfree.domains"),
     **dict.fromkeys(("Result", "minimize"), "mixfree.core.minimize"),
-    **dict.fromkeys(("ACSA", "RASGD", "REG"), "mixfree.core.later"),
     "Distance": "mixfree.steps",
     "MLMC": "mixfree.gradients",
     "Method": "mixfree.core.method",
     "Optimizer": "mixfree.core.optimizer",
-    "RichardsonRomberg": "mixfree.core.extrapolation",
 }
 
 

@@ -62,16 +62,15 @@ def test_policy_from_a_file_and_json(capsys, tmp_path):
     assert line["exact"] == pytest.approx(-200.0)
 
 
-@pytest.mark.parametrize(("method", "few", "same"), [("lstd", 2, 7), ("mag-dog", 3, 6)])
-def test_states_without_an_interval_say_why(capsys, method, few, same):
-    """Batches of lstd are longer, 16 transitions instead of 10, and visit more states."""
+@pytest.mark.parametrize("method", ["lstd", "ladder"])
+def test_states_without_an_interval_say_why(capsys, method):
     arguments = ("FrozenLake-v1", "--samples", "200", "--seed", "3", "--level", "0.999")
     code, out, _ = run(capsys, *arguments, "--method", method)
     assert code == 0
     assert out.count("never visited") == 2
     assert "99.9 % interval" in out
-    assert out.count("too few visits") == few
-    assert out.count("n/a (zero variance)") == same  # no reward was seen
+    assert out.count("too few visits") == 2
+    assert out.count("n/a (zero variance)") == 7  # no reward was seen
     assert "11 unbounded intervals" in out
     assert "autocorrelation time unknown" in out
 

@@ -373,7 +373,6 @@ def test_a_part_without_its_rule_cannot_be_made(part):
 @pytest.mark.parametrize(
     ("name", "path", "spoil", "message"),
     [
-        ("reg", ("gradient", "half"), lambda half: 2, "half is 2"),
         ("sgd-er", ("gradient", "turn"), lambda turn: -1, "7 of 7 samples in the block, turn -1"),
         ("sgd-rer", ("gradient", "samples"), lambda count: 3, "7 of 3 samples in the block"),
         ("ladder", ("step", "levels"), lambda rows: rows[1:], "its levels differ in number"),

@@ -20,7 +20,7 @@ LADDERS = {
     "every step": {"block": 1, "max_levels": 3},
     "no levels": {"block": 2, "max_levels": 0},
     "fixed scale": {"alpha": 0.3, "block": 16},
-    "iterate": {"distance": Distance(0.1, "iterate"), "block": 3},
+    "first given": {"distance": Distance(0.1), "block": 3},
 }
 # A method, and options with which its windows or blocks are short.
 METHODS = {

@@ -103,25 +103,6 @@ def test_the_optimiser_uses_the_estimator():
     assert (opt.samples, opt.steps) == (300, steps)
 
 
-@pytest.mark.parametrize("law", [mf.MLMC(3, batch=5), mf.MLMC(None, horizon=9, batch=5)])
-def test_batches_of_the_lowest_level(law):
-    """The mean over the levels is the mean of the largest window, of 8·5 samples, and each level
-    is the estimator; catches a batch that is summed, and g^0 of one sample."""
-    gradients = np.random.default_rng(5).standard_normal((40, 3))
-    mean = lambda j: gradients[: 5 * 2**j].mean(axis=0)  # noqa: E731
-    total = (1.0 - law.probabilities.sum()) * running_sum(law, gradients, 5)
-    for level, probability in zip(law.support, law.probabilities, strict=True):
-        found = running_sum(law, gradients, 5 * 2**level)
-        coefficient = law.coefficients[level - 1]
-        expected = mean(0) + coefficient * (mean(level) - mean(level - 1))
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
-        total = total + probability * found
-    np.testing.assert_allclose(total, mean(3), rtol=1e-12, atol=1e-13)
-    alone = mf.MLMC(law.levels, horizon=law.horizon)
-    assert law.expected_samples == pytest.approx(5 * alone.expected_samples)
-    assert {law.length(t, 0) % 5 for t in range(99)} == {0}
-
-
 def test_levels_beyond_the_horizon_use_one_sample():
     law = mf.MLMC(levels=None, horizon=8, seed=1)
     lengths = {law.length(t, 0) for t in range(2000)}
@@ -194,8 +175,6 @@ def _zeros(key, draws):
         ({"weights": "wrong"}, "weights must be one of 'exact', 'paper'"),
         ({"levels": 5, "horizon": 10}, "horizon=10 is for levels=None"),
         ({"levels": None, "horizon": 0}, "horizon"),
-        ({"batch": 0}, "batch must be a whole number of at least 1"),
-        ({"levels": 59, "batch": 5}, "batch must be .* at most 4"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**64}, "seed"),
         ({"seed": None}, "seed"),

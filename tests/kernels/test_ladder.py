@@ -17,7 +17,6 @@ MODES = {
     "two levels": {"block": 8, "max_levels": 2},
     "longer steps": {"length": 3.0},
     "fixed scale": {"block": 8, "alpha": 0.3},
-    "iterate": {"block": 8, "distance": mf.Distance(first=0.05, of="iterate")},
     "first given": {"block": 8, "distance": mf.Distance(first=0.01)},
 }
 

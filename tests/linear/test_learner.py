@@ -1,12 +1,16 @@
 """The learner with steps: its first distance, and its state after an error."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
 import mixfree as mf
+from mixfree.gradients import Reservoir
 from mixfree.linear.learner import SHARE, Learner
-from mixfree.linear.losses import Squared
+from mixfree.linear.learner_for import chosen_method, learner_for
+from mixfree.linear.losses import Logistic, Squared
 from tests.helpers import assert_same_bits
 
 ROWS, COLUMNS, LATER = 100, 40, 60
@@ -118,3 +122,38 @@ def test_a_state_inside_a_sample_is_refused():
     with pytest.raises(ValueError, match="it is in the middle of a sample"):
         run.load_state_dict({"optimizer": opt.state_dict(), "sparse": None, "scale": None})
     assert_same_bits(run.state_dict(), before)
+
+
+def test_an_automatic_memory_is_for_dense_rows_only():
+    """Caught: sparse rows kept as dense ones, also after loading, and a memory that is gone after
+    a refused call."""
+    rows, targets = np.eye(4)[np.arange(40) % 4], np.ones(40)
+    make = partial(learner_for, Squared(), 4, method="ladder", scale=None)
+    sparse, dense, none = make(), make(), make(memory=0)
+    with pytest.raises(ValueError):
+        dense.advance(csr_array(rows), np.full(40, np.nan))
+    dense.advance(rows, targets)
+    assert isinstance(dense.optimizer.gradient, Reservoir)
+    for learner in (sparse, none):
+        learner.advance(csr_array(rows), targets)
+        learner.advance(rows, targets)
+    assert_same_bits(sparse.state_dict(), none.state_dict())
+    for learner in (sparse, dense):
+        again = make()
+        again.load_state_dict(learner.state_dict())
+        for each in (again, learner):
+            each.advance(rows, targets)
+        assert_same_bits(again.state_dict(), learner.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("loss", "weights", "method"),
+    [
+        (Squared(), 2000, "exact"),
+        (Squared(), 2001, "ladder"),
+        (Logistic(), 1000, "exact"),
+        (Logistic(), 1001, "ladder"),
+    ],
+)
+def test_auto_is_exact_up_to_a_number_of_weights(loss, weights, method):
+    assert chosen_method("auto", loss, weights) == method

@@ -178,11 +178,7 @@ def test_what_moves_weights_that_a_row_does_not_have_is_left_to_dense_rows():
     rows, targets = data()
     assert runs_sparse(mf.Ladder([0.0]), Squared()) and runs_sparse(mf.Ladder([0.0]), Logistic())
     assert not runs_sparse(mf.Ladder([0.0]), Squared(), l2=0.1)
-    for options in (
-        {"per_coordinate": False},
-        {"domain": mf.Ball(1.0)},
-        {"distance": mf.Distance(of="iterate")},
-    ):
+    for options in ({"per_coordinate": False}, {"domain": mf.Ball(1.0)}):
         assert not runs_sparse(mf.Ladder([0.0], **options), Squared())
     pair = [Learner(Squared(), COLUMNS, "ladder", scale=None, l2=0.1, radius=2.0) for _ in range(2)]
     pair[0].advance(rows, targets)

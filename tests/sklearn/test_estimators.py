@@ -348,17 +348,15 @@ def test_the_optimality_gap_bounds_the_loss_above_that_of_all_rows():
 
 
 def test_memory_of_methods_with_steps():
-    """Caught: memory that is ignored, a choice that is not told, draws given to an exact fit."""
+    """Caught: memory that is ignored or not the ladder's default, draws given to an exact fit."""
     X, y = stream(rows=3000)
-    chosen = StreamRegressor(method="ladder").fit(X, y)
-    assert chosen.choice_.judges == chosen.choice_.samples == 3000
-    assert chosen.choice_.memory == 3000
-    kept = StreamRegressor(method="ladder", memory="16KB").fit(X, y)
-    assert kept.learner_.optimizer.gradient.size == 177
-    assert kept.choice_ is None
-    without = StreamRegressor(method="ladder", memory=0).fit(X, y)
-    assert without.choice_ is None
-    assert len({bits(model) for model in (kept, without)}) == 2
+    default, auto, kept, without = (
+        StreamRegressor(method="ladder", memory=memory).fit(X, y)
+        for memory in (None, "auto", "16KB", 0)
+    )
+    assert kept.learner_.optimizer.gradient.size == 16_000 // (8 * (COLUMNS + 2))
+    assert bits(default) == bits(auto)
+    assert len({bits(model) for model in (default, kept, without)}) == 3
     with pytest.raises(ValueError, match="`draws` is for methods with steps"):
         StreamRegressor(draws=2).fit(X, y)
     with pytest.raises(ValueError, match="memory does not go with sgd-rer"):

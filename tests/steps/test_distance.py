@@ -7,20 +7,6 @@ import mixfree as mf
 from mixfree.steps import Distance
 
 
-def test_the_greatest_distance_so_far():
-    rng = np.random.default_rng(0)
-    x0, points = rng.standard_normal(3), rng.standard_normal((50, 3)).cumsum(axis=0)
-    distance = Distance(first=1e-3, of="iterate")
-    one = distance.start(x0, per_coordinate=True)
-    whole = distance.start(x0, per_coordinate=False)
-    for t, point in enumerate(points, start=1):
-        distance.update(one, point, t, 1)
-        distance.update(whole, point, t, 1)
-    np.testing.assert_allclose(one.rbar, np.abs(points - x0).max(axis=0), rtol=1e-12)
-    farthest = np.linalg.norm(points - x0, axis=1).max()
-    np.testing.assert_allclose(whole.rbar, [farthest], rtol=1e-12)
-
-
 @pytest.mark.parametrize("per_coordinate", [True, False])
 def test_gain_is_the_sum_of_its_definition(per_coordinate):
     """Σ λ g·(o − x) is found at the end of a block from its sums alone."""

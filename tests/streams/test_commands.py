@@ -422,13 +422,13 @@ def test_diagnose_does_not_follow_the_stream(tmp_path, capsys):
 
 def test_a_profile_along_the_path_says_so(tmp_path, capsys):
     path = write(regimes(0.99), tmp_path / "d.parquet")
-    for options, along in (([], False), (LADDER, True)):
+    for options, along in (([], False), ([*LADDER, "--memory", "0"], True)):
         assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q", *options) == 0
         assert ("along the path of the weights" in capsys.readouterr().out) == along
 
 
 def test_diagnose_and_the_profile_of_a_run_say_the_same():
-    model = StreamRegressor(method="ladder", scale="running", options={"block": 1})
+    model = StreamRegressor(method="ladder", memory=0, scale="running", options={"block": 1})
     data = regimes(0.99)
     model.fit(np.array(data["x"])[:, None], np.array(data["y"]))
     profile = model.learner_.optimizer.profile()

@@ -468,13 +468,3 @@ def test_the_command_does_not_wait_for_what_it_does_not_need(tmp_path):
     command = [sys.executable, "-c", script, "fit", path, "--target", "load", "-q"]
     subprocess.run([*command, "--model", tmp_path / "m"], check=True, capture_output=True)
     assert StreamFit.load(tmp_path / "m").learner.samples == 300
-
-
-def test_the_report_says_what_the_rows_chose(tmp_path, capsys):
-    path = write(table(), tmp_path / "all.csv")
-    assert fit(path, "--model", tmp_path / "m", "--method", "ladder") == 0
-    told = capsys.readouterr().out
-    choice = StreamFit.load(tmp_path / "m").learner.choice
-    first, *others = choice.lines()
-    assert f"chosen     {first}" in told
-    assert all(line in told for line in others)

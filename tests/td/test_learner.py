@@ -8,7 +8,6 @@ from mixfree.steps import AdaGradNorm, Distance, Ladder
 from mixfree.td import RewardProcess, TDLearner, rescaled, td_methods
 
 GAMMA, RADIUS = 0.8, 3.0
-DOG = Ladder(per_coordinate=False, max_levels=0, distance=Distance(first=1.0, of="iterate"))
 METHODS = [name for name, method in td_methods().items() if not method.needs_mixing_time()]
 
 
@@ -28,7 +27,7 @@ def learner(features, method="mag", **options):
 
 
 def by_hand(features, path, levels, radius):
-    """The update from whole batches, with J drawn as the library draws it; without radius DoG."""
+    """The update from whole batches, with J drawn as the library draws it."""
     law = mf.MLMC(levels=levels, seed=1)
     theta, squares, thetas, t = np.zeros(features.shape[1]), 0.0, [], 0
     while t < len(path.states):
@@ -45,20 +44,17 @@ def by_hand(features, path, levels, radius):
         estimate = g[0] + law.coefficients[level - 1] * (fine - coarse)
         squares += estimate @ estimate
         thetas.append(theta)
-        rbar = max(1.0, *map(np.linalg.norm, thetas), 0.0)
-        scale = rbar if radius is None else np.sqrt(2.0) * radius
-        theta = theta + scale / np.sqrt(squares) * estimate
-        theta = theta / max(1.0, np.linalg.norm(theta) / (radius or np.inf))
+        theta = theta + np.sqrt(2.0) * radius / np.sqrt(squares) * estimate
+        theta = theta / max(1.0, np.linalg.norm(theta) / radius)
         t = batch.stop
     return theta, np.mean(thetas, axis=0)
 
 
-@pytest.mark.parametrize(("method", "radius"), [("mag", RADIUS), ("mag-dog", None)])
-def test_mag_is_the_equation(method, radius):
+def test_mag_is_the_equation():
     mrp = process()
     path = mrp.simulate(400, seed=2)
-    theta, average = by_hand(mrp.features, path, 3, radius)
-    found = TDLearner(mrp.features, GAMMA, radius, method, seed=1, levels=3)
+    theta, average = by_hand(mrp.features, path, 3, RADIUS)
+    found = TDLearner(mrp.features, GAMMA, RADIUS, seed=1, levels=3)
     for transition in zip(*path, strict=True):
         found.update(*transition)
     np.testing.assert_allclose(found.theta, theta, rtol=1e-10)
@@ -124,7 +120,8 @@ def test_projected_td_has_the_three_step_sizes():
     [
         ("mag", RADIUS),
         ("adagrad", RADIUS),
-        *((name, radius) for name in ("mag-dog", "dog", "ladder") for radius in (RADIUS, None)),
+        ("ladder", RADIUS),
+        ("ladder", None),
     ],
 )
 def test_learns_the_fixed_point(name, radius):
@@ -147,9 +144,7 @@ def test_learns_the_fixed_point(name, radius):
         ),
         ({"alpha": 0.5}, "mag", AdaGradNorm(0.5)),
         ({"alpha": 0.5, "method": "adagrad"}, "adagrad", AdaGradNorm(0.5)),
-        ({"method": "mag-dog"}, "mag-dog", DOG),
-        ({"radius": RADIUS, "method": "mag-dog"}, "mag-dog", DOG),
-        ({"method": "dog"}, "dog", DOG),
+        ({"method": "ladder"}, "ladder", Ladder(distance=Distance(first=1.0))),
     ],
 )
 def test_a_learner_is_called_what_its_step_is(options, name, step):
@@ -167,7 +162,7 @@ def test_without_a_radius_the_scale_is_the_distance_come():
     mrp = process()
     path = mrp.simulate(20_000, seed=5)
     far = path._replace(rewards=1000.0 * path.rewards)
-    found = TDLearner(mrp.features, GAMMA, method="mag-dog")
+    found = TDLearner(mrp.features, GAMMA, method="ladder")
     fixed = TDLearner(mrp.features, GAMMA, alpha=1.0)
     for each in (found, fixed):
         each.update_many(*far)
@@ -232,12 +227,7 @@ def test_bad_transitions_change_nothing(transition, message, many):
         (lambda: TDLearner(np.eye(2), 0.9, method="sgd-er"), "method must be one of"),
         (
             lambda: TDLearner(np.eye(2), 0.9, method="mag"),
-            "mag takes .*: give radius=…, .*'mag-dog'",
-        ),
-        (lambda: TDLearner(np.eye(2), 0.9, method="adagrad"), "adagrad takes .* radius, .*'dog'"),
-        (
-            lambda: TDLearner(np.eye(2), 0.9, method="dog", alpha=1.0),
-            "alpha must be None for a DoG step",
+            "mag takes .*: give radius=…, .*'ladder'",
         ),
         (lambda: TDLearner(2.0 * np.eye(2), 0.9), "norm 2, above 1"),
         (lambda: TDLearner(lambda s: [1.0], 0.9), "give size"),

@@ -116,8 +116,8 @@ def test_states_of_others_are_refused():
     theta = mine.theta
     for other, message in (
         (
-            TDLearner(np.eye(2), GAMMA, method="mag-dog"),
-            "state must have method='lstd', not 'mag-dog'",
+            TDLearner(np.eye(2), GAMMA, method="ladder"),
+            "state must have method='lstd', not 'ladder'",
         ),
         (TDLearner(np.eye(2), GAMMA, lam=0.4), "state must have settings="),
         (TDLearner(np.eye(3), GAMMA, lam=0.5), "state must have settings="),
@@ -155,15 +155,19 @@ def test_bad_transitions_change_nothing(transition, message, many):
     ("size", "options", "method"),
     [
         (1000, {}, "lstd"),
-        (1001, {}, "mag-dog"),
+        (1001, {}, "ladder"),
         (1001, {"radius": 2.0}, "mag"),
         (2, {"radius": 2.0}, "mag"),
-        (2, {"levels": None}, "mag-dog"),
+        (2, {"max_levels": 3}, "ladder"),
         (2, {"lam": 0.0}, "lstd"),
     ],
 )
 def test_least_squares_is_the_default_where_it_fits(size, options, method):
     assert TDLearner(lambda s: np.zeros(size), GAMMA, size=size, **options).method == method
+
+
+def test_least_squares_is_the_default_for_many_sparse_features():
+    assert TDLearner(scipy.sparse.eye_array(1500), GAMMA).method == "lstd"
 
 
 @pytest.mark.parametrize(

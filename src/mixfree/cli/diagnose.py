@@ -43,9 +43,9 @@ def diagnose(
     """Measure how correlated the rows of a stream are.
 
     Fits a linear model in one pass and prints the profile of its gradients: the variance of
-    their sums over blocks of rows, relative to independent rows. With up to 1,000 features the
-    gradients are taken at the fit of all rows; with more, along the path of the ladder, which
-    hides part of the correlation.
+    their sums over blocks of rows, relative to independent rows. With up to 2,000 weights
+    (1,000 unless the loss is squared) the gradients are taken at the fit of all rows; with more,
+    along the path of the ladder, which hides part of the correlation.
 
     \b
     Example:
@@ -66,7 +66,8 @@ def diagnose(
     fit = StreamFit.begin(source, plan)
     if not knows_intervals(fit.learner):
         # Blocks of one row also show the shortest correlation scales.
-        plan = replace(fit.plan, parameters={"method": "ladder", "options": {"block": 1}})
+        parameters = {"method": "ladder", "memory": 0, "options": {"block": 1}}
+        plan = replace(fit.plan, parameters=parameters)
         fit = StreamFit(plan, fit.encoder)
     fit.run(source.pieces())
     check_something_learnt(fit)

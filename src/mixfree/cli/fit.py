@@ -45,7 +45,7 @@ def fit(
         str | None,
         typer.Option(
             help="exact, a method listed by `mixfree methods`, or auto, the default: exact up to "
-            "1,000 features and the ladder above.",
+            "2,000 weights (1,000 unless the loss is squared) and the ladder above.",
         ),
     ] = None,
     features: Features = None,
@@ -116,8 +116,8 @@ def fit(
         str | None,
         typer.Option(
             help="Rows to keep: a number of rows, or bytes such as 32MB, the default of exact. "
-            "Methods with steps draw from the rows kept; auto, the ladder's default, fits the "
-            "rows kept at the end, and takes the fit if it is better."
+            "Iterative methods draw from the rows kept; auto, the ladder's default, keeps 32MB of "
+            "dense rows and no sparse ones."
         ),
     ] = None,
     draws: Annotated[

@@ -14,7 +14,7 @@ def methods() -> None:
 
     wide = max(map(len, table()))
     say(f"{'exact':{wide}} Minimise the loss of all rows, in one pass; auto is exact up to")
-    say(f"{'':{wide}} 1,000 features and the ladder above.")
+    say(f"{'':{wide}} 2,000 weights (1,000 unless the loss is squared) and the ladder above.")
     for method in table().values():
         say(f"{method.name:{wide}} {method.summary()}")
         if options := method.options():

@@ -35,9 +35,8 @@ def td(
     method: Annotated[
         str | None,
         typer.Option(
-            help="lstd (least squares, the most accurate) or a method with steps: ladder, mag-dog, "
-            "mag (needs --radius), … Default: lstd up to 1,000 states without --radius; else mag "
-            "with --radius and mag-dog without."
+            help="lstd (least squares, the most accurate) or an iterative method: ladder, "
+            "mag (needs --radius), … Default: mag with --radius and lstd without."
         ),
     ] = None,
     lam: Annotated[
@@ -178,10 +177,10 @@ def _print(title: str, answer: dict[str, Any]) -> None:
 
 
 def _interval(line: dict[str, Any]) -> str:
-    from mixfree.td.certificate import FEWEST
+    from mixfree.td.lstd import ENOUGH
 
     if line["batches_met"] == 0:
         return "never visited"
     if math.isinf(line["high"]):
-        return "too few visits" if line["batches_met"] < FEWEST else "n/a (zero variance)"
+        return "too few visits" if line["batches_met"] < ENOUGH else "n/a (zero variance)"
     return f"{line['low']:.4f} … {line['high']:.4f}"

@@ -8,16 +8,13 @@ from typing import Any, ClassVar, cast
 import numpy.typing as npt
 
 from mixfree import gradients, steps
-from mixfree.base.checks import check_one_of, check_whole, shown
-from mixfree.core.later import ACSA, RASGD, REG
+from mixfree.base.checks import check_whole, shown
 from mixfree.core.method import Common, Method
 from mixfree.domains import Domain
 from mixfree.gradients import (
     MLMC,
-    ClippedMLMC,
     DataDrop,
     ForwardReplay,
-    MedianMLMC,
     Plain,
     Replay,
     ReverseReplay,
@@ -31,12 +28,6 @@ from mixfree.steps import (
     Step,
 )
 from mixfree.steps.ladder import BLOCK
-
-TAILS: Mapping[str, type[MLMC]] = {
-    "plain": MLMC,
-    "clipped": ClippedMLMC,
-    "median": MedianMLMC,
-}
 
 
 class SGD(Method):
@@ -148,10 +139,6 @@ class MAG(Method):
     ----------
     levels, weights, horizon
         Level law of the gradient: see :class:`mixfree.MLMC`.
-    tails
-        ``"plain"`` leaves the estimates unchanged. With many levels their tails are heavy;
-        ``"clipped"`` (:class:`mixfree.gradients.ClippedMLMC`) and ``"median"``
-        (:class:`mixfree.gradients.MedianMLMC`) shorten them.
     x0, domain, alpha, output, mirror, seed
         As for every :class:`Method`.
 
@@ -171,7 +158,6 @@ class MAG(Method):
         levels: int | None = 5,
         weights: str = "exact",
         horizon: int | None = None,
-        tails: str = "plain",
         domain: Domain | None = None,
         alpha: float | None = None,
         output: str | None = None,
@@ -179,8 +165,8 @@ class MAG(Method):
         seed: int = 0,
     ) -> None:
         common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        kind = TAILS[check_one_of(tails, "tails", tuple(TAILS))]
-        super().__init__(x0, kind(levels, weights, horizon, seed), _adagrad(mirror), **common)
+        law = MLMC(levels, weights, horizon, seed)
+        super().__init__(x0, law, _adagrad(mirror), **common)
 
 
 class Algorithm1(Method):
@@ -488,7 +474,7 @@ _TABLE = Methods(
     {
         method.name: method
         for method in (
-            *(SGD, AdaGrad, SGDMLMC, MAG, Algorithm1, Ladder, MiniBatch, RASGD, ACSA, REG),
+            *(SGD, AdaGrad, SGDMLMC, MAG, Algorithm1, Ladder, MiniBatch),
             *(EMD, SGDDD, SGDER, SGDRER),
         )
     }

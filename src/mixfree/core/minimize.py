@@ -14,18 +14,15 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.progress import progress_bar
-from mixfree.core.contest import Choice, Contest
 from mixfree.core.history import History, follow, marks
 from mixfree.core.method import Method
-from mixfree.core.methods import Ladder, find_method, start_method
+from mixfree.core.methods import start_method
 from mixfree.core.optimizer import Optimizer
-from mixfree.core.user_objective import UserObjective
 from mixfree.domains import Domain
 
 GradientFunction = Callable[[Array, Any], npt.ArrayLike]
 Callback = Callable[[Optimizer], bool | None]
 Each = Callable[[Optimizer, bool], bool | None]
-LossFunction = Callable[[Array, Any], Any]
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,9 +43,6 @@ class Result:
         Output points of the run on a logarithmic grid of sample counts.
     optimizer
         The optimiser, to be continued or saved.
-    choice
-        The choice of ``memory="auto"`` and its margin: ``average`` is the output of the run or
-        the fit to the kept samples.
     """
 
     x: Array
@@ -58,7 +52,6 @@ class Result:
     pending: int
     history: History
     optimizer: Optimizer
-    choice: Choice | None = None
 
     def __repr__(self) -> str:
         kept = f", {self.pending} pending" if self.pending else ""
@@ -78,9 +71,8 @@ def minimize(
     alpha: float | None = None,
     output: str | None = None,
     mirror: str | None = None,
-    memory: int | str | None = None,
+    memory: int = 0,
     draws: int = 1,
-    loss: LossFunction | None = None,
     seed: int = 0,
     max_samples: int | None = None,
     callback: Callback | None = None,
@@ -105,15 +97,9 @@ def minimize(
         As for the method itself, for instance ``levels`` or ``mixing_time``.
     memory
         Number of samples to keep: a uniform sample of the stream so far, from which each step
-        draws. 0 keeps nothing. ``"auto"`` runs the method without memory, keeps a uniform sample
-        of the stream, minimises the mean loss over it from the run's output in up to
-        96 passes, and returns the better of the two points by their mean ``loss``. If ``grad`` is
-        not compiled, at most 4,096 samples are kept, or ten per coordinate. ``None`` means
-        ``"auto"`` for the ladder if ``loss`` is given, and 0 otherwise.
+        draws. 0 keeps nothing.
     draws
-        Draws from the memory per sample, for a number as ``memory``; each costs one more gradient.
-    loss
-        ``loss(x, z)``: the loss of sample ``z`` at ``x``; required by ``memory="auto"``.
+        Draws from the memory per sample; each costs one more gradient.
     max_samples
         Stop after this many samples; needed for endless streams.
     callback
@@ -138,11 +124,8 @@ def minimize(
     """
     common: dict[str, Any] = {"domain": domain, "alpha": alpha, "output": output}
     common |= {"mirror": mirror, "draws": draws, "seed": seed}
-    chooses = _chooses(memory, method, loss)
-    if chooses and draws != 1:
-        raise ValueError("`draws` needs a number of samples as `memory`, not 'auto'")
-    kept = 0 if memory is None or chooses else check_whole(memory, "memory", least=0)
-    run = start_method(method, x0, options, memory=kept, **common)
+    check_whole(memory, "memory", least=0)
+    run = start_method(method, x0, options, memory=memory, **common)
     if max_samples is not None:
         check_whole(max_samples, "max_samples")
     if isinstance(stream, np.ndarray) and stream.ndim == 0:
@@ -150,13 +133,6 @@ def minimize(
     total = len(stream) if isinstance(stream, Sized) else None
     if max_samples is not None:
         total = max_samples if total is None else min(total, max_samples)
-    add = _adder(grad) if _runs_compiled(grad, stream, run) else None
-    contest = None
-    if chooses and loss is not None:
-        objective = UserObjective(grad, loss, add)
-        contest = Contest(
-            run.x, objective, values=_values(stream), interpreted=add is None, seed=seed
-        )
     bar = progress_bar(run.name, total) if progress else nullcontext(lambda samples: None)
     with bar as show:
 
@@ -164,42 +140,16 @@ def minimize(
             show(at.samples)
             return callback(at) if callback is not None and at_mark else None
 
-        if add is not None:
+        if _runs_compiled(grad, stream, run):
             rows = np.ascontiguousarray(np.asarray(stream)[:max_samples])
-            history = _compiled(run, contest, grad, add, rows, each)
+            history = _compiled(run, grad, rows, each)
         else:
-            history = _reference(run, contest, grad, islice(stream, max_samples), each)
-    average, choice = run.average, None
-    if contest is not None:
-        choice, point = contest.choose(average, run.domain.project)
-        average = point.astype(average.dtype)
-    return Result(run.x, average, run.samples, run.steps, run.pending, history, run, choice)
-
-
-def _chooses(memory: int | str | None, method: str | type[Method], loss: Any) -> bool:
-    """Whether to run a contest; ValueError if that needs a loss that is not given."""
-    if memory == "auto" and loss is None:
-        raise ValueError(
-            "memory='auto' compares runs by their loss: give `loss`, a function of x and z, "
-            "or give `memory` as a number of samples"
-        )
-    by_default = memory is None and loss is not None and find_method(method) is Ladder
-    return memory == "auto" or by_default
-
-
-def _values(stream: Any) -> int:
-    """Numbers of at most 8 bytes per sample; 512 where unknown."""
-    if not isinstance(stream, np.ndarray) or stream.dtype.hasobject:
-        return 512
-    return math.prod(stream.shape[1:]) * math.ceil(stream.dtype.itemsize / 8)
+            history = _reference(run, grad, islice(stream, max_samples), each)
+    return Result(run.x, run.average, run.samples, run.steps, run.pending, history, run)
 
 
 def _reference(
-    run: Optimizer,
-    contest: Contest | None,
-    grad: GradientFunction,
-    stream: Iterable[Any],
-    each: Each,
+    run: Optimizer, grad: GradientFunction, stream: Iterable[Any], each: Each
 ) -> History:
     samples = iter(stream)
     first = next(samples, _NOTHING)
@@ -211,8 +161,6 @@ def _reference(
     for sample in samples:
         for due in run.offer(sample):
             run.tell(grad(run.x, due))
-        if contest is not None:
-            contest.see(sample, grad)
         if run.samples == mark:
             mark = next(grid)
             history.record(run)
@@ -222,9 +170,7 @@ def _reference(
     return history
 
 
-def _compiled(
-    run: Optimizer, contest: Contest | None, grad: Any, add: Any, stream: Array, each: Each
-) -> History:
+def _compiled(run: Optimizer, grad: Any, stream: Array, each: Each) -> History:
     from numba.core.errors import NumbaError
 
     from mixfree.kernels.oracle import WRONG_SIZE, oracle
@@ -247,21 +193,8 @@ def _compiled(
 
     def advance(start: int, stop: int) -> None:
         run.advance(kernel, (stream,), range(start, stop))
-        if contest is not None:
-            new = stream[start:stop]
-            contest.offer([new], lambda x, now, out: add(x, new[now], out))
 
     return follow(run, advance, len(stream), each)
-
-
-def _adder(grad: Any) -> Callable[[Array, Array, Array], None]:
-    """A compiled loop that adds the gradients of samples at one point."""
-    from mixfree.kernels.gradient_sums import add_oracle
-
-    def add(x: Array, samples: Array, out: Array) -> None:
-        add_oracle(grad, x, np.ascontiguousarray(samples), np.empty_like(x), out)
-
-    return add
 
 
 def _shown(point: Array) -> str:

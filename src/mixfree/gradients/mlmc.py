@@ -14,14 +14,14 @@ MAX_LEVEL = 61  # 2^61 samples: the length of a window must be below MOST_COUNTE
 
 @dataclass(frozen=True)
 class MLMC(Window):
-    r"""The level law and the estimator of Eq. (6); B = 1 in the paper.
+    r"""The level law and the estimator of Eq. (6).
 
     .. math:: g_t = g_t^0 + C_J (g_t^J - g_t^{J-1}), \qquad
-              g_t^j = \frac{1}{2^j B} \sum_{i \le 2^j B} \nabla f(w_t; z_t^{(i)})
+              g_t^j = \frac{1}{2^j} \sum_{i \le 2^j} \nabla f(w_t; z_t^{(i)})
 
     With :math:`P(J=j)\,C_j = 1` its mean is that of the largest level's (Lemma 3.1). Since
-    :math:`2^J B (g^J - g^{J-1})` is the sum over the second half of the samples minus the sum
-    over the first half, each sample is added once, with its sign, when it arrives.
+    :math:`2^J (g^J - g^{J-1})` is the sum over the second half of the samples minus the sum over
+    the first half, each sample is added once, with its sign, when it arrives.
 
     Parameters
     ----------
@@ -37,8 +37,6 @@ class MLMC(Window):
         samples seen so far.
     seed
         J_t is a pure function of the seed and t.
-    batch
-        B samples in place of one at the lowest level (Beznosikov et al. 2023).
     max_steps
         Number of steps after which the run ends, as Algorithm 1 ends after T; later samples are
         not used. ``None``: no end.
@@ -56,7 +54,6 @@ class MLMC(Window):
     weights: str = "exact"
     horizon: int | None = None
     seed: int = 0
-    batch: int = 1
     max_steps: int | None = None
     key: Key = field(init=False, repr=False, compare=False)
     _share: float = field(init=False, repr=False, compare=False)
@@ -74,8 +71,6 @@ class MLMC(Window):
             check_whole(self.horizon, "horizon", most=2**MAX_LEVEL)
         if self.max_steps is not None:
             check_whole(self.max_steps, "max_steps", most=2**MAX_LEVEL)
-        highest = self.levels or (self.horizon or 1).bit_length() - 1
-        check_whole(self.batch, "batch", most=2 ** (MAX_LEVEL - highest))
         truncated_and_exact = self.levels is not None and self.weights == "exact"
         share = 1.0 - 0.5**self.levels if truncated_and_exact and self.levels else 1.0
         object.__setattr__(self, "_share", share)
@@ -127,8 +122,8 @@ class MLMC(Window):
 
     @property
     def expected_samples(self) -> float:
-        """Expected number of samples per step: B(1 + Σ P(J=j)(2^j - 1)), which is O(B log T)."""
-        return self.batch * float(1.0 + np.sum(self.probabilities * (2.0**self.support - 1.0)))
+        """Expected number of samples per step: 1 + Σ P(J=j)(2^j - 1), which is O(log T)."""
+        return float(1.0 + np.sum(self.probabilities * (2.0**self.support - 1.0)))
 
     def level(self, step: int, samples: int = 0) -> int:
         """J of the ``step``-th step (from 1) that opens after ``samples`` samples; 0: g^0 alone.
@@ -142,17 +137,17 @@ class MLMC(Window):
         return 1 + zeros if 1 + zeros < horizon.bit_length() else 0
 
     def length(self, steps: int, samples: int) -> int:
-        """2^J B samples; unreachably many once the run has ended."""
+        """2^J samples; unreachably many once the run has ended."""
         if self.max_steps is not None and steps >= self.max_steps:
             return 1 << MAX_LEVEL
-        return self.batch << self.level(steps + 1, samples)
+        return 1 << self.level(steps + 1, samples)
 
     def weight(self, position: int, length: int) -> float:
-        """−1 on the first half and +1 on the second; g^0 is added to the first B samples."""
-        if 2 * position >= length or length == self.batch:
+        """−1 on the first half and +1 on the second; g^0 is added to the first sample."""
+        if 2 * position >= length or length == 1:
             return 1.0
-        return -1.0 if position >= self.batch else 1.0 / self._share - 1.0
+        return -1.0 if position else 1.0 / self._share - 1.0
 
     def scale(self, length: int) -> float:
-        """C_J/(2^J B), which is the same number at every level."""
-        return (self._share if length > self.batch else 1.0) / self.batch
+        """C_J/2^J, which is the same number at every level."""
+        return self._share if length > 1 else 1.0

@@ -67,7 +67,6 @@ class Replay(ABC):
     key: Key = field(init=False, repr=False, compare=False)
 
     default_gap: ClassVar[int] = 0
-    rescales: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_whole(self.mixing_time, "mixing_time")

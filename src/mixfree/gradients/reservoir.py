@@ -101,11 +101,6 @@ class Reservoir:
         object.__setattr__(self, "key", key(self.seed, DRAWN))
 
     @property
-    def rescales(self) -> bool:
-        """Whether the inner part supports a change of units."""
-        return self.inner.rescales
-
-    @property
     def share(self) -> float:
         """Weight of each gradient in the mean."""
         return 1.0 / (1 + self.draws)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,10 +17,6 @@ class Gradient(Protocol):
     A part is immutable; what changes during a run is in the ``state`` that :meth:`start` makes,
     a :class:`mixfree.base.state.State` that counts the samples in ``samples``.
     """
-
-    @property
-    def rescales(self) -> bool:
-        """Whether its state supports a change of units."""
 
     def start(self, x0: Array) -> Any:
         """State of a run that has seen nothing."""
@@ -69,8 +65,6 @@ class Window(ABC):
     The point does not move until the window is full, so one buffer of the point's size
     suffices, and each sample costs one gradient.
     """
-
-    rescales: ClassVar[bool] = True
 
     @abstractmethod
     def length(self, steps: int, samples: int) -> int:

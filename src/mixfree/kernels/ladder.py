@@ -7,7 +7,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array, farthest_of
 from mixfree.base.state import UnitChange
-from mixfree.kernels.jit import apart, chosen, inline
+from mixfree.kernels.jit import apart, inline
 from mixfree.kernels.run import STEPS, Run
 from mixfree.kernels.vectors import add_scaled, clear, copy, scaled_size
 from mixfree.steps.distance import KEPT, MOVED
@@ -27,36 +27,23 @@ _ITS = ("rbar", "origin", "mean", "before", "weighted_sum")  # its distance's, f
 _TABLES = ("halves", "levels", "excess")
 
 
-class FixedReach(NamedTuple):
-    """A scale that is given."""
-
-
-class BoundReach(NamedTuple):
-    """See :class:`mixfree.Distance`, of the bound."""
-
-
-class IterateReach(NamedTuple):
-    """See :class:`mixfree.Distance`, of the iterate."""
-
-
 class LadderPlan(NamedTuple):
     """See :class:`Ladder`."""
 
     block: int
     max_levels: int
     width: int  # the dimension, or 1 for one rate
-    reach: Any
+    searches: bool  # whether r̄ is estimated, not given
     farthest: float  # scale above which the run goes away without end
     length: float  # factor of every step
 
 
 def _plan(step, x):
-    reaches = {"bound": BoundReach(), "iterate": IterateReach()}
     return LadderPlan(
         block=step.block,
         max_levels=64 if step.max_levels is None else step.max_levels,
         width=x.size if step.per_coordinate else 1,
-        reach=FixedReach() if step.alpha is not None else reaches[step.distance.of],
+        searches=step.alpha is None,
         farthest=farthest_of(x.dtype),
         length=float(step.length),
     )
@@ -166,18 +153,7 @@ def only_adds(plan, run, length):
     step = run.counts[STEPS]
     if plan.width == 1 or step <= EARLY * plan.block or step % plan.block == 0:
         return False
-    return is_common(plan.reach) and run.rates[FASTEST] * length < 0.999 * run.table[REACH, 0]
-
-
-@chosen
-def is_common(reach):
-    """Whether there is one r̄ for all coordinates."""
-    return True
-
-
-@is_common.register(IterateReach)
-def _(reach):
-    return False
+    return run.rates[FASTEST] * length < 0.999 * run.table[REACH, 0]
 
 
 @inline
@@ -190,7 +166,7 @@ def climb_along(plan, run, row, scale, length):
     table, step, x, out = run.table, run.counts[STEPS], run.x, run.gradient
     total, squares, rate, reach = table[SUM], table[SQUARES], table[RATE], table[REACH]
     renews = step <= EARLY * plan.block or step % plan.block == 0
-    back = path_back(plan.reach, table, plan.width) if renews else 0.0
+    back = path_back(table, plan.width) if renews and plan.searches else 0.0
     for k in range(x.size):
         total[k] += scale * row[k]
     if plan.width == 1:
@@ -239,15 +215,18 @@ def refresh(plan, table, numbers, back, step, x):
     One short loop per sum, since only such loops are vectorised.
     """
     weight, width = numbers[PEAK], plan.width
-    add_gain(plan.reach, table, numbers, back, x)
+    if plan.searches:
+        add_gain(table, numbers, back, x)
     add_scaled(table[CARRY], weight, table[SUM])
     add_scaled(table[TOTAL], weight * weight, table[SQUARES])
     clear(table[SUM])
     clear(table[SQUARES])
     if step % plan.block == 0:
         climb(table, step // plan.block, plan.max_levels, width)
-    steps = 1 if step <= EARLY * plan.block else plan.block
-    update_distance(plan.reach, width, table, numbers, x, float(step), float(steps))
+    if plan.searches:
+        steps = 1 if step <= EARLY * plan.block else plan.block
+        update_mean(table[MEAN], numbers, x, float(step), float(steps))
+        bound_distance(width, table, numbers, float(step))
     # Without levels there is no excess: SUM, now a row of zeros, takes its place.
     excess = table[LEVELS + EXCESS] if table.shape[0] > LEVELS else table[SUM]
     rate, total, reach = table[RATE], table[TOTAL], table[REACH]
@@ -261,25 +240,13 @@ def refresh(plan, table, numbers, back, step, x):
     numbers[FASTEST] = fastest
 
 
-@chosen
-def path_back(reach, table, width):
+@apart
+def path_back(table, width):
     """Σ g_i·(x_i − x) over the gradients since the last update of the rates, except the newest.
 
-    Needed for the bound only. It is computed before the newest gradient enters the sums, since
-    subtracting it later would leave a rounding error, which a huge rate after a change of unit
-    would multiply.
+    It is computed before the newest gradient enters the sums, since subtracting it later would
+    leave a rounding error, which a huge rate after a change of unit would multiply.
     """
-    return 0.0
-
-
-@path_back.register(BoundReach)
-def _(reach, table, width):
-    return earlier_path(table, width)
-
-
-@apart
-def earlier_path(table, width):
-    """See :func:`path_back`."""
     total, squares, rate, back = table[SUM], table[SQUARES], table[RATE], 0.0
     if width > 1:
         for k in range(total.size):
@@ -291,44 +258,14 @@ def earlier_path(table, width):
     return 0.5 * back
 
 
-@chosen
-def add_gain(reach, table, numbers, back, x):
-    """See :meth:`mixfree.Distance.add`; needed for the bound only."""
-
-
-@add_gain.register(BoundReach)
-def _(reach, table, numbers, back, x):
+@apart
+def add_gain(table, numbers, back, x):
+    """See :meth:`mixfree.Distance.add`."""
     weight, total, origin, gain = numbers[PEAK], table[SUM], table[ORIGIN], 0.0
     for k in range(x.size):
         gain += total[k] * (origin[k] - x[k])
     numbers[GAIN] += weight * (gain - back)
     add_scaled(table[PULL], weight, total)
-
-
-@chosen
-def update_distance(reach, width, table, numbers, x, step, steps):
-    """See :meth:`mixfree.Distance.update`; a fixed scale does not change."""
-
-
-@update_distance.register(BoundReach)
-def _(reach, width, table, numbers, x, step, steps):
-    update_mean(table[MEAN], numbers, x, step, steps)
-    bound_distance(width, table, numbers, step)
-
-
-@update_distance.register(IterateReach)
-def _(reach, width, table, numbers, x, step, steps):
-    update_mean(table[MEAN], numbers, x, step, steps)
-    rbar, origin, square = table[REACH], table[ORIGIN], 0.0
-    for k in range(x.size):
-        gone = abs(x[k] - origin[k])
-        square += gone * gone
-        if width > 1:
-            rbar[k] = max(rbar[k], gone)
-    if width == 1:
-        rbar[0] = max(rbar[0], math.sqrt(square))
-    for k in range(width):
-        numbers[FARTHEST] = max(numbers[FARTHEST], rbar[k])
 
 
 @apart
@@ -342,7 +279,7 @@ def update_mean(mean, numbers, x, step, steps):
 
 @apart
 def bound_distance(width, table, numbers, step):
-    """See :meth:`mixfree.steps.Distance._bound`."""
+    """See :meth:`mixfree.Distance.update`."""
     rbar, pull, mean, before = table[REACH], table[PULL], table[MEAN], table[BEFORE]
     reach, total, square = rbar[0], 0.0, 0.0
     for k in range(pull.size):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixfree.kernels.jit import apart, chosen, exact, inline, kernel
+from mixfree.kernels.jit import apart, exact, inline, kernel
 from mixfree.kernels.ladder import (
     EPOCH,
     EXCESS,
@@ -31,7 +31,6 @@ from mixfree.kernels.ladder import (
     PEAK,
     SHRINK,
     WEIGHT,
-    BoundReach,
     changed_unit,
     keeps_unit,
 )
@@ -183,13 +182,13 @@ def up_to_date(run, place, block, limit):
 
 
 @inline
-def add(reach, run, place, weighted):
+def add(searches, run, place, weighted):
     """Add an entry of λ g to the sums; by how much Σ λ g·(o − x) and ‖Σ λ g‖₁ have grown."""
     cells, carry = run.cells, run.cells[place, CARRY]
     if carry != 0.0 or has_several(run.marks[place, MARK]):
         add_another(run.levels, run.counts, run.marks, place, carry, weighted)
     cells[place, CARRY] = carry + weighted
-    if not is_sought(reach):
+    if not searches:
         return 0.0, 0.0
     pull = cells[place, PULL]
     cells[place, PULL] = pull + weighted
@@ -268,13 +267,14 @@ def _(run, plan, values, columns, factors, square, along, l2, width, intercept, 
             g = factor * (values[p] if inside else 1.0)
             up_to_date(run, place, block, step.max_levels)
             rate = rate_of(root_of(run, place), pace)
-            more, grown = add(step.reach, run, place, lam * g)
+            more, grown = add(step.searches, run, place, lam * g)
             delta = min(max(rate * g, -rbar), rbar)
             # The reference takes x back by whole steps, from where it is in the end.
             gain += more + cells[place, CARRY] * (delta - rate * g)
             growth += grown
             move(run, place, delta, mass, weight)
-    take(step.reach, rates, gain, growth)
+    if step.searches:
+        take(rates, gain, growth)
 
 
 @apart
@@ -289,11 +289,12 @@ def step_and_refresh(step, run, values, columns, factors, width, intercept):
             place = certain(base + (columns[p] if inside else width))
             up_to_date(run, place, block, limit)
             g = factor * (values[p] if inside else 1.0)
-            more, grown = add(step.reach, run, place, lam * g)
+            more, grown = add(step.searches, run, place, lam * g)
             gain += more
             growth += grown
-    take(step.reach, rates, gain, growth)
-    update_distance(step.reach, run, 1 if steps <= EARLY * step.block else step.block)
+    if step.searches:
+        take(rates, gain, growth)
+        update_distance(run, 1 if steps <= EARLY * step.block else step.block)
     block, pace, rbar = steps // step.block, step.length * rates[PEAK] * rates[RBAR], rates[RBAR]
     for o in range(factors.size):
         base, factor = o * (width + intercept), factors[o] * rates[SHRINK]
@@ -311,13 +312,9 @@ def step_and_refresh(step, run, values, columns, factors, width, intercept):
             move(run, place, delta, run.numbers[MASS], rates[WEIGHT])
 
 
-@chosen
-def take(reach, rates, gain, growth):
+@inline
+def take(rates, gain, growth):
     """Take what a row has added to Σ λ g·(o − x) and to ‖Σ λ g‖₁."""
-
-
-@take.register(BoundReach)
-def _(reach, rates, gain, growth):
     rates[NEWEST] += gain
     add_exactly(rates, growth)
 
@@ -332,24 +329,9 @@ def add_exactly(rates, growth):
     rates[LARGEST_SIZE] = max(rates[LARGEST_SIZE], size)
 
 
-@chosen
-def is_sought(reach):
-    """Whether r̄ is found on the way."""
-    return False
-
-
-@is_sought.register(BoundReach)
-def _(reach):
-    return True
-
-
-@chosen
-def update_distance(reach, run, steps):
-    """See :meth:`mixfree.Distance.update`; a scale that is given stays as it is."""
-
-
-@update_distance.register(BoundReach)
-def _(reach, run, steps):
+@apart
+def update_distance(run, steps):
+    """See :meth:`mixfree.Distance.update`."""
     rates, step = run.rates, float(run.counts[STEPS])
     rates[GAIN] += rates[NEWEST]
     rates[NEWEST] = 0.0

@@ -42,7 +42,6 @@ class MLMCPlan(NamedTuple):
 
     levels: int  # 0: those of the geometric law
     horizon: int  # of the geometric law; 0: the samples seen so far
-    batch: int
     scale: float
     max_steps: int  # after which the run has ended; 0: no end
     key: tuple[int, int]
@@ -71,8 +70,7 @@ PLANS = {
     MLMC: lambda rule, x: MLMCPlan(
         rule.levels or 0,
         rule.horizon or 0,
-        rule.batch,
-        rule.scale(2 * rule.batch),
+        rule.scale(2),
         rule.max_steps or 0,
         tuple(rule.key),
     ),
@@ -106,10 +104,9 @@ def _(rule, steps, samples):
         return 1 << MAX_LEVEL
     zeros = trailing_zeros(rule.key[0], rule.key[1], steps + 1)
     if rule.levels > 0:
-        return rule.batch << (1 + zeros % rule.levels)
+        return 1 << (1 + zeros % rule.levels)
     horizon = rule.horizon if rule.horizon > 0 else samples
-    level = 1 + zeros if zeros < 61 and (1 << (1 + zeros)) <= horizon else 0
-    return rule.batch << level
+    return 1 << (1 + zeros) if zeros < 61 and (1 << (1 + zeros)) <= horizon else 1
 
 
 @chosen
@@ -120,9 +117,9 @@ def window_weight(rule, position, length):
 
 @window_weight.register(MLMCPlan)
 def _(rule, position, length):
-    if 2 * position >= length or length == rule.batch:
+    if 2 * position >= length or length == 1:
         return 1.0
-    return -1.0 if position >= rule.batch else 1.0 / (rule.scale * rule.batch) - 1.0
+    return -1.0 if position else 1.0 / rule.scale - 1.0
 
 
 @chosen

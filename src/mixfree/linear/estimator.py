@@ -15,7 +15,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.state import check_room, loading
-from mixfree.core.contest import Choice
 from mixfree.core.method import Method, OptionError
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner, learner_for
@@ -37,21 +36,18 @@ class StreamModel(BaseEstimator, ABC):
     Parameters
     ----------
     method
-        ``"auto"``: exact up to 1,000 weights per output, the ladder above. ``"exact"``: the fit
-        to all rows, independent of their order, from sums over the stream and a reservoir of
-        rows. Otherwise a name from the table of methods (:func:`mixfree.methods`), or a subclass
-        of :class:`mixfree.Method`.
+        ``"auto"``: exact up to 2,000 weights per output (1,000 where the loss is not the squared
+        one), the ladder above. ``"exact"``: the fit to all rows, independent of their order, from
+        sums over the stream and a reservoir of rows. Otherwise a name from the table of methods
+        (:func:`mixfree.methods`), or a subclass of :class:`mixfree.Method`.
     memory
         What to keep of the stream: a number of rows, such as ``2048``, or bytes, such as
-        ``"32MB"``, the exact method's default (a MB is 10⁶ bytes, a MiB 2²⁰). Methods with steps
-        keep a uniform sample of the rows so far and draw from it at every step; 0, their default
-        except for the ladder, keeps nothing.
-        ``"auto"``, the ladder's default, learns without memory and keeps up to 32 MB of rows.
-        When the weights are requested, it fits these rows, in up to 96 passes, and returns
-        the fit or the output of the method, whichever has the lower loss (see :attr:`choice_`).
+        ``"32MB"``, the exact method's default (a MB is 10⁶ bytes, a MiB 2²⁰). Iterative methods
+        keep a uniform sample of the rows so far and draw from it at every step. ``"auto"``, the
+        ladder's default, keeps 32 MB of dense rows and no sparse ones; 0, the default of the other
+        iterative methods, keeps nothing.
     draws
-        Draws from the memory per row, for methods with steps and a number of rows as ``memory``;
-        1 by default.
+        Draws from the memory per row, for iterative methods with a memory; 1 by default.
     half_life
         For the exact method with the squared loss: the number of rows after which a row counts
         half, or ``"auto"`` for the mixture of half-lives that has predicted best recently.
@@ -150,11 +146,6 @@ class StreamModel(BaseEstimator, ABC):
     def n_samples_seen_(self) -> int:
         """Rows learnt from, over all epochs."""
         return self.learner_.samples
-
-    @property
-    def choice_(self) -> Choice | None:
-        """What ``memory="auto"`` has chosen, and by which margin; None for other fits."""
-        return getattr(self.learner_, "choice", None)
 
     @property
     def profile_(self) -> Profile | None:

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_not_negative, check_one_of
+from mixfree.base.state import loading
 from mixfree.core.method import Method
 from mixfree.core.methods import start_method
 from mixfree.core.optimizer import Optimizer
@@ -40,6 +42,8 @@ class Learner:
         float64 or float32, for the weights and all arithmetic.
     memory
         Number of rows kept in a reservoir: see :class:`mixfree.gradients.Reservoir`. 0 keeps none.
+    dense_only
+        Whether sparse rows are learnt without the memory, which would keep them as dense ones.
     method, fit_intercept, l2, radius, scale, draws, step_scale, output, options, seed
         As for :class:`mixfree.linear.estimator.StreamModel`.
 
@@ -65,6 +69,7 @@ class Learner:
         radius: float | None = None,
         scale: str | None = "auto",
         memory: int = 0,
+        dense_only: bool = False,
         draws: int = 1,
         step_scale: float | None = None,
         output: str | None = None,
@@ -83,17 +88,18 @@ class Learner:
             "output": output,
             "seed": seed,
         }
-        self._common: Any = (method, start, options or {}), common
-        self._optimizer = start_method(*self._common[0], memory=memory, draws=draws, **common)
-        rescales = self.optimizer.gradient.rescales
-        if scale == "running" and not rescales:
+        self._start = partial(start_method, method, start, options or {}, **common)
+        self._optimizer = self._start(memory=memory, draws=draws)
+        self._dense_only = dense_only
+        replays = isinstance(self.optimizer.gradient, Replay)
+        if scale == "running" and replays:
             raise ValueError(
                 f"`scale='running'` does not work with {self.optimizer.name}, which replays rows "
-                "or clips gradients in fixed units: use `scale='auto'`"
+                "in fixed units: use `scale='auto'`"
             )
         self._may_do_without_scale = scale == "auto"
         self._scale: RunningScale | None = None
-        if scale is not None and rescales:
+        if scale is not None and not replays:
             self._scale = RunningScale(columns, centred=bool(fit_intercept))
         self._sparse: SparseLinear | None = None
 
@@ -137,17 +143,20 @@ class Learner:
             If a row's gradient is not finite; the learner is as it was before the call.
         """
         # A lazy run over sparse rows does not change the optimiser's own arrays.
-        lazy = hasattr(rows, "indptr") and runs_sparse(self._optimizer, self.loss, self.l2)
+        sparse_rows, optimizer = hasattr(rows, "indptr"), self._optimizer
+        if sparse_rows and self._dense_only and self.samples == 0:
+            self._optimizer = self._start()
+        lazy = sparse_rows and runs_sparse(self._optimizer, self.loss, self.l2)
         before = self._optimizer.export_run(own=not lazy)
         # Sparse rows do not change the running scale either, which is as large as the weights.
-        untouched = hasattr(rows, "indptr")
-        scale, sparse = self._scale if untouched else copy.deepcopy(self._scale), self._sparse
+        scale, sparse = self._scale if sparse_rows else copy.deepcopy(self._scale), self._sparse
         if sparse is not None and lazy:
             sparse.mark(rows)
         try:
             self._advance(rows, targets, weights)
         except BaseException:
             self._optimizer.import_run(before)
+            self._optimizer = optimizer
             self._scale, self._sparse = scale, sparse
             if sparse is not None:
                 sparse.go_back()
@@ -292,15 +301,19 @@ class Learner:
             raise ValueError("state and learner differ in scale: only one of the two standardises")
         if scale is not None:
             scale.load_state_dict(state["scale"])
-        if state["sparse"] is not None:
-            if not runs_sparse(self._optimizer, self.loss, self.l2):
+        lazy = state["sparse"] is not None
+        own = self._optimizer
+        if self._dense_only and (lazy or not _remembers(state["optimizer"])):
+            own = self._start()
+        if lazy:
+            if not runs_sparse(own, self.loss, self.l2):
                 raise ValueError(
-                    f"state is of sparse rows, for which {self._optimizer.name} keeps no such state"
+                    f"state is of sparse rows, for which {own.name} keeps no such state"
                 )
-            sparse = SparseLinear(self._optimizer, self.loss, self.l2)
+            sparse = SparseLinear(own, self.loss, self.l2)
             sparse.load_state_dict(state["sparse"])
             return sparse, scale
-        loaded = copy.deepcopy(self._optimizer)
+        loaded = copy.deepcopy(own)
         loaded.load_state_dict(state["optimizer"])
         check_between_samples(loaded)
         return loaded, scale
@@ -308,8 +321,13 @@ class Learner:
     def _continue(self, run: Optimizer | SparseLinear, scale: RunningScale | None) -> None:
         """Continue from what :meth:`_restored` returned."""
         self._scale, self._sparse = scale, run if isinstance(run, SparseLinear) else None
-        if isinstance(run, Optimizer):
-            self._optimizer.import_run(run.export_run(own=False))
+        self._optimizer = run.optimizer if isinstance(run, SparseLinear) else run
+
+
+def _remembers(state: Any) -> bool:
+    """Whether a state is of an optimiser with a memory."""
+    with loading("learner"):
+        return bool(state["settings"]["gradient"]["kind"] == Reservoir.__name__)
 
 
 def check_between_samples(opt: Optimizer) -> None:

@@ -39,8 +39,8 @@ def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
         return False
     anywhere, step = isinstance(opt.domain, AllSpace), opt.step
     if isinstance(step, Ladder):
-        common = step.per_coordinate and (step.alpha is not None or step.distance.of == "bound")
-        return common and anywhere and l2 == 0.0 and isinstance(opt.gradient, Plain)
+        plain = step.per_coordinate and l2 == 0.0 and isinstance(opt.gradient, Plain)
+        return plain and anywhere
     around_origin = isinstance(opt.domain, Ball) and opt.domain.center is None
     return isinstance(step, Constant | AdaGradNorm) and (anywhere or around_origin)
 
@@ -245,7 +245,7 @@ class SparseLinear:
             )
         # All space is a ball of infinite radius, so that one kernel serves both.
         ball = BallPlan(getattr(opt.domain, "radius", np.inf), slack=1.0)
-        self._opt, self._plan = opt, plan_of(opt)._replace(domain=ball)
+        self.optimizer, self._plan = opt, plan_of(opt)._replace(domain=ball)
         self._step: Any = opt.step  # of the type that the state expects
         self._loss, self._l2 = loss, float(l2)
         run, step = opt.export_run(own=False), opt.step
@@ -260,7 +260,7 @@ class SparseLinear:
 
     def mark(self, rows: Any) -> None:
         """Mark the state before the next rows, for :meth:`go_back`."""
-        few = FEW * rows.nnz * self._loss.outputs < self._opt.x.size
+        few = FEW * rows.nnz * self._loss.outputs < self.optimizer.x.size
         places, self._spare, spare = self._places(rows) if few else None, None, self._spare
         self._mark = self._state.mark(places, rows.shape[0], spare)
 
@@ -272,7 +272,7 @@ class SparseLinear:
     def _places(self, rows: Any) -> Array:
         """Return the coordinates in which the rows have entries."""
         outputs, width = self._loss.outputs, rows.shape[1]
-        each = self._opt.x.size // outputs
+        each = self.optimizer.x.size // outputs
         seen = np.zeros(each, bool)  # np.unique takes many times as long
         seen[rows.indices], seen[width:] = True, True
         columns = np.flatnonzero(seen)
@@ -292,7 +292,7 @@ class SparseLinear:
     @property
     def average(self) -> Array:
         """The output point."""
-        point, output = self._state.point().astype(self._opt.x.dtype), self._opt.output
+        point, output = self._state.point().astype(self.optimizer.x.dtype), self.optimizer.output
         state, found = output.start(point), self._state.output()
         state.load(found | {"kept": found["kept"].astype(point.dtype)})
         return output.point(state, point)
@@ -302,7 +302,7 @@ class SparseLinear:
         loss = self._loss
         rows = _canonical(rows)
         width = rows.shape[1]
-        intercept = int(self._opt.x.size // loss.outputs - width)
+        intercept = int(self.optimizer.x.size // loss.outputs - width)
         twin, margins, factors = loss_twin(loss), np.zeros(loss.outputs), np.zeros(loss.outputs)
         y = np.ascontiguousarray(targets, dtype=np.float64)
         w = np.zeros(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
@@ -323,9 +323,9 @@ class SparseLinear:
 
     def settle(self) -> Optimizer:
         """Write the run back to the optimiser, and return the optimiser."""
-        run = self._state.settled(self._opt.export_run(), self._step, self._l2)
-        self._opt.import_run(run)
-        return self._opt
+        run = self._state.settled(self.optimizer.export_run(), self._step, self._l2)
+        self.optimizer.import_run(run)
+        return self.optimizer
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state in its lazy form: another form would not have the same bits."""

@@ -28,12 +28,11 @@ def start(distance: Distance, x: jax.Array, per_coordinate: bool, alpha: Any) ->
     """Return the initial state, with the first distance or a given scale ``alpha``."""
     size = jnp.abs(x).max() if per_coordinate else norm(x)
     first = RELATIVE * (1 + size) if distance.first is None else distance.first
-    bounded = alpha is None and distance.of == "bound"
     zero = jnp.zeros((), x.dtype)
     return DistanceState(
         rbar=jnp.zeros(x.size if per_coordinate else 1, x.dtype)
         + (first if alpha is None else alpha),
-        lam=zero + (first if bounded else 1.0),
+        lam=zero + (first if alpha is None else 1.0),
         origin=x,
         mean=x,
         before=x,
@@ -58,33 +57,20 @@ def scale_gradients(state: DistanceState, exponent: jax.Array) -> DistanceState:
     )
 
 
-def add(
-    distance: Distance, state: DistanceState, total: jax.Array, x: jax.Array, back: jax.Array
-) -> DistanceState:
+def add(state: DistanceState, total: jax.Array, x: jax.Array, back: jax.Array) -> DistanceState:
     """Add the latest gradients: ``total`` is Σ g_i, and ``back`` is Σ g_i·(x_i − x)."""
-    if distance.of != "bound":
-        return state
     return state._replace(
         numerator=state.numerator + state.lam * (total @ (state.origin - x) - back),
         weighted_sum=state.weighted_sum + state.lam * total,
     )
 
 
-def update(
-    distance: Distance, state: DistanceState, x: jax.Array, step: jax.Array, steps: jax.Array
-) -> DistanceState:
+def update(state: DistanceState, x: jax.Array, step: jax.Array, steps: jax.Array) -> DistanceState:
     """Update r̄ at the point ``x``, ``steps`` steps after the last update."""
     weight = step.astype(x.dtype) * steps.astype(x.dtype)
     total = state.weight + weight
     mean = state.mean + (weight / total) * (x - state.mean)
     state = state._replace(weight=total, mean=mean)
-    if distance.of == "bound":
-        return _bound(state, step)
-    gone = jnp.abs(x - state.origin)
-    return state._replace(rbar=jnp.maximum(state.rbar, gone if state.rbar.size > 1 else norm(gone)))
-
-
-def _bound(state: DistanceState, step: jax.Array) -> DistanceState:
     per_coordinate = state.rbar.size > 1
     size = jnp.abs(state.weighted_sum).sum() if per_coordinate else norm(state.weighted_sum)
     found = jnp.where(size > 0, state.margin * state.numerator / jnp.where(size > 0, size, 1), 0)

@@ -155,14 +155,14 @@ def _scale_by_ladder(
         def refresh() -> LadderState:
             x, scale = vector(params), state.distance
             if alpha is None:
-                scale = scales.add(distance, scale, state.sum, x, _back(earlier))
+                scale = scales.add(scale, state.sum, x, _back(earlier))
             taken = _take_in(state)
             after: LadderState = jax.lax.cond(
                 step % block == 0, lambda: _climb(taken, step // block, rungs), lambda: taken
             )
             if alpha is None:
                 passed = jnp.where(step <= EARLY * block, 1, block)
-                scale = scales.update(distance, scale, x, step, passed)
+                scale = scales.update(scale, x, step, passed)
             root = jnp.sqrt(after.total + after.excess[0])
             rate = scale.lam * scale.rbar / jnp.where(root > 0, root, 1)
             # Beyond this scale the run diverges, and stops.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixfree.base.arithmetic import Array, dot, norm
-from mixfree.base.checks import check_one_of, check_positive
+from mixfree.base.checks import check_positive
 from mixfree.base.state import State, UnitChange
 
 RELATIVE = 1e-6  # first distance, as a fraction of 1 + |x0|
@@ -13,7 +13,6 @@ MARGIN = 3.0  # factor of the lower bound until the first arrival
 MOVED = 3.0  # factor of the movement of the mean point during an epoch
 KEPT = 0.25  # smallest fraction of rbar that remains after an arrival
 FIRST_EPOCH = 128  # steps before the mean point is first compared with the start
-KINDS = ("bound", "iterate")
 
 
 @dataclass(slots=True)
@@ -66,8 +65,7 @@ class DistanceState(State):
 class Distance:
     r"""The scale r̄ of the steps, in the units of the point.
 
-    ``of="bound"``: for a convex function, gradients g_i at x_i with any weights λ_i, and any
-    point o,
+    For a convex function, gradients g_i at x_i with any weights λ_i, and any point o,
 
     .. math:: \|o - x^*\| \ge \frac{\sum_i \lambda_i g_i \cdot (o - x_i)}
                                    {\|\sum_i \lambda_i g_i\|_*},
@@ -81,14 +79,10 @@ class Distance:
     value. After the first arrival r̄ is the bound itself without the factor three, since gradients
     that agree then are more often due to a regime of the stream than to the distance.
 
-    ``of="iterate"``: DoG (Ivgi et al. 2023), the greatest distance of the points from x0.
-
     Parameters
     ----------
     first
         Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``.
-    of
-        ``"bound"`` or ``"iterate"``.
 
     Examples
     --------
@@ -97,12 +91,10 @@ class Distance:
     """
 
     first: float | None = None
-    of: str = "bound"
 
     def __post_init__(self) -> None:
         if self.first is not None:
             check_positive(self.first, "first")
-        check_one_of(self.of, "of", KINDS)
 
     def start(self, x0: Array, per_coordinate: bool) -> DistanceState:
         """State with the initial distance, one per coordinate or one for all."""
@@ -117,26 +109,17 @@ class Distance:
     def begin(self, state: DistanceState, first: float) -> None:
         """Set the initial distance."""
         state.rbar[:] = first
-        if self.of == "bound":
-            state.lam = float(first)
+        state.lam = float(first)
 
     def add(self, state: DistanceState, total: Array, x: Array, back: float) -> None:
         """Add the latest gradients by their sum Σ g_i and Σ g_i·(x_i − x), which is ``back``."""
-        if self.of == "bound":
-            state.numerator += state.lam * (dot(total, state.origin - x) - back)
-            state.weighted_sum += state.lam * total
+        state.numerator += state.lam * (dot(total, state.origin - x) - back)
+        state.weighted_sum += state.lam * total
 
     def update(self, state: DistanceState, x: Array, step: int, steps: int) -> None:
         """Update r̄ at the point ``x``, ``steps`` steps after the last update."""
         state.weight += float(step) * steps
         state.mean += (float(step) * steps / state.weight) * (x - state.mean)
-        if self.of == "bound":
-            self._bound(state, step)
-        else:
-            gone = np.abs(x - state.origin)
-            np.maximum(state.rbar, gone if state.rbar.size > 1 else norm(gone), out=state.rbar)
-
-    def _bound(self, state: DistanceState, step: int) -> None:
         rbar, per_coordinate = float(state.rbar[0]), state.rbar.size > 1
         total = state.weighted_sum
         size = float(np.abs(total).sum()) if per_coordinate else norm(total)

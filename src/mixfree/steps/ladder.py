@@ -173,8 +173,7 @@ class Ladder:
 
     def reach(self, state: LadderState) -> float:
         """The largest scale so far, which reveals a run that diverges."""
-        distance = state.distance
-        return distance.lam if self.distance.of == "bound" else float(distance.rbar.max())
+        return state.distance.lam
 
     @property
     def guesses(self) -> bool:

@@ -69,8 +69,6 @@ def lines(fit: StreamFit) -> Iterator[str]:
     yield from _under("warning", leakage_warnings(fit))
     if isinstance(fit.learner, ExactLearner):
         yield from _under("fit", _exactness(fit.learner))
-    elif (choice := getattr(fit.learner, "choice", None)) is not None:
-        yield from _under("chosen", choice.lines())
     yield from _under("quality", _quality(fit))
     yield from _under("warning", warnings(fit))
     correlation = Correlation.of_fit(fit)

@@ -374,8 +374,7 @@ class StreamFit:
 
     def _next_renewal(self, rows: int) -> int:
         """Return the row count after ``rows`` at which the predicting weights are updated."""
-        fits = getattr(self.learner, "fits", False)
-        if not isinstance(self.learner, ExactLearner) and not fits:
+        if not isinstance(self.learner, ExactLearner):
             # Pausing a method with steps takes as long as a thousand rows: chunks grow with the
             # stream, up to 1/64 of its length.
             return rows + CHUNK * (1 << max((rows // (64 * CHUNK)).bit_length() - 1, 0))
@@ -383,7 +382,7 @@ class StreamFit:
             return rows + max(FEW, 4 * len(self.encoder.features))
         # Solving for the weights costs more than learning 1,000 rows, least for the squared loss,
         # and the next small part of a long stream hardly changes them.
-        part = 8 if self.plan.loss == "squared" and not fits else 2
+        part = 8 if self.plan.loss == "squared" else 2
         return max(-(-(part + 1) * rows // (part * CHUNK)), 1) * CHUNK
 
     def _learn(self, piece: Piece, part: Encoded) -> None:

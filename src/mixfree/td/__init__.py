@@ -1,6 +1,5 @@
 """Temporal-difference learning with linear values (Section 5), on one trajectory."""
 
-from mixfree.td.actor_critic import ActorCritic
 from mixfree.td.evaluate import Evaluation, evaluate_policy
 from mixfree.td.features import FourierBasis, RadialBasis, TileCoding, rescaled, tabular
 from mixfree.td.learner import TDLearner
@@ -8,7 +7,6 @@ from mixfree.td.methods import td_methods
 from mixfree.td.reward_process import RewardProcess, Trajectory
 
 __all__ = [
-    "ActorCritic",
     "Evaluation",
     "FourierBasis",
     "RadialBasis",

@@ -14,6 +14,7 @@ from mixfree.td.stepping import StepTD
 def start_engine(
     method: str | None,
     size: int,
+    sparse: bool,
     gamma: float,
     least_squares: Mapping[str, Any],
     steps: Mapping[str, Any],
@@ -21,11 +22,12 @@ def start_engine(
 ) -> LstdTD | StepTD:
     """Start the engine for the given options of least squares or of steps.
 
-    Without a name, it is ``lstd`` for up to 1,000 features and no option of methods with steps.
+    Without a name, it is ``lstd`` for up to 1,000 features, or more where they are ``sparse``, and
+    no option of methods with steps.
     """
     if method is not None:
         check_one_of(method, "method", (LstdTD.name, *td_methods()))
-    if method == LstdTD.name or (method is None and size <= LARGEST and not steps):
+    if method == LstdTD.name or (method is None and (size <= LARGEST or sparse) and not steps):
         for name in steps:
             raise ValueError(
                 f"`{name}` is not an option of lstd, which takes `lam`, `l2` and `half_life`"

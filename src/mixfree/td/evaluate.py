@@ -14,15 +14,15 @@ from mixfree.base.checks import check_whole, shown
 from mixfree.base.progress import progress_bar
 from mixfree.chains import AutocorrelationTime, autocorrelation_time
 from mixfree.core.history import History, follow
-from mixfree.linear.exact.lstd import LSTD
-from mixfree.linear.exact.lstd_sparse import SparseLSTD
-from mixfree.td.certificate import BATCHES, Certificate
 from mixfree.td.episodes import spaces, transitions
 from mixfree.td.features import tabular
 from mixfree.td.learner import TDLearner
+from mixfree.td.lstd import LSTD
+from mixfree.td.lstd_sparse import SparseLSTD
 
 CHUNK = 512  # transitions whose features are held in memory at a time
 RECENT = 1 << 16  # states kept for the autocorrelation time
+MIN_SAMPLES = 200  # fewest transitions, for batches of some length
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +53,7 @@ class Evaluation:
     recent: Array
     samples: int
     episodes: int
-    certificate: Certificate | LSTD | SparseLSTD | None
+    certificate: LSTD | SparseLSTD | None
 
     def __repr__(self) -> str:
         return (
@@ -72,10 +72,10 @@ class Evaluation:
         The half-width has two parts. The first is the distance to the fixed point of the
         trajectory, which measures convergence (with ``lstd``, it is 0 without a ridge). The second
         is the sampling error of that fixed point, with the level divided among the states
-        (Bonferroni). It assumes that each batch of the trajectory (there are 20, or 16 to 64 with
-        ``lstd``) is much longer than the mixing time: see :attr:`remark`. The interval is unbounded
-        for a state that fewer than five batches visited, whose value the transitions do not
-        determine, or on whose value all batches agree exactly.
+        (Bonferroni). It assumes that each batch of the trajectory (there are 16 to 64) is much
+        longer than the mixing time: see :attr:`remark`. The interval is unbounded for a state that
+        fewer than five batches visited, whose value the transitions do not determine, or on whose
+        value all batches agree exactly.
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, not {shown(level)}")
@@ -93,11 +93,11 @@ class Evaluation:
         """A sentence on why the intervals are too narrow; empty if there is no known reason."""
         return self._certified().remark
 
-    def _certified(self) -> Certificate | LSTD | SparseLSTD:
+    def _certified(self) -> LSTD | SparseLSTD:
         if self.certificate is None:
             raise ValueError(
-                "an interval needs the products of all pairs of features, which do not fit in "
-                f"memory for {self.learner.features.size} features: use fewer features"
+                "an interval needs the products of all pairs of features, which are not kept for "
+                f"{self.learner.features.size:,} features: use method='lstd' or fewer features"
             )
         return self.certificate
 
@@ -148,7 +148,7 @@ def evaluate_policy(
     >>> found
     <Evaluation by lstd: 16 features, 2000 transitions, 259 episodes>
     """
-    check_whole(samples, "samples", least=10 * BATCHES)
+    check_whole(samples, "samples", least=MIN_SAMPLES)
     if method not in (None, "lstd"):
         options.setdefault("output", "average")
     if options.get("lam") and hasattr(env, "num_envs"):

@@ -28,8 +28,9 @@ def check_gamma(gamma: Any) -> float:
 class TDLearner:
     r"""Learns V(s) = φ(s)ᵀθ from the transitions of one trajectory in order.
 
-    With ``method="lstd"``, the default up to 1,000 features, θ is the fixed point of all
-    transitions so far (least squares), without tuning. All other methods take steps. With
+    With ``method="lstd"``, the default up to 1,000 features and above where they are sparse, θ is
+    the fixed point of all transitions so far (least squares), without tuning. All other methods
+    take steps. With
     ``method="mag"`` and a radius this is the update of Section 5.2:
 
     .. math:: \theta_{t+1} = \Pi_R\big(\theta_t + \eta_t g_t\big), \qquad
@@ -53,11 +54,10 @@ class TDLearner:
         rarely known, and with too small an R the values are wrong.
     method
         ``"lstd"``, or a name from :func:`mixfree.td.td_methods`. ``mag`` and ``adagrad`` derive
-        their step size from the radius; ``mag-dog``, ``dog`` and ``ladder`` need no radius, since
-        they use the distance from the start, r̄ = max(1, max_i ‖θ_i‖) (DoG). The default is
-        ``lstd`` up to 1,000 features; above, and with any option of methods with steps, it is
-        ``mag`` with a radius and ``mag-dog`` without. If named, ``lstd`` takes more than 1,000
-        features if most are 0 at a time: memory grows with the pairs that occur together.
+        their step size from the radius; ``ladder`` finds its own. The default is ``lstd`` up to
+        1,000 features, and above if the features have sparse rows: memory grows with the pairs that
+        occur together. Otherwise, and with any option of iterative methods, it is ``mag`` with a
+        radius and ``ladder`` without.
     seed, alpha, output, **options
         As for :func:`mixfree.minimize`, for instance ``levels``; not for ``lstd``, which is not
         random.
@@ -105,6 +105,7 @@ class TDLearner:
         self.engine = start_engine(
             method,
             self.features.size,
+            self.features.sparse,
             self.gamma,
             _given(lam=lam, l2=l2, half_life=half_life),
             _given(radius=radius, alpha=alpha, output=output) | options,

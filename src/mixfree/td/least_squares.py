@@ -10,8 +10,8 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.base.state import loading
 from mixfree.linear.exact.blocks import check_array
-from mixfree.linear.exact.lstd import LSTD
-from mixfree.linear.exact.lstd_sparse import SparseLSTD, as_csr
+from mixfree.td.lstd import LSTD
+from mixfree.td.lstd_sparse import SparseLSTD, as_csr
 
 # Most features for dense sums: the total and the sums of 16 batches take 136 MB.
 LARGEST = 1000

@@ -1,4 +1,4 @@
-"""The methods for TD learning with steps: classical TD, DoG variants and the general table."""
+"""The iterative methods for TD learning: projected TD and the general table."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -6,16 +6,14 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of, check_positive, check_whole, shown
+from mixfree.base.checks import check_one_of, check_positive, check_whole
 from mixfree.core import methods as table
 from mixfree.core.method import Common, Method
 from mixfree.core.methods import Methods
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball, Domain
-from mixfree.gradients import MLMC, DataDrop, Plain
-from mixfree.steps import Constant, Distance, Inverse, Ladder, Step
-
-FROM_ONE = Distance(first=1.0, of="iterate")  # r̄ = max(1, max_i ‖θ_i‖)
+from mixfree.gradients import Plain
+from mixfree.steps import Constant, Distance, Inverse, Step
 
 
 class ProjectedTD(Method):
@@ -72,162 +70,10 @@ class ProjectedTD(Method):
         super().__init__(x0, Plain(), rule, **common)
 
 
-class AveragedTD(Method):
-    r"""TD with a constant step, without projection, averaged over its later iterates.
-
-    .. math:: \theta_{t+1} = \theta_t + \alpha\,\delta_t\,\phi(s_t), \qquad
-              \delta_t = r_t + \gamma\phi(s_t')^\top\theta_t - \phi(s_t)^\top\theta_t
-
-    Samsonov et al. (2024) bound the tail average with high probability for a step that depends on
-    γ alone; on a trajectory, if only every ``gap``-th transition is used (TD-skip). The default
-    α = (1−γ)/(1+γ)² is that of Patil et al. (2023). It follows from feature norms of at most 1:
-    for a transition drawn from the stationary law, with A = φ(s)(φ(s) − γφ(s'))ᵀ,
-
-    .. math:: \mathbb E\|(I - \alpha A)\theta\|^2 \le
-              \|\theta\|^2 - \big(2\alpha(1-\gamma) - \alpha^2(1+\gamma)^2\big)\|V_\theta\|_M^2,
-
-    and this α maximises the bracket. The constants of Samsonov et al. could not be verified here,
-    and are not used. The tail is :class:`mixfree.outputs.TailAverage`: half to three quarters of
-    the iterates, whereas the paper averages the last half.
-
-    Parameters
-    ----------
-    gamma
-        The discount.
-    gap
-        A step is taken on every ``gap``-th transition; the others are skipped.
-    alpha
-        The step size; by default (1−γ)/(1+γ)².
-    x0, domain, output, mirror, seed
-        As for every :class:`mixfree.Method`.
-    """
-
-    name = "averaged-td"
-    required: ClassVar[Mapping[str, Any]] = {"gamma": 0.5}
-    default_output = "tail"
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        gamma: float,
-        gap: int = 1,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        common["alpha"] = (1.0 - gamma) / (1.0 + gamma) ** 2 if alpha is None else alpha
-        skip = DataDrop(check_whole(gap, "gap"))
-        super().__init__(x0, Plain() if gap == 1 else skip, Constant, **common)
-
-
-class LadderTD(Method):
-    """The ladder with one rate for all coordinates and DoG's distance as its scale.
-
-    Parameters
-    ----------
-    max_levels
-        As in :class:`mixfree.steps.Ladder`.
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`mixfree.Method`.
-    """
-
-    name = "ladder"
-    searches = True
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        max_levels: int | None = None,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-
-        def rule(scale: float | None) -> Step:
-            return Ladder(scale, per_coordinate=False, max_levels=max_levels, distance=FROM_ONE)
-
-        super().__init__(x0, Plain(), rule, **common)
-
-
-class DoG(Method):
-    """Plain gradients with distance-over-gradients steps (Ivgi et al. 2023); needs no radius.
-
-    The step is r̄/√Σ‖g‖² with r̄ = max(1, max_i ‖θ_i‖). Feature norms are at most 1, so θ has the
-    units of values, and r̄ starts at 1.
-
-    Parameters
-    ----------
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`mixfree.Method`; α must not be given.
-    """
-
-    name = "dog"
-    searches = True
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        super().__init__(x0, Plain(), _dog_step, **common)
-
-
-class MAGDoG(Method):
-    """Multi-level Monte Carlo gradients with distance-over-gradients steps; needs no radius.
-
-    Parameters
-    ----------
-    levels, weights, horizon
-        Level law of the gradient: see :class:`mixfree.MLMC`.
-    x0, domain, alpha, output, mirror, seed
-        As for :class:`DoG`.
-    """
-
-    name = "mag-dog"
-    searches = True
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        levels: int | None = 5,
-        weights: str = "exact",
-        horizon: int | None = None,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        super().__init__(x0, MLMC(levels, weights, horizon, seed), _dog_step, **common)
-
-
-def _dog_step(alpha: float | None) -> Step:
-    if alpha is not None:
-        raise ValueError(
-            f"alpha must be None for a DoG step, which finds its own scale, not {shown(alpha)}"
-        )
-    return Ladder(per_coordinate=False, max_levels=0, distance=FROM_ONE)
-
-
 _REPLAY = ("sgd-er", "sgd-rer")  # they need gradients of earlier samples
-_UNCOMPILED = ("rasgd", "ac-sa", "reg")  # they have no compiled twin, which TD learning needs
-_WITHOUT_RADIUS = {"mag": MAGDoG.name, "adagrad": DoG.name}
+_OF_RADIUS = ("mag", "adagrad")  # their step size is that of the radius
+# Feature norms are at most 1, so θ has the units of values, and the ladder starts at 1.
+_LADDER = {"distance": Distance(first=1.0), "output": "average"}
 
 
 def td_methods() -> Methods:
@@ -235,12 +81,11 @@ def td_methods() -> Methods:
 
     Examples
     --------
-    >>> sorted({"mag", "mag-dog", "projected-td"} & td_methods().keys())
-    ['mag', 'mag-dog', 'projected-td']
+    >>> sorted({"mag", "ladder", "projected-td"} & td_methods().keys())
+    ['ladder', 'mag', 'projected-td']
     """
-    own: tuple[type[Method], ...] = (LadderTD, MAGDoG, DoG, ProjectedTD, AveragedTD)
-    general = {name: m for name, m in table.methods().items() if name not in _REPLAY + _UNCOMPILED}
-    return Methods(general | {m.name: m for m in own})
+    general = {name: m for name, m in table.methods().items() if name not in _REPLAY}
+    return Methods(general | {ProjectedTD.name: ProjectedTD})
 
 
 def start_method(
@@ -253,17 +98,19 @@ def start_method(
 ) -> Optimizer:
     """Start a method of the table at ``theta0``, on a ball if a radius is given.
 
-    The default method is ``mag``, or ``mag-dog`` if neither radius nor α is given.
+    The default method is ``mag``, or ``ladder`` if neither radius nor α is given.
     """
     unscaled = radius is None and alpha is None
     if name is None:
-        name = "mag-dog" if unscaled else "mag"
+        name = "ladder" if unscaled else "mag"
     method = td_methods()[check_one_of(name, "method", tuple(td_methods()))]
-    if unscaled and name in _WITHOUT_RADIUS:
+    if unscaled and name in _OF_RADIUS:
         raise ValueError(
             f"{name} takes its step size from radius, a bound on ‖θ*‖: give radius=…, or use "
-            f"method={_WITHOUT_RADIUS[name]!r}, which needs none"
+            "method='ladder', which needs none"
         )
+    if name == "ladder":
+        settings = _LADDER | settings
     if "gamma" in method.options():
         settings["gamma"] = gamma
     if method is ProjectedTD:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,9 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.core.optimizer import Optimizer
 from mixfree.outputs import Average
-from mixfree.td.certificate import BATCHES, ENTRIES, LARGEST, Certificate
+from mixfree.td.least_squares import LARGEST, LstdTD
+from mixfree.td.lstd import LSTD
+from mixfree.td.lstd_sparse import SparseLSTD
 
 
 class StepTD:
@@ -109,7 +110,7 @@ class StepTD:
 
 
 class StepRecord:
-    """Records the mean of the iterates in the second half of a run, and its certificate.
+    """Records the mean of the iterates in the second half of a run, and the fixed point beside.
 
     Parameters
     ----------
@@ -125,43 +126,32 @@ class StepRecord:
         if not isinstance(engine.optimizer.output, Average):
             raise ValueError("output must be 'average', since the estimate is a mean of iterates")
         self.engine = engine
-        self._batches = {samples * k // BATCHES for k in range(BATCHES)}  # first transitions
         self._half = samples // 2
         size = engine.theta.size
-        self._certificate = Certificate(engine.gamma, size) if size <= LARGEST else None
+        self._beside = LstdTD(size, engine.gamma) if size <= LARGEST else None
         self._seen = 0
         self._before = self._total()  # of the first half of the run
 
     def take(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
         """Learn from the next transitions, in the form of :meth:`TDLearner.look_up`."""
-        start, stop = self._seen, self._seen + len(here)
-        between = (place for place in (*self._batches, self._half) if start < place < stop)
-        for first, last in pairwise(sorted({start, *between, stop})):
-            part = slice(first - start, last - start)
-            self._take(rows, here[part], there[part], rewards[part])
-
-    def _take(self, *transitions: Array) -> None:
-        if self._seen == self._half:
+        first = min(max(self._half - self._seen, 0), len(here))  # of the first half of the run
+        self.engine.advance(rows, here[:first], there[:first], rewards[:first])
+        if self._seen <= self._half <= self._seen + first:
             self._before = self._total()
-        self.engine.advance(*transitions)
-        if self._certificate is not None:
-            if self._seen in self._batches:
-                self._certificate.begin_batch()
-            self._certificate.add(*transitions)
-            if self._certificate.entries > ENTRIES:
-                self._certificate = None
-        self._seen += len(transitions[1])
+        self.engine.advance(rows, here[first:], there[first:], rewards[first:])
+        if self._beside is not None:
+            self._beside.advance(rows, here, there, rewards)
+        self._seen += len(here)
 
-    def result(self) -> tuple[Array, Certificate | None]:
-        """Return the mean of the iterates in the second half, and the certificate if it fits."""
+    def result(self) -> tuple[Array, LSTD | SparseLSTD | None]:
+        """Return the mean of the iterates in the second half, and the fixed point if it fits."""
         (steps_before, before), (steps, after) = self._before, self._total()
         if steps == steps_before:
             raise ValueError(
                 "samples must be larger: no step was taken in the second half of the run"
             )
-        if self._certificate is not None:
-            self._certificate.solve()
-        return (after - before) / (steps - steps_before), self._certificate
+        beside = None if self._beside is None else self._beside.fixed_point()
+        return (after - before) / (steps - steps_before), beside
 
     def _total(self) -> tuple[int, Array]:
         """Return the number and the sum of the iterates so far."""

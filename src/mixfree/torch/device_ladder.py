@@ -38,17 +38,11 @@ class DeviceDistance:
         self.numerator = self.numerator + self.lam * (total @ (self.origin - x) - back)
         self.weighted_sum = self.weighted_sum + self.lam * total
 
-    def update(self, of: str, x: Tensor, step: int, steps: int, lr: float) -> None:
+    def update(self, x: Tensor, step: int, steps: int, lr: float) -> None:
         """Update r̄ at the point ``x``, ``steps`` steps after the last update."""
         self.weight += float(step) * steps
         self.mean = torch.lerp(self.mean, x, float(step) * steps / self.weight)
         per_coordinate = self.rbar.numel() > 1
-        if of == "bound":
-            self._bound(step, per_coordinate, lr)
-        else:
-            self.rbar = torch.maximum(self.rbar, _size(x - self.origin, per_coordinate, each=True))
-
-    def _bound(self, step: int, per_coordinate: bool, lr: float) -> None:
         size = torch.linalg.vector_norm(self.weighted_sum, 1 if per_coordinate else 2)
         found = torch.where(size > 0.0, self.margin * self.numerator / size, 0.0)
         rbar = torch.maximum(self.rbar[0], found)
@@ -140,7 +134,7 @@ class DeviceLadder:
 
     def reach(self, rule: Ladder) -> Tensor:
         """Return the twin of :meth:`mixfree.steps.Ladder.reach`."""
-        return self.distance.lam if rule.distance.of == "bound" else self.distance.rbar.amax()
+        return self.distance.lam
 
     def _refresh(
         self,
@@ -154,7 +148,7 @@ class DeviceLadder:
     ) -> None:
         """Add the gradients since the last refresh to all sums, and update the rates."""
         distance, weight, total = self.distance, self.distance.lam, self.sum
-        if rule.alpha is None and rule.distance.of == "bound":
+        if rule.alpha is None:
             # The steps from each x_i to x_t had the current rates, which end now.
             earlier = total - g
             if rule.per_coordinate:
@@ -169,7 +163,7 @@ class DeviceLadder:
             self._climb(rule, step)
         if rule.alpha is None:
             steps = 1 if step <= EARLY * rule.block else rule.block
-            distance.update(rule.distance.of, x, step, steps, lr)
+            distance.update(x, step, steps, lr)
         root = torch.sqrt(self.total + self.excess[0] if len(self.excess) else self.total)
         moves = (root > 0.0) & (self.reach(rule) <= farthest)
         self.rate = torch.where(moves, distance.lam * distance.rbar / root, 0.0)
@@ -226,9 +220,9 @@ def on_host(ladder: DeviceLadder) -> LadderState:
     return LadderState(**own, distance=DistanceState(**distance))
 
 
-def _size(vector: Tensor, per_coordinate: bool, each: bool = False) -> Tensor:
+def _size(vector: Tensor, per_coordinate: bool) -> Tensor:
     if per_coordinate:
-        return vector.abs() if each else vector.abs().amax()
+        return vector.abs().amax()
     return torch.linalg.vector_norm(vector)
 
 

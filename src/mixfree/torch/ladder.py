@@ -123,7 +123,6 @@ class Ladder(StreamOptimizer):
             "block": block,
             "max_levels": max_levels,
             "first": distance.first,
-            "of": distance.of,
             "sketch": sketch,
             "seed": seed,
         }

@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
 import mixfree as mf
 from mixfree.base.arithmetic import Array
 from mixfree.core.optimizer import GradientRefused, Optimizer
-from mixfree.linear.contest import ChoosingLearner
-from mixfree.linear.learner import Learner
+from mixfree.linear.learner_for import learner_for
 from mixfree.reproduce.ladder.problem import Problem
 
 __all__ = ["CONTENDERS", "MEMORY", "WITHOUT", "gap_of"]
@@ -34,11 +32,17 @@ def run_of(make: Callable[[Array], Optimizer]) -> Contender:
 
 def learner_of(memory: int | str) -> Contender:
     """Return a contender: the weights of the estimators' ladder."""
-    make = partial(Learner, memory=0) if memory == 0 else ChoosingLearner
 
     def run(problem: Problem, order: Array) -> Array:
         columns = problem.rows.shape[1]
-        learner = make(problem.loss, columns, "ladder", scale=None, fit_intercept=False)
+        learner = learner_for(
+            problem.loss,
+            columns,
+            method="ladder",
+            memory=memory,
+            scale=None,
+            fit_intercept=False,
+        )
         for start in range(0, len(order), PIECE):
             piece = order[start : start + PIECE]
             learner.advance(problem.rows[piece], problem.targets[piece])
@@ -54,11 +58,6 @@ CONTENDERS: dict[str, Contender] = {
     "ladder, one rate": run_of(lambda x0: mf.Ladder(x0, per_coordinate=False)),
     "mag": run_of(mf.MAG),
     "adagrad": run_of(mf.AdaGrad),
-    "adagrad, DoG": run_of(
-        lambda x0: mf.Ladder(
-            x0, per_coordinate=False, max_levels=0, distance=mf.Distance(of="iterate")
-        )
-    ),
 }
 
 

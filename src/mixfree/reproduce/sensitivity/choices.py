@@ -123,8 +123,6 @@ _ALL = (
     Choice("chain", "walk over a graph of 100 agents", stream="graph"),
     Choice("chain", "continuous states", stream="continuous"),
     _mag("whole law", levels=None, horizon="T"),
-    _mag("whole law, clipped", levels=None, horizon="T", tails="clipped"),
-    _mag("whole law, medians of means", levels=None, horizon="T", tails="median"),
 )
 CHOICES = {f"{choice.about}: {choice.name}" if choice.about else choice.name: choice
            for choice in _ALL}  # fmt: skip

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import splu
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.blocks import check_array, check_finite
-from mixfree.linear.exact.lstd import (
+from mixfree.td.lstd import (
     FIRST,
     check_discounts,
     check_level,
@@ -34,7 +34,7 @@ REFINED = 2  # steps of iterative refinement, which remove the effect of the rid
 
 
 class SparseLSTD:
-    """:class:`mixfree.linear.exact.lstd.LSTD` with sparse sums, and without half-life.
+    """:class:`mixfree.td.lstd.LSTD` with sparse sums, and without half-life.
 
     Dependent features are resolved by a ridge of 1e-12 in units of their own scale, which does not
     change the values.

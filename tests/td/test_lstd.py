@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mixfree.linear.exact.lstd import LSTD
 from mixfree.td import RewardProcess
+from mixfree.td.lstd import LSTD
 from tests.helpers import assert_same_bits
 
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.linear.exact import lstd_sparse
-from mixfree.linear.exact.lstd import LSTD
-from mixfree.linear.exact.lstd_sparse import SparseLSTD
-from mixfree.td import TDLearner
+from mixfree.td import TDLearner, lstd_sparse
+from mixfree.td.lstd import LSTD
+from mixfree.td.lstd_sparse import SparseLSTD
 
 STATES = 40
 

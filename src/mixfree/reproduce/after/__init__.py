@@ -1,1 +1,0 @@
-"""Methods after the paper: acceleration, games, and the geometry of the simplex."""

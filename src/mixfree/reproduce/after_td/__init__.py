@@ -1,1 +1,0 @@
-"""TD learning and control after the paper."""

@@ -5,6 +5,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 __all__ = ["Dialect"]
@@ -41,7 +42,8 @@ class Dialect(NamedTuple):
         rows = [line for line in lines if line.strip() and not _PREAMBLE.match(line)]
         if len(rows) == 1 and any(map(_PREAMBLE.match, lines)):  # the header may be a comment
             return any(map(_is_number, re.split(rb"[,;|\t]", rows[0])))
-        return len(rows) >= 2
+        quotes = accumulate(line.count(b'"') for line in rows)
+        return sum(each % 2 == 0 for each in quotes) >= 2  # a quoted text may have newlines
 
     @classmethod
     def of(cls, head: bytes, tabs: bool = False) -> "Dialect":

@@ -141,7 +141,9 @@ def test_a_folder_of_folders_is_told_its_glob(tmp_path, capsys):
         ),
         (["titled.csv"], "if the header is line N, tail -n +N FILE > table.csv removes the lines"),
         (["marked.csv"], "has 1 fields instead of 2; grep -v '^#' FILE > plain.csv removes"),
-        (["mixed.csv"], "'a' is left out: dates in several formats, such as '2/2/2020'"),
+        (["unclear.csv"], "cannot be told apart in the first rows: --dates a=%d/%m/%Y reads"),
+        (["d.csv", "--dates", "u=dd/mm"], "--dates must be formats such as '%d/%m/%Y' or 'sec"),
+        (["d.csv", "--dates", "w=%Y"], "there is no column 'w'"),
         (["latin.jsonl"], "latin.jsonl: column 'c' is not in UTF-8"),
         (["d.csv", "--classes", "a"], "--classes must be at least two and all different, not a"),
         (
@@ -170,9 +172,8 @@ def test_bad_arguments(tmp_path, capsys, monkeypatch, arguments, message):
     (tmp_path / "headless.csv").write_text("1.5,2\n2.5,3\n")
     (tmp_path / "titled.csv").write_text("Report\n\na,load\n1,2\n")
     (tmp_path / "marked.csv").write_text("a,load\n1,2\n# the end\n")
-    days = [f"{n % 9 + 1}/{n % 28 + 1}/2020" if n % 3 else f"{1990 + n}-01-01" for n in range(200)]
-    lines = [f"{day},{n % 7}\n" for n, day in enumerate(days)]
-    (tmp_path / "mixed.csv").write_text("a,load\n" + "".join(lines))
+    days = "".join(f"{n % 9 + 1}/{n % 12 + 1}/2020,{n % 7}\n" for n in range(200))
+    (tmp_path / "unclear.csv").write_text(f"a,load\n{days}")
     (tmp_path / "objects.jsonl").write_text('[{"a": 1, "load": 2}]\n')
     packed = bytearray(gzip.compress(b"a,load\n1,2\n" * 99))
     packed[-6] ^= 255

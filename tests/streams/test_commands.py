@@ -219,8 +219,6 @@ def test_predict_refuses(tmp_path, fitted, capsys):
     (tmp_path / "head.csv").write_text("u,v,colour,on\n")
     assert run("predict", tmp_path / "head.csv", "--model", model, "-o", tmp_path / "p.csv") == 2
     assert "head.csv: there are no rows" in capsys.readouterr().err
-    assert run("predict", data, "--model", model, "-o", tmp_path / "p.csv", "--batch", 1) == 2
-    assert "--batch applies to standard output only: leave out --output" in capsys.readouterr().err
     assert run("predict", data, "--model", model) == 2
     assert "--output is needed, unless the data is CSV or JSON lines" in capsys.readouterr().err
     found = sorted(os.listdir(tmp_path))

@@ -74,11 +74,13 @@ def fit(
             "days if they cover two years."
         ),
     ] = "auto",
-    day_first: Annotated[
-        bool | None,
+    dates: Annotated[
+        list[str] | None,
         typer.Option(
-            "--day-first/--month-first",
-            help="How to read dates like 1/2/2019. Default: as the first 10,000 rows suggest.",
+            metavar="COLUMN[=FORMAT]",
+            help="Column of dates, with its format: %d/%m/%Y, seconds (milliseconds, …) since "
+            "1970; repeat for more columns. Default: ISO 8601, 2019/12/31, 31.12.2019, 31/12/2019 "
+            "and 12/31/2019, with or without a time, and stored types.",
         ),
     ] = None,
     hash_columns: Annotated[
@@ -86,8 +88,7 @@ def fit(
         typer.Option(
             "--hash",
             help="Number of features per text column into which its rare and new texts are "
-            "hashed. Default: up to 16 for columns with more than 64 different texts or with new "
-            "ones to expect, else 0.",
+            "hashed. Default: up to 16 for columns with more than 64 different texts, else 0.",
         ),
     ] = None,
     scale: Annotated[
@@ -265,7 +266,7 @@ def fit(
         parameters,
         compare,
         time,
-        day_first,
+        dict(map(_named, dates or ())),
         hash_columns,
         parameters.pop("epochs"),
     )
@@ -428,14 +429,18 @@ def _half_life(text: str | None) -> float | str | None:
         raise ValueError(f"half_life must be a number of rows or 'auto', not {text!r}") from None
 
 
+def _named(text: str) -> tuple[str, str]:
+    """Split ``COLUMN=TEXT``; a name with an equals sign is in quotes."""
+    quoted = re.match(r'"((?:[^"]|"")+)"(?:=|$)', text)
+    column, _, rest = text.partition("=")
+    return (quoted[1].replace('""', '"'), text[quoted.end() :]) if quoted else (column, rest)
+
+
 def _categories(given: Iterable[str]) -> dict[str, list[str]]:
     """Parse texts like ``colour=red,green``."""
     found: dict[str, list[str]] = {}
     for text in given:
-        quoted = re.match(r'"((?:[^"]|"")+)"=', text)  # a name with a comma or an equals sign
-        column, _, texts = text.partition("=")
-        if quoted:
-            column, texts = quoted[1].replace('""', '"'), text[quoted.end() :]
+        column, texts = _named(text)
         if not (column and texts):
             raise ValueError(f"--categories must have the form colour=red,green, not {text!r}")
         if column in found:

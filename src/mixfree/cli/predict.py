@@ -43,13 +43,6 @@ def predict(
             "this level, such as 0.95. Needs an exact regression."
         ),
     ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            help="Largest number of rows predicted at a time on standard output; 1 is row by row. "
-            "Default: all rows that have arrived, up to 1,024."
-        ),
-    ] = None,
     format: Format = None,
     force: Force = False,
 ) -> None:
@@ -64,19 +57,16 @@ def predict(
       mixfree predict new.csv --model load.mixfree -o forecast.parquet
       tail -n +1 -f log.csv | mixfree predict - --model load.mixfree
     """
-    from mixfree.base.checks import check_one_of, check_whole
+    from mixfree.base.checks import check_one_of
     from mixfree.base.files import check_place
     from mixfree.streams import Source, StreamFit, find_files, write_predictions
-    from mixfree.streams.answers import BATCH, answer_rows
     from mixfree.streams.encoder import POLICIES
     from mixfree.streams.files import STDIN
-    from mixfree.streams.predictions import mark_of
+    from mixfree.streams.predictions import answer_rows, mark_of
 
     files = find_files(data, format)
-    if output is not None:
-        if batch is not None:
-            raise ValueError("`batch` applies to standard output only: leave out `output`")
-    elif [file.path for file in files] != [STDIN] or files[0].format == "arrow":
+    answers = [file.path for file in files] == [STDIN] and files[0].format != "arrow"
+    if output is None and not answers:
         raise ValueError(
             "`output` is needed, unless the data is CSV or JSON lines from standard input (-)"
         )
@@ -92,10 +82,9 @@ def predict(
             f"written to {output}"
         )
     else:
-        most = BATCH if batch is None else check_whole(batch, "batch")
-        ends = sys.stdin.buffer, sys.stdout.buffer
         try:
-            written = answer_rows(fit, *ends, files[0].format, names(keep), interval, most)
+            source = Source(files, arriving=True)
+            written = answer_rows(fit, source, sys.stdout.buffer, names(keep), interval)
         except KeyboardInterrupt:  # all predictions so far have been written
             raise typer.Exit(130) from None
     for column, count in written.unknown.most_common():

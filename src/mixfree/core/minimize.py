@@ -1,7 +1,6 @@
 """Minimise with one call: any gradient function, any stream, any method."""
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass

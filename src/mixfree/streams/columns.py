@@ -142,7 +142,7 @@ class Time(Column):
     @property
     def expected(self) -> str:
         """The values expected, in words."""
-        return "a time of day" if self.form == "clock" else f"a date ({self.form})"
+        return "a time of day" if dates.is_clock(self.form) else f"a date ({self.form})"
 
     @property
     def features(self) -> list[str]:
@@ -157,7 +157,7 @@ class Time(Column):
     def _is_valid(self) -> bool:
         parts = bool(self.parts) and set(self.parts) <= {*dates.PARTS, "days"}
         origin = type(self.origin) is float and abs(self.origin) < 1e9
-        return self.form in dates.FORMS and parts and origin
+        return isinstance(self.form, str) and dates.is_form(self.form) and parts and origin
 
     def times(self, values: Any) -> Array:
         """Return values as NumPy times, NaT where missing."""

@@ -1,4 +1,4 @@
-"""Dates in the formats that files have, and their features for a linear model.
+"""Dates as stored or written, and their features for a linear model.
 
 Times are taken as written: time zones are ignored, and stored times with a zone are in UTC.
 """
@@ -14,19 +14,17 @@ from mixfree.base.extras import require
 from mixfree.streams.numbers import doubles, is_text, numbers_in
 
 __all__ = [
-    "DIGITS",
     "EPOCHS",
-    "MONTHS",
+    "FORMATS",
     "PARTS",
-    "SECONDS",
     "feature_names",
     "features_of",
     "form_of",
+    "forms_of",
+    "is_clock",
+    "is_form",
     "is_time",
-    "may_be_named",
     "parts_that_vary",
-    "pattern_of",
-    "several_forms",
     "times_in",
     "too_long",
 ]
@@ -38,35 +36,34 @@ ENOUGH = 0.95  # least share of dates among the texts of a column of dates
 SHORT = 0.95  # share of a period to be covered: the times of a day end before the next day
 _DAY = np.timedelta64(1, "D")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_CLOCK = (
-    r"(?P<H>\d{1,2})(?:[:.](?P<M>\d{2})(?:[:.](?P<S>\d{2})(?:[.,](?P<f>\d+))?)?)?"
-    r"(?: ?(?P<p>[AaPp])\.?[Mm]\.?)?"
+_TIME = (  # an optional time of day and zone
+    r"(?:(?:T|,? +)(?P<H>\d{1,2})(?::(?P<M>\d{2})(?::(?P<S>\d{2})(?:[.,](?P<f>\d+))?)?)?"
+    r"(?: ?(?P<p>[AaPp])[Mm])?(?: ?(?:Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?))?)?"
 )
-_TIME = r"(?:(?:[T:]|,? +)" + _CLOCK + r")?(?: ?(?:Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?))?$"
-_WEEKDAY = r"^(?:[A-Za-z]{2,9}[.,]* +)?"
-_YEAR = r"(?P<y>\d{4}|\d{2})"
-_WRITTEN = {
-    "year first": r"^(?P<y>\d{4})[-/.](?P<m>\d{1,2})(?:[-/.](?P<d>\d{1,2}))?" + _TIME,
-    "month first": _WEEKDAY + r"(?P<m>\d{1,2})[-/.](?P<d>\d{1,2})[-/.]" + _YEAR + _TIME,
-    "day first": _WEEKDAY + r"(?P<d>\d{1,2})[-/.](?P<m>\d{1,2})[-/.]" + _YEAR + _TIME,
-    "day, month by name": _WEEKDAY
-    + r"(?P<d>\d{1,2})(?:st|nd|rd|th)?[-/. ]+(?P<m>[A-Za-z]{3,9})[-/., ]+"
-    + _YEAR
-    + _TIME,
-    "month by name, day": _WEEKDAY
-    + r"(?P<m>[A-Za-z]{3,9})[-/. ]+(?P<d>\d{1,2})(?:st|nd|rd|th)?[-/, ]+(?P<y>\d{4})"
-    + _TIME,
-    "clock": r"^(?P<H>\d{1,2})[:.](?P<M>\d{2})(?:[:.](?P<S>\d{2})(?:[.,](?P<f>\d+))?)?"
-    r"(?: ?(?P<p>[AaPp])\.?[Mm]\.?)?$",
+# Formats of dates that are recognised by themselves, with a time of day or without.
+FORMATS = ("%Y-%m-%d", "%Y-%m", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
+_DIRECTIVES = {
+    "%Y": r"(?P<y>\d{4})",
+    "%y": r"(?P<y>\d{2})",
+    "%m": r"(?P<m>\d{1,2})",
+    "%b": r"(?P<m>[A-Za-z]{3,9})",
+    "%B": r"(?P<m>[A-Za-z]{3,9})",
+    "%d": r"(?P<d>\d{1,2})",
+    "%H": r"(?P<H>\d{1,2})",
+    "%I": r"(?P<H>\d{1,2})",
+    "%M": r"(?P<M>\d{2})",
+    "%S": r"(?P<S>\d{2})",
+    "%f": r"(?P<f>\d+)",
+    "%p": r"(?P<p>[AaPp])[Mm]",
+    "%a": "[A-Za-z]+",
+    "%A": "[A-Za-z]+",
+    "%z": r"(?:Z|[+-]\d{2}:?\d{2})",
+    "%Z": "[A-Z]{1,5}",
 }
-DIGITS = r"^(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:(?P<H>\d{2})(?P<M>\d{2})(?P<S>\d{2})?)?$"
 # Microseconds per unit of an epoch; the unit is the one that gives seconds from 1979 to 2096.
 EPOCHS = {"seconds": 1e6, "milliseconds": 1e3, "microseconds": 1.0, "nanoseconds": 1e-3}
 SECONDS = 3e8, 4e9
-FORMS = (*_WRITTEN, *EPOCHS, "digits", "stored")  # possible formats of a column of dates
-_NAMED = re.compile(
-    r"time|date|datum|fecha|epoch|unix|(?:^|_)(?:ts|dt|at|on|day|when)(?:$|_)", re.IGNORECASE
-)
+STORED = ("stored", "clock")  # dates and times of day with a type of their own
 
 
 def is_time(arrow_type: Any) -> bool:
@@ -77,88 +74,77 @@ def is_time(arrow_type: Any) -> bool:
     )
 
 
-def may_be_named(name: str) -> bool:
-    """Whether the name of a column suggests dates, so that its numbers may be dates.
+def is_form(form: str) -> bool:
+    """Whether a text is a unit since 1970, a type, or a format of strptime that can be read.
 
     Examples
     --------
-    >>> may_be_named("event_time"), may_be_named("load")
-    (True, False)
+    >>> is_form("%d %b %Y"), is_form("seconds"), is_form("%Q"), is_form("day first")
+    (True, True, False, False)
     """
-    return bool(_NAMED.search(name))
+    used = re.findall("%.?", form)
+    written = bool(used) and len(set(used)) == len(used) and set(used) <= _DIRECTIVES.keys()
+    return written or form in EPOCHS or form in STORED
 
 
-def form_of(values: Any, name: str, day_first: bool | None = None) -> str | None:
-    """Return the format of the dates in a column, None if its values are not dates.
+def is_clock(form: str) -> bool:
+    """Whether a format has only a time of day."""
+    return form == "clock" or ("%" in form and not re.search("%[YymdbB]", form))
 
-    Texts are dates if almost all of them are. Numbers are dates only if the name of the column
-    suggests so: seconds (or milliseconds, …) since 1970, or digits like 20191231.
 
-    Parameters
-    ----------
-    values
-        The first values of the column that are not missing, in order.
-    name
-        Name of the column.
-    day_first
-        Whether 1/2/2019 is in February; None: by the values. If both readings are dates, the
-        reading in which fewer rows go back in time wins, then the one that covers less time.
+def forms_of(texts: Any) -> list[str]:
+    """Return the formats of :data:`FORMATS` in which almost all texts are dates.
 
     Examples
     --------
     >>> import pyarrow
-    >>> form_of(pyarrow.array(["31.12.2019 23:00", "1.1.2020 0:00"]), "when")
-    'day first'
-    >>> form_of(pyarrow.array(["1/9/11", "1/10/11"]), "when")
-    'month first'
-    >>> form_of(pyarrow.array([1577836800, 1577840400]), "timestamp")
+    >>> forms_of(pyarrow.array(["31.12.2019 23:00", "1.1.2020 0:00"]))
+    ['%d.%m.%Y']
+    >>> forms_of(pyarrow.array(["1/9/2011", "1/10/2011"]))
+    ['%d/%m/%Y', '%m/%d/%Y']
+    >>> forms_of(pyarrow.array(["3.11.10", "16:10"]))
+    []
+    """
+    compute, found = require("pyarrow.compute"), []
+    trimmed = compute.utf8_trim_whitespace(texts)
+    for form in FORMATS:  # matching takes less time than parsing
+        matches = compute.match_substring_regex(trimmed, _pattern(form)).true_count
+        if matches >= ENOUGH * len(texts) and _are_dates(texts, form):
+            found.append(form)
+    return found
+
+
+def form_of(values: Any, name: str) -> str:
+    """Return the format of a column that the user calls one of dates; ValueError if unknown.
+
+    Numbers are seconds (or milliseconds, …) since 1970, or digits like 20191231.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> form_of(pyarrow.array([1577836800, 1577840400]), "at")
     'seconds'
-    >>> form_of(pyarrow.array(["red", "green"]), "date") is None
-    True
     """
     if is_time(values.type):
         return "clock" if require("pyarrow").types.is_time(values.type) else "stored"
-    if not is_text(values.type) and not may_be_named(name):
-        return None
-    numbers = doubles(numbers_in(values))
-    if np.isfinite(numbers).mean() >= ENOUGH:
-        return _form_of_numbers(numbers[np.isfinite(numbers)]) if may_be_named(name) else None
-    if not is_text(values.type):
-        return None
-    found = {form: times_in(values, form) for form in _WRITTEN if _share(values, form) >= ENOUGH}
-    fits = {form: float((~np.isnat(times)).mean()) for form, times in found.items()}
-    if day_first is not None:
-        fits.pop("month first" if day_first else "day first", None)
-    elif fits.get("day first", 0.0) == fits.get("month first", 1.0) >= ENOUGH:
-        back = {form: _disorder(found[form]) for form in ("day first", "month first")}
-        dotted = "." in values[0].as_py()
-        both_ways = back["day first"] == back["month first"]
-        day_first = dotted if both_ways else back["day first"] < back["month first"]
-        del fits["month first" if day_first else "day first"]
-    best = max(fits, key=lambda form: fits[form], default=None)
-    return best if best is not None and fits[best] >= ENOUGH else None
+    forms = forms_of(values) if is_text(values.type) else []
+    if not forms:
+        numbers = doubles(numbers_in(values))
+        for unit, microseconds in EPOCHS.items():
+            seconds = numbers * (microseconds / 1e6)
+            if ((seconds >= SECONDS[0]) & (seconds <= SECONDS[1])).mean() >= ENOUGH:
+                return unit
+        forms = ["%Y%m%d"] if _are_dates(values, "%Y%m%d") else []
+    if len(forms) == 1:
+        return forms[0]
+    raise ValueError(
+        f"the format of the dates in column {name!r}, such as {values[0].as_py()!r}, is unknown: "
+        f"give it, as in `dates={{{name!r}: '%d/%m/%Y'}}`"
+    )
 
 
-def _share(values: Any, form: str) -> float:
-    """Return the share of texts that look like a format, which takes less time than to parse."""
-    compute = require("pyarrow.compute")
-    texts = compute.utf8_trim_whitespace(values)
-    return float(compute.match_substring_regex(texts, _WRITTEN[form]).true_count / len(values))
-
-
-def several_forms(texts: Any) -> bool:
-    """Whether almost all texts are dates, but in several formats.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> several_forms(pyarrow.array(["2020-01-01", "1/2/2020"]))
-    True
-    """
-    found = np.zeros(len(texts), bool)
-    for form in _WRITTEN:
-        found |= ~np.isnat(times_in(texts, form))
-    return bool(found.mean() >= ENOUGH)
+def _are_dates(values: Any, form: str) -> bool:
+    return bool((~np.isnat(times_in(values, form))).mean() >= ENOUGH)
 
 
 def times_in(values: Any, form: str) -> Array:
@@ -167,7 +153,7 @@ def times_in(values: Any, form: str) -> Array:
     Examples
     --------
     >>> import pyarrow
-    >>> times_in(pyarrow.array(["2020/1/1 0:30", "2020/2/30", None]), "year first")
+    >>> times_in(pyarrow.array(["2020/1/1 0:30", "2020/2/30", None]), "%Y/%m/%d")
     array(['2020-01-01T00:30:00.000000', 'NaT', 'NaT'], dtype='datetime64[us]')
     """
     pyarrow = require("pyarrow")
@@ -180,18 +166,18 @@ def times_in(values: Any, form: str) -> Array:
         fits = (lowest <= seconds) & (seconds <= highest)
         whole = np.floor(np.where(fits, numbers, 0.0) * EPOCHS[form]).astype(np.int64)
         return np.where(fits, whole.astype("M8[us]"), np.datetime64("NaT"))
-    if form == "digits":
-        whole = numbers_in(values).cast(pyarrow.int64(), safe=False)
-        return _written(whole.cast(pyarrow.string()), DIGITS)
-    if not is_text(values.type):
-        return np.full(len(values), np.datetime64("NaT"), "M8[us]")
+    if not is_text(values.type):  # digits such as 20191231
+        values = numbers_in(values).cast(pyarrow.int64(), safe=False).cast(pyarrow.string())
     texts = require("pyarrow.compute").utf8_trim_whitespace(values)
-    return _written(texts, pattern_of(form))
+    return _written(texts, _pattern(form))
 
 
-def pattern_of(form: str) -> str:
-    """Return the regular expression of a format; stored dates as text have the year first."""
-    return _WRITTEN.get(form, _WRITTEN["year first"])
+def _pattern(form: str) -> str:
+    """Return the regular expression of a format; stored dates are ISO 8601 as text."""
+    form = {"stored": "%Y-%m-%d", "clock": "%H:%M:%S"}.get(form, form)
+    parts = re.findall("%.|[^%]+", form)
+    written = "".join(_DIRECTIVES.get(part) or re.escape(part) for part in parts)
+    return f"^{written}{'' if re.search('%[HI]', form) else _TIME}$"
 
 
 def parts_that_vary(times: Array, form: str) -> list[str]:
@@ -207,17 +193,17 @@ def parts_that_vary(times: Array, form: str) -> list[str]:
     >>> parts_that_vary(hours.astype("M8[us]"), "stored")
     ['hour']
     >>> months = np.arange("1949-01", "1961-01", dtype="M8[M]")
-    >>> parts_that_vary(months.astype("M8[us]"), "year first")
+    >>> parts_that_vary(months.astype("M8[us]"), "%Y-%m")
     ['season', 'days']
     """
     known = times[~np.isnat(times)]
-    without = ["weekday", "season"] if form == "clock" else too_long(known)
+    without = ["weekday", "season"] if is_clock(form) else too_long(known)
     if _are_months(known):
         without.append("weekday")
     shares = {part: _share_passed(known, part) for part in PARTS if part not in without}
     least = {"season": 1 / 365}  # leap years move the same day of the year by less
     parts = [part for part, share in shares.items() if np.ptp(share) > least.get(part, 0.0)]
-    trend = form != "clock" and _covered(known) >= SHORT * TREND
+    trend = not is_clock(form) and _covered(known) >= SHORT * TREND
     return [*parts, "days"] if trend else parts
 
 
@@ -288,23 +274,6 @@ def _share_passed(times: Array, part: str) -> Array:
     year = days.astype("M8[Y]")
     first, following = year.astype("M8[us]"), (year + 1).astype("M8[us]")
     return np.asarray((times - first) / (following - first))
-
-
-def _disorder(times: Array) -> tuple[int, float]:
-    """Return how often a time precedes the one before it, and the days that the times cover."""
-    known = times[~np.isnat(times)]
-    return int((known[1:] < known[:-1]).sum()), _covered(known)
-
-
-def _form_of_numbers(numbers: Array) -> str | None:
-    for unit, microseconds in EPOCHS.items():
-        seconds = numbers * (microseconds / 1e6)
-        if ((seconds >= SECONDS[0]) & (seconds <= SECONDS[1])).all():
-            return unit
-    if (np.abs(numbers) >= 1e15).any() or (numbers != np.floor(numbers)).any():
-        return None
-    days = times_in(require("pyarrow").array(numbers), "digits")
-    return None if np.isnat(days).any() else "digits"
 
 
 def _stored(values: Any) -> Array:

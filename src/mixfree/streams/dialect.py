@@ -5,6 +5,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 __all__ = ["Dialect"]
@@ -12,10 +13,7 @@ __all__ = ["Dialect"]
 BLOCK = 1 << 21  # bytes of text per batch
 MIN_ROWS = 32  # least rows per batch, unless they are very long
 LARGEST_BLOCK = 1 << 25  # bytes of text per batch of a file with long rows
-_SEPARATOR = re.compile(
-    r'\ufeff?"?sep=([,;|\t])"?\r?(?:\n|$)'
-)  # a line that tells Excel the delimiter
-_PREAMBLE = re.compile(rb'(?:\xef\xbb\xbf)?(?:#[^,;|\t]|"?sep=)')  # lines before the header
+_COMMENT = re.compile(rb"(?:\xef\xbb\xbf)?#[^,;|\t]")  # a line before the header
 
 
 class Dialect(NamedTuple):
@@ -38,10 +36,9 @@ class Dialect(NamedTuple):
     @staticmethod
     def is_complete(lines: Sequence[bytes]) -> bool:
         """Whether the first lines contain a header and a row."""
-        rows = [line for line in lines if line.strip() and not _PREAMBLE.match(line)]
-        if len(rows) == 1 and any(map(_PREAMBLE.match, lines)):  # the header may be a comment
-            return any(map(_is_number, re.split(rb"[,;|\t]", rows[0])))
-        return len(rows) >= 2
+        rows = [line for line in lines if line.strip() and not _COMMENT.match(line)]
+        quotes = accumulate(line.count(b'"') for line in rows)
+        return sum(each % 2 == 0 for each in quotes) >= 2  # a quoted text may have newlines
 
     @classmethod
     def of(cls, head: bytes, tabs: bool = False) -> "Dialect":
@@ -49,8 +46,7 @@ class Dialect(NamedTuple):
 
         A column without a name is named after its position. Rows with one field more than the
         header have row names before the first column, as written by R, or a trailing delimiter.
-        Comments (``#``) before the header are skipped, and so is a line ``sep=;`` for Excel; if
-        numbers follow, the last comment is the header, as written by NumPy.
+        Comments (``#``) before the header are skipped.
 
         Examples
         --------
@@ -65,10 +61,7 @@ class Dialect(NamedTuple):
         text = head.decode("utf-8-sig", errors="surrogateescape")
         if not text.strip():
             raise EOFError("Empty CSV")
-        separator = _SEPARATOR.match(text)
-        candidates = (
-            ["\t"] if tabs else [",", ";", "\t", "|"] if separator is None else [separator[1]]
-        )
+        candidates = ["\t"] if tabs else [",", ";", "\t", "|"]
         found = {delimiter: _first_records(text, delimiter) for delimiter in candidates}
 
         def likely(delimiter: str) -> tuple[bool, int]:
@@ -92,13 +85,10 @@ def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str], int
     """Return the fields of the header and of the row after it, and the line the header ends on."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     records = _records(reader)
-    comment = None
     head, lines = next(records, ([text], 1))
-    while _is_comment(head, delimiter) and (after := next(records, None)) is not None:
-        comment, (head, lines) = (head, lines), after
-    if comment is not None and comment[0][0].startswith("#") and any(map(_is_number, head)):
-        row, (head, lines) = head, comment
-        return [head[0].lstrip("# "), *(name.strip() for name in head[1:])], row, lines
+    # A column may be called "#".
+    while head[0].startswith("#") and head[0] != "#" and (after := next(records, None)) is not None:
+        head, lines = after
     return head, next((record for record, _ in records), []), lines
 
 
@@ -106,18 +96,3 @@ def _records(reader: Any) -> Iterator[tuple[list[str], int]]:
     """Yield records that are not blank, with the lines they end on, up to one that is too long."""
     with contextlib.suppress(csv.Error):
         yield from ((record, reader.line_num) for record in reader if record)
-
-
-def _is_comment(record: Sequence[str], delimiter: str) -> bool:
-    """Whether a record precedes the header; a column may be called ``#``."""
-    if record[0].startswith("#"):
-        return record[0] != "#"
-    return _SEPARATOR.match(delimiter.join(record)) is not None
-
-
-def _is_number(text: str | bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -130,11 +130,7 @@ class Encoder:
 
     def encode_for_prediction(self, piece: Piece) -> tuple[Array, Array]:
         """Return the features of all rows, and which rows can be predicted."""
-        return self.predictable(piece, self._matrix(piece)[0])
-
-    def predictable(self, piece: Piece, rows: Array) -> tuple[Array, Array]:
-        """Return features with missing values filled in, and which rows can be predicted."""
-        gaps = self._gaps(piece, rows, np.arange(len(rows)))
+        rows, gaps = self.rows_and_gaps(piece)
         if self.missing == "mean":
             return self.with_means(rows, gaps), np.ones(len(rows), bool)
         usable: Array = np.logical_not(gaps.any(axis=1))

@@ -35,6 +35,9 @@ class Reader:
     ----------
     file
         The file to read.
+    arriving
+        Whether each batch is what the standard input holds, so that no row waits for others. JSON
+        objects then need not have all columns, and `schema` is empty.
 
     Attributes
     ----------
@@ -46,8 +49,9 @@ class Reader:
         Whether the last line was left out since it did not end in a newline.
     """
 
-    def __init__(self, file: StreamFile) -> None:
-        self.file = file
+    def __init__(self, file: StreamFile, arriving: bool = False) -> None:
+        self.file, self.arriving = file, arriving
+        self._before = 0  # lines before the block being read, of which PyArrow does not know
         self.unfinished = False
         self._head = b""
         self._pipe: Any = None  # a stream that can be read only once
@@ -108,6 +112,8 @@ class Reader:
             self._stream = _open_arrow(self) if self.file.once else None
             schema, self._outer = flat_schema((self._stream or _open_arrow(self)).schema)
             return schema
+        if self.arriving and self.file.format == "jsonl":
+            return pyarrow.schema([])
         head = self._first_lines(PAGE if self.file.format == "csv" else BLOCK)
         if (instead := disguise(head)) is not None:
             raise EOFError(f"it is {instead}")
@@ -122,8 +128,9 @@ class Reader:
     def _first_lines(self, least: int = PAGE) -> bytes:
         """Read the beginning of a text file, up to at least its header and first row."""
         head, source = b"", self._pipe or _raw(self)
+        read = source.read1 if self.arriving else source.read
         while not Dialect.is_complete(head.split(b"\n")[:-1]):
-            more = source.read(max(least, len(head)))
+            more = read(max(least, len(head)))
             head += more
             if len(head) > LONGEST_HEAD and b"\n" not in head and b"\r" not in head:
                 raise EOFError(f"its first line is longer than {LONGEST_HEAD:,} bytes")
@@ -165,11 +172,11 @@ class Reader:
         bad = re.search(r"column #(\d+): (?:Row #(\d+): )?.*invalid UTF8 data", message)
         if bad:
             column = self.schema.names[int(bad[1])]
-            line = f"line {bad[2]}, " if bad[2] else ""
+            line = f"line {int(bad[2]) + self._before}, " if bad[2] else ""
             return f"{line}column {column!r} is {NOT_UTF8}"
         ragged = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)", message)
         if ragged:
-            line = f"line {ragged[1]}" if ragged[1] else "a line"
+            line = f"line {int(ragged[1]) + self._before}" if ragged[1] else "a line"
             comment = re.search(r"got \d+: #", message)
             hint = "; `grep -v '^#' FILE > plain.csv` removes comments" if comment else ""
             return f"{line} has {ragged[3]} fields instead of {ragged[2]}{hint}"
@@ -210,34 +217,46 @@ def _pipe(file: StreamFile) -> Any:
 def _open_csv(reader: Reader, request: Request) -> Iterator[Any]:
     pyarrow = require("pyarrow")
     types, done = dict.fromkeys(request.names, pyarrow.string()), 0
+    if reader.arriving:
+        for block in _arrivals(reader):
+            at, skip = pyarrow.BufferReader(block), 0 if reader._before else reader._dialect.lines
+            yield from _csv_batches(at, reader._dialect, types, skip, len(block))
+        return
     if request.numbers and not reader.file.once:
         numbers = {name: pyarrow.float64() for name in request.names if name in request.numbers}
         try:
-            for batch in _csv_batches(reader, {**types, **numbers}, request.whole_lines):
+            for batch in _csv_blocks(reader, {**types, **numbers}, request.whole_lines):
                 yield batch
                 done += batch.num_rows
             return
         except pyarrow.ArrowInvalid as error:
             if "invalid value" not in str(error):
                 raise
-    for batch in _csv_batches(reader, types, request.whole_lines):
+    for batch in _csv_blocks(reader, types, request.whole_lines):
         yield batch.slice(min(done, batch.num_rows))
         done = max(done - batch.num_rows, 0)
 
 
-def _csv_batches(reader: Reader, types: dict[str, Any], whole_lines: bool) -> Iterator[Any]:
+def _csv_blocks(reader: Reader, types: dict[str, Any], whole_lines: bool) -> Iterator[Any]:
     source: Any = _raw(reader)
     if whole_lines:
         source = require("pyarrow").PythonFile(_WholeLines(source, reader), "r")
-    csv, dialect = require("pyarrow.csv"), reader._dialect
+    dialect = reader._dialect
+    return _csv_batches(source, dialect, types, dialect.lines, dialect.block)
+
+
+def _csv_batches(
+    source: Any, dialect: Dialect, types: dict[str, Any], skip_lines: int, block: int
+) -> Iterator[Any]:
+    csv = require("pyarrow.csv")
     yield from csv.open_csv(
         source,
         # Only with one thread do errors contain the line number.
         csv.ReadOptions(
             use_threads=False,
-            block_size=dialect.block,
+            block_size=block,
             column_names=list(dialect.names),
-            skip_rows=dialect.lines,
+            skip_rows=skip_lines,
         ),
         csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
         csv.ConvertOptions(
@@ -246,7 +265,29 @@ def _csv_batches(reader: Reader, types: dict[str, Any], whole_lines: bool) -> It
     )
 
 
+def _arrivals(reader: Reader) -> Iterator[bytes]:
+    """Yield the whole lines that a pipe holds; a line of CSV may end within quotation marks."""
+    data, ended, csv = reader._head, False, reader.file.format == "csv"
+    while True:
+        end = len(data) if ended else data.rfind(b"\n") + 1
+        if data[:end].strip() and (ended or not csv or data.count(b'"', 0, end) % 2 == 0):
+            yield data[:end]
+            reader._before += data.count(b"\n", 0, end)
+            data = data[end:]
+        if ended:
+            return
+        more = reader._pipe.read1(BLOCK)
+        data, ended = data + more, not more
+        if len(data) > LARGEST_BLOCK:
+            raise require("pyarrow").ArrowInvalid("straddling object")
+
+
 def _open_jsonl(reader: Reader, request: Request) -> Iterator[Any]:
+    if reader.arriving:
+        for block in _arrivals(reader):
+            table = reader._lines.table(block, request.names, reader._before)
+            yield from table.combine_chunks().to_batches()
+        return
     lines, done = _WholeLines(_raw(reader), reader, request.whole_lines), 0
     # PyArrow takes time for every column in every row, however short a row may be.
     rows = max(CELLS // max(len(request.names), 1), MIN_ROWS)

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixfree.base.extras import require
+from mixfree.streams.numbers import label_of
 
-__all__ = ["MIN_ROWS", "JsonLines", "check_width", "flat", "flat_schema", "parts_of", "value_at"]
+__all__ = ["MIN_ROWS", "JsonLines", "check_width", "flat", "flat_schema", "parts_of"]
 
 MAX_COLUMNS = 20_000  # most columns of a file
 MIN_ROWS = 256  # rows that PyArrow reads at a time, however many columns there are
@@ -66,7 +67,7 @@ class JsonLines(NamedTuple):
             if found is not None:
                 return flat(found.combine_chunks(), names)
         rows = _objects(block, line)
-        columns = [_column([value_at(row, name) for row in rows]) for name in names]
+        columns = [_column([_value_at(row, name) for row in rows]) for name in names]
         return pyarrow.Table.from_arrays(columns, names=list(names))
 
 
@@ -108,12 +109,12 @@ def _fields(block: bytes) -> Any:
         return None
 
 
-def value_at(found: Any, name: str) -> Any:
+def _value_at(found: Any, name: str) -> Any:
     """Return the value of a column in a JSON object, None if it does not exist.
 
     Examples
     --------
-    >>> value_at({"wind": {"speed": 2.5}}, "wind.speed"), value_at({"wind": 1.0}, "wind.speed")
+    >>> _value_at({"wind": {"speed": 2.5}}, "wind.speed"), _value_at({"wind": 1.0}, "wind.speed")
     (2.5, None)
     """
     while name not in found:
@@ -248,12 +249,19 @@ def _column(values: list[Any]) -> Any:
     if kind == pyarrow.float64():
         numbers = [None if value is None else _double(value) for value in values]
         return pyarrow.array(numbers, pyarrow.float64())
-    texts = [
-        value if value is None or isinstance(value, str) else json.dumps(value) for value in values
-    ]
+    texts = [_text(value) for value in values]
     # A lone surrogate cannot be encoded in UTF-8.
     whole = [text and text.encode("utf-8", "replace").decode() for text in texts]
     return pyarrow.array(whole, pyarrow.string())
+
+
+def _text(value: Any) -> str | None:
+    """Return a value as text, a number as it is in a column of numbers."""
+    if value is None or isinstance(value, str):
+        return value
+    if type(value) in (int, float):
+        return label_of(_double(value))
+    return json.dumps(value)
 
 
 def _type_of(kinds: set[type]) -> Any:

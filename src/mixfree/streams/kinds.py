@@ -16,13 +16,11 @@ from mixfree.streams import dates
 from mixfree.streams.columns import Boolean, Category, Column, Number, Time
 from mixfree.streams.numbers import MARKS, doubles, is_text, numbers_in, texts_in
 
-__all__ = ["Choices", "Verdict", "columns_of", "judge", "matching"]
+__all__ = ["Choices", "Verdict", "check_dates", "columns_of", "judge", "matching"]
 
 MOST_CATEGORIES = 64  # most texts per column with a feature of their own
 HASHED = 16  # most features into which the other texts are hashed
 PER_HASHED = 20  # rows per such feature: a new text shares the weight of those that were hashed
-NEW = 0.001  # share of rows with a new text above which texts are hashed
-ENOUGH = 1000  # least rows to estimate that share
 LONGEST = 200  # most characters of a text with a feature of its own
 MOSTLY = 0.95  # share of values that decides on the kind; the others count as missing
 FEW = 16  # least rows to recognise row numbers or row names in a column
@@ -30,9 +28,7 @@ _ROW_NAMES = re.compile(
     r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
     re.IGNORECASE,
 )
-# Names under which R and pandas write the numbers of rows, which may come in another order.
-_WRITTEN = re.compile(r"column 1|unnamed: 0|row.?(?:id|names?|num|number)", re.IGNORECASE)
-_CALENDAR = re.compile(r"(?:year|yr|month|mnth|day|hour|hr|minute|week)s?", re.IGNORECASE)
+_CALENDAR = re.compile(r"(?:year|yr|month|mnth|day|hour|hr|minute|week|time)s?", re.IGNORECASE)
 
 
 class Choices(NamedTuple):
@@ -42,7 +38,7 @@ class Choices(NamedTuple):
     exclude: Sequence[str] = ()
     categories: Mapping[str, Sequence[str]] = {}
     time: str = "auto"
-    day_first: bool | None = None
+    dates: Mapping[str, str] = {}
     hash_columns: int | None = None
     decimal_comma: bool = False
 
@@ -66,6 +62,22 @@ def matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
     exact = set(patterns)
     wild = [each for each in patterns if each not in names and any(c in each for c in "*?[")]
     return [n for n in names if n in exact or any(fnmatchcase(n, each) for each in wild)]
+
+
+def check_dates(formats: Mapping[str, str]) -> None:
+    """Raise ValueError for a format of dates that cannot be read.
+
+    Examples
+    --------
+    >>> check_dates({"when": "dd/mm"})
+    Traceback (most recent call last):
+    ValueError: dates must be formats such as '%d/%m/%Y' or 'seconds' since 1970, not 'dd/mm'
+    """
+    for form in formats.values():
+        if form and not dates.is_form(form):
+            raise ValueError(
+                f"dates must be formats such as '%d/%m/%Y' or 'seconds' since 1970, not {form!r}"
+            )
 
 
 def columns_of(
@@ -114,13 +126,13 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
         if requested:
             return Verdict("number", Number(name))
         return Verdict("nothing", None, f"empty in the first {len(values):,} rows")
-    if dates.is_time(kind):
-        return _dated(known, name, choices, "clock" if types.is_time(kind) else "stored")
+    if dates.is_time(kind) or name in choices.dates:
+        form = choices.dates.get(name) or dates.form_of(known, name)
+        return _dated(known, name, choices, form)
     if types.is_boolean(kind):
         return Verdict("true or false", Boolean(name))
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        form = dates.form_of(known, name)
-        return _dated(known, name, choices, form) if form else Verdict("number", Number(name))
+        return Verdict("number", Number(name))
     if not is_text(kind):
         lists = types.is_nested(kind)  # structs have been flattened
         if requested:
@@ -135,7 +147,7 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
 def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     """Judge a column of texts without missing values."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
-    if not dates.may_be_named(name) and _all_numbers(known):
+    if _all_numbers(known):
         return Verdict("number", Number(name))
     short = known.filter(compute.less_equal(compute.binary_length(known), LONGEST))
     if len(short) < MOSTLY * len(known):
@@ -145,11 +157,15 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     digits = compute.match_substring_regex(present, r"\d|(?i:inf)").true_count
     if len(present) and digits >= MOSTLY * len(present):
         number = _number(present, name, choices.decimal_comma)
-        form = dates.form_of(present, name, choices.day_first)
-        if form is not None:
-            return _dated(present, name, choices, form)
         if number is not None:
             return Verdict("number", number)
+        forms = dates.forms_of(present)
+        if len(forms) == 1:
+            return _dated(present, name, choices, forms[0])
+        if forms:
+            why = "a date whose day and month cannot be told apart in the first rows: "
+            given = {name: forms[0]}
+            return Verdict("date", None, why + f"`dates={given!r}` reads the day first")
     if compute.all(compute.is_in(lower, pyarrow.array(["true", "false"]))).as_py():
         return Verdict("true or false", Boolean(name))
     return _texts(known, name, choices)
@@ -180,14 +196,16 @@ def _number(texts: Any, name: str, decimal_comma: bool) -> Number | None:
 def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
     """Judge a column of dates."""
     since = " since 1970" if form.endswith("seconds") else ""
-    what = {"clock": "time of day", "stored": "date"}.get(form, f"date ({form}{since})")
+    what = "date" if form == "stored" else f"date ({form}{since})"
+    if dates.is_clock(form):
+        what = "time of day"
     if choices.time == "none":
         return Verdict(what, None, f"a {what}; `time='cyclic'` uses its hour, weekday and season")
     times = dates.times_in(values, form)
     known = times[~np.isnat(times)]
     if not known.size:  # stored values that are no dates
         return Verdict(what, None, f"a {what} without a valid value")
-    parts: tuple[str, ...] = ("hour",) if form == "clock" else tuple(dates.PARTS)
+    parts: tuple[str, ...] = ("hour",) if dates.is_clock(form) else tuple(dates.PARTS)
     if choices.time == "auto":
         parts = tuple(dates.parts_that_vary(known, form))
     if choices.time == "linear" or not (parts or not choices.features):
@@ -204,7 +222,7 @@ def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
         )
     first = float((known[0] - np.datetime64(0, "us")) // np.timedelta64(1, "D"))
     why = f"covers {_span(known)}"
-    short = [] if choices.time != "auto" or form == "clock" else dates.too_long(known)
+    short = [] if choices.time != "auto" or dates.is_clock(form) else dates.too_long(known)
     if short:
         why += f", too short for {' and '.join(short)}"
     return Verdict(what, Time(name, form, parts, first), why)
@@ -230,33 +248,17 @@ def _texts(known: Any, name: str, choices: Choices) -> Verdict:
     counts = {each["values"]: each["counts"] for each in texts_in(known).value_counts().to_pylist()}
     few_again = len(counts) > max(MOST_CATEGORIES, len(known) / 2)
     few_again |= len(known) >= FEW and len(counts) >= MOSTLY * len(known)
-    many = few_again or len(counts) > MOST_CATEGORIES
-    several_forms = many and dates.several_forms(known.slice(0, ENOUGH))
-    if not choices.features and (few_again or several_forms):
+    if not choices.features and few_again:
         example = min(counts, key=len)[:40]
-        why = f"almost every row has a different text, such as {example!r}"
-        if several_forms:
-            why = f"dates in several formats, such as {example!r}: use a single format"
-        return Verdict("text", None, why)
+        return Verdict("text", None, f"almost every row has a different text, such as {example!r}")
     short = [text for text in counts if len(text) <= LONGEST]
     frequent = sorted(short, key=lambda text: (-counts[text], text))[:MOST_CATEGORIES]
     hashed = choices.hash_columns
     if hashed is None:
-        # The share of texts that occur once estimates that of new texts (Good, 1953).
-        once = sum(count == 1 for count in counts.values())
-        new = len(known) >= ENOUGH and once > NEW * len(known)
-        hashed = HASHED if new else 0
-        if others := len(known) - sum(counts[text] for text in frequent):
-            hashed = max(min(others // PER_HASHED, HASHED), 1)
+        others = len(known) - sum(counts[text] for text in frequent)
+        hashed = max(min(others // PER_HASHED, HASHED), 1) if others else 0
     column = Category(name, tuple(sorted(frequent)), hashed)
     return Verdict("text", column, f"{len(counts):,} different texts")
-
-
-def _numbers_rows(numbers: Array, sparsely: bool) -> bool:
-    """Whether numbers are whole, all different and, unless ``sparsely``, half of their range."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        different = len(np.unique(numbers)) == len(numbers) and not (numbers % 1.0).any()
-        return different and (sparsely or bool(np.ptp(numbers) < 2 * len(numbers)))
 
 
 def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[int]) -> str:
@@ -267,7 +269,7 @@ def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[in
         return "row names" if 2 < len(values) == different else ""
     if not isinstance(verdict.column, Number) or values.null_count:
         return ""
-    if _CALENDAR.fullmatch(name) or dates.may_be_named(name):  # a trend
+    if _CALENDAR.fullmatch(name):  # a trend
         return ""
     if len(values) < (3 if named else FEW):
         return ""
@@ -277,8 +279,6 @@ def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[in
         return ""  # saves time if there are many columns
     numbers = doubles(numbers_in(values, verdict.column.form))
     files = np.split(numbers, [start for start in starts if 0 < start < len(numbers)])
-    if named and all(_numbers_rows(file, bool(_WRITTEN.fullmatch(name))) for file in files):
-        return "row numbers"
     with np.errstate(over="ignore", invalid="ignore"):
         by_one = sum(int((np.diff(file) == 1.0).sum()) for file in files)
     different = sum(len(np.unique(file)) for file in files)

@@ -108,7 +108,7 @@ def first_look(source: Source, plan: FitPlan) -> FirstLook:
         plan.exclude,
         plan.categories,
         plan.time,
-        plan.day_first,
+        plan.dates,
         plan.hash_columns,
         source.decimal_comma,
     )
@@ -154,7 +154,7 @@ def rows_to_look_at(columns: int) -> int:
 def _candidates(source: Source, plan: FitPlan) -> list[str]:
     """Return the names of the columns that may be features."""
     every = source.schema.names
-    source.require_columns(list(plan.categories), "column")
+    source.require_columns([*plan.categories, *plan.dates], "column")
     unknown = [name for name in (*plan.features, *plan.exclude) if not matching([name], every)]
     source.require_columns(unknown, "column")
     if plan.target in plan.features:
@@ -202,7 +202,7 @@ def _loss(
     """Return the loss that suits the target, its classes, and remarks."""
     name, notes = plan.target, list[str]()
     column = target.column
-    if isinstance(column, Time):
+    if isinstance(column, Time) or target.type == "date":
         raise ValueError(f"the target {name!r} is a {target.type}: give another column as `target`")
     different = _different(values, column)
     loss = plan.loss
@@ -361,8 +361,6 @@ def _column_notes(
         if isinstance(column, Time):
             note = f"{column.name!r} is a {verdict.type}, used as {_parts(column)}: the first "
             note += f"{rows:,} rows cover {verdict.why.removeprefix('covers ')}"
-            if column.form in ("day first", "month first"):
-                note += f"; `day_first={column.form != 'day first'}` swaps day and month"
             notes.append(note)
         elif isinstance(column, Category) and column.hashed:
             notes.append(
@@ -381,7 +379,7 @@ def _trend_notes(
         return []
     notes, targets = [], doubles(numbers_in(values, target.form))
     for column in columns:
-        if not isinstance(column, Time) or "days" in column.parts or column.form == "clock":
+        if not isinstance(column, Time) or "days" in column.parts or dates.is_clock(column.form):
             continue
         times = dates.times_in(table[column.name], column.form)
         known = np.isfinite(targets) & ~np.isnat(times)

@@ -14,8 +14,6 @@ MARKS = (
 )
 # A currency sign before or after a number, or a per cent sign after it, is removed.
 _SIGNS = r"^([+-]?)[$€£¥] ?|[ \x{a0}\x{202f}]?[%$€£¥]$"
-# Accounts write negative numbers in parentheses, and SAP writes the minus sign last.
-_NEGATIVE = r"^([$€£¥] ?)?\((.+)\)$|^(\d[\d.,]*)-$"
 _GROUPED = r"^[+-]?\d{1,3}(?:[ '’\x{a0}\x{2009}\x{202f}]\d{3})+(?:[.,]\d*)?$"
 _GROUPS = r"[ '’\x{a0}\x{2009}\x{202f}]"
 _NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?$|^(?i:[+-]?inf(?:inity)?)$"
@@ -60,7 +58,7 @@ def numbers_in(values: Any, form: str = "point") -> Any:
     >>> numbers_in(pyarrow.array(["1,5", "1.234,5", "1 234,5"]), "comma").to_pylist()
     [1.5, 1234.5, 1234.5]
     >>> numbers_in(pyarrow.array(["-$1,234.50", "12.5 %", "1'234", "(5)"])).to_pylist()
-    [-1234.5, 12.5, 1234.0, -5.0]
+    [-1234.5, 12.5, 1234.0, None]
     """
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     if not is_text(values.type):
@@ -72,7 +70,6 @@ def numbers_in(values: Any, form: str = "point") -> Any:
         except pyarrow.ArrowInvalid:
             pass  # some texts need the more general parsing below
     texts = compute.utf8_trim_whitespace(values)
-    texts = compute.replace_substring_regex(texts, _NEGATIVE, r"-\1\2\3")
     texts = compute.replace_substring_regex(texts, _SIGNS, r"\1")
     grouped = compute.match_substring_regex(texts, _GROUPED)
     whole = compute.replace_substring_regex(texts, _GROUPS, "")

@@ -13,6 +13,7 @@ from mixfree.linear.learner_for import EXACT_WEIGHTS, LinearLearner, learner_for
 from mixfree.linear.losses import REGRESSIONS, Huber, Loss, Squared
 from mixfree.streams.columns import MOST_HASHED
 from mixfree.streams.encoder import POLICIES
+from mixfree.streams.kinds import check_dates
 
 __all__ = ["TIMES", "FitPlan"]
 
@@ -51,11 +52,12 @@ class FitPlan:
         Encoding of dates: ``"cyclic"`` hour, weekday and season, ``"linear"`` days, ``"none"``,
         or ``"auto"``, the cycles of a day, a week and a year that the first rows cover, and days if
         they cover two years.
-    day_first
-        Whether 1/2/2019 is in February; None: by the dates of the first rows.
+    dates
+        Columns of dates that are not recognised as such, each with its format: one of strptime,
+        ``"seconds"`` (or ``"milliseconds"``, …) since 1970, or ``""``: by the first rows.
     hash_columns
         Number of features per text column into which rare and new texts are hashed; None: up to 16
-        for columns with more than 64 different texts or with new ones to expect, else 0.
+        for columns with more than 64 different texts, else 0.
     epochs
         Passes over the rows, for methods with steps; only the first tests before it trains.
 
@@ -76,7 +78,7 @@ class FitPlan:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     compare: bool = False
     time: str = "auto"
-    day_first: bool | None = None
+    dates: Mapping[str, str] = field(default_factory=dict)
     hash_columns: int | None = None
     epochs: int = 1
 
@@ -89,6 +91,8 @@ class FitPlan:
             if len(set(texts)) < len(texts):
                 raise ValueError(f"categories must be different, but {column!r} has a duplicate")
         object.__setattr__(self, "categories", known)
+        object.__setattr__(self, "dates", dict(self.dates))
+        check_dates(self.dates)
         check_one_of(self.missing, "missing", POLICIES)
         check_one_of(self.time, "time", TIMES)
         if self.hash_columns is not None:

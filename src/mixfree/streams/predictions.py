@@ -1,6 +1,6 @@
 """Predictions for every row of a stream, written batch by batch to a file."""
 
-import math
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from mixfree.streams.numbers import is_text, numbers_in, texts_in
 from mixfree.streams.source import Piece, Source
 from mixfree.streams.stream_fit import StreamFit
 
-__all__ = ["ENDINGS", "Predictor", "Written", "mark_of", "write_predictions"]
+__all__ = ["ENDINGS", "Predictor", "Written", "answer_rows", "mark_of", "write_predictions"]
 
 ENDINGS = (".parquet", ".csv", ".arrow")
 MARK = {b"mixfree": b"mixfree predictions"}  # metadata of Parquet and Arrow files
@@ -71,6 +71,50 @@ def write_predictions(
             rows, empty = rows + len(usable), empty + int((~usable).sum())
         if rows == 0:
             raise ValueError(f"{source.files[0]}: there are no rows")
+    return Written(rows, empty, fit.encoder.unknown - before)
+
+
+def answer_rows(
+    fit: StreamFit,
+    source: Source,
+    output: IO[bytes],
+    keep: Sequence[str] = (),
+    interval: float | None = None,
+) -> Written:
+    """Write the predictions of :func:`write_predictions` to a stream, as the rows arrive.
+
+    Parameters
+    ----------
+    source
+        CSV or JSON lines from standard input, read with ``arriving=True``. All rows that it holds
+        are predicted together; the predictions do not depend on it.
+    output
+        The predictions, in the format of the source.
+    """
+    predictor = Predictor(fit, keep, interval)
+    needed, format = fit.encoder.needs[:-1], source.files[0].format
+    if format == "csv":
+        source.require_columns([*needed, *keep], "column")
+    source.open([*keep, *needed], whole_lines=False)
+    rows, empty, before = 0, 0, fit.encoder.unknown.copy()
+    with _writer(output, f".{format}") as write:
+
+        def answer(piece: Piece) -> None:
+            nonlocal rows, empty
+            kept = {name: _Kept(piece.batch.column(name).type) for name in keep}
+            batch, usable = _batch(predictor, piece, kept)
+            write(batch)
+            output.flush()
+            rows, empty = rows + len(usable), empty + int((~usable).sum())
+
+        for piece in source.pieces():
+            try:
+                answer(piece)
+            except ValueError:  # the rows before the invalid one, which raises again
+                for at in range(piece.batch.num_rows):
+                    answer(Piece(piece.file, piece.start + at, piece.batch.slice(at, 1)))
+    if rows == 0:
+        raise ValueError(f"{source.files[0]}: there are no rows")
     return Written(rows, empty, fit.encoder.unknown - before)
 
 
@@ -125,24 +169,6 @@ class Predictor:
                     f"keep must not contain {name!r}, the name of a column of predictions"
                 )
         self._weights = fit.learner.weights
-        columns = len(fit.encoder.features)
-        self._first, rest = np.split(self._weights[0], [columns])
-        self._intercept = float(rest[0]) if rest.size else None
-        self._quick = interval is None and len(self._weights) == 1
-
-    def row(self, features: list[float]) -> list[Any] | None:
-        """Return :meth:`columns` for one row by a faster path; None if it does not apply."""
-        if not self._quick:
-            return None
-        value = float(np.einsum("j,j->", features, self._first))
-        if self._intercept is not None:
-            value += self._intercept
-        if not math.isfinite(value):
-            return None
-        if self.classes is None:
-            return [value]
-        shares: list[float] = np.exp(-np.logaddexp(0.0, (value, -value))).tolist()
-        return [self.classes[int(value > 0.0)], *shares]
 
     def columns(self, rows: Array, file: str, start: int) -> list[Array]:
         """Return one array per name; raise ValueError for the first row that is not finite."""
@@ -249,7 +275,23 @@ def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any], None]]:
             writer.close()
 
 
+class _JsonWriter:
+    """Writes batches as JSON lines."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write_batch(self, batch: Any) -> None:
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
+        self._file.write("".join(lines).encode())
+
+    def close(self) -> None:
+        pass
+
+
 def _open(file: IO[bytes], ending: str, schema: Any) -> Any:
+    if ending == ".jsonl":
+        return _JsonWriter(file)
     if ending == ".csv":
         return require("pyarrow.csv").CSVWriter(file, schema)
     if ending == ".arrow":

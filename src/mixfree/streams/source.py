@@ -29,6 +29,8 @@ class Source:
     ----------
     files
         Found by :func:`mixfree.streams.files.find_files`.
+    arriving
+        See :class:`mixfree.streams.formats.Reader`.
 
     Attributes
     ----------
@@ -40,9 +42,9 @@ class Source:
         Files whose last line was left out since it did not end in a newline.
     """
 
-    def __init__(self, files: Sequence[StreamFile]) -> None:
+    def __init__(self, files: Sequence[StreamFile], arriving: bool = False) -> None:
         self.files = list(files)
-        self._first = Reader(self.files[0])
+        self._first = Reader(self.files[0], arriving)
         self.schema = self._first.schema
         check_different(str(self.files[0]), self.schema.names)
         self.decimal_comma = self._first.decimal_comma

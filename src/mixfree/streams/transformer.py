@@ -13,7 +13,7 @@ from mixfree.base.extras import require
 from mixfree.streams.columns import Number
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.json_lines import flat
-from mixfree.streams.kinds import Choices, columns_of, matching
+from mixfree.streams.kinds import Choices, check_dates, columns_of, matching
 from mixfree.streams.look import rows_to_look_at
 from mixfree.streams.numbers import without_views
 from mixfree.streams.plan import TIMES
@@ -36,7 +36,7 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
         Columns to use (all if empty), and columns to leave out; ``*`` matches any characters.
     categories
         All categories of text columns, for columns whose first rows lack some.
-    time, day_first, hash_columns
+    time, dates, hash_columns
         Encoding of dates and of text columns; see :class:`mixfree.streams.FitPlan`.
     missing
         ``"error"`` refuses missing values, ``"mean"`` fills in the mean of the training rows,
@@ -53,7 +53,7 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
     --------
     >>> table = {
     ...     "No": [1, 2, 3, 4],
-    ...     "when": ["1/2/19 0:00", "1/2/19 12:00", "1/3/19 0:00", "1/3/19 12:00"],
+    ...     "when": ["2019-01-02 00", "2019-01-02 12", "2019-01-03 00", "2019-01-03 12"],
     ...     "sky": ["sun", "rain", "sun", "sun"],
     ... }
     >>> encoder = StreamEncoder(time="linear")
@@ -74,12 +74,12 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
         exclude: Sequence[str] = (),
         categories: Mapping[str, Sequence[str]] | None = None,
         time: str = "auto",
-        day_first: bool | None = None,
+        dates: Mapping[str, str] | None = None,
         hash_columns: int | None = None,
         missing: str = "error",
     ) -> None:
         self.features, self.exclude, self.categories = features, exclude, categories
-        self.time, self.day_first, self.hash_columns = time, day_first, hash_columns
+        self.time, self.dates, self.hash_columns = time, dates, hash_columns
         self.missing = missing
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -112,7 +112,9 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
         if self.hash_columns is not None:
             check_whole(self.hash_columns, "hash_columns", least=0)
         names = batch.schema.names
-        for name in (*self.features, *self.exclude, *(self.categories or ())):
+        check_dates(self.dates or {})
+        named = *(self.categories or ()), *(self.dates or ())
+        for name in (*self.features, *self.exclude, *named):
             if not matching([name], names):
                 raise ValueError(f"there is no column {name!r}")
         chosen = matching(self.features, names) if self.features else names
@@ -123,7 +125,7 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
             self.exclude,
             self.categories or {},
             self.time,
-            self.day_first,
+            self.dates or {},
             self.hash_columns,
         )
         table = {name: first.column(name) for name in chosen if name not in without}

@@ -224,7 +224,7 @@ def streams():
         it.encoder.encode_for_prediction(Piece("d.csv", 0, batch))
         return it.learner.weights
 
-    steps = {"parameters": {"method": "mag"}, "compare": True}
+    steps = {"parameters": {"method": "mag"}}
     return {
         "encoder": Made(encoder, encode, Encoder.from_state),
         "reservoir": Made(lambda: Reservoir(8), lambda it: it.add(x, y), Reservoir.from_state),

@@ -281,13 +281,13 @@ COMMANDS = (
     "fit d.csv --target y --method mag --step-scale 2 --output last -q --model n.mixfree",
     "fit d.csv --target y --features a,sky --missing mean --l2 0.5 --json --dry-run",
     "fit d.csv --target y --categories sky=sun,rain --time cyclic --hash 4 --dry-run",
-    "fit d.csv --target sky --classes sun,rain,snow --compare -q --model n.mixfree",
+    "fit d.csv --target sky --classes sun,rain,snow -q --model n.mixfree",
     "predict d.csv --model m.mixfree -o p.csv --keep a --interval 0.9",
     "inspect m.mixfree --json",
     "diagnose d.csv --target y",
     "chain d.csv --estimate --column sky",
     "methods",
-    "version",
+    "--version",
 )
 ARGUMENTS = (
     "0",
@@ -343,7 +343,7 @@ class Command:
                 words.insert(at + 1, pick(rng, ARGUMENTS))
             elif kind == 2:
                 del words[at]
-                words = words or ["version"]
+                words = words or ["--version"]
             else:
                 words[at] += str(anything(rng))[:20]
         return json.dumps([word.replace("/", "|") for word in words]).encode()

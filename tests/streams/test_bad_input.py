@@ -253,7 +253,6 @@ def test_a_model_for_other_features(tmp_path, capsys):
         (["--set", "block=3", "--set", "block=4"], "--set block is given twice"),
         (["--set", "half-life=5"], "no option 'half-life'; did you mean 'half_life'?"),
         (["--set", "output=lst"], "output must be one of"),
-        (["--set", "epochs=0"], "--epochs must be"),
         (["--set", "l2=-1", "--l2", 1], "--l2 and --set l2 are both given"),
         (["--intercept", "--set", "fit_intercept=true"], "--intercept and --set fit_intercept are"),
         (["--memory", 100, "--draws", 0], "--draws must be"),
@@ -282,7 +281,6 @@ def test_options_of_the_method(tmp_path, capsys, arguments, message):
         (["--memory", "lots"], "--memory must be a number of bytes, or such as '32MB', not 'lots'"),
         (["--half-life", "long"], "--half-life must be a number of rows or 'auto', not 'long'"),
         (["--half-life", "0"], "--half-life must be"),
-        (["--epochs", 2], "--epochs is for methods with steps, such as --method ladder: an exact"),
         (["--method", "mag", "--half-life", "50"], "--half-life needs --method exact"),
     ],
 )

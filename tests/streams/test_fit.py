@@ -107,7 +107,6 @@ OPTIONS = {
     "memory": ["--method", "ladder", "--memory", 500],
     "huber": ["--loss", "huber", "--memory", 500],
     "forgetting": ["--half-life", "auto"],
-    "compared": ["--compare"],
 }
 
 
@@ -138,9 +137,6 @@ def test_resuming_gives_the_same_bits_wherever_it_was_cut(tmp_path, monkeypatch,
     assert len(saves) > 5
     assert bits(tmp_path / "m") == bits(tmp_path / "whole")
     found = StreamFit.load(tmp_path / "m")
-    for name in ("learner", "rival", "forgetting"):
-        one, other = getattr(found, name), getattr(whole, name)
-        assert one is other is None or one.weights.tobytes() == other.weights.tobytes()
     assert same_timeline(found, whole)
     if options == OPTIONS["exact"]:
         assert found.learner.conf_int().tobytes() == whole.learner.conf_int().tobytes()
@@ -158,22 +154,10 @@ def test_resume_goes_on_when_the_file_has_grown(tmp_path, csv_model):
     assert fit(*arguments, "--method", "sgd") == 2
 
 
-def test_a_rival_is_there_from_the_beginning_or_not_at_all(tmp_path, capsys):
-    path, model = write(table(), tmp_path / "log.csv"), tmp_path / "m"
-    without = "no --compare"
-    for begun, then in (([], ["--compare"]), (["--compare"], [])):
-        assert fit(path, "--model", model, *begun) == 0
-        before = model.read_bytes()
-        assert fit(path, "--model", model, "--resume", *then) == 2
-        said = f"begun with {[*begun, without][0]}: it cannot be resumed with {[*then, without][0]}"
-        assert said in capsys.readouterr().err
-        assert model.read_bytes() == before
-
-
 def test_classes(tmp_path, capsys):
     data = table()
     path = write(data, tmp_path / "all.csv")
-    options = ["--features", "u,v,load", "--model", tmp_path / "m", "--compare"]
+    options = ["--features", "u,v,load", "--model", tmp_path / "m"]
     assert fit(path, *options, target="colour", quiet=False) == 0
     found = StreamFit.load(tmp_path / "m")
     X = np.column_stack([data["u"], data["v"], data["load"]])
@@ -182,7 +166,6 @@ def test_classes(tmp_path, capsys):
     report = capsys.readouterr().out
     assert "3,000 read, 3,000 used, 0 left out" in report
     assert "the best constant prediction" in report
-    assert "plain SGD on the same rows (steps 0.25/√t, not tuned)" in report
 
 
 @pytest.mark.parametrize(("policy", "used"), [("skip", 2997), ("mean", 2999)])
@@ -289,25 +272,6 @@ def test_worse_than_a_constant_is_said(tmp_path, capsys):
     assert "2 features can fit 3 rows whatever their targets" in out
 
 
-def test_plain_sgd_does_not_get_the_step_of_the_method(tmp_path, capsys):
-    path = write(table(), tmp_path / "d.parquet")
-    options = ["--model", tmp_path / "m", "--compare", "--method", "mag", "--step-scale", 145]
-    assert fit(path, *options) == 0
-    assert "plain SGD on the same rows (steps" in capsys.readouterr().out
-    found = StreamFit.load(tmp_path / "m")
-    rows, targets = found.reservoir.rows, found.reservoir.targets
-    constant = 0.5 * targets.var()
-    assert found.rival.losses(rows, targets).mean() < 0.5 * constant
-
-
-def test_plain_sgd_that_diverges_ends_nothing(tmp_path, capsys):
-    path = write(table(), tmp_path / "d.parquet")
-    steps = ["--method", "ladder", "--scale", "none"]
-    assert fit(path, "--model", tmp_path / "m", "--compare", *steps) == 0
-    assert "plain SGD on the same rows diverged" in capsys.readouterr().out
-    assert StreamFit.load(tmp_path / "m").rival is None
-
-
 @pytest.mark.parametrize("target", ["count", "kind"])
 def test_a_few_rare_targets_are_enough(tmp_path, capsys, target):
     """None of them is among the 2,048 rows sampled for the report."""
@@ -396,7 +360,7 @@ def test_the_gap_of_a_fit_with_little_memory_is_reported(tmp_path, capsys):
 
 
 def test_forgetting_is_reported(tmp_path, capsys):
-    """Catches the half-life of the last rows only, or one compared over the whole stream."""
+    """Catches the half-life of the last rows only."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal(12_000)
     slope = np.where(np.arange(len(x)) < 9000, 1.0, -1.0)
@@ -412,14 +376,6 @@ def test_forgetting_is_reported(tmp_path, capsys):
     assert "test-then-train" in out
     assert fit(path, "--model", tmp_path / "m", "--half-life", "300") == 0
     assert "a row counts half after 300 rows" in capsys.readouterr().out
-    assert fit(path, "--model", tmp_path / "m", "--compare") == 0
-    compared = StreamFit.load(tmp_path / "m").forgetting.forgetting.judged
-    best = min(compared, key=compared.get)
-    said = f"--half-life {best:.0f} predicts better: test-then-train loss {compared[best]:.4g} "
-    assert said + f"instead of {compared[np.inf]:.4g}" in capsys.readouterr().out
-    same = write(data[:9000], tmp_path / "same.parquet")
-    assert fit(same, "--model", tmp_path / "m", "--compare") == 0
-    assert "forgetting would not have predicted the last rows better" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))

@@ -244,7 +244,6 @@ def test_what_is_wrong_in_a_part_is_told_with_its_place(data, tmp_path, capsys):
         (["--method", "ladder"], "--workers needs --method exact"),
         (["--half-life", "100"], "--workers needs no --half-life"),
         (["--missing", "mean"], "--workers cannot be combined with --missing mean"),
-        (["--compare"], "--workers cannot be combined with --compare"),
         (["--resume"], "--workers cannot be combined with --resume"),
         (["--checkpoint-every", 100], "--workers cannot be combined with --checkpoint-every"),
         (["--cluster", "tcp://nowhere:1"], "--workers cannot be combined with --cluster"),

@@ -5,12 +5,12 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import mixfree
 from mixfree.base.extras import require
 from mixfree.cli.flags import in_flags
-from mixfree.cli.screen import complain
-from mixfree.cli.version import options
+from mixfree.cli.screen import complain, say
 
 __all__ = ["COMMANDS", "app", "load"]
 
@@ -29,7 +29,6 @@ COMMANDS = {
     "report": "Write the report of a fit as an HTML page.",
     "reproduce": "Run an experiment of the paper or of this project, or all of them.",
     "td": "Evaluate a policy in an environment with finitely many states.",
-    "version": "Print the version.",
 }
 
 
@@ -40,7 +39,6 @@ ELSEWHERE = {
     "--lr": ("--step-scale",),
     "--eta0": ("--step-scale",),
     "--ridge": ("--l2",),
-    "--max-iter": ("--epochs",),
     "--algorithm": ("--method",),
     "--solver": ("--method",),
     "--label": ("--target",),
@@ -55,8 +53,8 @@ def load(name: str) -> Callable[..., None]:
 
     Examples
     --------
-    >>> load("version")()
-    0.1.0
+    >>> load("methods").__name__
+    'methods'
     """
     function: Callable[..., None] = getattr(import_module(f"mixfree.cli.{name}"), name)
 
@@ -125,5 +123,22 @@ def _typer(**settings: Any) -> Any:
     )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        say(mixfree.__version__)
+        raise typer.Exit()
+
+
 app = _typer(name="mixfree", no_args_is_help=True, cls=_Commands)
-app.callback()(options)
+
+
+@app.callback()  # type: ignore[untyped-decorator]
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Learn from ordered, correlated data without knowing its mixing time."""

@@ -148,13 +148,6 @@ def fit(
     mixing_time: Annotated[
         int | None, typer.Option(help="Mixing time in rows, for methods that need it.")
     ] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            help="Passes over the files, for methods with steps; only the first tests before it "
-            "trains. Default: 1."
-        ),
-    ] = None,
     options: Annotated[
         list[str] | None,
         typer.Option(
@@ -172,13 +165,6 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the model file if it exists.")
     ] = False,
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Also fit plain SGD, and least squares with forgetting, to the same rows.",
-        ),
-    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -195,12 +181,6 @@ def fit(
         bool,
         typer.Option("--dry-run", help="Print how each column would be used, and fit nothing."),
     ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="File for a figure of predictions, errors and weights, as .png and .svg."
-        ),
-    ] = None,
     force: Force = False,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
@@ -251,7 +231,6 @@ def fit(
         "radius": radius,
         "fit_intercept": fit_intercept,
         "seed": seed,
-        "epochs": epochs,
         "mixing_time": mixing_time,
     }
     parameters = settings(options or (), flags)
@@ -264,16 +243,10 @@ def fit(
         names(classes),
         missing,
         parameters,
-        compare,
         time,
         dict(map(_named, dates or ())),
         hash_columns,
-        parameters.pop("epochs"),
     )
-    if plot is not None:
-        from mixfree.base.figures import check_figures
-
-        check_figures(plot, "plot", force)
     files = find_files(data, format)
     source = Source(files)
     if dry_run:
@@ -305,15 +278,8 @@ def fit(
             stopped = run(fitted, source, show, model, checkpoint_every)
         check_something_learnt(fitted)
         fitted.save(model)
-    figures = []
-    if plot is not None:
-        from mixfree.base.figures import save
-        from mixfree.streams.pictures import pictures
-
-        figures = [str(path) for path in save(pictures(fitted), plot)]
     if as_json:
-        about = {"model": str(model), "figures": figures}
-        print_json("fit", {**about, **in_words(fit_facts(fitted))})
+        print_json("fit", {"model": str(model), **in_words(fit_facts(fitted))})
     else:
         say(*report_lines(fitted))
         if before:
@@ -322,8 +288,6 @@ def fit(
         if spread is not None:
             say(f"workers    {_workers(*spread, asked=workers)}")
         say(f"model      {model}")
-        if figures:
-            say(f"figures    {', '.join(figures)}")
         if stopped:
             say(f"stopped    after {fitted.read:,} rows, all in the model; continue with --resume")
     if stopped:
@@ -349,7 +313,6 @@ def run(
     with show.compiling(fitted):
         try:
             fitted.run(source.pieces(), model, every, show)
-            fitted.run_again(source, model, every, show)
         except KeyboardInterrupt:
             if not (fitted.used and fitted.varied):
                 raise
@@ -380,9 +343,7 @@ class Progress:
     def __call__(self, fitted: "StreamFit") -> None:
         """Show the rows read so far and their test-then-train loss."""
         more = f", test-then-train loss {fitted.running_loss:.4g}" if fitted.timeline.tested else ""
-        if fitted.plan.epochs > 1:
-            more += f", pass {fitted.passes + 1} of {fitted.plan.epochs}"
-        self.count(fitted.read_again or fitted.read, fitted.seconds, more)
+        self.count(fitted.read, fitted.seconds, more)
 
     def count(self, read: int, seconds: float, more: str = "") -> None:
         """Show the rows read so far."""

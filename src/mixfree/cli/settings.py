@@ -21,12 +21,11 @@ _DEFAULTS: Mapping[str, Any] = {
     "radius": None,
     "fit_intercept": True,
     "seed": 0,
-    "epochs": 1,
 }
 
 
 def settings(given: Iterable[str], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a learner, and ``epochs``, from flags and texts ``NAME=VALUE``.
+    """Return the parameters of a learner from flags and texts ``NAME=VALUE``.
 
     Examples
     --------

@@ -318,7 +318,7 @@ class Learner:
         check_between_samples(loaded)
         return loaded, scale
 
-    def _continue(self, run: Optimizer | SparseLinear, scale: RunningScale | None) -> None:
+    def _continue(self, run: Any, scale: RunningScale | None) -> None:
         """Continue from what :meth:`_restored` returned."""
         self._scale, self._sparse = scale, run if isinstance(run, SparseLinear) else None
         self._optimizer = run.optimizer if isinstance(run, SparseLinear) else run

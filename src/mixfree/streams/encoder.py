@@ -83,7 +83,6 @@ class Encoder:
         self.strays: dict[str, list[Any]] = {}
         # Sums and counts of the values, and the means to begin with.
         self._sums = np.zeros((3, len(self.features)))
-        self._settled = False  # whether means stay as they are
 
     @property
     def needs(self) -> list[str]:
@@ -95,12 +94,6 @@ class Encoder:
         """Names of the columns that can be read as doubles directly."""
         columns = [*self.columns, self._target]
         return [each.name for each in columns if isinstance(each, Number) and each.form == "point"]
-
-    def settled(self) -> "Encoder":
-        """Return an encoder for another pass, with separate counts and the means of all rows."""
-        again = Encoder.from_state(self.state_dict())
-        again._settled = True
-        return again
 
     def encode(self, piece: Piece) -> Encoded:
         """Return features, targets and times of the rows that can be used."""
@@ -346,8 +339,6 @@ class Encoder:
 
     def _filled(self, rows: Array, gaps: Array) -> Array:
         """Fill each gap with the mean of the earlier values of its column."""
-        if self._settled:
-            return self.with_means(rows, gaps)
         values = np.add.accumulate(np.vstack([self._sums[0], np.where(gaps, 0.0, rows)]))
         counts = np.add.accumulate(np.vstack([self._sums[1], ~gaps]))
         self._sums[:2] = values[-1], counts[-1]

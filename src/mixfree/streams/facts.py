@@ -27,7 +27,6 @@ def fit_facts(fit: StreamFit) -> dict[str, Any]:
         "method": fit.learner.method,
         "classes": encoder.classes,
         "complete": fit.complete,
-        "epochs": fit.plan.epochs,
         "rows": {
             "read": fit.read,
             "used": fit.used,

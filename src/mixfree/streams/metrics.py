@@ -37,21 +37,16 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
     """Return the metrics of the model and of the models it is compared with.
 
     ``"in_sample"`` is the model on a uniform sample of the rows, or on all of them where sums know
-    the squared error, as :func:`of_all_rows` says; on the same rows, ``"exact"`` is the exact fit
-    beside a method with steps, ``"constant"`` the constant of the least loss, and ``"sgd"`` plain
-    SGD if asked for. ``"test_then_train"`` is the model on rows predicted before they were learnt,
-    and ``"test_then_train_constant"``, on the same rows, the best constant of the rows before.
+    the squared error, as :func:`of_all_rows` says, and ``"constant"`` the constant of the least
+    loss on the same rows. ``"test_then_train"`` is the model on rows predicted before they were
+    learnt, and ``"test_then_train_constant"``, on the same rows, the best constant of those before.
     Regressions have ``r2``, ``rmse`` and ``mae``; classifications have ``log_loss``, ``accuracy``
     and, for two classes, ``auc``; ``loss`` is the mean of the minimised loss. Unknown metrics are
     NaN.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge targets
         found = {"in_sample": _of_sample(fit, fit.learner.weights)}
-        if fit.exact is not None:
-            found["exact"] = _of_sample(fit, fit.exact.weights)
         found["constant"] = _of_sample(fit, None)
-        if fit.rival is not None:
-            found["sgd"] = _of_sample(fit, fit.rival.weights)
         if fit.timeline.tested:
             found["test_then_train"] = _of_timeline(fit, "")
             found["test_then_train_constant"] = _of_timeline(fit, "constant_")
@@ -66,16 +61,10 @@ def quality(fit: StreamFit) -> Iterator[Quality]:
         rows = f"all rows; MAE: {rows}"
     if isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None:
         rows += ", by the final weights"
-    scale = fit.plan.rival_step_scale(len(fit.encoder.features)) or 1.0
-    models = {
-        "in_sample": "the model",
-        "exact": "the exact fit of all rows, `method='exact'`",
-        "constant": "the best constant prediction",
-        "sgd": f"plain SGD on the same rows (steps {scale:.3g}/√t, not tuned)",
-    }
+    models = {"in_sample": "the model", "constant": "the best constant prediction"}
     yield Quality(
         f"in-sample: {rows}",
-        {name: _printed(fit, found[what]) for what, name in models.items() if what in found},
+        {name: _printed(fit, found[what]) for what, name in models.items()},
     )
     if tested == 1:
         yield Quality("test-then-train: too few rows (1 was predicted before it was learnt)", {})
@@ -117,10 +106,8 @@ def of_all_rows(fit: StreamFit, weights: Array) -> tuple[float, float] | None:
 
     None with other losses than the squared one, and where a sample holds all rows or more digits.
     """
-    exact = fit.learner if isinstance(fit.learner, ExactLearner) else fit.exact
-    if exact is None or fit.plan.loss != "squared" or len(fit.reservoir.rows) == fit.used:
-        return None
-    return exact.mean_squares(weights)
+    known = isinstance(fit.learner, ExactLearner) and len(fit.reservoir.rows) < fit.used
+    return fit.learner.mean_squares(weights) if known else None
 
 
 def _of_sample(fit: StreamFit, weights: Array | None) -> dict[str, float]:

@@ -8,9 +8,8 @@ import numpy as np
 
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.linear.classes import loss_of
-from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.learner_for import EXACT_WEIGHTS, LinearLearner, learner_for
-from mixfree.linear.losses import REGRESSIONS, Huber, Loss, Squared
+from mixfree.linear.learner_for import LinearLearner, learner_for
+from mixfree.linear.losses import REGRESSIONS, Loss, Squared
 from mixfree.streams.columns import MOST_HASHED
 from mixfree.streams.encoder import POLICIES
 from mixfree.streams.kinds import check_dates
@@ -18,9 +17,6 @@ from mixfree.streams.kinds import check_dates
 __all__ = ["TIMES", "FitPlan"]
 
 TIMES = ("auto", "cyclic", "linear", "none")  # encodings of dates
-BESIDE = 100  # most features with which an exact fit runs beside a method with steps
-KEPT = "4MB"  # memory of that fit
-FORGETTING = 100  # most features with which a fit that forgets is compared
 
 
 @dataclass(frozen=True)
@@ -45,9 +41,6 @@ class FitPlan:
         tenth, of the first rows have one.
     parameters
         Parameters of :func:`mixfree.linear.learner_for.learner_for`: ``method``, ``l2``, ….
-    compare
-        Whether plain SGD, and for least squares also a fit with forgetting, are fitted to the
-        same rows for comparison.
     time
         Encoding of dates: ``"cyclic"`` hour, weekday and season, ``"linear"`` days, ``"none"``,
         or ``"auto"``, the cycles of a day, a week and a year that the first rows cover, and days if
@@ -58,8 +51,6 @@ class FitPlan:
     hash_columns
         Number of features per text column into which rare and new texts are hashed; None: up to 16
         for columns with more than 64 different texts, else 0.
-    epochs
-        Passes over the rows, for methods with steps; only the first tests before it trains.
 
     Examples
     --------
@@ -76,11 +67,9 @@ class FitPlan:
     classes: Sequence[str] = ()
     missing: str = "auto"
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    compare: bool = False
     time: str = "auto"
     dates: Mapping[str, str] = field(default_factory=dict)
     hash_columns: int | None = None
-    epochs: int = 1
 
     def __post_init__(self) -> None:
         # Tuples, so that a plan equals its copy restored from a model file.
@@ -97,7 +86,6 @@ class FitPlan:
         check_one_of(self.time, "time", TIMES)
         if self.hash_columns is not None:
             check_whole(self.hash_columns, "hash_columns", least=0, most=MOST_HASHED)
-        check_whole(self.epochs, "epochs")
         if self.loss is not None:
             check_one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
         if self.classes:
@@ -114,48 +102,7 @@ class FitPlan:
 
     def learner(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
         """Return an untrained learner."""
-        found = self._learner(features, classes, self.parameters)
-        if self.epochs > 1 and isinstance(found, ExactLearner):
-            raise ValueError(
-                "`epochs` is for methods with steps, such as `method='ladder'`: an exact fit needs "
-                "only one pass"
-            )
-        return found
-
-    def exact(
-        self, features: int, classes: Sequence[str] | None, learner: LinearLearner
-    ) -> ExactLearner | None:
-        """Return an exact learner to run beside a method with steps, None if it is too costly."""
-        intercept = bool(self.parameters.get("fit_intercept", True))
-        most = EXACT_WEIGHTS - intercept if self.loss == "squared" else BESIDE
-        if isinstance(learner, ExactLearner) or features > most:
-            return None
-        parameters = {"method": "exact", "fit_intercept": intercept, "memory": KEPT}
-        found = self._learner(features, classes, parameters)
-        assert isinstance(found, ExactLearner)
-        return found
-
-    def rival(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
-        """Return plain SGD for comparison."""
-        given = {**self.parameters, "method": "sgd"}
-        for_others = ("options", "memory", "draws", "half_life", "output")
-        parameters = {name: value for name, value in given.items() if name not in for_others}
-        parameters["step_scale"] = self.rival_step_scale(features)
-        return self._learner(features, classes, parameters)
-
-    def forgetting(self, features: int, learner: LinearLearner) -> ExactLearner | None:
-        """Return least squares with forgetting for comparison, None if it does not apply."""
-        exact = isinstance(learner, ExactLearner) and learner.forgetting is None
-        if not exact or self.loss != "squared" or features > FORGETTING:
-            return None
-        parameters = {**self.parameters, "method": "exact", "half_life": "auto"}
-        found = self._learner(features, None, parameters)
-        assert isinstance(found, ExactLearner)
-        return found
-
-    def rival_step_scale(self, features: int) -> float | None:
-        """Return 1 over the mean squared norm of a standardised row with intercept."""
-        return None if self.parameters.get("scale", "auto") is None else 1.0 / (features + 1)
+        return learner_for(self.row_loss(classes), features, **self.parameters)
 
     def check_same(self, asked: "FitPlan") -> None:
         """Raise ValueError if a fit with this plan cannot be resumed as ``asked``."""
@@ -199,8 +146,3 @@ class FitPlan:
         state = self.state_dict()
         parameters = state.pop("parameters")
         return {**state, **parameters}
-
-    def _learner(
-        self, features: int, classes: Sequence[str] | None, parameters: Mapping[str, Any]
-    ) -> LinearLearner:
-        return learner_for(self.row_loss(classes), features, **parameters)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
-from mixfree.linear.exact.drift import JUDGED, Forgetting
+from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.steps import AdaGradNorm
 from mixfree.streams.correlation import (
@@ -28,7 +28,6 @@ PER_FEATURE = 20  # rows per feature needed for useful predictions
 RECENT = 3  # most changes of the half-life that are listed
 NAMED = 20  # most columns that are listed by name
 FEW_TESTED = 100  # least rows predicted ahead that are compared with the best constant
-BETTER = 0.95  # ratio of losses below which forgetting is recommended
 
 
 def check_something_learnt(fit: StreamFit) -> None:
@@ -59,8 +58,6 @@ def lines(fit: StreamFit) -> Iterator[str]:
     compiled = ", including compilation if this was the first fit" if compiles(fit) else ""
     yield f"rows       {fit.read:,} read, {fit.used:,} used, {left_out:,} left out"
     yield f"           {rate:,.0f} rows per second{compiled}"
-    if fit.plan.epochs > 1:
-        yield f"           {fit.passes} of {fit.plan.epochs} passes, test-then-train in the first"
     for reason, count in fit.encoder.left_out.most_common():
         yield f"           {count:,} left out: {reason}"
     yield from _oddities(fit)
@@ -146,7 +143,7 @@ def _unused(columns: Mapping[str, str]) -> Iterator[str]:
 
 def compiles(fit: StreamFit) -> bool:
     """Whether a learner is compiled on its first use."""
-    return not isinstance(fit.learner, ExactLearner) or fit.plan.compare
+    return not isinstance(fit.learner, ExactLearner)
 
 
 def _under(head: str, found: Iterable[str]) -> Iterator[str]:
@@ -205,7 +202,7 @@ def _rows(half_life: float) -> str:
 
 
 def _quality(fit: StreamFit) -> Iterator[str]:
-    """Yield a table of metrics per set of rows, one line per model, and comparisons."""
+    """Yield a table of metrics per set of rows, one line per model."""
     for rows, lines in quality(fit):
         yield rows
         table = [*lines.values()]
@@ -216,10 +213,6 @@ def _quality(fit: StreamFit) -> Iterator[str]:
         for model, row in lines.items():
             values = "  ".join(f"{row[name]:{width}}" for name, width in widths.items())
             yield f"{values}  {model}"
-    if fit.rival_diverged:
-        yield "plain SGD on the same rows diverged"
-    if fit.forgetting is not None:
-        yield from _better_forgotten(fit.forgetting.forgetting)
 
 
 def warnings(fit: StreamFit) -> Iterator[str]:
@@ -236,22 +229,6 @@ def warnings(fit: StreamFit) -> Iterator[str]:
 
 def _forgets(fit: StreamFit) -> bool:
     return isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None
-
-
-def _better_forgotten(forgetting: Forgetting | None) -> Iterator[str]:
-    """Yield whether a fit with forgetting predicts the next rows better."""
-    if forgetting is None:
-        return
-    judged = forgetting.judged
-    life, loss = min(judged.items(), key=lambda each: each[1])
-    never = judged[math.inf]
-    if loss < BETTER * never:
-        yield (
-            f"`half_life={life:.0f}` predicts better: test-then-train loss {loss:.4g} instead of "
-            f"{never:.4g} (mean of ½ error² over about the last {JUDGED / math.log(2):,.0f} rows)"
-        )
-    else:
-        yield "forgetting would not have predicted the last rows better"
 
 
 def _remedy(fit: StreamFit) -> str:

@@ -57,8 +57,6 @@ def check_can_be_spread(fit: StreamFit, source: Source, given: str) -> None:
             f"`{given}` cannot be combined with `missing='mean'`, which depends on all earlier "
             "rows: give `missing='skip'`"
         )
-    if plan.compare:
-        raise ValueError(f"`{given}` cannot be combined with `compare`: plain SGD is sequential")
     if any(file.path == STDIN for file in source.files):
         raise ValueError(f"`{given}` needs files: standard input cannot be split")
 

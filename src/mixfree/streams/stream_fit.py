@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import mixfree
@@ -18,7 +17,6 @@ from mixfree.linear.learner_for import LinearLearner
 from mixfree.linear.scaling import TooFar
 from mixfree.streams import model_file
 from mixfree.streams.encoder import Encoded, Encoder
-from mixfree.streams.files import STDIN
 from mixfree.streams.look import first_look
 from mixfree.streams.plan import FitPlan
 from mixfree.streams.read_record import ReadRecord
@@ -51,15 +49,11 @@ class _Record(State):
     notes: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     format: str = ""
-    rival_diverged: bool = False
-    passes: int = 0
-    read_again: int = 0
 
     def check(self, what: str) -> None:
-        """Check that all remarks are texts and all counts are nonnegative."""
+        """Check that all remarks are texts and the duration is nonnegative."""
         texts = [*self.notes, *self.unfinished, *self.unused_columns, *self.unused_columns.values()]
-        counted = min(self.passes, self.read_again, self.seconds) >= 0
-        if not (counted and all(isinstance(text, str) for text in texts)):
+        if not (self.seconds >= 0 and all(isinstance(text, str) for text in texts)):
             raise ValueError(f"state of the {what} does not fit: {shown(texts)}")
 
 
@@ -85,16 +79,10 @@ class StreamFit:
         Format of the files, if their names do not imply it.
     learner
         The linear model.
-    rival, forgetting
-        Plain SGD, and least squares with forgetting, if the plan compares.
-    exact
-        The exact fit of all rows beside a method with steps; None if too costly.
     reservoir
         A uniform sample of the rows learnt from.
     timeline
         The course of the stream and its test-then-train predictions.
-    passes, read_again
-        Complete passes over the rows, and rows read in an incomplete pass after the first.
     """
 
     def __init__(self, plan: FitPlan, encoder: Encoder) -> None:
@@ -105,15 +93,8 @@ class StreamFit:
         self.format = ""
         shape = len(encoder.features), encoder.classes
         self.learner: LinearLearner = plan.learner(*shape)
-        self.rival: LinearLearner | None = plan.rival(*shape) if plan.compare else None
-        self.rival_diverged = False
-        self.exact: ExactLearner | None = plan.exact(*shape, self.learner)
-        self.forgetting: ExactLearner | None = None
-        if plan.compare:
-            self.forgetting = plan.forgetting(shape[0], self.learner)
         self.reservoir = Reservoir()
         self.read_record = ReadRecord()
-        self.passes = self.read_again = 0
         self.complete = False
         self.seconds = 0.0
         self.varied = False  # whether two rows had different targets
@@ -126,7 +107,6 @@ class StreamFit:
     @classmethod
     def begin(cls, source: Source, plan: FitPlan) -> "StreamFit":
         """Take a first look at the source, and return an untrained fit."""
-        _check_passes(source, plan)
         look = first_look(source, plan)
         fit = cls(replace(plan, loss=look.loss), look.encoder)
         fit.unused_columns, fit.notes = look.left_out, list(look.notes)
@@ -136,7 +116,6 @@ class StreamFit:
     def resume(self, source: Source, plan: FitPlan) -> None:
         """Open the source to resume this fit; raise ValueError if the plan differs."""
         self.plan.check_same(plan)
-        _check_passes(source, plan)
         source.require_columns(self.encoder.needs[:-1], "column")
         source.require_columns([self.encoder.target], "target column")
         source.open(self.encoder.needs, self.encoder.numbers)
@@ -175,20 +154,6 @@ class StreamFit:
         step = max(FEW, CELLS // max(len(self.encoder.features), 1))
         for begin in range(0, piece.batch.num_rows, step):
             yield Piece(piece.file, piece.start + begin, piece.batch.slice(begin, step))
-
-    def _learn_next(self, piece: Piece) -> None:
-        if self.passes > 1 or self.read_again:
-            raise ValueError(
-                f"{piece.file}, row {piece.start + 1}, is new, but the second pass has begun: fit "
-                "all rows to another `model` file"
-            )
-        self.learn(piece)
-
-    def _learn_again(self, encoder: Encoder, piece: Piece) -> None:
-        for part in self._parts(piece):
-            found = encoder.encode(part)
-            self._advance(part, found.rows, found.targets)
-        self.read_again += piece.batch.num_rows
 
     def _learn_part(self, piece: Piece) -> None:
         found = self.encoder.encode(piece)
@@ -243,41 +208,10 @@ class StreamFit:
             When Ctrl-C is pressed; the fit then includes whole batches only, and can be saved.
         """
         self.complete = False
-        self._run(self.read_record.rest(pieces), self._learn_next, path, every, show)
-        self.passes = max(self.passes, 1)
-        self.complete = self.passes >= self.plan.epochs
-
-    def run_again(
-        self,
-        source: Source,
-        path: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        show: Callable[["StreamFit"], None] | None = None,
-    ) -> None:
-        """Make the passes after the first, without test-then-train predictions.
-
-        For the arguments see :meth:`run`.
-        """
-        while self.passes < self.plan.epochs:
-            source.open(self.encoder.needs, self.encoder.numbers)
-            learn = partial(self._learn_again, self.encoder.settled())
-            self._run(_after(source.pieces(), self.read_again), learn, path, every, show)
-            self.passes, self.read_again = self.passes + 1, 0
-        self.complete = True
-
-    def _run(
-        self,
-        pieces: Iterator[Piece],
-        learn: Callable[[Piece], None],
-        path: str | os.PathLike[str] | None,
-        every: int | None,
-        show: Callable[["StreamFit"], None] | None,
-    ) -> None:
-        """Learn from batches, saving and showing progress."""
         began, unsaved = time.monotonic() - self.seconds, 0
-        for piece in pieces:
+        for piece in self.read_record.rest(pieces):
             with interrupts_wait():
-                learn(piece)
+                self.learn(piece)
                 unsaved += piece.batch.num_rows
                 self.seconds = time.monotonic() - began
                 if show is not None:
@@ -285,6 +219,7 @@ class StreamFit:
                 if path is not None and every is not None and unsaved >= every:
                     self.save(path)
                     unsaved = 0
+        self.complete = True
 
     def end(self, unfinished: Sequence[str] | None = None, seconds: float | None = None) -> None:
         """Mark the fit as complete.
@@ -307,7 +242,7 @@ class StreamFit:
             "mixfree": mixfree.__version__,
             "plan": self.plan.state_dict(),
             "encoder": self.encoder.state_dict(),
-            **{name: each and each.state_dict() for name, each in self._learners.items()},
+            "learner": self.learner.state_dict(),
             "reservoir": self.reservoir.state_dict(),
             "timeline": self.timeline.plain(),
             "read": self.read_record.state_dict(),
@@ -328,13 +263,7 @@ class StreamFit:
                 raise ValueError(
                     "state of the model is invalid: plan and encoder have different targets"
                 )
-            for name, learner in fit._learners.items():
-                if state[name] is None and name != "learner":
-                    setattr(fit, name, None)
-                elif learner is None:
-                    raise ValueError(f"state of the model is invalid: it has a {name}")
-                else:
-                    learner.load_state_dict(state[name])
+            fit.learner.load_state_dict(state["learner"])
             fit.reservoir = Reservoir.from_state(state["reservoir"])
             fit.reservoir.check_columns(len(encoder.features))
             fit.timeline = fit.timeline.restored(state["timeline"], "timeline")
@@ -355,11 +284,6 @@ class StreamFit:
         if content.get("kind") != KIND:
             raise ValueError(f"{path} contains a {shown(content.get('kind'))}, not a {KIND!r}")
         return cls.from_state(content)
-
-    @property
-    def _learners(self) -> dict[str, LinearLearner | None]:
-        names = ("learner", "rival", "forgetting", "exact")
-        return {name: getattr(self, name) for name in names}
 
     def _renew(self) -> int:
         """Update the predicting weights if due; return the row count at which they are due next."""
@@ -393,18 +317,11 @@ class StreamFit:
             found = judged(loss, course.weights, rows, targets)
             constant = judged_constant(loss, course.constant, targets)
         self._advance(piece, rows, targets)
-        if self.forgetting is not None:
-            self.forgetting.advance(rows, targets)
-        if self.exact is not None:
-            try:
-                self.exact.advance(rows, targets)
-            except ValueError:  # the sums of squares overflow
-                self.exact = None
         course.add(actual_of(targets, loss), found, times, constant)
         self.reservoir.add(rows, targets)
 
     def _advance(self, piece: Piece, rows: Array, targets: Array) -> None:
-        """Train the learner, and plain SGD beside it, on rows."""
+        """Train the learner on rows."""
         try:
             self.learner.advance(rows, targets)
         except TooFar as error:
@@ -412,23 +329,3 @@ class StreamFit:
         except ValueError:
             self.encoder.check_sizes(piece, LARGEST)
             raise
-        if self.rival is None:
-            return
-        try:
-            self.rival.advance(rows, targets)
-        except ValueError:  # the learner has accepted the rows, so SGD must have diverged
-            self.rival, self.rival_diverged = None, True
-
-
-def _check_passes(source: Source, plan: FitPlan) -> None:
-    if plan.epochs > 1 and any(file.path == STDIN for file in source.files):
-        raise ValueError("`epochs` needs files: standard input can be read only once")
-
-
-def _after(pieces: Iterator[Piece], rows: int) -> Iterator[Piece]:
-    """Skip the first ``rows`` rows."""
-    for piece in pieces:
-        count = min(rows, piece.batch.num_rows)
-        rows -= count
-        if count < piece.batch.num_rows:
-            yield Piece(piece.file, piece.start + count, piece.batch.slice(count))

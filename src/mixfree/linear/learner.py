@@ -89,7 +89,7 @@ class Learner:
             "seed": seed,
         }
         self._start = partial(start_method, method, start, options or {}, **common)
-        self._optimizer = self._start(memory=memory, draws=draws)
+        self._optimizer: Optimizer = self._start(memory=memory, draws=draws)
         self._dense_only = dense_only
         replays = isinstance(self.optimizer.gradient, Replay)
         if scale == "running" and replays:
@@ -318,7 +318,7 @@ class Learner:
         check_between_samples(loaded)
         return loaded, scale
 
-    def _continue(self, run: Any, scale: RunningScale | None) -> None:
+    def _continue(self, run: Optimizer | SparseLinear, scale: RunningScale | None) -> None:
         """Continue from what :meth:`_restored` returned."""
         self._scale, self._sparse = scale, run if isinstance(run, SparseLinear) else None
         self._optimizer = run.optimizer if isinstance(run, SparseLinear) else run

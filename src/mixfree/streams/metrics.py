@@ -106,8 +106,9 @@ def of_all_rows(fit: StreamFit, weights: Array) -> tuple[float, float] | None:
 
     None with other losses than the squared one, and where a sample holds all rows or more digits.
     """
-    known = isinstance(fit.learner, ExactLearner) and len(fit.reservoir.rows) < fit.used
-    return fit.learner.mean_squares(weights) if known else None
+    if isinstance(fit.learner, ExactLearner) and len(fit.reservoir.rows) < fit.used:
+        return fit.learner.mean_squares(weights)
+    return None
 
 
 def _of_sample(fit: StreamFit, weights: Array | None) -> dict[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.linear.classes import loss_of
 from mixfree.linear.learner_for import LinearLearner, learner_for
-from mixfree.linear.losses import REGRESSIONS, Loss, Squared
+from mixfree.linear.losses import REGRESSIONS, Huber, Loss, Squared
 from mixfree.streams.columns import MOST_HASHED
 from mixfree.streams.encoder import POLICIES
 from mixfree.streams.kinds import check_dates

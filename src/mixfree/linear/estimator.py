@@ -43,7 +43,8 @@ class StreamModel(BaseEstimator, ABC):
         of :class:`mixfree.Method`.
     memory
         What to keep of the stream: a number of rows, such as ``2048``, or bytes, such as
-        ``"32MB"``, the exact method's default (a MB is 10⁶ bytes, a MiB 2²⁰). Methods with steps
+        ``"32MB"``, the exact method's default (a MB is 10⁶ bytes, a MiB 2²⁰); with the squared loss
+        the exact method keeps sums, and takes bytes only. Methods with steps
         keep a uniform sample of the rows so far and draw from it at every step; 0, their default
         except for the ladder, keeps nothing.
         ``"auto"``, the ladder's default, learns without memory and keeps up to 32 MB of rows.

@@ -42,10 +42,11 @@ class StreamModel(BaseEstimator, ABC):
         (:func:`mixfree.methods`), or a subclass of :class:`mixfree.Method`.
     memory
         What to keep of the stream: a number of rows, such as ``2048``, or bytes, such as
-        ``"32MB"``, the exact method's default (a MB is 10⁶ bytes, a MiB 2²⁰). Iterative methods
-        keep a uniform sample of the rows so far and draw from it at every step. ``"auto"``, the
-        ladder's default, keeps 32 MB of dense rows and no sparse ones; 0, the default of the other
-        iterative methods, keeps nothing.
+        ``"32MB"``, the exact method's default (a MB is 10⁶ bytes, a MiB 2²⁰); with the squared loss
+        the exact method keeps sums, and takes bytes only. Iterative methods keep a uniform sample
+        of the rows so far and draw from it at every step. ``"auto"``, the ladder's default, keeps
+        32 MB of dense rows and no sparse ones; 0, the default of the other iterative methods, keeps
+        nothing.
     draws
         Draws from the memory per row, for iterative methods with a memory; 1 by default.
     half_life

@@ -1,14 +1,7 @@
 """A fit spread over processes equals the fit of one process."""
 
 import io
-import multiprocessing
 import os
-import signal
-import subprocess
-import sys
-from functools import partial
-from multiprocessing import forkserver
-from multiprocessing.connection import Connection
 
 import distributed
 import numpy as np
@@ -110,117 +103,16 @@ def begun(data):
     return StreamFit.begin(source, FitPlan("load", missing="skip")), source
 
 
-def test_a_worker_that_dies_is_replaced_and_nothing_counts_twice(data, alone):
-    """Catches finished parts merged a second time."""
-    fit, source = begun(data)
-    killed = []
-
-    def kill_one(rows, seconds):
-        children = set(_children()) - set(before)
-        if rows and children and not killed:
-            killed.append(min(children))
-            os.kill(killed[0], signal.SIGKILL)
-
-    before = _children()
-    spread.run_on_workers(fit, source, 2, kill_one)
-    assert killed
-    check_same(fit, alone)
+def test_a_worker_that_is_killed_ends_the_fit_with_a_reason(data, tmp_path, monkeypatch, capsys):
+    """Catches a traceback of joblib, and a model of the parts that had arrived."""
+    monkeypatch.setattr(spread, "fit_part", die)
+    assert run("fit", data, "--missing", "skip", "--model", tmp_path / "m", "--workers", 2) == 2
+    assert "a worker was killed" in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()
 
 
-def test_workers_that_always_die_are_told_of(data, monkeypatch):
-    fit, source = begun(data)
-    monkeypatch.setattr(spread, "_work", _die)
-    with pytest.raises(OSError, match="workers died 3 times"):
-        spread.run_on_workers(fit, source, 2)
-
-
-def test_workers_that_cannot_be_started_are_told_of(data, monkeypatch):
-    """Catches a fit that ends at the first failure to start a worker, which may be by chance."""
-    fit, source = begun(data)
-    tried = []
-
-    def none_left(*arguments):
-        tried.append(arguments)
-        raise BlockingIOError("Resource temporarily unavailable")
-
-    monkeypatch.setattr(spread, "_Worker", none_left)
-    monkeypatch.setattr(spread, "PAUSE", 0.0)
-    with pytest.raises(OSError, match="cannot be started: Resource temporarily unavailable"):
-        spread.run_on_workers(fit, source, 2)
-    assert len(tried) == spread.MOST_DEATHS
-
-
-def _die(*arguments):
+def die(part):
     os._exit(1)
-
-
-def test_a_worker_may_die_in_the_middle_of_its_answer(data, alone, tmp_path, monkeypatch):
-    """Catches waiting forever for the second half of an answer."""
-    fit, source = begun(data)
-    died = tmp_path / "died"
-    monkeypatch.setattr(spread, "_work", partial(_die_while_answering, died))
-    spread.run_on_workers(fit, source, 2)
-    assert died.exists()
-    check_same(fit, alone)
-
-
-def _die_while_answering(died, *arguments):
-    """Once, write the first half of a long message and exit."""
-    whole = Connection._send
-
-    def half(self, data, *rest):
-        if len(data) > 20_000 and not died.exists():
-            died.touch()
-            whole(self, data[: len(data) // 2], *rest)
-            os._exit(1)
-        whole(self, data, *rest)
-
-    Connection._send = half
-    spread._work(*arguments)
-
-
-@pytest.mark.skipif(
-    "forkserver" not in multiprocessing.get_all_start_methods(),
-    reason="on Windows workers are started one by one, without a process that starts them",
-)
-def test_the_process_that_starts_workers_may_die(data, alone):
-    fit, source = begun(data)
-    killed = []
-
-    def kill_it(rows, seconds):
-        if rows and not killed:
-            killed.append(forkserver._forkserver._forkserver_pid)
-            os.kill(killed[0], signal.SIGKILL)
-
-    spread.run_on_workers(fit, source, 2, kill_it)
-    assert killed
-    check_same(fit, alone)
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no signal that kills")
-def test_workers_end_with_the_first_process(data):
-    """Catches workers that wait forever on a pipe that they hold open themselves."""
-    code = (
-        "import os, signal, sys\n"
-        "from mixfree.streams import FitPlan, Source, StreamFit, find_files, spread\n"
-        "source = Source(find_files([sys.argv[1]]))\n"
-        "fit = StreamFit.begin(source, FitPlan('load', missing='skip'))\n"
-        "spread.run_on_workers(fit, source, 2, lambda *_: os.kill(os.getpid(), signal.SIGKILL))"
-    )
-    # What it writes to ends with the last of its processes.
-    done = subprocess.run(
-        [sys.executable, "-c", code, data],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL
-
-
-def _children():
-    """Return the process ids of workers spawned by this process."""
-    return [child.pid for child in multiprocessing.active_children()]
 
 
 def test_what_is_wrong_in_a_part_is_told_with_its_place(data, tmp_path, capsys):
@@ -265,6 +157,7 @@ def test_standard_input_cannot_be_spread(monkeypatch, capsys):
     assert "--workers needs files: standard input" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_dask_cluster(data, alone):
     fit, source = begun(data)
     seen = []

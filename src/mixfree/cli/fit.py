@@ -199,7 +199,6 @@ def fit(
     """
     from mixfree.base.checks import check_one_of, check_whole
     from mixfree.base.files import check_place, only_writer
-    from mixfree.base.processes import import_ahead
 
     if checkpoint_every is not None:
         check_whole(checkpoint_every, "checkpoint_every")
@@ -209,8 +208,6 @@ def fit(
         for name, value in others.items():
             if value and name != given:
                 raise ValueError(f"`{given}` cannot be combined with `{name}`")
-    if workers is not None and not dry_run:
-        import_ahead("mixfree.streams.spread")  # in the background, during the imports below
 
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.facts import fit_facts

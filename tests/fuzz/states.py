@@ -186,7 +186,7 @@ def streams():
     from mixfree.streams import FitPlan, StreamFit
     from mixfree.streams.columns import Category, Number, Time
     from mixfree.streams.encoder import Encoder
-    from mixfree.streams.facts import fit_facts
+    from mixfree.streams.facts import Facts
     from mixfree.streams.read_record import ReadRecord
     from mixfree.streams.report import lines
     from mixfree.streams.reservoir import Reservoir
@@ -219,8 +219,9 @@ def streams():
     def learn(it):
         has_columns(it.encoder)
         it.learn(Piece("d.csv", it.read, batch))
-        list(lines(it))
-        fit_facts(it)
+        facts = Facts(it)
+        list(lines(facts))
+        facts.plain()
         it.encoder.encode_for_prediction(Piece("d.csv", 0, batch))
         return it.learner.weights
 

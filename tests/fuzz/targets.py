@@ -144,6 +144,7 @@ class ModelFile:
 
     def run(self, data):
         from mixfree.streams import StreamFit
+        from mixfree.streams.facts import Facts
         from mixfree.streams.report import lines
 
         with tempfile.TemporaryDirectory() as folder:
@@ -156,7 +157,7 @@ class ModelFile:
                 one_sentence(error)
                 return "refused"
         try:
-            list(lines(fit))
+            list(lines(Facts(fit)))
             states.streams()["fit"].use(fit)
         except ValueError as error:
             one_sentence(error)

@@ -132,7 +132,7 @@ def _print_version(asked: bool) -> None:
 app = _typer(name="mixfree", no_args_is_help=True, cls=_Commands)
 
 
-@app.callback()  # type: ignore[untyped-decorator]
+@app.callback()
 def _options(
     version: Annotated[
         bool,

@@ -83,7 +83,7 @@ def _fitted(
     """Fit data with the default settings."""
     from mixfree.cli.fit import progress, run
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.report import check_something_learnt
+    from mixfree.streams.facts import check_something_learnt
 
     if target is None:
         if not Path(data[0]).exists():

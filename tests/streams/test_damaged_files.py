@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
+from mixfree.streams.facts import Facts
 from mixfree.streams.report import lines
 from tests.streams.data import table, write
 
@@ -89,7 +90,7 @@ def test_changed_model_files(model, tmp_path):
 
     def use():
         fit = StreamFit.load(tmp_path / "m")
-        list(lines(fit))
+        list(lines(Facts(fit)))
         source = Source(find_files([path]))
         fit.resume(source, fit.plan)
         fit.run(source.pieces())

@@ -7,7 +7,8 @@ from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_sco
 
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
-from mixfree.streams.metrics import metrics, quality
+from mixfree.streams.facts import Facts
+from mixfree.streams.metrics import metrics
 from mixfree.streams.timeline import (
     CHUNK,
     MOST,
@@ -211,7 +212,7 @@ def test_the_model_and_the_constant_are_compared_on_the_same_rows(tmp_path):
     assert found["rmse"] ** 2 == pytest.approx(np.mean((after - before) ** 2))
     assert found["mae"] == pytest.approx(np.abs(after - before).mean())
     assert found["r2"] == pytest.approx(r2_score(after, np.full(268, before)))
-    assert [table.rows.split(",")[0] for table in quality(fit)] == [
+    assert [table.rows.split(",")[0] for table in Facts(fit).quality] == [
         "in-sample: all rows",
         "test-then-train: 268 rows",
     ]

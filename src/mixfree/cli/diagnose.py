@@ -53,9 +53,13 @@ def diagnose(
     """
     from mixfree.cli.fit import fit as fit_command
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
-    from mixfree.streams.facts import correlation_facts
-    from mixfree.streams.report import check_something_learnt, target_size
+    from mixfree.streams.correlation import NOTHING_TO_TELL, knows_intervals
+    from mixfree.streams.facts import (
+        Facts,
+        check_something_learnt,
+        correlation_facts,
+        target_size,
+    )
 
     if plot is not None:
         from mixfree.base.figures import check_figures
@@ -71,7 +75,7 @@ def diagnose(
         fit = StreamFit(plan, fit.encoder)
     fit.run(source.pieces())
     check_something_learnt(fit)
-    found = Correlation.of_fit(fit)
+    found = Facts(fit).correlation
     findings, advice = [NOTHING_TO_TELL], list[str]()
     if found is not None:
         findings = [*found.lines()]

@@ -28,6 +28,7 @@ from mixfree.cli.settings import SCALES, settings
 if TYPE_CHECKING:
     from mixfree.base.progress import Show
     from mixfree.streams import Source, StreamFit
+    from mixfree.streams.facts import Facts
 
 __all__ = ["Progress", "fit", "in_words", "progress", "report_lines", "run"]
 
@@ -210,10 +211,9 @@ def fit(
                 raise ValueError(f"`{given}` cannot be combined with `{name}`")
 
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.facts import fit_facts
+    from mixfree.streams.facts import Facts, check_something_learnt
     from mixfree.streams.look import first_look
     from mixfree.streams.model_file import MAGIC
-    from mixfree.streams.report import check_something_learnt
     from mixfree.streams.spread import run_on_cluster, run_on_workers
 
     flags = {
@@ -276,9 +276,9 @@ def fit(
         check_something_learnt(fitted)
         fitted.save(model)
     if as_json:
-        print_json("fit", {"model": str(model), **in_words(fit_facts(fitted))})
+        print_json("fit", {"model": str(model), **in_words(Facts(fitted).plain())})
     else:
-        say(*report_lines(fitted))
+        say(*report_lines(Facts(fitted)))
         if before:
             new = fitted.read - before
             say(f"resumed    {f'{new:,}' if new else 'no'} new row{'' if new == 1 else 's'}")
@@ -318,11 +318,11 @@ def run(
     return False
 
 
-def report_lines(fitted: "StreamFit") -> Iterator[str]:
+def report_lines(facts: "Facts") -> Iterator[str]:
     """Yield the report of a fit, with arguments written as flags."""
     from mixfree.streams import report
 
-    return (in_flags(line, fit) for line in report.lines(fitted))
+    return (in_flags(line, fit) for line in report.lines(facts))
 
 
 def in_words(facts: dict[str, Any]) -> dict[str, Any]:

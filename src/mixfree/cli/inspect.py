@@ -12,6 +12,7 @@ from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
+    from mixfree.streams.facts import Facts
 
 __all__ = ["inspect"]
 
@@ -39,7 +40,7 @@ def inspect(
     from mixfree.base.files import check_place
     from mixfree.cli.fit import in_words, report_lines
     from mixfree.streams import StreamFit
-    from mixfree.streams.facts import model_facts
+    from mixfree.streams.facts import Facts
     from mixfree.streams.weights import HEADER, write_weights
 
     check_whole(top, "top")
@@ -48,9 +49,10 @@ def inspect(
         check_place(weights, "weights", HEADER, [model], force)
         count = write_weights(fit, weights)
     if as_json:
-        print_json("inspect", {"model": str(model), **in_words(model_facts(fit))})
+        print_json("inspect", {"model": str(model), **in_words(Facts(fit).plain(whole=True))})
         return
-    say(*_settings(fit), *report_lines(fit), *_weights(fit, top))
+    facts = Facts(fit)
+    say(*_settings(fit), *report_lines(facts), *_weights(facts, top))
     if weights is not None:
         say(f"written    {count:,} weights to {weights}")
 
@@ -78,17 +80,18 @@ def _settings(fit: "StreamFit") -> Iterator[str]:
     yield f"features   {len(fit.encoder.features):,}; missing values: {missing}"
 
 
-def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
+def _weights(facts: "Facts", top: int) -> Iterator[str]:
     import numpy as np
 
     from mixfree.streams.correlation import knows_intervals
 
+    fit = facts.fit
     names = [literal(name) for name in fit.encoder.features]
     weights, intercepts = np.split(fit.learner.weights, [len(names)], axis=1)
     order = np.argsort(-np.abs(weights).max(axis=0), kind="stable")[:top]
     yield f"weights    the {len(order)} largest of {len(names):,}, in the units of the data"
     if knows_intervals(fit.learner):
-        yield from _intervals(fit, order)
+        yield from _intervals(facts, order)
         return
     width = max(len(names[k]) for k in order)
     for k in order:
@@ -97,10 +100,9 @@ def _weights(fit: "StreamFit", top: int) -> Iterator[str]:
         yield f"intercept  {_row(intercepts[:, 0]).lstrip()}"
 
 
-def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
+def _intervals(facts: "Facts", order: Iterable[int]) -> Iterator[str]:
     """Tabulate weights, standard errors and confidence intervals, per output."""
-    from mixfree.streams.correlation import is_only_rounding
-
+    fit = facts.fit
     learner: Any = fit.learner
     weights, errors, ends = learner.weights, learner.bse, learner.conf_int()
     names = [*map(literal, fit.encoder.features), "intercept"]
@@ -123,7 +125,7 @@ def _intervals(fit: "StreamFit", order: Iterable[int]) -> Iterator[str]:
             yield f"  {names[k]:{width}}  {_row(values)}{mark}"
     if marked:
         yield "           0: the interval contains 0"
-    if is_only_rounding(fit):
+    if facts.only_rounding:
         yield "           the intervals show rounding errors only: the model fits every row"
         return
     effective = learner.effective_rows

@@ -60,8 +60,7 @@ def report(
     from mixfree.streams import StreamFit
     from mixfree.streams.files import STDIN, STDIN_SHOWN
     from mixfree.streams.model_file import is_model
-    from mixfree.streams.page import write_page
-    from mixfree.streams.page_frame import MARK
+    from mixfree.streams.page import MARK, write_page
 
     require("bokeh")
     if output.suffix.lower() not in (".html", ".htm"):
@@ -86,7 +85,7 @@ def _fitted(
     """Fit data with the default settings."""
     from mixfree.cli.fit import progress, run
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.report import check_something_learnt
+    from mixfree.streams.facts import check_something_learnt
 
     if target is None:
         if not Path(data[0]).exists():

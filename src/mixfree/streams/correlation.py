@@ -12,14 +12,11 @@ from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING, SUM_AT_HALF
-from mixfree.streams.metrics import exact_to_rounding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mixfree.streams.stream_fit import StreamFit
-
-__all__ = ["NOTHING_TO_TELL", "Correlation", "is_only_rounding", "knows_intervals"]
+__all__ = ["NOTHING_TO_TELL", "Correlation", "knows_intervals"]
 
 BAR = 40  # characters of the longest bar
 NOTHING_TO_TELL = (
@@ -31,12 +28,6 @@ NOTHING_TO_TELL = (
 def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
     """Whether a learner has confidence intervals, and a profile at fixed weights."""
     return isinstance(learner, ExactLearner) and learner.forgetting is None
-
-
-def is_only_rounding(fit: "StreamFit") -> bool:
-    """Whether the profile of a fit is that of rounding errors."""
-    found = Correlation.of_learner(fit.learner)
-    return found is not None and found.ratios.size > 1 and exact_to_rounding(fit)
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,11 +95,6 @@ class Correlation:
             return None
         effective = learner.effective_rows if isinstance(learner, ExactLearner) else None
         return cls.of(profile, learner.samples, effective)
-
-    @classmethod
-    def of_fit(cls, fit: "StreamFit") -> "Correlation | None":
-        """Return the correlation of a fit's rows, None without a profile or up to rounding."""
-        return None if is_only_rounding(fit) else cls.of_learner(fit.learner)
 
     def __repr__(self) -> str:
         more = " or more" if self.rising else ""

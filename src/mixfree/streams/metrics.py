@@ -27,10 +27,11 @@ NAMES = {
 
 
 class Quality(NamedTuple):
-    """Printed metrics of several models on the same rows: a line per model."""
+    """Printed metrics on the same rows: their names, and per model its name and the values."""
 
     rows: str
-    lines: dict[str, dict[str, str]]
+    names: list[str]
+    table: list[list[str]]
 
 
 def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
@@ -53,37 +54,43 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
     return found
 
 
-def quality(fit: StreamFit) -> Iterator[Quality]:
-    """Yield tables of metrics; the loss is in them only if no other metric is equivalent to it."""
-    found, kept, tested = metrics(fit), len(fit.reservoir.rows), fit.timeline.tested
+def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterator[Quality]:
+    """Yield tables of :func:`metrics`; the loss only if no other metric is equivalent to it."""
+    kept, tested = len(fit.reservoir.rows), fit.timeline.tested
     rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn uniformly"
     if of_all_rows(fit, fit.learner.weights):
         rows = f"all rows; MAE: {rows}"
     if isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None:
         rows += ", by the final weights"
-    models = {"in_sample": "the model", "constant": "the best constant prediction"}
-    yield Quality(
-        f"in-sample: {rows}",
-        {name: _printed(fit, found[what]) for what, name in models.items()},
-    )
+    ahead = f"{tested:,} rows, each predicted before it was learnt"
+    names = [name for name in NAMES if name in found["in_sample"]]
+    if fit.plan.loss in ("squared", "logistic"):
+        names.remove("loss")
+    for caption, models in (
+        (
+            f"in-sample: {rows}",
+            {"in_sample": "the model", "constant": "the best constant prediction"},
+        ),
+        (
+            f"test-then-train: {ahead}",
+            {
+                "test_then_train": "the model",
+                "test_then_train_constant": "the best constant of the rows before",
+            },
+        ),
+    )[: 1 + (tested > 1)]:
+        table = [
+            [name, *(_number(found[what][each]) for each in names)] for what, name in models.items()
+        ]
+        yield Quality(caption, [NAMES[name] for name in names], table)
     if tested == 1:
-        yield Quality("test-then-train: too few rows (1 was predicted before it was learnt)", {})
-    elif tested:
-        models = {
-            "test_then_train": "the model",
-            "test_then_train_constant": "the best constant of the rows before",
-        }
         yield Quality(
-            f"test-then-train: {tested:,} rows, each predicted before it was learnt",
-            {name: _printed(fit, found[what]) for what, name in models.items()},
+            "test-then-train: too few rows (1 was predicted before it was learnt)", [], []
         )
 
 
-def _printed(fit: StreamFit, of: Mapping[str, float]) -> dict[str, str]:
-    names = [name for name in NAMES if name in of]
-    if fit.plan.loss in ("squared", "logistic"):
-        names.remove("loss")
-    return {NAMES[name]: "unknown" if of[name] != of[name] else f"{of[name]:.4g}" for name in names}
+def _number(value: float) -> str:
+    return "unknown" if value != value else f"{value:.4g}"
 
 
 def exact_to_rounding(fit: StreamFit) -> bool:

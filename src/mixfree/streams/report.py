@@ -4,130 +4,66 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-import numpy as np
-
-from mixfree.core.methods import find_method
-from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.steps import AdaGradNorm
-from mixfree.streams.correlation import (
-    NOTHING_TO_TELL,
-    Correlation,
-    is_only_rounding,
-    knows_intervals,
-)
-from mixfree.streams.leakage import leakage_warnings
-from mixfree.streams.metrics import ROUNDING, metrics, quality
+from mixfree.streams.facts import Facts
+from mixfree.streams.metrics import Quality
 from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.timeline import CHUNK
 
-__all__ = ["check_something_learnt", "lines", "remarks", "target_size", "warnings"]
+__all__ = ["compiles", "lines"]
 
-PER_FEATURE = 20  # rows per feature needed for useful predictions
 RECENT = 3  # most changes of the half-life that are listed
 NAMED = 20  # most columns that are listed by name
-FEW_TESTED = 100  # least rows predicted ahead that are compared with the best constant
 
 
-def check_something_learnt(fit: StreamFit) -> None:
-    """Raise ValueError if there were no rows to learn from, or all had the same target."""
-    if fit.used == 0:
-        reasons = "; ".join(f"{n:,}: {why}" for why, n in fit.encoder.left_out.items())
-        raise ValueError(f"all {fit.read:,} rows were left out ({reasons})")
-    if fit.used == 1:
-        raise ValueError("there is only one row to learn from: at least two are needed")
-    if not fit.varied:
-        always = fit.encoder.label(fit.reservoir.targets[0])
-        raise ValueError(
-            f"the target {fit.encoder.target!r} is always {always}: there is nothing to learn"
-        )
-
-
-def target_size(fit: StreamFit) -> float:
-    """Return the root mean square of the targets, the scale of standardised weights."""
-    if fit.encoder.classes is not None:
-        return 1.0
-    return float(np.sqrt((fit.reservoir.targets**2).mean()))
-
-
-def lines(fit: StreamFit) -> Iterator[str]:
+def lines(facts: Facts) -> Iterator[str]:
     """Yield the report line by line."""
+    fit = facts.fit
+    yield from _under("rows", _rows_read(fit))
+    yield from _under("columns", _unused(fit.unused_columns))
+    yield from _under("warning", facts.warnings)
+    if isinstance(fit.learner, ExactLearner):
+        yield from _under("fit", _exactness(fit.learner))
+    yield from _under("quality", (line for table in facts.quality for line in _aligned(table)))
+    if facts.correlation is not None:
+        yield from _under("stream", facts.correlation.lines())
+        if facts.correlation.lengths.size and facts.correlation.lengths[0] > 2:
+            yield (
+                f"           the shortest blocks have {facts.correlation.lengths[0]:,} rows; "
+                "`options={'block': 1}` measures shorter ones"
+            )
+    yield from _under("note", facts.notes)
+
+
+def compiles(fit: StreamFit) -> bool:
+    """Whether a learner is compiled on its first use."""
+    return not isinstance(fit.learner, ExactLearner)
+
+
+def _under(head: str, found: Iterable[str]) -> Iterator[str]:
+    """Yield lines, the first with a heading."""
+    for line in found:
+        yield f"{head:10} {line}"
+        head = ""
+
+
+def _rows_read(fit: StreamFit) -> Iterator[str]:
+    """Yield the rows read and left out, and what the first rows did not show."""
     left_out = sum(fit.encoder.left_out.values())
     rate = fit.read / fit.seconds if fit.seconds > 0 else float("nan")
     compiled = ", including compilation if this was the first fit" if compiles(fit) else ""
-    yield f"rows       {fit.read:,} read, {fit.used:,} used, {left_out:,} left out"
-    yield f"           {rate:,.0f} rows per second{compiled}"
+    yield f"{fit.read:,} read, {fit.used:,} used, {left_out:,} left out"
+    yield f"{rate:,.0f} rows per second{compiled}"
     for reason, count in fit.encoder.left_out.most_common():
-        yield f"           {count:,} left out: {reason}"
-    yield from _oddities(fit)
-    yield from _under("columns", _unused(fit.unused_columns))
-    yield from _under("note", fit.notes)
-    yield from _under("warning", leakage_warnings(fit))
-    if isinstance(fit.learner, ExactLearner):
-        yield from _under("fit", _exactness(fit.learner))
-    yield from _under("quality", _quality(fit))
-    yield from _under("warning", warnings(fit))
-    correlation = Correlation.of_fit(fit)
-    if correlation is not None:
-        yield from _under("stream", correlation.lines())
-        if correlation.lengths.size and correlation.lengths[0] > 2:
-            yield (
-                f"           the shortest blocks have {correlation.lengths[0]:,} rows; "
-                "`options={'block': 1}` measures shorter ones"
-            )
-    yield from _under("note", remarks(fit))
-
-
-def remarks(fit: StreamFit) -> Iterator[str]:
-    """Yield the reasons why intervals, or the model itself, may not be reliable."""
-    if is_only_rounding(fit):
-        yield NOTHING_TO_TELL
-    elif knows_intervals(fit.learner) and fit.learner.remark:
-        yield fit.learner.remark
-    features = len(fit.encoder.features)
-    if fit.plan.loss == "squared" and fit.used <= features + 1:
-        yield (
-            f"{features:,} features can fit {fit.used:,} rows whatever their targets, and may "
-            "predict other rows badly: `exclude` columns, or give `l2`"
-        )
-    yield from _bad_ahead(fit)
-
-
-def _bad_ahead(fit: StreamFit) -> Iterator[str]:
-    """Yield why test-then-train predictions were worse than a constant, where a reason is known."""
-    found, features = metrics(fit), len(fit.encoder.features)
-    if fit.timeline.tested < FEW_TESTED or not (
-        found["in_sample"]["loss"] < found["constant"]["loss"]
-        and found["test_then_train"]["loss"] > found["test_then_train_constant"]["loss"]
-    ):
-        return
-    reasons = []
-    if knows_intervals(fit.learner) and fit.learner.changed:
-        follow = "; `half_life='auto'` follows changes" if fit.plan.loss == "squared" else ""
-        reasons.append(f"later rows differ from earlier ones{follow}")
-    if features > CHUNK // PER_FEATURE:
-        reasons.append(f"the first rows were too few for {features:,} features: `l2` helps")
-    if reasons:
-        yield (
-            "test-then-train predictions were worse than the best constant: "
-            + ", or ".join(reasons)
-        )
-
-
-def _oddities(fit: StreamFit) -> Iterator[str]:
-    """Yield what the first rows did not show: odd values, new categories, unfinished files."""
+        yield f"{count:,} left out: {reason}"
     for count, first in fit.encoder.strays.values():
-        yield f"           {count:,} treated as missing, the first: {first}"
+        yield f"{count:,} treated as missing, the first: {first}"
     for column, count in fit.encoder.unknown.most_common():
-        yield (
-            f"           {count:,} with an unknown category in {column!r}; "
-            "`hash_columns=16` hashes them"
-        )
+        yield f"{count:,} with an unknown category in {column!r}; `hash_columns=16` hashes them"
     for column, count in fit.encoder.hashed.most_common():
-        yield f"           {count:,} with a hashed category in {column!r}"
+        yield f"{count:,} with a hashed category in {column!r}"
     for file in fit.unfinished:
-        yield f"           the last line of {file} is left out until it ends in a newline"
+        yield f"the last line of {file} is left out until it ends in a newline"
 
 
 def _unused(columns: Mapping[str, str]) -> Iterator[str]:
@@ -141,16 +77,14 @@ def _unused(columns: Mapping[str, str]) -> Iterator[str]:
         yield f"left out: {listed}{more} ({why})"
 
 
-def compiles(fit: StreamFit) -> bool:
-    """Whether a learner is compiled on its first use."""
-    return not isinstance(fit.learner, ExactLearner)
-
-
-def _under(head: str, found: Iterable[str]) -> Iterator[str]:
-    """Yield lines, the first with a heading."""
-    for line in found:
-        yield f"{head:10} {line}"
-        head = ""
+def _aligned(found: Quality) -> Iterator[str]:
+    """Yield a table of metrics, one line per model."""
+    yield found.rows
+    table = [["", *found.names], *found.table] if found.table else []
+    for model, *values in table:
+        widths = (max(map(len, column)) for column in list(zip(*table, strict=True))[1:])
+        cells = (f"{value:{width}}" for value, width in zip(values, widths, strict=True))
+        yield "  ".join([*cells, model]).rstrip()
 
 
 def _exactness(learner: ExactLearner) -> Iterator[str]:
@@ -199,49 +133,3 @@ def _half_lives(forgetting: Forgetting, rows: int) -> Iterator[str]:
 
 def _rows(half_life: float) -> str:
     return "never" if half_life == math.inf else f"{half_life:,.0f} rows"
-
-
-def _quality(fit: StreamFit) -> Iterator[str]:
-    """Yield a table of metrics per set of rows, one line per model."""
-    for rows, lines in quality(fit):
-        yield rows
-        table = [*lines.values()]
-        if not table:
-            continue
-        widths = {name: max(len(name), *(len(row[name]) for row in table)) for name in table[0]}
-        yield "  ".join(f"{name:{width}}" for name, width in widths.items()).rstrip()
-        for model, row in lines.items():
-            values = "  ".join(f"{row[name]:{width}}" for name, width in widths.items())
-            yield f"{values}  {model}"
-
-
-def warnings(fit: StreamFit) -> Iterator[str]:
-    """Yield the warnings about a fit."""
-    targets = fit.reservoir.targets
-    if (targets == targets[0]).all():
-        label = fit.encoder.label(targets[0])
-        yield f"targets other than {label} are too rare to be in the sample of rows"
-        return
-    model, constant = (metrics(fit)[what]["loss"] for what in ("in_sample", "constant"))
-    if not (model <= constant * (1.0 + ROUNDING) or _forgets(fit)):
-        yield f"worse than the best constant: {_remedy(fit)}"
-
-
-def _forgets(fit: StreamFit) -> bool:
-    return isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None
-
-
-def _remedy(fit: StreamFit) -> str:
-    """Suggest what to try when the model is worse than a constant."""
-    if not isinstance(getattr(fit.learner, "optimizer", None), Optimizer):
-        return "there may be too few rows for so many features; `l2` helps"
-    method = find_method(fit.learner.method)
-    if method.searches:
-        return "more rows may help, or another `step_scale`"
-    _, step = method.parts()
-    if step != AdaGradNorm.__name__ or fit.plan.parameters.get("step_scale") is not None:
-        return "try another `step_scale`, or `method='ladder'`"
-    return (
-        f"{method.name} needs `step_scale` to be about {target_size(fit):.3g}, "
-        "the size of the target"
-    )

@@ -1,4 +1,4 @@
-"""The content of the figures and the summary of a report, independent of the plotting library."""
+"""The content of the figures of a report, independent of the plotting library."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,18 +6,18 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.streams.metrics import NAMES, metrics
 from mixfree.streams.stream_fit import StreamFit
 from mixfree.streams.weights import weights_of
 
-__all__ = ["Cells", "Course", "Effect", "Jump", "by_time", "course", "effects", "summary"]
+__all__ = ["Cells", "Course", "Effect", "Jump", "by_time", "course", "effects"]
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 AROUND = 3  # bins compared before and after a jump
 JUMP = 1.5  # least ratio of errors at a jump
 UNUSUAL = 4.0  # least size of a jump, in typical changes from bin to bin
 MOST_JUMPS = 5  # most jumps reported
-# Dates beyond are drawn by their rows: Matplotlib has only years from 1 to 9999.
+EFFECTS = 30  # most features in the figure of the weights
+# Dates beyond are drawn by their rows: most software has only years from 1 to 9999.
 DRAWN = np.datetime64("1000-01-01"), np.datetime64("9000-01-01")
 
 
@@ -51,8 +51,6 @@ class Course(NamedTuple):
     ----------
     x, dated
         Beginning of each bin, and whether it is in milliseconds since 1970 or a row number.
-    rows
-        Number of rows per bin.
     actual, low, high, predicted
         Mean, least and greatest target, and mean prediction.
     of
@@ -65,7 +63,6 @@ class Course(NamedTuple):
 
     x: Array
     dated: bool
-    rows: Array
     actual: Array
     low: Array
     high: Array
@@ -74,6 +71,11 @@ class Course(NamedTuple):
     error: Array
     error_name: str
     jumps: list[Jump]
+
+    @property
+    def ranged(self) -> bool:
+        """Whether targets vary within bins."""
+        return bool((self.low < self.high).any())
 
 
 class Effect(NamedTuple):
@@ -110,7 +112,7 @@ def course(fit: StreamFit) -> Course:
     jumps = list(_jumps(error, bins.ends - bins.rows, bins.times))
     if classes is not None:  # classes have no range
         low = high = actual
-    return Course(x, dated, bins.rows, actual, low, high, bins.predicted, of, error, name, jumps)
+    return Course(x, dated, actual, low, high, bins.predicted, of, error, name, jumps)
 
 
 def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
@@ -142,7 +144,7 @@ def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
         yield Jump(at, int(starts[at]) + 1, when, *ends)
 
 
-def effects(fit: StreamFit, most: int) -> list[Effect]:
+def effects(fit: StreamFit, most: int = EFFECTS) -> list[Effect]:
     """Return the largest effects, in the units of the prediction, in decreasing order."""
     spread = fit.reservoir.rows.std(axis=0)
     found = []
@@ -172,52 +174,3 @@ def by_time(fit: StreamFit) -> dict[str, Cells]:
             names = [label for label, there in zip(labels, seen, strict=True) if there]
             found[name] = Cells(names, mean, np.sqrt(spread / count[seen]))
     return found
-
-
-def summary(fit: StreamFit) -> Iterator[str]:
-    """Yield sentences that describe the model and its quality."""
-    encoder, found = fit.encoder, metrics(fit)
-    what = f"the {len(encoder.classes)} classes of" if encoder.classes else "the number"
-    features = len(encoder.features)
-    yield (
-        f"A linear model predicts {what} {encoder.target!r} from {features:,} "
-        f"feature{'s' if features > 1 else ''}, fitted to {fit.used:,} of {fit.read:,} rows in "
-        "order."
-    )
-    inside, constant = found["in_sample"], found["constant"]
-    if encoder.classes is None:
-        yield f"It explains {_percent(inside['r2'])} of the variance of its training rows."
-    else:
-        yield (
-            f"It is right in {_percent(inside['accuracy'])} of its training rows; the most "
-            f"frequent class is right in {_percent(constant['accuracy'])}."
-        )
-    if fit.timeline.tested < 2:
-        return
-    ahead, constant = found["test_then_train"], found["test_then_train_constant"]
-    if encoder.classes is None:
-        yield (
-            f"On rows not yet seen it explained {_percent(ahead['r2'])} of the variance: its "
-            f"typical error ({NAMES['rmse']}) was {ahead['rmse']:.3g}; that of the best constant "
-            f"of the rows before was {constant['rmse']:.3g}."
-        )
-    else:
-        yield (
-            f"On rows not yet seen it was right in {_percent(ahead['accuracy'])}, and the most "
-            f"frequent class of the rows before in {_percent(constant['accuracy'])}."
-        )
-
-
-def _percent(share: float) -> str:
-    """Format a share as a percentage.
-
-    Examples
-    --------
-    >>> _percent(0.5), _percent(-1.0), _percent(0.99999)
-    ('50 %', 'nothing', 'almost 100 %')
-    """
-    if share != share:
-        return "an unknown part"
-    if share <= 0.0:
-        return "nothing"
-    return "almost 100 %" if 0.9995 < share < 1.0 else f"{100.0 * share:.3g} %"

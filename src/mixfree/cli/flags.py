@@ -97,10 +97,10 @@ def _flag(name: str, value: Any, flags: Mapping[str, str]) -> str:
     return f"{yes} {_text(value)}"
 
 
-def _category(column: str, texts: Iterable[str]) -> str:
+def _category(column: str, texts: str | Iterable[str]) -> str:
     if set(column) & set('=,"'):
         column = '"' + column.replace('"', '""') + '"'
-    return f"{column}={_listed(texts)}"
+    return f"{column}={texts if isinstance(texts, str) else _listed(texts)}"
 
 
 def _listed(names: Iterable[str]) -> str:

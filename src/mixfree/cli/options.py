@@ -25,7 +25,7 @@ __all__ = [
 typer = require("typer")
 
 # Versions of the JSON output, described in `docs/json.md`; adding a name keeps the version.
-VERSIONS = {"chain": 1, "diagnose": 1, "fit": 1, "inspect": 1, "td": 1}
+VERSIONS = {"chain": 1, "diagnose": 1, "fit": 2, "inspect": 2, "td": 1}
 
 Data = Annotated[
     list[str],

@@ -203,6 +203,7 @@ def test_state_goes_through_a_file_in_the_middle_of_a_level(make):
     saved = torch.load(file)  # weights only, the default
     other = network(seed=9)
     again = make(other, output="average")
+    train(other, again, samples[:9])  # of which the load must leave nothing
     other.load_state_dict(saved["model"])
     again.load_state_dict(saved["opt"])
     train(other, again, samples[31:])
@@ -371,6 +372,8 @@ def test_a_state_with_other_options_inside_is_refused_and_nothing_has_changed():
     now = mine.state_dict()["optimizer"]
     assert now["param_groups"] == before["optimizer"]["param_groups"]
     torch.testing.assert_close(now["state"], before["optimizer"]["state"], rtol=0.0, atol=0.0)
+    mine.load_state_dict(before)
+    assert mine.param_groups is mine.optimizer.param_groups
     train(model, mine, stream(20))
 
 

@@ -60,10 +60,12 @@ def test_the_distance_is_found_with_shorter_steps_too():
 
 @pytest.mark.parametrize("name", ["mag", "ladder", "sketched"])
 def test_weight_decay_adds_its_own_step(name):
-    """Decay in the accumulator, at another rate than the gradient's, or none at all."""
+    """Decay in the accumulator, at another rate than the gradient's, or not of the group."""
     plain, decayed = network(dtype=torch.float64), network(dtype=torch.float64)
     start = flat(plain)
-    one, other = MAKERS[name](plain), MAKERS[name](decayed, weight_decay=0.25)
+    one, other = MAKERS[name](plain), MAKERS[name](decayed, weight_decay=0.5)
+    assert other.param_groups[0]["weight_decay"] == 0.5
+    other.param_groups[0]["weight_decay"] = 0.25
     samples = stream(1, dtype=torch.float64)
     while not one.stepped:  # the first step: from then on the points differ
         train(plain, one, samples)
@@ -73,6 +75,17 @@ def test_weight_decay_adds_its_own_step(name):
     else:
         rates = other.state_dict()["run"]["ladder"]["rate"].expand_as(start)
     torch.testing.assert_close(flat(plain) - flat(decayed), 0.25 * rates * start)
+
+
+@pytest.mark.parametrize(("gradient", "decay", "point"), [(1e-3, 0.1, -1.0), (1e-42, 0.0, 1.0)])
+def test_a_rate_beyond_one_or_beyond_float32(gradient, decay, point):
+    """A decay that turns the sign of the parameters, and an infinite rate."""
+    p = torch.nn.Parameter(torch.ones(1))
+    opt = mt.MAG([p], levels=1, weight_decay=decay)
+    while not opt.stepped:
+        p.grad = torch.full((1,), gradient)
+        opt.step()
+    assert float(p.detach()) == pytest.approx(point, abs=1e-3)
 
 
 def test_weight_decay_leads_to_the_minimum_with_the_penalty():

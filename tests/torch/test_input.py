@@ -1,6 +1,7 @@
 """Wrong input is refused with a reason, and changes nothing."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -89,14 +90,14 @@ def test_gradient_that_is_not_finite_is_named(make):
     assert opt.samples == 3
 
 
-@pytest.mark.parametrize("bad", [torch.nan, -torch.inf])
+@pytest.mark.parametrize("bad", [torch.nan, -torch.inf, 2.0**61])
 def test_a_first_gradient_that_is_refused_leaves_no_trace(make, bad):
     model, clean = network(), network()
     opt, same = make(model), make(clean)
     train(model, torch.optim.SGD(model.parameters(), lr=0.0), stream(1))
     before = opt.state_dict()
     model[0].bias.grad[1] = bad
-    with pytest.raises(ValueError, match=f"sample 1 is not .* largest entry is {abs(bad)}"):
+    with pytest.raises(ValueError, match=rf"sample 1 .* is {re.escape(str(abs(bad)))}$"):
         opt.step()
     assert opt.state_dict() == before
     train(model, opt, stream())
@@ -202,6 +203,7 @@ BROKEN = {  # by the optimisers that it is for: what has gone wrong, and a word 
     ("mlmc",): [
         (remove("optimizer"), "no entry 'optimizer'"),
         (set_in("optimizer", "param_groups", value=[]), "parameter groups"),
+        (set_in("optimizer", "state", value={0: {"step": None}}), "must be .* real number"),
     ],
     tuple(LADDERS): [
         (remove("param_groups", 0, "lr"), "it has no 'lr'"),

@@ -1,7 +1,6 @@
 """Minimise with one call: any gradient function, any stream, any method."""
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -191,7 +190,7 @@ def _values(stream: Any) -> int:
     """Numbers of at most 8 bytes per sample; 512 where unknown."""
     if not isinstance(stream, np.ndarray) or stream.dtype.hasobject:
         return 512
-    return math.prod(stream.shape[1:]) * -(-int(stream.dtype.itemsize) // 8)
+    return int(np.prod(stream.shape[1:])) * -(-stream.dtype.itemsize // 8)
 
 
 def _reference(

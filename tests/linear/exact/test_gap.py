@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mixfree.linear.exact.folds import Mean
-from mixfree.linear.exact.gap import _held_out_gap, _quantile, gap_of
+from mixfree.linear.exact import gap
+from mixfree.linear.exact.gap import _quantile, gap_of
 
 
 @pytest.mark.parametrize(
@@ -31,34 +31,26 @@ def test_rounding_is_not_taken_for_a_law():
     assert _quantile(-1e-20, 1e-40, 1e-60, 5.0) == 0.0
 
 
-def test_half_of_the_held_out_excess_is_the_fits_own():
-    assert _held_out_gap(Mean(2.0, 0.5)) == (1.0, 3.0)
-    assert _held_out_gap(Mean(-1.0, 0.1)) == (0.0, 0.0)
+def fit_of(*cumulants, scale=1.0, weight=1, ridge=0.0):
+    known = SimpleNamespace(excess_loss=lambda point: np.array(cumulants))
+    family = SimpleNamespace(weight=weight)
+    units, settings = SimpleNamespace(scale=scale), SimpleNamespace(family=family)
+    return SimpleNamespace(known=known, units=units, settings=settings, ridge=ridge)
 
 
-@pytest.mark.parametrize(
-    ("above_fit", "above_least", "wanted"),
-    [(None, None, (36.0, 36.0)), (80.0, 100.0, (40.0, 80.0)), (2.0, 4.0, (2.0, 4.0))],
-)
-def test_held_out_losses_limit_the_gap_on_either_side(above_fit, above_least, wanted):
-    """Catches a gap in other units than the loss, and limits that have changed places."""
-    known = SimpleNamespace(excess_loss=lambda *fit: np.array([3.0, 0.0, 0.0, 0.0]))
-    fitted = SimpleNamespace(known=known, objective=None, point=None, beta=None)
-    problem = SimpleNamespace(
-        units=SimpleNamespace(scale=2.0), settings=SimpleNamespace(family=SimpleNamespace(weight=3))
-    )
-    held_out = None
-    if above_fit is not None:
-        held_out = SimpleNamespace(
-            above_fit=Mean(above_fit, 0.0), above_least=Mean(above_least, 0.0)
-        )
-    assert gap_of((problem, fitted, held_out)) == wanted
+def test_a_gap_is_in_the_units_of_the_loss():
+    problem = fit_of(3.0, 0.0, 0.0, 0.0, scale=2.0, weight=3)
+    assert gap_of(problem, None, None) == (36.0, 36.0)
 
 
 def test_a_gap_is_not_negative():
-    known = SimpleNamespace(excess_loss=lambda *fit: np.array([-1e-9, 1.0, 1.0, 9.0]))
-    fitted = SimpleNamespace(known=known, objective=None, point=None, beta=None)
-    problem = SimpleNamespace(
-        units=SimpleNamespace(scale=1.0), settings=SimpleNamespace(family=SimpleNamespace(weight=1))
-    )
-    assert gap_of((problem, fitted, None)) == (0.0, 0.0)
+    assert gap_of(fit_of(-1e-9, 1.0, 1.0, 9.0), None, None) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("lost", "wanted"), [([1.0, 3.0], (1.0, 2.0 + 2.0**0.5)), ([-1.0, -1.0], (0.0, 0.0))]
+)
+def test_half_of_the_held_out_excess_is_the_fits_own(lost, wanted, monkeypatch):
+    """The standard error of the mean of 1 and 3 is √(¼ + ¼), and the bound has two of them."""
+    monkeypatch.setattr(gap, "_held_out", lambda *fit: (np.array(lost), np.full(2, 0.5)))
+    assert gap_of(fit_of(ridge=1.0), None, None) == pytest.approx(wanted)

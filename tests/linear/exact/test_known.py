@@ -7,7 +7,7 @@ from scipy import linalg
 from mixfree.linear.exact import known as known_module
 from mixfree.linear.exact import newton
 from mixfree.linear.exact.glm import GlmFit
-from mixfree.linear.exact.known import DRAWS, _signs
+from mixfree.linear.exact.known import ERROR_DRAWS, _signs
 from mixfree.linear.exact.newton import standardised
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import sums_of
@@ -30,7 +30,7 @@ def data(loss, rows=ROWS, seed=0):
 
 @pytest.fixture(params=[Logistic(), Softmax(3), Huber(0.7)], ids=str)
 def solved(request, monkeypatch):
-    monkeypatch.setattr(newton, "VALUES", 300)  # several slabs of kept rows
+    monkeypatch.setattr(newton, "MAX_SLAB_VALUES", 300)  # several slabs of kept rows
     fit = GlmFit(request.param, 2, memory=MEMORY)
     fit.add(*data(request.param))
     return fit._solved()
@@ -38,22 +38,22 @@ def solved(request, monkeypatch):
 
 def unexplained(solved, beta=None):
     """Kept rows, and the slopes of their weighted losses that β does not explain."""
-    problem, fitted, _ = solved
-    kept, theta = problem.parts[0].rows, fitted.point.theta
+    problem, point = solved
+    kept, theta = problem.parts[0].rows, point.theta
     x = standardised(kept.rows, problem.units, True)
     targets = (kept.targets - problem.units.shift) / problem.units.scale
-    basis, slope = fitted.known._slopes(fitted.objective, kept, x, targets, theta)
-    rest = slope - np.einsum("njk,kj->nk", basis, fitted.beta if beta is None else beta)
+    basis, slope = problem.known._slopes(point.objective, kept, x, targets, theta)
+    rest = slope - np.einsum("njk,kj->nk", basis, point.objective.beta if beta is None else beta)
     return x, rest * kept.weights[:, None]
 
 
 def gradients(solved):
     """Errors of the gradient that single rows cause, in the unit of the stream's mean."""
-    problem, fitted, _ = solved
+    problem, point = solved
     x, rest = unexplained(solved)
     if rest.shape[1] > 1:
         rest -= rest.mean(axis=1, keepdims=True)
-    free = len(x) - fitted.beta.shape[1] - 2 * x.shape[1]
+    free = len(x) - point.objective.beta.shape[1] - 2 * x.shape[1]
     scale = problem.parts[0].factor / problem.weight * np.sqrt(len(x) / free)
     each = rest[:, :, None] * x[:, None, :]
     return x, rest, scale * (each - each.mean(axis=0))
@@ -61,7 +61,7 @@ def gradients(solved):
 
 def test_sums_are_standardised_as_rows_are(solved):
     """Catches sums about another mean, or products without their weight."""
-    problem, known = solved.problem, solved.fitted.known
+    problem, known = solved[0], solved[0].known
     x, y, weights = data(problem.settings.loss, 50, seed=9)
     before = np.random.default_rng(1).normal(size=(50, problem.settings.loss.outputs))
     kept = Kept(x + 0.5, y, weights, before)
@@ -75,15 +75,15 @@ def test_sums_are_standardised_as_rows_are(solved):
 
 def test_no_other_beta_leaves_less_variance(solved):
     """Catches weights of rows that are not squared, or a second moment taken for a variance."""
-    fitted = solved.fitted
-    root = np.linalg.cholesky(fitted.known._metric)
+    problem, point = solved
+    root = np.linalg.cholesky(problem.known._metric)
 
     def variance(beta, output):
         x, rest = unexplained(solved, beta)
         white = linalg.solve_triangular(root, x.T, lower=True).T * rest[:, [output]]
         return np.sum((white - white.mean(axis=0)) ** 2)
 
-    best = fitted.known.best_beta(fitted.objective, fitted.point.theta)
+    best = problem.known.best_beta(point.objective, point.theta)
     for k, j in np.ndindex(best.shape):
         least = variance(best, k)
         for change in (-0.02, 0.02):
@@ -94,34 +94,31 @@ def test_no_other_beta_leaves_less_variance(solved):
 
 def test_cumulants_are_those_of_the_gradients_error(solved):
     """Catches a finite stream taken for an infinite one, and powers of eigenvalues."""
-    problem, fitted, _ = solved
+    problem, point = solved
     x, rest, errors = gradients(solved)
     errors = errors.reshape(len(x), -1)
-    factor = fitted.objective.factored(fitted.point)
-    shape = (-1, *fitted.point.theta.shape)
+    shape = (-1, *point.theta.shape)
     spread = (1.0 - 1.0 / problem.parts[0].factor) * errors.T @ errors
-    moved = fitted.objective.solve(factor, fitted.point, spread.reshape(shape))
+    moved = point.solve(spread.reshape(shape))
     eigenvalues = np.linalg.eigvals(moved.reshape(len(spread), -1)).real
-    mean, variance, third, freedom = fitted.known.excess_loss(
-        fitted.objective, fitted.point, fitted.beta
-    )
-    white = linalg.solve_triangular(factor[0], x.T, lower=True)
+    mean, variance, third, freedom = problem.known.excess_loss(point)
+    white = linalg.solve_triangular(point.metric, x.T, lower=True)
     each = np.sum(white**2, axis=0) * np.sum(rest**2, axis=1)
     assert freedom == pytest.approx(2.0 * len(each) * each.mean() ** 2 / each.var(), rel=1e-6)
     wanted = [np.sum(eigenvalues**power) / share for power, share in ((1, 2), (2, 2), (3, 1))]
-    if len(fitted.point.theta) == 1:
+    if len(point.theta) == 1:
         assert [mean, variance, third] == pytest.approx(wanted, rel=1e-6)
     else:
-        assert mean == pytest.approx(wanted[0], abs=4.0 * np.sqrt(variance / DRAWS))
+        assert mean == pytest.approx(wanted[0], abs=4.0 * np.sqrt(variance / ERROR_DRAWS))
         assert third == pytest.approx(2.0 * variance**2 / mean)
 
 
 def test_random_gradients_are_the_same_however_rows_are_cut(solved):
     """Catches signs that repeat from slab to slab, and gradients that are not centred."""
-    fitted = solved.fitted
+    problem, point = solved
     _, _, errors = gradients(solved)
-    wanted = np.einsum("nd,nkq->dkq", _signs(0, len(errors)), errors) / np.sqrt(DRAWS)
-    found = fitted.known.sampling_errors(fitted.objective, fitted.point.theta, fitted.beta)
+    wanted = np.einsum("nd,nkq->dkq", _signs(0, len(errors)), errors) / np.sqrt(ERROR_DRAWS)
+    found = problem.known.sampling_errors(point)
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9 * np.abs(found).max())
 
 
@@ -132,11 +129,11 @@ def test_a_few_rows_for_beta_are_of_the_whole_sample(monkeypatch):
     fit = GlmFit(Logistic(), 2, memory=MEMORY)
     fit.add(x[places], y[places], weights[places])
     solved = fit._solved()
-    known, objective = solved.fitted.known, solved.fitted.objective
+    problem, point = solved
     left = []
     for rows in (MEMORY, MEMORY // 5):
-        monkeypatch.setattr(known_module, "SAMPLE", rows)
-        rest = unexplained(solved, known.best_beta(objective, solved.fitted.point.theta))[1]
+        monkeypatch.setattr(known_module, "MAX_BETA_ROWS", rows)
+        rest = unexplained(solved, problem.known.best_beta(point.objective, point.theta))[1]
         left.append(np.sum(rest**2))
     assert left[1] < 1.5 * left[0]
 
@@ -147,7 +144,7 @@ def test_a_function_that_does_not_vary_explains_nothing():
     y = np.where(rng.random(ROWS) < 0.3, 1.0, -1.0)
     fit = GlmFit(Logistic(), 0, memory=MEMORY)
     fit.add(np.zeros((ROWS, 0)), y)
-    known, (_, fitted, _) = fit._solved().fitted.known, fit._solved()
-    assert (np.abs(known.best_beta(fitted.objective, fitted.point.theta)) < 1e3).all()
+    problem, point = fit._solved()
+    assert (np.abs(problem.known.best_beta(point.objective, point.theta)) < 1e3).all()
     odds = np.mean(y > 0.0) / np.mean(y < 0.0)
     np.testing.assert_allclose(fit.weights(), np.log(odds), rtol=1e-6)

@@ -28,6 +28,7 @@ _ROW_NAMES = re.compile(
     r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
     re.IGNORECASE,
 )
+_BEGINNING = r"^\s*(?:[-+.$€£¥\d]|(?i:inf))"  # of numbers and recognised dates
 _CALENDAR = re.compile(r"(?:year|yr|month|mnth|day|hour|hr|minute|week|time)s?", re.IGNORECASE)
 
 
@@ -154,8 +155,8 @@ def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
         return _texts(known, name, choices)
     lower = compute.utf8_lower(compute.utf8_trim_whitespace(short))
     present = short.filter(compute.invert(compute.is_in(lower, pyarrow.array(MARKS))))
-    digits = compute.match_substring_regex(present, r"\d|(?i:inf)").true_count
-    if len(present) and digits >= MOSTLY * len(present):
+    likely = compute.match_substring_regex(present, _BEGINNING).true_count
+    if len(present) and likely >= MOSTLY * len(present):
         number = _number(present, name, choices.decimal_comma)
         if number is not None:
             return Verdict("number", number)

@@ -190,7 +190,7 @@ def _values(stream: Any) -> int:
     """Numbers of at most 8 bytes per sample; 512 where unknown."""
     if not isinstance(stream, np.ndarray) or stream.dtype.hasobject:
         return 512
-    return int(np.prod(stream.shape[1:])) * -(-stream.dtype.itemsize // 8)
+    return int(np.prod(stream.shape[1:])) * int(-(-stream.dtype.itemsize // 8))
 
 
 def _reference(

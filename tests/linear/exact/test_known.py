@@ -76,20 +76,20 @@ def test_sums_are_standardised_as_rows_are(solved):
 def test_no_other_beta_leaves_less_variance(solved):
     """Catches weights of rows that are not squared, or a second moment taken for a variance."""
     fitted = solved.fitted
+    best = fitted.known.best_beta(fitted.objective, fitted.point.theta)
     root = np.linalg.cholesky(fitted.known._metric)
 
-    def variance(beta, output):
+    def left(beta, output):
         x, rest = unexplained(solved, beta)
         white = linalg.solve_triangular(root, x.T, lower=True).T * rest[:, [output]]
-        return np.sum((white - white.mean(axis=0)) ** 2)
+        return (white - white.mean(axis=0)).ravel()
 
-    best = fitted.known.best_beta(fitted.objective, fitted.point.theta)
-    for k, j in np.ndindex(best.shape):
-        least = variance(best, k)
-        for change in (-0.02, 0.02):
-            other = best.copy()
-            other[k, j] += change
-            assert variance(other, k) >= least * (1 - 1e-6), (k, j, change)
+    for k in range(len(best)):
+        none = left(0.0 * best, k)
+        each = [none - left(np.where(np.arange(best.shape[1]) == j, 1.0, 0.0 * best), k)
+                for j in range(best.shape[1])]  # fmt: skip
+        least = none - np.column_stack(each) @ np.linalg.lstsq(np.column_stack(each), none)[0]
+        assert np.sum(left(best, k) ** 2) <= (1.0 + 1e-5) * np.sum(least**2)
 
 
 def test_cumulants_are_those_of_the_gradients_error(solved):
@@ -110,10 +110,10 @@ def test_cumulants_are_those_of_the_gradients_error(solved):
     assert freedom == pytest.approx(2.0 * len(each) * each.mean() ** 2 / each.var(), rel=1e-6)
     wanted = [np.sum(eigenvalues**power) / share for power, share in ((1, 2), (2, 2), (3, 1))]
     if len(fitted.point.theta) == 1:
-        assert [mean, variance, third] == pytest.approx(wanted, rel=1e-6)
+        assert [mean, variance, third] == pytest.approx(wanted, rel=1e-6, abs=0.0)
     else:
         assert mean == pytest.approx(wanted[0], abs=4.0 * np.sqrt(variance / DRAWS))
-        assert third == pytest.approx(2.0 * variance**2 / mean)
+        assert third == pytest.approx(2.0 * variance**2 / mean, rel=1e-9, abs=0.0)
 
 
 def test_random_gradients_are_the_same_however_rows_are_cut(solved):
@@ -139,15 +139,3 @@ def test_a_few_rows_for_beta_are_of_the_whole_sample(monkeypatch):
         rest = unexplained(solved, known.best_beta(objective, solved.fitted.point.theta))[1]
         left.append(np.sum(rest**2))
     assert left[1] < 1.5 * left[0]
-
-
-def test_a_function_that_does_not_vary_explains_nothing():
-    """With an intercept alone, the function 1 is the same for all rows."""
-    rng = np.random.default_rng(0)
-    y = np.where(rng.random(ROWS) < 0.3, 1.0, -1.0)
-    fit = GlmFit(Logistic(), 0, memory=MEMORY)
-    fit.add(np.zeros((ROWS, 0)), y)
-    known, (_, fitted, _) = fit._solved().fitted.known, fit._solved()
-    assert (np.abs(known.best_beta(fitted.objective, fitted.point.theta)) < 1e3).all()
-    odds = np.mean(y > 0.0) / np.mean(y < 0.0)
-    np.testing.assert_allclose(fit.weights(), np.log(odds), rtol=1e-6)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from mixfree.linear.exact import known as known_module
 from mixfree.linear.exact import newton
 from mixfree.linear.exact.glm import GlmFit
 from mixfree.linear.exact.known import DRAWS, _signs
@@ -123,19 +122,3 @@ def test_random_gradients_are_the_same_however_rows_are_cut(solved):
     wanted = np.einsum("nd,nkq->dkq", _signs(0, len(errors)), errors) / np.sqrt(DRAWS)
     found = fitted.known.sampling_errors(fitted.objective, fitted.point.theta, fitted.beta)
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9 * np.abs(found).max())
-
-
-def test_a_few_rows_for_beta_are_of_the_whole_sample(monkeypatch):
-    """Catches the first rows of a sorted stream in place of every n-th."""
-    x, y, weights = data(Logistic())
-    places = np.argsort(x[:, 0])
-    fit = GlmFit(Logistic(), 2, memory=MEMORY)
-    fit.add(x[places], y[places], weights[places])
-    solved = fit._solved()
-    known, objective = solved.fitted.known, solved.fitted.objective
-    left = []
-    for rows in (MEMORY, MEMORY // 5):
-        monkeypatch.setattr(known_module, "SAMPLE", rows)
-        rest = unexplained(solved, known.best_beta(objective, solved.fitted.point.theta))[1]
-        left.append(np.sum(rest**2))
-    assert left[1] < 1.5 * left[0]

@@ -89,7 +89,7 @@ class Learner:
             "seed": seed,
         }
         self._start = partial(start_method, method, start, options or {}, **common)
-        self._optimizer = self._start(memory=memory, draws=draws)
+        self._optimizer: Optimizer = self._start(memory=memory, draws=draws)
         self._dense_only = dense_only
         replays = isinstance(self.optimizer.gradient, Replay)
         if scale == "running" and replays:

@@ -195,7 +195,7 @@ def test_wrong_options():
     path = [0, 1, 0, 1, 1]
     with pytest.raises(ValueError, match=r"level = 95 must"):
         estimate_mixing_time(path, level=95)
-    with pytest.raises(ValueError, match=r"method must be one of 'combined'.*, not 'spectral'"):
+    with pytest.raises(ValueError, match=r"method must be one of 'envelope'.*, not 'spectral'"):
         estimate_mixing_time(path, method="spectral")
     with pytest.raises(ValueError, match="twice"):
         estimate_mixing_time(path, states=[0, 1, 1])

@@ -137,7 +137,7 @@ def test_pictures(run):
         (
             ["1", "2", "1"],
             ["--estimate", "--method", "magic"],
-            "--method must be one of 'combined', 'contraction'",
+            "--method must be one of 'envelope', 'contraction'",
         ),
         (["1", "2", "1"], ["--column", "1"], "--column needs --estimate"),
         (["1", "2", "1"], ["--level", "0.9"], "--level needs --estimate"),

@@ -7,12 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numba
-import pytest
-
 import mixfree
 from mixfree.kernels import cache
-from mixfree.kernels.cache import SafeFiles, keep_on_disk, warn_once
+from mixfree.kernels.cache import _Files, fingerprint
 
 PACKAGE = Path(mixfree.__file__).parent
 
@@ -51,7 +48,7 @@ def test_the_fingerprint_follows_the_text_of_a_source(tmp_path, monkeypatch):
 
 
 def test_two_processes_that_compile_at_once_do_not_mix_up_their_results(tmp_path, monkeypatch):
-    first, second, reader = (SafeFiles(tmp_path, "kernel") for _ in range(3))
+    first, second, reader = (_Files(tmp_path, "kernel", fingerprint()) for _ in range(3))
     save_data = first._save_data
 
     def late(name, data):
@@ -63,65 +60,6 @@ def test_two_processes_that_compile_at_once_do_not_mix_up_their_results(tmp_path
     first.save("for float64", "the code for float64")
     assert reader.load("for float64") is None  # its entry was overwritten: compiled once more
     assert reader.load("for float32") == "the code for float32"
-
-
-def test_a_result_that_is_not_written_yet_is_compiled_anew(tmp_path, monkeypatch):
-    before, after, reader = (SafeFiles(tmp_path, "kernel") for _ in range(3))
-    before._source_stamp = "an older source"
-    before.save("for float64", "the code of the older source")
-    monkeypatch.setattr(after, "_save_data", lambda name, data: None)
-    after.save("for float64", "the code that is still on its way")
-    assert reader.load("for float64") is None
-
-
-def test_what_an_older_source_left_behind_is_removed(tmp_path):
-    """Results and indices of the same function, at this line and at another; nothing else."""
-
-    def saved(stem, signature, stamp=None):
-        files = SafeFiles(tmp_path, stem)
-        files._source_stamp = stamp or files._source_stamp
-        files.save(signature, f"the code of {stem} for {signature}")
-        return files
-
-    saved("sparse.sparse-300.py311", "float64", "an older source")
-    saved("linear.linear-93.py311", "float64", "an older source")
-    others = [saved(stem, "float64") for stem in ("linear.lin-93.py311", "linear.linear-93.py312")]
-    writing = tmp_path / "linear.linear-93.py311.nbi.tmp.0123"
-    writing.touch()
-    saved("linear.linear-97.py311", "float64")
-    now = saved("linear.linear-97.py311", "float32")
-    for signature in ("float64", "float32"):
-        assert now.load(signature) == f"the code of linear.linear-97.py311 for {signature}"
-    for files in others:
-        assert files.load("float64") is not None
-    assert writing.exists()
-    left = sorted(path.name.partition("py31")[0] for path in tmp_path.iterdir() if path != writing)
-    assert left == 2 * ["linear.lin-93."] + 2 * ["linear.linear-93."] + 3 * [
-        "linear.linear-97."
-    ] + (2 * ["sparse.sparse-300."])
-
-
-@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize("length", [0, 1, 20])
-def test_a_truncated_file_is_compiled_anew(tmp_path, suffix, length):
-    """As a full disk leaves it; Numba itself ends in a traceback."""
-    files = SafeFiles(tmp_path, "linear.linear-97.py311")
-    files.save("float64", "the code")
-    for path in tmp_path.glob(f"*{suffix}"):
-        path.write_bytes(path.read_bytes()[:length])
-    assert files.load("float64") is None
-    files.save("float64", "the code once more")
-    assert files.load("float64") == "the code once more"
-
-
-def test_what_cannot_be_saved_is_said_once_and_does_no_harm(tmp_path):
-    compiled = numba.njit(lambda x: x + 1)
-    keep_on_disk(compiled)
-    compiled._cache._cache_file = SafeFiles(tmp_path / "missing", "a-1.py311")
-    warn_once.cache_clear()
-    with pytest.warns(RuntimeWarning, match="compiled code cannot be kept on disk") as told:
-        assert compiled(1) == 2 and compiled(0.5) == 1.5
-    assert len(told) == 1
 
 
 WITHOUT_A_FOLDER = """

@@ -1,15 +1,13 @@
 """Functions chosen by type, and what is said while they are compiled."""
 
-import gc
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numba import TypingError
 
 import mixfree as mf
 from mixfree.kernels import jit
-from mixfree.kernels.jit import chosen, inline, kernel, on_compile, uncached
+from mixfree.kernels.jit import chosen, inline, on_compile, uncached
 from mixfree.kernels.plan import plan_of
 
 
@@ -65,19 +63,6 @@ def test_a_listener_hears_of_a_compilation_and_not_of_a_second_call():
         assert double(0.5) == 1.0
     assert len(heard) == 2 and all("compiling the kernel" in text for text in heard)
     assert double(1j) == 2j and len(heard) == 2
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_the_garbage_collector_is_as_before_even_if_compiling_fails(enabled):
-    """Caught: a collector that an error leaves off, and one that is turned on for its user."""
-    try:
-        gc.enable() if enabled else gc.disable()
-        assert kernel(lambda x: x + 1)(1) == 2 and gc.isenabled() == enabled
-        with pytest.raises(TypingError):
-            kernel(lambda x: x.missing)(1)
-        assert gc.isenabled() == enabled
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize(("seconds", "terminal"), [(0.0, True), (30.0, True), (0.0, False)])

@@ -9,7 +9,7 @@ from mixfree.linear.losses import Squared, linear_gradient
 from tests.helpers import assert_states_close
 
 DIMENSION, SAMPLES = 6, 700  # beyond the blocks in which rates are renewed at every step
-DOMAINS = {"space": None, "ball": mf.Ball(0.8), "box": mf.Box(-0.5, 0.7)}
+DOMAINS = {"space": None, "ball": mf.Ball(0.8)}
 MODES = {
     "as it is": {},
     "short blocks": {"block": 5},

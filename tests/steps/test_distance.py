@@ -69,8 +69,6 @@ def test_after_an_arrival_the_bound_counts_once(per_coordinate):
 def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="first must be positive"):
         Distance(first=-1.0)
-    with pytest.raises(ValueError, match="of must be one of"):
-        Distance(of="median")
 
 
 def test_an_epoch_without_gradients_is_no_arrival():

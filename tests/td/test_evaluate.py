@@ -115,8 +115,8 @@ def test_a_state_that_was_never_seen_is_unknown(reward, method, batches):
 
 
 @pytest.mark.parametrize("options", [{}, {"lam": 0.7}])
-def test_least_squares_is_the_default_and_nearer_than_averaged_steps(options):
-    """Caught: a default that averages steps, whose largest error is over a third of all values."""
+def test_least_squares_is_the_default(options):
+    """Caught: a default that averages iterates, or a θ that is not the learner's."""
     env = gymnasium.make("FrozenLake-v1")
     found = evaluate_policy(env, samples=40_000, seed=3, **options)
     exact = RewardProcess.from_gymnasium(env, "uniform", gamma=0.9)
@@ -128,8 +128,6 @@ def test_least_squares_is_the_default_and_nearer_than_averaged_steps(options):
     # Over seeds 0 to 7 the root mean square of the largest error is 0.11 of the largest value.
     allowed = 3.0 * 0.11 * truth.max()
     assert np.abs(found.values(seen) - truth).max() < allowed
-    averaged = evaluate_policy(env, samples=40_000, seed=3, method="ladder")
-    assert np.abs(averaged.values(seen) - truth).max() > allowed
     assert ((low <= truth) & (truth <= high)).all()
     assert (high - low).max() < 0.3
     assert found.remark == ""

@@ -82,7 +82,7 @@ def estimate_mixing_time(
     path: Any,
     *,
     level: float = 0.95,
-    method: str = "combined",
+    method: str = "envelope",
     states: Iterable[Hashable] | None = None,
 ) -> MixingTimeEstimate:
     """Estimate the mixing time from one observed path, with a confidence interval.
@@ -97,13 +97,11 @@ def estimate_mixing_time(
     level
         Probability that the interval contains the true mixing time.
     method
+        ``"envelope"``: from powers of the estimated matrix, with their errors; the only interval
+        that converges to the mixing time as the path grows. The others are for comparison.
         ``"contraction"``: through the generalised contraction coefficient (Wolfer 2020).
         ``"pseudo-spectral"``: through the pseudo-spectral gap (Wolfer and Kontorovich 2019).
         ``"reversible"``: through the spectral gap (Hsu et al. 2019); the chain must be reversible.
-        ``"envelope"``: from powers of the estimated matrix, with their errors; the only interval
-        that converges to the mixing time as the path grows.
-        ``"combined"``: the intersection of all but the reversible one. They are valid on the same
-        event, so the intersection has the same level.
     states
         All states, if the path may have missed some.
 
@@ -176,21 +174,11 @@ def _envelope(known: Envelope) -> Interval:
     return (*known.interval(), ())
 
 
-def _combined(known: Envelope) -> Interval:
-    results = [method(known) for method in (_contraction, _pseudo_spectral, _envelope)]
-    return (
-        max(low for low, _, _ in results),
-        min(high for _, high, _ in results),
-        tuple(found for _, _, group in results for found in group),
-    )
-
-
 METHODS: dict[str, Callable[[Envelope], Interval]] = {
-    "combined": _combined,
+    "envelope": _envelope,
     "contraction": _contraction,
     "pseudo-spectral": _pseudo_spectral,
     "reversible": _reversible,
-    "envelope": _envelope,
 }
 
 

@@ -51,8 +51,8 @@ def chain(
     method: Annotated[
         str | None,
         typer.Option(
-            help="How to estimate: combined (the default), contraction, pseudo-spectral, "
-            "envelope, or reversible for a chain known to be reversible."
+            help="How to estimate: envelope (the default) or, for comparison, contraction, "
+            "pseudo-spectral, or reversible for a chain known to be reversible."
         ),
     ] = None,
     as_json: Json = False,

@@ -1,4 +1,4 @@
-"""Twins of :mod:`mixfree.domains`: projections and mirror steps."""
+"""Twins of all space and of the ball: see :mod:`mixfree.domains`."""
 
 import math
 from typing import NamedTuple
@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import LEAST, MOST
-from mixfree.domains import AllSpace, Ball, Box, Entropic, Simplex
+from mixfree.domains import AllSpace, Ball
 from mixfree.kernels.jit import apart, chosen, inline
 from mixfree.kernels.run import REACH
-from mixfree.kernels.vectors import add_scaled, size_along, sum_of_squares
+from mixfree.kernels.vectors import size_along, sum_of_squares
 
 
 class SpacePlan(NamedTuple):
@@ -30,57 +30,19 @@ class CentredBallPlan(NamedTuple):
     center: np.ndarray
 
 
-class BoxPlan(NamedTuple):
-    """See :class:`Box`."""
-
-    low: np.ndarray
-    high: np.ndarray
-
-
-class SimplexPlan(NamedTuple):
-    """See :class:`Simplex`."""
-
-    total: float
-
-
-class EntropicPlan(NamedTuple):
-    """See :class:`Entropic`."""
-
-    tiny: float
-
-
 def _ball(domain, x):
     if domain.center is None:
         return BallPlan(float(domain.radius), 1.0 + (x.size + 8) * float(np.finfo(x.dtype).eps))
     return CentredBallPlan(float(domain.radius), np.array(domain.center, dtype=np.float64))
 
 
-def _box(domain, x):
-    low, high = (np.array(side, dtype=np.float64) for side in (domain.low, domain.high))
-    return BoxPlan(low, high)
-
-
 PLANS = {
     AllSpace: lambda domain, x: SpacePlan(),
     Ball: _ball,
-    Box: _box,
-    Simplex: lambda domain, x: SimplexPlan(float(domain.total)),
-    Entropic: lambda mirror, x: EntropicPlan(float(np.finfo(x.dtype).tiny)),
 }
 
 
-@chosen
-def is_straight(domain):
-    """Whether a step is a straight line, unlike that of a mirror map."""
-    return True
-
-
-@is_straight.register(EntropicPlan)
-def _(domain):
-    return False
-
-
-@chosen
+@inline
 def displace(domain, run, step, row, weight, length):
     """Add weight · x to the output's sum, then move x by −step · row, of at most this length."""
     x, sums = run.x, run.sums[0]
@@ -89,12 +51,6 @@ def displace(domain, run, step, row, weight, length):
         sums[k] += weight * before
         x[k] = before - step * row[k]
     project(domain, run, length)
-
-
-@displace.register(EntropicPlan)
-def _(domain, run, step, row, weight, length):
-    add_scaled(run.sums[0], weight, run.x)
-    move_entropic(run.x, row, step, domain.tiny)
 
 
 @chosen
@@ -115,18 +71,6 @@ def _(domain, run, length):
 @project.register(CentredBallPlan)
 def _(domain, run, length):
     project_around(run.x, domain.radius, domain.center)
-
-
-@project.register(BoxPlan)
-def _(domain, run, length):
-    x = run.x
-    for k in range(x.size):
-        x[k] = min(max(x[k], domain.low[k]), domain.high[k])
-
-
-@project.register(SimplexPlan)
-def _(domain, run, length):
-    project_simplex(run.x, domain.total)
 
 
 @inline
@@ -158,43 +102,3 @@ def project_around(x, radius, center):
     shorten(x, sum_of_squares(x), radius)
     for k in range(x.size):
         x[k] += center[k]
-
-
-@apart
-def project_simplex(x, total):
-    """See :class:`mixfree.domains.Simplex`."""
-    least, largest, found = x[0], x[0], 0.0
-    for k in range(x.size):
-        least, largest = min(least, x[k]), max(largest, x[k])
-        found += x[k]
-    if least >= 0.0 and abs(found - total) <= 1e-15 * total:
-        return
-    for k in range(x.size):
-        x[k] -= largest
-    # Dropping the entries below the threshold raises it, until no further entry is below.
-    threshold, kept, before = -np.inf, x.size + 1, 0
-    while kept != before:
-        before, kept, found = kept, 0, 0.0
-        for k in range(x.size):
-            if x[k] > threshold:
-                found += x[k]
-                kept += 1
-        threshold = (found - total) / kept
-    for k in range(x.size):
-        x[k] = max(x[k] - threshold, 0.0)
-
-
-@apart
-def move_entropic(x, row, size, tiny):
-    """See :class:`mixfree.domains.Entropic`."""
-    least, before, after = row[0], 0.0, 0.0
-    for k in range(x.size):
-        least = min(least, row[k]) if size > 0.0 else max(least, row[k])
-        before += x[k]
-    # Subtract first: a fused multiply-add would leave its rounding error in the exponent.
-    for k in range(x.size):
-        x[k] *= math.exp(size * (least - row[k]))
-    for k in range(x.size):
-        after += x[k]
-    for k in range(x.size):
-        x[k] = max(x[k] * (before / after), tiny)

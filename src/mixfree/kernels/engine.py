@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from mixfree.base.arithmetic import LEAST, MOST
-from mixfree.kernels.domains import displace, is_straight, project
+from mixfree.kernels.domains import displace, project
 from mixfree.kernels.jit import apart, chosen, inline
 from mixfree.kernels.ladder import (
     FASTEST,
@@ -79,7 +79,7 @@ def step_along(step, domain, run, row, factor, square, weight):
 @step_along.register(LadderPlan)
 def _(step, domain, run, row, factor, square, weight):
     scale, length = in_unit(run, row, factor, square)
-    if is_straight(domain) and only_adds(step, run, length):
+    if only_adds(step, run, length):
         move_at_rates(domain, run, row, scale, length, weight)
     else:
         climb_and_move(step, domain, run, row, scale, length, weight)

@@ -2,11 +2,10 @@
 
 from mixfree.kernels.engine import acceptable, begin, tell
 from mixfree.kernels.jit import apart, chosen, inline, kernel
-from mixfree.kernels.ladder import LadderPlan
 from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
 from mixfree.kernels.memory import unshared
 from mixfree.kernels.scaling import in_units
-from mixfree.kernels.vectors import AHEAD, dot_and_square, fetch_row, square_along, sum_of_squares
+from mixfree.kernels.vectors import dot_and_square, square_along, sum_of_squares
 
 
 @inline
@@ -77,21 +76,6 @@ def linear_gradient(loss, l2, x, row, target, weight, margins, out):
     return row, factor, square
 
 
-@chosen
-def fetch_ahead(step, rows, kept, order, i):
-    """Prefetch a row where that saves time."""
-
-
-@fetch_ahead.register(LadderPlan)
-def _(step, rows, kept, order, i):
-    if i + AHEAD < order.size:
-        r = order[i + AHEAD]
-        if r >= 0:
-            fetch_row(rows, r)
-        else:
-            fetch_row(kept, ~r)
-
-
 @kernel
 def linear(plan, run, units, loss, l2, margins, samples, kept, order):
     """Take samples in ``order``; return how many were taken before one was refused.
@@ -105,7 +89,6 @@ def linear(plan, run, units, loss, l2, margins, samples, kept, order):
     kept_rows, kept_targets, kept_weights = kept
     for i in range(order.size):
         r = order[i]
-        fetch_ahead(plan.step, rows, kept_rows, order, i)
         if r >= 0:
             row, target = rows[r], targets[r]
             weight = weights[r] if weights.size > 0 else 1.0

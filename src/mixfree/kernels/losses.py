@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixfree.kernels.exponential import exponential
 from mixfree.kernels.jit import chosen, inline
 
 
@@ -42,7 +41,7 @@ def slope(loss, prediction, target):
 
 @slope.register(LogisticLoss)
 def _(loss, prediction, target):
-    return -target / (1.0 + exponential(target * prediction))
+    return -target / (1.0 + math.exp(target * prediction))
 
 
 @slope.register(HuberLoss)
@@ -60,9 +59,9 @@ def _(loss, prediction, target):
     if shape == 2.0:
         return residual / scale
     if shape == -np.inf:
-        return residual / scale * exponential(-0.5 * residual * residual)
+        return residual / scale * math.exp(-0.5 * residual * residual)
     power = (0.5 * shape - 1.0) * math.log1p(residual * residual / abs(shape - 2.0))
-    return residual / scale * exponential(power)
+    return residual / scale * math.exp(power)
 
 
 @inline
@@ -73,7 +72,7 @@ def softmax_slopes(margins, target):
         largest = max(largest, margins[k])
     total = 0.0
     for k in range(margins.size):
-        margins[k] = exponential(margins[k] - largest)
+        margins[k] = math.exp(margins[k] - largest)
         total += margins[k]
     for k in range(margins.size):
         margins[k] = margins[k] / total - (1.0 if k == int(target) else 0.0)

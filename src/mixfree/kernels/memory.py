@@ -1,4 +1,4 @@
-"""Alignment of the kernels' arrays, aliasing information for LLVM, and prefetching."""
+"""Alignment of the kernels' arrays, and aliasing information for LLVM."""
 
 import math
 from typing import Any
@@ -11,7 +11,6 @@ from numba.extending import intrinsic
 from mixfree.base.arithmetic import Array
 
 LINE = 64  # bytes of a cache line
-FIRST, SECOND = 3, 2  # the caches as LLVM counts them
 
 
 def aligned(values: Array) -> Array:
@@ -57,52 +56,28 @@ def _unshared(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 def _own(builder: Any, view: Any) -> Any:
     kind = view.data.type
-    view.data = builder.call(_opaque(builder.module, "own", kind, kind), [view.data])
-    # An opaque reader keeps LLVM from dropping stores that are read after the kernel.
-    builder.call(_opaque(builder.module, "look", ir.VoidType(), kind), [view.data])
+    view.data = builder.call(_own_pointer(builder.module, kind), [view.data])
+    # What assembly sees may be read after the kernel: LLVM must not drop stores to it.
+    seen = ir.FunctionType(ir.VoidType(), [kind])
+    builder.asm(seen, "", "r,~{memory}", [view.data], side_effect=True)
     # A kernel that counts references must not count these, which it did not acquire.
     view.meminfo = cgutils.get_null_value(view.meminfo.type)
     return view._getvalue()
 
 
-def _opaque(module: Any, name: str, result: Any, pointer: Any) -> Any:
-    """A function that LLVM cannot inspect, which returns its argument or nothing.
+def _own_pointer(module: Any, pointer: Any) -> Any:
+    """A function that returns its argument, which LLVM cannot inspect.
 
     LLVM assumes that no other pointer refers to the memory of a returned pointer.
     """
-    name = f"mixfree.{name}.{pointer.pointee}"
+    name = f"mixfree.own.{pointer.pointee}"
     if name in module.globals:
         return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(result, [pointer]), name)
+    function = ir.Function(module, ir.FunctionType(pointer, [pointer]), name)
     function.linkage = "internal"
     for attribute in ("noinline", "optnone"):
         function.attributes.add(attribute)
+    function.return_value.add_attribute("noalias")
     body = ir.IRBuilder(function.append_basic_block())
-    if result == pointer:
-        function.return_value.add_attribute("noalias")
-        body.ret(function.args[0])
-    else:
-        body.ret_void()
+    body.ret(function.args[0])
     return function
-
-
-@intrinsic(prefer_literal=True)
-def prefetch(typing_context: Any, matrix: Any, row: Any, column: Any, cache: Any) -> Any:
-    """Prefetch an entry of a matrix into the cache ``FIRST`` or ``SECOND``."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        strides = cgutils.unpack_tuple(builder, view.strides)
-        place = builder.ptrtoint(view.data, strides[0].type)
-        for stride, index in zip(strides, arguments[1:3], strict=True):
-            place = builder.add(place, builder.mul(stride, index))
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        asked = builder.module.declare_intrinsic(
-            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte] + 3 * [number])
-        )
-        read, data = number(0), number(1)
-        near = number(signature.args[3].literal_value)
-        builder.call(asked, [builder.inttoptr(place, byte), read, near, data])
-        return context.get_dummy_value()
-
-    return types.void(matrix, types.intp, types.intp, cache), codegen

@@ -28,7 +28,7 @@ def compilable(opt: Any) -> bool:
     """Whether each part of the optimiser has a compiled twin."""
     return windows.compilable(opt.gradient) and all(
         type(part) in plans for part, plans in _parts(opt)
-    )
+    )  # the entropic mirror map has a simplex as its domain, which has no twin
 
 
 def plan_of(opt: Any) -> Plan:
@@ -39,10 +39,9 @@ def plan_of(opt: Any) -> Plan:
 
 def _parts(opt: Any) -> Any:
     """Each part except the gradient, with the table of its twins."""
-    where = opt.domain if opt.mirror.name == "euclidean" else opt.mirror
     return (
         (opt.step, _STEPS),
-        (where, domains.PLANS),
+        (opt.domain, domains.PLANS),
         (opt.output, outputs.PLANS),
     )
 

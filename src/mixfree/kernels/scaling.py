@@ -7,7 +7,6 @@ import numpy as np
 
 from mixfree.kernels.jit import apart, chosen, inline, kernel
 from mixfree.kernels.memory import unshared
-from mixfree.kernels.vectors import AHEAD, fetch_row
 
 # Deviations in a column's unit between which squares, and sums of many, lose nothing.
 _SMALL, _LARGE = 2.0**-500, 2.0**400
@@ -93,7 +92,6 @@ def standardise(units, rows, out):
     # One version of each loop at all addresses: others would round differently.
     units, rows, out = unshared(units), unshared(rows), unshared(out)
     for i in range(rows.shape[0]):
-        fetch_row(rows, i + AHEAD)
         if not counts_row(units, rows[i], out[i]):
             return i
     return rows.shape[0]

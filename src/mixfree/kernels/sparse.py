@@ -18,7 +18,6 @@ from mixfree.kernels.draws import one_in
 from mixfree.kernels.engine import acceptable
 from mixfree.kernels.jit import apart, chosen, inline, kernel
 from mixfree.kernels.losses import SoftmaxLoss, slope, softmax_slopes
-from mixfree.kernels.memory import SECOND, prefetch
 from mixfree.kernels.outputs import LAST, RANDOM, TAIL, WEIGHTED
 from mixfree.kernels.run import COUNT, LENGTH, SAMPLES, SEEN, STEPS
 from mixfree.kernels.steps import as_ratio, step_size
@@ -391,14 +390,6 @@ def _(rule, plan, run, values, columns, factors, square, along, l2, width, inter
 
 
 @chosen
-def fetch_ahead(run, indices, starts, i):
-    """Ask for the coordinates of the row after the ``i``-th."""
-    for p in range(starts[i + 1], starts[min(i + 2, starts.size - 1)]):
-        # The second cache can wait for more rows at once than the first.
-        prefetch(run.cells, indices[p], 0, SECOND)
-
-
-@chosen
 def may_take(run, square, values, factors, intercept):
     """Whether a row may change all that it would change."""
     return True
@@ -431,7 +422,6 @@ def sparse(plan, run, loss, l2, margins, factors, width, intercept, csr, targets
     for i in range(targets.size):
         values = data[starts[i] : starts[i + 1]]
         columns = indices[starts[i] : starts[i + 1]]
-        fetch_ahead(run, indices, starts, i)
         for o in range(margins.size):
             base = o * (width + intercept)
             margins[o] = margin_of(run, values, columns, base, width, intercept)

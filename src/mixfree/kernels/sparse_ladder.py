@@ -34,7 +34,6 @@ from mixfree.kernels.ladder import (
     changed_unit,
     keeps_unit,
 )
-from mixfree.kernels.memory import SECOND, prefetch
 from mixfree.kernels.run import SAMPLES, STEPS
 from mixfree.kernels.sparse import (
     LISTED,
@@ -42,7 +41,6 @@ from mixfree.kernels.sparse import (
     Q,
     V,
     certain,
-    fetch_ahead,
     gradient_size,
     may_take,
     put_aside,
@@ -69,8 +67,6 @@ from mixfree.kernels.sparse_records import (
     mark_of,
     place_of,
     size_of,
-    slot_of,
-    slots_of,
 )
 from mixfree.steps.distance import KEPT, MOVED
 from mixfree.steps.ladder import EARLY
@@ -414,17 +410,6 @@ def choose_unit(run, size):
             levels[s + 1] = math.ldexp(levels[s + 1], -2 * change)
         for s in range(end - count_of(room), end):
             levels[s] = math.ldexp(levels[s], -2 * change)
-
-
-@fetch_ahead.register(SparseLadderRun)
-def _(run, indices, starts, i):
-    last = starts.size - 1
-    for p in range(starts[min(i + 2, last)], starts[min(i + 3, last)]):
-        prefetch(run.cells, indices[p], 0, SECOND)
-    for p in range(starts[i + 1], starts[min(i + 2, last)]):
-        room = run.marks[certain(indices[p]), ROOM]
-        prefetch(run.records, slot_of(room), 0, SECOND)
-        prefetch(run.records, slot_of(room) + slots_of(room) - 1, 0, SECOND)
 
 
 @kernel

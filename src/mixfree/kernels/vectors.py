@@ -6,21 +6,8 @@ import numpy as np
 
 from mixfree.base.arithmetic import LEAST, MOST
 from mixfree.kernels.jit import apart, inline
-from mixfree.kernels.memory import FIRST, LINE, prefetch
 
-AHEAD, _SHORT = 4, 1024  # rows to prefetch ahead, and longest such row in bytes
 _LEAST_SINGLE = 1e-30  # above it a sum of squares in single precision has lost no digits
-
-
-@inline
-def fetch_row(rows, r):
-    """Prefetch a row, whether it exists or not, unless it is so long that this saves no time.
-
-    The hardware prefetches only within a page of memory.
-    """
-    if rows.shape[1] * rows.itemsize <= _SHORT:
-        for k in range(0, rows.shape[1], LINE // rows.itemsize):
-            prefetch(rows, r, k, FIRST)
 
 
 @inline

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from mixfree.base.figures import save
+from mixfree.base.table import Table
 from mixfree.reproduce.engine.provenance import write_report
-from mixfree.reproduce.engine.report import Table
 
 
 def marks_of(samples, count=30):

@@ -24,7 +24,7 @@ def demo(
     ladder keep no samples; the exact fit, the default of linear models, keeps sums over them.
     """
     from mixfree.base.figures import save, save_paths
-    from mixfree.reproduce.engine.report import Table
+    from mixfree.base.table import Table
     from mixfree.reproduce.engine.store import check_writable_folder
     from mixfree.reproduce.paper.demo import SWITCHING, draw_demo, run_demo
     from mixfree.reproduce.paper.fig1 import final

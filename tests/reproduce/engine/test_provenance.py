@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from mixfree.base.table import Table
 from mixfree.reproduce.engine import provenance
 from mixfree.reproduce.engine.provenance import (
     PACKAGE,
@@ -12,7 +13,6 @@ from mixfree.reproduce.engine.provenance import (
     write_record,
     write_report,
 )
-from mixfree.reproduce.engine.report import Table
 
 START = PACKAGE / "steps" / "adagrad.py"
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT.parent))
 
 from benchmarks.table import shown  # noqa: E402
-from mixfree.reproduce.engine.provenance import write_report  # noqa: E402
+from mixfree.reproduce.engine.record import write_report  # noqa: E402
 
 
 def main(names, results=Path("results")):
@@ -32,7 +32,7 @@ def main(names, results=Path("results")):
     for name in names or there:
         importlib.import_module(f"benchmarks.{name}").main()
         command = f"python benchmarks/run.py {name}"
-        write_report(results / f"bench-{name}", ROOT / f"{name}.py", command, shown)
+        write_report(results / f"bench-{name}", command, shown)
         shown.clear()
 
 

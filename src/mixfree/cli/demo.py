@@ -25,7 +25,7 @@ def demo(
     """
     from mixfree.base.figures import save, save_paths
     from mixfree.base.table import Table
-    from mixfree.reproduce.engine.store import check_writable_folder
+    from mixfree.reproduce.engine.run import check_writable_folder
     from mixfree.reproduce.paper.demo import SWITCHING, draw_demo, run_demo
     from mixfree.reproduce.paper.fig1 import final
     from mixfree.reproduce.paper.problem import mixing_time

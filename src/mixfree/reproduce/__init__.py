@@ -46,13 +46,8 @@ _TABLE = {  # name: module, summary
     ),
     "nonconvex": ("nonconvex.experiment", "Non-convex problems: gradient norms along runs of MAG"),
     "td": ("td.experiment", "TD learning on chains with known fixed points, against projected TD"),
-    "after-td": ("after_td.experiment", "After the paper: averaged and extrapolated TD, and MAC"),
     "ladder": ("ladder.experiment", "The ladder against the best step, on random streams"),
     "intervals": ("intervals.experiment", "Coverage of 95 % intervals on correlated streams"),
-    "accelerated": ("after.accelerated", "After the paper: acceleration with random batches"),
-    "convex": ("after.convex", "After the paper: acceleration without strong convexity"),
-    "saddle": ("after.saddle", "After the paper: extragradient on a matrix game"),
-    "mirror": ("after.mirror", "After the paper: MAG with the geometry of the simplex"),
     "gap": ("gap.experiment", "How often the bound on an exact fit's optimality gap holds"),
 }
 EXPERIMENTS = {name: summary for name, (_, summary) in _TABLE.items()}

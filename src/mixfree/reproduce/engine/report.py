@@ -82,10 +82,10 @@ class Report:
         """
         seeds = settings.seed_numbers
         notes = [f"Seeds {seeds[0]} to {seeds[-1]}.", *self.notes]
-        if not self.claims or (settings.fresh and settings.covers(full)):
+        if not self.claims or (settings.first_seed >= FRESH and settings.covers(full)):
             return replace(self, notes=notes)
         why = f"Too small to judge the claims: the full size is {full.options()}."
-        if not settings.fresh:
+        if not settings.first_seed >= FRESH:
             why = f"No verdicts on seeds below {FRESH}, which development uses. {why}"
         undecided = [replace(claim, holds=None) for claim in self.claims]
         return replace(self, claims=undecided, notes=[why, *notes])

@@ -6,7 +6,7 @@ from typing import Any
 from mixfree.base.checks import check_whole, shown
 from mixfree.core.methods import find_method
 
-__all__ = ["Settings", "check_switching_probability"]
+__all__ = ["FRESH", "Settings", "check_switching_probability"]
 
 FRESH = 1000  # first seed not used in development
 LONGEST_WINDOW = 32  # samples per MLMC gradient at the highest of the paper's 5 levels
@@ -18,10 +18,8 @@ class Settings:
 
     Parameters
     ----------
-    samples
-        Samples per run.
-    seeds
-        Number of seeds.
+    samples, seeds
+        Samples per run, and number of seeds.
     methods
         Names of methods; empty if the experiment does not compare methods.
     p
@@ -56,25 +54,8 @@ class Settings:
 
     @property
     def seed_numbers(self) -> range:
-        """The seeds.
-
-        Examples
-        --------
-        >>> Settings(samples=1000, seeds=2, first_seed=1000).seed_numbers
-        range(1000, 1002)
-        """
+        """The seeds."""
         return range(self.first_seed, self.first_seed + self.seeds)
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the seeds were not used in development.
-
-        Examples
-        --------
-        >>> Settings(samples=1000, seeds=2).fresh
-        False
-        """
-        return self.first_seed >= FRESH
 
     def changed(self, **given: Any) -> "Settings":
         """Replace the settings that are not None; raise ValueError for one that does not apply."""
@@ -85,9 +66,7 @@ class Settings:
         return replace(self, **chosen)
 
     def covers(self, other: "Settings") -> bool:
-        """Whether everything in ``other`` is measured, with at least as many samples and seeds.
-
-        The seeds must not be below those of ``other``, since low seeds are for development.
+        """Whether everything in ``other`` is measured, on at least as many and as fresh seeds.
 
         Examples
         --------
@@ -95,15 +74,12 @@ class Settings:
         >>> full.changed(seeds=5).covers(full), full.changed(p=(0.5,)).covers(full)
         (True, False)
         """
-        return (
-            self.samples >= other.samples
-            and self.seeds >= other.seeds
-            and self.first_seed >= other.first_seed
-            and set(self.p) >= set(other.p)
-        )
+        sizes = ("samples", "seeds", "first_seed")
+        larger = all(getattr(self, name) >= getattr(other, name) for name in sizes)
+        return larger and set(self.p) >= set(other.p)
 
     def options(self) -> str:
-        """Write the settings as options of ``mixfree reproduce``.
+        """Write the settings as options of a command.
 
         Examples
         --------

@@ -26,22 +26,23 @@ def demo(
     from mixfree.base.figures import save, save_paths
     from mixfree.base.table import Table
     from mixfree.reproduce.engine.run import check_writable_folder
+    from mixfree.reproduce.engine.statistics import estimate
     from mixfree.reproduce.paper.demo import SWITCHING, draw_demo, run_demo
-    from mixfree.reproduce.paper.fig1 import final
+    from mixfree.reproduce.paper.fig1 import at_end
     from mixfree.reproduce.paper.problem import mixing_time
     from mixfree.reproduce.paper.runs import CAVEAT
 
     check_writable_folder(save_paths(out)[0].parent)
     rows, speed = run_demo(samples, seeds)
-    last = final(rows)
+    last = {method: estimate(values) for method, values in at_end(rows).items()}
     Table(
         f"{samples:,} samples, p = {SWITCHING:g}, mixing time {mixing_time(SWITCHING):,}",
         ["method", "suboptimality, 95 %", "relative to sgd", "samples/s"],
         [
             (
                 method,
-                found,
-                f"{found.mean / last['sgd'].mean:.2g}",
+                found.plus_minus(),
+                f"{found.value / last['sgd'].value:.2g}",
                 f"{speed[method] / 1e6:.1f} M" if method in speed else "",
             )
             for method, found in last.items()

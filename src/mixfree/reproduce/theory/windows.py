@@ -60,10 +60,6 @@ class Windows:
         powers = (1.0 - 2.0 * self.p) ** np.arange(1, length + 1)
         return float(0.5 * np.linalg.norm(means[0] - means[1]) * powers.mean())
 
-    def bias(self, length: int) -> float:
-        """Compute ‖E g^N − ∇F‖ for windows of N = ``length``, exactly."""
-        return abs(self.offset(length))
-
     def mean_square_error(self, length: int) -> float:
         """Compute E‖g^N − ∇F‖² for windows of N = ``length``, exactly.
 

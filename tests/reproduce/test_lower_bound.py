@@ -5,9 +5,8 @@ import pytest
 
 import mixfree as mf
 from mixfree.chains import MarkovChain
-from mixfree.reproduce.lower_bound import experiment
-from mixfree.reproduce.lower_bound.experiment import BIASES, METHODS, STAYS
-from mixfree.reproduce.lower_bound.problem import Coins
+from mixfree.reproduce import lower_bound as experiment
+from mixfree.reproduce.lower_bound import BIASES, METHODS, STAYS, Coins
 
 
 @pytest.mark.parametrize(("delta", "stay"), [(0.2, 10.0), (0.9, 3.0), (0.01, 40.0), (0.5, 1.0)])

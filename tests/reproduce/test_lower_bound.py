@@ -38,12 +38,6 @@ def test_gradients_are_the_coins():
     assert coins.suboptimality(1.0) == 0.0 and coins.suboptimality(-1.0) == 0.6
 
 
-@pytest.mark.parametrize(("delta", "stay"), [(0.0, 2.0), (1.0, 2.0), (0.5, 0.5)])
-def test_wrong_coins(delta, stay):
-    with pytest.raises(ValueError, match=r"delta must be|stay must be"):
-        Coins(delta, stay)
-
-
 def made_up(exponents):
     """Errors that are worst at another bias for each stay, with noise of the seeds."""
     settings = experiment.FULL

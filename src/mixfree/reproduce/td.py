@@ -52,25 +52,13 @@ STICKY_THETA = np.array([0.8, -0.6])
 
 
 def reversed_streak(states: int) -> RewardProcess:
-    """Return the appendix's chain of mixing time n − 1: reward 1 in its first state, tabular.
-
-    Examples
-    --------
-    >>> reversed_streak(16).chain.mixing_time()
-    15
-    """
+    """Return the appendix's chain of mixing time n − 1: reward 1 in its first state, tabular."""
     chain = winning_streak(states).reversal()
     return RewardProcess(chain.P, np.eye(states)[0], GAMMA, tabular(states))
 
 
 def sticky(p: float) -> RewardProcess:
-    """Return the two-state chain with correlated features, whose θ* is the same for every p.
-
-    Examples
-    --------
-    >>> sticky(0.5).theta_star.round(12), sticky(1e-4).theta_star.round(12)
-    (array([ 0.8, -0.6]), array([ 0.8, -0.6]))
-    """
+    """Return the two-state chain with correlated features, whose θ* is the same for every p."""
     P = two_state(p).P
     features = np.array([[0.9, 0.3], [0.1, 0.3]])
     rewards = (np.eye(2) - GAMMA * P) @ features @ STICKY_THETA
@@ -82,12 +70,6 @@ def boyan() -> RewardProcess:
 
     The four features interpolate between the states 12, 8, 4 and 0. Rows stand for the states
     12, 11, …, 1.
-
-    Examples
-    --------
-    >>> boyan().features[:2]
-    array([[1.  , 0.  , 0.  , 0.  ],
-           [0.75, 0.25, 0.  , 0.  ]])
     """
     states = 12
     P = 0.5 * (np.eye(states, k=1) + np.eye(states, k=2))

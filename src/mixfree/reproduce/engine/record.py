@@ -19,13 +19,7 @@ PACKAGES = ("mixfree", "numpy", "scipy", "numba", "joblib", "matplotlib", "pyarr
 
 
 def record(command: str, seeds: Sequence[int] = ()) -> dict[str, Any]:
-    """Return command, date, machine, seeds, versions of packages and the commit.
-
-    Examples
-    --------
-    >>> record("a command", range(1000, 1030))["seeds"]
-    [1000, 1029]
-    """
+    """Return command, date, machine, seeds, versions of packages and the commit."""
     return {
         "command": command,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",

@@ -54,11 +54,6 @@ class Claim:
 
         It holds if the intervals are, does not hold if one is above, and is not decided otherwise.
         The largest of several is shown, with its name, unless ``measured`` is given.
-
-        Examples
-        --------
-        >>> Claim.below("falls like 1/T", Interval(-0.5, -0.6, -0.4), -0.9)
-        Claim(text='falls like 1/T', measured='-0.50 (-0.60 to -0.40)', holds=False)
         """
         several = found if isinstance(found, Mapping) else {"": found}
         verdicts = [each.below(limit) for each in several.values()]
@@ -74,11 +69,6 @@ class Claim:
         """Claim that the means of values are the expected ones: chance explains every deviation.
 
         Not decided by a single value each.
-
-        Examples
-        --------
-        >>> Claim.equal("a fair coin", [([0.4, 0.6, 0.5], 0.5)]).holds
-        True
         """
         off = max(standard_errors(values, expected) for values, expected in found)
         values, expected = found[0]
@@ -129,13 +119,7 @@ class Report:
 
 
 def where(rows: Iterable[Row], **values: Any) -> list[Row]:
-    """Select the rows that have all of the given values.
-
-    Examples
-    --------
-    >>> where([{"m": "a", "x": 1}, {"m": "a", "x": 2}], m="a", x=2)
-    [{'m': 'a', 'x': 2}]
-    """
+    """Select the rows that have all of the given values."""
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
 
 
@@ -145,12 +129,6 @@ def gather(
     """Collect the values of ``y``, or whole rows, by series and by ``x``, in the order of the rows.
 
     A series has one value in common, or several.
-
-    Examples
-    --------
-    >>> rows = [{"m": "a", "x": 1, "y": 5.0}, {"m": "a", "x": 1, "y": 6.0}]
-    >>> gather(rows, "m", "x", "y"), gather(rows[:1], ("m", "x"), "x", "y")
-    ({'a': {1: [5.0, 6.0]}}, {('a', 1): {1: [5.0]}})
     """
     found: dict[Any, dict[Any, list[Any]]] = {}
     for row in rows:
@@ -165,13 +143,7 @@ def grid(
     found: Mapping[Any, Mapping[Any, Any]],
     cell: Callable[[Any], object] = str,
 ) -> Table:
-    """Make a table with a line per key, under ``heads``, and a column per name.
-
-    Examples
-    --------
-    >>> grid("Sums", ["n"], {("1",): {"a": [1, 2]}, ("2",): {"b": [3]}}, sum).lines
-    [('1', 3, ''), ('2', '', 3)]
-    """
+    """Make a table with a line per key, under ``heads``, and a column per name."""
     names = list(dict.fromkeys(name for group in found.values() for name in group))
     lines = [
         (*key, *(cell(group[name]) if name in group else "" for name in names))

@@ -26,11 +26,6 @@ class Settings:
         Switching probabilities of the two-state chain; empty if there is no such chain.
     first_seed
         The first of the consecutive seeds.
-
-    Examples
-    --------
-    >>> Settings(samples=1000, seeds=3, p=(1e-4,)).changed(seeds=5)
-    Settings(samples=1000, seeds=5, methods=(), p=(0.0001,), first_seed=0)
     """
 
     samples: int
@@ -66,26 +61,13 @@ class Settings:
         return replace(self, **chosen)
 
     def covers(self, other: "Settings") -> bool:
-        """Whether everything in ``other`` is measured, on at least as many and as fresh seeds.
-
-        Examples
-        --------
-        >>> full = Settings(samples=1000, seeds=3, p=(0.5, 0.1))
-        >>> full.changed(seeds=5).covers(full), full.changed(p=(0.5,)).covers(full)
-        (True, False)
-        """
+        """Whether everything in ``other`` is measured, on at least as many and as fresh seeds."""
         sizes = ("samples", "seeds", "first_seed")
         larger = all(getattr(self, name) >= getattr(other, name) for name in sizes)
         return larger and set(self.p) >= set(other.p)
 
     def options(self) -> str:
-        """Write the settings as options of a command.
-
-        Examples
-        --------
-        >>> Settings(samples=1000, seeds=3, methods=("mag", "sgd")).options()
-        '--samples 1000 --seeds 3 --methods mag,sgd --first-seed 0'
-        """
+        """Write the settings as options of a command."""
         words = []
         for field in fields(self):
             value = getattr(self, field.name)

@@ -31,49 +31,25 @@ RESAMPLES = 2000  # resamples per bootstrap
 
 
 class Interval(NamedTuple):
-    """A value with the ends of its 95 % interval, infinite for a single seed.
-
-    Examples
-    --------
-    >>> print(Interval(1.5e-3, 1e-3, 4e-3))
-    1.5e-03 (1.0e-03 to 4.0e-03)
-    """
+    """A value with the ends of its 95 % interval, infinite for a single seed."""
 
     value: float
     low: float
     high: float
 
     def below(self, limit: float) -> bool | None:
-        """Whether the value is below a limit; None if the interval contains the limit.
-
-        Examples
-        --------
-        >>> Interval(1.0, 0.5, 1.5).below(2.0), Interval(1.0, 0.5, 1.5).below(1.2)
-        (True, None)
-        """
+        """Whether the value is below a limit; None if the interval contains the limit."""
         return True if self.high < limit else False if self.low > limit else None
 
     def text(self, form: str = ".1e") -> str:
-        """Format the value and its ends.
-
-        Examples
-        --------
-        >>> Interval(0.5, 0.4, 0.8).text("+.2f"), Interval(math.nan, -math.inf, math.inf).text()
-        ('+0.50 (+0.40 to +0.80)', 'not measured')
-        """
+        """Format the value and its ends."""
         if math.isnan(self.value):
             return "not measured"
         ends = f" ({self.low:{form}} to {self.high:{form}})" if self.high < math.inf else ""
         return f"{self.value:{form}}{ends}"
 
     def plus_minus(self) -> str:
-        """Format a symmetric interval.
-
-        Examples
-        --------
-        >>> Interval(1.5e-3, 1.3e-3, 1.7e-3).plus_minus()
-        '1.50e-03 ± 2.0e-04'
-        """
+        """Format a symmetric interval."""
         half = f" ± {self.high - self.value:.1e}" if self.high < math.inf else ""
         return f"{self.value:.2e}{half}"
 
@@ -86,13 +62,7 @@ class Interval(NamedTuple):
 
 
 def estimate(values: npt.ArrayLike) -> Interval:
-    """Estimate the mean of independent values, with Student's interval; NaN for none.
-
-    Examples
-    --------
-    >>> print(estimate([1.0, 2.0, 3.0]).plus_minus())
-    2.00e+00 ± 2.5e+00
-    """
+    """Estimate the mean of independent values, with Student's interval; NaN for none."""
     from scipy.stats import t
 
     values = np.asarray(values, dtype=float)
@@ -104,24 +74,12 @@ def estimate(values: npt.ArrayLike) -> Interval:
 
 
 def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Interval:
-    """Estimate the geometric mean ratio of values to others on the same streams, paired by seed.
-
-    Examples
-    --------
-    >>> paired_ratio([1.0, 2.1, 2.9], [2.0, 4.0, 6.0]).text(".2f")
-    '0.50 (0.45 to 0.56)'
-    """
+    """Estimate the geometric mean ratio of values to others on the same streams, paired by seed."""
     return Interval(*map(math.exp, estimate(np.log(values) - np.log(others))))
 
 
 def spread(values: npt.ArrayLike) -> str:
-    """Format the median with the 10 % and 90 % quantiles.
-
-    Examples
-    --------
-    >>> spread([1.0, 2.0, 3.0, 4.0, 5.0])
-    '3.0e+00 (1.4e+00 to 4.6e+00)'
-    """
+    """Format the median with the 10 % and 90 % quantiles."""
     low, middle, high = np.quantile(np.asarray(values, dtype=float), [0.1, 0.5, 0.9]).tolist()
     return str(Interval(middle, low, high))
 
@@ -141,11 +99,6 @@ def bootstrap(values: npt.ArrayLike, of: Callable[[Array], Array] = np.asarray) 
         The seeds are the first axis.
     of
         Maps means, with one line per resample in place of the seeds, to one value per line.
-
-    Examples
-    --------
-    >>> print(bootstrap([1.0, 1.0, 2.0, 12.0]))
-    4.0e+00 (1.0e+00 to 9.2e+00)
     """
     values = np.asarray(values, dtype=float)
     seeds = len(values)
@@ -169,12 +122,6 @@ def exponent(
     A fit per seed would be about the typical error, which differs if a few runs have most of the
     error. With ``less``, the exponent of these rows is subtracted, paired by seed. NaN for fewer
     than two ``x``.
-
-    Examples
-    --------
-    >>> rows = [{"seed": s, "x": x, "y": (s + 2.0) / x} for s in (0, 1) for x in (1.0, 9.0)]
-    >>> exponent(rows, "x", "y").text("+.2f"), exponent(rows, "x", "y", less=rows).value
-    ('-1.00 (-1.00 to -1.00)', 0.0)
     """
     places, values = _by_seed(rows, x, y)
     others, subtracted = ([], values[:, :0]) if less is None else _by_seed(less, x, y)
@@ -185,13 +132,7 @@ def exponent(
 
 
 def fitted_slope(places: npt.ArrayLike) -> Array:
-    """Return weights of log y whose sum is the slope of its line in log x, by least squares.
-
-    Examples
-    --------
-    >>> round(float(np.log([3.0, 0.3, 0.03]) @ fitted_slope([1.0, 10.0, 100.0])), 12)
-    -1.0
-    """
+    """Return weights of log y whose sum is the slope of its line in log x, by least squares."""
     away = np.log(places) - np.mean(np.log(places)) if np.size(places) else np.zeros(0)
     weights: Array = away / (away @ away) if away.any() else away
     return weights
@@ -208,26 +149,14 @@ def _by_seed(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[list[fl
 
 
 def largest_t(seeds: int, comparisons: int) -> float:
-    """Return the t statistic that any of the comparisons exceeds by chance with probability 1 %.
-
-    Examples
-    --------
-    >>> round(largest_t(5, 1), 2)
-    4.6
-    """
+    """Return the t statistic that any of the comparisons exceeds by chance with probability 1 %."""
     from scipy.stats import t
 
     return float(t.ppf(1.0 - 0.005 / comparisons, max(1, seeds - 1)))
 
 
 def standard_errors(values: npt.ArrayLike, expected: float) -> float:
-    """Return the distance of the mean from its expected value in standard errors.
-
-    Examples
-    --------
-    >>> standard_errors([1.0, 3.0], 1.0)
-    1.0
-    """
+    """Return the distance of the mean from its expected value in standard errors."""
     values = np.asarray(values, dtype=float)
     distance = abs(float(values.mean()) - expected)
     if distance <= 1e-12 * abs(expected):

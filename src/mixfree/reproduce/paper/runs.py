@@ -66,16 +66,7 @@ def trace(
     order: Array,
     each: Callable[[Optimizer], bool | None] | None = None,
 ) -> Trace:
-    """Run over the stream and record the suboptimality of the output.
-
-    Examples
-    --------
-    >>> problem = Regression.draw(seed=0, per_state=20, dimension=3)
-    >>> opt = start(problem, "adagrad", p=0.1)
-    >>> found = trace(opt, problem, problem.order(0, 0.1, 1000))
-    >>> int(found.samples[-1]), bool(found.suboptimality[-1] < found.suboptimality[0])
-    (1000, True)
-    """
+    """Run over the stream and record the suboptimality of the output."""
     block = opt.gradient.block_size if isinstance(opt.gradient, Replay) else 1
     fed = 0
 
@@ -144,13 +135,6 @@ def directions(
 
     g_t is summed here with the weights of the gradient part, so that checks of g_t are independent
     of the optimiser's own sums.
-
-    Examples
-    --------
-    >>> import mixfree as mf
-    >>> opt = mf.SGD([0.0])
-    >>> [g.item() for _, g in directions(opt, lambda w, z: np.array([z]), [1.0, -2.0])]
-    [1.0, -2.0]
     """
     law: Any = opt.gradient
     direction = np.zeros_like(opt.x)

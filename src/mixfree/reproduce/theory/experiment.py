@@ -158,26 +158,28 @@ def claims(rows: list[Row], settings: Settings) -> list[Claim]:
 
 def bias_claim(rows: list[Row], settings: Settings) -> Claim:
     """Claim that estimates with levels up to jmax have the mean of means of 2^jmax samples."""
-    off = [
-        [value - Windows(problem_of(seed), p).offset(size)
-         for seed, value in zip(settings.seed_numbers, values, strict=True)]
-        for p, at in values_of(rows, "bias").items()
-        for size, values in at.items()
-    ]  # fmt: skip
-    return Claim.equal("Lemma 3.1: E g^MLMC = E g^jmax", [(values, 0.0) for values in off])
+    found = _beside(values_of(rows, "bias"), Windows.offset, settings)
+    off = [(np.subtract(values, exact).tolist(), 0.0) for values, exact in found]
+    return Claim.equal("Lemma 3.1: E g^MLMC = E g^jmax", off)
 
 
 def _closed_form(
     text: str, found: Found, exact: Callable[[Windows, int], float], settings: Settings
 ) -> Claim:
     """Compare measurements with the closed form on a chain with two states."""
-    ratios = [
-        [value / exact(Windows(problem_of(seed), p), size)
-         for seed, value in zip(settings.seed_numbers, values, strict=True)]
+    ratios = [np.divide(*pair).tolist() for pair in _beside(found, exact, settings)]
+    return Claim.equal(text, [(values, 1.0) for values in ratios])
+
+
+def _beside(
+    found: Found, exact: Callable[[Windows, int], float], settings: Settings
+) -> list[tuple[list[float], list[float]]]:
+    """Return the values of all seeds, and the exact ones, at each p and size."""
+    return [
+        (values, [exact(Windows(problem_of(seed), p), size) for seed in settings.seed_numbers])
         for p, at in found.items()
         for size, values in at.items()
-    ]  # fmt: skip
-    return Claim.equal(text, [(values, 1.0) for values in ratios])
+    ]
 
 
 def coupling_claim(settings: Settings) -> Claim:
@@ -306,87 +308,71 @@ def within(
 def _draw(rows: list[Row], settings: Settings) -> Figure:
     """Draw six panels: the measurements of each lemma, with exact values or orders as lines."""
     figure, panels = new_figure(2, 3, width=13.0, height=7.5)
-    bound, horizon = _gradient_bound(settings), settings.samples
-    bias, moment, error, in_time, cost, rate = panels.flat
-    _draw_bias(bias, rows, settings)
-    _against_time(moment, rows, "second moment", horizon)
-    log_log(moment, "mixing time", f"E‖estimate‖², T = {horizon:,}")
-    least = min(bounds.second_moment(bound, mixing_time(p), horizon) for p in settings.p)
-    _entitle(moment, "Lemma 3.1: second moment of the estimate", least)
-    _against_size(error, rows, "error")
-    log_log(error, "samples N in the mean", "E‖mean − gradient‖")
-    sizes = [(mixing_time(p), n) for p, at in values_of(rows, "error").items() for n in at]
-    least = min(bounds.mean_error(n, bound, tau, horizon) for tau, n in sizes)
-    _entitle(error, "Lemma A.6: error of a mean of N", least)
-    _draw_error_in_time(in_time, rows, settings)
-    _draw_cost(cost, rows)
-    _against_size(rate, rows, "suboptimality", **DOTS)
-    log_log(rate, "steps T", "suboptimality")
-    sizes = [(mixing_time(p), n) for p, at in values_of(rows, "suboptimality").items() for n in at]
-    least = min(bounds.convex_rate(bound, DIAMETER, tau, n) for tau, n in sizes)
-    _entitle(rate, "Theorem 3.3: rate of Algorithm 1", least)
-    for axes in panels.flat:
+    G, T, taus = _gradient_bound(settings), settings.samples, [*map(mixing_time, settings.p)]
+    rows = [{**row, "τ": mixing_time(row["p"]), "all": "measured"} for row in rows]
+    rows = [{**row, "series": f"τ = {row['τ']:,}"} for row in rows]
+    sizes = {q: sorted({r["size"] for r in where(rows, quantity=q)}) for q in ("cost", "error")}
+    longest, (bias, moment, error, in_time, cost, rate) = sizes["error"][-1], panels.flat
+    _draw_bias(bias, where(rows, quantity="bias"), settings)
+    curves(moment, where(rows, quantity="second moment"), "all", "τ", "value", **DOTS)
+    curves(error, where(rows, quantity="error"), "series", "size", "value")
+    last = where(rows, quantity="error", size=longest)
+    curves(in_time, last, "all", "τ", "value", **DOTS)
+    slowest = float(np.mean([row["value"] for row in where(last, p=settings.p[-1])]))
+    order = slowest * np.sqrt(np.divide(taus, taus[-1]))
+    in_time.plot(taus, order, color="black", label="∝ √τ", **THIN)
+    curves(cost, where(rows, quantity="cost"), "all", "size", "value", **ALONE)
+    exact = [bounds.expected_cost(size) for size in sizes["cost"]]
+    cost.plot(sizes["cost"], exact, color="black", label="exact", **THIN)
+    curves(rate, where(rows, quantity="suboptimality"), "series", "size", "value", **DOTS)
+    steps = {row["size"] for row in where(rows, quantity="suboptimality")}
+    least = {  # bounds, which are too far away to be drawn
+        moment: min(bounds.second_moment(G, tau, T) for tau in taus),
+        error: min(bounds.mean_error(n, G, tau, T) for tau in taus for n in sizes["error"]),
+        rate: min(bounds.convex_rate(G, DIAMETER, tau, n) for tau in taus for n in steps),
+    }
+    for axes, title, x, y in (
+        (bias, "Lemma 3.1: bias of the estimate (lines: exact)", "largest window, 2^jmax",
+         "‖E estimate − gradient‖"),
+        (moment, "Lemma 3.1: second moment of the estimate", "mixing time",
+         f"E‖estimate‖², T = {T:,}"),
+        (error, "Lemma A.6: error of a mean of N", "samples N in the mean", "E‖mean − gradient‖"),
+        (in_time, "Lemma A.6: error against the mixing time", "mixing time",
+         f"E‖mean of {longest:,} − gradient‖"),
+        (cost, "Lemma 3.1: samples per step", "horizon T", "samples per step"),
+        (rate, "Theorem 3.3: rate of Algorithm 1", "steps T", "suboptimality"),
+    ):  # fmt: skip
+        log_log(axes, x, y)
+        axes.set_title(title + _beyond(least.get(axes)), fontsize="medium")
         if len(axes.lines) > 1:
             axes.legend(frameon=False, fontsize="small")
+    cost.set_yscale("linear")
     return figure
 
 
 def _draw_bias(axes: Axes, rows: list[Row], settings: Settings) -> None:
-    # At mixing time 1 there is no bias.
-    slow = [row for row in where(rows, quantity="bias") if mixing_time(row["p"]) > 1]
+    """Draw the bias and its exact values, where there is any: at mixing times above 1."""
+    windows = {p: [Windows(problem_of(seed), p) for seed in settings.seed_numbers]
+               for p in settings.p if mixing_time(p) > 1}  # fmt: skip
     # With the sign of the exact bias, so that all values fit on a logarithmic axis.
-    sign = {(row["p"], row["size"]): 1.0 for row in slow}
-    sign = {key: math.copysign(1.0, Windows(problem_of(0), key[0]).offset(key[1])) for key in sign}
-    along = [{**row, "value": row["value"] * sign[row["p"], row["size"]]} for row in slow]
-    _against_size(axes, along, "bias", **ALONE)
-    for index, (p, at) in enumerate(values_of(slow, "bias").items()):
-        windows = [Windows(problem_of(seed), p) for seed in settings.seed_numbers]
-        exact = [np.mean([abs(each.offset(size)) for each in windows]) for size in sorted(at)]
-        axes.plot(sorted(at), exact, color=PALETTE[index], **THIN)
-    log_log(axes, "largest window, 2^jmax", "‖E estimate − gradient‖")
-    _entitle(axes, "Lemma 3.1: bias of the estimate (lines: exact)")
-
-
-def _draw_error_in_time(axes: Axes, rows: list[Row], settings: Settings) -> None:
-    found = values_of(rows, "error")
-    longest = max(found[settings.p[0]])
-    _against_time(axes, rows, "error", longest)
-    taus = np.array([mixing_time(p) for p in settings.p])
-    last = float(np.mean(found[settings.p[-1]][longest]))
-    axes.plot(taus, last * np.sqrt(taus / taus[-1]), color="black", label="∝ √τ", **THIN)
-    log_log(axes, "mixing time", f"E‖mean of {longest:,} − gradient‖")
-    _entitle(axes, "Lemma A.6: error against the mixing time")
-
-
-def _draw_cost(axes: Axes, rows: list[Row]) -> None:
-    costs = [{**row, "series": "measured"} for row in where(rows, quantity="cost")]
-    curves(axes, costs, "series", "size", "value", **ALONE)
-    sizes = sorted({row["size"] for row in costs})
-    exact = [bounds.expected_cost(size) for size in sizes]
-    axes.plot(sizes, exact, color="black", label="exact", **THIN)
-    axes.set_xscale("log")
-    axes.set_xlabel("horizon T")
-    axes.set_ylabel("samples per step")
-    _entitle(axes, "Lemma 3.1: samples per step")
-
-
-def _against_size(axes: Axes, rows: list[Row], quantity: str, **style: Any) -> None:
-    own = [{**r, "series": f"τ = {mixing_time(r['p']):,}"} for r in where(rows, quantity=quantity)]
-    curves(axes, own, "series", "size", "value", **style)
-
-
-def _against_time(axes: Axes, rows: list[Row], quantity: str, size: int) -> None:
-    own = [
-        {"series": "measured", "mixing time": mixing_time(row["p"]), "value": row["value"]}
-        for row in where(rows, quantity=quantity, size=size)
+    along = [
+        {
+            **row,
+            "value": math.copysign(1.0, windows[row["p"]][0].offset(row["size"])) * row["value"],
+        }
+        for row in rows
+        if row["p"] in windows
     ]
-    curves(axes, own, "series", "mixing time", "value", **DOTS)
+    curves(axes, along, "series", "size", "value", **ALONE)
+    sizes = sorted({row["size"] for row in rows})
+    for index, own in enumerate(windows.values()):
+        exact = [np.mean([abs(each.offset(size)) for each in own]) for size in sizes]
+        axes.plot(sizes, exact, color=PALETTE[index], **THIN)
 
 
-def _entitle(axes: Axes, title: str, least: float | None = None) -> None:
-    """Set the title; bounds of at least ``least`` are too far away to be drawn."""
-    if least is not None:
-        power = math.floor(math.log10(least))
-        shown = f"{least:,.0f}" if power < 4 else rf"${least / 10**power:.1f} \cdot 10^{{{power}}}$"
-        title += f"\nbounds: {shown} and above, not drawn"
-    axes.set_title(title, fontsize="medium")
+def _beyond(least: float | None) -> str:
+    if least is None:
+        return ""
+    power = math.floor(math.log10(least))
+    shown = f"{least:,.0f}" if power < 4 else rf"${least / 10**power:.1f} \cdot 10^{{{power}}}$"
+    return f"\nbounds: {shown} and above, not drawn"

@@ -16,12 +16,6 @@ class Windows:
     """Windows of samples that begin one step after state 0, and their gradients at the origin.
 
     Only how often each row was seen matters, so no array of length times dimension is made.
-
-    Examples
-    --------
-    >>> windows = Windows(Regression.draw(seed=0, per_state=5, dimension=2), p=0.5)
-    >>> windows.doubling_means(np.random.default_rng(0), windows=4, levels=3).shape
-    (4, 4, 2)
     """
 
     problem: Regression

@@ -44,7 +44,6 @@ PIECE = 1_000_000  # transitions held in memory at a time
 SHORTER = 10  # factor by which all runs but those of the two methods compared are shorter
 MIXED = 10  # mixing times after which the exponent in the samples is fitted
 OURS, BASELINE = "MAG", "TD 1/√T"
-PROCESS = ("chain", "parameter")  # what names a process in the rows
 GAMMA = 0.9
 FAMILIES = ("reversed streak", "sticky", "Boyan")
 STREAKS = (4, 8, 16, 32, 64)
@@ -108,18 +107,22 @@ def cells(settings: Settings) -> list[dict[str, Any]]:
 
 def measure(cell: dict[str, Any]) -> list[Row]:
     """Measure errors of the cell's methods on one trajectory, at two horizons per decade."""
-    process = process_of(cell["chain"], cell["parameter"])
-    marks = horizons(cell["samples"])
-    runs = [
-        (name, looks, learner)
-        for name, settings in methods(process).items()
-        if (name in (OURS, BASELINE)) == cell["compared"]
-        for looks, learner in _started(process, settings, marks, cell["seed"])
-    ]
+    process, marks = process_of(cell["chain"], cell["parameter"]), horizons(cell["samples"])
+    radius = 2.0 * float(np.linalg.norm(process.theta_star))
+    runs: list[tuple[str, list[int], TDLearner]] = []
+    for name, given in methods(process).items():
+        if (name in (OURS, BASELINE)) == cell["compared"]:
+            # A step size that depends on T needs a separate run for every T.
+            each = [[mark] for mark in marks] if "horizon" in given else [marks]
+            for looks in each:
+                own = {**given, "horizon": looks[0]} if "horizon" in given else given
+                learner = TDLearner(process.features, GAMMA, radius, seed=cell["seed"], **own)
+                runs.append((name, looks, learner))
     scale = process.error(np.zeros_like(process.theta_star))
-    time = process.chain.mixing_time()
     stops = sorted({*marks, *range(PIECE, cell["samples"], PIECE)})
     pieces = process.pieces(np.diff([0, *stops]).tolist(), cell["seed"])
+    about = {name: cell[name] for name in ("chain", "parameter")}
+    about |= {"mixing_time": process.chain.mixing_time()}
     rows = []
     for done, piece in zip(stops, pieces, strict=True):
         transitions = runs[0][2].look_up(*piece)
@@ -127,18 +130,9 @@ def measure(cell: dict[str, Any]) -> list[Row]:
             if done <= looks[-1]:
                 learner.advance(*transitions)
             if done in looks:
-                rows.append(
-                    {
-                        "chain": cell["chain"],
-                        "parameter": cell["parameter"],
-                        "mixing_time": time,
-                        "method": name,
-                        "seed": cell["seed"],
-                        "samples": done,
-                        "steps": learner.optimizer.steps,
-                        "error": process.error(learner.average) / scale,
-                    }
-                )
+                found = {"method": name, "seed": cell["seed"], "samples": done}
+                error = process.error(learner.average) / scale
+                rows.append({**about, **found, "steps": learner.optimizer.steps, "error": error})
     return rows
 
 
@@ -162,21 +156,6 @@ def horizons(samples: int) -> list[int]:
     return [each for each in grid if each < samples] + [samples]
 
 
-def _started(
-    process: RewardProcess, settings: dict[str, Any], grid: list[int], seed: int
-) -> list[tuple[list[int], TDLearner]]:
-    """Start learners, each with the horizons at which its error is measured."""
-    radius = 2.0 * float(np.linalg.norm(process.theta_star))
-
-    def start(**given: Any) -> TDLearner:
-        return TDLearner(process.features, process.gamma, radius, seed=seed, **given)
-
-    if "horizon" not in settings:
-        return [(grid, start(**settings))]
-    # A step size that depends on T needs a separate run for every T.
-    return [([horizon], start(**{**settings, "horizon": horizon})) for horizon in grid]
-
-
 def report(rows: list[Row], settings: Settings) -> Report:
     """Make tables, figures and claims.
 
@@ -184,52 +163,51 @@ def report(rows: list[Row], settings: Settings) -> Report:
     judged at the longer one, which two methods reach.
     """
     longest, shared, seeds = settings.samples, settings.samples // SHORTER, settings.seeds
+    rows = [{**row, "process": _title(row["chain"], row["parameter"])} for row in rows]
     ends = {method: max(found) for method, found in gather(rows, "method", "samples").items()}
     # From ten mixing times on, and at least each method's last decade.
-    mixed = [
-        row
-        for row in rows
-        if row["samples"] >= min(MIXED * row["mixing_time"], ends[row["method"]] // 10)
-    ]
-    several = [name for name in FAMILIES
-               if len({row["mixing_time"] for row in where(rows, chain=name)}) > 1]  # fmt: skip
-    decades = [row for row in rows if row["chain"] in several and longest % row["samples"] == 0]
-    falling, growing = (
-        gather(mixed, PROCESS, "method"),
-        gather(decades, ("chain", "samples"), "method"),
-    )
+    mixed = [r for r in rows
+             if r["samples"] >= min(MIXED * r["mixing_time"], ends[r["method"]] // 10)]  # fmt: skip
+    times = gather(rows, "chain", "mixing_time")
+    decades = [{**row, "n": f"{row['samples']:,}"} for row in rows
+               if len(times[row["chain"]]) > 1 and longest % row["samples"] == 0]  # fmt: skip
+    decades.sort(key=lambda row: (row["chain"], row["samples"]))
+    falling = gather(mixed, "process", "method")
+    growing = gather(decades, ("chain", "n"), "method")
     last, compared = (
-        gather(where(rows, samples=n), PROCESS, "method", "error") for n in (longest, shared)
+        gather(where(rows, samples=n), "process", "method", "error") for n in (longest, shared)
     )
-    times = {(row["chain"], row["parameter"]): f"{row['mixing_time']:,}" for row in rows}
+    with_times = {
+        (row["process"], f"{row['mixing_time']:,}"): compared[row["process"]]
+        for row in where(rows, samples=shared)
+    }
+    about = f"after {shared:,} transitions"
+    in_samples = f"number of transitions, from {MIXED} mixing times on, 95 %"
     return Report(
         [
             grid(
-                f"Mean relative error after {shared:,} transitions, {seeds} seeds, "
-                "95 % by bootstrap",
+                f"Mean relative error {about}, {seeds} seeds, 95 % by bootstrap",
                 ["process", "mixing time"],
-                {(_title(key), times[key]): found for key, found in compared.items()},
+                with_times,
                 bootstrap,
             ),
             grid(
-                f"Median after {shared:,} transitions, with the 10 % and the 90 % quantile of "
-                f"{seeds}",
+                f"Median {about}, with the 10 % and the 90 % quantile of {seeds}",
                 ["process"],
-                {(_title(key),): found for key, found in compared.items()},
+                compared,
                 spread,
             ),
             _comparison(last, f"Relative error after {longest:,} transitions, {seeds} seeds"),
             grid(
-                "Exponent of the mean error in the number of transitions, from "
-                f"{MIXED} mixing times on, 95 %",
+                f"Exponent of the mean error in the {in_samples}",
                 ["process"],
-                {(_title(key),): found for key, found in falling.items()},
+                falling,
                 lambda found: exponent(found, "samples", "error").text("+.2f"),
             ),
             grid(
                 "Exponent of the mean error in the exact mixing time, decade by decade, 95 %",
                 ["family", "transitions"],
-                {(name, f"{n:,}"): found for (name, n), found in sorted(growing.items())},
+                growing,
                 lambda found: exponent(found, "mixing_time", "error").text("+.2f"),
             ),
         ],
@@ -240,14 +218,14 @@ def report(rows: list[Row], settings: Settings) -> Report:
         [
             Claim.below(
                 f"Theorem 5.2: {OURS}'s mean error falls at least like T^−½ on every process",
-                {_title(k): exponent(g[OURS], "samples", "error") for k, g in falling.items()},
+                {name: exponent(g[OURS], "samples", "error") for name, g in falling.items()},
                 -0.5,
             ),
             *(
                 claim
-                for (family, n), found in growing.items()
-                if n == longest
-                for claim in _growth_claims(family, found)
+                for family in FAMILIES
+                if (family, f"{longest:,}") in growing
+                for claim in _growth_claims(family, growing[family, f"{longest:,}"])
             ),
             _final_claim(last),
             _bound_claim(where(rows, samples=longest, method=OURS)),
@@ -263,21 +241,19 @@ def report(rows: list[Row], settings: Settings) -> Report:
     )
 
 
-def _title(key: tuple[Any, ...]) -> str:
-    family, parameter = key
-    return {"sticky": f"sticky, p = {parameter:g}", "Boyan": "Boyan"}.get(
-        family, f"reversed streak, n = {parameter:g}"
-    )
+def _title(family: str, parameter: float) -> str:
+    names = {"sticky": f"sticky, p = {parameter:g}", "Boyan": "Boyan"}
+    return names.get(family, f"reversed streak, n = {parameter:g}")
 
 
-def _comparison(last: dict[Any, dict[str, list[float]]], title: str) -> Table:
+def _comparison(last: dict[str, dict[str, list[float]]], title: str) -> Table:
     lines = [
         (
-            _title(key),
+            process,
             *(kind(found[name]) for name in (OURS, BASELINE) for kind in (bootstrap, spread)),
             paired_ratio(found[BASELINE], found[OURS]).text(".2f"),
         )
-        for key, found in last.items()
+        for process, found in last.items()
     ]
     each = [(f"mean of {name}, 95 %", "its median (10 % to 90 %)") for name in (OURS, BASELINE)]
     ratio = f"{BASELINE} / {OURS}, geometric mean seed by seed, 95 %"
@@ -287,46 +263,35 @@ def _comparison(last: dict[Any, dict[str, list[float]]], title: str) -> Table:
 def _growth_claims(family: str, found: dict[str, list[Row]]) -> list[Claim]:
     ours, other = (exponent(found[n], "mixing_time", "error") for n in (OURS, BASELINE))
     less = exponent(found[OURS], "mixing_time", "error", less=found[BASELINE])
-    return [
-        Claim.below(
-            f"Theorem 5.2: {family}: {OURS}'s mean error grows at most like τ^½", ours, 0.5
-        ),
-        Claim.below(
-            f"{family}: {OURS}'s exponent in the mixing time is below that of {BASELINE}",
-            less,
-            0.0,
-            measured=f"{ours.text('+.2f')} against {other.text('+.2f')}",
-        ),
-    ]
+    both = f"{ours.text('+.2f')} against {other.text('+.2f')}"
+    growth = f"Theorem 5.2: {family}: {OURS}'s mean error grows at most like τ^½"
+    slower = f"{family}: {OURS}'s exponent in the mixing time is below that of {BASELINE}"
+    return [Claim.below(growth, ours, 0.5), Claim.below(slower, less, 0.0, measured=both)]
 
 
-def _final_claim(last: dict[Any, dict[str, list[float]]]) -> Claim:
-    ratios = {_title(k): paired_ratio(found[OURS], found[BASELINE]) for k, found in last.items()}
+def _final_claim(last: dict[str, dict[str, list[float]]]) -> Claim:
+    ratios = {name: paired_ratio(found[OURS], found[BASELINE]) for name, found in last.items()}
     lost = "; ".join(name for name, ratio in ratios.items() if ratio.below(1.0) is False)
-    return Claim.below(
-        f"{OURS}'s final error is below that of {BASELINE} on every process, seed by seed",
-        ratios,
-        1.0,
-        measured=f"not on: {lost}" if lost else "above on none",
-    )
+    text = f"{OURS}'s final error is below that of {BASELINE} on every process, seed by seed"
+    measured = f"not on: {lost}" if lost else "above on none"
+    return Claim.below(text, ratios, 1.0, measured=measured)
 
 
 def _bound_claim(last: list[Row]) -> Claim:
     """Claim Theorem 5.2 with its constants, where it is sharper than ‖θ‖ ≤ R."""
     shares: dict[str, Interval] = {}
-    for key, seeds in gather(last, PROCESS, "seed").items():
-        process, rows = process_of(*key), [row for (row,) in seeds.values()]
+    for name, own in gather(last, "process", "method").items():
+        (rows,) = own.values()
+        process = process_of(rows[0]["chain"], rows[0]["parameter"])
         radius = 2.0 * float(np.linalg.norm(process.theta_star))
         steps, time = min(row["steps"] for row in rows), rows[0]["mixing_time"]
-        largest = float(np.abs(process.r).max())
-        limit = bounds.td_rate(largest, radius, process.gamma, time, steps)
+        limit = bounds.td_rate(float(np.abs(process.r).max()), radius, GAMMA, time, steps)
         scale = process.error(np.zeros_like(process.theta_star))
         if limit < 4.0 * radius**2:
-            shares[_title(key)] = bootstrap([row["error"] * scale / limit for row in rows])
+            shares[name] = bootstrap([row["error"] * scale / limit for row in rows])
     text = f"Theorem 5.2: {OURS}'s mean error is at most the bound, with its constants"
-    if not shares:
-        return Claim(text, "trivial here: no bound is below that of ‖θ‖ ≤ R", None)
-    return Claim.below(text, shares, 1.0, ".1e")
+    trivial = "trivial here: no bound is below that of ‖θ‖ ≤ R"
+    return Claim.below(text, shares, 1.0, ".1e", empty=trivial)
 
 
 def _against_samples(rows: list[Row]) -> Figure:
@@ -335,10 +300,9 @@ def _against_samples(rows: list[Row]) -> Figure:
     shown = [("reversed streak", 16), ("sticky", slow), ("Boyan", 0)]
     figure, axes = new_figure(1, len(shown), width=10.5, height=3.6, sharey=True)
     for place, key in zip(axes, shown, strict=True):
-        mine = where(rows, chain=key[0], parameter=key[1])
-        curves(place, mine, "method", "samples", "error")
+        curves(place, where(rows, process=_title(*key)), "method", "samples", "error")
         log_log(place, "transitions", "relative error" if place is axes[0] else "")
-        place.set_title(_title(key), fontsize="medium")
+        place.set_title(_title(*key), fontsize="medium")
     axes[0].legend(frameon=False, fontsize="small")
     figure.suptitle("Error after n transitions, lower is better", fontsize="medium")
     return figure

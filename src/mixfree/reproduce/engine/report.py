@@ -49,15 +49,19 @@ class Claim:
         limit: float,
         form: str = "+.2f",
         measured: str | None = None,
+        empty: str = "not measured",
     ) -> Claim:
         """Claim that a value, or every one of several, is below a limit.
 
         It holds if the intervals are, does not hold if one is above, and is not decided otherwise.
-        The largest of several is shown, with its name, unless ``measured`` is given.
+        The largest of several is shown, with its name, unless ``measured`` is given; ``empty`` is
+        shown for none, which decide nothing.
         """
         several = found if isinstance(found, Mapping) else {"": found}
+        if not several:
+            return cls(text, empty, None)
         verdicts = [each.below(limit) for each in several.values()]
-        holds = False if False in verdicts else None if None in verdicts or not verdicts else True
+        holds = False if False in verdicts else None if None in verdicts else True
         if measured is None:
             known = {name: v for name, v in several.items() if not math.isnan(v.value)} or several
             name = max(known, key=lambda each: known[each].value)
@@ -143,10 +147,13 @@ def grid(
     found: Mapping[Any, Mapping[Any, Any]],
     cell: Callable[[Any], object] = str,
 ) -> Table:
-    """Make a table with a line per key, under ``heads``, and a column per name."""
+    """Make a table with a line per key or tuple of keys, under ``heads``, and a column per name."""
     names = list(dict.fromkeys(name for group in found.values() for name in group))
     lines = [
-        (*key, *(cell(group[name]) if name in group else "" for name in names))
+        (
+            *(key if isinstance(key, tuple) else (key,)),
+            *(cell(group[name]) if name in group else "" for name in names),
+        )
         for key, group in found.items()
     ]
     return Table(title, [*heads, *map(str, names)], lines)

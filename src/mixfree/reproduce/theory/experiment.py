@@ -197,12 +197,10 @@ def deviation_claim(rows: list[Row], lemma: str) -> Claim:
     beyond, share = values_of(rows, f"beyond {lemma}"), values_of(rows, f"share {lemma}")
     text = f"Lemma {lemma}: at most {DELTA:.0%} of the means deviate by more than its bound"
     often = _several(beyond)
-    if not often:
-        return Claim(text, TRIVIAL, None)
-    largest = max(max(values) for at in share.values() for values in at.values())
-    most = max(each.value for each in often.values())
+    largest = max((max(v) for at in share.values() for v in at.values()), default=0.0)
+    most = max((each.value for each in often.values()), default=0.0)
     measured = f"at most {most:.1%}, and by {largest:.2f} of it, at {len(often)} sizes"
-    return Claim.below(text, often, DELTA, measured=measured)
+    return Claim.below(text, often, DELTA, measured=measured, empty=TRIVIAL)
 
 
 def _several(found: Found) -> dict[tuple[float, int], Interval]:
@@ -253,7 +251,7 @@ def _constant_claims(rows: list[Row], settings: Settings) -> list[Claim]:
     bound, horizon = _gradient_bound(settings), settings.samples
     delays = {p: bounds.decorrelation_time(mixing_time(p), horizon) for p in settings.p}
     excess = {
-        (p, size): share
+        f"p = {p:g}, N = {size:,}": share
         for (p, size), share in _several(values_of(rows, "beyond")).items()
         if bounds.deviation(size, bound, DELTA, mixing_time(p), delays[p]) < 2.0 * bound
     }
@@ -277,11 +275,7 @@ def _constant_claims(rows: list[Row], settings: Settings) -> list[Claim]:
             lambda p, n: bounds.convex_rate(bound, DIAMETER, mixing_time(p), n),
             lambda n: bound * DIAMETER,
         ),
-        Claim.below(
-            deviate, {f"p = {p:g}, N = {n:,}": v for (p, n), v in excess.items()}, DELTA, ".1%"
-        )
-        if excess
-        else Claim(deviate, TRIVIAL, None),
+        Claim.below(deviate, excess, DELTA, ".1%", empty=TRIVIAL),
     ]
 
 
@@ -298,11 +292,9 @@ def within(
         for size, values in at.items()
         if limit(p, size) < trivial(size)
     }
-    if not shares:
-        return Claim(text, TRIVIAL, None)
-    largest = max(each.value for each in shares.values())
+    largest = max((each.value for each in shares.values()), default=0.0)
     measured = f"largest ratio {largest:.1e} at {len(shares)} sizes"
-    return Claim.below(text, shares, 1.0, measured=measured)
+    return Claim.below(text, shares, 1.0, measured=measured, empty=TRIVIAL)
 
 
 def _draw(rows: list[Row], settings: Settings) -> Figure:

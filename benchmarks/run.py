@@ -1,11 +1,14 @@
-"""``make bench``: run all benchmarks, or those named, on one core.
+"""``make bench``: run all benchmarks of speed, or those named, on one core.
 
 python benchmarks/run.py [core chains td streams dropins ...]
 
 Tables are also written to ``results/bench-NAME``, from where ``tools/publish.py`` copies them to
-the documentation.
+the documentation. By name also gap, intervals, ladder and sensitivity, which measure errors on many
+seeds: like ``mixfree reproduce``, they take a small version or another size, write to
+``results/NAME``, and continue after an interruption.
 """
 
+import argparse
 import importlib
 import os
 import pkgutil
@@ -20,20 +23,33 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT.parent))
 
 from benchmarks.table import shown  # noqa: E402
-from mixfree.reproduce.engine.provenance import write_report  # noqa: E402
+from mixfree.reproduce.engine.record import write_report  # noqa: E402
+from mixfree.reproduce.engine.run import run_experiment  # noqa: E402
+
+EXPERIMENTS = {"gap", "intervals", "ladder", "sensitivity"}
 
 
-def main(names, results=Path("results")):
-    modules = {module.name for module in pkgutil.iter_modules([str(ROOT)])}
-    there = sorted(modules - {"run", "table"})
-    for name in names:
-        if name not in there:
-            sys.exit(f"there is no benchmark {name!r}; choose from {', '.join(there)}")
-    for name in names or there:
-        importlib.import_module(f"benchmarks.{name}").main()
-        command = f"python benchmarks/run.py {name}"
-        write_report(results / f"bench-{name}", ROOT / f"{name}.py", command, shown)
-        shown.clear()
+def main(arguments, results=Path("results")):
+    modules = {module.name for module in pkgutil.iter_modules([str(ROOT)])} - {"run", "table"}
+    parser = argparse.ArgumentParser(prog="python benchmarks/run.py")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(sorted(modules)))
+    parser.add_argument("--quick", action="store_true", help="small versions of experiments")
+    for option in ("--samples", "--seeds", "--first-seed", "--jobs"):
+        parser.add_argument(option, type=int, help="of an experiment")
+    given = parser.parse_args(arguments)
+    for name in set(given.names) - modules:
+        parser.error(f"there is no {name!r}; choose from {', '.join(sorted(modules))}")
+    for name in given.names or sorted(modules - EXPERIMENTS):
+        module, command = importlib.import_module(f"benchmarks.{name}"), f"benchmarks/run.py {name}"
+        if name in EXPERIMENTS:
+            size = {key: getattr(given, key) for key in ("samples", "seeds", "first_seed")}
+            settings = (module.QUICK if given.quick else module.FULL).changed(**size)
+            folder = results / (f"{name}-quick" if given.quick else name)
+            run_experiment(module, f"python {command}", settings, folder, given.jobs)
+        else:
+            module.main()
+            write_report(results / f"bench-{name}", f"python {command}", shown)
+            shown.clear()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Tables of the benchmarks, printed and kept for the report of the run."""
 
-from mixfree.reproduce.engine.report import Table
+from mixfree.base.table import Table
 
 shown = []
 

@@ -1,8 +1,8 @@
 """Numbers on pages: ``{measured}`` shows tables that a command has written, and their age.
 
-``docs/data/NAME`` holds the tables in ``report.md``, and when, where and by which code they were
-measured in ``measured.json``; ``tools/publish.py`` writes both. An unknown name or title fails the
-build.
+``docs/data/NAME`` holds the tables in ``report.md`` and their record in ``measured.json``: command,
+date, machine, seeds, versions of packages and commit. ``tools/publish.py`` writes both. An unknown
+name or title fails the build.
 """
 
 import json
@@ -13,8 +13,6 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective, SphinxRole
-
-from mixfree.reproduce.engine.provenance import changed_since
 
 DATA = Path(__file__).parent / "data"
 
@@ -34,27 +32,19 @@ def cells(table: str) -> list[list[str]]:
 
 
 def age(record: dict) -> str:
-    """Say when and where it was measured, and whether the code has changed since."""
+    """Say when, where, by which command and by which commit it was measured."""
     told = f"Measured on {record['date']}"
     if record["command"]:
         told += f" by `{record['command']}`"
     if record["seeds"]:
         told += ", seeds {} to {}".format(*record["seeds"])
-    told += f"; {record['machine']}." if record["machine"] else "."
-    changed = changed_since(record)
-    if changed is None:
-        return f"{told} The version of the code was not recorded."
-    if not changed and "rechecked" in record:
-        return f"{told} Rechecked on {record['rechecked']}: a short run has the same numbers."
-    if not changed:
-        return f"{told} The measured code has not changed since."
-    others = f" and {len(changed) - 1} other files" if len(changed) > 1 else ""
-    return f"{told} **Older than the code**: `{changed[0]}`{others} changed since."
+    places = [record["machine"], record["commit"] and f"commit {record['commit']}"]
+    return "; ".join([told, *filter(None, places)]) + "."
 
 
 @cache
 def published(name: str) -> tuple[dict[str, str], str]:
-    """Return the tables of a name and their age."""
+    """Return the tables of a name, and what their record says."""
     folder = DATA / name
     if not (folder / "report.md").exists():
         known = ", ".join(sorted(path.name for path in DATA.iterdir()))
@@ -82,7 +72,7 @@ class Measured(SphinxDirective):
             f"**{title.replace('*', chr(92) + '*')}**\n\n{unbroken(found[title])}"
             for title in wanted or found
         ]
-        self.env.note_reread()  # the age depends on the code, not only on the page
+        self.env.note_dependency(str(DATA / name / "report.md"))
         line = nodes.container(classes=["measured"])
         line += self.parse_text_to_nodes(told)
         return [*self.parse_text_to_nodes("\n\n".join(shown)), line]

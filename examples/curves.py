@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from mixfree.base.figures import save
-from mixfree.reproduce.engine.provenance import write_report
-from mixfree.reproduce.engine.report import Table
+from mixfree.base.table import Table
+from mixfree.reproduce.engine.record import write_report
 
 
 def marks_of(samples, count=30):
@@ -51,7 +51,7 @@ def keep(script, title, found, head, seeds=(), digits=3):
     lines = [(name, *(_cell(value, digits) for value in np.atleast_1d(row))) for name, row in pairs]
     path = Path(script)
     folder, command = Path("results") / path.stem.replace("_", "-"), f"python examples/{path.name}"
-    write_report(folder, path.resolve(), command, [Table(title, ["", *head], lines)], seeds)
+    write_report(folder, command, [Table(title, ["", *head], lines)], list(seeds))
 
 
 def _cell(value, digits):

@@ -30,7 +30,8 @@ RECORD = {
     "date": "2026-01-02",
     "machine": "a machine",
     "seeds": [1000, 1029],
-    "source": {"steps/adagrad.py": "another"},
+    "versions": {"numpy": "2.3.0"},
+    "commit": "0123456789",
 }
 
 
@@ -124,15 +125,14 @@ def test_an_index_stands_beside_a_letter_with_an_accent(site):
     assert not re.search(r"<munderover>\s*<mi>", page)
 
 
-def test_a_page_says_when_its_numbers_are_older_than_the_code(load):
-    """A page that compares dates, or nothing, would show old numbers as today's."""
-    age, source_of = load("measured").age, load("mixfree.reproduce.engine.provenance").source_of
-    assert "Measured on 2026-01-02" in age(RECORD) and "seeds 1000 to 1029" in age(RECORD)
-    assert "**Older than the code**: `steps/adagrad.py`" in age(RECORD)
-    package = Path(importlib.import_module("mixfree").__file__).parent
-    now = RECORD | {"source": source_of(package / "steps" / "adagrad.py")}
-    assert "has not changed since" in age(now)
-    assert "not recorded" in age(RECORD | {"source": None})
+def test_a_page_says_by_which_commit_its_numbers_are(load):
+    """A page without it would show old numbers as those of any version."""
+    age = load("measured").age
+    assert age(RECORD) == (
+        "Measured on 2026-01-02 by `mixfree reproduce fig1`, seeds 1000 to 1029; a machine; "
+        "commit 0123456789."
+    )
+    assert age(dict.fromkeys(RECORD) | {"date": "2026-01-02"}) == "Measured on 2026-01-02."
 
 
 def test_a_table_is_found_by_the_beginning_of_its_title(load):
@@ -175,12 +175,12 @@ def test_every_published_table_has_a_record_and_a_page():
     pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
     for folder in (DOCS / "data").iterdir():
         record = json.loads((folder / "measured.json").read_bytes())
-        assert record.keys() - {"short", "rechecked"} == RECORD.keys(), folder
+        assert record.keys() == RECORD.keys(), folder
         assert f"{{measured}} {folder.name}\n" in pages, folder
 
 
 def test_results_are_published_with_their_record(load, tmp_path):
-    """Results from before there were records keep their settings and claim no code."""
+    """Catches figures that no page shows, and tables of a run that was not finished."""
     publish = load("publish").publish
     results, docs = tmp_path / "results" / "fig9", tmp_path / "docs"
     results.mkdir(parents=True)
@@ -189,42 +189,12 @@ def test_results_are_published_with_their_record(load, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"report\.md does not exist"):
         publish(results, docs)
     (results / "report.md").write_text(TABLES, encoding="utf-8")
-    (results / "settings.json").write_text('{"command": "c", "seeds": [1000, 1001, 1002]}')
+    (results / "measured.json").write_text(json.dumps(RECORD))
     for name in ("fig9.png", "other.png"):
         (results / name).write_bytes(b"picture")
     publish(results, docs)
-    record = json.loads((docs / "data" / "fig9" / "measured.json").read_bytes())
-    assert record["seeds"] == [1000, 1002] and record["source"] is None
-    assert [path.name for path in (docs / "figures").iterdir()] == ["fig9.png"]
-    (results / "measured.json").write_text(json.dumps(RECORD))
-    publish(results, docs)
     assert json.loads((docs / "data" / "fig9" / "measured.json").read_bytes()) == RECORD
-
-
-def test_numbers_are_rechecked_by_short_runs(load, tmp_path):
-    """Catches a record that takes over new code whose short run differs or is not known."""
-    recheck, path = load("recheck").recheck, tmp_path / "fig1" / "measured.json"
-    path.parent.mkdir()
-    same = load("mixfree.reproduce.engine.provenance").source_of(
-        Path(load("mixfree.reproduce.paper.fig1").__file__)
-    )
-
-    def verdict(found, **changes):
-        path.write_text(json.dumps({**RECORD, **changes}), encoding="utf-8")
-        before = json.loads(path.read_bytes())
-        told = recheck("fig1", tmp_path, lambda name: found)
-        now = json.loads(path.read_bytes())
-        return told, {key: value for key, value in now.items() if before.get(key) != value}
-
-    told, change = verdict("a")
-    assert told.startswith("no short run") and not change
-    assert verdict("a", source=same)[1] == {"short": "a"}
-    told, change = verdict("b", short="a")
-    assert told.startswith("the short run differs") and not change
-    told, change = verdict("a", short="a")
-    assert change.keys() == {"source", "rechecked"} and change["source"] == same
-    assert "Rechecked on" in load("measured").age(json.loads(path.read_bytes()))
-    assert verdict("a", short="a", source=same) == ("the code has not changed", {})
+    assert [path.name for path in (docs / "figures").iterdir()] == ["fig9.png"]
 
 
 def test_a_cell_of_a_notebook_shows_what_it_prints_returns_and_draws(load):

@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 
 import mixfree.cli
+from mixfree.base.table import Table
 from mixfree.cli import main
-from mixfree.reproduce.engine.report import Table
 
 NAMES = {"markup": "[/x]", "colour": "\x1b[31mred", "two lines": "a\nb", "turned": "a\u202eb"}
 SHOWN = ["[/x]", r"\x1b[31mred", r"a\nb", r"a\u202eb"]

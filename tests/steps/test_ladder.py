@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import mixfree as mf
+from benchmarks.ladder import between_two
 from mixfree.gradients import Plain
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber, Squared
-from mixfree.reproduce.ladder.problem import between_two
 from mixfree.steps import Ladder, Profile
 from tests.helpers import assert_same_bits
 

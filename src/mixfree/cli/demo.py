@@ -26,23 +26,24 @@ def demo(
     ladder keep no samples; the exact fit, the default of linear models, keeps sums over them.
     """
     from mixfree.base.figures import check_figures, save
-    from mixfree.reproduce.engine.report import Table
+    from mixfree.base.table import Table
+    from mixfree.reproduce.engine.statistics import estimate
     from mixfree.reproduce.paper.demo import SWITCHING, draw_demo, run_demo
-    from mixfree.reproduce.paper.fig1 import final
+    from mixfree.reproduce.paper.fig1 import at_end
     from mixfree.reproduce.paper.problem import mixing_time
     from mixfree.reproduce.paper.runs import CAVEAT
 
     check_figures(out, "out", force)
     rows, speed = run_demo(samples, seeds)
-    last = final(rows)
+    last = {method: estimate(values) for method, values in at_end(rows).items()}
     Table(
         f"{samples:,} samples, p = {SWITCHING:g}, mixing time {mixing_time(SWITCHING):,}",
         ["method", "suboptimality, 95 %", "relative to sgd", "samples/s"],
         [
             (
                 method,
-                found,
-                f"{found.mean / last['sgd'].mean:.2g}",
+                found.plus_minus(),
+                f"{found.value / last['sgd'].value:.2g}",
                 f"{speed[method] / 1e6:.1f} M" if method in speed else "",
             )
             for method, found in last.items()

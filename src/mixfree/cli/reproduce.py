@@ -64,7 +64,9 @@ def reproduce(
         settings = (chosen.QUICK if quick else chosen.FULL).changed(**given)
         folder = _folder(out, each, quick, several=name == "all")
         try:
-            written = run_experiment(each, settings, folder, jobs, backend)
+            written = run_experiment(
+                chosen, f"mixfree reproduce {each}", settings, folder, jobs, backend
+            )
         except KeyboardInterrupt:
             complain(
                 "mixfree: interrupted; finished runs are kept, the same command continues from them"

@@ -149,7 +149,7 @@ def _answer(
 
 
 def _print(title: str, answer: dict[str, Any]) -> None:
-    from mixfree.reproduce.engine.report import Table
+    from mixfree.base.table import Table
 
     lines, level = answer["states"], answer["level"]
     columns = {"state": [line["state"] for line in lines[:SHOWN]]}

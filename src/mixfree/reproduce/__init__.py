@@ -1,8 +1,7 @@
 """The paper's experiments and this project's own, each run by ``mixfree reproduce NAME``.
 
-``engine/`` runs any experiment, ``paper/`` has the paper's problem with its figures and table,
-and each further folder is one experiment. An experiment is a module with the four names below,
-and one line of the table here.
+``engine/`` runs any experiment, ``paper/`` has the paper's problem with its figures and table. An
+experiment is a module with the names below, and one line of the table here.
 
 ``FULL``, ``QUICK``
     Two :class:`~mixfree.reproduce.engine.settings.Settings`: the real size, and one that takes
@@ -36,19 +35,9 @@ _TABLE = {  # name: module, summary
     "table1": ("paper.table1", "Table 1: measured exponents in the samples and the mixing time"),
     "theory": ("theory.experiment", "Every lemma and Theorem 3.3: measurements and bounds"),
     "ablation": ("paper.ablation", "Not in the paper: is MAG's gain less bias or smaller steps?"),
-    "sensitivity": (
-        "sensitivity.experiment",
-        "Figure 1 under the choices that the paper leaves open",
-    ),
-    "lower-bound": (
-        "lower_bound.experiment",
-        "A problem on which the rates of Table 1 separate",
-    ),
+    "lower-bound": ("lower_bound", "A problem on which the rates of Table 1 separate"),
     "nonconvex": ("nonconvex.experiment", "Non-convex problems: gradient norms along runs of MAG"),
-    "td": ("td.experiment", "TD learning on chains with known fixed points, against projected TD"),
-    "ladder": ("ladder.experiment", "The ladder against the best step, on random streams"),
-    "intervals": ("intervals.experiment", "Coverage of 95 % intervals on correlated streams"),
-    "gap": ("gap.experiment", "How often the bound on an exact fit's optimality gap holds"),
+    "td": ("td", "TD learning on chains with known fixed points, against projected TD"),
 }
 EXPERIMENTS = {name: summary for name, (_, summary) in _TABLE.items()}
 

@@ -5,12 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.intervals import best_weights, sandwich_errors, stream
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares
 from mixfree.linear.exact.glm import GlmFit
 from mixfree.linear.exact.known import ControlVariates
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
-from mixfree.reproduce.intervals.experiment import sandwich_errors
-from mixfree.reproduce.intervals.streams import best_weights, stream
 
 
 def inferred(loss, x, y, **options):

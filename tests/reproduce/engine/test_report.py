@@ -1,56 +1,62 @@
+"""Verdicts: an interval decides, on full runs and fresh seeds only."""
+
 import pytest
 
+from mixfree.base.table import Table
 from mixfree.reproduce import EXPERIMENTS, experiment
-from mixfree.reproduce.engine.report import Claim, Report, Table
+from mixfree.reproduce.engine.report import Claim, Report
 from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.statistics import Interval
+
+FULL = Settings(100, 5, ("mag", "sgd"), (0.5, 0.1), first_seed=1000)
+CLAIMS = [Claim("it works", "0.5 of it", True), Claim("it flies", "2.0 of it", False)]
+YES, NO, OPEN = Interval(-2.0, -3.0, -1.5), Interval(0.0, -0.5, 0.5), Interval(-1.0, -2.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("found", "holds", "measured"),
+    [
+        (YES, True, "-2.00 (-3.00 to -1.50)"),
+        ({"a": YES, "b": OPEN}, None, "-1.00 (-2.00 to +0.00) (b)"),
+        ({"a": OPEN, "b": NO}, False, "+0.00 (-0.50 to +0.50) (b)"),
+        ({"a": YES, "b": Interval(*[float("nan")] * 3)}, None, "-2.00 (-3.00 to -1.50) (a)"),
+    ],
+)
+def test_a_claim_about_several_holds_if_all_intervals_are_below(found, holds, measured):
+    assert Claim.below("t", found, -1.0) == Claim("t", measured, holds)
+
+
+def test_an_equality_is_refuted_by_one_of_several_deviations():
+    good, bad = ([0.9, 1.0, 1.1, 1.0], 1.0), ([0.9, 1.0, 1.1, 1.0], 2.0)
+    assert Claim.equal("t", [good, good]).holds is True
+    assert Claim.equal("t", [good, bad]).holds is False
+    assert Claim.equal("t", [([1.0], 2.0)]).holds is None
 
 
 def test_a_report_in_markdown():
-    report = Report(
-        [Table("Gaps", ["method", "gap"], [("mag", 1)])],
-        {},
-        [Claim("it works", "yes", None)],
-        ["Hm."],
-    )
-    text = report.markdown()
-    assert "| mag | 1 |" in text and "| it works | yes | not decided |" in text
+    claims = [Claim("it works", "yes", None)]
+    text = Report([Table("Gaps", ["method"], [("mag",)])], {}, claims, ["Hm."]).markdown()
+    assert "| mag |" in text and "| it works | yes | not decided |" in text
     assert text.endswith("Hm.\n")
 
 
-def test_a_small_report_has_no_verdicts():
-    claims = [Claim("it works", "0.5 of it", True), Claim("it flies", "2.0 of it", False)]
-    full = Settings(5_000_000, 5, p=(0.5,), first_seed=1000)
-    text = Report([], {}, claims, ["Hm."]).judged(full.changed(seeds=4), full).markdown()
-    assert "| it works | 0.5 of it | not decided |" in text
-    assert "| it flies | 2.0 of it | not decided |" in text
-    size = "--samples 5000000 --seeds 5 --p 0.5 --first-seed 1000"
-    said = f"Too small to judge the claims: the full size is {size}.\n\nSeeds 1000 to 1003.\n\nHm."
-    assert said in text
-    assert Report([], {}).judged(full.changed(seeds=4), full).notes == ["Seeds 1000 to 1003."]
-
-
-@pytest.mark.parametrize("first", [0, 999])
-def test_a_report_on_development_seeds_has_no_verdicts(first):
-    """However large it is, and also where an experiment names such seeds as its full size."""
-    claims = [Claim("it works", "0.5 of it", True)]
-    fresh = Settings(100, 3, first_seed=1000)
-    seen = fresh.changed(first_seed=first)
-    assert Report([], {}, claims).judged(fresh, fresh).claims == claims
-    for full in (fresh, seen):
-        found = Report([], {}, claims).judged(seen, full)
-        assert [claim.holds for claim in found.claims] == [None]
-        assert "No verdicts on seeds below 1000" in found.notes[0]
-        assert found.notes[1] == f"Seeds {first} to {first + 2}."
+@pytest.mark.parametrize(
+    "less", [{"samples": 99}, {"seeds": 2}, {"p": (0.1,)}, {"first_seed": 999}]
+)
+def test_small_runs_and_seeds_of_development_have_no_verdicts(less):
+    larger = FULL.changed(samples=101, seeds=6, p=(0.5, 0.2, 0.1), methods=("mag",))
+    assert Report([], {}, CLAIMS).judged(larger, FULL).claims == CLAIMS
+    settings = FULL.changed(**less)
+    found = Report([], {}, CLAIMS, ["Hm."]).judged(settings, FULL)
+    assert [claim.holds for claim in found.claims] == [None, None]
+    seeds = settings.seed_numbers
+    why, *others = found.notes
+    assert others == [f"Seeds {seeds[0]} to {seeds[-1]}.", "Hm."]
+    assert f"the full size is {FULL.options()}." in why
+    assert ("No verdicts on seeds below 1000" in why) == ("first_seed" in less)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_judged_on_fresh_seeds_and_tried_on_others(name):
     assert experiment(name).FULL.first_seed >= 1000
     assert experiment(name).QUICK.first_seed + experiment(name).QUICK.seeds <= 1000
-
-
-@pytest.mark.parametrize("less", [{"samples": 99}, {"seeds": 2}, {"p": (0.1,)}])
-def test_fewer_samples_seeds_or_p_are_too_small(less):
-    full = Settings(100, 3, ("mag", "sgd"), (0.5, 0.1))
-    assert not full.changed(**less).covers(full)
-    assert full.changed(samples=101, seeds=4, p=(0.5, 0.2, 0.1), methods=("mag",)).covers(full)

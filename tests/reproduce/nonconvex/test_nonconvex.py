@@ -6,6 +6,7 @@ import pytest
 import mixfree as mf
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.nonconvex import experiment as nonconvex
+from mixfree.reproduce.nonconvex.experiment import inequality_claims, random_claim
 from mixfree.reproduce.nonconvex.problems import (
     DIMENSION,
     HIDDEN,
@@ -14,7 +15,6 @@ from mixfree.reproduce.nonconvex.problems import (
     SHARPNESS,
     one_network,
 )
-from mixfree.reproduce.nonconvex.report import _inequality_claims, _random_claim
 from mixfree.reproduce.paper.problem import mixing_time
 
 
@@ -114,8 +114,8 @@ def verdicts(rows, settings):
     """What a full run is judged by, and short ones here."""
     final = [row for row in rows if row.get("lemma") is None and row["samples"] == settings.samples]
     followed = [row for row in rows if row.get("lemma") is not None]
-    found = {claim.text.split(":")[0]: claim for claim in _inequality_claims(followed)}
-    return found | {"Corollary 4.4": _random_claim(final, settings)}
+    found = {claim.text.split(":")[0]: claim for claim in inequality_claims(followed)}
+    return found | {"Corollary 4.4": random_claim(final)}
 
 
 WRONG = {  # what is run instead, and the statement that is then seen to fail
@@ -156,7 +156,7 @@ def test_sgd_has_not_the_steps_of_lemma_4_2(monkeypatch):
         nonconvex, "start", lambda problem, seed: mf.SGDMLMC(problem.start(seed), alpha=1.0)
     )
     cell = {"problem": ROBUST[1], "p": 0.1, "seed": 0, "samples": 1000, "followed": True}
-    claims = _inequality_claims(nonconvex.measure(cell))
+    claims = inequality_claims(nonconvex.measure(cell))
     assert [claim.holds for claim in claims if claim.text.startswith("Lemma 4.2")] == [False]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixfree.chains import two_state
-from mixfree.reproduce import theory
+from mixfree.reproduce.theory import bounds
 
 
 @pytest.mark.parametrize("p", [0.5, 0.2, 0.01])
@@ -12,37 +12,37 @@ def test_distance_bound_holds_for_the_two_state_chain(p):
     chain = two_state(p)
     tau = chain.mixing_time()
     for time in (0, 1, tau, 2 * tau, 5 * tau + 1):
-        assert 0.5 * abs(1 - 2 * p) ** time <= theory.distance_bound(time, tau)
+        assert 0.5 * abs(1 - 2 * p) ** time <= bounds.distance_bound(time, tau)
 
 
 def test_formulas_term_by_term():
     # K = 3·⌈2 log₂ 1000⌉ = 60, N = 10⁶: every term is at work.
-    assert theory.decorrelation_time(3, 1000) == 60
+    assert bounds.decorrelation_time(3, 1000) == 60
     ratio = 60 / 10**6
     root = 12 * math.sqrt(ratio)
     left = 0.05 - 10**6 * 2.0**-20
     assert left < 0
-    assert theory.deviation(10**6, 2.0, 0.05, 3, 60) == 4.0
+    assert bounds.deviation(10**6, 2.0, 0.05, 3, 60) == 4.0
     left = 0.05 - 10**6 * 2.0**-40
     longer = 12 * math.sqrt(2 * ratio) * (1 + math.sqrt(math.log(120 / left))) + 6 * 2 * ratio
-    assert theory.deviation(10**6, 2.0, 0.05, 3, 120) == pytest.approx(2 * longer)
+    assert bounds.deviation(10**6, 2.0, 0.05, 3, 120) == pytest.approx(2 * longer)
     in_mean = root * (1 + math.sqrt(math.log(60 * 10**6))) + 6 * ratio + 4 / 10**6
-    assert theory.mean_error(10**6, 2.0, 3, 1000) == pytest.approx(2 * in_mean)
+    assert bounds.mean_error(10**6, 2.0, 3, 1000) == pytest.approx(2 * in_mean)
     squared = 576 * ratio * (1 + math.log(60 * 10**6)) + 72 * ratio**2 + 8 / 10**6
-    assert theory.mean_square_error(10**6, 2.0, 3, 1000) == pytest.approx(4 * squared)
+    assert bounds.mean_square_error(10**6, 2.0, 3, 1000) == pytest.approx(4 * squared)
 
 
 def test_concentration_term_by_term():
     """Lemmas A.1 to A.4 as the appendix has them, with n = ⌊N/K⌋ = 14 and not 1000/70."""
-    assert theory.coupling_bound(8, 0.01) == pytest.approx(0.07)
-    assert theory.coupling_bound(500, 0.01) == 1.0
+    assert bounds.coupling_bound(8, 0.01) == pytest.approx(0.07)
+    assert bounds.coupling_bound(500, 0.01) == 1.0
     root = 6 * 3.0 / math.sqrt(400) * (1 + math.sqrt(math.log(20)))
-    assert theory.independent_deviation(400, 3.0, 0.05) == pytest.approx(root)
-    assert theory.independent_deviation(4, 3.0, 0.05) == 6.0
+    assert bounds.independent_deviation(400, 3.0, 0.05) == pytest.approx(root)
+    assert bounds.independent_deviation(4, 3.0, 0.05) == 6.0
     parts, delay, samples, away = 1400, 70, 98_001, 1e-7
     for bound, left in (
-        (theory.stationary_deviation, 0.05 - delay * (parts - 1) * away),
-        (theory.delayed_deviation, 0.05 - (delay * (parts - 1) + 1) * away),
+        (bounds.stationary_deviation, 0.05 - delay * (parts - 1) * away),
+        (bounds.delayed_deviation, 0.05 - (delay * (parts - 1) + 1) * away),
     ):
         root = 6 / math.sqrt(parts) * (1 + math.sqrt(math.log(delay / left)))
         expected = 3.0 * (root + 2 * delay / samples)
@@ -53,29 +53,29 @@ def test_concentration_term_by_term():
 
 def test_rates_term_by_term():
     """Theorems 3.3, 4.3 and 5.2 are the same two terms, with factors of their own."""
-    moment = theory.second_moment(5.0, 3, 1000)
-    error = theory.mean_error(512, 5.0, 3, 1000)
+    moment = bounds.second_moment(5.0, 3, 1000)
+    error = bounds.mean_error(512, 5.0, 3, 1000)
     expected = 4.0 * math.sqrt(2 * 1000 * moment) / 1000 + 4.0 * error
-    assert theory.convex_rate(5.0, 4.0, 3, 1000) == pytest.approx(expected)
-    assert theory.td_rate(1.0, 2.0, 0.8, 3, 1000) == pytest.approx(expected / 0.2)
+    assert bounds.convex_rate(5.0, 4.0, 3, 1000) == pytest.approx(expected)
+    assert bounds.td_rate(1.0, 2.0, 0.8, 3, 1000) == pytest.approx(expected / 0.2)
     expected = (2 * 1.5 + 0.7) * math.sqrt(1000 * moment) / 1000 + 5.0 * error
-    assert theory.nonconvex_rate(5.0, 1.5, 0.7, 3, 1000) == pytest.approx(expected)
+    assert bounds.nonconvex_rate(5.0, 1.5, 0.7, 3, 1000) == pytest.approx(expected)
 
 
 def test_trivial_bounds_where_the_lemmas_do_not_apply():
-    assert theory.mean_error(10, 3.0, 100, 1000) == 6.0
-    assert theory.mean_square_error(10, 3.0, 100, 1000) == 36.0
+    assert bounds.mean_error(10, 3.0, 100, 1000) == 6.0
+    assert bounds.mean_square_error(10, 3.0, 100, 1000) == 36.0
 
 
 @pytest.mark.parametrize("time", [5, 100])
 def test_a_horizon_of_one_sample_says_nothing(time):
     """K = τ⌈2 log₂ 1⌉ = 0: no delay, so the trivial bounds hold, and what is made of them."""
-    assert theory.decorrelation_time(time, 1) == 0
-    assert theory.mean_error(1, 3.0, time, 1) == 6.0
-    assert theory.mean_square_error(1, 3.0, time, 1) == 36.0
-    assert theory.deviation(1, 3.0, 0.05, time, 0) == 6.0
-    assert theory.second_moment(3.0, time, 1) == 2 * 3.0**2
-    assert theory.convex_rate(3.0, 2.0, time, 1) == pytest.approx(2.0 * np.sqrt(2.0 * 18.0) + 12.0)
+    assert bounds.decorrelation_time(time, 1) == 0
+    assert bounds.mean_error(1, 3.0, time, 1) == 6.0
+    assert bounds.mean_square_error(1, 3.0, time, 1) == 36.0
+    assert bounds.deviation(1, 3.0, 0.05, time, 0) == 6.0
+    assert bounds.second_moment(3.0, time, 1) == 2 * 3.0**2
+    assert bounds.convex_rate(3.0, 2.0, time, 1) == pytest.approx(2.0 * np.sqrt(2.0 * 18.0) + 12.0)
 
 
 def test_bounds_hold_for_independent_signs():
@@ -83,28 +83,28 @@ def test_bounds_hold_for_independent_signs():
     rng = np.random.default_rng(0)
     for samples in (100, 10_000, 1_000_000):
         means = rng.binomial(samples, 0.5, 4000) / samples * 2 - 1
-        assert np.abs(means).mean() <= theory.mean_error(samples, 1.0, 1, samples)
-        assert (means**2).mean() <= theory.mean_square_error(samples, 1.0, 1, samples)
-        delay = theory.decorrelation_time(1, samples)
-        assert np.mean(np.abs(means) > theory.deviation(samples, 1.0, 0.05, 1, delay)) <= 0.05
+        assert np.abs(means).mean() <= bounds.mean_error(samples, 1.0, 1, samples)
+        assert (means**2).mean() <= bounds.mean_square_error(samples, 1.0, 1, samples)
+        delay = bounds.decorrelation_time(1, samples)
+        assert np.mean(np.abs(means) > bounds.deviation(samples, 1.0, 0.05, 1, delay)) <= 0.05
 
 
 def test_second_moment_is_the_sum_over_levels():
-    errors = [theory.mean_square_error(2**j, 1.5, 7, 2**20) for j in range(21)]
+    errors = [bounds.mean_square_error(2**j, 1.5, 7, 2**20) for j in range(21)]
     levels = sum(2**j * 2 * (errors[j] + errors[j - 1]) for j in range(1, 21))
-    assert theory.second_moment(1.5, 7, 2**20) == pytest.approx(2 * 1.5**2 + 2 * levels)
+    assert bounds.second_moment(1.5, 7, 2**20) == pytest.approx(2 * 1.5**2 + 2 * levels)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 1000, 2**20])
 def test_expected_cost_is_logarithmic(horizon):
     largest = int(math.log2(horizon))
-    assert theory.expected_cost(horizon) == pytest.approx(largest + 2.0**-largest)
+    assert bounds.expected_cost(horizon) == pytest.approx(largest + 2.0**-largest)
 
 
 RATES = {
-    "Theorem 3.3": lambda tau, horizon: theory.convex_rate(1.0, 1.0, tau, horizon),
-    "Theorem 4.3": lambda tau, horizon: theory.nonconvex_rate(1.0, 2.0, 1.0, tau, horizon),
-    "Theorem 5.2": lambda tau, horizon: theory.td_rate(1.0, 2.0, 0.9, tau, horizon),
+    "Theorem 3.3": lambda tau, horizon: bounds.convex_rate(1.0, 1.0, tau, horizon),
+    "Theorem 4.3": lambda tau, horizon: bounds.nonconvex_rate(1.0, 2.0, 1.0, tau, horizon),
+    "Theorem 5.2": lambda tau, horizon: bounds.td_rate(1.0, 2.0, 0.9, tau, horizon),
 }
 
 

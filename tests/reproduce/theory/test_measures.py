@@ -9,19 +9,21 @@ from mixfree.reproduce.engine.report import Claim
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import largest_t
 from mixfree.reproduce.paper.problem import Regression, problem_of
-from mixfree.reproduce.theory import concentration, measures, report
+from mixfree.reproduce.theory import concentration, measures
 from mixfree.reproduce.theory.concentration import LEMMAS
-from mixfree.reproduce.theory.experiment import cells, measure
-from mixfree.reproduce.theory.measures import second_moments
-from mixfree.reproduce.theory.report import (
+from mixfree.reproduce.theory.experiment import (
     TRIVIAL,
-    _coupling_claim,
-    _deviation_claim,
     bias_claim,
+    cells,
     claims,
-    tables,
+    coupling_claim,
+    deviation_claim,
+    measure,
+    report,
     values_of,
+    within,
 )
+from mixfree.reproduce.theory.measures import second_moments
 from mixfree.reproduce.theory.windows import Windows
 
 HORIZON = 1 << 8
@@ -87,7 +89,7 @@ def test_a_chain_that_mixes_more_slowly_than_was_said_is_seen(monkeypatch, lemma
     )
     chosen = [cell for cell in cells(settings) if cell["what"] == "concentration"]
     rows = [row for cell in chosen for row in measure(cell)]
-    assert _deviation_claim(rows, lemma).holds is False
+    assert deviation_claim(rows, lemma).holds is False
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -104,13 +106,13 @@ def test_the_states_are_those_of_the_chain(known):
 
 def test_states_half_as_far_apart_as_was_said_are_seen(monkeypatch):
     settings = Settings(samples=64, seeds=1, p=(0.1, 0.01))
-    assert _coupling_claim(settings).holds
+    assert coupling_claim(settings).holds
     assert max(concentration.coupling_ratios(0.01, 35)) == pytest.approx(1.0)  # for two states
     exact = concentration.subsample_distance
     monkeypatch.setattr(
         concentration, "subsample_distance", lambda p, delay, n: exact(p, delay // 2, n)
     )
-    assert _coupling_claim(settings).holds is False
+    assert coupling_claim(settings).holds is False
 
 
 def test_the_distance_of_subsamples_is_that_over_all_sequences():
@@ -167,7 +169,7 @@ def test_the_bias_is_seen_and_not_only_noise(rows):
         for row in rows[1]
         if row["quantity"] == "bias" and row["p"] == 0.05 and row["size"] == 8
     ]
-    exact = [Windows(problem_of(seed), 0.05).bias(8) for seed in range(8)]
+    exact = [abs(Windows(problem_of(seed), 0.05).offset(8)) for seed in range(8)]
     error = np.std(np.subtract(measured, exact), ddof=1) / 8**0.5
     assert np.mean(measured) > 5 * error
     assert abs(np.mean(measured) - np.mean(exact)) < largest_t(8, 1) * error
@@ -187,8 +189,8 @@ def test_one_seed_decides_nothing_that_has_noise():
     rows = [row for cell in cells(settings) for row in measure(cell)]
     undecided = [claim.text for claim in claims(rows, settings) if claim.holds is None]
     assert len(undecided) == 15, undecided
-    for table in tables(rows, settings):
-        assert ("error of a mean, in τ", "not measured", "+0.5") in table.lines
+    (table,) = report(rows, settings).tables
+    assert ("error of a mean, in τ", "not measured", "+0.5") in table.lines
 
 
 def test_second_moment_is_that_of_the_estimator():
@@ -232,9 +234,9 @@ def test_means_within_their_bounds():
     """Catches bounds that say nothing and are counted, and one that is broken among others."""
     found = {0.1: {2: [1.0, 1.1, 0.9], 4: [2.0, 2.1, 1.9]}, 0.2: {2: [9.0, 9.1, 8.9]}}
 
-    def within(factor):
+    def claim(factor):
         limits = {(0.1, 2): 4.0, (0.1, 4): 2.5 * factor, (0.2, 2): 100.0}
-        return report._within("t", found, lambda p, size: limits[p, size], lambda size: 50.0)
+        return within("t", found, lambda p, size: limits[p, size], lambda size: 50.0)
 
-    assert within(1.0) == Claim("t", "largest ratio 8.0e-01 at 2 sizes", True)
-    assert within(0.5) == Claim("t", "largest ratio 1.6e+00 at 2 sizes", False)
+    assert claim(1.0) == Claim("t", "largest ratio 8.0e-01 at 2 sizes", True)
+    assert claim(0.5) == Claim("t", "largest ratio 1.6e+00 at 2 sizes", False)

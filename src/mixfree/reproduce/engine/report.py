@@ -2,61 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mixfree.base.extras import require
 from mixfree.base.figures import PALETTE, styles_of
-from mixfree.base.literal import console, literal
+from mixfree.base.table import Table
 from mixfree.reproduce.engine.settings import FRESH, Settings
-from mixfree.reproduce.engine.statistics import Estimate, Interval, estimate
+from mixfree.reproduce.engine.statistics import Interval, estimate, largest_t, standard_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 else:
-    Figure = Any  # Matplotlib is imported only when something is drawn
+    Axes = Figure = Any  # Matplotlib is imported only when something is drawn
 
-__all__ = ["Claim", "Figure", "Report", "Row", "Table", "curves", "every", "gather", "where"]
+__all__ = ["Axes", "Claim", "Figure", "Report", "Row", "curves", "gather", "grid", "where"]
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table; the first column is aligned left, the others right."""
-
-    title: str
-    head: Sequence[str]
-    lines: Sequence[Sequence[object]]
-
-    def markdown(self) -> str:
-        """Format as Markdown.
-
-        Examples
-        --------
-        >>> print(Table("Squares", ["n", "n²"], [(3, 9)]).markdown())
-        Squares
-        <BLANKLINE>
-        | n | n² |
-        |:--|--:|
-        | 3 | 9 |
-        """
-        rule = "|:--" + "|--:" * (len(self.head) - 1) + "|"
-        rows = ["| " + " | ".join(map(str, line)) + " |" for line in self.lines]
-        return "\n".join([self.title, "", "| " + " | ".join(self.head) + " |", rule, *rows])
-
-    def show(self) -> None:
-        """Print to the terminal."""
-        table = require("rich.table").Table(title=literal(self.title), title_justify="left")
-        for index, name in enumerate(self.head):
-            table.add_column(name, justify="right" if index else "left")
-        for line in self.lines:
-            table.add_row(*(literal(str(cell)) for cell in line))
-        console().print(table)
+DOTS: dict[str, Any] = {"marker": "o", "markersize": 4}
 
 
 @dataclass(frozen=True)
@@ -76,29 +43,44 @@ class Claim:
 
     @classmethod
     def below(
-        cls, text: str, exponent: Estimate | Interval, limit: float, passes: bool = True
+        cls,
+        text: str,
+        found: Interval | Mapping[Any, Interval],
+        limit: float,
+        form: str = "+.2f",
+        measured: str | None = None,
+        empty: str = "not measured",
     ) -> Claim:
-        """Claim that an exponent is below a limit or, unless it ``passes``, that it is not.
+        """Claim that a value, or every one of several, is below a limit.
 
-        Examples
-        --------
-        >>> Claim.below("falls like 1/T", Estimate(-0.5, 0.1), -0.9, passes=False).verdict
-        'holds'
+        It holds if the intervals are, does not hold if one is above, and is not decided otherwise.
+        The largest of several is shown, with its name, unless ``measured`` is given; ``empty`` is
+        shown for none, which decide nothing.
         """
-        verdict = exponent.below(limit)
-        return cls(text, exponent.short(), None if verdict is None else verdict is passes)
+        several = found if isinstance(found, Mapping) else {"": found}
+        if not several:
+            return cls(text, empty, None)
+        verdicts = [each.below(limit) for each in several.values()]
+        holds = False if False in verdicts else None if None in verdicts else True
+        if measured is None:
+            known = {name: v for name, v in several.items() if not math.isnan(v.value)} or several
+            name = max(known, key=lambda each: known[each].value)
+            measured = known[name].text(form) + (f" ({name})" if name != "" else "")
+        return cls(text, measured, holds)
 
+    @classmethod
+    def equal(cls, text: str, found: Sequence[tuple[Sequence[float], float]]) -> Claim:
+        """Claim that the means of values are the expected ones: chance explains every deviation.
 
-def every(verdicts: Iterable[bool | None]) -> bool | None:
-    """Whether all hold: False if one does not, else None if one is undecided.
-
-    Examples
-    --------
-    >>> every([True, None]), every([None, False])
-    (None, False)
-    """
-    found = list(verdicts)
-    return False if False in found else None if None in found else True
+        Not decided by a single value each.
+        """
+        off = max(standard_errors(values, expected) for values, expected in found)
+        values, expected = found[0]
+        holds = off < largest_t(len(values), len(found)) if len(values) > 1 else None
+        measured = f"largest deviation {off:.1f} standard errors of {len(found)}"
+        if len(found) == 1:
+            measured = f"{np.mean(values):.2f}, {off:.1f} standard errors from {expected:g}"
+        return cls(text, measured, holds)
 
 
 @dataclass(frozen=True)
@@ -108,19 +90,16 @@ class Report:
     tables: Sequence[Table]
     figures: dict[str, Figure]
     claims: Sequence[Claim] = ()
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
 
     def judged(self, settings: Settings, full: Settings) -> Report:
-        """Add the seeds, and remove verdicts if the runs are too small or the seeds not fresh.
-
-        Verdicts need runs of full size, on seeds not used in development.
-        """
-        seeds = settings.seed_numbers
+        """Add the seeds, and remove verdicts if the runs are too small or the seeds not fresh."""
+        seeds, fresh = settings.seed_numbers, settings.first_seed >= FRESH
         notes = [f"Seeds {seeds[0]} to {seeds[-1]}.", *self.notes]
-        if not self.claims or (settings.fresh and settings.covers(full)):
+        if not self.claims or (fresh and settings.covers(full)):
             return replace(self, notes=notes)
         why = f"Too small to judge the claims: the full size is {full.options()}."
-        if not settings.fresh:
+        if not fresh:
             why = f"No verdicts on seeds below {FRESH}, which development uses. {why}"
         undecided = [replace(claim, holds=None) for claim in self.claims]
         return replace(self, claims=undecided, notes=[why, *notes])
@@ -144,13 +123,7 @@ class Report:
 
 
 def where(rows: Iterable[Row], **values: Any) -> list[Row]:
-    """Select the rows that have all of the given values.
-
-    Examples
-    --------
-    >>> where([{"m": "a", "x": 1}, {"m": "a", "x": 2}], m="a", x=2)
-    [{'m': 'a', 'x': 2}]
-    """
+    """Select the rows that have all of the given values."""
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
 
 
@@ -160,18 +133,30 @@ def gather(
     """Collect the values of ``y``, or whole rows, by series and by ``x``, in the order of the rows.
 
     A series has one value in common, or several.
-
-    Examples
-    --------
-    >>> rows = [{"m": "a", "x": 1, "y": 5.0}, {"m": "a", "x": 1, "y": 6.0}]
-    >>> gather(rows, "m", "x", "y"), gather(rows[:1], ("m", "x"), "x", "y")
-    ({'a': {1: [5.0, 6.0]}}, {('a', 1): {1: [5.0]}})
     """
     found: dict[Any, dict[Any, list[Any]]] = {}
     for row in rows:
         key = row[series] if isinstance(series, str) else tuple(row[name] for name in series)
         found.setdefault(key, {}).setdefault(row[x], []).append(row if y is None else row[y])
     return found
+
+
+def grid(
+    title: str,
+    heads: Sequence[str],
+    found: Mapping[Any, Mapping[Any, Any]],
+    cell: Callable[[Any], object] = str,
+) -> Table:
+    """Make a table with a line per key or tuple of keys, under ``heads``, and a column per name."""
+    names = list(dict.fromkeys(name for group in found.values() for name in group))
+    lines = [
+        (
+            *(key if isinstance(key, tuple) else (key,)),
+            *(cell(group[name]) if name in group else "" for name in names),
+        )
+        for key, group in found.items()
+    ]
+    return Table(title, [*heads, *map(str, names)], lines)
 
 
 def curves(
@@ -188,14 +173,12 @@ def curves(
     styles = styles_of(map(str, found_by_name))
     for index, (name, points) in enumerate(found_by_name.items()):
         at = sorted(points)
-        found = [estimate(points[place]) for place in at]
-        means = np.array([each.mean for each in found])
+        means, low, high = np.array([estimate(points[place]) for place in at]).T
         drawn = {"linewidth": 1.8, **styles[str(name)], **style}
         if index >= len(PALETTE):
             drawn |= {"marker": "s", "markersize": 4, "markevery": 0.1}
         axes.plot(at, means, label=str(name), **drawn)
-        if shade and any(np.isfinite(each.half) for each in found):
+        if shade and np.isfinite(high).any():
             # An interval may reach below zero, which a logarithmic axis cannot show.
-            low = np.maximum([each.low for each in found], means / 50.0)
-            high = [each.high for each in found]
+            low = np.maximum(low, means / 50.0)
             axes.fill_between(at, low, high, color=drawn["color"], alpha=0.18, lw=0)

@@ -6,7 +6,7 @@ from typing import Any
 from mixfree.base.checks import check_whole, shown
 from mixfree.core.methods import find_method
 
-__all__ = ["Settings", "check_switching_probability"]
+__all__ = ["FRESH", "Settings", "check_switching_probability"]
 
 FRESH = 1000  # first seed not used in development
 LONGEST_WINDOW = 32  # samples per MLMC gradient at the highest of the paper's 5 levels
@@ -18,21 +18,14 @@ class Settings:
 
     Parameters
     ----------
-    samples
-        Samples per run.
-    seeds
-        Number of seeds.
+    samples, seeds
+        Samples per run, and number of seeds.
     methods
         Names of methods; empty if the experiment does not compare methods.
     p
         Switching probabilities of the two-state chain; empty if there is no such chain.
     first_seed
         The first of the consecutive seeds.
-
-    Examples
-    --------
-    >>> Settings(samples=1000, seeds=3, p=(1e-4,)).changed(seeds=5)
-    Settings(samples=1000, seeds=5, methods=(), p=(0.0001,), first_seed=0)
     """
 
     samples: int
@@ -56,25 +49,8 @@ class Settings:
 
     @property
     def seed_numbers(self) -> range:
-        """The seeds.
-
-        Examples
-        --------
-        >>> Settings(samples=1000, seeds=2, first_seed=1000).seed_numbers
-        range(1000, 1002)
-        """
+        """The seeds."""
         return range(self.first_seed, self.first_seed + self.seeds)
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the seeds were not used in development.
-
-        Examples
-        --------
-        >>> Settings(samples=1000, seeds=2).fresh
-        False
-        """
-        return self.first_seed >= FRESH
 
     def changed(self, **given: Any) -> "Settings":
         """Replace the settings that are not None; raise ValueError for one that does not apply."""
@@ -85,31 +61,13 @@ class Settings:
         return replace(self, **chosen)
 
     def covers(self, other: "Settings") -> bool:
-        """Whether everything in ``other`` is measured, with at least as many samples and seeds.
-
-        The seeds must not be below those of ``other``, since low seeds are for development.
-
-        Examples
-        --------
-        >>> full = Settings(samples=1000, seeds=3, p=(0.5, 0.1))
-        >>> full.changed(seeds=5).covers(full), full.changed(p=(0.5,)).covers(full)
-        (True, False)
-        """
-        return (
-            self.samples >= other.samples
-            and self.seeds >= other.seeds
-            and self.first_seed >= other.first_seed
-            and set(self.p) >= set(other.p)
-        )
+        """Whether everything in ``other`` is measured, on at least as many and as fresh seeds."""
+        sizes = ("samples", "seeds", "first_seed")
+        larger = all(getattr(self, name) >= getattr(other, name) for name in sizes)
+        return larger and set(self.p) >= set(other.p)
 
     def options(self) -> str:
-        """Write the settings as options of ``mixfree reproduce``.
-
-        Examples
-        --------
-        >>> Settings(samples=1000, seeds=3, methods=("mag", "sgd")).options()
-        '--samples 1000 --seeds 3 --methods mag,sgd --first-seed 0'
-        """
+        """Write the settings as options of a command."""
         words = []
         for field in fields(self):
             value = getattr(self, field.name)

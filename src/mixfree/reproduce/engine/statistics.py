@@ -1,28 +1,27 @@
-"""Means with intervals, exponents of power laws, and deviations from expected values.
+"""Values with their 95 % intervals: means, ratios, and exponents of means over the seeds.
 
-Intervals are Student's where values are nearly normal, and bootstrapped over the seeds where errors
-have heavy tails.
+Intervals of means and of ratios paired by seed are Student's. Everything else, where errors may
+have heavy tails, has one bootstrap: of functions of means over the seeds.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mixfree.base.arithmetic import Array
+
 __all__ = [
-    "Estimate",
     "Interval",
-    "Ratio",
-    "bootstrap_mean",
-    "difference_of_exponents",
+    "bootstrap",
     "estimate",
     "exponent",
-    "exponent_of_mean",
-    "exponent_over_seeds",
+    "fitted_slope",
     "largest_t",
     "paired_ratio",
+    "resamples",
     "spread",
     "standard_errors",
 ]
@@ -30,94 +29,9 @@ __all__ = [
 CONFIDENCE = 0.95
 RESAMPLES = 2000  # resamples per bootstrap
 
-Array = npt.NDArray[Any]
-
-
-class Estimate(NamedTuple):
-    """A mean and the half-width of its 95 % interval.
-
-    Examples
-    --------
-    >>> str(Estimate(1.5e-3, 2e-4))
-    '1.50e-03 ± 2.0e-04'
-    """
-
-    mean: float
-    half: float
-
-    @property
-    def low(self) -> float:
-        """Lower end of the interval."""
-        return self.mean - self.half
-
-    @property
-    def high(self) -> float:
-        """Upper end of the interval."""
-        return self.mean + self.half
-
-    def below(self, limit: float) -> bool | None:
-        """Whether the value is below a limit; None if the interval contains the limit.
-
-        Examples
-        --------
-        >>> Estimate(1.0, 0.5).below(2.0), Estimate(1.0, 0.5).below(1.2)
-        (True, None)
-        """
-        return True if self.high < limit else False if self.low > limit else None
-
-    def short(self) -> str:
-        """Format as an exponent: signed, with two decimals.
-
-        Examples
-        --------
-        >>> Estimate(0.5, 0.1).short(), Estimate(math.nan, math.inf).short()
-        ('+0.50 ± 0.10', 'not measured')
-        """
-        if math.isnan(self.mean):
-            return "not measured"
-        return f"{self.mean:+.2f}" + (f" ± {self.half:.2f}" if self.half < math.inf else "")
-
-    def percent(self) -> str:
-        """Format a share in per cent.
-
-        Examples
-        --------
-        >>> Estimate(0.95, 0.02).percent()
-        '95.0 ± 2.0'
-        """
-        ends = f" ± {100.0 * self.half:.1f}" if self.half < math.inf else ""
-        return f"{100.0 * self.mean:.1f}{ends}"
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2e}" + (f" ± {self.half:.1e}" if self.half < math.inf else "")
-
-
-def estimate(values: npt.ArrayLike) -> Estimate:
-    """Estimate the mean of independent values; unbounded for one value, NaN for none.
-
-    Examples
-    --------
-    >>> estimate([1.0, 2.0, 3.0])
-    Estimate(mean=2.0, half=2.484...)
-    """
-    from scipy.stats import t
-
-    values = np.asarray(values, dtype=float)
-    mean = float(values.mean()) if values.size else math.nan
-    if values.size < 2:
-        return Estimate(mean, math.inf)
-    error = float(values.std(ddof=1)) / values.size**0.5
-    return Estimate(mean, float(t.ppf(0.5 + CONFIDENCE / 2.0, values.size - 1)) * error)
-
 
 class Interval(NamedTuple):
-    """A value with the ends of its 95 % interval, which need not be symmetric.
-
-    Examples
-    --------
-    >>> str(Interval(1.5e-3, 1e-3, 4e-3)), Interval(0.5, 0.4, 0.8).short()
-    ('1.5e-03 (1.0e-03 to 4.0e-03)', '+0.50 (+0.40 to +0.80)')
-    """
+    """A value with the ends of its 95 % interval, infinite for a single seed."""
 
     value: float
     low: float
@@ -127,190 +41,125 @@ class Interval(NamedTuple):
         """Whether the value is below a limit; None if the interval contains the limit."""
         return True if self.high < limit else False if self.low > limit else None
 
-    def short(self) -> str:
-        """Format as an exponent."""
+    def text(self, form: str = ".1e") -> str:
+        """Format the value and its ends."""
         if math.isnan(self.value):
             return "not measured"
-        return f"{self.value:+.2f}" + self._ends("+.2f")
+        ends = f" ({self.low:{form}} to {self.high:{form}})" if self.high < math.inf else ""
+        return f"{self.value:{form}}{ends}"
+
+    def plus_minus(self) -> str:
+        """Format a symmetric interval."""
+        half = f" ± {self.high - self.value:.1e}" if self.high < math.inf else ""
+        return f"{self.value:.2e}{half}"
 
     def ends(self) -> str:
-        """Format the ends alone, for a table with the value in another column.
-
-        Examples
-        --------
-        >>> Interval(1.5e-3, 1e-3, 4e-3).ends()
-        '1.00e-03 to 4.00e-03'
-        """
+        """Format the ends alone, for a table with the value in another column."""
         return f"{self.low:.2e} to {self.high:.2e}" if self.high < math.inf else "not measured"
 
-    def _ends(self, form: str) -> str:
-        return f" ({self.low:{form}} to {self.high:{form}})" if self.high < math.inf else ""
-
     def __str__(self) -> str:
-        return f"{self.value:.1e}" + self._ends(".1e")
+        return self.text()
 
 
-class Ratio(Interval):
-    """A ratio with the ends of its 95 % interval."""
+def estimate(values: npt.ArrayLike) -> Interval:
+    """Estimate the mean of independent values, with Student's interval; NaN for none."""
+    from scipy.stats import t
 
-    def __str__(self) -> str:
-        return f"{self.value:.2f}" + self._ends(".2f")
-
-
-def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Ratio:
-    """Estimate the geometric mean ratio of values to others on the same streams, paired by seed.
-
-    Examples
-    --------
-    >>> print(paired_ratio([1.0, 2.1, 2.9], [2.0, 4.0, 6.0]))
-    0.50 (0.45 to 0.56)
-    """
-    found = estimate(np.log(values) - np.log(others))
-    return Ratio(*(math.exp(end) for end in (found.mean, found.low, found.high)))
+    values = np.asarray(values, dtype=float)
+    mean, half = float(values.mean()) if values.size else math.nan, math.inf
+    if values.size > 1:
+        half = float(values.std(ddof=1)) / values.size**0.5
+        half *= float(t.ppf(0.5 + CONFIDENCE / 2.0, values.size - 1))
+    return Interval(mean, mean - half, mean + half)
 
 
-def exponent(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
-    """Fit the b of the power law y = a·x^b by least squares on logarithmic axes.
-
-    NaN for fewer than two different x.
-
-    Examples
-    --------
-    >>> round(exponent([1.0, 10.0, 100.0], [3.0, 0.3, 0.03]), 12)
-    -1.0
-    """
-    if np.unique(x).size < 2:
-        return math.nan
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def exponent_over_seeds(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Estimate:
-    """Fit the exponent of ``y`` in ``x`` per seed, and return the mean of the fits.
-
-    Examples
-    --------
-    >>> rows = [{"seed": s, "x": x, "y": (s + 2.0) / x} for s in (0, 1) for x in (1.0, 9.0)]
-    >>> exponent_over_seeds(rows, "x", "y").short()
-    '-1.00 ± 0.00'
-    """
-    runs: dict[Any, tuple[list[float], list[float]]] = {}
-    for row in rows:
-        at, values = runs.setdefault(row["seed"], ([], []))
-        at.append(row[x])
-        values.append(row[y])
-    return estimate([exponent(*run) for run in runs.values()])
-
-
-def bootstrap_mean(values: npt.ArrayLike) -> Interval:
-    """Return the mean of independent values with its 95 % bootstrap interval.
-
-    Examples
-    --------
-    >>> print(bootstrap_mean([1.0, 1.0, 2.0, 12.0]))
-    4.0e+00 (1.0e+00 to 9.2e+00)
-    """
-    return _interval(_resampled_means(np.asarray(values, dtype=float)))
+def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Interval:
+    """Estimate the geometric mean ratio of values to others on the same streams, paired by seed."""
+    return Interval(*map(math.exp, estimate(np.log(values) - np.log(others))))
 
 
 def spread(values: npt.ArrayLike) -> str:
-    """Format the median with the 10 % and 90 % quantiles.
-
-    Examples
-    --------
-    >>> spread([1.0, 2.0, 3.0, 4.0, 5.0])
-    '3.0e+00 (1.4e+00 to 4.6e+00)'
-    """
+    """Format the median with the 10 % and 90 % quantiles."""
     low, middle, high = np.quantile(np.asarray(values, dtype=float), [0.1, 0.5, 0.9]).tolist()
     return str(Interval(middle, low, high))
 
 
-def exponent_of_mean(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Interval:
-    """Fit the exponent of the mean of ``y`` over seeds in ``x``, with its bootstrap interval.
+def resamples(seeds: int) -> Array:
+    """Return how often each seed is in each resample; all calls draw the same ones."""
+    equal = np.full(seeds, 1.0 / seeds)
+    return np.random.default_rng(0).multinomial(seeds, equal, RESAMPLES)
 
-    Bounds on an expected error are about this exponent. A fit per seed is about the typical error,
-    which differs if a few runs have most of the error.
 
-    Examples
-    --------
-    >>> rows = [{"seed": s, "x": x, "y": (s + 2.0) / x} for s in (0, 1) for x in (1.0, 9.0)]
-    >>> exponent_of_mean(rows, "x", "y").short()
-    '-1.00 (-1.00 to -1.00)'
+def bootstrap(values: npt.ArrayLike, of: Callable[[Array], Array] = np.asarray) -> Interval:
+    """Return a function of the means over the seeds, with its 95 % interval over resampled seeds.
+
+    Parameters
+    ----------
+    values
+        The seeds are the first axis.
+    of
+        Maps means, with one line per resample in place of the seeds, to one value per line.
     """
-    return _interval(_resampled_exponents(rows, x, y))
+    values = np.asarray(values, dtype=float)
+    seeds = len(values)
+    if seeds < 2:
+        value = float(of(values)[0]) if seeds else math.nan
+        return Interval(value, -math.inf, math.inf)
+    counts = np.vstack([np.ones(seeds), resamples(seeds)])
+    found = of(np.tensordot(counts, values, axes=1) / seeds)
+    low, high = np.quantile(found[1:], [0.5 - CONFIDENCE / 2.0, 0.5 + CONFIDENCE / 2.0])
+    return Interval(float(found[0]), float(low), float(high))
 
 
-def _resampled_exponents(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Array:
-    """Return the exponent of the mean, followed by that of every resample of the seeds.
+def exponent(
+    rows: Iterable[Mapping[str, Any]],
+    x: str,
+    y: str,
+    less: Iterable[Mapping[str, Any]] | None = None,
+) -> Interval:
+    """Fit the exponent of the mean of ``y`` over seeds in ``x``, as in the bounds of the theorems.
 
-    All calls use the same resamples, so that differences are paired by seed.
+    A fit per seed would be about the typical error, which differs if a few runs have most of the
+    error. With ``less``, the exponent of these rows is subtracted, paired by seed. NaN for fewer
+    than two ``x``.
     """
+    places, values = _by_seed(rows, x, y)
+    others, subtracted = ([], values[:, :0]) if less is None else _by_seed(less, x, y)
+    if len(places) < 2 or (less is not None and len(others) < 2):
+        return Interval(math.nan, -math.inf, math.inf)
+    weights = np.concatenate([fitted_slope(places), -fitted_slope(others)])
+    return bootstrap(np.hstack([values, subtracted]), lambda means: np.log(means) @ weights)
+
+
+def fitted_slope(places: npt.ArrayLike) -> Array:
+    """Return weights of log y whose sum is the slope of its line in log x, by least squares."""
+    away = np.log(places) - np.mean(np.log(places)) if np.size(places) else np.zeros(0)
+    weights: Array = away / (away @ away) if away.any() else away
+    return weights
+
+
+def _by_seed(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[list[float], Array]:
+    """Return the places that all seeds have, and the values there, one line per seed."""
     runs: dict[Any, dict[float, float]] = {}
     for row in rows:
         runs.setdefault(row["seed"], {})[row[x]] = row[y]
     places = sorted(set.intersection(*map(set, runs.values()))) if runs else []
-    if len(places) < 2:
-        return np.array([math.nan])
-    means = _resampled_means(np.array([[run[place] for place in places] for run in runs.values()]))
-    away = np.log(places) - np.mean(np.log(places))
-    slopes: Array = np.log(means) @ (away / (away @ away))
-    return slopes
-
-
-def _resampled_means(values: Array) -> Array:
-    """Return the mean over the seeds, the first axis, followed by that of every resample."""
-    seeds = len(values)
-    if seeds < 2:
-        return values
-    draws = np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1.0 / seeds), RESAMPLES)
-    means: Array = np.vstack([np.ones(seeds), draws]) @ values / seeds
-    return means
-
-
-def _interval(draws: Array) -> Interval:
-    """Return the first value with the quantiles of the others, unbounded if there are none."""
-    if draws.size < 2:
-        return Interval(float(draws[0]) if draws.size else math.nan, -math.inf, math.inf)
-    low, high = np.quantile(draws[1:], [0.5 - CONFIDENCE / 2.0, 0.5 + CONFIDENCE / 2.0])
-    return Interval(float(draws[0]), float(low), float(high))
-
-
-def difference_of_exponents(
-    rows: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]], x: str, y: str
-) -> Interval:
-    """Return the exponent of the mean of the rows minus that of the others, paired by seed.
-
-    Examples
-    --------
-    >>> rows = [{"seed": s, "x": x, "y": (s + 2.0) / x} for s in (0, 1) for x in (1.0, 9.0)]
-    >>> difference_of_exponents(rows, rows, "x", "y").value
-    0.0
-    """
-    return _interval(_resampled_exponents(rows, x, y) - _resampled_exponents(others, x, y))
+    values = np.array([[run[place] for place in places] for run in runs.values()])
+    return places, values.reshape(len(runs), len(places))
 
 
 def largest_t(seeds: int, comparisons: int) -> float:
-    """Return the t statistic that any of the comparisons exceeds by chance with probability 1 %.
-
-    Examples
-    --------
-    >>> round(largest_t(5, 1), 2)
-    4.6
-    """
+    """Return the t statistic that any of the comparisons exceeds by chance with probability 1 %."""
     from scipy.stats import t
 
     return float(t.ppf(1.0 - 0.005 / comparisons, max(1, seeds - 1)))
 
 
-def standard_errors(values: list[float], expected: float) -> float:
-    """Return the distance of the mean from its expected value in standard errors.
-
-    Examples
-    --------
-    >>> standard_errors([1.0, 3.0], 1.0)
-    1.0
-    """
-    distance = abs(float(np.mean(values)) - expected)
-    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else np.inf
+def standard_errors(values: npt.ArrayLike, expected: float) -> float:
+    """Return the distance of the mean from its expected value in standard errors."""
+    values = np.asarray(values, dtype=float)
+    distance = abs(float(values.mean()) - expected)
     if distance <= 1e-12 * abs(expected):
         return 0.0
-    return distance / error if error > 0.0 else np.inf
+    error = float(values.std(ddof=1)) / values.size**0.5 if values.size > 1 else math.inf
+    return distance / error if error > 0.0 else math.inf

@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.checks import check_whole
+from mixfree.base.figures import log_log, new_figure, plain_ticks
+from mixfree.base.table import Table
 from mixfree.core.history import follow
 from mixfree.core.methods import MAG
 from mixfree.core.optimizer import Optimizer
-from mixfree.reproduce.engine.report import Row
+from mixfree.reproduce.engine.report import DOTS, Claim, Figure, Report, Row, curves, grid, where
 from mixfree.reproduce.engine.settings import Settings
+from mixfree.reproduce.engine.statistics import Interval, bootstrap, exponent, spread
 from mixfree.reproduce.nonconvex.problems import PROBLEMS, Problem
-from mixfree.reproduce.nonconvex.report import nonconvex_report
-from mixfree.reproduce.paper.runs import gradient_norm
-from mixfree.reproduce.theory.directions import directions
+from mixfree.reproduce.paper.problem import mixing_time
+from mixfree.reproduce.paper.runs import directions, gradient_norm
+from mixfree.reproduce.theory import bounds
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
@@ -29,8 +32,12 @@ EVALUATIONS = 1000  # gradient evaluations per run, evenly spaced, besides those
 # Factors on the samples: with persistent noise, the rate shows only after many mixing times.
 LONGER = {"robust, two truths": 10}
 FOLLOWED = 4000  # samples of a run that is followed step by step
-
-report = nonconvex_report
+THEOREM = 0.25  # exponent of τ/T in Corollary 4.4
+LEMMAS = {
+    "Lemma 4.1": "Σ‖∇F‖² ≤ Δ_max/η_T + ½L Σ η‖g‖² + Σ(∇F − g)·∇F",
+    "Lemma 4.2": "Σ η‖g‖² ≤ 2√Σ‖g‖²",
+    "Eq. (11)": "Σ‖∇F‖² ≤ (Δ_max + L)√Σ‖g‖² + Σ(∇F − g)·∇F",
+}
 
 
 def cells(settings: Settings) -> list[dict[str, Any]]:
@@ -133,3 +140,186 @@ def _steps(cell: dict[str, Any]) -> list[Row]:
         {**names, "lemma": lemma, "steps": len(taken), "ratio": float(np.max(found))}
         for lemma, found in ratios.items()
     ]
+
+
+def report(rows: list[Row], settings: Settings) -> Report:
+    """Make tables, figures and claims."""
+    followed = [row for row in rows if row.get("lemma") is not None]
+    rows = [
+        {
+            **row,
+            "root": row["mean_square"] ** 0.5,
+            "mixing_time": mixing_time(row["p"]),
+            "ratio": row["mean_square"] * row["steps"] / row["gradients"],
+        }
+        for row in rows
+        if row.get("lemma") is None
+    ]
+    last = {name: max(r["samples"] for r in where(rows, problem=name)) for name in PROBLEMS}
+    final = [row for row in rows if row["samples"] == last[row["problem"]]]
+    ends = sorted({end // 10**k for end in last.values() for k in range(12)} - {0})
+    ends = [end for end in ends if end // 10 >= min(r["samples"] for r in rows)]
+    decades = {
+        (name, f"{p:g}"): {
+            f"to {end:,}": _halved(_decade(where(rows, problem=name, p=p), end), "samples")
+            for end in ends
+            if end <= last[name]
+        }
+        for name in PROBLEMS
+        for p in settings.p
+    }
+    # Over the last decade: before it, some runs are still on a plateau.
+    decay = {
+        name: {f"p = {p:g}": [*decades[name, f"{p:g}"].values()][-1] for p in settings.p}
+        for name in PROBLEMS
+    }
+    growth = {name: _halved(where(final, problem=name), "mixing_time") for name in PROBLEMS}
+    return Report(
+        [
+            _final_table(final, decay, settings),
+            grid("Exponent decade by decade", ["problem", "p"], decades, lambda f: f.text("+.2f")),
+            _constants(rows, ends),
+            Table(
+                "Exponent of the final root mean square ‖∇F‖ in the mixing time",
+                ["problem", "exponent"],
+                [(name, fit.text("+.2f")) for name, fit in growth.items()],
+            ),
+        ],
+        {"nonconvex": _against_samples(rows), "nonconvex-mixing-time": _against_time(final)},
+        [
+            *inequality_claims(followed),
+            random_claim(final),
+            *(
+                Claim.below(
+                    f"Theorem 4.3, {name}: falls at least like T^−¼ at every p", fits, -THEOREM
+                )
+                for name, fits in decay.items()
+            ),
+            *(
+                Claim.below(
+                    f"Theorem 4.3, {name}: grows at most like τ^¼, without knowing p", fit, THEOREM
+                )
+                for name, fit in growth.items()
+            ),
+            _bound_claim(final, settings),
+        ],
+        [
+            "MAG with α = 1, five levels and no domain, without knowledge of p.",
+            "The exponent is that of the root of the mean of ‖∇F‖² over iterates and seeds, in the "
+            "samples, over the last decade.",
+        ],
+    )
+
+
+def _decade(rows: list[Row], end: int) -> list[Row]:
+    return [row for row in rows if end // 10 <= row["samples"] <= end]
+
+
+def _halved(rows: list[Row], x: str) -> Interval:
+    """Fit the exponent of the root of the mean square over all seeds, as bounded by Theorem 4.3."""
+    return Interval(*(0.5 * end for end in exponent(rows, x, "mean_square")))
+
+
+def _final_table(
+    final: list[Row], decay: dict[str, dict[str, Interval]], settings: Settings
+) -> Table:
+    lines = []
+    for name, fits in decay.items():
+        for p, fit in zip(settings.p, fits.values(), strict=True):
+            found = where(final, problem=name, p=p)
+            root, random = ([row[key] for row in found] for key in ("root", "random"))
+            lines.append(
+                (name, f"{found[0]['samples']:,}", f"{p:g}", f"{mixing_time(p):,}",
+                 bootstrap(root), bootstrap(random), spread(random), fit.text("+.2f"))
+            )  # fmt: skip
+    return Table(
+        f"The gradient at the end, {settings.seeds} seeds, 95 % by bootstrap",
+        ["problem", "samples", "p", "mixing time", "root mean square ‖∇F‖", "‖∇F‖ at w̃",
+         "its median (10 % to 90 %)", "exponent"],
+        lines,
+    )  # fmt: skip
+
+
+def _constants(rows: list[Row], ends: list[int]) -> Table:
+    """Tabulate the constants of Theorem 4.3: Σ‖∇F‖² ≤ (Δ + L)√Σ‖g‖², apart from the bias."""
+    quantities = {"largest curvature at w_T": "curvature", "Σ‖∇F‖² / √Σ‖g‖²": "ratio"}
+    found = {
+        (name, what): {
+            f"{end:,}": [
+                row[key] for row in rows if (row["problem"], row["samples"]) == (name, end)
+            ]
+            for end in ends
+        }
+        for name in PROBLEMS
+        for what, key in quantities.items()
+    }
+    title = "Constants of the bound along the run, means over p and seeds"
+    return grid(title, ["problem", ""], found, lambda v: f"{np.mean(v):.2g}" if v else "")
+
+
+def inequality_claims(followed: list[Row]) -> list[Claim]:
+    """Claim the inequalities that hold for every run, not only in the mean."""
+    claims = []
+    for lemma, text in LEMMAS.items():
+        found = [row["ratio"] for row in where(followed, lemma=lemma)]
+        measured = f"{max(found):.2f} of it at most, in {len(found)} runs" if found else ""
+        holds = max(found) <= 1.0 if found else None
+        claims.append(Claim(f"{lemma}: {text} in every run", measured, holds))
+    return claims
+
+
+def random_claim(final: list[Row]) -> Claim:
+    """Claim E‖∇F(w̃)‖² = E (1/T) Σ‖∇F(w_t)‖², on which Corollary 4.4 rests."""
+    # A seed chooses the same w̃ on every problem, so it counts as one observation.
+    by_seed: dict[int, list[float]] = {}
+    for row in final:
+        by_seed.setdefault(row["seed"], []).append(row["random"] ** 2 / row["mean_square"])
+    ratios = [float(np.mean(found)) for found in by_seed.values()]
+    text = "Corollary 4.4: ‖∇F(w̃)‖² is, in the mean, that of all iterates"
+    return Claim.equal(text, [(ratios, 1.0)])
+
+
+def _bound_claim(final: list[Row], settings: Settings) -> Claim:
+    """Claim Theorem 4.3 with its constants, where it is sharper than ‖∇F‖ ≤ G."""
+    shares: dict[str, Interval] = {}
+    for name, problem in PROBLEMS.items():
+        if problem.constants is None:
+            continue
+        drawn = [problem.rows(problem.draw(seed)) for seed in settings.seed_numbers]
+        G, M, L = (max(each) for each in zip(*map(problem.constants, drawn), strict=True))
+        for p in settings.p:
+            found = where(final, problem=name, p=p)
+            steps = min(row["steps"] for row in found)
+            limit = bounds.nonconvex_rate(G, M, L, mixing_time(p), steps)
+            if limit < G**2:
+                squares = [row["mean_square"] / limit for row in found]
+                shares[f"{name}, p = {p:g}"] = bootstrap(squares)
+    text = "Theorem 4.3: the mean of ‖∇F‖² is at most the bound, with its constants"
+    trivial = "trivial here: no bound is below that of ‖∇F‖ ≤ G"
+    return Claim.below(text, shares, 1.0, ".1e", empty=trivial)
+
+
+def _against_samples(rows: list[Row]) -> Figure:
+    figure, axes = new_figure(1, len(PROBLEMS), width=14.0, height=3.4, sharey=True)
+    for place, name in zip(axes, PROBLEMS, strict=True):
+        shown = [{**row, "series": f"p = {row['p']:g}"} for row in where(rows, problem=name)]
+        curves(place, shown, "series", "samples", "root")
+        log_log(place, "samples", "root mean square of ‖∇F‖" if place is axes[0] else "")
+        place.set_title(name, fontsize="medium")
+    axes[0].legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _against_time(final: list[Row]) -> Figure:
+    """Plot the final value against the mixing time, relative to the fastest mixing chain."""
+    figure, axes = new_figure(width=6.0, height=3.8)
+    times = sorted({row["mixing_time"] for row in final})
+    base = {(r["problem"], r["seed"]): r["root"] for r in final if r["mixing_time"] == times[0]}
+    shown = [{**r, "times": r["root"] / base[r["problem"], r["seed"]]} for r in final]
+    curves(axes, shown, "problem", "mixing_time", "times", **DOTS)
+    bound = [(time / times[0]) ** THEOREM for time in times]
+    axes.plot(times, bound, color="0.5", lw=1.0, label="τ to the power 1/4")
+    log_log(axes, "exact mixing time", "root mean square of ‖∇F‖, relative")
+    plain_ticks(axes.yaxis)
+    axes.legend(frameon=False, fontsize="small")
+    return figure

@@ -61,22 +61,9 @@ class Constants(NamedTuple):
 class Problem:
     """A loss of w on rows z = (x, y), where y comes last.
 
-    Attributes
-    ----------
-    name
-        Name in tables.
-    value, gradient
-        ``value(w, rows)``: mean loss over the rows of a matrix; its gradient.
-    code
-        Code of the compiled gradient.
-    target
-        Turns the targets of linear regression into those of this problem.
-    draw
-        ``draw(seed)``: the data.
-    size
-        Number of entries of w.
-    constants
-        ``constants(rows)``: G, M and L of the assumptions, where they are known.
+    ``value(w, rows)`` is the mean loss over the rows of a matrix, ``code`` that of the compiled
+    gradient; ``target`` turns the targets of linear regression into those of this problem.
+    ``size`` is the number of entries of w, and ``constants(rows)`` are G, M and L, where known.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Run a method on a regression stream and record the suboptimality of its output."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from mixfree.core.history import follow
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
-from mixfree.gradients import Replay
+from mixfree.gradients import MLMC, Replay
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
 from mixfree.reproduce.engine.report import Row
@@ -21,8 +21,10 @@ __all__ = [
     "CAVEAT",
     "PAPER_METHODS",
     "Trace",
+    "directions",
     "feed_states",
     "gradient_norm",
+    "horizon_for",
     "measure_run",
     "regression_cells",
     "run_cell",
@@ -64,16 +66,7 @@ def trace(
     order: Array,
     each: Callable[[Optimizer], bool | None] | None = None,
 ) -> Trace:
-    """Run over the stream and record the suboptimality of the output.
-
-    Examples
-    --------
-    >>> problem = Regression.draw(seed=0, per_state=20, dimension=3)
-    >>> opt = start(problem, "adagrad", p=0.1)
-    >>> found = trace(opt, problem, problem.order(0, 0.1, 1000))
-    >>> int(found.samples[-1]), bool(found.suboptimality[-1] < found.suboptimality[0])
-    (1000, True)
-    """
+    """Run over the stream and record the suboptimality of the output."""
     block = opt.gradient.block_size if isinstance(opt.gradient, Replay) else 1
     fed = 0
 
@@ -133,3 +126,41 @@ def gradient_norm(opt: Optimizer) -> float | None:
     """Return √Σ‖g_t‖² over the steps so far, None for a step that does not accumulate it."""
     root = getattr(opt.export_run().step, "root", None)
     return None if root is None else float(root)
+
+
+def directions(
+    opt: Optimizer, gradient: Callable[[Array, Any], Array], samples: Iterable[Any]
+) -> Iterator[tuple[Array, Array]]:
+    """Run over the samples; yield w_t and g_t of each step, after it was taken.
+
+    g_t is summed here with the weights of the gradient part, so that checks of g_t are independent
+    of the optimiser's own sums.
+    """
+    law: Any = opt.gradient
+    direction = np.zeros_like(opt.x)
+    for sample in samples:
+        position, w = opt.pending, opt.x
+        length = law.length(opt.steps, opt.samples - position)
+        slope = gradient(w, sample)
+        direction = direction + law.weight(position, length) * law.scale(length) * slope
+        if opt.tell(slope):
+            yield w, direction
+            direction = np.zeros_like(w)
+
+
+def horizon_for(samples: int) -> int:
+    """Return T of Algorithm 1 for a number of samples: the largest whose T steps need no more.
+
+    Examples
+    --------
+    >>> horizon_for(1000), round(142 * MLMC(None, horizon=142).expected_samples)
+    (142, 995)
+    """
+    low, high = 1, samples
+    while low < high:
+        middle = (low + high + 1) // 2
+        if middle * MLMC(None, horizon=middle).expected_samples <= samples:
+            low = middle
+        else:
+            high = middle - 1
+    return low

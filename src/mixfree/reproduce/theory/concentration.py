@@ -20,13 +20,7 @@ LEMMAS = ("A.2", "A.3", "A.4")
 
 
 def distance(p: float, time: int) -> float:
-    """Compute d(t) = ½|1 − 2p|^t, exactly (Eq. 2).
-
-    Examples
-    --------
-    >>> distance(0.25, 3)
-    0.0625
-    """
+    """Compute d(t) = ½|1 − 2p|^t, exactly (Eq. 2)."""
     return 0.5 * abs(1.0 - 2.0 * p) ** time
 
 
@@ -34,11 +28,6 @@ def subsample_distance(p: float, delay: int, parts: int) -> float:
     """Compute the total variation of n states, K steps apart, from n independent ones, exactly.
 
     The probability of a sequence depends on its number of state changes.
-
-    Examples
-    --------
-    >>> round(subsample_distance(0.25, 3, 2), 12)
-    0.0625
     """
     from scipy.stats import binom
 

@@ -12,10 +12,9 @@ from mixfree.core.methods import find_method
 from mixfree.domains import Ball
 from mixfree.gradients import MLMC
 from mixfree.reproduce.paper.problem import mixing_time, problem_of
-from mixfree.reproduce.paper.runs import run_cell
+from mixfree.reproduce.paper.runs import directions, run_cell
 from mixfree.reproduce.theory import bounds
 from mixfree.reproduce.theory.concentration import DELTA, concentration
-from mixfree.reproduce.theory.directions import directions
 from mixfree.reproduce.theory.windows import Windows
 
 __all__ = ["DIAMETER", "MEASURES", "second_moments"]

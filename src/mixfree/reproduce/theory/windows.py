@@ -16,12 +16,6 @@ class Windows:
     """Windows of samples that begin one step after state 0, and their gradients at the origin.
 
     Only how often each row was seen matters, so no array of length times dimension is made.
-
-    Examples
-    --------
-    >>> windows = Windows(Regression.draw(seed=0, per_state=5, dimension=2), p=0.5)
-    >>> windows.doubling_means(np.random.default_rng(0), windows=4, levels=3).shape
-    (4, 4, 2)
     """
 
     problem: Regression
@@ -59,10 +53,6 @@ class Windows:
         means = self.state_gradients()
         powers = (1.0 - 2.0 * self.p) ** np.arange(1, length + 1)
         return float(0.5 * np.linalg.norm(means[0] - means[1]) * powers.mean())
-
-    def bias(self, length: int) -> float:
-        """Compute ‖E g^N − ∇F‖ for windows of N = ``length``, exactly."""
-        return abs(self.offset(length))
 
     def mean_square_error(self, length: int) -> float:
         """Compute E‖g^N − ∇F‖² for windows of N = ``length``, exactly.

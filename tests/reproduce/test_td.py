@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from mixfree.gradients import MLMC
-from mixfree.reproduce import theory
+from mixfree.reproduce import td
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.td import experiment as td
-from mixfree.reproduce.td.processes import boyan, process_of, reversed_streak, sticky
-from mixfree.reproduce.td.report import BASELINE, OURS
-from mixfree.reproduce.theory.directions import directions
+from mixfree.reproduce.paper.runs import directions
+from mixfree.reproduce.td import BASELINE, OURS, boyan, process_of, reversed_streak, sticky
+from mixfree.reproduce.theory import bounds
 
 
 def test_reversed_streak_mixes_in_its_length():
@@ -116,7 +115,7 @@ def test_theorem_5_2_rests_on_a_regret_that_steps_too_short_have_not():
         for theta, g in run:
             regret += float(g @ (theta - process.theta_star))
             squares += float(g @ g)
-            largest = max(largest, regret / theory.regret(2.0 * radius, squares))
+            largest = max(largest, regret / bounds.regret(2.0 * radius, squares))
         assert (largest <= 1.0) == holds, largest
 
 
@@ -163,7 +162,6 @@ def test_report_recovers_exponents_and_judges_them(in_samples, mag, holds):
     first = dict(zip(slopes.head, slopes.lines[0], strict=True))
     exact = lambda value: f"{value:+.2f} ({value:+.2f} to {value:+.2f})"  # noqa: E731
     assert first[OURS] == first["other"] == exact(in_samples)
-    assert first["MAG, seed by seed"] == f"{in_samples:+.2f} ± 0.00"
     rows = [dict(zip(growth.head, line, strict=True)) for line in growth.lines]
     for samples, other in (("100,000", exact(0.1)), ("1,000,000", "")):
         (row,) = (r for r in rows if (r["family"], r["transitions"]) == ("sticky", samples))
@@ -194,7 +192,6 @@ def test_one_run_that_fails_is_seen_in_the_mean():
             row["error"] = 10.0
     found = td.report(rows, Settings(10**6, 30, p=(0.05, 5e-4)))
     assert found.claims[0].holds is False
-    assert "-0.64 ±" in found.tables[3].lines[0][-1]  # a fifth of the seeds has exponent 0
 
 
 def test_one_p_and_few_samples_will_do():

@@ -1,1 +1,0 @@
-"""Coverage of the bound on the optimality gap."""

@@ -1,1 +1,0 @@
-"""Coverage of intervals on correlated streams."""

@@ -1,1 +1,0 @@
-"""The ladder and other methods against the best constant step in hindsight."""

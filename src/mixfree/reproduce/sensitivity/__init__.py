@@ -1,1 +1,0 @@
-"""Figure 1 under the choices that the paper leaves open."""

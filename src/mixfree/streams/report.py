@@ -158,15 +158,15 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
     if learner.forgetting is not None:
         yield from _half_lives(learner.forgetting, learner.samples)
         return
-    gap, ridge = learner.gap, learner.chosen_ridge
-    if ridge:
-        rows = "1 row" if f"{ridge:.3g}" == "1" else f"{ridge:.3g} rows"
+    gap, separated = learner.gap, learner.separated
+    if separated:
+        features = "1 feature" if separated == 1 else f"{separated:,} features"
         yield (
-            "the rows hardly determine the weights: cross-validation chose a ridge worth "
-            f"{rows} per feature; `l2` sets another"
+            f"the classes can be separated, so that no weights are best: {features} got a weak "
+            "ridge, as by default in scikit-learn (C=1); `l2` sets another"
         )
     if gap.upper == 0.0:
-        added = " and this ridge" if ridge else ""
+        added = " and this ridge" if separated else ""
         yield f"minimises the loss of all rows{added}; their order does not matter"
     else:
         yield "minimises the loss of all rows approximately: they exceed the memory"

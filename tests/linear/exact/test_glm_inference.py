@@ -7,7 +7,7 @@ import pytest
 
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares
 from mixfree.linear.exact.glm import GlmFit
-from mixfree.linear.exact.known import Known
+from mixfree.linear.exact.known import ControlVariates
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
 from mixfree.reproduce.intervals.experiment import sandwich_errors
 from mixfree.reproduce.intervals.streams import best_weights, stream
@@ -65,7 +65,7 @@ def test_the_choice_of_the_kept_rows_is_part_of_the_error(monkeypatch):
     error = math.sqrt(0.95 * 0.05 / (40 * 2))
     assert np.mean([held(seed) for seed in range(40)]) >= 0.95 - 4.0 * error
     monkeypatch.setattr(
-        Known, "sampling_errors", lambda self, objective, theta, beta: 0.0 * theta[None]
+        ControlVariates, "sampling_errors", lambda self, point: 0.0 * point.theta[None]
     )
     assert np.mean([held(seed) for seed in range(40)]) < 0.95 - 5.0 * error
 

@@ -1,4 +1,4 @@
-"""Losses as the one-pass fit needs them: derivatives, and functions of old predictions.
+"""Losses as the one-pass fit needs them: value, slope, curvature, and functions of old predictions.
 
 A family is a loss divided by ``weight``, so that its curvature at residual 0 is about 1; arrays of
 predictions are (rows, outputs). ``expand`` returns ``functions`` functions per output of a row's
@@ -10,32 +10,56 @@ prediction, gave no measurable gain.)
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
-FARTHEST = 1e3  # log-odds to which old predictions are clipped
+MAX_LOG_ODDS = 1e3  # to which old predictions are clipped
 
 
-class At(NamedTuple):
-    """A loss at given predictions: value per row, slope per row and output."""
+class Family(ABC):
+    """A loss of ``outputs`` predictions per row. A new family implements the abstract methods."""
 
-    value: Array
-    slope: Array
-
-
-@dataclass(frozen=True)
-class LogisticFamily:
-    """log(1 + e^−yz) for targets y of −1 and +1."""
-
-    outputs = 1
+    outputs: int = 1
     functions = 3
     weight = 1.0
     levels = 0
+
+    @abstractmethod
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the value of each row and its slopes, rows × outputs."""
+
+    @abstractmethod
+    def curvature(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return a and p, rows × outputs: the Hessian of a row's loss is diag(a) − p pᵀ."""
+
+    @abstractmethod
+    def expand(self, before: Array, targets: Array) -> Array:
+        """Return functions of targets and predictions at arrival: one row per function."""
+
+    def check_targets(self, targets: Array) -> None:  # noqa: B027
+        """Raise ValueError for targets that the loss does not allow; all numbers by default."""
+
+    def in_units(self, size: float) -> Self:
+        """Return the family for targets in another unit; log-odds have none."""
+        return self
+
+    def margins(self, moves: Array, targets: Array) -> Array | None:
+        """Return changes of the log-odds of the target's class against others; None if no classes.
+
+        ``moves`` are changes of predictions.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class LogisticFamily(Family):
+    """log(1 + e^−yz) for targets y of −1 and +1."""
 
     def check_targets(self, targets: Array) -> None:
         """Check that all targets are −1 or +1."""
@@ -43,46 +67,40 @@ class LogisticFamily:
             wrong = targets[np.abs(targets) != 1.0][0]
             raise ValueError(f"targets of the logistic loss must be -1 or +1, not {wrong}")
 
-    def in_units(self, size: float) -> Self:
-        """Return self: log-odds have no unit."""
-        return self
-
     def expand(self, before: Array, targets: Array) -> Array:
         """Return the target, and the probability and log-odds at arrival."""
         found = np.empty((self.functions, len(targets)))
         found[0] = targets
-        z = np.clip(before[:, 0], -FARTHEST, FARTHEST, out=found[2])
+        z = np.clip(before[:, 0], -MAX_LOG_ODDS, MAX_LOG_ODDS, out=found[2])
         found[1] = _tanh_of_half(z, _decay(z))
         return found
 
-    def at(self, predictions: Array, targets: Array) -> At:
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
         """Return −log of the target's probability, and probability minus indicator."""
-        z = predictions[:, 0]
+        z = z[:, 0]
         decay = _decay(z)
         slope = _tanh_of_half(z, decay)
         slope -= targets
         slope *= 0.5
         value = np.log1p(decay)
         value -= np.minimum(targets * z, 0.0)
-        return At(value, slope[:, None])
+        return value, slope[:, None]
 
-    def curvature(self, predictions: Array, targets: Array, bound: bool) -> Array:
-        """Return the variance of the class, or the bound of Jaakkola and Jordan."""
-        z = predictions[:, 0]
-        half = _tanh_of_half(z, _decay(z))
-        if not bound:
-            return 0.25 * (1.0 - half * half)
-        return np.where(np.abs(z) > 1e-4, half / np.where(z == 0.0, 1.0, 2.0 * z), 0.25)
+    def curvature(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the variance of the class."""
+        decay = _decay(z)
+        return decay / (1.0 + decay) ** 2, np.zeros_like(z)
+
+    def margins(self, moves: Array, targets: Array) -> Array:
+        """Return the change of the log-odds of the target's class."""
+        return moves * targets[:, None]
 
 
 @dataclass(frozen=True)
-class SoftmaxFamily:
+class SoftmaxFamily(Family):
     """Cross-entropy of K predictions; the target is the class number."""
 
-    outputs: int
-    functions = 3
-    weight = 1.0
-    levels = 0
+    outputs: int = 2
 
     def check_targets(self, targets: Array) -> None:
         """Check that all targets are whole numbers from 0 to K − 1."""
@@ -93,48 +111,44 @@ class SoftmaxFamily:
                 f"not {targets[~right][0]}"
             )
 
-    def in_units(self, size: float) -> Self:
-        """Return self: log-odds have no unit."""
-        return self
-
     def expand(self, before: Array, targets: Array) -> Array:
         """Return indicators of the target, and the probabilities and log-odds at arrival."""
         z = before - before.mean(axis=1, keepdims=True)
-        np.clip(z, -FARTHEST, FARTHEST, out=z)
-        return np.concatenate([self._indicators(targets), probabilities(z), z], axis=1).T
+        np.clip(z, -MAX_LOG_ODDS, MAX_LOG_ODDS, out=z)
+        indicators = (targets[:, None] == np.arange(self.outputs)).astype(np.float64)
+        return np.concatenate([indicators, probabilities(z), z], axis=1).T
 
-    def at(self, predictions: Array, targets: Array) -> At:
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
         """Return −log of the target's probability, and probabilities minus indicators."""
-        p = probabilities(predictions)
-        top = predictions.max(axis=1)
-        chosen = predictions[np.arange(len(p)), targets.astype(np.intp)]
-        lower = np.exp(predictions - top[:, None]).sum(axis=1)
-        return At(top - chosen + np.log(lower), p - self._indicators(targets))
+        own = np.arange(len(z)), targets.astype(np.intp)
+        slope = z - z.max(axis=1, keepdims=True)
+        value = -slope[own]
+        np.exp(slope, out=slope)
+        total = slope.sum(axis=1)
+        value += np.log(total)
+        slope /= total[:, None]
+        slope[own] -= 1.0
+        return value, slope
 
-    def curvature(self, predictions: Array, targets: Array, bound: bool) -> Array:
-        """Return the mean of the Hessian's nonzero eigenvalues, or Böhning's bound of them."""
-        if bound:
-            return np.full(len(predictions), 0.5)
-        p = probabilities(predictions)
-        spread: Array = (1.0 - np.einsum("ij,ij->i", p, p)) / (self.outputs - 1)
-        return spread
+    def curvature(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the probabilities, twice: the Hessian is diag(p) − p pᵀ."""
+        p = probabilities(z)
+        return p, p
 
-    def _indicators(self, targets: Array) -> Array:
-        found: Array = (targets[:, None] == np.arange(self.outputs)).astype(np.float64)
-        return found
+    def margins(self, moves: Array, targets: Array) -> Array:
+        """Return the changes of the log-odds of the target's class against each class."""
+        return moves[np.arange(len(moves)), targets.astype(np.intp)][:, None] - moves
 
 
 @dataclass(frozen=True)
-class ResidualFamily:
+class ResidualFamily(Family):
     """A loss of prediction − target that is quadratic at 0: Huber's and Barron's."""
 
     loss: Huber | Robust
-    outputs = 1
-    functions = 3
     levels = 2
 
     @property
-    def weight(self) -> float:
+    def weight(self) -> float:  # type: ignore[override]
         """1 for Huber's loss, 1/c² for the robust one."""
         return 1.0 if isinstance(self.loss, Huber) else 1.0 / self.loss.scale / self.loss.scale
 
@@ -142,9 +156,6 @@ class ResidualFamily:
     def width(self) -> float:
         """The residual beyond which the loss is no longer close to a quadratic."""
         return self.loss.delta if isinstance(self.loss, Huber) else self.loss.scale
-
-    def check_targets(self, targets: Array) -> None:
-        """Accept any number."""
 
     def in_units(self, size: float) -> Self:
         """Return the family with its width in the new unit."""
@@ -158,23 +169,33 @@ class ResidualFamily:
         z = before[:, 0]
         return np.stack([targets, z, self._slope(z - targets)])
 
-    def at(self, predictions: Array, targets: Array) -> At:
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
         """Return value and slope, divided by the curvature at 0."""
-        residual = predictions[:, 0] - targets
+        residual = z[:, 0] - targets
         value = self.loss.value(residual, 0.0)
         if isinstance(self.loss, Robust):
             value = value * self.loss.scale**2
-        return At(value, self._slope(residual)[:, None])
+        return value, self._slope(residual)[:, None]
 
-    def curvature(self, predictions: Array, targets: Array, bound: bool) -> Array:
-        """Return the second derivative, or that of a quadratic bound: slope over residual."""
-        residual = predictions[:, 0] - targets
-        return self._bound(residual) if bound else self._own(residual)
+    def curvature(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the second derivative, which is negative for large residuals of a robust loss."""
+        residual = z - targets[:, None]
+        if isinstance(self.loss, Huber):
+            return (np.abs(residual) <= self.width).astype(np.float64), np.zeros_like(z)
+        square, shape = (residual / self.width) ** 2, self.loss.shape
+        factor = 1.0 - square
+        if math.isfinite(shape) and shape < 2.0:
+            share = square / (2.0 - shape)
+            factor = 1.0 - (2.0 - shape) * (share / (1.0 + share))
+        elif shape == 2.0:
+            factor = np.ones_like(square)
+        return self._factor(residual) * factor, np.zeros_like(z)
 
     def _slope(self, residual: Array) -> Array:
-        return residual * self._bound(residual)
+        return residual * self._factor(residual)
 
-    def _bound(self, residual: Array) -> Array:
+    def _factor(self, residual: Array) -> Array:
+        """Return slope over residual."""
         if isinstance(self.loss, Huber):
             return self.width / np.maximum(np.abs(residual), self.width)
         square, shape = (residual / self.width) ** 2, self.loss.shape
@@ -183,20 +204,6 @@ class ResidualFamily:
         if shape == 2.0:
             return np.ones_like(square)
         return np.exp((0.5 * shape - 1.0) * np.log1p(square / (2.0 - shape)))
-
-    def _own(self, residual: Array) -> Array:
-        if isinstance(self.loss, Huber):
-            return (np.abs(residual) <= self.width).astype(np.float64)
-        square, shape = (residual / self.width) ** 2, self.loss.shape
-        if shape == -math.inf:
-            return self._bound(residual) * (1.0 - square)
-        if shape == 2.0:
-            return np.ones_like(square)
-        share = square / (2.0 - shape)
-        return self._bound(residual) * (1.0 - (2.0 - shape) * (share / (1.0 + share)))
-
-
-Family = LogisticFamily | SoftmaxFamily | ResidualFamily
 
 
 def family_of(loss: Loss) -> Family:

@@ -1,13 +1,21 @@
 """The optimality gap: by how much a fit's loss exceeds that of the fit to all rows."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 from scipy import special
 
-from mixfree.linear.exact.folds import Mean, Solved
+from mixfree.base.arithmetic import Array
+from mixfree.linear.exact.newton import Part, Point, standardised
+from mixfree.linear.exact.problem import ROUGH, Problem
+from mixfree.linear.exact.reservoir import Kept
 
-MANY = 1e9  # degrees of freedom that are as good as infinitely many
+MAX_FREEDOM = 1e9  # degrees of freedom that are as good as infinitely many
 LEVEL = 0.98  # nominal level of the 95 % bound, since sorted streams have heavier tails
+FOLDS = 5
+MAX_ALL_FOLDS = 1 << 19  # values of the kept rows, times outputs, up to which all are held out
 
 
 class Gap(NamedTuple):
@@ -20,29 +28,57 @@ class Gap(NamedTuple):
 NOTHING = Gap(0.0, 0.0)
 
 
-def gap_of(solved: Solved) -> Gap:
+def gap_of(problem: Problem, point: Point, problem_of: Callable[[list[Part]], Problem]) -> Gap:
     """Estimate the gap of a fit to a sample of the stream.
 
     It follows from the spread of the part of the kept rows' slopes that the sums do not explain.
-    If the fit was cross-validated, because these rows hardly determine the weights, the gap is
-    limited by the held-out losses above the fit (from below) and above the least loss (from above).
+    Where classes can be separated, the losses of the kept rows are uninformative. The gap then
+    follows from losses of rows that are left out of further fits, above the least loss of the same
+    rows: half of this excess is that of the fit itself.
+
+    Parameters
+    ----------
+    problem, point
+        The fit.
+    problem_of
+        Makes the problem for other rows.
     """
-    problem, fitted, held_out = solved
-    assert fitted.known is not None
+    if np.any(problem.ridge):
+        lost, shares = _held_out(problem, point, problem_of)
+        mean = float(shares @ lost)
+        error = float(np.sqrt(np.sum((shares * (lost - mean)) ** 2)))
+        estimate = max(0.5 * mean, 0.0)
+        return Gap(estimate, max(estimate, mean + 2.0 * error))
+    assert problem.known is not None
     unit = problem.units.scale**2 * problem.settings.family.weight
-    mean, *others = fitted.known.excess_loss(fitted.objective, fitted.point, fitted.beta).tolist()
-    found = Gap(max(mean, 0.0) * unit, _quantile(mean, *others) * unit)
-    if held_out is None:
-        return found
-    least, most = map(_held_out_gap, (held_out.above_fit, held_out.above_least))
-    between = zip(found, least, most, strict=True)
-    return Gap(*(min(max(own, low), high) for own, low, high in between))
+    mean, *others = problem.known.excess_loss(point).tolist()
+    return Gap(max(mean, 0.0) * unit, _quantile(mean, *others) * unit)
 
 
-def _held_out_gap(above: Mean) -> Gap:
-    """Return the gap from held-out losses: half of the excess is that of the fit itself."""
-    estimate = max(0.5 * above.value, 0.0)
-    return Gap(estimate, max(estimate, above.value + 2.0 * above.error))
+def _held_out(
+    problem: Problem, point: Point, problem_of: Callable[[list[Part]], Problem]
+) -> tuple[Array, Array]:
+    """Return losses of rows left out above those of a fit to them, and shares of the rows."""
+    start = problem.own(point.theta)
+    (kept, factor), *others = problem.parts
+    few = kept.rows.size * len(start) <= MAX_ALL_FOLDS
+    fold = np.arange(len(kept)) % FOLDS
+    lost = np.zeros(len(kept))
+    for number in range(FOLDS if few else 1):
+        out = fold == number
+        rest = Part(kept.take(~out), factor * len(kept) / np.sum(~out))
+        without = replace(problem_of([rest, *others]), ridge=problem.ridge)
+        lost[out] = _losses(*without.solved(start, ROUGH), kept.take(out))
+    least = replace(problem, known=None, ridge=0.0).solved(start, ROUGH)
+    out = fold < (FOLDS if few else 1)
+    weights = kept.weights[out]
+    return lost[out] - _losses(*least, kept.take(out)), weights / weights.sum()
+
+
+def _losses(problem: Problem, point: Point, rows: Kept) -> Array:
+    """Return the loss of each row at a fit, for a family without a unit."""
+    z = standardised(rows.rows, problem.units, problem.settings.intercept) @ point.theta.T
+    return problem.settings.family.at(z, rows.targets)[0]
 
 
 def _quantile(mean: float, variance: float, third: float, freedom: float) -> float:
@@ -57,6 +93,6 @@ def _quantile(mean: float, variance: float, third: float, freedom: float) -> flo
     unit = (variance / shape) ** 0.5
     bound = mean + unit * (special.gammaincinv(shape, LEVEL) - shape)
     half = mean**2 / variance
-    freedom = min(freedom, MANY)
+    freedom = min(freedom, MAX_FREEDOM)
     longer = special.fdtri(2.0 * half, freedom, LEVEL) * half / special.gammaincinv(half, LEVEL)
     return float(bound * longer)

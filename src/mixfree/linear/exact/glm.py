@@ -25,11 +25,10 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_finite, check_rows
-from mixfree.linear.exact.folds import Solved, cross_validated, determined
 from mixfree.linear.exact.gap import NOTHING, Gap, gap_of
 from mixfree.linear.exact.glm_inference import GlmInference
 from mixfree.linear.exact.known import pieces
-from mixfree.linear.exact.newton import CLOSE, Part
+from mixfree.linear.exact.newton import CLOSE, Part, Point
 from mixfree.linear.exact.problem import ROUGH, Problem, Settings
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
 from mixfree.linear.exact.streamsums import StreamSums, origin_of
@@ -37,12 +36,14 @@ from mixfree.linear.exact.sums import BIG
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
 GROWTH = 1.5  # growth of the stream between updates of the reference weights
-LATER = 2.0  # the same once the stream is 16 times as long as the sample
-FEW = 2048  # rows of the sample that are enough for reference weights
-PRIOR = 1 / 300  # ridge of the reference weights, in rows of standardised columns, per column
-MORE = 4096  # rows of the sample for the fit from which the final one starts
-SQUARED = 2.0**510  # predictions up to which squares are finite
-LARGE = 1 << 23  # bytes of rows from which undoing is faster than checking all rows first
+LATE_GROWTH = 2.0  # the same once the stream is 16 times as long as the sample
+REFERENCE_ROWS = 2048  # rows of the sample that are enough for reference weights
+REFERENCE_RIDGE = (
+    1 / 300
+)  # ridge of the reference weights, in rows of standardised columns, per column
+START_ROWS = 4096  # rows of the sample for the fit from which the final one starts
+MAX_SQUARABLE = 2.0**510  # predictions up to which squares are finite
+MIN_UNDO_BYTES = 1 << 23  # bytes of rows from which undoing is faster than checking all rows first
 
 
 class GlmFit:
@@ -54,10 +55,9 @@ class GlmFit:
               \quad\text{with}\quad \|w\| \le r .
 
     The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
-    depends on which rows the seed keeps; :meth:`gap` estimates by how much. Where the kept rows
-    hardly determine the weights, a ridge is chosen by cross-validation; for a fit to all rows, only
-    if classes can be separated or nearly so, and neither λ nor r is given
-    (:mod:`mixfree.linear.exact.folds`).
+    depends on which rows the seed keeps; :meth:`gap` estimates by how much. If neither λ nor r is
+    given, columns along which the classes of the kept rows can be separated get a weak ridge
+    (:attr:`separated`), as strong as scikit-learn's default: no best weights exist without one.
 
     The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
     with Huber's loss of the same width.
@@ -73,9 +73,8 @@ class GlmFit:
         Whether each output has an intercept b, to which penalty and ball do not apply.
     l2
         λ, for weights in the units of the rows. By default 1e-8 for weights of standardised
-        columns, too little to be noticed, and more for classes that can be separated, for which no
-        best weights exist. With λ = 0 their weights grow until the loss no longer decreases
-        noticeably.
+        columns, too little to be noticed, and more where classes can be separated. With λ = 0 the
+        weights of such classes grow until the loss no longer decreases noticeably.
     radius
         r. The norm runs over the weights of all outputs, in the units of the rows.
     memory
@@ -127,7 +126,7 @@ class GlmFit:
         self._reference = np.zeros(self._shape)  # reference weights, in the units of the rows
         self._due = 0  # number of rows at which they are updated
         self._streams: tuple[int, ...] = ()  # seeds of all merged streams
-        self._solution: Solved | None = None
+        self._solution: tuple[Problem, Point] | None = None
         self._inference: GlmInference | None = None
 
     @property
@@ -157,7 +156,11 @@ class GlmFit:
         """
         x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
         count = int(np.shape(targets)[0])
-        large = isinstance(x, np.ndarray) and x.nbytes > LARGE and x.nbytes > self._sample.nbytes
+        large = (
+            isinstance(x, np.ndarray)
+            and x.nbytes > MIN_UNDO_BYTES
+            and x.nbytes > self._sample.nbytes
+        )
         values = x if isinstance(x, np.ndarray) else x.data[:, None]
         with np.errstate(over="ignore", invalid="ignore"):
             check_finite(values[:0] if large else values, y)
@@ -227,23 +230,23 @@ class GlmFit:
             z: Array = rows @ self._reference[:, :columns].T
             z += self._reference[:, columns:].T.sum(axis=0)
             # Such predictions are far from all targets: a column that hardly varied became huge.
-            if not np.abs(z).max(initial=0.0) <= SQUARED:
+            if not np.abs(z).max(initial=0.0) <= MAX_SQUARABLE:
                 z = np.clip(np.nan_to_num(z), -BIG, BIG)
         return z
 
     def _update_reference(self) -> None:
         """Update the reference weights."""
-        self._reference = self._rough(FEW, pending=False)
+        self._reference = self._rough(REFERENCE_ROWS, pending=False)
         late = self._sample.seen >= 16 * self._sample.size
-        self._due = int((LATER if late else GROWTH) * self._sample.seen)
+        self._due = int((LATE_GROWTH if late else GROWTH) * self._sample.seen)
 
     def _rough(self, most: int, pending: bool) -> Array:
         """Fit to at most about ``most`` of the kept rows; weights in the units of the rows."""
         parts = self._parts(most, pending)
-        ridge = PRIOR * self.settings.columns / max(len(parts[0].rows), 1)
+        ridge = REFERENCE_RIDGE * self.settings.columns / max(len(parts[0].rows), 1)
         problem = replace(self._problem_of(parts), ridge=ridge)
-        fitted = problem.solved(None if self._sums is None else self._reference, ROUGH)
-        return problem.own(fitted.point.theta)
+        _, point = problem.solved(None if self._sums is None else self._reference, ROUGH)
+        return problem.own(point.theta)
 
     def _problem_of(self, parts: list[Part]) -> Problem:
         """Pose the fit to rows of the sample, and to the sums if there are any."""
@@ -277,50 +280,39 @@ class GlmFit:
 
     def weights(self) -> Array:
         """Return one row per output in the units of the rows; an intercept is last."""
-        solved = self._solved()
-        return solved.problem.own(solved.fitted.point.theta)
+        problem, point = self._solved()
+        return problem.own(point.theta)
 
-    def _solved(self) -> Solved:
+    def _solved(self) -> tuple[Problem, Point]:
+        """Return the problem and its minimum."""
         if self._solution is None:
             start = None
-            if self._sums is not None or self.kept > 2 * MORE:
-                start = self._rough(MORE, pending=True)
-            parts = self._parts()
-            problem = self._problem_of(parts)
-            solved = Solved(problem, problem.solved(start, CLOSE))
-            if self._may_overfit and not determined(solved.fitted, self.complete):
-                start = self._rough(MORE, pending=True) if start is None else start
-                solved = cross_validated(self._problem_of, parts, solved, start, self.complete)
-            self._solution = solved
+            if self._sums is not None or self.kept > 2 * START_ROWS:
+                start = self._rough(START_ROWS, pending=True)
+            given = self.settings.l2 is not None or self.settings.radius is not None
+            problem = self._problem_of(self._parts())
+            self._solution = problem.solved(start, CLOSE, watch=not given)
         return self._solution
 
     @property
-    def chosen_ridge(self) -> float:
-        """Strength of the ridge chosen by cross-validation, in rows of standardised columns."""
-        problem = self._solved().problem
-        return problem.ridge * len(problem.parts[0].rows)
-
-    @property
-    def _may_overfit(self) -> bool:
-        """Whether a ridge may be chosen: of all rows only for classes, if no bound is given."""
-        given = self.settings.l2 is not None or self.settings.radius is not None
-        return not self.complete or not (given or self._family.levels)
+    def separated(self) -> int:
+        """Number of columns with a ridge, because the classes can be separated along them."""
+        return int(np.count_nonzero(self._solved()[0].ridge))
 
     def gap(self) -> Gap:
         """Estimate the mean loss above that of the fit to all rows, with a 95 % upper bound.
 
         It is 0 as long as all rows are kept. Otherwise it follows from the part of the kept rows'
-        slopes that the sums do not explain and, if the fit was cross-validated, from held-out
-        losses.
+        slopes that the sums do not explain or, if classes were separated, from held-out losses.
         """
-        return NOTHING if self.complete else gap_of(self._solved())
+        return NOTHING if self.complete else gap_of(*self._solved(), self._problem_of)
 
     @property
     def inference(self) -> GlmInference:
         """Intervals and the correlation profile of the fit."""
         if self._inference is None:
             rows = self._sample.seen + self._blocks.filled
-            self._inference = GlmInference(*self._solved()[:2], rows, self._sums)
+            self._inference = GlmInference(*self._solved(), rows, self._sums)
         return self._inference
 
     def merge(self, other: Self) -> None:

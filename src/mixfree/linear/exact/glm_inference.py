@@ -16,10 +16,9 @@ from scipy import linalg
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level
-from mixfree.linear.exact.families import probabilities
 from mixfree.linear.exact.known import pieces
-from mixfree.linear.exact.newton import Part, standardised
-from mixfree.linear.exact.problem import LEAST_PENALTY, Fitted, Problem
+from mixfree.linear.exact.newton import Part, Point, standardised
+from mixfree.linear.exact.problem import LEAST_PENALTY, Problem
 from mixfree.linear.exact.streamsums import StreamSums
 
 BATCHES = 64  # short streams have fewer batches than this
@@ -34,7 +33,7 @@ class GlmInference(BatchMeans):
 
     Parameters
     ----------
-    problem, fitted
+    problem, point
         The fit to rows and sums.
     rows
         Number of rows in the stream.
@@ -42,34 +41,30 @@ class GlmInference(BatchMeans):
         Sums of the stream and its batches; None if all rows are kept in order.
     """
 
-    def __init__(
-        self, problem: Problem, fitted: Fitted, rows: int, sums: StreamSums | None
-    ) -> None:
+    def __init__(self, problem: Problem, point: Point, rows: int, sums: StreamSums | None) -> None:
         length = 1 << (rows // BATCHES).bit_length() if sums is None else sums.length
         units, outputs = problem.units, problem.settings.loss.outputs
         unit = np.full(outputs, units.scale)
-        super().__init__(problem.own(fitted.point.theta), rows, length, units.size, unit)
-        self._problem, self._fitted, self._sums = problem, fitted, sums
-        self._factor = fitted.objective.factored(fitted.point)
+        super().__init__(problem.own(point.theta), rows, length, units.size, unit)
+        self._problem, self._point, self._sums = problem, point, sums
 
     @cached_property
     def _sums_of_batches(self) -> tuple[Array, Array]:
         """Gradients and weights of each batch, divided by the weight of the stream."""
         if self._sums is None:
             return self._exact_sums
-        known, total = self._fitted.known, self._problem.weight
+        known, total = self._problem.known, self._problem.weight
         assert known is not None
         closed = self._sums.closed
-        theta = self._fitted.point.theta
-        found = [known.scores(batch, self._fitted.beta, theta) for batch in closed]
+        found = [known.scores(batch, self._point) for batch in closed]
         covered = np.array([float(batch.weight) for batch in closed]) / total
-        return np.array(found).reshape(-1, *theta.shape) / total, covered
+        return np.array(found).reshape(-1, *self._point.theta.shape) / total, covered
 
     @property
     def _exact_sums(self) -> tuple[Array, Array]:
         """The same from the rows themselves, all of which are kept."""
         length, count = self._length, self._rows // self._length
-        scores, covered = np.zeros((count, *self._fitted.point.theta.shape)), np.zeros(count)
+        scores, covered = np.zeros((count, *self._point.theta.shape)), np.zeros(count)
         first = 0
         for x, slope, weights in map(self._slopes, _all_pieces(self._problem)):
             batch = (first + np.arange(len(x))) // length
@@ -82,11 +77,11 @@ class GlmInference(BatchMeans):
 
     def _slopes(self, part: Part) -> tuple[Array, Array, Array]:
         """Return standardised rows, the slopes of their weighted losses, and their weights."""
-        problem, objective = self._problem, self._fitted.objective
+        problem = self._problem
         x = self._standardised(part.rows.rows)
         weights = part.rows.weights / problem.weight
         targets = (part.rows.targets - problem.units.shift) / problem.units.scale
-        slope = objective.family.at(x @ self._fitted.point.theta.T, targets).slope
+        _, slope = self._point.objective.family.at(x @ self._point.theta.T, targets)
         return x, slope * weights[:, None], weights
 
     @cached_property
@@ -101,29 +96,28 @@ class GlmInference(BatchMeans):
 
     def _whitened(self, scores: Array) -> Array:
         flat = scores.reshape(-1, scores.shape[-1])
-        found = linalg.cho_solve(self._factor, flat.T, check_finite=False)
+        found = linalg.cho_solve((self._point.metric, True), flat.T, check_finite=False)
         return np.asarray(found.T.reshape(scores.shape))
 
     @cached_property
     def _changes(self) -> Array:
-        objective, point = self._fitted.objective, self._fitted.point
         covered = float(self._sums_of_batches[1].sum())
         lost = int(np.isfinite(self._size).sum()) + self._problem.settings.intercept
         factor = np.sqrt(self._spread_factor(covered, lost))
         pulls = np.concatenate([factor * self._scores, self._sampling_errors])
-        return -objective.solve(self._factor, point, pulls)
+        return -self._point.solve(pulls)
 
     @cached_property
     def _sampling_errors(self) -> Array:
         """Gradients whose squares sum to the variance from sampling the rows."""
-        known, theta = self._fitted.known, self._fitted.point.theta
+        known = self._problem.known
         if known is None:
-            return np.zeros((0, *theta.shape))
-        return known.sampling_errors(self._fitted.objective, theta, self._fitted.beta)
+            return np.zeros((0, *self._point.theta.shape))
+        return known.sampling_errors(self._point)
 
     @property
     def _unexplained(self) -> float:
-        if self._fitted.known is None:
+        if self._problem.known is None:
             return 0.0
         rows, factor = self._problem.parts[0]
         return self._size_of(self._sampling_errors) / factor**2 / len(rows)
@@ -131,8 +125,7 @@ class GlmInference(BatchMeans):
     @cached_property
     def _levels(self) -> list[Level]:
         squares = BlockSquares(lambda white: float(np.vdot(white, white)))
-        theta, objective = self._fitted.point.theta, self._fitted.objective
-        ridge = self._white(objective.penalty * theta)
+        ridge = self._white(self._point.objective.penalty * self._point.theta)
         for x, slope, weights in map(self._slopes, _all_pieces(self._problem)):
             white = slope[:, :, None] * self._white(x)[:, None, :]
             squares.add(white + weights[:, None, None] * ridge)
@@ -141,7 +134,7 @@ class GlmInference(BatchMeans):
 
     def _white(self, vectors: Array) -> Array:
         """Return vectors whose inner products are those in the metric of the fit."""
-        lower = self._factor[0]
+        lower = self._point.metric
         found = linalg.solve_triangular(lower, vectors.T, lower=True, check_finite=False)
         return np.asarray(found.T)
 
@@ -193,22 +186,18 @@ class GlmInference(BatchMeans):
     def _hessians(self) -> Iterator[Array]:
         """Hessian of the loss in the weights of each output, with the others fixed.
 
-        At the fit to the rows alone: the sums' random errors would stop the weights of separable
-        classes at an arbitrary point.
+        At the fit to the rows alone, without a ridge: the sums' random errors would stop the
+        weights of separable classes at an arbitrary point.
         """
-        alone = self._fitted
-        if alone.known is not None:
-            alone = replace(self._problem, known=None).solved(self._weights)
-        objective, point = alone.objective, alone.point
-        if len(point.theta) == 1:
-            lower = objective.factored(point)[0]
-            yield lower @ lower.T
-            return
-        for output in range(len(point.theta)):
-            hessian = np.diag(objective.penalty)
-            for (x, _, weights, _), z in zip(objective.slabs, point.predictions, strict=True):
-                chance = probabilities(z)[:, output]
-                hessian += (x * (weights * chance * (1.0 - chance))[:, None]).T @ x
+        problem, alone = self._problem, self._point
+        if problem.known is not None or np.any(problem.ridge):
+            problem = replace(problem, known=None, ridge=0.0)
+            alone = problem.solved(self._weights)[1]
+        for output in range(len(alone.theta)):
+            hessian = np.diag(alone.objective.penalty)
+            for x, own, shared in alone.curvatures:
+                bend = own[:, output] - shared[:, output] ** 2
+                hessian += (x * bend[:, None]).T @ x
             yield hessian
 
 

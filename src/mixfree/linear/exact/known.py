@@ -10,8 +10,7 @@ from mixfree.base import draws
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.families import Family
 from mixfree.linear.exact.newton import (
-    VALUES,
-    Control,
+    MAX_SLAB_VALUES,
     Objective,
     Part,
     Point,
@@ -23,9 +22,11 @@ from mixfree.linear.exact.products import Products
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import Sums
 
-SAMPLE = 2048  # kept rows that are enough to choose β
-ROUNDING = 1e-12  # relative variance that is only a rounding error
-DRAWS = 64  # random draws of a gradient's error, where its covariance would be too large a matrix
+MAX_BETA_ROWS = 2048  # kept rows that are enough to choose β
+MIN_VARIANCE = 1e-12  # relative variance that is only a rounding error
+ERROR_DRAWS = (
+    64  # random draws of a gradient's error, where its covariance would be too large a matrix
+)
 
 
 class Totals(NamedTuple):
@@ -39,7 +40,7 @@ class Totals(NamedTuple):
     moments: Array
 
 
-class Known:
+class ControlVariates:
     """Standardised sums over all rows of a stream, minus those over a sample of its rows.
 
     Parameters
@@ -111,14 +112,19 @@ class Known:
             moments.add(x * np.sqrt(weights)[:, None])
         return Totals(functions, moments.total)
 
-    def control(self, beta: Array) -> Control:
-        """Return the correction of the sample's loss for a given β."""
-        linear = np.einsum("kj,jkq->kq", beta[:, :-1], self._linear)
-        return Control(linear, self._quadratic, beta[:, -1])
+    def correction(self, beta: Array) -> tuple[Array, Array, Array]:
+        """Return β times the stream's sums minus their estimates from the kept rows.
 
-    def scores(self, batch: Sums, beta: Array, theta: Array) -> Array:
+        A linear term, outputs × weights; a matrix; and its factor β₀ for each output.
+        """
+        linear = np.einsum("kj,jkq->kq", beta[:, :-1], self._linear)
+        return linear, self._quadratic, beta[:, -1]
+
+    def scores(self, batch: Sums, point: Point) -> Array:
         """Return the gradient of a batch's loss, as explained by functions and predictions."""
-        totals = self.totals(batch)
+        totals, theta, beta = self.totals(batch), point.theta, point.objective.beta
+        if beta is None:
+            return np.zeros_like(theta)
         functions = totals.functions.reshape(-1, *theta.shape)
         explained: Array = np.einsum("kj,jkq->kq", beta[:, :-1], functions)
         explained += beta[:, -1:] * (theta @ totals.moments)
@@ -130,7 +136,7 @@ class Known:
         By least squares over kept rows, whose errors are weighted by their leverage.
         """
         kept = self._sample.rows
-        kept = kept.take(slice(None, None, -(-len(kept) // SAMPLE)))
+        kept = kept.take(slice(None, None, -(-len(kept) // MAX_BETA_ROWS)))
         x = standardised(kept.rows, self._units, self._intercept)
         targets = (kept.targets - self._units.shift) / self._units.scale
         basis, slope = self._slopes(objective, kept, x, targets, theta)
@@ -145,7 +151,7 @@ class Known:
             gram = (both * leverage[:, None]).T @ both / len(x)
             size = gram.diagonal().copy()
             gram -= mean.T @ mean
-            still = gram.diagonal() <= ROUNDING * size
+            still = gram.diagonal() <= MIN_VARIANCE * size
             scale = 1.0 / np.sqrt(np.maximum(gram.diagonal(), 1e-300))
             gram *= scale[:, None] * scale
             gram[still] = gram[:, still] = 0.0  # what does not vary explains nothing
@@ -158,60 +164,55 @@ class Known:
     ) -> tuple[Array, Array]:
         """Return functions, 1 and prediction of each kept row, and the slopes of its loss."""
         z = x @ theta.T
-        slope = objective.family.at(z, targets).slope
+        slope = objective.family.at(z, targets)[1]
         return np.concatenate([self._functions(kept), z[:, None, :]], axis=1), slope
 
-    def excess_loss(self, objective: Objective, point: Point, beta: Array) -> Array:
+    def excess_loss(self, point: Point) -> Array:
         """Return three cumulants of the excess loss due to sampling, and degrees of freedom.
 
         The excess loss is half a sum of squares of normal variables, whose variances are the
         eigenvalues of the gradient's error covariance in the metric of the Hessian. The degrees of
         freedom of these estimates are few if a few rows have most of the error.
         """
-        theta, factor = point.theta, objective.factored(point)
-        freedom = self._freedom(objective, theta, beta, factor)
-        left_out = 1.0 - 1.0 / self._sample.factor
-        if len(theta) > 1:
-            spread = np.sqrt(DRAWS * left_out) * self.sampling_errors(objective, theta, beta)
-            solved = objective.solve(factor, point, spread)
-            found = 0.5 * np.einsum("bkq,bkq->b", spread, solved)
+        freedom, left_out = self._freedom(point), 1.0 - 1.0 / self._sample.factor
+        if len(point.theta) > 1:
+            spread = np.sqrt(ERROR_DRAWS * left_out) * self.sampling_errors(point)
+            found = 0.5 * np.einsum("bkq,bkq->b", spread, point.solve(spread))
             middle, variance = float(found.mean()), float(found.var(ddof=1))
             # That of a gamma law: with many eigenvalues the third cumulant matters little.
             third = 2.0 * variance**2 / max(middle, 1e-300)
             return np.array([middle, variance, third, freedom])
-        spread, mean = Products(theta.shape[1]), np.zeros(theta.shape)
-        for x, rest in self._residuals(objective, theta, beta):
+        products, mean = Products(point.theta.shape[1]), np.zeros(point.theta.shape)
+        for x, rest in self._residuals(point):
             mean += rest.T @ x
-            spread.add(x * rest)
-        covariance = spread.total - mean.T @ mean / len(self._sample.rows)
-        covariance *= left_out * self._scale(beta) ** 2
-        solved = objective.solve(factor, point, covariance[:, None, :])[:, 0]
+            products.add(x * rest)
+        covariance = products.total - mean.T @ mean / len(self._sample.rows)
+        covariance *= left_out * self._scale(point) ** 2
+        solved = point.solve(covariance[:, None, :])[:, 0]
         square = solved @ solved
         third = float(np.sum(square * solved.T))
         return np.array([0.5 * np.trace(solved), 0.5 * np.trace(square), third, freedom])
 
-    def _freedom(
-        self, objective: Objective, theta: Array, beta: Array, factor: tuple[Array, bool]
-    ) -> float:
+    def _freedom(self, point: Point) -> float:
         """Return the degrees of freedom of a variance, from the spread of the rows' squares."""
         total = squares = 0.0
-        for x, rest in self._residuals(objective, theta, beta):
-            white = linalg.solve_triangular(factor[0], x.T, lower=True, check_finite=False)
+        for x, rest in self._residuals(point):
+            white = linalg.solve_triangular(point.metric, x.T, lower=True, check_finite=False)
             each = np.einsum("ij,ij->j", white, white) * np.einsum("ij,ij->i", rest, rest)
             total += float(each.sum())
             squares += float(each @ each)
         spread = squares - total * total / len(self._sample.rows)
         return 2.0 * total * total / max(spread, 1e-300)
 
-    def sampling_errors(self, objective: Objective, theta: Array, beta: Array) -> Array:
+    def sampling_errors(self, point: Point) -> Array:
         """Return random gradients whose squares sum to the sampling variance.
 
         The stream counts as infinite. Shape: draws × outputs × weights.
         """
-        rows = self._sample.rows
-        drawn, mean = np.zeros((DRAWS, *theta.shape)), np.zeros(theta.shape)
-        turned, done = np.zeros(DRAWS), 0
-        for x, rest in self._residuals(objective, theta, beta):
+        rows, shape = self._sample.rows, point.theta.shape
+        drawn, mean = np.zeros((ERROR_DRAWS, *shape)), np.zeros(shape)
+        turned, done = np.zeros(ERROR_DRAWS), 0
+        for x, rest in self._residuals(point):
             signs = _signs(done, len(x))
             signed = (signs[:, :, None] * rest[:, None, :]).reshape(len(x), -1)
             drawn += (signed.T @ x).reshape(drawn.shape)
@@ -219,25 +220,26 @@ class Known:
             turned += signs.sum(axis=0)
             done += len(x)
         drawn -= turned[:, None, None] * (mean / len(rows))
-        drawn *= self._scale(beta) / np.sqrt(DRAWS)
+        drawn *= self._scale(point) / np.sqrt(ERROR_DRAWS)
         return drawn
 
-    def _scale(self, beta: Array) -> float:
+    def _scale(self, point: Point) -> float:
         """Return the factor from sums over the kept rows to the error of the stream's mean.
 
         β, the weights and their Hessian are fitted to these rows, which costs degrees of freedom.
         """
-        rows, factor = self._sample
-        free = max(len(rows) - beta.shape[1] - 2 * len(self._metric), len(rows) // 4, 1)
+        (rows, factor), functions = self._sample, self._linear.shape[0] + 1
+        free = max(len(rows) - functions - 2 * len(self._metric), len(rows) // 4, 1)
         return float(factor / self._weight * np.sqrt(len(rows) / free))
 
-    def _residuals(
-        self, objective: Objective, theta: Array, beta: Array
-    ) -> Iterator[tuple[Array, Array]]:
+    def _residuals(self, point: Point) -> Iterator[tuple[Array, Array]]:
         """Yield standardised kept rows, and the unexplained part of their slopes."""
+        theta, beta = point.theta, point.objective.beta
         for x, targets, _, kept in self._slabs.sample:
-            basis, slope = self._slopes(objective, kept, x, targets, theta)
-            rest = (slope - np.einsum("njk,kj->nk", basis, beta)) * kept.weights[:, None]
+            basis, rest = self._slopes(point.objective, kept, x, targets, theta)
+            if beta is not None:
+                rest = rest - np.einsum("njk,kj->nk", basis, beta)
+            rest = rest * kept.weights[:, None]
             if theta.shape[0] > 1:
                 rest -= rest.mean(axis=1, keepdims=True)
             yield x, rest
@@ -245,12 +247,12 @@ class Known:
 
 def pieces(rows: Kept, width: int) -> list[Kept]:
     """Return views of a few rows each."""
-    length = max(VALUES // max(width, 1), 1)
+    length = max(MAX_SLAB_VALUES // max(width, 1), 1)
     return [rows.take(slice(start, start + length)) for start in range(0, len(rows), length)]
 
 
 def _signs(first: int, rows: int) -> Array:
-    """Return reproducible random signs for rows from number ``first`` on: rows × DRAWS."""
-    numbers = np.arange(first * DRAWS, (first + rows) * DRAWS)
+    """Return reproducible random signs for rows from number ``first`` on: rows × ERROR_DRAWS."""
+    numbers = np.arange(first * ERROR_DRAWS, (first + rows) * ERROR_DRAWS)
     drawn = draws.words(draws.key(0, draws.SAMPLE), numbers) & 1
-    return (2.0 * drawn - 1.0).reshape(rows, DRAWS)
+    return (2.0 * drawn - 1.0).reshape(rows, ERROR_DRAWS)

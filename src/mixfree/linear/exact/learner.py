@@ -145,9 +145,9 @@ class ExactLearner:
         return self._fit.gap()
 
     @property
-    def chosen_ridge(self) -> float:
-        """Strength of the ridge chosen by cross-validation, in rows; 0 if none was needed."""
-        return float(getattr(self._fit, "chosen_ridge", 0.0))
+    def separated(self) -> int:
+        """Number of columns with a ridge, because the classes can be separated along them."""
+        return int(getattr(self._fit, "separated", 0))
 
     @property
     def bse(self) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array, norm
 from mixfree.linear.exact.families import Family, family_of
-from mixfree.linear.exact.known import Known, pieces
+from mixfree.linear.exact.known import ControlVariates, pieces
 from mixfree.linear.exact.newton import CLOSE, Objective, Part, Point, Slabs, Units, minimise
 from mixfree.linear.exact.solve import CONSTANT
 from mixfree.linear.exact.sums import Sums
@@ -14,8 +14,8 @@ from mixfree.linear.losses import Huber, Loss, Robust
 
 LEAST_PENALTY = 1e-8  # default ridge of standardised columns
 ROUGH = 1e-4  # relative Newton decrement that is enough for intermediate weights
-FAR = 20.0  # standardised weights up to which a start is not compared with 0
-ROUNDS = 50  # most Newton steps for the multiplier of the ball; usually there are a few
+MAX_TRUSTED = 20.0  # standardised weights up to which a start is not compared with 0
+MAX_BALL_STEPS = 50  # Newton steps for the multiplier of the ball; usually there are a few
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,6 @@ class Settings:
         return family_of(self.loss)
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """A minimum, with its objective and correction."""
-
-    objective: Objective
-    point: Point
-    known: Known | None
-    beta: Array  # outputs × (functions, 1, prediction)
-
-
 @dataclass(frozen=True)
 class Problem:
     """Rows, the units in which they are fitted, and the sums of the stream."""
@@ -53,8 +43,8 @@ class Problem:
     units: Units
     weight: float
     slabs: Slabs
-    known: Known | None
-    ridge: float = 0.0  # of standardised columns, beside the penalty
+    known: ControlVariates | None
+    ridge: Array | float = 0.0  # of standardised columns, beside the penalty
 
     @classmethod
     def of_rows(cls, settings: Settings, parts: list[Part]) -> "Problem":
@@ -76,7 +66,7 @@ class Problem:
         units = _units(settings, mean, size, parts[0].rows.targets)
         weight += sum(map(_weight, parts[1:]))
         slabs = _slabs(settings, parts, units, weight)
-        known = Known(
+        known = ControlVariates(
             settings.family,
             total,
             parts[0],
@@ -87,25 +77,62 @@ class Problem:
         )
         return cls(settings, parts, units, weight, slabs, known)
 
-    def solved(self, start: Array | None, close: float = CLOSE) -> Fitted:
-        """Find the minimum, starting at weights in the units of the rows or at 0."""
+    def solved(
+        self, start: Array | None, close: float = CLOSE, watch: bool = False
+    ) -> tuple["Problem", Point]:
+        """Find the minimum, starting at weights in the units of the rows or at 0.
+
+        With ``watch``, a ridge is added if classes turn out to be separable, and the problem that
+        was solved has it: as strong as scikit-learn's default, ½‖w‖² beside the sum of the losses
+        of the rows at hand, on the columns along which classes are separated.
+        """
+        free = self._slopes_that_vary if watch else None
+        point, separating = self._fitted(self._first(start), 0.0, close, free)
+        if separating is not None:
+            return self._with_ridge(separating, start, point.theta, close)
+        radius = self.settings.radius
+        if radius is not None and self._length(point.theta) > radius:
+            point = self._in_ball(point, radius, close)
+        return self, point
+
+    def _with_ridge(
+        self, separating: Array, start: Array | None, theta: Array, close: float
+    ) -> tuple["Problem", Point]:
+        """Find the minimum with a ridge on the weights that separate classes.
+
+        Where a class has fewer rows than weights, all columns take it: others separate by chance.
+        """
+        rows = sum(float(part.rows.weights.sum()) for part in self.parts)
+        separating = separating | self._scarce
+        alone, free = replace(self, known=None), self._slopes_that_vary & ~separating
+        while free.any():
+            alone = replace(alone, ridge=separating[: self.settings.columns] / rows)
+            point, more = alone._fitted(theta, 0.0, ROUGH, free)
+            if more is None:
+                break
+            theta, separating, free = point.theta, separating | more, free & ~more
+        return replace(self, ridge=separating[: self.settings.columns] / rows).solved(start, close)
+
+    @property
+    def _slopes_that_vary(self) -> Array:
+        """Which weights are slopes of columns that vary, not intercepts."""
+        return np.append(np.isfinite(self.units.size), np.zeros(int(self.settings.intercept))) > 0
+
+    def _first(self, start: Array | None) -> Array:
+        """Return the standardised weights at which the search starts."""
         loss = self.settings.loss
         theta = np.zeros((loss.outputs, self.settings.columns + self.settings.intercept))
         given = None if start is None else self.standard(start)
         if given is not None and self._serves(given):
-            theta = given
-        elif isinstance(loss, Robust):
+            return given
+        if isinstance(loss, Robust):
             convex = family_of(Huber(loss.scale)).in_units(self.units.scale)
-            theta = _minimum(self._objective(0.0, convex), theta, ROUGH).theta
-        fitted = self._fitted(theta, 0.0, close)
-        radius = self.settings.radius
-        if radius is not None and self._length(fitted.point.theta) > radius:
-            return self._in_ball(fitted, radius, close)
-        return fitted
+            return minimise(self._objective(0.0, convex), theta, ROUGH)[0].theta
+        return theta
 
     def _serves(self, theta: Array) -> bool:
         """Whether to start at ``theta``: not if a column that became huge has made it absurd."""
-        if np.abs(theta).max(initial=0.0) <= FAR:
+        if np.abs(theta).max(initial=0.0) <= MAX_TRUSTED:
             return True
         objective = self._objective(0.0)
         return objective.at(theta).value < objective.at(np.zeros_like(theta)).value
@@ -133,7 +160,9 @@ class Problem:
         level = own[:, -1] + slopes @ self.units.mean - self.units.shift
         return np.column_stack([theta, level / self.units.scale])
 
-    def _objective(self, extra: float, family: Family | None = None) -> Objective:
+    def _objective(
+        self, extra: float, family: Family | None = None, beta: Array | None = None
+    ) -> Objective:
         """Return the loss of the rows, with ``extra`` added to λ."""
         settings, size = self.settings, self.units.size
         ridge = ((settings.l2 or 0.0) + extra) / settings.family.weight
@@ -147,33 +176,45 @@ class Problem:
             family or settings.family.in_units(self.units.scale),
             self.slabs,
             np.append(penalty, np.zeros(int(settings.intercept))),
+            self.known,
+            beta,
         )
 
-    def _fitted(self, theta: Array, extra: float, close: float) -> Fitted:
-        objective = self._objective(extra)
-        if self.known is None:
-            point = _minimum(objective, theta, close)
-            return Fitted(objective, point, None, np.zeros((len(theta), 0)))
-        beta = self.known.best_beta(objective, theta)
-        objective.control = self.known.control(beta)
-        found = minimise(objective, theta, close)
-        if found is None:
-            beta = np.zeros_like(beta)
-            objective.control = None
-            found = _minimum(objective, theta, close)
-        return Fitted(objective, found, self.known, beta)
+    def _fitted(
+        self, theta: Array, extra: float, close: float, watch: Array | None = None
+    ) -> tuple[Point, Array | None]:
+        objective, helpless = self._objective(extra), False
+        if self.known is not None:
+            beta = self.known.best_beta(objective, theta)
+            found = minimise(self._objective(extra, beta=beta), theta, close, watch)
+            if found[0].value >= 0.0:
+                return found
+            # The sums point to weights that the kept rows do not hold back.
+            helpless = watch is not None
+            if helpless and self._scarce:
+                return found[0], np.ones(theta.shape[1], dtype=bool)
+        point, separating = minimise(objective, theta, close, watch)
+        if helpless and separating is None:
+            separating = np.ones(theta.shape[1], dtype=bool)
+        return point, separating
+
+    @property
+    def _scarce(self) -> bool:
+        """Whether a class has fewer rows than weights."""
+        targets = np.concatenate([part.rows.targets for part in self.parts])
+        counts = np.unique(targets, return_counts=True)[1]
+        return bool(counts.min() < self.settings.columns + self.settings.intercept)
 
     def _length(self, theta: Array) -> float:
         return norm(self.slopes(theta).ravel())
 
-    def _in_ball(self, fitted: Fitted, radius: float, close: float) -> Fitted:
+    def _in_ball(self, point: Point, radius: float, close: float) -> Point:
         """Find the minimum on the ball by Newton's method for its multiplier (Moré and Sorensen).
 
         A step that leaves the interval known to contain the multiplier becomes a bisection.
         """
         columns, extra, least, most = self.settings.columns, 0.0, 0.0, np.inf
-        for _ in range(ROUNDS):
-            point = fitted.point
+        for _ in range(MAX_BALL_STEPS):
             length = self._length(point.theta)
             if abs(length / radius - 1.0) <= 1e-9 or least >= (1.0 - 1e-12) * most:
                 break
@@ -181,18 +222,17 @@ class Problem:
             pull = np.zeros_like(point.theta)
             slopes = point.theta[:, :columns] / self.units.size
             pull[:, :columns] = slopes / self.units.size
-            moved = fitted.objective.solve(fitted.objective.factored(point), point, pull)
-            fall = float(np.vdot(pull, moved)) / float(np.vdot(slopes, slopes))
+            fall = float(np.vdot(pull, point.solve(pull))) / float(np.vdot(slopes, slopes))
             extra += (length / radius - 1.0) / fall * self.settings.family.weight
             if not least < extra < most:
                 extra = 0.5 * (least + most) if np.isfinite(most) else 2.0 * least + 1e-12
-            fitted = self._fitted(point.theta, extra, close)
-        length = self._length(fitted.point.theta)
+            point, _ = self._fitted(point.theta, extra, close)
+        length = self._length(point.theta)
         if length > radius:
-            theta = fitted.point.theta.copy()
+            theta = point.theta.copy()
             theta[:, :columns] *= radius / length
-            fitted = replace(fitted, point=fitted.objective.at(theta))
-        return fitted
+            point = point.objective.at(theta)
+        return point
 
 
 def column_units(parts: list[Part], columns: int, intercept: bool) -> tuple[Array, Array]:
@@ -239,10 +279,3 @@ def _slabs(settings: Settings, parts: list[Part], units: Units, weight: float) -
 
 def _weight(part: Part) -> float:
     return float(part.rows.weights.sum()) * part.factor
-
-
-def _minimum(objective: Objective, theta: Array, close: float) -> Point:
-    """Find the minimum of a loss that is never negative."""
-    point = minimise(objective, theta, close)
-    assert point is not None
-    return point

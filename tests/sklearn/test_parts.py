@@ -4,8 +4,7 @@ import dask
 import numpy as np
 import pytest
 
-from mixfree.linear import fit_parts
-from mixfree.sklearn import StreamClassifier, StreamRegressor
+from mixfree.sklearn import StreamClassifier, StreamRegressor, fit_parts
 
 
 def stream(rows=3000, seed=0):

@@ -2,7 +2,6 @@
 
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax, Squared, linear_gradient
-from mixfree.linear.parts import fit_parts
 
 __all__ = [
     "Huber",
@@ -12,6 +11,5 @@ __all__ = [
     "Softmax",
     "Squared",
     "advance_linear",
-    "fit_parts",
     "linear_gradient",
 ]

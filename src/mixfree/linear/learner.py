@@ -45,7 +45,7 @@ class Learner:
     dense_only
         Whether sparse rows are learnt without the memory, which would keep them as dense ones.
     method, fit_intercept, l2, radius, scale, draws, step_scale, output, options, seed
-        As for :class:`mixfree.linear.estimator.StreamModel`.
+        As for :class:`mixfree.sklearn.estimator.StreamModel`.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """scikit-learn estimators for data in time order: one pass, never shuffled, resumable anywhere."""
 
-from mixfree.linear.classifier import StreamClassifier
-from mixfree.linear.regressor import StreamRegressor
-from mixfree.streams.transformer import StreamEncoder
+from mixfree.sklearn.classifier import StreamClassifier
+from mixfree.sklearn.encoder import StreamEncoder
+from mixfree.sklearn.parts import fit_parts
+from mixfree.sklearn.regressor import StreamRegressor
 
-__all__ = ["StreamClassifier", "StreamEncoder", "StreamRegressor"]
+__all__ = ["StreamClassifier", "StreamEncoder", "StreamRegressor", "fit_parts"]

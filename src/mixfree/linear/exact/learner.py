@@ -30,8 +30,8 @@ class ExactLearner:
     dtype
         dtype of the weights; all arithmetic is in double precision.
     intercept, l2, radius, half_life, memory, seed
-        As for :class:`mixfree.linear.estimator.StreamModel`. The squared loss keeps no rows for its
-        weights; bytes of memory limit the sums behind its intervals.
+        As for the estimators. The squared loss keeps no rows for its weights; bytes of memory limit
+        the sums behind its intervals.
 
     Examples
     --------

@@ -19,8 +19,8 @@ from mixfree.linear.classes import (
     probabilities,
     targets_of,
 )
-from mixfree.linear.estimator import StreamModel, check_weights
 from mixfree.linear.losses import Loss
+from mixfree.sklearn.estimator import StreamModel, check_weights
 
 
 class StreamClassifier(ClassifierMixin, StreamModel):

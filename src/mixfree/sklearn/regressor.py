@@ -8,8 +8,8 @@ from sklearn.utils.validation import validate_data
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, shown
-from mixfree.linear.estimator import StreamModel
 from mixfree.linear.losses import REGRESSIONS, Loss, Squared
+from mixfree.sklearn.estimator import StreamModel
 
 
 class StreamRegressor(RegressorMixin, StreamModel):

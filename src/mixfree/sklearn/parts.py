@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mixfree.base.extras import require
 
 if TYPE_CHECKING:
-    from mixfree.linear.estimator import StreamModel
+    from mixfree.sklearn.estimator import StreamModel
 
     Model = TypeVar("Model", bound=StreamModel)
 
@@ -41,7 +41,7 @@ def fit_parts(
     Examples
     --------
     >>> import numpy as np
-    >>> from mixfree.linear import fit_parts
+    >>> from mixfree.sklearn import fit_parts
     >>> from mixfree.sklearn import StreamRegressor
     >>> X, y = np.arange(9.0)[:, None], np.arange(9.0) ** 2
     >>> parts = ((X[start : start + 3], y[start : start + 3]) for start in (0, 3, 6))

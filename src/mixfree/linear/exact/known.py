@@ -1,7 +1,6 @@
 """Control variates: the sums of a stream correct the loss of a sample of its rows."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -25,17 +24,6 @@ from mixfree.linear.exact.sums import Sums
 MAX_BETA_ROWS = 2048  # kept rows that are enough to choose β
 MIN_VARIANCE = 1e-12  # relative variance that is only a rounding error
 ERROR_DRAWS = 64  # of a gradient's error, where its covariance would be too large a matrix
-
-
-class Totals(NamedTuple):
-    """Sums over rows x, which are standardised, with a 1 for the intercept.
-
-    ``functions`` has Σ u x per function and output, then Σ x per output, for the function 1.
-    ``moments`` is Σ x xᵀ.
-    """
-
-    functions: Array
-    moments: Array
 
 
 class ControlVariates:
@@ -70,15 +58,22 @@ class ControlVariates:
         self._sample, self._slabs, self._weight = sample, slabs, weight
         self._levels = np.zeros(family.functions * family.outputs)
         self._levels[: family.levels] = units.shift
-        whole = self.totals(total)
-        self._metric = whole.moments / float(total.weight)
-        inside = self._totals_of_sample(whole)
-        shape = (-1, family.outputs, whole.functions.shape[1])
-        self._linear = (whole.functions / weight - inside.functions).reshape(shape)
-        self._quadratic = whole.moments / weight - inside.moments
+        functions, moments = self.totals(total)
+        self._metric = moments / float(total.weight)
+        inside = np.zeros_like(functions), Products(len(moments))
+        for x, _, weights, kept in slabs.sample:
+            u = self._functions(kept).reshape(len(x), -1)
+            inside[0][:] += (u * weights[:, None]).T @ x
+            inside[1].add(x * np.sqrt(weights)[:, None])
+        shape = (-1, family.outputs, functions.shape[1])
+        self._linear = (functions / weight - inside[0]).reshape(shape)
+        self._quadratic = moments / weight - inside[1].total
 
-    def totals(self, sums: Sums) -> Totals:
-        """Standardise the sums of any rows."""
+    def totals(self, sums: Sums) -> tuple[Array, Array]:
+        """Return standardised sums of any rows x, with a 1 for the intercept.
+
+        First Σ u x per function and output, then Σ x per output, for the function 1; and Σ x xᵀ.
+        """
         columns, weight = len(self._units.mean), float(sums.weight)
         exponents = sums.exponents
         # The size of a constant column is infinite, and stays so.
@@ -94,7 +89,7 @@ class ControlVariates:
             moments = np.vstack([moments, weight * aside[:columns]])
             moments = np.column_stack([moments, weight * aside])
         ones = np.repeat(weight * aside[None], self._family.outputs, axis=0)
-        return Totals(np.vstack([cross, ones]), moments)
+        return np.vstack([cross, ones]), moments
 
     def _functions(self, kept: Kept) -> Array:
         """Return standardised functions of kept rows, and 1: rows × functions × outputs."""
@@ -102,13 +97,6 @@ class ControlVariates:
         u = (u - self._levels) / self._units.scale
         u = np.hstack([u, np.ones((len(u), self._family.outputs))])
         return u.reshape(len(u), -1, self._family.outputs)
-
-    def _totals_of_sample(self, like: Totals) -> Totals:
-        functions, moments = np.zeros_like(like.functions), Products(len(like.moments))
-        for x, _, weights, kept in self._slabs.sample:
-            functions += (self._functions(kept).reshape(len(x), -1) * weights[:, None]).T @ x
-            moments.add(x * np.sqrt(weights)[:, None])
-        return Totals(functions, moments.total)
 
     def correction(self, beta: Array) -> tuple[Array, Array, Array]:
         """Return β times the stream's sums minus their estimates from the kept rows.
@@ -120,12 +108,14 @@ class ControlVariates:
 
     def scores(self, batch: Sums, point: Point) -> Array:
         """Return the gradient of a batch's loss, as explained by functions and predictions."""
-        totals, theta, beta = self.totals(batch), point.theta, point.objective.beta
+        (functions, moments), theta = self.totals(batch), point.theta
+        beta = point.objective.beta
         if beta is None:
             return np.zeros_like(theta)
-        functions = totals.functions.reshape(-1, *theta.shape)
-        explained: Array = np.einsum("kj,jkq->kq", beta[:, :-1], functions)
-        explained += beta[:, -1:] * (theta @ totals.moments)
+        explained: Array = np.einsum(
+            "kj,jkq->kq", beta[:, :-1], functions.reshape(-1, *theta.shape)
+        )
+        explained += beta[:, -1:] * (theta @ moments)
         return explained
 
     def best_beta(self, objective: Objective, theta: Array) -> Array:

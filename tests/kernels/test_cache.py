@@ -3,9 +3,13 @@
 import ast
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
+
+import numba
+import pytest
 
 import mixfree
 from mixfree.kernels import cache
@@ -60,6 +64,19 @@ def test_two_processes_that_compile_at_once_do_not_mix_up_their_results(tmp_path
     first.save("for float64", "the code for float64")
     assert reader.load("for float64") is None  # its entry was overwritten: compiled once more
     assert reader.load("for float32") == "the code for float32"
+
+
+@pytest.mark.parametrize(
+    "index", [b"", b"a cut file", pickle.dumps(numba.__version__) + b"cmixfree\nGone\n."]
+)
+def test_an_index_that_cannot_be_read_is_compiled_anew(tmp_path, index):
+    """As after an upgrade that renames a part; Numba itself ends in a traceback."""
+    files = _Files(tmp_path, "kernel", fingerprint())
+    files.save("for float64", "the code")
+    (tmp_path / files._index_name).write_bytes(index)
+    assert files.load("for float64") is None
+    files.save("for float64", "the code once more")
+    assert files.load("for float64") == "the code once more"
 
 
 WITHOUT_A_FOLDER = """

@@ -25,6 +25,12 @@ class _Files(IndexDataCacheFile):
     overwrite each other's results; here file names are unique.
     """
 
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:  # damaged, or of another version, whose types are gone
+            return {}
+
     def _data_name(self, number: int) -> str:
         return f"{self._index_name.removesuffix('.nbi')}.{uuid.uuid4().hex[:16]}.nbc"
 

@@ -315,7 +315,7 @@ def minimise(objective: Objective, theta: Array, close: float = CLOSE) -> Point 
         if whole and not bound:
             old, last = factor, fall
             step, change = found.theta - point.theta, found.gradient - point.gradient
-            if one and np.vdot(step, change) > 0.0:  # 0 where the loss is flat to rounding
+            if one and np.vdot(step, change) != 0.0:  # 0 where the loss is flat to rounding
                 changes.append((step, change))
         else:
             old, last, changes = None, np.inf, []

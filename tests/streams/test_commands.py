@@ -563,7 +563,10 @@ def test_too_few_rows_at_first_may_be_why_predictions_ahead_were_bad(tmp_path, c
         capsys.readouterr().out,
     )
     assert run(*fit) == 0
-    assert "the classes can be separated, so that no weights are best" in capsys.readouterr().out
+    assert (
+        "classes can be separated, or nearly, so that no weights are best"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_change_of_the_stream_is_told_from_noise(tmp_path, capsys):

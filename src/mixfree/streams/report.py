@@ -96,8 +96,8 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
     if separated:
         features = "1 feature" if separated == 1 else f"{separated:,} features"
         yield (
-            f"the classes can be separated, so that no weights are best: {features} got a weak "
-            "ridge, as by default in scikit-learn (C=1); `l2` sets another"
+            f"classes can be separated, or nearly, so that no weights are best: {features} got a "
+            "weak ridge, as by default in scikit-learn (C=1); `l2` sets another"
         )
     if gap.upper == 0.0:
         added = " and this ridge" if separated else ""

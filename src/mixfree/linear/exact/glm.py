@@ -56,6 +56,8 @@ class GlmFit:
     depends on which rows the seed keeps; :meth:`gap` estimates by how much. If neither λ nor r is
     given, columns along which the classes of the kept rows can be separated get a weak ridge
     (:attr:`separated`), as strong as scikit-learn's default: no best weights exist without one.
+    All columns get it if a class that is separated has fewer rows than weights, or if the kept rows
+    do not hold back the correction by the sums.
 
     The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
     with Huber's loss of the same width.
@@ -285,7 +287,7 @@ class GlmFit:
 
     @property
     def separated(self) -> int:
-        """Number of columns with a ridge, because the classes can be separated along them."""
+        """Number of columns with a ridge: classes can be separated along them, or nearly."""
         return int(np.count_nonzero(self._solved()[0].ridge))
 
     def gap(self) -> Gap:

@@ -149,7 +149,7 @@ class ExactLearner:
 
     @property
     def separated(self) -> int:
-        """Number of columns with a ridge, because the classes can be separated along them."""
+        """Number of columns with a ridge: classes can be separated along them, or nearly."""
         return int(getattr(self._fit, "separated", 0))
 
     @property

@@ -11,6 +11,7 @@ EXTRA_OF = {
     "matplotlib": "cli",
     "pyarrow": "cli",
     "bokeh": "report",
+    "jinja2": "report",
     "networkx": "graphs",
     "torch": "torch",
     "jax": "jax",

@@ -12,6 +12,7 @@ EXTRA_OF = {
     "pyarrow": "cli",
     "bokeh": "report",
     "jinja2": "report",
+    "markupsafe": "report",
     "networkx": "graphs",
     "torch": "torch",
     "jax": "jax",

@@ -27,7 +27,7 @@ DOMAINS = {
     "ball": (mf.Ball(0.5), None),
     "centred ball": (mf.Ball(0.4, center=np.full(DIMENSION, 0.2)), np.full(DIMENSION, 0.2)),
     "box": (mf.Box(-0.1, np.linspace(0.1, 0.5, DIMENSION)), None),
-    "simplex": (mf.Simplex(), np.full(DIMENSION, 1 / DIMENSION)),
+    "simplex": (mf.Simplex(2.0), np.full(DIMENSION, 2 / DIMENSION)),
 }
 
 
@@ -226,6 +226,16 @@ def test_tiny_gradients_on_the_simplex(name):
     advance_linear(pair[1], Logistic(), rows, targets)
     np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-9)
     assert np.abs(pair[1].x - start).max() > 1e-3
+
+
+def test_long_entropic_steps_do_not_overflow():
+    """Catches e^(ηg − max) of a gradient that is a negative multiple of its row."""
+    rows, targets = (each[:20] for each in data(Squared()))
+    start = np.full(DIMENSION, 1 / DIMENSION)
+    pair = [make("emd", start, mf.Simplex(), alpha=1e4) for _ in range(2)]
+    tell_all(pair[0], Squared(), rows, targets)
+    advance_linear(pair[1], Squared(), rows, targets)
+    np.testing.assert_allclose(pair[1].average, pair[0].average, rtol=1e-9)
 
 
 @pytest.mark.parametrize("per_coordinate", [True, False])

@@ -48,13 +48,6 @@ def test_the_running_sum_is_the_estimator(law):
         )
 
 
-def test_a_batch_without_correction_is_its_mean():
-    """Catches a sum in place of the mean where the level is beyond the horizon."""
-    gradients = np.random.default_rng(0).standard_normal((3, 2))
-    for law in (mf.MLMC(2, batch=3), mf.MLMC(None, horizon=4, batch=3)):
-        np.testing.assert_allclose(running_sum(law, gradients, 3), gradients.mean(axis=0))
-
-
 @pytest.mark.parametrize("horizon", [1, 2, 3, 7, 8, 9, 100, 1024])
 def test_mean_over_levels_is_the_mean_of_the_largest_window(horizon):
     law = mf.MLMC(levels=None, horizon=horizon)

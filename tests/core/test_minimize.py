@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.core import minimize as minimizing
 from mixfree.core.history import marks
 from tests.helpers import assert_same_bits, assert_states_close, make, needed
 
@@ -165,15 +164,6 @@ def test_a_method_of_ones_own():
         mf.minimize(gradient, STREAM, np.zeros(3), Own, common=1)
     result = mf.minimize(gradient, STREAM, np.zeros(3), Own, batch=7)
     assert result.steps == 2000 // 7 and result.pending == 2000 % 7
-
-
-@pytest.mark.parametrize(
-    ("kind", "numbers"),
-    [(float, 1), ("f4", 1), ([("row", float, (50, 10)), ("y", "f4")], 501), (object, 512)],
-)
-def test_a_structured_record_has_all_its_numbers(kind, numbers):
-    """Catches one number per record, so that as many are kept as of scalars."""
-    assert minimizing._values(np.zeros(4, kind)) == numbers
 
 
 def test_a_stream_is_never_reordered():

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, narrowed
-from mixfree.base.checks import shown
+from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.gap import Gap
@@ -60,9 +60,10 @@ class ExactLearner:
         self._fit: SquaredFit | GlmFit
         if isinstance(loss, Squared):
             if not isinstance(memory, str):
+                rows = check_whole(memory, "memory")
                 raise ValueError(
-                    f"`memory={shown(memory)}` keeps rows, and the exact fit with the squared loss "
-                    "needs none: leave it out, give bytes such as '32MB', or name a `method`"
+                    f"`memory={rows}` keeps rows, and the exact fit with the squared loss needs "
+                    "none: leave it out, give bytes such as '32MB', or name a `method`"
                 )
             self._fit = SquaredFit(
                 columns,

@@ -99,11 +99,14 @@ def test_rows_stay_together_in_every_form():
 
 
 def test_what_is_kept_is_a_copy():
-    """A view of a batch that its owner writes over."""
+    """A view of a batch that its owner writes over, or a saved state that changes with the run."""
     memory, batch = mt.Memory(4), torch.arange(4)
     memory.mix(batch)
+    saved = kept_of(memory)
     batch.zero_()
     assert kept_of(memory).tolist() == [0, 1, 2, 3]
+    memory.mix(torch.full((100,), 9))
+    assert 9 in kept_of(memory) and saved.tolist() == [0, 1, 2, 3]
 
 
 def test_gradients_reach_the_fresh_rows_and_do_not_stay():
@@ -243,11 +246,17 @@ def test_labels_that_are_not_of_the_rows():
     assert memory.seen == 0
 
 
-def test_ranks_draw_each_for_itself():
-    """Ranks that all keep and draw the same places."""
-    alike = [numbers_mixed(mt.Memory(20, rank=rank), 100, 10) for rank in (0, 0, 1, 2)]
-    assert torch.equal(alike[0], alike[1])
-    assert not torch.equal(alike[0], alike[2]) and not torch.equal(alike[2], alike[3])
+def test_ranks_and_workers_draw_each_for_itself(monkeypatch):
+    """Worker 0 that draws as its process does, or worker 1 of rank 0 as rank 1."""
+
+    def drawn(rank, worker):
+        info = None if worker is None else SimpleNamespace(id=worker, num_workers=1)
+        monkeypatch.setattr(torch_memory, "get_worker_info", lambda: info)
+        return torch.cat(list(mt.Memory(20, rank=rank).stream(torch.arange(100).split(10))))
+
+    own = [(0, None), (0, 0), (0, 1), (1, None), (1, 0), (2, None)]
+    assert torch.equal(drawn(0, None), drawn(0, None))
+    assert len({tuple(drawn(*each).tolist()) for each in own}) == len(own)
 
 
 def test_the_rank_is_that_of_the_process_group(monkeypatch):

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mixfree.base.extras import require
+import typer
+
 from mixfree.base.literal import literal
 from mixfree.cli.options import Force, Json, print_json
 from mixfree.cli.screen import say, show
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from mixfree.chains import MarkovChain, MixingTimeEstimate
 
 __all__ = ["chain"]
-
-typer = require("typer")
 
 LARGEST = 1_000_000  # most states of a named chain, whose bounds then take a minute
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from mixfree.base.extras import require
+import typer
+
 from mixfree.cli.flags import in_flags
 from mixfree.cli.options import (
     Data,
@@ -22,8 +23,6 @@ from mixfree.cli.options import (
 from mixfree.cli.screen import say
 
 __all__ = ["diagnose"]
-
-typer = require("typer")
 
 
 def diagnose(

@@ -5,7 +5,8 @@ from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mixfree.base.extras import require
+import typer
+
 from mixfree.base.literal import literal
 from mixfree.cli.options import Force, Json, print_json
 from mixfree.cli.screen import say
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from mixfree.streams.facts import Facts
 
 __all__ = ["inspect"]
-
-typer = require("typer")
 
 
 def inspect(

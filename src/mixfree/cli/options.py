@@ -5,7 +5,8 @@ import json
 import math
 from typing import Annotated, Any
 
-from mixfree.base.extras import require
+import typer
+
 from mixfree.cli.screen import say
 
 __all__ = [
@@ -21,8 +22,6 @@ __all__ = [
     "names",
     "print_json",
 ]
-
-typer = require("typer")
 
 # Versions of the JSON output, described in `docs/json.md`; adding a name keeps the version.
 VERSIONS = {"chain": 1, "diagnose": 1, "fit": 2, "inspect": 2, "td": 1}

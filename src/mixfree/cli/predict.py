@@ -4,13 +4,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from mixfree.base.extras import require
+import typer
+
 from mixfree.cli.options import Data, Force, Format, names
 from mixfree.cli.screen import complain, say
 
 __all__ = ["predict"]
-
-typer = require("typer")
 
 
 def predict(

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from mixfree.base.extras import require
 from mixfree.cli.options import Force, Format, names
 from mixfree.cli.screen import say
@@ -12,8 +14,6 @@ if TYPE_CHECKING:
     from mixfree.streams import StreamFit
 
 __all__ = ["report"]
-
-typer = require("typer")
 
 
 def report(

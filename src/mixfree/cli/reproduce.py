@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-from mixfree.base.extras import require
+import typer
+
 from mixfree.cli.options import names
 from mixfree.cli.screen import complain, say
 from mixfree.reproduce import EXPERIMENTS, experiment
 
 __all__ = ["reproduce"]
-
-typer = require("typer")
 
 
 def reproduce(
@@ -43,7 +42,7 @@ def reproduce(
         Path | None, typer.Option(help="Folder to write the results to. Default: results/NAME.")
     ] = None,
 ) -> None:
-    """Run an experiment of the paper or of this project, or all of them.
+    """Run an experiment of the paper or of the project.
 
     Writes its rows, settings, tables and figures to a folder. After an interruption, the same
     command continues where the run stopped.

@@ -4,7 +4,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mixfree.base.extras import require
+import typer
+
 from mixfree.cli.options import Json, print_json
 from mixfree.cli.screen import say
 
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from mixfree.td import Evaluation, RewardProcess
 
 __all__ = ["td"]
-
-typer = require("typer")
 
 SHOWN = 64  # most states in the printed table; the JSON output has all
 

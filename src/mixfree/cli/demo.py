@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from mixfree.cli.options import Force
 from mixfree.cli.screen import say
@@ -12,11 +12,11 @@ __all__ = ["demo"]
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="File to save the figure to, as .png and .svg.")] = Path(
+    out: Annotated[Path, Option(help="File to save the figure to, as .png and .svg.")] = Path(
         "mixfree-demo.png"
     ),
-    samples: Annotated[int, typer.Option(help="Samples per run.", min=32)] = 2_000_000,
-    seeds: Annotated[int, typer.Option(help="Seeds per method.", min=1)] = 5,
+    samples: Annotated[int, Option(help="Samples per run.", min=32)] = 2_000_000,
+    seeds: Annotated[int, Option(help="Seeds per method.", min=1)] = 5,
     force: Force = False,
 ) -> None:
     """Compare the methods with SGD and AdaGrad.

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from mixfree.cli.flags import in_flags
 from mixfree.cli.options import (
@@ -33,7 +33,7 @@ def diagnose(
     exclude: Exclude = None,
     missing: Missing = "auto",
     plot: Annotated[
-        Path | None, typer.Option(help="File to draw the profile to, as .png and .svg.")
+        Path | None, Option(help="File to draw the profile to, as .png and .svg.")
     ] = None,
     format: Format = None,
     force: Force = False,
@@ -53,12 +53,7 @@ def diagnose(
     from mixfree.cli.fit import fit as fit_command
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.correlation import NOTHING_TO_TELL, knows_intervals
-    from mixfree.streams.facts import (
-        Facts,
-        check_something_learnt,
-        correlation_facts,
-        target_size,
-    )
+    from mixfree.streams.facts import Facts, check_something_learnt, correlation_facts, target_size
 
     if plot is not None:
         from mixfree.base.figures import check_figures

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Exit, Option
 
 from mixfree.cli.flags import in_flags
 from mixfree.cli.options import (
@@ -20,6 +20,7 @@ from mixfree.cli.options import (
     Json,
     Loss,
     Missing,
+    Quiet,
     Target,
     names,
     print_json,
@@ -38,22 +39,20 @@ __all__ = ["fit", "in_words", "progress", "report_lines", "run"]
 def fit(
     data: Data,
     target: Target,
-    model: Annotated[Path, typer.Option(help="File to write the model to.")] = Path(
-        "model.mixfree"
-    ),
+    model: Annotated[Path, Option(help="File to write the model to.")] = Path("model.mixfree"),
     loss: Loss = None,
     method: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="exact, a method listed by `mixfree methods`, or auto, the default: exact up to "
-            "2,000 weights (1,000 unless the loss is squared) and the ladder above.",
+            "2,000 weights (1,000 unless the loss is squared) and the ladder above."
         ),
     ] = None,
     features: Features = None,
     exclude: Exclude = None,
     categories: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="COLUMN=A,B,…",
             help="Categories of a text column; repeat for more columns. Default: those in the "
             "first 10,000 rows.",
@@ -61,7 +60,7 @@ def fit(
     ] = None,
     classes: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Classes of the target, separated by commas. Default: those in the first 10,000 "
             "rows."
         ),
@@ -69,7 +68,7 @@ def fit(
     missing: Missing = "auto",
     dates: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="COLUMN[=FORMAT]",
             help="Column of dates, with its format: %d/%m/%Y, seconds (milliseconds, …) since "
             "1970; repeat for more columns. Default: ISO 8601, 2019/12/31, 31.12.2019, 31/12/2019 "
@@ -77,12 +76,11 @@ def fit(
         ),
     ] = None,
     l2: Annotated[
-        float | None,
-        typer.Option(help="Regularisation: adds ½·l2·‖weights‖² to the loss of each row."),
+        float | None, Option(help="Regularisation: adds ½·l2·‖weights‖² to the loss of each row.")
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Rows to keep: a number of rows, or bytes such as 32MB, the default of exact. "
             "Iterative methods draw from the rows kept; auto, the ladder's default, keeps 32MB of "
             "dense rows and no sparse ones."
@@ -90,14 +88,14 @@ def fit(
     ] = None,
     half_life: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Forget old rows: number of rows after which a row counts half, or auto. "
             "Default: never forget."
         ),
     ] = None,
     options: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set",
             metavar="NAME=VALUE",
             help="Set what has no option of its own, by its Python name: time=linear, levels=9, "
@@ -105,14 +103,14 @@ def fit(
         ),
     ] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="Interval in rows at which the model file is also written.")
+        int | None, Option(help="Interval in rows at which the model file is also written.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the model file if it exists.")
+        bool, Option("--resume", help="Continue from the model file if it exists.")
     ] = False,
     workers: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="N|ADDRESS",
             help="Spread files and Parquet row groups over N processes, or over the Dask cluster "
             "at an address, such as tcp://host:8786; needs the method exact.",
@@ -120,12 +118,11 @@ def fit(
     ] = None,
     format: Format = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print how each column would be used, and fit nothing."),
+        bool, Option("--dry-run", help="Print how each column would be used, and fit nothing.")
     ] = False,
     force: Force = False,
     as_json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Fit a linear model to rows in time order.
 
@@ -207,7 +204,7 @@ def fit(
         if stopped:
             say(f"stopped    after {fitted.read:,} rows, all in the model; continue with --resume")
     if stopped:
-        raise typer.Exit(130)
+        raise Exit(130)
 
 
 def _workers(workers: int, parts: int, asked: str | None) -> str:
@@ -288,7 +285,7 @@ def progress(source: "Source", quiet: bool) -> "Iterator[Show]":
             yield show
     except KeyboardInterrupt:
         complain("mixfree: stopped before the model was usable; no model file was written")
-        raise typer.Exit(130) from None
+        raise Exit(130) from None
 
 
 def _named(text: str) -> tuple[str, str]:

@@ -181,7 +181,7 @@ def command_line(gigabytes):
             for method in ("auto", "ladder", "mag"):
                 for scale in ("none", "running"):
                     settings = ["--target", "y", "--model", folder + "/m", "--method", method]
-                    settings += ["--scale", scale, "-q"]
+                    settings += ["--set", f"scale={scale}", "-q"]
                     settings += [] if method == "auto" else ["--memory", "0"]
                     # The first time may compile.
                     start = min(measured(FIT, "fit", few, *settings)[0] for _ in range(2))

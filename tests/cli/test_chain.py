@@ -123,7 +123,7 @@ def test_pictures(run):
         (["0.5,0.5", "0.5,0.6"], [], "row 2 of P sums to 1.1"),
         (["0.5,0.5", "1.5,-0.5"], [], "row 2, column 2 of P is -0.5: negative"),
         (["nan,0.5", "0.5,0.5"], [], "row 1, column 1 of P is nan: not a number"),
-        (["0.5,0.5"], [], "row 1 has 2 entries, but there are 1 rows"),
+        (["0.5,0.5"], [], "a transition matrix must be square; for a path"),
         (["0.5,x", "0.5,0.5"], [], "row 1, column 2: 'x' is not a number"),
         (["0,1", "1,0"], [], "period 2 and visits these sets in turn: {1}, {2}"),
         (["1,0", "0,1"], [], "2 communicating classes: {1}, {2}"),
@@ -171,7 +171,7 @@ def test_wrong_files_are_one_line_and_code_2(run, rows, options, message):
         (["cycle", "4.5"], "takes a whole number, not '4.5'"),
         (["cycle", "4"], "period 2"),
         (["cycle", "100000000"], "cycle takes at most 1,000,000 states, not 100,000,000"),
-        (["streak", "4"], "no chain is called 'streak'"),
+        (["streak", "4"], "'streak' is neither a file nor the name of a chain"),
     ],
 )
 def test_wrong_names_are_one_line_and_code_2(run, arguments, message):

@@ -65,7 +65,7 @@ def test_bad_file(tmp_path, capsys, case):
 def test_too_far_for_a_running_scale(tmp_path, capsys):
     path = tmp_path / "data.csv"
     path.write_text("a,b,y\n1,1.7e308,3\n2,1.7e308,5\n3,1.7e308,7\n4,-1.7e308,9\n")
-    steps = ["--method", "ladder", "--scale", "running"]
+    steps = ["--method", "ladder", "--set", "scale=running"]
     assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q", *steps) == 2
     error = capsys.readouterr().err
     assert "feature 'b' is -1.7e+308 in row 4, too far from its mean" in error
@@ -120,7 +120,7 @@ def test_a_folder_of_folders_is_told_its_glob(tmp_path, capsys):
         (["d.csv", "--checkpoint-every", "0"], "--checkpoint-every must be a whole number"),
         (["d.csv", "--features", "load"], "the target 'load' cannot be a feature"),
         (["odd.dat"], "the format is unknown; give --format, one of"),
-        (["d.csv", "--method", "sgd-dd"], "needs to know the mixing time: give --mixing-time"),
+        (["d.csv", "--method", "sgd-dd"], "needs to know the mixing time: give --set mixing_time"),
         (["d.csv", "--model", "nowhere/m"], "there is no folder"),
         (["changes.jsonl"], "changes.jsonl, row 12001, column 'a' is 'x', not a number; --missing"),
         (["objects.jsonl"], "objects.jsonl: line 1 is not an object in {braces}"),
@@ -236,28 +236,20 @@ def test_a_model_for_other_features(tmp_path, capsys):
     ("arguments", "message"),
     [
         (
-            ["--mixing-time", 5],
-            "ladder does not take --mixing-time: its options are per_coordinate, block",
+            ["--set", "mixing_time=5"],
+            "ladder does not take --set mixing_time: its options are per_coordinate, block",
         ),
-        (
-            ["--set", "levels=9"],
-            "ladder does not take --set levels: its options are per_coordinate",
-        ),
-        (["--method", "emd"], "emd needs to know the mixing time: give --mixing-time"),
+        (["--method", "emd"], "emd needs to know the mixing time: give --set mixing_time"),
         (["--set", "per_coordinate=False"], "per_coordinate=false, not 'per_coordinate=False'"),
-        (
-            ["--set", "block"],
-            "--set must be NAME=VALUE with a JSON value",
-        ),
+        (["--set", "block"], "--set must be NAME=VALUE with a number"),
         (["--set", "block=0"], "block must be"),
         (["--set", "block=3", "--set", "block=4"], "--set block is given twice"),
-        (["--set", "half-life=5"], "no option 'half-life'; did you mean 'half_life'?"),
+        (["--set", "half-life=5"], "--set has no 'half-life'; did you mean 'half_life'?"),
+        (["--set", "magic=5"], "--set has no 'magic'; mixfree methods lists its names"),
         (["--set", "output=lst"], "output must be one of"),
-        (["--set", "l2=-1", "--l2", 1], "--l2 and --set l2 are both given"),
-        (["--intercept", "--set", "fit_intercept=true"], "--intercept and --set fit_intercept are"),
-        (["--memory", 100, "--draws", 0], "--draws must be"),
-        (["--memory", 100, "--set", "draws=0"], "--draws must be"),
-        (["--draws", 2, "--memory", 0], "--draws is for a memory"),
+        (["--set", "l2=-1", "--l2", 1], "--l2 is given twice"),
+        (["--memory", 100, "--set", "draws=0"], "draws must be"),
+        (["--set", "draws=2", "--memory", 0], "--set draws is for a memory"),
         (["--categories", "a=x,y", "--categories", "a=z"], "--categories a is given twice"),
     ],
 )
@@ -275,9 +267,8 @@ def test_options_of_the_method(tmp_path, capsys, arguments, message):
     ("arguments", "message"),
     [
         (["--set", "block=3"], "is for methods with steps: name one as --method"),
-        (["--step-scale", 2], "--step-scale is for methods with steps"),
-        (["--draws", 2], "--draws is for methods with steps"),
-        (["--method", "mag", "--draws", 2], "--draws is for a memory"),
+        (["--set", "step_scale=2"], "--set step_scale is for methods with steps"),
+        (["--method", "mag", "--set", "draws=2"], "--set draws is for a memory"),
         (["--memory", "lots"], "--memory must be a number of bytes, or such as '32MB', not 'lots'"),
         (["--half-life", "long"], "--half-life must be a number of rows or 'auto', not 'long'"),
         (["--half-life", "0"], "--half-life must be"),

@@ -218,7 +218,7 @@ def test_what_becomes_of_dates(tmp_path, capsys, time, features):
     times = np.datetime64("2019-11-20", "us") + np.arange(ROWS) * np.timedelta64(1, "h")
     texts = [f"{time:%m/%d/%y %H:%M}" for time in times.tolist()]
     (tmp_path / "d.csv").write_text(csv_text("when,x,y", texts, X, Y))
-    assert fit(tmp_path / "d.csv", "--time", time, "--dates", "when=%m/%d/%y") == 0
+    assert fit(tmp_path / "d.csv", "--set", f"time={time}", "--dates", "when=%m/%d/%y") == 0
     found = StreamFit.load(tmp_path / "m").encoder.features
     assert [each for each in found if each.endswith((" sin", "days"))] == features
     out = capsys.readouterr().out
@@ -297,7 +297,7 @@ def test_many_texts_share_columns(tmp_path, capsys):
     row = np.zeros((1, 80))
     assert column.fill(pa.array(["new"]), row) == {"hashed": 1}
     assert row[0, 64:].sum() == 1.0
-    assert fit(tmp_path / "d.parquet", "--hash", "4") == 0
+    assert fit(tmp_path / "d.parquet", "--set", "hash_columns=4") == 0
     assert StreamFit.load(tmp_path / "m").encoder.columns[0].hashed == 4
 
 
@@ -575,7 +575,7 @@ def test_a_target_that_grows_with_the_date_is_named(tmp_path, capsys, slope, sai
     path.write_text(csv_text("day,y", days, y))
     assert fit(path) == 0
     text = (
-        "'day' as a number explains 100 % of 'y'; --time linear uses it so, instead of as "
+        "'day' as a number explains 100 % of 'y'; --set time=linear uses it so, instead of as "
         "weekday, season"
     )
     assert (text in re.sub(r"\s+", " ", capsys.readouterr().out)) == said
@@ -665,13 +665,13 @@ def test_dates_beyond_the_range_of_python_are_read_again(tmp_path, capsys):
     days = 4_000_000 + count  # the year 12921
     columns = {"when": pa.array(days, pa.int32()).cast(pa.date32()), "x": count % 5, "y": count % 7}
     data, path = pa.table(columns), tmp_path / "d.parquet"
-    options = "--resume", "--loss", "squared", "--time", "linear"
+    options = "--resume", "--loss", "squared", "--set", "time=linear"
     for rows in (40, 60):
         write(data[:rows], path)
         assert fit(path, *options) == 0
     whole = StreamFit.load(tmp_path / "m")
     assert whole.read == 60
-    assert fit(path, "--loss", "squared", "--time", "linear", model="once") == 0
+    assert fit(path, "--loss", "squared", "--set", "time=linear", model="once") == 0
     once = StreamFit.load(tmp_path / "once")
     np.testing.assert_allclose(whole.learner.weights, once.learner.weights, rtol=1e-9)
     days[0] += 1

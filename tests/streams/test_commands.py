@@ -34,7 +34,7 @@ def json_of(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-LADDER = ["--method", "ladder", "--scale", "running"]
+LADDER = ["--method", "ladder", "--set", "scale=running"]
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def test_steps_for_classes_are_in_units_of_the_log_odds(tmp_path, capsys):
     classes = np.where(walk + rng.standard_normal(3000) > 0.0, "up", "down")
     path = write(pa.table({"walk": walk, "y": classes}), tmp_path / "d.parquet")
     assert run("diagnose", path, "--target", "y") == 0
-    assert re.search(r"--method mag --set levels=\d+ --step-scale 1:", capsys.readouterr().out)
+    assert re.search(r"--method mag --set levels=\d+ --set step_scale=1:", capsys.readouterr().out)
 
 
 def test_a_place_that_cannot_be_written_is_named_before_the_fit(
@@ -380,7 +380,7 @@ def test_diagnose_finds_the_scale(tmp_path, capsys):
         assert ("correlation: none found in blocks of up to 2,048 rows" in out) == (stay == 0.5)
         assert "independent" not in out
         found = re.search(r"correlated over about (\d+) rows", out)
-        advised = re.search(r"--mixing-time (\d+)", out)
+        advised = re.search(r"--set mixing_time=(\d+)", out)
         assert (found is None) == (advised is None) == (stay == 0.5), out
         if found is not None:
             inflated = re.search(r"variance inflation ([\d.]+)", out)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(
     "options",
-    [[], ["--loss", "huber", "--memory", "2000"], ["--method", "ladder", "--scale", "running"]],
+    [[], ["--loss", "huber", "--memory", "2000"], ["--method", "ladder", "--set", "scale=running"]],
     ids=["exact", "huber", "ladder"],
 )
 def test_killed_twenty_times(tmp_path, options):

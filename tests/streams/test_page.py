@@ -182,9 +182,9 @@ def test_the_command_that_reproduces_a_model_runs(tmp_path):
     for number in range(25):
         write(data[120 * number : 120 * (number + 1)], folder / f"day{number}.parquet")
         (folder / f"day{number}.parquet").rename(folder / f"day{number}")
-    given = ["--target", target, "--leave-out", '"v,w",o*', "--scale", "none"]
-    given += ["--categories", f'"{text}"=red,green,blue,"a,b"', "--no-intercept", "--quiet"]
-    given += ["--set", "levels=3", "--method", "mag", "--format", "parquet", "--seed", "7"]
+    given = ["--target", target, "--leave-out", '"v,w",o*', "--set", "scale=none", "-q"]
+    given += ["--categories", f'"{text}"=red,green,blue,"a,b"', "--set", "fit_intercept=false"]
+    given += ["--set", "levels=3", "--method", "mag", "--format", "parquet", "--set", "seed=7"]
     files = [folder / f"day{number}" for number in range(25)]
     assert run("fit", *files, *given, "--model", tmp_path / "m") == 0
     assert run("report", tmp_path / "m", "-o", tmp_path / "r.html") == 0

@@ -138,7 +138,7 @@ def test_what_is_wrong_in_a_part_is_told_with_its_place(data, tmp_path, capsys):
         (["--missing", "mean"], "--workers cannot be combined with --missing mean"),
         (["--resume"], "--workers cannot be combined with --resume"),
         (["--checkpoint-every", 100], "--workers cannot be combined with --checkpoint-every"),
-        (["--cluster", "tcp://nowhere:1"], "--workers cannot be combined with --cluster"),
+        (["--workers", "many"], "--workers must be a whole number"),
         (["--workers", 0], "--workers must be a whole number"),
     ],
 )

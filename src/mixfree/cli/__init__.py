@@ -3,9 +3,11 @@
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
+
+from mixfree.base.extras import require
+from mixfree.base.literal import literal
 
 __all__ = ["main"]
 
@@ -17,29 +19,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):  # the terminal may lack some characters
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    before, warnings.formatwarning = warnings.formatwarning, _one_line
     try:
+        require("typer")
         from mixfree.cli.app import app
+
+        app(args=None if arguments is None else list(arguments), prog_name="mixfree")
     except ImportError as error:
         print(f"mixfree: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:  # Ctrl-C during the slow import
         sys.exit(130)
-    with _plain_warnings():
-        app(args=None if arguments is None else list(arguments), prog_name="mixfree")
-
-
-@contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Show each warning as one line, without the source line that raised it."""
-    from mixfree.base.literal import literal
-
-    before = warnings.formatwarning
-
-    def plain(message: Warning | str, *_: Any, **__: Any) -> str:
-        return f"mixfree: {literal(re.sub(_COLOUR, '', str(message)))}\n"
-
-    warnings.formatwarning = plain
-    try:
-        yield
     finally:
         warnings.formatwarning = before
+
+
+def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
+    """Return a warning without the source line that raised it."""
+    return f"mixfree: {literal(re.sub(_COLOUR, '', str(message)))}\n"

@@ -1,73 +1,80 @@
-"""The commands of ``mixfree``, each imported only when it is called."""
+"""The commands of ``mixfree``."""
 
 import functools
 import os
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+from typer.core import TyperCommand
+
 import mixfree
-from mixfree.base.extras import require
+from mixfree.cli.chain import chain
+from mixfree.cli.demo import demo
+from mixfree.cli.diagnose import diagnose
+from mixfree.cli.fit import fit
 from mixfree.cli.flags import in_flags
+from mixfree.cli.inspect import inspect
+from mixfree.cli.methods import methods
+from mixfree.cli.predict import predict
+from mixfree.cli.report import report
+from mixfree.cli.reproduce import reproduce
 from mixfree.cli.screen import complain, say
+from mixfree.cli.settings import known_settings
+from mixfree.cli.td import td
 
-__all__ = ["COMMANDS", "app", "load"]
+__all__ = ["COMMANDS", "app"]
 
-typer = require("typer")
-
-# Command `NAME` is the function `NAME` in `mixfree.cli.NAME`. The first line of its docstring is
-# repeated here, so that `mixfree --help` imports no command.
-COMMANDS = {
-    "chain": "Compute or estimate the mixing time of a Markov chain.",
-    "demo": "Compare the package's methods with SGD and AdaGrad on a slowly mixing stream.",
-    "diagnose": "Measure how correlated the rows of a stream are.",
-    "fit": "Fit a linear model to rows in time order.",
-    "inspect": "Show the settings, report and weights of a model file.",
-    "methods": "List the methods and their options.",
-    "predict": "Predict the target of every row with a fitted model.",
-    "report": "Write the report of a fit as an HTML page.",
-    "reproduce": "Run an experiment of the paper or of this project, or all of them.",
-    "td": "Evaluate a policy in an environment with finitely many states.",
-}
-
-
-# Names that other tools use for an option, with the options of mixfree that may be meant.
+COMMANDS = (chain, demo, diagnose, fit, inspect, methods, predict, report, reproduce, td)
+# Options of other tools, with the Python names of those of mixfree that are meant.
 ELSEWHERE = {
-    "--alpha": ("--l2", "--step-scale"),
-    "--learning-rate": ("--step-scale",),
-    "--lr": ("--step-scale",),
-    "--eta0": ("--step-scale",),
-    "--ridge": ("--l2",),
-    "--algorithm": ("--method",),
-    "--solver": ("--method",),
-    "--label": ("--target",),
-    "--drop": ("--leave-out",),
-    "--jobs": ("--workers",),
-    "--out": ("--output", "--model"),
+    "alpha": "l2",
+    "cluster": "workers",
+    "eta0": "step_scale",
+    "hash": "hash_columns",
+    "jobs": "workers",
+    "label": "target",
+    "learning_rate": "step_scale",
+    "lr": "step_scale",
+    "no_intercept": "fit_intercept",
+    "solver": "method",
 }
 
 
-def load(name: str) -> Callable[..., None]:
-    """Load the function of a command; print its errors as one line and exit with code 2.
+class _Command(TyperCommand):
+    """A command that suggests what to type for the options of other tools."""
 
-    Examples
-    --------
-    >>> load("methods").__name__
-    'methods'
-    """
-    function: Callable[..., None] = getattr(import_module(f"mixfree.cli.{name}"), name)
+    def make_context(self, *arguments: Any, **named: Any) -> Any:
+        try:
+            return super().make_context(*arguments, **named)
+        except Exception as error:  # click's NoSuchOption, or the copy of it within typer
+            name = (getattr(error, "option_name", None) or "").lstrip("-").replace("-", "_")
+            name = ELSEWHERE.get(name, name)
+            flags = {option.name: max(option.opts, key=len) for option in self.params}
+            if name in flags:
+                found = flags[name]
+            elif name and "options" in flags and name in known_settings():
+                found = f"{flags['options']} {name}=VALUE"
+            else:
+                raise
+            error.possibilities = [found]  # type: ignore[attr-defined]
+            raise
 
-    @functools.wraps(function)
+
+def _with_plain_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that prints its errors as one line and exits with code 2."""
+
+    @functools.wraps(command)
     def run(*arguments: Any, **named: Any) -> None:
         try:
-            function(*arguments, **named)
+            command(*arguments, **named)
         except BrokenPipeError:  # the reader of the output has gone; the group ends quietly
             raise
         except (ValueError, OSError, ImportError) as error:
             if os.environ.get("MIXFREE_DEBUG"):
                 raise
-            complain(f"mixfree: {in_flags(_message_of(error), function)}")
+            complain(f"mixfree: {in_flags(_message_of(error), command)}")
             raise typer.Exit(2) from None
 
     return run
@@ -84,52 +91,21 @@ def _message_of(error: Exception) -> str:
     return str(error)
 
 
-class _Command(typer.core.TyperCommand):  # type: ignore[name-defined]
-    """A command that suggests its own options for those of other tools."""
-
-    def make_context(self, *arguments: Any, **named: Any) -> Any:
-        try:
-            return super().make_context(*arguments, **named)
-        except Exception as error:  # click's NoSuchOption, or the copy of it within typer
-            own = {name for option in self.params for name in option.opts}
-            meant = ELSEWHERE.get(getattr(error, "option_name", None) or "", ())
-            if found := [name for name in meant if name in own]:
-                error.possibilities = found  # type: ignore[attr-defined]
-            raise
-
-
-class _Commands(typer.core.TyperGroup):  # type: ignore[name-defined]
-    """The commands of the table above."""
-
-    def list_commands(self, context: Any) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, context: Any, name: str) -> Any:
-        if name not in COMMANDS:
-            return None
-        alone = _typer()
-        alone.command(name, cls=_Command)(load(name))
-        return typer.main.get_command(alone)
-
-    def format_commands(self, context: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(COMMANDS.items())
-
-
-def _typer(**settings: Any) -> Any:
-    # Plain help, since importing Rich would take longer than everything else.
-    return typer.Typer(
-        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **settings
-    )
-
-
 def _print_version(asked: bool) -> None:
     if asked:
         say(mixfree.__version__)
         raise typer.Exit()
 
 
-app = _typer(name="mixfree", no_args_is_help=True, cls=_Commands)
+# Plain help, since importing Rich would take longer than everything else.
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for _command in COMMANDS:
+    app.command(cls=_Command)(_with_plain_errors(_command))
 
 
 @app.callback()

@@ -6,17 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mixfree.base.extras import require
-from mixfree.base.literal import literal
+from typer import Argument, Option
+
 from mixfree.cli.options import Force, Json, print_json
-from mixfree.cli.screen import say, show
+from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
-    from mixfree.chains import MarkovChain, MixingTimeEstimate
+    from mixfree.chains import MarkovChain
 
 __all__ = ["chain"]
-
-typer = require("typer")
 
 LARGEST = 1_000_000  # most states of a named chain, whose bounds then take a minute
 
@@ -24,43 +22,36 @@ LARGEST = 1_000_000  # most states of a named chain, whose bounds then take a mi
 def chain(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="Name of a chain (two-state P, winning-streak N, winning-streak-reversal N, "
             "cycle N, lazy-cycle N), CSV file of a transition matrix, or, with --estimate, CSV "
-            "file of a path with one state per line.",
+            "file of a path with one state per line."
         ),
     ],
-    parameter: Annotated[
-        str | None, typer.Argument(help="Parameter of a named chain: P or N.")
-    ] = None,
+    parameter: Annotated[str | None, Argument(help="Parameter of a named chain: P or N.")] = None,
     eps: Annotated[
         float | None,
-        typer.Option(help="Total variation distance that defines the mixing time. Default: 0.25."),
+        Option(help="Total variation distance that defines the mixing time. Default: 0.25."),
     ] = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Estimate the mixing time from a path.")
+        bool, Option("--estimate", help="Estimate the mixing time from a path.")
     ] = False,
     column: Annotated[
-        str | None,
-        typer.Option(help="Column that contains the path, by name or by number from 1."),
+        str | None, Option(help="Column that contains the path, by name or by number from 1.")
     ] = None,
     level: Annotated[
-        float | None,
-        typer.Option(help="Confidence level of the interval. Default: 0.95."),
+        float | None, Option(help="Confidence level of the interval. Default: 0.95.")
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="How to estimate: envelope (the default) or, for comparison, contraction, "
             "pseudo-spectral, or reversible for a chain known to be reversible."
         ),
     ] = None,
     as_json: Json = False,
     plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="File for a figure of the decay of d_mix(t) and its bounds, as .png and .svg."
-        ),
+        Path | None, Option(help="File for a figure of the decay of d_mix(t), as .png and .svg.")
     ] = None,
     force: Force = False,
 ) -> None:
@@ -75,29 +66,24 @@ def chain(
       mixfree chain matrix.csv --plot decay.png
       mixfree chain path.csv --estimate
     """
-    if plot is not None:
-        from mixfree.base.figures import check_figures
+    from mixfree.base.figures import check_figures, save
 
+    if plot is not None:
         check_figures(plot, "plot", force)
-    of_paths = {"level": level, "method": method}
+    of_paths = {"column": column, "level": level, "method": method}
+    given = {name: value for name, value in of_paths.items() if value is not None}
+    if estimate and parameter is not None:
+        raise ValueError(f"--estimate takes one file, but {parameter!r} is also given")
+    if estimate and eps is not None:
+        raise ValueError("--eps cannot be combined with --estimate, which uses the distance 0.25")
+    if given and not estimate:
+        raise ValueError(f"--{next(iter(given))} needs --estimate")
     if estimate:
-        if parameter is not None:
-            raise ValueError(f"--estimate takes one file, but {parameter!r} is also given")
-        if eps is not None:
-            raise ValueError(
-                "--eps cannot be combined with --estimate, which uses the distance 0.25"
-            )
-        options = {name: value for name, value in of_paths.items() if value is not None}
-        answer, picture = _from_path(source, column, **options)
+        answer, draw = _from_path(source, **given)
     else:
-        for name, value in {"column": column, **of_paths}.items():
-            if value is not None:
-                raise ValueError(f"--{name} needs --estimate")
-        answer, picture = _of_chain(_load(source, parameter), 0.25 if eps is None else eps)
+        answer, draw = _of_chain(_load(source, parameter), 0.25 if eps is None else eps)
     if plot is not None:
-        from mixfree.base.figures import save
-
-        answer["figures"] = [str(path) for path in save(picture(), plot)]
+        answer["figures"] = [str(path) for path in save(draw(), plot)]
     if as_json:
         print_json("chain", answer)
     else:
@@ -108,7 +94,6 @@ def _of_chain(known: "MarkovChain", eps: float) -> tuple[dict[str, Any], Callabl
     from mixfree.chains.plot import plot_decay
 
     bounds = known.mixing_bounds(eps)
-    law = known.stationary
     answer: dict[str, Any] = {"states": len(known)}
     if not known.is_large:
         answer["mixing time"] = known.mixing_time(eps)
@@ -116,7 +101,7 @@ def _of_chain(known: "MarkovChain", eps: float) -> tuple[dict[str, Any], Callabl
     if not known.is_large:
         answer |= {"spectral gap": known.spectral_gap, "relaxation time": known.relaxation_time}
     answer["reversible"] = known.is_reversible
-    answer["smallest stationary probability"] = float(law.min())
+    answer["smallest stationary probability"] = float(known.stationary.min())
     answer["bounds"] = [
         {"theorem": bound.theorem, "lower": bound.lower, "upper": bound.upper}
         for bound in bounds.bounds
@@ -125,24 +110,18 @@ def _of_chain(known: "MarkovChain", eps: float) -> tuple[dict[str, Any], Callabl
 
 
 def _from_path(
-    source: str, column: str | None, **options: Any
+    source: str, column: str | None = None, **options: Any
 ) -> tuple[dict[str, Any], Callable[[], Any]]:
     from mixfree.chains import estimate_mixing_time
     from mixfree.chains.plot import plot_decay
 
     title, path = _read_path(source, column)
-    found: MixingTimeEstimate = estimate_mixing_time(path, **options)
+    found = estimate_mixing_time(path, **options)
     answer: dict[str, Any] = {} if title is None else {"column": title}
-    answer |= {
-        "samples": found.samples,
-        "states": len(found.chain),
-        "mixing time of the fitted chain": found.mixing_time,
-        "lower": found.lower,
-        "upper": found.upper,
-        "level": found.level,
-        "method": found.method,
-        "sentence": found.sentence,
-    }
+    answer |= {"samples": found.samples, "states": len(found.chain)}
+    answer |= {"mixing time of the fitted chain": found.mixing_time}
+    for name in ("lower", "upper", "level", "method", "sentence"):
+        answer[name] = getattr(found, name)
     return answer, lambda: plot_decay(found.chain, interval=(found.lower, found.upper))
 
 
@@ -157,9 +136,7 @@ def _load(source: str, parameter: str | None) -> "MarkovChain":
         "lazy-cycle": (int, lambda n: chains.cycle(n, lazy=True)),
     }
     if source not in named:
-        if parameter is not None:
-            raise ValueError(f"no chain is called {source!r}; there are {', '.join(named)}")
-        if not Path(source).exists():
+        if parameter is not None or not Path(source).exists():
             raise ValueError(
                 f"{source!r} is neither a file nor the name of a chain: {', '.join(named)}"
             )
@@ -188,90 +165,70 @@ def _read_lines(source: str) -> list[list[str]]:
     filled = [line for line in lines if any(line)]
     if not filled:
         raise ValueError(f"{source} is empty")
+    for row, line in enumerate(filled, 1):
+        if len(line) != len(filled[0]):
+            raise ValueError(
+                f"{source}: row {row} has {len(line)} columns, the first has {len(filled[0])}"
+            )
     return filled
 
 
 def _read_matrix(source: str) -> list[list[float]]:
     lines = _read_lines(source)
-    if all(_number(cell) is None for cell in lines[0]):
+    if not any(map(_is_number, lines[0])):
         lines = lines[1:]
     for row, line in enumerate(lines, 1):
-        if len(line) != len(lines):
-            raise ValueError(
-                f"{source}: row {row} has {len(line)} entries, but there are {len(lines)} rows; "
-                "a transition matrix must be square; for a path of states give --estimate"
-            )
         for column, cell in enumerate(line, 1):
-            if _number(cell) is None:
+            if not _is_number(cell):
                 raise ValueError(f"{source}: row {row}, column {column}: {cell!r} is not a number")
-    return [[float(cell) for cell in line] for line in lines]
+    if not lines or len(lines[0]) != len(lines):
+        raise ValueError(
+            f"{source}: a transition matrix must be square; for a path of states give --estimate"
+        )
+    return [list(map(float, line)) for line in lines]
 
 
 def _read_path(source: str, column: str | None) -> tuple[str | None, list[str]]:
-    """Return the name of the column, if the file has a header, and the states."""
+    """Return the name of the column, if the file has a header, and the states.
+
+    The first line is a header if it names the column, or if its word never comes again.
+    """
     lines = _read_lines(source)
     header = lines[0]
-    ragged = next((place for place, line in enumerate(lines) if len(line) != len(header)), None)
-    if ragged is not None:
-        raise ValueError(
-            f"{source}: row {ragged + 1} has {len(lines[ragged])} columns, "
-            f"the first has {len(header)}"
-        )
-    if column is not None and column in header:
-        return column, _states(source, [line[header.index(column)] for line in lines[1:]])
     if column is None and len(header) > 1:
         raise ValueError(f"{source} has {len(header)} columns: choose one with --column")
-    if column is not None and not (column.isdecimal() and 1 <= int(column) <= len(header)):
+    numbers = [str(number) for number in range(1, len(header) + 1)]
+    if column is not None and column not in (*header, *numbers):
         raise ValueError(f"{source} has no column {column!r}; it has {', '.join(header)}")
-    place = 0 if column is None else int(column) - 1
-    titled = _has_header(lines, place)
-    states = _states(source, [line[place] for line in (lines[1:] if titled else lines)])
-    return header[place] if titled else None, states
-
-
-def _states(source: str, path: list[str]) -> list[str]:
-    for place, state in enumerate(path):
+    by_name = column in header
+    place = header.index(str(column)) if by_name else int(column or 1) - 1
+    title, *rest = (line[place] for line in lines)
+    titled = by_name or (not _is_number(title) and title not in rest and bool(rest))
+    path = rest if titled else [title, *rest]
+    for number, state in enumerate(path, 1):
         if not state or state.lower() == "nan":
-            raise ValueError(f"{source}: state {place + 1} of the path is missing ({state!r})")
-    return path
+            raise ValueError(f"{source}: state {number} of the path is missing ({state!r})")
+    return title if titled else None, path
 
 
-def _has_header(lines: list[list[str]], place: int) -> bool:
-    """Whether the first line is a header.
-
-    The column ``place`` has a word there that never comes again, or some column has numbers below a
-    word.
-    """
-    return len(lines) > 1 and any(
-        _number(top) is None
-        and (
-            all(_number(cell) is not None for cell in rest) or (column == place and top not in rest)
-        )
-        for column, (top, *rest) in enumerate(zip(*lines, strict=True))
-    )
-
-
-def _number(cell: str) -> float | None:
+def _is_number(cell: str) -> bool:
     try:
-        return float(cell)
+        float(cell)
     except ValueError:
-        return None
+        return False
+    return True
 
 
 def _print(answer: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    sentence, bounds = answer.pop("sentence", None), answer.pop("bounds", None)
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in answer.items():
-        table.add_row(name, literal(_text(value)))
-    show(table)
-    if bounds is not None:
-        table = Table("bound", "lower", "upper", box=None, pad_edge=False)
+    sentence, bounds = answer.pop("sentence", None), answer.pop("bounds", ())
+    wide = max(map(len, answer))
+    say(*(f"{name:{wide}}  {_text(value)}" for name, value in answer.items()))
+    if bounds:
+        wide = max(len(bound["theorem"]) for bound in bounds)
+        say("", f"{'bound':{wide}}  {'lower':>12}  {'upper':>12}")
         for bound in bounds:
-            table.add_row(bound["theorem"], _text(bound["lower"]), _text(bound["upper"]))
-        say("")
-        show(table)
+            ends = f"{_text(bound['lower']):>12}  {_text(bound['upper']):>12}"
+            say(f"{bound['theorem']:{wide}}  {ends}")
     if sentence is not None:
         say("", sentence)
 

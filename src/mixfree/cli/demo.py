@@ -3,27 +3,27 @@
 from pathlib import Path
 from typing import Annotated
 
-from mixfree.base.extras import require
+from typer import Option
+
 from mixfree.cli.options import Force
 from mixfree.cli.screen import say
 
 __all__ = ["demo"]
 
-typer = require("typer")
-
 
 def demo(
-    out: Annotated[Path, typer.Option(help="File to save the figure to, as .png and .svg.")] = Path(
+    out: Annotated[Path, Option(help="File to save the figure to, as .png and .svg.")] = Path(
         "mixfree-demo.png"
     ),
-    samples: Annotated[int, typer.Option(help="Samples per run.", min=32)] = 2_000_000,
-    seeds: Annotated[int, typer.Option(help="Seeds per method.", min=1)] = 5,
+    samples: Annotated[int, Option(help="Samples per run.", min=32)] = 2_000_000,
+    seeds: Annotated[int, Option(help="Seeds per method.", min=1)] = 5,
     force: Force = False,
 ) -> None:
-    """Compare the package's methods with SGD and AdaGrad on a slowly mixing stream.
+    """Compare the methods with SGD and AdaGrad.
 
-    All methods learn the same linear model from the same samples in the same order. MAG and the
-    ladder keep no samples; the exact fit, the default of linear models, keeps sums over them.
+    All learn the same linear model from the same samples in the same order, from a
+    stream that mixes slowly. MAG and the ladder keep no samples; the exact fit, the default of
+    linear models, keeps sums over them.
     """
     from mixfree.base.figures import check_figures, save
     from mixfree.base.table import Table

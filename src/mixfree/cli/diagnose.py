@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from mixfree.base.extras import require
+from typer import Option
+
 from mixfree.cli.flags import in_flags
 from mixfree.cli.options import (
     Data,
@@ -23,8 +24,6 @@ from mixfree.cli.screen import say
 
 __all__ = ["diagnose"]
 
-typer = require("typer")
-
 
 def diagnose(
     data: Data,
@@ -34,7 +33,7 @@ def diagnose(
     exclude: Exclude = None,
     missing: Missing = "auto",
     plot: Annotated[
-        Path | None, typer.Option(help="File to draw the profile to, as .png and .svg.")
+        Path | None, Option(help="File to draw the profile to, as .png and .svg.")
     ] = None,
     format: Format = None,
     force: Force = False,
@@ -54,12 +53,7 @@ def diagnose(
     from mixfree.cli.fit import fit as fit_command
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.correlation import NOTHING_TO_TELL, knows_intervals
-    from mixfree.streams.facts import (
-        Facts,
-        check_something_learnt,
-        correlation_facts,
-        target_size,
-    )
+    from mixfree.streams.facts import Facts, check_something_learnt, correlation_facts, target_size
 
     if plot is not None:
         from mixfree.base.figures import check_figures

@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mixfree.base.extras import require
+from typer import Exit, Option
+
 from mixfree.cli.flags import in_flags
 from mixfree.cli.options import (
     Data,
@@ -18,42 +20,39 @@ from mixfree.cli.options import (
     Json,
     Loss,
     Missing,
+    Quiet,
     Target,
     names,
     print_json,
 )
 from mixfree.cli.screen import complain, say
-from mixfree.cli.settings import SCALES, settings
+from mixfree.cli.settings import settings, value_of
 
 if TYPE_CHECKING:
     from mixfree.base.progress import Show
     from mixfree.streams import Source, StreamFit
     from mixfree.streams.facts import Facts
 
-__all__ = ["Progress", "fit", "in_words", "progress", "report_lines", "run"]
-
-typer = require("typer")
+__all__ = ["fit", "in_words", "progress", "report_lines", "run"]
 
 
 def fit(
     data: Data,
     target: Target,
-    model: Annotated[Path, typer.Option(help="File to write the model to.")] = Path(
-        "model.mixfree"
-    ),
+    model: Annotated[Path, Option(help="File to write the model to.")] = Path("model.mixfree"),
     loss: Loss = None,
     method: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="exact, a method listed by `mixfree methods`, or auto, the default: exact up to "
-            "2,000 weights (1,000 unless the loss is squared) and the ladder above.",
+            "2,000 weights (1,000 unless the loss is squared) and the ladder above."
         ),
     ] = None,
     features: Features = None,
     exclude: Exclude = None,
     categories: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="COLUMN=A,B,…",
             help="Categories of a text column; repeat for more columns. Default: those in the "
             "first 10,000 rows.",
@@ -61,130 +60,69 @@ def fit(
     ] = None,
     classes: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Classes of the target, separated by commas. Default: those in the first 10,000 "
             "rows."
         ),
     ] = None,
     missing: Missing = "auto",
-    time: Annotated[
-        str,
-        typer.Option(
-            help="How to encode dates: cyclic (hour, weekday and season), linear (days) or none; "
-            "auto: the cycles of a day, a week and a year that the first 10,000 rows cover, and "
-            "days if they cover two years."
-        ),
-    ] = "auto",
     dates: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="COLUMN[=FORMAT]",
             help="Column of dates, with its format: %d/%m/%Y, seconds (milliseconds, …) since "
             "1970; repeat for more columns. Default: ISO 8601, 2019/12/31, 31.12.2019, 31/12/2019 "
             "and 12/31/2019, with or without a time, and stored types.",
         ),
     ] = None,
-    hash_columns: Annotated[
-        int | None,
-        typer.Option(
-            "--hash",
-            help="Number of features per text column into which its rare and new texts are "
-            "hashed. Default: up to 16 for columns with more than 64 different texts, else 0.",
-        ),
-    ] = None,
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            help="For methods with steps. running: standardise the features by the rows seen so "
-            "far; none: do not; auto, the default: running where possible.",
-        ),
-    ] = None,
-    step_scale: Annotated[
-        float | None,
-        typer.Option(help="Scale of the steps. Default: 1; the ladder finds its own."),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            help="For methods with steps, the point returned: average, weighted, tail, last or "
-            "random. Default: that of the method."
-        ),
-    ] = None,
     l2: Annotated[
-        float | None,
-        typer.Option(help="Regularisation: adds ½·l2·‖weights‖² to the loss of each row."),
+        float | None, Option(help="Regularisation: adds ½·l2·‖weights‖² to the loss of each row.")
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Rows to keep: a number of rows, or bytes such as 32MB, the default of exact. "
             "Iterative methods draw from the rows kept; auto, the ladder's default, keeps 32MB of "
             "dense rows and no sparse ones."
         ),
     ] = None,
-    draws: Annotated[
-        int | None,
-        typer.Option(
-            help="For methods with steps and a memory: rows drawn from it per row read. Default: 1."
-        ),
-    ] = None,
     half_life: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Forget old rows: number of rows after which a row counts half, or auto. "
             "Default: never forget."
         ),
     ] = None,
-    radius: Annotated[
-        float | None, typer.Option(help="Keep the weights in a ball of this radius.")
-    ] = None,
-    fit_intercept: Annotated[
-        bool | None,
-        typer.Option(
-            "--intercept/--no-intercept",
-            help="Whether to fit an intercept. Default: yes.",
-            show_default=False,
-        ),
-    ] = None,
-    mixing_time: Annotated[
-        int | None, typer.Option(help="Mixing time in rows, for methods that need it.")
-    ] = None,
     options: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Set any option of the estimator or the method by its Python name: levels=9, "
-            "per_coordinate=false. Repeat for more options; `mixfree methods` lists those of the "
-            "methods.",
+            help="Set what has no option of its own, by its Python name: time=linear, levels=9, "
+            "fit_intercept=false. Repeat for more; `mixfree methods` lists all names.",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random draws. Default: 0.")] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="Interval in rows at which the model file is also written.")
+        int | None, Option(help="Interval in rows at which the model file is also written.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the model file if it exists.")
+        bool, Option("--resume", help="Continue from the model file if it exists.")
     ] = False,
     workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of processes to spread files and Parquet row groups over; needs the "
-            "method exact."
-        ),
-    ] = None,
-    cluster: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Spread the fit over a Dask cluster instead."),
+        Option(
+            metavar="N|ADDRESS",
+            help="Spread files and Parquet row groups over N processes, or over the Dask cluster "
+            "at an address, such as tcp://host:8786; needs the method exact.",
+        ),
     ] = None,
     format: Format = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print how each column would be used, and fit nothing."),
+        bool, Option("--dry-run", help="Print how each column would be used, and fit nothing.")
     ] = False,
     force: Force = False,
     as_json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Fit a linear model to rows in time order.
 
@@ -198,39 +136,25 @@ def fit(
       zcat old.csv.gz | mixfree fit - --target load --model load.mixfree
       mixfree fit years/*.parquet --target load --workers 8
     """
-    from mixfree.base.checks import check_one_of, check_whole
+    from mixfree.base.checks import check_whole
     from mixfree.base.files import check_place, only_writer
-
-    if checkpoint_every is not None:
-        check_whole(checkpoint_every, "checkpoint_every")
-    if workers is not None or cluster is not None:
-        given = "cluster" if workers is None else "workers"
-        others = {"cluster": cluster, "checkpoint_every": checkpoint_every, "resume": resume}
-        for name, value in others.items():
-            if value and name != given:
-                raise ValueError(f"`{given}` cannot be combined with `{name}`")
-
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
     from mixfree.streams.facts import Facts, check_something_learnt
     from mixfree.streams.look import first_look
     from mixfree.streams.model_file import MAGIC
-    from mixfree.streams.spread import run_on_cluster, run_on_workers
 
-    flags = {
+    if checkpoint_every is not None:
+        check_whole(checkpoint_every, "checkpoint_every")
+    for name, value in {"checkpoint_every": checkpoint_every, "resume": resume}.items():
+        if workers is not None and value:
+            raise ValueError(f"`workers` cannot be combined with `{name}`")
+    typed = {
         "method": method,
-        "scale": None if scale is None else check_one_of(scale, "scale", SCALES),
-        "step_scale": step_scale,
-        "output": output,
         "l2": l2,
-        "memory": int(memory) if memory is not None and memory.isdecimal() else memory,
-        "draws": draws,
-        "half_life": _half_life(half_life),
-        "radius": radius,
-        "fit_intercept": fit_intercept,
-        "seed": seed,
-        "mixing_time": mixing_time,
+        "memory": memory and value_of(memory),
+        "half_life": half_life and value_of(half_life),
     }
-    parameters = settings(options or (), flags)
+    parameters, of_columns = settings(options or (), typed)
     plan = FitPlan(
         target,
         loss,
@@ -240,9 +164,8 @@ def fit(
         names(classes),
         missing,
         parameters,
-        time,
-        dict(map(_named, dates or ())),
-        hash_columns,
+        dates=dict(map(_named, dates or ())),
+        **of_columns,
     )
     files = find_files(data, format)
     source = Source(files)
@@ -254,23 +177,16 @@ def fit(
         return
     check_place(model, "model", MAGIC, [file.path for file in files], force)
 
-    def begin() -> StreamFit:
-        if not (resume and model.exists()):
-            return StreamFit.begin(source, plan)
-        begun = StreamFit.load(model)
-        begun.resume(source, plan)
-        return begun
-
-    spread: tuple[int, int] | None = None
+    parts: tuple[int, int] | None = None
     with only_writer(model), progress(source, quiet) as show:
-        fitted = begin()
+        if resume and model.exists():
+            fitted = StreamFit.load(model)
+            fitted.resume(source, plan)
+        else:
+            fitted = StreamFit.begin(source, plan)
         before, stopped = fitted.read, False
-        if workers is not None or cluster is not None:
-            spread = (
-                run_on_workers(fitted, source, workers, show.count)
-                if workers is not None
-                else run_on_cluster(fitted, source, str(cluster), show.count)
-            )
+        if workers is not None:
+            parts = _run_spread(fitted, source, value_of(workers), show)
         else:
             stopped = run(fitted, source, show, model, checkpoint_every)
         check_something_learnt(fitted)
@@ -282,40 +198,67 @@ def fit(
         if before:
             new = fitted.read - before
             say(f"resumed    {f'{new:,}' if new else 'no'} new row{'' if new == 1 else 's'}")
-        if spread is not None:
-            say(f"workers    {_workers(*spread, asked=workers)}")
+        if parts is not None:
+            say(f"workers    {_workers(*parts, asked=workers)}")
         say(f"model      {model}")
         if stopped:
             say(f"stopped    after {fitted.read:,} rows, all in the model; continue with --resume")
     if stopped:
-        raise typer.Exit(130)
+        raise Exit(130)
 
 
-def _workers(workers: int, parts: int, asked: int | None) -> str:
+def _workers(workers: int, parts: int, asked: str | None) -> str:
     """Describe how many workers fitted how many parts."""
     if parts == 1:
         why = ": a single file is not split, unless it is Parquet with several row groups"
-        return f"none{why if asked != 1 else ''}"
+        return f"none{why if asked != '1' else ''}"
     return f"{workers:,}, which fitted {parts:,} parts"
 
 
 def run(
     fitted: "StreamFit",
     source: "Source",
-    show: "Progress",
+    show: "Show",
     model: Path | None = None,
     every: int | None = None,
 ) -> bool:
     """Fit the whole source; return whether Ctrl-C has stopped the fit before its end."""
-    with show.compiling(fitted):
+    from mixfree.streams.report import compiles
+
+    def tell(now: "StreamFit") -> None:
+        loss = f", test-then-train loss {now.running_loss:.4g}" if now.timeline.tested else ""
+        show(now.read, _speed(now.read, now.seconds) + loss)
+
+    compiling: Any = nullcontext()
+    if compiles(fitted):
+        from mixfree.kernels.jit import on_compile
+
+        show(fitted.read, "starting (the first fit compiles, once)")
+        compiling = on_compile(partial(show, fitted.read))
+    with compiling:
         try:
-            fitted.run(source.pieces(), model, every, show)
+            fitted.run(source.pieces(), model, every, tell)
         except KeyboardInterrupt:
             if not (fitted.used and fitted.varied):
                 raise
             return True
     fitted.end(source.unfinished)
     return False
+
+
+def _run_spread(
+    fitted: "StreamFit", source: "Source", workers: Any, show: "Show"
+) -> tuple[int, int]:
+    """Fit the whole source on a number of workers, or on the cluster at an address."""
+    from mixfree.streams.spread import run_on_cluster, run_on_workers
+
+    on_cluster = isinstance(workers, str) and ":" in workers
+    spread = run_on_cluster if on_cluster else run_on_workers
+    return spread(fitted, source, workers, lambda read, took: show(read, _speed(read, took)))
+
+
+def _speed(read: int, seconds: float) -> str:
+    return f"{read / seconds if seconds > 0 else 0.0:,.0f} rows per second"
 
 
 def report_lines(facts: "Facts") -> Iterator[str]:
@@ -331,60 +274,18 @@ def in_words(facts: dict[str, Any]) -> dict[str, Any]:
     return facts | words
 
 
-class Progress:
-    """Shows the rows read so far, and whether a kernel is being compiled."""
-
-    def __init__(self, show: "Show | None") -> None:
-        self._show = show
-
-    def __call__(self, fitted: "StreamFit") -> None:
-        """Show the rows read so far and their test-then-train loss."""
-        more = f", test-then-train loss {fitted.running_loss:.4g}" if fitted.timeline.tested else ""
-        self.count(fitted.read, fitted.seconds, more)
-
-    def count(self, read: int, seconds: float, more: str = "") -> None:
-        """Show the rows read so far."""
-        if self._show is not None:
-            rate = read / seconds if seconds > 0 else 0.0
-            self._show(read, f"{rate:,.0f} rows per second{more}")
-
-    @contextmanager
-    def compiling(self, fitted: "StreamFit") -> Iterator[None]:
-        """Show when a kernel is being compiled."""
-        from mixfree.streams.report import compiles
-
-        if self._show is None or not compiles(fitted):
-            yield
-            return
-        from mixfree.kernels.jit import on_compile
-
-        show = self._show
-        show(fitted.read, "starting (the first fit compiles, once)")
-        with on_compile(lambda text: show(fitted.read, text)):
-            yield
-
-
 @contextmanager
-def progress(source: "Source", quiet: bool) -> Iterator[Progress]:
+def progress(source: "Source", quiet: bool) -> "Iterator[Show]":
     """Show a progress bar from before the first look; Ctrl-C ends the command."""
     from mixfree.base.progress import progress_bar
 
-    bar = nullcontext(None) if quiet else progress_bar("first rows", source.row_count())
+    silent: Any = nullcontext(lambda done, label=None: None)
     try:
-        with bar as show:
-            yield Progress(show)
+        with silent if quiet else progress_bar("first rows", source.row_count()) as show:
+            yield show
     except KeyboardInterrupt:
         complain("mixfree: stopped before the model was usable; no model file was written")
-        raise typer.Exit(130) from None
-
-
-def _half_life(text: str | None) -> float | str | None:
-    if text is None or text == "auto":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"half_life must be a number of rows or 'auto', not {text!r}") from None
+        raise Exit(130) from None
 
 
 def _named(text: str) -> tuple[str, str]:

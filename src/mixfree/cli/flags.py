@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from mixfree.base.extras import require
+import typer
 
 __all__ = ["command_line", "in_flags"]
-
-typer = require("typer")
 
 
 def in_flags(text: str, command: Callable[..., Any]) -> str:
@@ -29,7 +27,7 @@ def in_flags(text: str, command: Callable[..., Any]) -> str:
     >>> in_flags("`missing='skip'` leaves out such rows", fit)
     '--missing skip leaves out such rows'
     >>> in_flags("try `method='mag', options={'levels': 9, 'mixing_time': 5}`", fit)
-    'try --method mag --set levels=9 --mixing-time 5'
+    'try --method mag --set levels=9 --set mixing_time=5'
     >>> in_flags("l2 must be at least 0", fit)
     '--l2 must be at least 0'
     """
@@ -50,9 +48,7 @@ def command_line(
     """
     named = (f"./{file}" if file.startswith("-") and file != "-" else file for file in files)
     flags = _flags_of(command)
-    typed = (
-        _flag(name, "none" if value is None else value, flags) for name, value in arguments.items()
-    )
+    typed = (_flag(name, value, flags) for name, value in arguments.items())
     return " ".join([f"mixfree {command.__name__}", *map(shlex.quote, named), *typed])
 
 
@@ -81,9 +77,9 @@ def _typed(code: str, flags: Mapping[str, str]) -> str:
 
 
 def _flag(name: str, value: Any, flags: Mapping[str, str]) -> str:
-    """Return one argument as a flag; names unknown to the command are options of the method."""
+    """Return one argument as a flag, or by ``--set`` if the command has no flag for it."""
     if name not in flags:
-        given = name if value is ... else f"{name}={_text(value)}"
+        given = name if value is ... else f"{name}={'none' if value is None else _text(value)}"
         return f"{flags['options']} {given}" if "options" in flags else given
     yes, _, no = flags[name].partition("/")
     if value is None or value is False or value in ((), [], {}):

@@ -1,11 +1,12 @@
 """``mixfree inspect``: the contents of a model file."""
 
-from collections.abc import Iterable, Iterator
-from math import isinf
+from collections.abc import Iterator
+from math import isinf, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from mixfree.base.extras import require
+from typer import Argument, Option
+
 from mixfree.base.literal import literal
 from mixfree.cli.options import Force, Json, print_json
 from mixfree.cli.screen import say
@@ -13,17 +14,23 @@ from mixfree.cli.screen import say
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
     from mixfree.streams.facts import Facts
+    from mixfree.streams.weights import Weight
 
 __all__ = ["inspect"]
 
-typer = require("typer")
+MISSING = {
+    "error": "refused",
+    "auto": "refused",
+    "skip": "rows left out",
+    "mean": "mean of earlier values",
+}
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="Model file written by `mixfree fit`.")],
-    top: Annotated[int, typer.Option(help="Number of weights to show.")] = 20,
+    model: Annotated[Path, Argument(help="Model file written by `mixfree fit`.")],
+    top: Annotated[int, Option(help="Number of weights to show.")] = 20,
     weights: Annotated[
-        Path | None, typer.Option(help="CSV file for all weights, with their intervals.")
+        Path | None, Option(help="CSV file for all weights, with their intervals.")
     ] = None,
     force: Force = False,
     as_json: Json = False,
@@ -48,93 +55,66 @@ def inspect(
     if weights is not None:
         check_place(weights, "weights", HEADER, [model], force)
         count = write_weights(fit, weights)
-    if as_json:
-        print_json("inspect", {"model": str(model), **in_words(Facts(fit).plain(whole=True))})
-        return
     facts = Facts(fit)
+    if as_json:
+        print_json("inspect", {"model": str(model), **in_words(facts.plain(whole=True))})
+        return
     say(*_settings(fit), *report_lines(facts), *_weights(facts, top))
     if weights is not None:
         say(f"written    {count:,} weights to {weights}")
 
 
 def _settings(fit: "StreamFit") -> Iterator[str]:
-    shown_elsewhere = ("method", "scale") if fit.learner.method == "exact" else ("method",)
-    chosen = {
-        name: value
-        for name, value in fit.plan.parameters.items()
-        if value not in (None, False) and name not in shown_elsewhere
-    }
+    shown_elsewhere = ("target", "loss", "method", "classes", "missing")
+    chosen = [f"{k} = {v}" for k, v in fit.plan.given().items() if k not in shown_elsewhere]
     state = "complete" if fit.complete else "incomplete: mixfree fit --resume continues it"
     yield f"model      {fit.plan.loss} loss, {fit.learner.method}, {state}"
-    yield f"settings   {', '.join(f'{name} = {value}' for name, value in chosen.items())}"
+    yield f"settings   {', '.join(chosen) or 'the defaults'}"
     yield f"target     {fit.encoder.target}"
     if fit.encoder.classes is not None:
         yield f"classes    {', '.join(fit.encoder.classes)}"
-    policies = {
-        "error": "refused",
-        "auto": "refused",
-        "skip": "rows left out",
-        "mean": "mean of earlier values",
-    }
-    missing = policies[fit.encoder.missing]
+    missing = MISSING[fit.encoder.missing]
     yield f"features   {len(fit.encoder.features):,}; missing values: {missing}"
 
 
 def _weights(facts: "Facts", top: int) -> Iterator[str]:
+    """Tabulate the largest weights and the intercept per output."""
     import numpy as np
 
-    from mixfree.streams.correlation import knows_intervals
-
-    fit = facts.fit
-    names = [literal(name) for name in fit.encoder.features]
-    weights, intercepts = np.split(fit.learner.weights, [len(names)], axis=1)
-    order = np.argsort(-np.abs(weights).max(axis=0), kind="stable")[:top]
-    yield f"weights    the {len(order)} largest of {len(names):,}, in the units of the data"
-    if knows_intervals(fit.learner):
-        yield from _intervals(facts, order)
+    learner, features = facts.fit.learner, len(facts.fit.encoder.features)
+    outputs, columns = learner.weights.shape
+    size = np.abs(learner.weights[:, :features]).max(axis=0)
+    order = [*np.argsort(-size, kind="stable")[:top], *range(features, columns)]
+    found = [[facts.weights[i * columns + k] for k in order] for i in range(outputs)]
+    width = max(len(literal(each.feature)) for each in found[0])
+    with_errors = not isnan(found[0][0].std_error)
+    yield f"weights    the {min(top, features)} largest of {features:,}, in the units of the data"
+    for of_output in found:
+        if of_output[0].label is not None:
+            yield f"class      {of_output[0].label}"
+        if with_errors:
+            yield f"  {'':{width}}  {'weight':>12}  {'std. error':>12}  {'95 % interval':>26}"
+        for each in of_output:
+            yield f"  {literal(each.feature):{width}}  {_numbers(each)}"
+    if not with_errors:
         return
-    width = max(len(names[k]) for k in order)
-    for k in order:
-        yield f"  {names[k]:{width}}  {_row(weights[:, k])}"
-    if intercepts.size:
-        yield f"intercept  {_row(intercepts[:, 0]).lstrip()}"
-
-
-def _intervals(facts: "Facts", order: Iterable[int]) -> Iterator[str]:
-    """Tabulate weights, standard errors and confidence intervals, per output."""
-    fit = facts.fit
-    learner: Any = fit.learner
-    weights, errors, ends = learner.weights, learner.bse, learner.conf_int()
-    names = [*map(literal, fit.encoder.features), "intercept"]
-    shown = [*order, *range(len(fit.encoder.features), weights.shape[1])]
-    width = max(len(names[k]) for k in shown)
-    labels = fit.encoder.classes if len(weights) > 1 else None
-    marked = False
-    for output in range(len(weights)):
-        if labels is not None:
-            yield f"class      {labels[output]}"
-        yield f"  {'':{width}}  {'weight':>12}  {'std. error':>12}  {'95 % interval':>26}"
-        for k in shown:
-            low, high = ends[output, k]
-            if isinf(errors[output, k]):
-                yield f"  {names[k]:{width}}  {_row([weights[output, k]])}  {'no interval':>12}"
-                continue
-            mark = "  0" if low <= 0.0 <= high else ""
-            marked |= bool(mark)
-            values = weights[output, k], errors[output, k], low, high
-            yield f"  {names[k]:{width}}  {_row(values)}{mark}"
-    if marked:
+    if any(_marked(each) for of_output in found for each in of_output):
         yield "           0: the interval contains 0"
     if facts.only_rounding:
         yield "           the intervals show rounding errors only: the model fits every row"
-        return
-    effective = learner.effective_rows
-    if effective == effective:  # NaN if there were too few rows
+    elif not isnan(effective := learner.effective_rows):  # NaN if there were too few rows
         yield (
             "           the intervals account for the correlation of the rows: effective sample "
             f"size {effective:,.0f}"
         )
 
 
-def _row(values: Iterable[float]) -> str:
-    return "  ".join(f"{value:12.5g}" for value in values)
+def _marked(of: "Weight") -> bool:
+    return of.may_be_zero and not isinf(of.std_error)
+
+
+def _numbers(of: "Weight") -> str:
+    if isinf(of.std_error):
+        return f"{of.weight:12.5g}  {'no interval':>12}"
+    shown = "  ".join(f"{value:12.5g}" for value in of[2:] if not isnan(value))
+    return f"{shown}{'  0' if _marked(of) else ''}"

@@ -5,51 +5,35 @@ import json
 import math
 from typing import Annotated, Any
 
-from mixfree.base.extras import require
+from typer import Argument, Option
+
 from mixfree.cli.screen import say
-
-__all__ = [
-    "Data",
-    "Exclude",
-    "Features",
-    "Force",
-    "Format",
-    "Json",
-    "Loss",
-    "Missing",
-    "Target",
-    "names",
-    "print_json",
-]
-
-typer = require("typer")
 
 # Versions of the JSON output, described in `docs/json.md`; adding a name keeps the version.
 VERSIONS = {"chain": 1, "diagnose": 1, "fit": 2, "inspect": 2, "td": 1}
 
 Data = Annotated[
     list[str],
-    typer.Argument(
+    Argument(
         help="Files (CSV, Parquet, Arrow or JSON lines, also compressed), folders, globs, or - for "
         "standard input. Read in the given order; within a folder or a glob in quotes, sorted by "
-        "name, day9 before day10.",
+        "name, day9 before day10."
     ),
 ]
 Format = Annotated[
-    str | None,
-    typer.Option(help="csv, parquet, arrow or jsonl. Default: by the file name."),
+    str | None, Option(help="csv, parquet, arrow or jsonl. Default: by the file name.")
 ]
-Target = Annotated[str, typer.Option(help="Column to predict.")]
+Target = Annotated[str, Option(help="Column to predict.")]
 Loss = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="squared, huber, robust or logistic. Default: logistic if the target is text, "
         "boolean, two-valued or at most five whole numbers, else squared."
     ),
 ]
 Features = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--features",
         "--columns",
         help="Columns to learn from, separated by commas; lag* selects all that begin with lag; "
@@ -58,23 +42,21 @@ Features = Annotated[
 ]
 Exclude = Annotated[
     str | None,
-    typer.Option("--leave-out", "--exclude", help="Columns to leave out, written like --features."),
+    Option("--leave-out", "--exclude", help="Columns to leave out: a,b,lag*. Default: none."),
 ]
 Missing = Annotated[
     str,
-    typer.Option(
+    Option(
         help="How to treat missing values. error: stop; skip: leave out the row; mean: fill in the "
         "mean of the column's earlier values; auto: leave out rows without a target, and rows "
         "with a missing feature if some, but at most a tenth, of the first 10,000 rows have one."
     ),
 ]
 Force = Annotated[
-    bool,
-    typer.Option(
-        "--force", help="Replace a file even if it is an input or no earlier output of this kind."
-    ),
+    bool, Option("--force", help="Replace a file even if it is an input or no earlier output.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress.")]
 
 
 def names(text: str | None) -> list[str]:
@@ -105,13 +87,8 @@ def print_json(command: str, answer: dict[str, Any]) -> None:
     }
     """
     head = {"schema": f"mixfree {command}", "version": VERSIONS[command]}
-    text = json.dumps(_as_json(head | answer), indent=2, ensure_ascii=False)
-    say(*(_escaped(line) for line in text.split("\n")))
-
-
-def _escaped(line: str) -> str:
-    """Return a line with its unprintable characters as JSON escapes."""
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
+    for line in json.dumps(_as_json(head | answer), indent=2, ensure_ascii=False).split("\n"):
+        say("".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line))
 
 
 def _as_json(value: Any) -> Any:

@@ -4,21 +4,20 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from mixfree.base.extras import require
+from typer import Exit, Option
+
 from mixfree.cli.options import Data, Force, Format, names
 from mixfree.cli.screen import complain, say
 
 __all__ = ["predict"]
 
-typer = require("typer")
-
 
 def predict(
     data: Data,
-    model: Annotated[Path, typer.Option(help="Model file written by `mixfree fit`.")],
+    model: Annotated[Path, Option(help="Model file written by `mixfree fit`.")],
     output: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             help="File to write, ending in .parquet, .csv or .arrow. Default: predict rows from "
@@ -26,19 +25,18 @@ def predict(
         ),
     ] = None,
     keep: Annotated[
-        str | None,
-        typer.Option(help="Columns of the data to copy to the output, separated by commas."),
+        str | None, Option(help="Columns of the data to copy to the output, separated by commas.")
     ] = None,
     missing: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="How to treat missing values. error: stop; skip: leave the prediction empty; "
             "mean: fill in the mean of the training rows. Default: as in the fit."
         ),
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Also write the confidence interval of the mean prediction, lower and upper, at "
             "this level, such as 0.95. Needs an exact regression."
         ),
@@ -86,7 +84,7 @@ def predict(
             source = Source(files, arriving=True)
             written = answer_rows(fit, source, sys.stdout.buffer, names(keep), interval)
         except KeyboardInterrupt:  # all predictions so far have been written
-            raise typer.Exit(130) from None
+            raise Exit(130) from None
     for column, count in written.unknown.most_common():
         (complain if output is None else say)(
             f"{count:,} rows with an unknown category in {column!r}"

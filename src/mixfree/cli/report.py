@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Argument, Option
+
 from mixfree.base.extras import require
-from mixfree.cli.options import Force, Format, names
+from mixfree.cli.options import Force, Format, Quiet, names
 from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
@@ -13,26 +15,22 @@ if TYPE_CHECKING:
 
 __all__ = ["report"]
 
-typer = require("typer")
-
 
 def report(
     source: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="MODEL|DATA…",
             help="Model file written by `mixfree fit`; or data to fit first, with --target.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path(
+    output: Annotated[Path, Option("--output", "-o", help="HTML file to write.")] = Path(
         "report.html"
     ),
-    target: Annotated[
-        str | None, typer.Option(help="Column to predict, when data is given.")
-    ] = None,
+    target: Annotated[str | None, Option(help="Column to predict, when data is given.")] = None,
     exclude: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--leave-out",
             "--exclude",
             help="Columns to leave out, when data is given, separated by commas; lag* selects all "
@@ -41,7 +39,7 @@ def report(
     ] = None,
     format: Format = None,
     force: Force = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write the report of a fit as an HTML page.
 

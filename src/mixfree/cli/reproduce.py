@@ -3,47 +3,44 @@
 from pathlib import Path
 from typing import Annotated
 
-from mixfree.base.extras import require
+from typer import Argument, Exit, Option
+
 from mixfree.cli.options import names
 from mixfree.cli.screen import complain, say
 from mixfree.reproduce import EXPERIMENTS, experiment
 
 __all__ = ["reproduce"]
 
-typer = require("typer")
-
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="One of the experiments above, or all.")],
+    name: Annotated[str, Argument(help="One of the experiments above, or all.")],
     quick: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--quick", help="Run a small version that takes seconds, too small to judge the claims."
         ),
     ] = False,
-    samples: Annotated[int | None, typer.Option(help="Samples per run.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds per setting.")] = None,
+    samples: Annotated[int | None, Option(help="Samples per run.")] = None,
+    seeds: Annotated[int | None, Option(help="Number of seeds per setting.")] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods to run, separated by commas, such as mag,adagrad.")
+        str | None, Option(help="Methods to run, separated by commas, such as mag,adagrad.")
     ] = None,
     p: Annotated[
-        str | None, typer.Option(help="Switching probabilities of the chain, such as 0.5,1e-4.")
+        str | None, Option(help="Switching probabilities of the chain, such as 0.5,1e-4.")
     ] = None,
     first_seed: Annotated[
         int | None,
-        typer.Option(help="First seed. Seeds below 1000 are for development and give no verdicts."),
+        Option(help="First seed. Seeds below 1000 are for development and give no verdicts."),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Number of processes. Default: one per core.")
-    ] = None,
+    jobs: Annotated[int | None, Option(help="Number of processes. Default: one per core.")] = None,
     backend: Annotated[
-        str, typer.Option(help="loky (processes on this machine) or dask (a cluster).")
+        str, Option(help="loky (processes on this machine) or dask (a cluster).")
     ] = "loky",
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write the results to. Default: results/NAME.")
+        Path | None, Option(help="Folder to write the results to. Default: results/NAME.")
     ] = None,
 ) -> None:
-    """Run an experiment of the paper or of this project, or all of them.
+    """Run an experiment of the paper or of the project.
 
     Writes its rows, settings, tables and figures to a folder. After an interruption, the same
     command continues where the run stopped.
@@ -71,7 +68,7 @@ def reproduce(
             complain(
                 "mixfree: interrupted; finished runs are kept, the same command continues from them"
             )
-            raise typer.Exit(130) from None
+            raise Exit(130) from None
         say("Written:", *(f"  {path}" for path in written))
 
 

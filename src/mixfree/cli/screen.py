@@ -1,11 +1,10 @@
 """Printing, with control characters and markup in the data shown literally."""
 
 import sys
-from typing import Any
 
-from mixfree.base.literal import console, literal
+from mixfree.base.literal import literal
 
-__all__ = ["complain", "say", "show"]
+__all__ = ["complain", "say"]
 
 
 def say(*lines: str) -> None:
@@ -24,8 +23,3 @@ def say(*lines: str) -> None:
 def complain(line: str) -> None:
     """Print a line on standard error."""
     print(literal(line), file=sys.stderr)
-
-
-def show(table: Any) -> None:
-    """Print a Rich table without interpreting markup in its cells."""
-    console().print(table)

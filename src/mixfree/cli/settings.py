@@ -1,81 +1,79 @@
-"""Options of estimators and methods, given as flags or as ``--set NAME=VALUE``."""
+"""What ``--set NAME=VALUE`` of ``mixfree fit`` sets."""
 
+import inspect
 import json
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-__all__ = ["SCALES", "settings"]
+__all__ = ["SETTINGS", "known_settings", "settings", "value_of"]
 
-SCALES = ("auto", "running", "none")
-# Options of the estimators with their defaults; all other options belong to a method.
-_DEFAULTS: Mapping[str, Any] = {
-    "method": "auto",
-    "scale": "auto",
-    "step_scale": None,
-    "output": None,
-    "l2": None,
-    "memory": None,
-    "draws": None,
-    "half_life": None,
-    "radius": None,
-    "fit_intercept": True,
-    "seed": 0,
+# Settings without a flag, apart from the options of the methods; `mixfree methods` lists both.
+SETTINGS = {
+    "time": "encoding of dates: cyclic (hour, weekday and season), linear (days), none, or auto",
+    "hash_columns": "features per text column into which its rare and new texts are hashed",
+    "fit_intercept": "false: fit no intercept",
+    "radius": "keep the weights in a ball of this radius",
+    "seed": "seed of all random draws, 0 by default",
+    "scale": "iterative methods: auto or running, standardise by the rows seen so far; or none",
+    "step_scale": "iterative methods: scale of the steps, 1 by default; the ladder finds its own",
+    "output": "iterative methods: the point returned, average, weighted, tail, last or random",
+    "draws": "iterative methods with a memory: rows drawn from it per row read, 1 by default",
 }
+OF_COLUMNS = ("time", "hash_columns")
 
 
-def settings(given: Iterable[str], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a learner from flags and texts ``NAME=VALUE``.
+def settings(
+    given: Iterable[str], flags: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parameters of a learner, and settings of columns, from flags and ``NAME=VALUE``.
 
     Examples
     --------
-    >>> found = settings(["levels=9", "l2=0.5"], {"method": "mag"})
-    >>> found["method"], found["l2"], found["options"]
-    ('mag', 0.5, {'levels': 9})
-    >>> settings(["half_live=5"], {})
+    >>> parameters, columns = settings(["levels=9", "time=linear"], {"method": "mag"})
+    >>> parameters["method"], parameters["options"], columns
+    ('mag', {'levels': 9}, {'time': 'linear'})
+    >>> settings(["step_scael=5"], {})
     Traceback (most recent call last):
-    ValueError: there is no option 'half_live'; did you mean 'half_life'?
+    ValueError: --set has no 'step_scael'; did you mean 'step_scale'?
     """
-    known = _known()
+    from mixfree.linear.learner_for import learner_for
+
+    signature = inspect.signature(learner_for).parameters.values()
+    defaults = {each.name: each.default for each in signature if each.kind is each.KEYWORD_ONLY}
     found = {name: value for name, value in flags.items() if value is not None}
-    typed = frozenset(found)
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or value in ("True", "False", "None"):
             raise ValueError(
-                "--set must be NAME=VALUE with a JSON value or a word, such as "
+                "--set must be NAME=VALUE with a number, true, false or a word, such as "
                 f"per_coordinate=false, not {text!r}"
             )
+        if name in found:
+            raise ValueError(f"`{name}` is given twice")
+        known = [*known_settings(), *flags]
         if name not in known:
             near = get_close_matches(name.replace("-", "_"), known, n=3, cutoff=0.6)
-            hint = (
-                f"did you mean {' or '.join(map(repr, near))}?"
-                if near
-                else "`mixfree methods` lists the options of the methods"
+            meant = f"did you mean {' or '.join(map(repr, near))}?"
+            raise ValueError(
+                f"--set has no {name!r}; {meant if near else '`mixfree methods` lists its names'}"
             )
-            raise ValueError(f"there is no option {name!r}; {hint}")
-        if name in found:
-            twice = f"`{name}` and --set {name} are both" if name in typed else f"--set {name} is"
-            raise ValueError(f"{twice} given{', leave out one' if name in typed else ' twice'}")
-        found[name] = _value(value)
-    if found.get("scale") == "none":
-        found["scale"] = None
-    options = {name: found[name] for name in found if name not in _DEFAULTS}
-    return {
-        **{name: found.get(name, default) for name, default in _DEFAULTS.items()},
-        "options": options or None,
-    }
+        found[name] = None if value == "none" and name != "time" else value_of(value)
+    columns = {name: found.pop(name) for name in OF_COLUMNS if name in found}
+    options = {name: found.pop(name) for name in set(found) - set(defaults)}
+    return {**defaults, **found, "options": options or None}, columns
 
 
-def _known() -> list[str]:
-    """Return every name that ``--set`` accepts."""
+def known_settings() -> list[str]:
+    """Return the names that ``--set`` takes and that have no flag."""
     from mixfree import methods
 
     of_methods = [name for method in methods().values() for name in method.options()]
-    return list(dict.fromkeys([*_DEFAULTS, *of_methods]))
+    return list(dict.fromkeys([*SETTINGS, *of_methods]))
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """Return the number, the truth value or the word that was typed."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

@@ -4,7 +4,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mixfree.base.extras import require
+from typer import Argument, Option
+
 from mixfree.cli.options import Json, print_json
 from mixfree.cli.screen import say
 
@@ -13,50 +14,46 @@ if TYPE_CHECKING:
 
 __all__ = ["td"]
 
-typer = require("typer")
-
 SHOWN = 64  # most states in the printed table; the JSON output has all
 
 
 def td(
-    env: Annotated[str, typer.Argument(help="Gymnasium environment, such as FrozenLake-v1.")],
+    env: Annotated[str, Argument(help="Gymnasium environment, such as FrozenLake-v1.")],
     policy: Annotated[
         str,
-        typer.Option(
+        Option(
             help="uniform, or a CSV file with one line per state: the action, or the probability "
             "of each action."
         ),
     ] = "uniform",
-    gamma: Annotated[float, typer.Option(help="Discount factor, at least 0 and below 1.")] = 0.9,
-    samples: Annotated[int, typer.Option(help="Number of transitions to learn from.")] = 200_000,
+    gamma: Annotated[float, Option(help="Discount factor, at least 0 and below 1.")] = 0.9,
+    samples: Annotated[int, Option(help="Number of transitions to learn from.")] = 200_000,
     radius: Annotated[
-        float | None, typer.Option(help="Keep the weights in a ball of this radius.")
+        float | None, Option(help="Keep the weights in a ball of this radius.")
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="lstd (least squares, the most accurate) or an iterative method: ladder, "
             "mag (needs --radius), … Default: mag with --radius and lstd without."
         ),
     ] = None,
     lam: Annotated[
         float | None,
-        typer.Option(help="lstd: decay λ of the eligibility traces, from 0 to 1. Default: 0."),
+        Option(help="lstd: decay λ of the eligibility traces, from 0 to 1. Default: 0."),
     ] = None,
     l2: Annotated[
-        float | None, typer.Option(help="lstd: ridge penalty per transition. Default: 0.")
+        float | None, Option(help="lstd: ridge penalty per transition. Default: 0.")
     ] = None,
     half_life: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="lstd: number of transitions after which a transition counts half; gives no "
             "intervals. Default: never forget."
         ),
     ] = None,
-    level: Annotated[
-        float, typer.Option(help="Simultaneous confidence level of all intervals.")
-    ] = 0.99,
-    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
+    level: Annotated[float, Option(help="Simultaneous confidence level of all intervals.")] = 0.99,
+    seed: Annotated[int, Option(help="Seed of all random draws.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Evaluate a policy in an environment with finitely many states.

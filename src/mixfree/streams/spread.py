@@ -35,20 +35,20 @@ class Part(NamedTuple):
     encoder: dict[str, Any]
 
 
-def check_can_be_spread(fit: StreamFit, source: Source, given: str) -> None:
-    """Raise ValueError if the fit cannot be spread as the argument ``given`` asks."""
+def check_can_be_spread(fit: StreamFit, source: Source) -> None:
+    """Raise ValueError if the fit cannot be spread."""
     plan = fit.plan
     if not isinstance(fit.learner, ExactLearner):
-        raise ValueError(f"`{given}` needs `method='exact'`: steps are sequential")
+        raise ValueError("`workers` needs `method='exact'`: steps are sequential")
     if fit.learner.forgetting is not None:
-        raise ValueError(f"`{given}` needs `half_life=None`: forgetting is sequential")
+        raise ValueError("`workers` needs `half_life=None`: forgetting is sequential")
     if plan.missing == "mean":
         raise ValueError(
-            f"`{given}` cannot be combined with `missing='mean'`, which depends on all earlier "
+            "`workers` cannot be combined with `missing='mean'`, which depends on all earlier "
             "rows: give `missing='skip'`"
         )
     if any(file.path == STDIN for file in source.files):
-        raise ValueError(f"`{given}` needs files: standard input cannot be split")
+        raise ValueError("`workers` needs files: standard input cannot be split")
 
 
 def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile, ...]]:
@@ -135,7 +135,7 @@ def run_on_workers(
         If a process is killed; the fit must begin again.
     """
     check_whole(workers, "workers")
-    check_can_be_spread(fit, source, "workers")
+    check_can_be_spread(fit, source)
     parts = _parts(fit, source, workers)
     if len(parts) == 1:
         # In this process, which is as fast and also gives a test-then-train loss.
@@ -164,7 +164,7 @@ def run_on_cluster(
 
     Dask fits the parts of a worker that dies on another one.
     """
-    check_can_be_spread(fit, source, "cluster")
+    check_can_be_spread(fit, source)
     with require("distributed").Client(address) as client:
         threads = max(sum(client.nthreads().values()), 1)
         parts = _parts(fit, source, threads)

@@ -80,12 +80,10 @@ class ControlVariates:
     def totals(self, sums: Sums) -> Totals:
         """Standardise the sums of any rows."""
         columns, weight = len(self._units.mean), float(sums.weight)
-        exponents = sums.exponents
-        # The size of a constant column is infinite, and stays so.
-        size = np.ldexp(self._units.size, -exponents[:columns])[:, None]
+        size = self._units.size[:, None]  # infinite for a constant column
         aside = (sums.mean[:columns] - self._units.mean) / self._units.size
         level = (sums.mean[columns:] - self._levels) / self._units.scale
-        cross = np.ldexp(sums.cross / size, exponents[columns:]) / self._units.scale
+        cross = sums.cross / size / self._units.scale
         cross = (cross + weight * np.outer(aside, level)).T
         moments = sums.scatter / size / size.T + weight * np.outer(aside, aside)
         if self._intercept:

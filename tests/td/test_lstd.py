@@ -140,7 +140,7 @@ def test_errors_hold_the_fixed_point_and_know_what_was_never_met():
         (lambda x, r, n, t: (x, r, n[1:], t), "next_rows must have shape"),
         (lambda x, r, n, t: (x, r, n, t[:4]), "terminated must have shape"),
         (lambda x, r, n, t: (x * np.where(x == x.max(), np.nan, 1.0), r, n, t), "rows must be fin"),
-        (lambda x, r, n, t: (x, np.where(r == r.max(), np.inf, r), n, t), "targets must be finite"),
+        (lambda x, r, n, t: (x, np.where(r == r.max(), np.inf, r), n, t), "rewards must be finite"),
     ],
 )
 def test_what_is_wrong_is_refused_and_nothing_has_changed(spoil, message):

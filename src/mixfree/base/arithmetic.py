@@ -8,6 +8,10 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
+# Larger values of rows, targets and weights are refused: sums of their products cannot overflow.
+MAX_VALUE = 1e75
+MIN_VALUE = 1e-75  # columns that vary by less count as constant: their squares lose digits
+
 # BLAS may split longer dot products among threads; the bits would depend on their number.
 _DOT_BLOCK = 8192
 # Unlike dot, vdot does not warn of overflow. Skipping its dispatcher saves a third of the time.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import shown
 from mixfree.base.state import loading
 from mixfree.linear.exact.blocks import check_array
@@ -15,7 +15,6 @@ from mixfree.td.lstd_sparse import SparseLSTD, as_csr
 
 # Most features for dense sums: the total and the sums of 16 batches take 136 MB.
 LARGEST = 1000
-REWARD = 1e150  # rewards from this size on are refused, since sums could overflow
 WAITING = 256  # single transitions that are summed together
 PIECE = 4096  # transitions whose features are held at a time, fewer for many features
 FORMAT = 1  # version of state_dict
@@ -75,7 +74,7 @@ class LstdTD:
 
     def take(self, row: Array, reward: float, ahead: Array | None) -> bool:
         """Learn from φ(s), r and φ(s'), which is None at a terminal state; return True."""
-        if not abs(reward) < REWARD:
+        if not abs(reward) <= MAX_VALUE:
             self._refuse(reward, 0)
         self._waiting.append((row, reward, ahead))
         self._theta = None
@@ -90,7 +89,7 @@ class LstdTD:
 
     def advance(self, rows: Any, here: Array, there: Array, rewards: Array) -> None:
         """Learn from transitions in the form of :meth:`TDLearner.look_up`, all or none."""
-        large = ~(np.abs(rewards) < REWARD)
+        large = ~(np.abs(rewards) <= MAX_VALUE)
         if large.any():
             wrong = int(np.argmax(large))
             self._refuse(rewards[wrong], wrong)
@@ -132,7 +131,7 @@ class LstdTD:
         what = f"reward of transition {self.samples + further + 1}"
         if not np.isfinite(reward):
             raise ValueError(f"{what} must be finite, not {reward}")
-        raise ValueError(f"{what} must be below {REWARD:g} in size, not {reward:.3g}")
+        raise ValueError(f"{what} must be at most {MAX_VALUE:g} in size, not {reward:.3g}")
 
     def record(self, samples: int) -> "LstdRecord":
         """Start the record of a trajectory of any length."""

@@ -21,18 +21,12 @@ from mixfree.base.checks import check_not_negative, check_positive, check_whole,
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
-from mixfree.linear.exact.blocks import (
-    Blocks,
-    block_rows,
-    check_array,
-    check_finite,
-)
+from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_values
 
 TOLERANCE = 1e-13  # singular values below it, relative to the largest, count as 0
 SAFE = 1e10  # condition number up to which the inverse is as accurate as singular values
 ENOUGH = 5  # batches in which a row's features must occur for a reliable error
 UNDETERMINED = 1e-4  # fraction of a row that the transitions may leave undetermined
-LARGEST = 1e140  # of rows and rewards, so that sums of products are finite
 FIRST = 16  # initial transitions per batch
 
 
@@ -117,12 +111,13 @@ class LSTD:
         Raises
         ------
         ValueError
-            If a shape is wrong or a value is not finite; nothing has changed then.
+            If a shape is wrong, or a value is not finite or above 1e75; nothing has changed then.
         """
         x, ahead = np.asarray(rows), np.asarray(next_rows)
         r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
-        both = np.concatenate([x, np.where(stop[:, None], 0.0, ahead)], axis=1)
-        check_products(both, r)
+        ahead = np.where(stop[:, None], 0.0, ahead)
+        check_values(rows=x, next_rows=ahead, rewards=r)
+        both = np.concatenate([x, ahead], axis=1)
         given = np.column_stack([r, broken])
         self._blocks.cut(
             both, given, None, lambda: min(self._block, self._length - self._filled), self._take
@@ -157,13 +152,7 @@ class LSTD:
         change[:, :-1] = x - self.gamma * rows[:, self.size :]
         change[:, -1] = targets[:, 0]
         left, trace = self._traces(x, targets[:, 1])
-        sums = np.column_stack([left.T @ change, np.einsum("ij,ij->j", x, x)])
-        if not np.isfinite(sums).all():
-            check_finite(rows, targets)
-            raise ValueError(
-                "rows and rewards must be smaller: their products are too large to be summed"
-            )
-        return sums, trace
+        return np.column_stack([left.T @ change, np.einsum("ij,ij->j", x, x)]), trace
 
     def _traces(self, x: Array, broken: Array) -> tuple[Array, Array]:
         decay = self.gamma * self.lam
@@ -348,14 +337,6 @@ def check_transitions(
         if array.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, not {array.shape}")
     return r, stop, broken
-
-
-def check_products(rows: Array, rewards: Array) -> None:
-    """Raise ValueError for finite values whose products might be too large to be summed."""
-    for name, array in (("rows", rows), ("rewards", rewards)):
-        size = np.abs(array).max(initial=0.0)
-        if LARGEST < size < np.inf:
-            raise ValueError(f"{name} must be at most {LARGEST:g} in size, not {size:g}")
 
 
 def half_widths(

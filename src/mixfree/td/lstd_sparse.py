@@ -11,12 +11,11 @@ from scipy.sparse.linalg import splu
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.linear.exact.blocks import check_array, check_finite
+from mixfree.linear.exact.blocks import check_array, check_values
 from mixfree.td.lstd import (
     FIRST,
     check_discounts,
     check_level,
-    check_products,
     check_transitions,
     correlation_remark,
     half_widths,
@@ -86,16 +85,15 @@ class SparseLSTD:
         Raises
         ------
         ValueError
-            If a shape is wrong, a value is not finite, or too many features occur together for
-            the sums to fit in memory; nothing has changed then.
+            If a shape is wrong, a value is not finite or above 1e75, or too many features occur
+            together for the sums to fit in memory; nothing has changed then.
         """
         x, ahead = (as_csr(each) for each in (rows, next_rows))
         r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
         given = np.column_stack([r, broken])
-        check_finite(np.concatenate([x.data, ahead.data])[:, None], given)
         both = sparse.hstack([x, ahead.multiply(~stop[:, None])], format="csr")
         both.eliminate_zeros()
-        check_products(both.data, r)
+        check_values(rows=both.data, rewards=r)
         before = dict(vars(self))
         try:
             both = sparse.vstack([self._waiting, both], format="csr")

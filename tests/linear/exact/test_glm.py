@@ -212,10 +212,10 @@ def test_weights_of_rows_are_repetitions_and_those_of_weight_0_are_not_there(mem
 
 @pytest.mark.parametrize("memory", [300, 4_000])
 def test_columns_of_any_size_and_offset(memory, same_sample):
-    """The same predictions as for plain columns; sums in raw units would overflow or vanish."""
+    """The same predictions as for plain columns; their products must not overflow or vanish."""
     x, y = logistic(3_000, order="feature")
     plain = fitted(Logistic(), x, y, memory=memory)
-    size = np.array([1e-150, 1e150, 1.0, 1e8, 1e-8])
+    size = np.array([1e-70, 1e70, 1.0, 1e8, 1e-8])
     offset = np.array([0.0, 0.0, 1e6, 0.0, 1e-2])
     moved = x * size + offset
     fit = fitted(Logistic(), moved, y, memory=memory)
@@ -226,7 +226,7 @@ def test_columns_of_any_size_and_offset(memory, same_sample):
 
 def test_a_column_that_wakes_up_late_and_constant_and_repeated_columns():
     x, y = logistic(3_000)
-    late = np.where(np.arange(3_000) < 1_000, 7.0, 7.0 + 1e100 * x[:, 0])
+    late = np.where(np.arange(3_000) < 1_000, 7.0, 7.0 + 1e70 * x[:, 0])
     rows = np.column_stack([late, np.full(3_000, 3.0), x[:, 1:], x[:, 1]])
     fit = fitted(Logistic(), rows, y, memory=500)
     weights = fit.weights()
@@ -301,7 +301,7 @@ def test_a_robust_fit_between_two_groups_goes_to_the_larger_one(shape):
 
 
 @pytest.mark.parametrize("loss", DATA, ids=str)
-@pytest.mark.parametrize(("early", "late"), [(1.0, 1e36), (1e-10, 1e300)])
+@pytest.mark.parametrize(("early", "late"), [(1.0, 1e36), (1e-10, 1e74)])
 def test_a_column_that_becomes_huge_does_not_lead_astray(early, late, loss):
     """Catches a search from old weights, or functions of old predictions, that are absurd."""
     x, y = DATA[loss]
@@ -435,7 +435,7 @@ def test_radius_bounds_the_weights_without_the_intercept(loss):
     np.testing.assert_array_equal(fitted(loss, x, y, radius=100 * radius).weights(), free)
 
 
-@pytest.mark.parametrize("size", [1e-100, 1.0, 1e100])
+@pytest.mark.parametrize("size", [1e-70, 1.0, 1e70])
 def test_targets_of_any_size_and_offset(size, same_sample):
     x, y = regression(2_000)
     for memory in (400, 4_000):
@@ -500,7 +500,7 @@ def test_a_refused_call_changes_nothing(rows):
         else GlmFit(Logistic(), 5, memory=640)
     )
     before = fit.plain()
-    for wrong in (np.nan, np.inf, 1e305):
+    for wrong in (np.nan, np.inf, 1e76):
         bad = x[2_000:5_000].copy()
         bad[-1, 2] = wrong
         with pytest.raises(ValueError, match="rows must be finite"):

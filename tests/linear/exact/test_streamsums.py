@@ -49,18 +49,6 @@ def test_merged_batches_have_one_length_and_rows_of_one_stream(expected, order):
     assert one.rows == 4500
 
 
-@pytest.mark.parametrize("unit", [2.0**-260, 2.0**-700])
-def test_columns_whose_squares_underflow_keep_their_digits(unit):
-    """Catches sums of squares that are 0, or have few digits, where values are not 0."""
-    x, functions = data(1000)
-    usual, tiny = added(x, functions).total, added(x * [1.0, unit], functions).total
-    power = np.log2(unit).astype(int)
-    scatter = np.ldexp(tiny.scatter[1, 1], 2 * (tiny.exponents[1] - power))
-    np.testing.assert_allclose(scatter, usual.scatter[1, 1], rtol=1e-12)
-    cross = np.ldexp(tiny.cross[1], tiny.exponents[1] + tiny.exponents[2:] - power)
-    np.testing.assert_allclose(cross, usual.cross[1], rtol=1e-9)
-
-
 def test_a_state_with_too_many_batches_is_refused():
     sums = added(*data(1000))
     before, state = sums.plain(), sums.plain()

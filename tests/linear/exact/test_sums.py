@@ -86,28 +86,10 @@ def test_sums_against_exact_fractions_offsets_costing_no_digits(offset, toleranc
 
 def test_columns_of_extreme_size_lose_nothing():
     x, y, w = stream(5000)
-    sizes = 2.0 ** np.array([-498, 498, 0])
-    usual, extreme = added((x, y, w)).total, added((x * sizes, y * 2.0**-490, w)).total
-    assert extreme.exponent is not None
-    own = np.ldexp(extreme.scatter, np.add.outer(*2 * [extreme.exponents[:3] - [-498, 498, 0]]))
-    np.testing.assert_allclose(own, usual.scatter, rtol=1e-12)
+    sizes = 2.0 ** np.array([-240, 240, 0])
+    usual, extreme = added((x, y, w)).total, added((x * sizes, y * 2.0**-240, w)).total
+    np.testing.assert_array_equal(extreme.scatter / sizes / sizes[:, None], usual.scatter)
     np.testing.assert_allclose(extreme.mean[:3] / sizes, usual.mean[:3], rtol=1e-9)
-
-
-def test_a_column_that_becomes_large_or_varies_only_between_blocks():
-    block = block_rows(1)
-    small, large = np.full((block, 1), 1e-140), np.full((block, 1), 3e-140)
-    batches = Batches(1)
-    batches.add(np.vstack([small, large]), np.arange(2.0 * block))
-    total = batches.total
-    deviation = math.sqrt(total.scatter[0, 0] / total.weight) * 2.0 ** total.exponents[0]
-    assert deviation == pytest.approx(1e-140, rel=1e-12)
-    batches.add(1e140 * np.arange(block)[:, None], np.zeros(block))
-    deviation = math.sqrt(batches.total.scatter[0, 0] / (3 * block)) * 2.0 ** int(
-        batches.total.exponents[0]
-    )
-    every = np.concatenate([np.zeros(2 * block), np.arange(block)])
-    assert deviation == pytest.approx(1e140 * every.std(), rel=1e-12)
 
 
 def test_constant_columns_have_no_spread_at_all():
@@ -147,16 +129,21 @@ def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits():
 
 
 @pytest.mark.parametrize("place", [0, 5000, 8999])
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1e305])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.1e75])
 @pytest.mark.parametrize("where", ["rows", "targets"])
-def test_what_is_not_finite_is_refused_and_nothing_has_changed(place, wrong, where):
+@pytest.mark.parametrize("weight", [None, 1e-70])
+def test_values_beyond_the_limit_are_refused_by_name_and_nothing_has_changed(
+    place, wrong, where, weight
+):
+    """Catches a value that a small weight hides from the sums of squares."""
     x, y, _ = stream(9000)
     batches = added((x[:100], y[:100]))
     before = copy.deepcopy(batches)
     bad_x, bad_y = x.copy(), y.copy()
     (bad_x if where == "rows" else bad_y)[place, 1] = wrong
-    with pytest.raises(ValueError, match=f"{where} must be finite"):
-        batches.add(bad_x, bad_y)
+    message = rf"{where} must be finite and at most 1e\+75 in size, but a value in column 1 is"
+    with pytest.raises(ValueError, match=message):
+        batches.add(bad_x, bad_y, None if weight is None else np.full(9000, weight))
     same_bits(batches, before)
     batches.add(x, y)
     before.add(x, y)
@@ -172,6 +159,8 @@ def test_what_is_not_finite_is_refused_and_nothing_has_changed(place, wrong, whe
         (np.zeros((4, 3)), np.zeros((4, 2)), np.ones(3), "weights must be 4 real"),
         (np.zeros((4, 3)), np.zeros((4, 2)), [1, 1, -1, 1], r"weights\[2\] is -1"),
         (np.zeros((4, 3)), np.zeros((4, 2)), [1, np.nan, 1, 1], r"weights\[1\] is nan"),
+        (np.zeros((4, 3)), np.zeros((4, 2)), [1, 1, 1, 1e76], r"weights\[3\] is 1e\+76"),
+        (np.zeros((4, 3)), np.zeros((4, 2)), [1e-76, 1, 1, 1], r"weights\[0\] is 1e-76"),
         (np.zeros((4, 3), dtype=complex), np.zeros((4, 2)), None, "real numbers"),
         (np.array([["a"] * 3] * 4), np.zeros((4, 2)), None, "real numbers"),
     ],
@@ -194,13 +183,3 @@ def test_a_wrong_state_is_refused_and_nothing_has_changed(part, name):
         with pytest.raises(ValueError, match=f"{name} of the state"):
             batches.restore(state)
         same_bits(batches, before)
-
-
-def test_products_that_overflow_are_taken_in_other_units_without_a_warning():
-    """Catches a warning of NumPy to whoever asks for the fit, as with targets of 1e170."""
-    x, y, _ = stream(50)
-    batches = Batches(COLUMNS)
-    batches.add(x, 1e170 * y[:, 0])
-    total = batches.total
-    found = np.ldexp(total.cross[:, 0], total.exponents[-1]) / 1e170
-    np.testing.assert_allclose(found, 49 * np.cov(x.T, y[:, 0])[:COLUMNS, COLUMNS])

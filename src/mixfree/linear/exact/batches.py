@@ -49,8 +49,7 @@ class Batches:
     Parameters
     ----------
     columns, targets
-        Numbers of features and targets per row. Their scales may lie anywhere between 1e-150 and
-        1e150, and their offsets cost no digits.
+        Numbers of features and targets per row. Their offsets cost no digits.
     memory
         Bytes for the sums of the batches; the windows of rows take an eighth of it.
 
@@ -128,7 +127,7 @@ class Batches:
         Raises
         ------
         ValueError
-            If a shape is wrong or a value is not finite; nothing has changed then.
+            If a shape is wrong, or a value is not finite or above 1e75; nothing has changed then.
         """
         self._blocks.cut(rows, targets, weights, self._length, self._take)
 

@@ -7,13 +7,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array, inner
 from mixfree.base.checks import check_whole
 from mixfree.base.interrupts import shallow
-from mixfree.linear.exact.sums import LARGEST, Sums, sums_of
+from mixfree.linear.exact.sums import Sums, sums_of
 
 VALUES = 1 << 19  # per matrix product: they stay in a cache
-HEAVIEST = 1e150  # largest weight of a row, so that sums of weights do not overflow
 
 
 def block_rows(columns: int) -> int:
@@ -76,20 +75,19 @@ class Blocks:
             raise ValueError(
                 f"state is damaged: {filled} rows are pending, which is a block or more"
             )
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            if count >= first and filled:
-                self._keep(x[:first], y[:first], None if w is None else w[:first], filled)
-                take(*_block(self._rows, self._targets, self._weights, 0, filled + first))
-                # What the predecessor shows is not written over.
-                self._rows, self._targets = np.empty_like(self._rows), np.empty_like(self._targets)
-                self._weights = np.empty_like(self._weights)
-                start, filled = first, 0
-            while filled == 0 and count - start >= (rest := length()):
-                end = start + rest * min((count - start) // rest, together)
-                take(*_block(x, y, w, start, end))
-                start = end
-            tail = slice(start, None)
-            check_finite(_dense(x[tail]), y[tail])
+        if count >= first and filled:
+            self._keep(x[:first], y[:first], None if w is None else w[:first], filled)
+            take(*_block(self._rows, self._targets, self._weights, 0, filled + first))
+            # What the predecessor shows is not written over.
+            self._rows, self._targets = np.empty_like(self._rows), np.empty_like(self._targets)
+            self._weights = np.empty_like(self._weights)
+            start, filled = first, 0
+        while filled == 0 and count - start >= (rest := length()):
+            end = start + rest * min((count - start) // rest, together)
+            take(*_block(x, y, w, start, end))
+            start = end
+        tail = slice(start, None)
+        check_values(rows=_dense(x[tail]), targets=y[tail])
         self._keep(x[tail], y[tail], None if w is None else w[tail], filled)
         self.filled = filled + count - start
 
@@ -142,10 +140,12 @@ def block_sums(
     rows: Array, targets: Array, weights: Array | None, *, quick: bool
 ) -> tuple[Sums, bool]:
     """Return the sums of a block, and whether to try the quick way for the next block."""
+    if weights is not None:  # else quick sums show values that are too large
+        check_values(rows=rows, targets=targets)
     sums = sums_of(rows, targets, weights, quick=True) if quick else None
     if sums is not None:
         return sums, True
-    check_finite(rows, targets)
+    check_values(rows=rows, targets=targets)
     sums = sums_of(rows, targets, weights)
     assert sums is not None
     return sums, (sums.combined() if sums.weight.ndim else sums).near
@@ -160,7 +160,7 @@ def check_rows(
 ) -> tuple[Any, Array, Array | None]:
     """Check shapes and dtypes, and return rows, a matrix of targets and positive weights.
 
-    Rows of weight 0 are left out. Values that are not finite are not looked for.
+    Rows of weight 0 are left out. Values are checked later, by :func:`check_values`.
     """
     sparse = hasattr(rows, "tocsr")
     x = rows.tocsr() if sparse else np.asarray(rows)
@@ -183,26 +183,36 @@ def check_rows(
             f"weights must be {x.shape[0]} real numbers, not {w.dtype} of shape {w.shape}"
         )
     w = w.astype(np.float64, copy=False)
-    if not ((w >= 0.0) & (w <= HEAVIEST)).all():
-        wrong = int(np.argmin((w >= 0.0) & (w <= HEAVIEST)))
+    used = w != 0.0
+    wrong = used & ~((w >= MIN_VALUE) & (w <= MAX_VALUE))
+    if wrong.any():
+        place = int(np.argmax(wrong))
         raise ValueError(
-            f"weights must lie in [0, {HEAVIEST:g}], but weights[{wrong}] is {w[wrong]}"
+            f"weights must be 0 or lie in [{MIN_VALUE:g}, {MAX_VALUE:g}], but weights[{place}] "
+            f"is {w[place]}"
         )
-    used = w > 0.0
     return (x, y, w) if used.all() else (x[used], y[used], w[used])
 
 
-def check_finite(rows: Array, targets: Array) -> None:
-    """Raise ValueError for values that are not finite, or too large to be squared in any unit."""
-    for name, array in (("rows", rows), ("targets", targets)):
-        if array.size == 0 or np.isfinite(np.vdot(array, array)):
+def check_values(**arrays: Array) -> None:
+    """Raise ValueError for values that are not finite, or above ``MAX_VALUE`` in size.
+
+    Examples
+    --------
+    >>> check_values(rows=np.array([[0.0, 1e80]]))
+    Traceback (most recent call last):
+    ValueError: rows must be finite and at most 1e+75 in size, but a value in column 1 is 1e+80
+    """
+    for name, array in arrays.items():
+        if float(inner(array, array)) <= MAX_VALUE**2:  # quicker than a look at every value
             continue
-        wrong = ~(np.abs(array) <= LARGEST)
+        wrong = ~(np.abs(array.astype(np.float64)) <= MAX_VALUE)
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
+            where = f"a value in column {place[-1]}" if array.ndim > 1 else "one"
             raise ValueError(
-                f"{name} must be finite and at most {LARGEST:.3g} in size, but a value in "
-                f"column {place[1]} is {array[place]}"
+                f"{name} must be finite and at most {MAX_VALUE:g} in size, but {where} is "
+                f"{array[place]}"
             )
 
 
@@ -231,16 +241,15 @@ def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") 
 def plain_sums(sums: Sums) -> dict[str, Any]:
     """Return sums as numbers and copies of arrays."""
     state = {field.name: getattr(sums, field.name) for field in fields(sums)}
-    return {name: v if v is None or name == "rows" else np.array(v) for name, v in state.items()}
+    return {name: v if name == "rows" else np.array(v) for name, v in state.items()}
 
 
 def restored_sums(state: Mapping[str, Any], columns: int, targets: int, *blocks: int) -> Sums:
     """Check and restore what :func:`plain_sums` returned, of so many blocks if given."""
     rows = check_whole(state["rows"], "rows of the state", least=0)
-    both = columns + targets
     shapes = {
         "weight": (),
-        "mean": (both,),
+        "mean": (columns + targets,),
         "scatter": (columns, columns),
         "cross": (columns, targets),
         "squares": (targets,),
@@ -248,11 +257,9 @@ def restored_sums(state: Mapping[str, Any], columns: int, targets: int, *blocks:
     found = {
         name: check_array(state[name], name, (*blocks, *shape)) for name, shape in shapes.items()
     }
-    given = state["exponent"]
-    exponent = None if given is None else check_array(given, "exponent", (both,), "i")
     if (found["weight"] < 0.0).any():
         raise ValueError("weight of the state must not be negative")
-    return Sums(rows, **found, exponent=exponent)
+    return Sums(rows, **found)
 
 
 def _block(

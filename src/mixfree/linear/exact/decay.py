@@ -9,21 +9,19 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.linear.exact.blocks import check_array, check_finite
+from mixfree.linear.exact.blocks import check_array
 from mixfree.linear.exact.sums import Sums, not_negative
 
 FLAT = 8  # nothing is forgotten within 1/FLAT of a long half-life
 LEVELS = 3  # levels of sums of 2, 4 and 8 blocks, by which long half-lives are updated
-PLAIN = 1000  # exponents below which powers of two are usual numbers
-ARRAYS = ("products", "partial", "origin", "exponent")
+ARRAYS = ("products", "partial", "origin")
 
 
 class DecayedProducts:
     """Products of (1, columns, target), in which a row's weight halves per half-life.
 
-    They are about an origin and in units of 2^exponent. Those of a half-life end at the last
-    multiple of 2^level blocks. Later blocks are in partial sums: of 2^k blocks if bit k of their
-    number is set.
+    They are about an origin. Those of a half-life end at the last multiple of 2^level blocks.
+    Later blocks are in partial sums: of 2^k blocks if bit k of their number is set.
 
     Parameters
     ----------
@@ -58,18 +56,13 @@ class DecayedProducts:
         self.products = np.zeros((len(half_lives), size, size))
         self.partial = np.zeros((LEVELS, size, size))
         self.origin = np.zeros(size)
-        self.exponent = np.zeros(size, dtype=np.int64)
-        self.moved = 0  # number of rows when origin and units were chosen
+        self.moved = 0  # number of rows when the origin was chosen
 
     def grams(self, rows: Array, targets: Array, weights: Array | None) -> Array:
         """Return the products of each block about the origin."""
         z = np.empty((len(rows), len(self.origin)))
         z[:, 0], z[:, 1:-1], z[:, -1:] = 1.0, rows, targets
         z -= self.origin
-        if np.abs(self.exponent).max() < PLAIN:  # a product is faster than ldexp
-            z *= np.ldexp(1.0, -self.exponent)
-        else:
-            z = np.ldexp(z, -self.exponent)
         if weights is not None:
             z *= np.sqrt(weights)[:, None]
         blocks = z.reshape(max(len(z) // self.block, 1), -1, z.shape[1])
@@ -119,34 +112,22 @@ class DecayedProducts:
         centred = not_negative(products[1:, 1:] - weight * mean[:, None] * mean)
         scatter, cross = centred[:columns, :columns].copy(), centred[:columns, columns:].copy()
         squares = centred.diagonal()[columns:].copy()
-        mean = self.origin[1:] + np.ldexp(mean, self.exponent[1:])
-        exponent = self.exponent[1:].copy() if self.exponent.any() else None
-        return Sums(self.rows, np.array(weight), mean, scatter, cross, squares, exponent)
+        mean = self.origin[1:] + mean
+        return Sums(self.rows, np.array(weight), mean, scatter, cross, squares)
 
-    def move(self, rows: Array, targets: Array, centred: bool) -> tuple[Array, Array]:
-        """Choose units in which products are safe and, if ``centred``, a block's mean as origin.
-
-        Rows z become 2^change · z + step, which is returned as (change, step).
-        """
-        check_finite(rows, targets)
+    def move(self, rows: Array, targets: Array, centred: bool) -> Array:
+        """Choose a block's mean as origin if ``centred``; return the step by which rows z move."""
         both = np.concatenate([rows, targets], axis=1)
         origin = np.zeros(len(self.origin))
         if centred:
             origin[1:] = both[0] + (both - both[0]).mean(axis=0)
-        whole = self.whole(-1)
-        old = np.sqrt(whole.diagonal() / max(float(whole[0, 0]), 1.0))
-        size = np.abs(both - origin[1:]).max(axis=0)
-        size = np.maximum(size, np.ldexp(old, self.exponent)[1:])
-        exponent = np.append(0, np.where(size > 0.0, np.frexp(size)[1], 0))
-        change = np.clip(self.exponent - exponent, -1070, 1070)
         products = np.concatenate([self.products, self.partial])
-        products = np.ldexp(np.ldexp(products, change), change[:, None])
-        step = np.ldexp(self.origin - origin, -exponent)  # column 0 of z is 1
+        step = self.origin - origin  # column 0 of z is 1
         products += products[:, :, :1] * step
         products += step[:, None] * products[:, :1, :]
         self.products, self.partial = np.split(products, [len(self.products)])
-        self.origin, self.exponent, self.moved = origin, exponent, self.rows
-        return change, step
+        self.origin, self.moved = origin, self.rows
+        return step
 
     def copy(self) -> Self:
         """Return an independent copy."""

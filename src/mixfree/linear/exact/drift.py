@@ -9,21 +9,20 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MIN_VALUE, Array
 from mixfree.base.checks import check_positive, check_whole, shown
 from mixfree.base.interrupts import all_or_nothing, shallow
-from mixfree.linear.exact.blocks import Blocks, block_rows, check_array
+from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_values
 from mixfree.linear.exact.decay import FLAT, DecayedProducts
 from mixfree.linear.exact.mixture import least_combination
 from mixfree.linear.exact.solve import Solution, solve
-from mixfree.linear.exact.sums import BIG
 
 HALF_LIVES = (50.0, 200.0, 800.0, 3200.0, 12800.0, math.inf)
 JUDGED = 2000.0  # half-life, in rows, of the test-then-train losses
 BLOCK = 32  # rows within which nothing is forgotten, and weights do not change
 STALE = 8  # weights are solved for again after 1/STALE of a half-life
 TOGETHER = 2048  # rows multiplied at a time
-RECENTRED = 4096  # rows between changes of origin and units
+RECENTRED = 4096  # rows between changes of the origin
 SIZED = 256  # rows between updates of the columns' deviations
 PRIOR = 1.0  # strength of the ridge, in rows with each column's own deviation
 ROUNDING = np.finfo(np.float64).eps  # least variance over mean square
@@ -156,6 +155,7 @@ class Forgetting:
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Learn from whole blocks, or from a single shorter one."""
+        check_values(rows=rows, targets=targets)
         done = 0
         while done < len(rows):
             first = slice(done, done + self.block)
@@ -166,13 +166,6 @@ class Forgetting:
             grams = self._decayed.grams(
                 rows[here], targets[here], None if weights is None else weights[here]
             )
-            safe = grams.reshape(len(grams), -1).max(axis=1) < BIG**2
-            if not safe[0]:
-                self._move(rows[first], targets[first])
-                factors = None if weights is None else weights[first]
-                grams, safe = self._decayed.grams(rows[first], targets[first], factors), safe[:1]
-            elif not safe.all():
-                grams = grams[: int(np.argmin(safe))]
             length = len(rows[first])
             self._learn(grams, length)
             done += len(grams) * length
@@ -200,10 +193,9 @@ class Forgetting:
 
     def _judge(self, grams: Array, rests: Array, first: int, length: int) -> None:
         """Add the losses of each block under the weights before it; ``first`` rows came before."""
-        unit = np.ldexp(1.0, 2 * self._decayed.exponent[-1])
         flat = rests[:, :, 0]
         with np.errstate(over="ignore", invalid="ignore"):
-            lost = (rests @ grams[:, None])[:, :, 0] * unit
+            lost = (rests @ grams[:, None])[:, :, 0]
             products = lost @ flat.swapaxes(1, 2)
             far = ~(np.abs(products).max(axis=(1, 2)) < FAR)
             for place, product in enumerate(products):
@@ -229,13 +221,9 @@ class Forgetting:
             # The matrix is symmetric: its transpose has the memory order that LAPACK needs.
             _, found, failed = lapack.dposv(matrix.T, whole[-1, first:-1], overwrite_a=1)
         if failed:  # there is a ball, or columns depend on each other
-            weights, unit = self._solution(h).weights, self._decayed.exponent[-1]
-            inner = np.ldexp(
-                weights[:, : self._blocks.columns], self._decayed.exponent[1:-1] - unit
-            )
-            level = weights @ np.append(self._decayed.origin[1:-1], 1.0)[: weights.shape[1]]
-            level = np.ldexp(level - self._decayed.origin[-1], -unit)
-            found = np.append(level, inner)[first:]
+            weights, origin = self._solution(h).weights, self._decayed.origin
+            level = weights @ np.append(origin[1:-1], 1.0)[: weights.shape[1]] - origin[-1]
+            found = np.append(level, weights[:, : self._blocks.columns])[first:]
         np.negative(found, out=self._rest[h, 0, first:-1])
 
     def _ridge(self, weight: float, prior: Array) -> Array:
@@ -243,8 +231,7 @@ class Forgetting:
         if not self._l2:
             return prior
         with np.errstate(over="ignore"):
-            own = np.ldexp(self._l2, -2 * self._decayed.exponent[: len(prior)])
-            ridge = np.minimum(prior + weight * own, WORST)
+            ridge = np.minimum(prior + weight * self._l2, WORST)
         ridge[0] = 0.0
         return ridge
 
@@ -254,8 +241,7 @@ class Forgetting:
         weight, size = max(float(whole[0, 0]), 1e-300), whole.diagonal()[:-1]
         squares = (whole.diagonal() - whole[0] ** 2 / weight)[:-1] / weight
         # A constant column that is not 0, without an intercept, has a variance by rounding alone.
-        squares = np.where(size > 0.0, np.maximum(squares, ROUNDING * size / weight), 1.0)
-        prior = PRIOR * squares
+        prior = PRIOR * np.maximum(squares, ROUNDING * size / weight + MIN_VALUE**2)
         prior[0] = 0.0
         return prior
 
@@ -263,19 +249,16 @@ class Forgetting:
         sums = self._decayed.sums(h)
         weight = max(float(sums.weight), 1e-300)
         with np.errstate(over="ignore"):
-            ridge = np.ldexp(self._ridge(weight, self._priors()), 2 * self._decayed.exponent[:-1])
-            own = ridge[1:] / weight
+            own = self._ridge(weight, self._priors())[1:] / weight
         return solve(
             sums, l2=np.minimum(own, WORST), radius=self._radius, intercept=self._intercept
         )
 
     def _move(self, rows: Array, targets: Array) -> None:
-        """Choose the origin and the units anew by a block of rows."""
-        change, step = self._decayed.move(rows, targets, self._intercept)
-        rest = np.ldexp(self._rest, -change)
-        rest = np.ldexp(rest, change[-1])
-        rest[:, :, 0] -= (rest * step).sum(axis=2)
-        self._rest = rest
+        """Choose the origin anew by a block of rows; without intercept it is 0."""
+        step = self._decayed.move(rows, targets, self._intercept)
+        self._rest = self._rest.copy()
+        self._rest[:, :, 0] -= (self._rest * step).sum(axis=2)
         if self._decayed.rows:
             self._prior, self._sized = self._priors(), self._decayed.rows
 

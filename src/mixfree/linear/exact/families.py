@@ -16,11 +16,10 @@ from typing import Self
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
 MAX_LOG_ODDS = 1e3  # to which old predictions are clipped
-MAX_SCALE = 2.0**250  # of the robust loss, in the targets' unit: above it the loss is a quadratic
 
 
 class Family(ABC):
@@ -160,10 +159,10 @@ class ResidualFamily(Family):
 
     def in_units(self, size: float) -> Self:
         """Return the family with its width in the new unit."""
-        width = max(self.width / size, np.finfo(np.float64).tiny)
+        width = min(max(self.width / size, MIN_VALUE), MAX_VALUE)
         if isinstance(self.loss, Huber):
             return replace(self, loss=Huber(width))
-        return replace(self, loss=replace(self.loss, scale=min(width, MAX_SCALE)))
+        return replace(self, loss=replace(self.loss, scale=width))
 
     def expand(self, before: Array, targets: Array) -> Array:
         """Return the target, and the prediction and the loss's slope at arrival."""

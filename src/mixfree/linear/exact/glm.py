@@ -22,10 +22,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
 from mixfree.base.interrupts import all_or_nothing, shallow
-from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_finite, check_rows
+from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows, check_values
 from mixfree.linear.exact.gap import NOTHING, Gap, gap_of
 from mixfree.linear.exact.glm_inference import GlmInference
 from mixfree.linear.exact.known import pieces
@@ -33,7 +33,6 @@ from mixfree.linear.exact.newton import CLOSE, Part, Point
 from mixfree.linear.exact.problem import ROUGH, Problem, Settings
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
 from mixfree.linear.exact.streamsums import StreamSums, origin_of
-from mixfree.linear.exact.sums import BIG
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
 GROWTH = 1.5  # growth of the stream between updates of the reference weights
@@ -41,7 +40,6 @@ LATE_GROWTH = 2.0  # the same once the stream is 16 times as long as the sample
 REFERENCE_ROWS = 2048  # rows of the sample that are enough for reference weights
 REFERENCE_RIDGE = 1 / 300  # of the reference weights, in standardised rows per column
 START_ROWS = 4096  # rows of the sample for the fit from which the final one starts
-MAX_SQUARABLE = 2.0**510  # predictions up to which squares are finite
 
 
 class GlmFit:
@@ -67,8 +65,8 @@ class GlmFit:
     loss
         ``Logistic()``, ``Softmax(classes)``, ``Huber()`` or ``Robust()``.
     columns
-        Number of features. Their scales may lie anywhere between 1e-150 and 1e150, and their
-        offsets cost no digits.
+        Number of features, of values up to 1e75. Their offsets cost no digits, and one that
+        varies by less than 1e-75 counts as constant.
     intercept
         Whether each output has an intercept b, to which penalty and ball do not apply.
     l2
@@ -159,12 +157,11 @@ class GlmFit:
         Raises
         ------
         ValueError
-            If a shape is wrong, a value is not finite, or a target does not suit the loss;
-            nothing has changed then.
+            If a shape is wrong, a value is not finite or above 1e75, or a target does not suit
+            the loss; nothing has changed then.
         """
         x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            check_finite(x[:0], y)
+        check_values(targets=y)
         self._family.check_targets(y[:, 0])
         self._add(x, y, w)
         self.samples += int(np.shape(targets)[0])
@@ -174,7 +171,7 @@ class GlmFit:
         room = self._sample.size - self._sample.seen if self._sums is None else 0
         if room > 0 and len(y):
             kept = x[:room] if isinstance(x, np.ndarray) else x[:room].toarray()
-            check_finite(kept, y[:room])
+            check_values(rows=kept)
             ones = np.ones(len(kept)) if w is None else w[:room]
             before = np.zeros((len(kept), self._shape[0]))
             self._sample.fill(Kept(kept, y[:room, 0], ones, before))
@@ -190,6 +187,7 @@ class GlmFit:
 
     def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""
+        check_values(rows=rows)
         if self._sums is None:
             self._sums = self._begin()
         before = self._predictions(rows)
@@ -221,13 +219,10 @@ class GlmFit:
     def _predictions(self, rows: Array) -> Array:
         """Predict rows by the reference weights."""
         columns = self.settings.columns
-        with np.errstate(over="ignore", invalid="ignore"):
-            z: Array = rows @ self._reference[:, :columns].T
-            z += self._reference[:, columns:].T.sum(axis=0)
-            # Such predictions are far from all targets: a column that hardly varied became huge.
-            if not np.abs(z).max(initial=0.0) <= MAX_SQUARABLE:
-                z = np.clip(np.nan_to_num(z), -BIG, BIG)
-        return z
+        z: Array = rows @ self._reference[:, :columns].T
+        z += self._reference[:, columns:].T.sum(axis=0)
+        # Such predictions are far from all targets: a column that hardly varied became huge.
+        return np.clip(z, -MAX_VALUE, MAX_VALUE, out=z)
 
     def _update_reference(self) -> None:
         """Update the reference weights."""

@@ -74,11 +74,9 @@ class Inference(BatchMeans):
 
         Shape: batches × targets × (1 + columns). Without intercept, the level's scores are 0.
         """
-        batches = self._split.in_units(self._sums.exponents)
-        columns, weight = self._columns, batches.weight[:, None]
-        sizes = np.append(self._size, self._unit)
-        x, y = np.split(np.ldexp(sizes, -self._sums.exponents), [columns])
-        move = (batches.mean - self._sums.mean) / sizes
+        batches, columns, x, y = self._split, self._columns, self._size, self._unit
+        weight = batches.weight[:, None]
+        move = (batches.mean - self._sums.mean) / np.append(x, y)
         aside, above = move[:, :columns], move[:, columns:]
         level = weight * (above - aside @ self._slopes.T) * float(self._intercept)
         score = batches.cross.swapaxes(1, 2) / x / y[:, None]
@@ -132,18 +130,17 @@ class Inference(BatchMeans):
             f"{FEWEST} of {len(self._scores)} batches"
         )
 
-    def _shares(self) -> tuple[Sums, Array, Array]:
-        """Return the batches, their shares of the weight, and their standardised means."""
-        batches = self._split.in_units(self._sums.exponents)
+    def _shares(self) -> tuple[Array, Array]:
+        """Return the batches' shares of the weight, and their standardised means."""
+        batches = self._split
         aside = (batches.mean[:, : self._columns] - self._sums.mean[: self._columns]) / self._size
         level = np.full(len(aside), float(self._intercept))
-        return batches, batches.weight / batches.weight.sum(), np.column_stack([level, aside])
+        return batches.weight / batches.weight.sum(), np.column_stack([level, aside])
 
     @cached_property
     def _in_few_batches(self) -> Array:
         """Whether a column varies in so few batches that the spread of its scores is unknown."""
-        batches, share, aside = self._shares()
-        x = np.ldexp(self._size, -self._sums.exponents[: self._columns])
+        (share, aside), batches, x = self._shares(), self._split, self._size
         own = np.diagonal(batches.scatter, axis1=1, axis2=2) / x / x / batches.weight.sum()
         own = own + share[:, None] * aside[:, 1:] ** 2
         few: Array = ~self._constant & (own.sum(axis=0) ** 2 < FEWEST * np.sum(own**2, axis=0))
@@ -160,8 +157,7 @@ class Inference(BatchMeans):
         """
         inverse = self._whitened(np.eye(1 + self._columns))
         lacks = np.zeros_like(inverse)
-        x = np.ldexp(self._size, -self._sums.exponents[: self._columns])
-        batches, share, aside = self._shares()
+        (share, aside), batches, x = self._shares(), self._split, self._size
         for number, scatter in enumerate(batches.scatter):
             squares = share[number] * np.outer(aside[number], aside[number])
             squares[1:, 1:] += scatter / x / x[:, None] / batches.weight.sum()
@@ -182,9 +178,7 @@ class Inference(BatchMeans):
     @property
     def _error_variances(self) -> Array:
         """Variance of the errors of each target, in units of its own variance."""
-        columns, slopes, weight = self._columns, self._slopes, self._sums.weight
-        sizes = np.append(self._size, self._unit)
-        x, y = np.split(np.ldexp(sizes, -self._sums.exponents), [columns])
+        slopes, weight, x, y = self._slopes, self._sums.weight, self._size, self._unit
         scatter = self._sums.scatter / x / x[:, None]
         common = self._sums.cross.T / x / y[:, None] - 0.5 * slopes @ scatter
         left = self._sums.squares / y / y - 2.0 * np.sum(slopes * common, axis=1)

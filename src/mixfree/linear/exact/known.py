@@ -75,12 +75,10 @@ class ControlVariates:
         First Σ u x per function and output, then Σ x per output, for the function 1; and Σ x xᵀ.
         """
         columns, weight = len(self._units.mean), float(sums.weight)
-        exponents = sums.exponents
-        # The size of a constant column is infinite, and stays so.
-        size = np.ldexp(self._units.size, -exponents[:columns])[:, None]
+        size = self._units.size[:, None]  # infinite for a constant column
         aside = (sums.mean[:columns] - self._units.mean) / self._units.size
         level = (sums.mean[columns:] - self._levels) / self._units.scale
-        cross = np.ldexp(sums.cross / size, exponents[columns:]) / self._units.scale
+        cross = sums.cross / size / self._units.scale
         cross = (cross + weight * np.outer(aside, level)).T
         moments = sums.scatter / size / size.T + weight * np.outer(aside, aside)
         if self._intercept:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array, norm
+from mixfree.base.arithmetic import MIN_VALUE, Array, norm
 from mixfree.linear.exact.families import Family, family_of
 from mixfree.linear.exact.known import ControlVariates, pieces
 from mixfree.linear.exact.newton import CLOSE, Objective, Part, Point, Slabs, Units, minimise
@@ -59,8 +59,7 @@ class Problem:
     def of_sample(cls, settings: Settings, parts: list[Part], total: Sums) -> "Problem":
         """Pose the problem in which ``parts[0]`` is a sample of the rows summed in ``total``."""
         columns, weight = settings.columns, float(total.weight)
-        mean, exponents = total.mean[:columns], total.exponents[:columns]
-        size = np.ldexp(np.sqrt(total.scatter.diagonal() / weight), exponents)
+        mean, size = total.mean[:columns], np.sqrt(total.scatter.diagonal() / weight)
         if not settings.intercept:
             mean, size = np.zeros(columns), np.hypot(size, mean)
         units = _units(settings, mean, size, parts[0].rows.targets)
@@ -236,37 +235,27 @@ class Problem:
 
 
 def column_units(parts: list[Part], columns: int, intercept: bool) -> tuple[Array, Array]:
-    """Return the weighted mean (0 without intercept) and deviation of columns of any scale."""
+    """Return the weighted mean (0 without intercept) and deviation of columns."""
     lots = [(p, part.factor) for part in parts for p in pieces(part.rows, columns)]
-    mean, size = np.zeros(columns), np.zeros(columns)
+    mean = np.zeros(columns)
     if not lots:
-        return mean, size
-    heaviest = max(float(p.weights.max()) * factor for p, factor in lots)
-    weights = [p.weights * (factor / heaviest) for p, factor in lots]
-    total = sum(float(w.sum()) for w in weights)
+        return mean, mean
+    total = sum(float(p.weights.sum()) * factor for p, factor in lots)
     if intercept:
         first = lots[0][0].rows[0]
-        mean = first + sum(
-            (w / total) @ (p.rows - first) for w, (p, _) in zip(weights, lots, strict=True)
-        )
-    for p, _ in lots:
-        np.maximum(size, np.abs(p.rows - mean).max(axis=0), out=size)
-    unit = np.where(size > 0.0, size, 1.0)
-    squares = sum(
-        (w / total) @ ((p.rows - mean) / unit) ** 2 for w, (p, _) in zip(weights, lots, strict=True)
-    )
-    return mean, size * np.sqrt(squares)
+        mean = first + sum((p.weights * (f / total)) @ (p.rows - first) for p, f in lots)
+    return mean, np.sqrt(sum((p.weights * (f / total)) @ (p.rows - mean) ** 2 for p, f in lots))
 
 
 def _units(settings: Settings, mean: Array, size: Array, targets: Array) -> Units:
     """Return the units of columns, and of targets that are not classes."""
-    constant = size <= np.maximum(CONSTANT * np.abs(mean), np.finfo(np.float64).tiny)
+    constant = size <= np.maximum(CONSTANT * np.abs(mean), MIN_VALUE)
     size = np.where(constant, np.inf, size)
     if not settings.family.levels or not len(targets):
         return Units(mean, size, 0.0, 1.0)
     shift = float(np.median(targets)) if settings.intercept else 0.0
     apart = np.abs(targets - shift)
-    spread = float(np.median(apart)) or float(apart.max())
+    spread = max(float(np.median(apart)) or float(apart.max()), MIN_VALUE)
     # A power of two costs no digits.
     return Units(mean, size, shift, float(np.ldexp(1.0, np.frexp(spread)[1])))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
-from mixfree.base.arithmetic import Array, norm
+from mixfree.base.arithmetic import MIN_VALUE, Array, norm
 from mixfree.linear.exact.sums import Sums
 
 TOLERANCE = 1e-13  # relative to the largest eigenvalue
@@ -100,14 +100,11 @@ class _System:
     def __init__(self, sums: Sums) -> None:
         columns = len(sums.scatter)
         weight = sums.weight if sums.weight > 0.0 else 1.0
-        with np.errstate(over="ignore", under="ignore"):
-            root = np.sqrt(np.maximum(sums.diagonal, 0.0) / weight)
-            self.deviation = np.ldexp(root, sums.exponents)
-        still = self.deviation <= CONSTANT * np.abs(sums.mean)
+        self.deviation = np.sqrt(np.maximum(sums.diagonal, 0.0) / weight)
+        still = self.deviation <= np.maximum(CONSTANT * np.abs(sums.mean), MIN_VALUE)
         self.deviation[still] = 0.0
-        root = np.where(still, np.inf, root)  # a constant column correlates with nothing
-        self.columns = columns
-        self.size = np.where(still, np.inf, self.deviation)[:columns]
+        root = np.where(still, np.inf, self.deviation)  # a constant column correlates with nothing
+        self.columns, self.size = columns, root[:columns]
         rows, others = root[:columns, None], root[columns:]
         self.correlation = sums.scatter / rows / rows.T / weight
         self.cross = sums.cross / rows / others / weight

@@ -24,8 +24,8 @@ class SquaredFit:
     Parameters
     ----------
     columns
-        Number of features. Their scales may lie anywhere between 1e-150 and 1e150, and their
-        offsets cost no digits.
+        Number of features, of values up to 1e75. Their offsets cost no digits, and one that
+        varies by less than 1e-75 counts as constant.
     intercept, l2, radius
         As in :func:`mixfree.linear.exact.solve.solve`.
     half_life
@@ -116,15 +116,14 @@ class SquaredFit:
         if isinstance(self._sums, Forgetting):
             return None
         sums = self._sums.total
-        exponents, unit = sums.exponents[: self.columns], int(sums.exponents[-1])
         with np.errstate(all="ignore"):  # a result that is not finite is unknown
-            slopes = np.ldexp(weights[0, : self.columns], exponents - unit)
+            slopes = weights[0, : self.columns]
             level = weights[0] @ np.append(sums.mean[:-1], [1.0] * self.intercept) - sums.mean[-1]
-            apart, spread = sums.weight * np.ldexp(level, -unit) ** 2, sums.squares[0]
+            apart, spread = sums.weight * level**2, sums.squares[0]
             explained = 2.0 * slopes @ sums.cross[:, 0] - slopes @ sums.scatter @ slopes
             error = spread - explained + apart
             size = (np.abs(slopes) @ np.sqrt(np.diagonal(sums.scatter))) ** 2 + spread + apart
-            found = np.ldexp(np.array([error, spread]) / sums.weight, 2 * unit)
+            found = np.array([error, spread]) / sums.weight
         known = error > ROUNDING * size and np.isfinite(found).all()
         return (float(found[0]), float(found[1])) if known else None
 
@@ -145,7 +144,7 @@ class SquaredFit:
         Raises
         ------
         ValueError
-            If a shape is wrong or a value is not finite; nothing has changed then.
+            If a shape is wrong, or a value is not finite or above 1e75; nothing has changed then.
         """
         self._sums.add(rows, targets, weights)
         self.samples += np.shape(targets)[0]

@@ -1,17 +1,14 @@
 """Weighted sums of rows about their mean: sufficient statistics of least squares."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.linear.exact.products import Products
 
-LARGEST = 2.0**1000  # larger values are refused: differences and products could overflow
-BIG, SMALL = 2.0**250, 2.0**-250  # range in which squares and products are accurate
-EMPTY = -(1 << 14)  # exponent of a column that has not varied yet
 NEAR = 4.0  # (mean/deviation)² up to which sums about 0 lose less than three bits
 FAR = 64.0  # (mean/deviation)² up to which sums about a first row lose less than six bits
 FEW = 1024  # rows per block below which multiplying all blocks at once is faster
@@ -24,7 +21,7 @@ class Sums:
     .. math:: S = \sum_i w_i (x_i - \bar x)(x_i - \bar x)^\top, \qquad
               c = \sum_i w_i (x_i - \bar x)(y_i - \bar y)^\top
 
-    All arrays except ``exponent`` may have a leading axis, for the sums of several blocks.
+    All arrays may have a leading axis, for the sums of several blocks.
 
     Attributes
     ----------
@@ -35,10 +32,7 @@ class Sums:
     mean
         Weighted means of all columns, then of all targets.
     scatter, cross, squares
-        S, c and Σ w (y − ȳ)² of each target, in units of 2^exponent per column and target.
-    exponent
-        Exponents of the columns' units, then of the targets'; None if all are 0, as usual. Units
-        are powers of two, which cost no digits.
+        S, c and Σ w (y − ȳ)² of each target.
     """
 
     rows: int
@@ -47,7 +41,6 @@ class Sums:
     scatter: Array
     cross: Array
     squares: Array
-    exponent: Array | None = None
 
     @classmethod
     def nothing(cls, columns: int, targets: int) -> Self:
@@ -62,22 +55,13 @@ class Sums:
         )
 
     @property
-    def exponents(self) -> Array:
-        """Exponents of the units of all columns and targets."""
-        if self.exponent is None:
-            return np.zeros(self.mean.shape[-1], dtype=np.int64)
-        return self.exponent
-
-    @property
     def diagonal(self) -> Array:
-        """Centred squares of all columns, then of all targets, in their units."""
+        """Centred squares of all columns, then of all targets."""
         return np.concatenate([_diagonal(self.scatter), self.squares], axis=-1)
 
     @property
     def near(self) -> bool:
         """Whether sums about 0 would have been accurate."""
-        if self.exponent is not None:
-            return False
         return bool((self.mean**2 * self.weight[..., None] <= NEAR * self.diagonal).all())
 
     def __len__(self) -> int:
@@ -85,16 +69,11 @@ class Sums:
 
     def __getitem__(self, place: int | slice) -> Self:
         """Return the sums of one block, or of several."""
-        return self._with(*(array[place] for array in self._arrays))
+        return type(self)(self.rows, *(array[place] for array in self._arrays))
 
     @property
     def _arrays(self) -> tuple[Array, Array, Array, Array, Array]:
         return self.weight, self.mean, self.scatter, self.cross, self.squares
-
-    def _with(
-        self, weight: Array, mean: Array, scatter: Array, cross: Array, squares: Array
-    ) -> Self:
-        return type(self)(self.rows, weight, mean, scatter, cross, squares, self.exponent)
 
     def joined(self, other: Self) -> Self:
         """Return the sums of both sets of rows (Chan, Golub and LeVeque 1979)."""
@@ -105,24 +84,13 @@ class Sums:
         move = other.mean - self.mean
         mean = self.mean + move * share[..., None]
         apart = move * np.sqrt(self.weight * share)[..., None]
-        rows = self.rows + other.rows
-        if self.exponent is None and other.exponent is None and _easy(apart):
-            return type(self)(rows, weight, mean, *_added(apart, self, other))
-        exponent = _common_units(self, other, apart)
-        a, b = self.in_units(exponent), other.in_units(exponent)
-        sums = _added(_scaled(apart, -exponent), a, b)
-        return type(self)(rows, weight, mean, *sums, a.exponent)
+        return type(self)(self.rows + other.rows, weight, mean, *_added(apart, self, other))
 
     def combined(self) -> Self:
         """Return the sums of all blocks together."""
         weight = self.weight.sum()
         mean = self.mean[0] + (self.weight / weight) @ (self.mean - self.mean[0])
         apart = (self.mean - mean) * np.sqrt(self.weight)[:, None]
-        if not _easy(apart) or self.exponent is not None:
-            total = self[0]
-            for place in range(1, len(self)):
-                total = total.joined(self[place])
-            return total
         columns = self.scatter.shape[-1]
         x, y = apart[:, :columns], apart[:, columns:]
         return type(self)(
@@ -137,43 +105,21 @@ class Sums:
     def about_zero(self) -> Self:
         """Return sums about 0 instead of the mean, for models without intercept."""
         apart = self.mean * np.sqrt(self.weight)[..., None]
-        exponent = _common_units(self, self, apart)
-        sums = self.in_units(exponent)
-        added = _added(_scaled(apart, -exponent), sums)
-        return type(self)(self.rows, self.weight, np.zeros_like(self.mean), *added, sums.exponent)
-
-    def in_units(self, exponent: Array) -> Self:
-        """Return the same sums in units of 2^exponent."""
-        if self.exponent is None and not exponent.any():
-            return self
-        change = self.exponents - exponent
-        columns = self.scatter.shape[-1]
-        x, y = change[:columns, None], change[columns:]
-        return replace(
-            self,
-            scatter=_scaled(self.scatter, x + x.T),
-            cross=_scaled(self.cross, x + y),
-            squares=_scaled(self.squares, 2 * y),
-            exponent=exponent if exponent.any() else None,
-        )
+        added = _added(apart, self)
+        return type(self)(self.rows, self.weight, np.zeros_like(self.mean), *added)
 
 
 def stacked(parts: Sequence[Sums]) -> Sums:
-    """Stack blocks of the same length along a leading axis, in common units."""
-    exponent = np.zeros(parts[0].mean.shape[-1], dtype=np.int64)
-    if any(part.exponent is not None for part in parts):
-        known = [np.where(_any(part.diagonal > 0.0), part.exponents, EMPTY) for part in parts]
-        exponent = _set(np.max(known, axis=0))
-    alike = [part.in_units(exponent) for part in parts]
-    alike = [part if part.weight.ndim else _lifted(part) for part in alike]
-    arrays = zip(*(part._arrays for part in alike), strict=True)
-    return alike[0]._with(*map(np.concatenate, arrays))
+    """Stack blocks of the same length, or join stacks of them, along a leading axis."""
+    join = np.concatenate if parts[0].weight.ndim else np.stack
+    arrays = zip(*(part._arrays for part in parts), strict=True)
+    return Sums(parts[0].rows, *map(join, arrays))
 
 
 def sums_of(
     rows: Array, targets: Array, weights: Array | None = None, *, quick: bool = False
 ) -> Sums | None:
-    """Sum finite rows of any scale and offset, with positive weights.
+    """Sum rows of any offset, with positive weights; no size exceeds ``MAX_VALUE``.
 
     Parameters
     ----------
@@ -181,8 +127,8 @@ def sums_of(
         A matrix, a matrix and a vector; or several of each along a leading axis.
     quick
         Take products about 0 and move them to the mean afterwards. That is accurate as long as no
-        mean is much larger than its column's deviation; the result is None otherwise, and if a
-        value is not finite.
+        mean is much larger than its column's deviation; the result is None otherwise, and if an
+        unweighted value may be too large or is not finite.
 
     Examples
     --------
@@ -194,19 +140,12 @@ def sums_of(
     if quick and rows.shape[-2] > columns:  # moving a few rows is faster than moving their products
         return _products(rows, targets, weights, None, quick=True)
     origin = np.concatenate([rows[..., 0, :], targets[..., 0, :]], axis=-1)
-    sums = None
     for _ in range(2):
         x = rows - origin[..., None, :columns]
         y = targets - origin[..., None, columns:]
         sums = _products(x, y, weights, origin)
-        if sums is None:
-            root = 1.0 if weights is None else float(np.sqrt(weights.max()))
-            size = np.concatenate([np.abs(x).max(axis=-2), np.abs(y).max(axis=-2)], axis=-1)
-            exponent = _set(_unit_of(size.reshape(-1, size.shape[-1]).max(axis=0) * root))
-            x, y = _scaled(x, -exponent[:columns]), _scaled(y, -exponent[columns:])
-            sums = _products(x, y, weights, origin, exponent)
-            assert sums is not None
-        moved = _scaled(sums.mean - origin, -sums.exponents)
+        assert sums is not None
+        moved = sums.mean - origin
         if (
             rows.shape[-2] <= columns
             or (moved**2 * sums.weight[..., None] <= FAR * sums.diagonal).all()
@@ -216,16 +155,11 @@ def sums_of(
     return sums
 
 
-@np.errstate(over="ignore", invalid="ignore")  # products that overflow are taken in other units
+@np.errstate(over="ignore", invalid="ignore")  # values that are too large are refused later
 def _products(
-    x: Array,
-    y: Array,
-    weights: Array | None,
-    origin: Array | None,
-    exponent: Array | None = None,
-    quick: bool = False,
+    x: Array, y: Array, weights: Array | None, origin: Array | None, quick: bool = False
 ) -> Sums | None:
-    """Sum deviations from ``origin``; None if other units or another origin are needed."""
+    """Sum deviations from ``origin``; None for ``quick`` sums that need another origin."""
     n, columns = x.shape[-2:]
     root = None if weights is None else np.sqrt(weights)[..., None]
     count = np.full(x.shape[:-2], float(n)) if weights is None else weights.sum(axis=-1)
@@ -242,16 +176,15 @@ def _products(
         mean = total / weight[..., None]
     scatter, cross = gram[..., :columns, :columns], gram[..., :columns, columns:-1]
     squares = _diagonal(gram)[..., columns:-1]
-    if exponent is None:
+    if quick:
         diagonal = np.concatenate([_diagonal(scatter), squares], axis=-1)
         far = total * mean
         if weight.ndim:
             # All rows of a small block may be equal, so blocks are judged together.
             diagonal, whole = diagonal.sum(axis=0), total.sum(axis=0)
             far = whole / weight.sum() * whole
-        if not _usual(x, y, diagonal):
-            return None
-        if quick and not (far * (1.0 + 1.0 / NEAR) <= diagonal).all():
+        near = (far * (1.0 + 1.0 / NEAR) <= diagonal).all()
+        if not (near and diagonal.max(initial=0.0) <= MAX_VALUE**2):  # NaN is neither
             return None
     if few:
         scatter, cross, squares = scatter.copy(), cross.copy(), squares.copy()
@@ -260,9 +193,8 @@ def _products(
         cross = cross - total[..., :columns, None] * mean[..., None, columns:]
         squares = np.maximum(squares - (total * mean)[..., columns:], 0.0)
     if origin is not None:
-        mean = origin + (mean if exponent is None else _scaled(mean, exponent))
-    units = exponent if exponent is not None and exponent.any() else None
-    return Sums(n, weight, mean, scatter, cross, squares, units)
+        mean = origin + mean
+    return Sums(n, weight, mean, scatter, cross, squares)
 
 
 def not_negative(scatter: Array) -> Array:
@@ -318,20 +250,8 @@ def _gram(x: Array, y: Array, root: Array | None) -> Array:
     return gram
 
 
-def _usual(x: Array, y: Array, diagonal: Array) -> bool:
-    """Whether the columns' squares are in the accurate range; False for NaN."""
-    if not diagonal.max(initial=0.0) < BIG**2:
-        return False
-    if diagonal.min(initial=1.0) > SMALL**2:
-        return True
-    zero = diagonal == 0.0
-    columns = x.shape[-1]
-    vanished = x[..., zero[:columns]].any() or y[..., zero[columns:]].any()
-    return not vanished and bool((zero | (diagonal > SMALL**2)).all())
-
-
 def _added(apart: Array, *parts: Sums) -> tuple[Array, Array, Array]:
-    """Add scatter, cross and squares of sums in the same units, whose means are ``apart``."""
+    """Add scatter, cross and squares of sums, whose means are ``apart``."""
     columns = parts[0].scatter.shape[-1]
     x, y = apart[..., :columns], apart[..., columns:]
     scatter = x[..., :, None] * x[..., None, :]
@@ -344,44 +264,5 @@ def _added(apart: Array, *parts: Sums) -> tuple[Array, Array, Array]:
     return scatter, cross, squares
 
 
-def _easy(apart: Array) -> bool:
-    """Whether squares of these values neither overflow nor underflow."""
-    size = np.abs(apart)
-    if size.max(initial=0.0) >= BIG:
-        return False
-    return size.min(initial=1.0) > SMALL or not ((size < SMALL) & (size > 0.0)).any()
-
-
-def _common_units(one: Sums, other: Sums, apart: Array) -> Array:
-    """Return exponents in which both sums, and the distance of their means, can be added."""
-    size = np.abs(apart).reshape(-1, apart.shape[-1]).max(axis=0)
-    known = [np.where(_any(each.diagonal > 0.0), each.exponents, EMPTY) for each in (one, other)]
-    return _set(np.max([_unit_of(size), *known], axis=0))
-
-
-def _unit_of(size: Array) -> Array:
-    """Return exponents of units in which ``size`` can be squared; EMPTY for 0."""
-    exponent = np.where((size > SMALL) & (size < BIG), 0, np.frexp(size)[1])
-    return np.where(size == 0.0, EMPTY, exponent).astype(np.int64)
-
-
-def _set(exponent: Array) -> Array:
-    return np.where(exponent == EMPTY, 0, exponent)
-
-
-def _any(array: Array) -> Array:
-    return np.asarray(array.reshape(-1, array.shape[-1]).any(axis=0))
-
-
-def _scaled(array: Array, exponent: Array) -> Array:
-    """Multiply by a power of two; values too small for the new unit become 0."""
-    scaled: Array = np.ldexp(array, np.clip(exponent, -2200, 2200))
-    return scaled
-
-
 def _diagonal(scatter: Array) -> Array:
     return np.diagonal(scatter, axis1=-2, axis2=-1)
-
-
-def _lifted(sums: Sums) -> Sums:
-    return sums._with(*(array[None] for array in sums._arrays))

@@ -165,12 +165,6 @@ def test_a_cell_in_a_sentence_is_the_only_one(load, monkeypatch):
         measured.cell("k : Me : a, y : t")
 
 
-def test_a_title_with_a_star_is_shown_as_it_is(site):
-    """Catches a star of ‖x − x*‖ that ends the bold face."""
-    page = (site / "after.html").read_text(encoding="utf-8")
-    assert "<strong>Steps until ‖x − x*‖²" in page
-
-
 def test_every_published_table_has_a_record_and_a_page():
     pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
     for folder in (DOCS / "data").iterdir():

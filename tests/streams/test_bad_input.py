@@ -28,12 +28,12 @@ CASES = {
     "constant": ("a,b,y\n1,2,3\n4,5,3\n", "the target 'y' is always 3"),
     "one class": ("a,b,y\n1,2,no\n4,5,no\n", "only one class"),
     "too large": (
-        "a,b,y\n1,2,3\n2,4,5\n3,1.7e308,7\n4,-1.7e308,9\n",
-        "row 3, column 'b' is 1.7e+308: values must be at most 1.07e+301 in size",
+        "a,b,y\n1,2,3\n2,4,5\n3,1.7e80,7\n4,-1.7e80,9\n",
+        "row 3, column 'b' is 1.7e+80: values must be at most 1e+75 in size",
     ),
     "too large a target": (
-        "a,b,y\n1,2,3\n2,4,-1.7e308\n",
-        "row 2, column 'y' is -1.7e+308: values must be at most 1.07e+301 in size",
+        "a,b,y\n1,2,3\n2,4,-1.7e80\n",
+        "row 2, column 'y' is -1.7e+80: values must be at most 1e+75 in size",
     ),
     "two of a name": ("a,a,y\n1,2,3\n4,5,6\n", "2 columns are called 'a'"),
     "no features": ("y\n1\n2\n", "no column to learn from besides the target 'y'"),
@@ -46,29 +46,21 @@ def run(*arguments):
     return ended.value.code
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_bad_file(tmp_path, capsys, case):
+@pytest.mark.parametrize(
+    ("case", "method"), [*((case, "auto") for case in CASES), ("too large", "ladder")]
+)
+def test_bad_file(tmp_path, capsys, case, method):
     text, message = CASES[case]
     if case == "text":  # a column is known as one of numbers from the first 10,000 rows
         text = text.replace("1,2,3\n", "1,2,3\n" * 200_000)
         message = message.replace("row 2", "row 200001")
     path = tmp_path / "data.csv"
     path.write_text(text)
-    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 2
+    options = ["--model", tmp_path / "m", "--method", method, "-q"]
+    assert run("fit", path, "--target", "y", *options) == 2
     error = capsys.readouterr().err
     assert message in error
     assert "data.csv" in error or case in ("constant", "one class", "no features")
-    assert error.count("\n") == 1
-    assert not (tmp_path / "m").exists()
-
-
-def test_too_far_for_a_running_scale(tmp_path, capsys):
-    path = tmp_path / "data.csv"
-    path.write_text("a,b,y\n1,1.7e308,3\n2,1.7e308,5\n3,1.7e308,7\n4,-1.7e308,9\n")
-    steps = ["--method", "ladder", "--set", "scale=running"]
-    assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q", *steps) == 2
-    error = capsys.readouterr().err
-    assert "feature 'b' is -1.7e+308 in row 4, too far from its mean" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "m").exists()
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MAX_VALUE, Array, inner
 
 UNITS = {
     "B": 1,
@@ -111,3 +111,25 @@ def _real(value: Any, name: str) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be a real number, not {shown(value)}") from error
+
+
+def check_values(**arrays: Array) -> None:
+    """Raise ValueError for values that are not finite, or above ``MAX_VALUE`` in size.
+
+    Examples
+    --------
+    >>> check_values(rows=np.array([[0.0, 1e80]]))
+    Traceback (most recent call last):
+    ValueError: rows must be finite and at most 1e+75 in size, but a value in column 1 is 1e+80
+    """
+    for name, array in arrays.items():
+        if float(inner(array, array)) <= MAX_VALUE**2:  # quicker than a look at every value
+            continue
+        wrong = ~(np.abs(array.astype(np.float64)) <= MAX_VALUE)
+        if wrong.any():
+            place = tuple(int(i) for i in np.argwhere(wrong)[0])
+            where = f"a value in column {place[-1]}" if array.ndim > 1 else "one"
+            raise ValueError(
+                f"{name} must be finite and at most {MAX_VALUE:g} in size, but {where} is "
+                f"{array[place]}"
+            )

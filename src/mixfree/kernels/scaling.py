@@ -1,16 +1,11 @@
 """The running scale's kernel: statistics of the columns and standardised rows, in one pass."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from mixfree.kernels.jit import apart, chosen, inline, kernel
+from mixfree.kernels.jit import chosen, inline, kernel
 from mixfree.kernels.memory import unshared
-
-# Deviations in a column's unit between which squares, and sums of many, lose nothing.
-_SMALL, _LARGE = 2.0**-500, 2.0**400
-_LEAST_EXPONENT = -900  # that a unit is fitted to: those before may have been 2^400 times as large
 
 
 class OwnUnits(NamedTuple):
@@ -18,17 +13,12 @@ class OwnUnits(NamedTuple):
 
 
 class RunningUnits(NamedTuple):
-    """The arrays of a running scale: see :class:`mixfree.linear.scaling.RunningScale`.
-
-    ``mean`` and ``spread``, the sum of squares around it, are those of a column times its
-    ``unit``.
-    """
+    """The arrays of a running scale: see :class:`mixfree.linear.scaling.RunningScale`."""
 
     due: np.ndarray  # 1 if the next row is counted already, and waits for new units
     count: np.ndarray
     mean: np.ndarray
-    spread: np.ndarray
-    unit: np.ndarray
+    spread: np.ndarray  # sum of squares around the mean
     shift: np.ndarray
     inverse: np.ndarray  # of the scale
     out: np.ndarray  # a standardised row, and what follows it
@@ -36,26 +26,10 @@ class RunningUnits(NamedTuple):
     limit: float
 
 
-@apart
-def fit_units(row, mean, spread, unit):
-    """Keep squares from over- and underflow; a change of unit is a power of two, hence exact."""
-    for k in range(row.size):
-        value = float(row[k])
-        size = abs(value * unit[k] - mean[k])
-        if size > _LARGE or (0.0 < size < _SMALL and spread[k] < _SMALL * _SMALL):
-            exponent = math.frexp(size)[1]
-            if size == math.inf:
-                exponent = math.frexp(value)[1] + math.frexp(unit[k])[1]
-            change = -max(exponent, _LEAST_EXPONENT)
-            unit[k] = math.ldexp(unit[k], change)
-            mean[k] = math.ldexp(mean[k], change)
-            spread[k] = math.ldexp(spread[k], 2 * change)
-
-
 @inline
 def counts_row(units, row, out):
     """Count a row and leave it standardised in ``out``; False if new units are due first."""
-    mean, spread, unit, shift, inverse = units[2:7]
+    mean, spread, shift, inverse = units[2:6]
     new = 1 - units.due[0]
     units.count[0] += new
     count, far = units.count[0], 0
@@ -63,12 +37,10 @@ def counts_row(units, row, out):
         out[k] = (float(row[k]) - shift[k]) * inverse[k]
         far += abs(out[k]) > units.limit  # a sum of integers is the same in any order
     due = far > 0 or count & (count - 1) == 0
-    if due:  # others are not much larger than those whose squares are in the sum
-        fit_units(row, mean, spread, unit)
     share = new / count if units.centred else 0.0
     rest = new - share
     for k in range(row.size):
-        delta = float(row[k]) * unit[k] - mean[k]
+        delta = float(row[k]) - mean[k]
         mean[k] += share * delta
         spread[k] += rest * delta * delta
     units.due[0] = 1 if due and new > 0 else 0

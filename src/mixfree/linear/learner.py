@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array, norm
-from mixfree.base.checks import check_not_negative, check_one_of
+from mixfree.base.checks import check_not_negative, check_one_of, check_values
 from mixfree.base.state import loading
 from mixfree.core.method import Method
 from mixfree.core.methods import start_method
@@ -140,10 +140,12 @@ class Learner:
         Raises
         ------
         ValueError
-            If a row's gradient is not finite; the learner is as it was before the call.
+            If a value is above 1e75, or a row's gradient is not finite; the learner is as it was
+            before the call.
         """
-        # A lazy run over sparse rows does not change the optimiser's own arrays.
         sparse_rows, optimizer = hasattr(rows, "indptr"), self._optimizer
+        check_values(rows=rows.data if sparse_rows else rows, targets=targets)
+        # A lazy run over sparse rows does not change the optimiser's own arrays.
         if sparse_rows and self._dense_only and self.samples == 0:
             self._optimizer = self._start()
         lazy = sparse_rows and runs_sparse(self._optimizer, self.loss, self.l2)

@@ -1,6 +1,6 @@
 """Standardise features in one pass, by the mean and the deviation of the rows so far."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MIN_VALUE, Array
 from mixfree.base.state import State
 
 LIMIT = 16.0  # largest absolute value of a standardised feature
@@ -25,49 +25,30 @@ class Units(NamedTuple):
 
 @dataclass(slots=True)
 class ScaleState(State):
-    """Statistics of the columns, each multiplied by its unit, and the current scale."""
+    """Statistics of the columns, and the current scale."""
 
     mean: Array
     spread: Array  # sum of squared deviations from the mean
-    unit: Array  # a power of two that keeps squares from overflow and underflow
     shift: Array
     scale: Array
     farthest: Array  # largest deviation among rows that made new units necessary
     count: Array = field(default_factory=lambda: np.zeros(1, np.int64))
 
     def check(self, what: str) -> None:
-        """Check that counts and spreads are not negative, and units and scales positive."""
+        """Check that counts and spreads are not negative, and scales positive."""
         if self.count[0] < 0 or (self.spread < 0.0).any() or (self.farthest < 0.0).any():
             raise ValueError(f"state of the {what} does not fit: a spread is negative")
-        if not ((self.unit > 0.0).all() and (self.scale > 0.0).all()):
+        if not (self.scale > 0.0).all():
             raise ValueError(f"state of the {what} does not fit: a scale is not positive")
-
-
-class TooFar(ValueError):
-    """The error for a value too far from its column's mean to be standardised.
-
-    Examples
-    --------
-    >>> print(TooFar(1, "is 1e308").named(["wind", "load"]))
-    feature 'load' is 1e308
-    """
-
-    def __init__(self, place: int, what: str) -> None:
-        super().__init__(f"feature {place + 1} {what}")
-        self._place, self._what = place, what
-
-    def named(self, names: Sequence[str]) -> ValueError:
-        """Return the error with the feature's name instead of its number."""
-        return ValueError(f"feature {str(names[self._place])!r} {self._what}")
 
 
 class RunningScale:
     """Standardises rows by the mean and the deviation of the stream so far.
 
     Units change when the number of rows reaches a power of two, and for a row that would exceed
-    ``LIMIT`` scales. The statistics that scale a row include the row itself. A column may have
-    any scale; one that varies by less than the smallest normal number of its dtype, 2e-308 or
-    1e-38, counts as constant.
+    ``LIMIT`` scales. The statistics that scale a row include the row itself. Values are at most
+    1e75 in size; a column that varies by less than 1e-75, or 1e-38 in single precision, counts as
+    constant.
 
     Parameters
     ----------
@@ -98,8 +79,8 @@ class RunningScale:
     @cached_property
     def _state(self) -> ScaleState:
         """Created on first use: sparse rows, which may be wide, do not need it."""
-        state = ScaleState(*(np.zeros(self._columns) for _ in range(6)))
-        state.unit[:], state.scale[:] = 1.0, 1.0
+        state = ScaleState(*(np.zeros(self._columns) for _ in range(5)))
+        state.scale[:] = 1.0
         return state
 
     @property
@@ -118,10 +99,10 @@ class RunningScale:
         from mixfree.kernels.scaling import RunningUnits
 
         state = self._state
-        rows = [state.mean, state.spread, state.unit, state.shift, 1.0 / state.scale]
+        rows = [state.mean, state.spread, state.shift, 1.0 / state.scale]
         table: Any = aligned(np.array(rows))[:, : self._columns]
-        state.mean, state.spread, state.unit, shift, inverse = table
-        statistics = (state.count, state.mean, state.spread, state.unit)
+        state.mean, state.spread, shift, inverse = table
+        statistics = (state.count, state.mean, state.spread)
         # A centred row is followed by the intercept's 1.
         out = aligned(np.ones(self._columns + self.centred, dtype))
         return RunningUnits(self._due, *statistics, shift, inverse, out, self.centred, LIMIT)
@@ -139,21 +120,11 @@ class RunningScale:
         Return the units before and after.
         """
         state, before = self._state, self.units
-        mean = state.mean / state.unit
-        with np.errstate(over="ignore", invalid="ignore"):  # checked below
-            state.farthest = np.maximum(state.farthest, np.abs(row - mean))
-        deviation = np.sqrt(state.spread / state.count[0]) / state.unit
+        state.farthest = np.maximum(state.farthest, np.abs(row - state.mean))
+        deviation = np.sqrt(state.spread / state.count[0])
         scale = np.maximum(deviation, state.farthest / LIMIT)
-        if not np.isfinite(scale).all():
-            place = int(np.argmin(np.isfinite(scale)))
-            raise TooFar(
-                place,
-                f"is {row[place]:.3g} in row {state.count[0]:,}, "
-                f"too far from its mean {mean[place]:.3g} to be standardised",
-            )
-        # The inverse of a smaller scale would overflow; such a feature counts as constant.
-        known = scale >= np.finfo(row.dtype).tiny
-        state.shift, state.scale = mean, np.where(known, scale, 1.0)
+        known = scale >= max(MIN_VALUE, float(np.finfo(row.dtype).tiny))
+        state.shift, state.scale = state.mean.copy(), np.where(known, scale, 1.0)
         return before, self.units
 
     def state_dict(self) -> dict[str, Any]:

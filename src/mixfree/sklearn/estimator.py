@@ -13,13 +13,12 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of, check_whole
+from mixfree.base.checks import check_one_of, check_values, check_whole
 from mixfree.base.state import check_room, loading
 from mixfree.core.method import Method, OptionError
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import Loss
-from mixfree.linear.scaling import TooFar
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
 
@@ -312,10 +311,11 @@ class StreamModel(BaseEstimator, ABC):
         try:
             for _ in range(epochs or 1):
                 learner.advance(X, targets, factors)
-        except ValueError as error:
+        except ValueError:
             assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
-            if isinstance(error, TooFar) and hasattr(self, "feature_names_in_"):
-                raise error.named(self.feature_names_in_.tolist()) from None
+            if isinstance(X, np.ndarray) and hasattr(self, "feature_names_in_"):
+                for name, column in zip(self.feature_names_in_, X.T, strict=True):
+                    check_values(**{f"feature {str(name)!r}": column})
             raise
         if not (self.__sklearn_is_fitted__() and learner is self._learner):
             self._fit_parameters = self._parameters()

@@ -8,7 +8,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.learner import ExactLearner
 from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.timeline import LARGEST, Judged, best_constant, judged, judged_constant
+from mixfree.streams.timeline import Judged, best_constant, judged, judged_constant
 
 __all__ = ["NAMES", "Quality", "exact_to_rounding", "metrics", "of_all_rows", "quality"]
 
@@ -146,8 +146,6 @@ def _of_timeline(fit: StreamFit, prefix: str) -> dict[str, float]:
         for name in ("loss", "squares", "absolute", "correct")
     }
     if fit.encoder.classes is None:
-        if np.abs(course.ranges).max() >= LARGEST:  # the timeline has clipped targets
-            return _regression(*[float("nan")] * 4)
         mean, mean_square = (
             (course.total(name) - course.total(f"untested_{name}")) / tested
             for name in ("target", "target_squares")

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mixfree
-from mixfree.base.arithmetic import Array
+from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import shown
 from mixfree.base.interrupts import interrupts_wait
 from mixfree.base.state import State, check_room, loading
 from mixfree.linear.exact.learner import ExactLearner
-from mixfree.linear.exact.sums import LARGEST
 from mixfree.linear.learner_for import LinearLearner
-from mixfree.linear.scaling import TooFar
 from mixfree.streams import model_file
 from mixfree.streams.encoder import Encoded, Encoder
 from mixfree.streams.look import first_look
@@ -324,8 +322,6 @@ class StreamFit:
         """Train the learner on rows."""
         try:
             self.learner.advance(rows, targets)
-        except TooFar as error:
-            raise error.named(self.encoder.features) from None
         except ValueError:
-            self.encoder.check_sizes(piece, LARGEST)
+            self.encoder.check_sizes(piece, MAX_VALUE)
             raise

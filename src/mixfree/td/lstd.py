@@ -17,11 +17,11 @@ import numpy.typing as npt
 from scipy import special
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
+from mixfree.base.checks import check_not_negative, check_positive, check_values, check_whole, shown
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
-from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_values
+from mixfree.linear.exact.blocks import Blocks, block_rows, check_array
 
 TOLERANCE = 1e-13  # singular values below it, relative to the largest, count as 0
 SAFE = 1e10  # condition number up to which the inverse is as accurate as singular values

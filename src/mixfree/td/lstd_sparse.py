@@ -10,8 +10,8 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole
-from mixfree.linear.exact.blocks import check_array, check_values
+from mixfree.base.checks import check_values, check_whole
+from mixfree.linear.exact.blocks import check_array
 from mixfree.td.lstd import (
     FIRST,
     check_discounts,

@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array, inner
-from mixfree.base.checks import check_whole
+from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array
+from mixfree.base.checks import check_values, check_whole
 from mixfree.base.interrupts import shallow
 from mixfree.linear.exact.sums import Sums, sums_of
 
@@ -160,7 +160,7 @@ def check_rows(
 ) -> tuple[Any, Array, Array | None]:
     """Check shapes and dtypes, and return rows, a matrix of targets and positive weights.
 
-    Rows of weight 0 are left out. Values are checked later, by :func:`check_values`.
+    Rows of weight 0 are left out. Values are checked later, by ``check_values``.
     """
     sparse = hasattr(rows, "tocsr")
     x = rows.tocsr() if sparse else np.asarray(rows)
@@ -192,28 +192,6 @@ def check_rows(
             f"is {w[place]}"
         )
     return (x, y, w) if used.all() else (x[used], y[used], w[used])
-
-
-def check_values(**arrays: Array) -> None:
-    """Raise ValueError for values that are not finite, or above ``MAX_VALUE`` in size.
-
-    Examples
-    --------
-    >>> check_values(rows=np.array([[0.0, 1e80]]))
-    Traceback (most recent call last):
-    ValueError: rows must be finite and at most 1e+75 in size, but a value in column 1 is 1e+80
-    """
-    for name, array in arrays.items():
-        if float(inner(array, array)) <= MAX_VALUE**2:  # quicker than a look at every value
-            continue
-        wrong = ~(np.abs(array.astype(np.float64)) <= MAX_VALUE)
-        if wrong.any():
-            place = tuple(int(i) for i in np.argwhere(wrong)[0])
-            where = f"a value in column {place[-1]}" if array.ndim > 1 else "one"
-            raise ValueError(
-                f"{name} must be finite and at most {MAX_VALUE:g} in size, but {where} is "
-                f"{array[place]}"
-            )
 
 
 def check_same_columns(one: Blocks, other: Blocks) -> None:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
-from mixfree.base.checks import check_positive, check_whole, shown
+from mixfree.base.checks import check_positive, check_values, check_whole, shown
 from mixfree.base.interrupts import all_or_nothing, shallow
-from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_values
+from mixfree.linear.exact.blocks import Blocks, block_rows, check_array
 from mixfree.linear.exact.decay import FLAT, DecayedProducts
 from mixfree.linear.exact.mixture import least_combination
 from mixfree.linear.exact.solve import Solution, solve
@@ -241,7 +241,7 @@ class Forgetting:
         weight, size = max(float(whole[0, 0]), 1e-300), whole.diagonal()[:-1]
         squares = (whole.diagonal() - whole[0] ** 2 / weight)[:-1] / weight
         # A constant column that is not 0, without an intercept, has a variance by rounding alone.
-        prior = PRIOR * np.maximum(squares, ROUNDING * size / weight + MIN_VALUE**2)
+        prior: Array = PRIOR * np.maximum(squares, ROUNDING * size / weight + MIN_VALUE**2)
         prior[0] = 0.0
         return prior
 

@@ -23,9 +23,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mixfree.base.arithmetic import MAX_VALUE, Array
-from mixfree.base.checks import check_not_negative, check_positive, check_whole, shown
+from mixfree.base.checks import (
+    check_not_negative,
+    check_positive,
+    check_values,
+    check_whole,
+    shown,
+)
 from mixfree.base.interrupts import all_or_nothing, shallow
-from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows, check_values
+from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.gap import NOTHING, Gap, gap_of
 from mixfree.linear.exact.glm_inference import GlmInference
 from mixfree.linear.exact.known import pieces

@@ -44,10 +44,7 @@ def chain(
     ] = None,
     method: Annotated[
         str | None,
-        Option(
-            help="How to estimate: envelope (the default) or, for comparison, contraction, "
-            "pseudo-spectral, or reversible for a chain known to be reversible."
-        ),
+        Option(help="envelope (the default), contraction, pseudo-spectral or reversible."),
     ] = None,
     as_json: Json = False,
     plot: Annotated[
@@ -71,7 +68,7 @@ def chain(
     if plot is not None:
         check_figures(plot, "plot", force)
     of_paths = {"column": column, "level": level, "method": method}
-    given = {name: value for name, value in of_paths.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in of_paths.items() if value is not None}
     if estimate and parameter is not None:
         raise ValueError(f"--estimate takes one file, but {parameter!r} is also given")
     if estimate and eps is not None:

@@ -60,19 +60,16 @@ def fit(
     ] = None,
     classes: Annotated[
         str | None,
-        Option(
-            help="Classes of the target, separated by commas. Default: those in the first 10,000 "
-            "rows."
-        ),
+        Option(help="Classes of the target: a,b. Default: those in the first 10,000 rows."),
     ] = None,
     missing: Missing = "auto",
     dates: Annotated[
         list[str] | None,
         Option(
             metavar="COLUMN[=FORMAT]",
-            help="Column of dates, with its format: %d/%m/%Y, seconds (milliseconds, …) since "
-            "1970; repeat for more columns. Default: ISO 8601, 2019/12/31, 31.12.2019, 31/12/2019 "
-            "and 12/31/2019, with or without a time, and stored types.",
+            help="Column of dates with its format: %d/%m/%Y, seconds (milliseconds, …) since 1970; "
+            "repeat for more columns. Default: stored types, ISO 8601, 2019/12/31, 31.12.2019, "
+            "31/12/2019 and 12/31/2019.",
         ),
     ] = None,
     l2: Annotated[
@@ -80,18 +77,11 @@ def fit(
     ] = None,
     memory: Annotated[
         str | None,
-        Option(
-            help="Rows to keep: a number of rows, or bytes such as 32MB, the default of exact. "
-            "Iterative methods draw from the rows kept; auto, the ladder's default, keeps 32MB of "
-            "dense rows and no sparse ones."
-        ),
+        Option(help="Rows to keep: a number, bytes such as 32MB (the default), or auto."),
     ] = None,
     half_life: Annotated[
         str | None,
-        Option(
-            help="Forget old rows: number of rows after which a row counts half, or auto. "
-            "Default: never forget."
-        ),
+        Option(help="Rows after which a row counts half, or auto. Default: never forget."),
     ] = None,
     options: Annotated[
         list[str] | None,

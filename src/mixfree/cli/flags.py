@@ -31,8 +31,9 @@ def in_flags(text: str, command: Callable[..., Any]) -> str:
     >>> in_flags("l2 must be at least 0", fit)
     '--l2 must be at least 0'
     """
-    text = re.sub(r"^(\w+)(?= must )", lambda name: _flags_of(command).get(name[1], name[1]), text)
-    return re.sub(r"`([^`]+)`", lambda code: _typed(code[1], _flags_of(command)), text)
+    flags = _flags_of(command)
+    text = re.sub(r"^(\w+)(?= must )", lambda name: flags.get(name[1], name[1]), text)
+    return re.sub(r"`([^`]+)`", lambda code: _typed(code[1], flags), text)
 
 
 def command_line(
@@ -47,21 +48,17 @@ def command_line(
     mixfree fit 'my log.csv' --target load --leave-out 'a,"b,c"'
     """
     named = (f"./{file}" if file.startswith("-") and file != "-" else file for file in files)
-    flags = _flags_of(command)
-    typed = (_flag(name, value, flags) for name, value in arguments.items())
+    typed = (_flag(name, value, _flags_of(command)) for name, value in arguments.items())
     return " ".join([f"mixfree {command.__name__}", *map(shlex.quote, named), *typed])
 
 
 @cache
 def _flags_of(command: Callable[..., Any]) -> Mapping[str, str]:
-    """Return the flag of each option of a command, as ``--this`` or ``--this/--no-this``."""
+    """Return the flag of each option of a command."""
     alone = typer.Typer(add_completion=False)
     alone.command()(command)
-    return {
-        option.name: "/".join([max(option.opts, key=len), *option.secondary_opts])
-        for option in typer.main.get_command(alone).params
-        if option.param_type_name == "option"
-    }
+    options = typer.main.get_command(alone).params
+    return {str(each.name): max(each.opts, key=len) for each in options if each.opts[0][0] == "-"}
 
 
 def _typed(code: str, flags: Mapping[str, str]) -> str:
@@ -78,28 +75,28 @@ def _typed(code: str, flags: Mapping[str, str]) -> str:
 
 def _flag(name: str, value: Any, flags: Mapping[str, str]) -> str:
     """Return one argument as a flag, or by ``--set`` if the command has no flag for it."""
-    if name not in flags:
+    flag = flags.get(name)
+    if flag is None:
         given = name if value is ... else f"{name}={'none' if value is None else _text(value)}"
         return f"{flags['options']} {given}" if "options" in flags else given
-    yes, _, no = flags[name].partition("/")
     if value is None or value is False or value in ((), [], {}):
-        return no or f"no {yes}"
+        return f"no {flag}"
     if value is ... or value is True:
-        return yes
+        return flag
     if name == "options":
         return " ".join(_flag(each, its, flags) for each, its in value.items())
     if isinstance(value, dict):
-        return " ".join(f"{yes} {shlex.quote(_category(*each))}" for each in value.items())
-    return f"{yes} {_text(value)}"
+        return " ".join(f"{flag} {shlex.quote(_of_column(*each))}" for each in value.items())
+    return f"{flag} {_text(value)}"
 
 
-def _category(column: str, texts: str | Iterable[str]) -> str:
+def _of_column(column: str, texts: str | Iterable[str]) -> str:
     if set(column) & set('=,"'):
         column = '"' + column.replace('"', '""') + '"'
     return f"{column}={texts if isinstance(texts, str) else _listed(texts)}"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _listed(names: Iterable[Any]) -> str:
     """Join names by commas, with quotes around those that need them."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(names)
@@ -108,5 +105,5 @@ def _listed(names: Iterable[str]) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return shlex.quote(_listed(map(str, value)))
+        return shlex.quote(_listed(value))
     return shlex.quote(value if isinstance(value, str) else json.dumps(value))

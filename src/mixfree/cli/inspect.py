@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import isinf, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -81,7 +81,8 @@ def _weights(facts: "Facts", top: int) -> Iterator[str]:
     """Tabulate the largest weights and the intercept per output."""
     import numpy as np
 
-    learner, features = facts.fit.learner, len(facts.fit.encoder.features)
+    learner: Any = facts.fit.learner
+    features = len(facts.fit.encoder.features)
     outputs, columns = learner.weights.shape
     size = np.abs(learner.weights[:, :features]).max(axis=0)
     order = [*np.argsort(-size, kind="stable")[:top], *range(features, columns)]

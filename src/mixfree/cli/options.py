@@ -53,7 +53,10 @@ Missing = Annotated[
     ),
 ]
 Force = Annotated[
-    bool, Option("--force", help="Replace a file even if it is an input or no earlier output.")
+    bool,
+    Option(
+        "--force", help="Replace a file even if it is an input or no earlier output of this kind."
+    ),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress.")]

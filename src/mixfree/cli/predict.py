@@ -20,12 +20,12 @@ def predict(
         Option(
             "--output",
             "-o",
-            help="File to write, ending in .parquet, .csv or .arrow. Default: predict rows from "
-            "standard input on standard output.",
+            help="File to write: .parquet, .csv or .arrow. Default: standard output, for rows from "
+            "standard input.",
         ),
     ] = None,
     keep: Annotated[
-        str | None, Option(help="Columns of the data to copy to the output, separated by commas.")
+        str | None, Option(help="Columns of the data to copy to the output: a,b.")
     ] = None,
     missing: Annotated[
         str | None,

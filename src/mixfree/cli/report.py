@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from mixfree.base.extras import require
-from mixfree.cli.options import Force, Format, Quiet, names
+from mixfree.cli.options import Exclude, Force, Format, Quiet, names
 from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
@@ -27,16 +27,8 @@ def report(
     output: Annotated[Path, Option("--output", "-o", help="HTML file to write.")] = Path(
         "report.html"
     ),
-    target: Annotated[str | None, Option(help="Column to predict, when data is given.")] = None,
-    exclude: Annotated[
-        str | None,
-        Option(
-            "--leave-out",
-            "--exclude",
-            help="Columns to leave out, when data is given, separated by commas; lag* selects all "
-            "that begin with lag.",
-        ),
-    ] = None,
+    target: Annotated[str | None, Option(help="Column to predict, if data is given.")] = None,
+    exclude: Exclude = None,
     format: Format = None,
     force: Force = False,
     quiet: Quiet = False,

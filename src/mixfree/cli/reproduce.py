@@ -15,29 +15,19 @@ __all__ = ["reproduce"]
 def reproduce(
     name: Annotated[str, Argument(help="One of the experiments above, or all.")],
     quick: Annotated[
-        bool,
-        Option(
-            "--quick", help="Run a small version that takes seconds, too small to judge the claims."
-        ),
+        bool, Option("--quick", help="Run a small version, in seconds, that gives no verdicts.")
     ] = False,
     samples: Annotated[int | None, Option(help="Samples per run.")] = None,
     seeds: Annotated[int | None, Option(help="Number of seeds per setting.")] = None,
-    methods: Annotated[
-        str | None, Option(help="Methods to run, separated by commas, such as mag,adagrad.")
-    ] = None,
-    p: Annotated[
-        str | None, Option(help="Switching probabilities of the chain, such as 0.5,1e-4.")
-    ] = None,
+    methods: Annotated[str | None, Option(help="Methods to run, such as mag,adagrad.")] = None,
+    p: Annotated[str | None, Option(help="Switching probabilities, such as 0.5,1e-4.")] = None,
     first_seed: Annotated[
-        int | None,
-        Option(help="First seed. Seeds below 1000 are for development and give no verdicts."),
+        int | None, Option(help="First seed. Seeds below 1000 give no verdicts.")
     ] = None,
-    jobs: Annotated[int | None, Option(help="Number of processes. Default: one per core.")] = None,
-    backend: Annotated[
-        str, Option(help="loky (processes on this machine) or dask (a cluster).")
-    ] = "loky",
+    jobs: Annotated[int | None, Option(help="Processes. Default: one per core.")] = None,
+    backend: Annotated[str, Option(help="loky (this machine) or dask (a cluster).")] = "loky",
     out: Annotated[
-        Path | None, Option(help="Folder to write the results to. Default: results/NAME.")
+        Path | None, Option(help="Folder of the results. Default: results/NAME.")
     ] = None,
 ) -> None:
     """Run an experiment of the paper or of the project.

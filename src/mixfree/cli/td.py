@@ -21,10 +21,7 @@ def td(
     env: Annotated[str, Argument(help="Gymnasium environment, such as FrozenLake-v1.")],
     policy: Annotated[
         str,
-        Option(
-            help="uniform, or a CSV file with one line per state: the action, or the probability "
-            "of each action."
-        ),
+        Option(help="uniform, or a CSV file: an action, or a probability per action, per line."),
     ] = "uniform",
     gamma: Annotated[float, Option(help="Discount factor, at least 0 and below 1.")] = 0.9,
     samples: Annotated[int, Option(help="Number of transitions to learn from.")] = 200_000,
@@ -39,20 +36,13 @@ def td(
         ),
     ] = None,
     lam: Annotated[
-        float | None,
-        Option(help="lstd: decay λ of the eligibility traces, from 0 to 1. Default: 0."),
+        float | None, Option(help="lstd: decay λ of the eligibility traces, from 0 to 1.")
     ] = None,
-    l2: Annotated[
-        float | None, Option(help="lstd: ridge penalty per transition. Default: 0.")
-    ] = None,
+    l2: Annotated[float | None, Option(help="lstd: ridge penalty per transition.")] = None,
     half_life: Annotated[
-        float | None,
-        Option(
-            help="lstd: number of transitions after which a transition counts half; gives no "
-            "intervals. Default: never forget."
-        ),
+        float | None, Option(help="lstd: transitions after which one counts half; no intervals.")
     ] = None,
-    level: Annotated[float, Option(help="Simultaneous confidence level of all intervals.")] = 0.99,
+    level: Annotated[float, Option(help="Simultaneous level of all intervals.")] = 0.99,
     seed: Annotated[int, Option(help="Seed of all random draws.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -69,7 +59,7 @@ def td(
     from mixfree.td.episodes import make_env
     from mixfree.td.tables import transition_table
 
-    table = _read_policy(policy)
+    table, exact = _read_policy(policy), None
     with make_env(env) as opened:
         if not hasattr(opened.observation_space, "n"):
             raise ValueError(
@@ -77,7 +67,6 @@ def td(
                 f"{opened.observation_space}; call mixfree.td.evaluate_policy with features in "
                 "Python"
             )
-        exact = None
         if transition_table(opened) is not None:
             exact = RewardProcess.from_gymnasium(opened, table, gamma)
         found = evaluate_policy(
@@ -124,10 +113,10 @@ def _answer(
     if level is not None:
         columns["low"], columns["high"] = (end.tolist() for end in found.interval(states, level))
         columns["batches_met"] = found.batches_met(states).tolist()
-    lines: list[dict[str, Any]] = [
-        dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)
-    ]
-    answer: dict[str, Any] = {
+    if exact is not None:
+        columns["exact"] = exact.values[states].tolist()
+    lines = [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+    answer = {
         "method": found.learner.method,
         "samples": found.samples,
         "episodes": found.episodes,
@@ -137,8 +126,6 @@ def _answer(
         "states": lines,
     }
     if exact is not None:
-        for line in lines:
-            line["exact"] = float(exact.values[line["state"]])
         answer["mixing_time"] = exact.chain.mixing_time() if exact.chain.period == 1 else None
         if level is not None:
             answer["all_within"] = all(x["low"] <= x["exact"] <= x["high"] for x in lines)
@@ -149,13 +136,14 @@ def _print(title: str, answer: dict[str, Any]) -> None:
     from mixfree.base.table import Table
 
     lines, level = answer["states"], answer["level"]
-    columns = {"state": [line["state"] for line in lines[:SHOWN]]}
-    columns["value"] = [f"{line['value']:.4f}" for line in lines[:SHOWN]]
+    cells = {"state": "{state}", "value": "{value:.4f}"}
     if level is not None:
-        columns[f"{100 * level:g} % interval"] = [_interval(line) for line in lines[:SHOWN]]
+        cells[f"{100 * level:g} % interval"] = "{interval}"
     if "exact" in lines[0]:
-        columns["exact"] = [f"{line['exact']:.4f}" for line in lines[:SHOWN]]
-    Table(title, list(columns), list(zip(*columns.values(), strict=True))).show()
+        cells["exact"] = "{exact:.4f}"
+    shown = [line | {"interval": level and _interval(line)} for line in lines[:SHOWN]]
+    rows = [[cell.format(**line) for cell in cells.values()] for line in shown]
+    Table(title, list(cells), rows).show()
     if len(lines) > SHOWN:
         say(f"{len(lines) - SHOWN} more states; --json prints all of them")
     correlated = answer["autocorrelation_time"]

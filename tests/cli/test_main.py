@@ -26,15 +26,6 @@ def test_version(capsys):
     assert capsys.readouterr().out.strip() == mixfree.__version__
 
 
-def test_a_wrong_option_of_a_method_is_one_line(tmp_path, capsys):
-    table = tmp_path / "rows.csv"
-    table.write_text("x,y\n" + "1,2\n3,4\n" * 20)
-    assert run("fit", str(table), "--target", "y", "--method", "emd", "-q") == 2
-    error = capsys.readouterr().err
-    assert "needs to know the mixing time" in error
-    assert error.count("\n") == 1
-
-
 def test_a_warning_is_one_line():
     """Catches a warning with the path and a source line of the package, or with escapes."""
     code = (

@@ -231,7 +231,6 @@ def test_a_model_for_other_features(tmp_path, capsys):
             ["--set", "mixing_time=5"],
             "ladder does not take --set mixing_time: its options are per_coordinate, block",
         ),
-        (["--method", "emd"], "emd needs to know the mixing time: give --set mixing_time"),
         (["--set", "per_coordinate=False"], "per_coordinate=false, not 'per_coordinate=False'"),
         (["--set", "block"], "--set must be NAME=VALUE with a number"),
         (["--set", "block=0"], "block must be"),

@@ -157,6 +157,18 @@ def test_standard_input_cannot_be_spread(monkeypatch, capsys):
     assert "--workers needs files: standard input" in capsys.readouterr().err
 
 
+def test_an_address_is_that_of_a_cluster(tmp_path, monkeypatch, capsys):
+    """Catches an address taken for a number of processes, or rewritten."""
+
+    def answer(fit, source, address, show):
+        raise ValueError(f"asked {address}")
+
+    monkeypatch.setattr(spread, "run_on_cluster", answer)
+    path = write(table(), tmp_path / "d.parquet")
+    assert run("fit", path, "--model", tmp_path / "m", "--workers", "tcp://host:8786") == 2
+    assert capsys.readouterr().err == "mixfree: asked tcp://host:8786\n"
+
+
 @pytest.mark.slow
 def test_a_dask_cluster(data, alone):
     fit, source = begun(data)

@@ -167,16 +167,15 @@ def fit(
         return
     check_place(model, "model", MAGIC, [file.path for file in files], force)
 
-    parts: tuple[int, int] | None = None
     with only_writer(model), progress(source, quiet) as show:
         if resume and model.exists():
             fitted = StreamFit.load(model)
             fitted.resume(source, plan)
         else:
             fitted = StreamFit.begin(source, plan)
-        before, stopped = fitted.read, False
+        before, stopped, spread = fitted.read, False, ""
         if workers is not None:
-            parts = _run_spread(fitted, source, value_of(workers), show)
+            spread = _spread(fitted, source, workers, show)
         else:
             stopped = run(fitted, source, show, model, checkpoint_every)
         check_something_learnt(fitted)
@@ -188,21 +187,13 @@ def fit(
         if before:
             new = fitted.read - before
             say(f"resumed    {f'{new:,}' if new else 'no'} new row{'' if new == 1 else 's'}")
-        if parts is not None:
-            say(f"workers    {_workers(*parts, asked=workers)}")
+        if spread:
+            say(f"workers    {spread}")
         say(f"model      {model}")
         if stopped:
             say(f"stopped    after {fitted.read:,} rows, all in the model; continue with --resume")
     if stopped:
         raise Exit(130)
-
-
-def _workers(workers: int, parts: int, asked: str | None) -> str:
-    """Describe how many workers fitted how many parts."""
-    if parts == 1:
-        why = ": a single file is not split, unless it is Parquet with several row groups"
-        return f"none{why if asked != '1' else ''}"
-    return f"{workers:,}, which fitted {parts:,} parts"
 
 
 def run(
@@ -236,15 +227,17 @@ def run(
     return False
 
 
-def _run_spread(
-    fitted: "StreamFit", source: "Source", workers: Any, show: "Show"
-) -> tuple[int, int]:
-    """Fit the whole source on a number of workers, or on the cluster at an address."""
+def _spread(fitted: "StreamFit", source: "Source", workers: str, show: "Show") -> str:
+    """Fit the whole source on N workers or on the cluster at an address; say how many took part."""
     from mixfree.streams.spread import run_on_cluster, run_on_workers
 
-    on_cluster = isinstance(workers, str) and ":" in workers
-    spread = run_on_cluster if on_cluster else run_on_workers
-    return spread(fitted, source, workers, lambda read, took: show(read, _speed(read, took)))
+    spread: Any = run_on_cluster if ":" in workers else run_on_workers
+    over = workers if ":" in workers else value_of(workers)
+    count, parts = spread(fitted, source, over, lambda read, took: show(read, _speed(read, took)))
+    if parts > 1:
+        return f"{count:,}, which fitted {parts:,} parts"
+    why = ": a single file is not split, unless it is Parquet with several row groups"
+    return f"none{why if over != 1 else ''}"
 
 
 def _speed(read: int, seconds: float) -> str:

@@ -49,28 +49,21 @@ def reproduce(
     for each in EXPERIMENTS if name == "all" else [name]:
         chosen = experiment(each)
         settings = (chosen.QUICK if quick else chosen.FULL).changed(**given)
-        folder = _folder(out, each, quick, several=name == "all")
+        folder = out or Path("results")
+        if out is None or name == "all":
+            folder /= f"{each}-quick" if quick else each
         try:
             written = run_experiment(
                 chosen, f"mixfree reproduce {each}", settings, folder, jobs, backend
             )
         except KeyboardInterrupt:
-            complain(
-                "mixfree: interrupted; finished runs are kept, the same command continues from them"
-            )
+            complain("mixfree: interrupted; the same command continues from the finished runs")
             raise Exit(130) from None
         say("Written:", *(f"  {path}" for path in written))
 
 
 _LIST = "\n".join(f"      {name:11} {summary}" for name, summary in EXPERIMENTS.items())
 reproduce.__doc__ = f"{reproduce.__doc__}\n    \b\n    Experiments:\n{_LIST}"
-
-
-def _folder(out: Path | None, name: str, quick: bool, several: bool) -> Path:
-    """Return ``out`` for a single experiment, else a subfolder per experiment."""
-    if out is not None and not several:
-        return out
-    return (out or Path("results")) / (f"{name}-quick" if quick else name)
 
 
 def _number(text: str) -> float:

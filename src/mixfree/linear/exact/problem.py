@@ -146,8 +146,7 @@ class Problem:
 
     def slopes(self, theta: Array) -> Array:
         """Convert standardised weights to the units of the rows, without intercepts."""
-        with np.errstate(over="ignore"):
-            return theta[..., : self.settings.columns] / self.units.size * self.units.scale
+        return theta[..., : self.settings.columns] / self.units.size * self.units.scale
 
     def standard(self, own: Array) -> Array:
         """Convert weights in the units of the rows to standardised weights."""

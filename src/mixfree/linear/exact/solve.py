@@ -88,8 +88,7 @@ def solve(
     if radius is not None and norm(weights.ravel()) > radius:
         weights, inverse, penalty = _in_ball(system, weights, inverse, l2, radius)
     if intercept:
-        with np.errstate(over="ignore"):
-            free = sums.mean[columns:] - weights @ sums.mean[:columns]
+        free = sums.mean[columns:] - weights @ sums.mean[:columns]
         weights = np.column_stack([weights, free])
     return Solution(weights, rank, penalty, sums.mean, system.deviation, inverse)
 
@@ -117,8 +116,7 @@ class _System:
 
     def _own(self, standardised: Array) -> Array:
         """Convert standardised weights to the units of the rows."""
-        with np.errstate(over="ignore"):
-            return standardised / self.size[:, None] * self.targets
+        return standardised / self.size[:, None] * self.targets
 
     def slope(self, weights: Array, inverse: Callable[[Array], Array], length: float) -> float:
         """Return −½ d‖w‖²/dpenalty over ‖w‖², at ‖w‖ = ``length``."""

@@ -30,7 +30,6 @@ COMMANDS = (chain, demo, diagnose, fit, inspect, methods, predict, report, repro
 # Options of other tools, with the Python names of those of mixfree that are meant.
 ELSEWHERE = {
     "alpha": "l2",
-    "cluster": "workers",
     "eta0": "step_scale",
     "hash": "hash_columns",
     "jobs": "workers",

@@ -101,6 +101,8 @@ def fit(
     workers: Annotated[
         str | None,
         Option(
+            "--workers",
+            "--cluster",
             metavar="N|ADDRESS",
             help="Spread files and Parquet row groups over N processes, or over the Dask cluster "
             "at an address, such as tcp://host:8786; needs the method exact.",

@@ -237,7 +237,7 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             "run": as_tensors(self._plain_run()),
             "settings": dict(self.settings),
             "shapes": self._shapes(),
-            "flags": None if self._flags is None else self._flags.clone(),
+            "flags": self._flags,
         }
 
     @_disable_dynamo
@@ -388,8 +388,6 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
             raise ValueError(
                 f"state is of groups with {others} parameters, but this optimiser's have {own}"
             )
-        if [place for g in groups for place in g["params"]] != list(range(sum(own))):
-            raise ValueError("state does not fit: its parameters are not numbered in order")
         for group in groups:
             self._check_options(group)
         shapes = zip(state_dict["shapes"], self._shapes(), strict=True)

@@ -38,21 +38,19 @@ def norm(tensors: Tensors) -> torch.Tensor:
     --------
     >>> norm([torch.tensor([3e200], dtype=torch.float64), torch.zeros(2, 2)])
     tensor(3.0000e+200, dtype=torch.float64)
+    >>> norm([torch.tensor([3e-200], dtype=torch.float64), torch.zeros(2, 2)])
+    tensor(3.0000e-200, dtype=torch.float64)
     """
     given = [t for t in tensors if t.numel()]
     if not given:
         return torch.zeros((), device=tensors[0].device if tensors else None)
-    kinds = {wide(t.dtype) for t in given}
-    if len(kinds) > 1:
-        apart = [[t for t in given if wide(t.dtype) == kind] for kind in kinds]
-        return norm([norm(each).double() for each in apart])
-    kind = kinds.pop()
-    if kind == torch.float32:
-        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(given, 2, dtype=kind)))
+    if all(t.dtype != torch.float64 for t in given):
+        norms = torch._foreach_norm(given, 2, dtype=torch.float32)
+        return torch.linalg.vector_norm(torch.stack(norms))
+    given = [t.double() for t in given]
     top = torch.stack(torch._foreach_norm(given, torch.inf)).amax()
-    # A power of two keeps the scaling exact; an infinite top gives NaN.
+    # A power of two keeps the scaling exact.
     unit = torch.ldexp(torch.ones_like(top), torch.frexp(top).exponent - 1)
-    unit = torch.where(unit > 0.0, unit, torch.ones_like(unit))
     scaled = torch._foreach_norm(torch._foreach_div(given, unit), 2)
     return unit * torch.linalg.vector_norm(torch.stack(scaled))
 
@@ -139,4 +137,4 @@ def as_arrays(packed: Any) -> Any:
     """Undo :func:`as_tensors`."""
     if isinstance(packed, dict):
         return {name: as_arrays(value) for name, value in packed.items()}
-    return packed.cpu().numpy().copy() if isinstance(packed, torch.Tensor) else packed
+    return packed.cpu().numpy() if isinstance(packed, torch.Tensor) else packed

@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 
 # One thread each, since CPU time counts those that wait; libraries read this when imported.
-for _library in ("OMP", "OPENBLAS", "NUMBA"):
-    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+if __name__ == "__main__":
+    for _library in ("OMP", "OPENBLAS", "NUMBA"):
+        os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT.parent))

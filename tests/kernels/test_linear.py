@@ -92,11 +92,12 @@ def test_laws_without_truncation(options):
 
 @pytest.mark.parametrize("intercept", [0, 1])
 @pytest.mark.parametrize("loss", [Squared(), Softmax(3)], ids=repr)
-def test_weights_and_ridge(loss, intercept):
+@pytest.mark.parametrize("name", ["mag", "adagrad"])  # the second uses the square of a gradient
+def test_weights_and_ridge(name, loss, intercept):
     rows, targets = data(loss)
     weights = np.random.default_rng(1).uniform(0.0, 2.0, SAMPLES)
     start = np.zeros(loss.outputs * (DIMENSION + intercept))
-    pair = [mf.MAG(start, alpha=0.3) for _ in range(2)]
+    pair = [make(name, start, alpha=0.3) for _ in range(2)]
     tell_all(pair[0], loss, rows, targets, weights, l2=0.1)
     advance_linear(pair[1], loss, rows, targets, weights=weights, l2=0.1)
     assert_states_close(pair[1].state_dict(), pair[0].state_dict(), 1e-12)
@@ -197,6 +198,7 @@ def test_small_gradients_in_single_precision(name, scale):
         ("sgd", np.float64, 1e-300, 1e200, 1e200),  # a tiny row with a huge factor
         ("mag", np.float64, 1e-300, 1e200, 1e200),
         ("adagrad", np.float64, 1e-312, 500.0, 1.0),
+        ("adagrad", np.float64, 1e-310, 1.0, 1e15),  # √Σ‖g‖²/α is 0
         ("sgd", np.float32, 1e-30, 1e25, 1e15),
         ("sgd", np.float32, 1e-30, 1.0, 1e39),
         ("adagrad", np.float32, 1e-30, 1e25, 1e15),
@@ -212,6 +214,24 @@ def test_steps_of_ordinary_size_whose_factors_overflow(name, dtype, size, target
     advance_linear(pair[1], Squared(), rows[:20], targets[:20])
     assert np.abs(pair[0].x).max() > 0.0
     np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-9 if dtype is np.float64 else 1e-4)
+
+
+def test_endless_steps_end_at_the_border():
+    """Catches a displacement of infinite length, which has no direction."""
+    rows, targets = data(Logistic())
+    pair = [mf.SGD(np.zeros(DIMENSION), domain=mf.Ball(2.0), alpha=1e305) for _ in range(2)]
+    tell_all(pair[0], Logistic(), 1e10 * rows[:20], targets[:20])
+    advance_linear(pair[1], Logistic(), 1e10 * rows[:20], targets[:20])
+    np.testing.assert_allclose(pair[1].average, pair[0].average, rtol=1e-9)
+
+
+def test_softmax_of_predictions_whose_exponentials_overflow():
+    rows, targets = data(Softmax(3))
+    start = 1e4 * np.random.default_rng(0).standard_normal(3 * DIMENSION)
+    pair = [mf.SGD(start) for _ in range(2)]
+    tell_all(pair[0], Softmax(3), rows, targets)
+    advance_linear(pair[1], Softmax(3), rows, targets)
+    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-12)
 
 
 @pytest.mark.parametrize("per_coordinate", [True, False])

@@ -76,6 +76,19 @@ def test_a_refused_gradient_leaves_the_state_of_the_reference(bad):
     assert twin.samples == bad
 
 
+def test_a_sample_whose_draw_is_refused_is_kept():
+    """The first row has no gradient at 0, and one that is not finite anywhere else."""
+    rows, targets, _ = data()
+    rows[0], targets[0] = 1e160, 0.0
+    twin, reference = start(), start()
+    with pytest.raises(ValueError, match="gradient of sample 1 is not finite"):
+        advance_linear(twin, Squared(), rows, targets)
+    with pytest.raises(ValueError, match="gradient of sample 1 is not finite"):
+        _advance_by_reference(reference, Squared(), (rows, targets, np.zeros(0)), range(ROWS), 0.0)
+    assert twin.samples == reference.samples > 1
+    assert_states_close(twin.state_dict(), reference.state_dict(), 1e-9)
+
+
 def test_a_compiled_gradient_of_the_user():
     """Caught: samples of what is kept that the user's function does not get."""
 

@@ -164,6 +164,18 @@ def test_steps_far_out_of_the_ball_cost_no_digits(name, alpha):
     np.testing.assert_allclose(pair[1].average, pair[0].average, rtol=1e-9, atol=1e-12)
 
 
+def test_the_norm_that_is_summed_anew_is_that_of_the_point():
+    """Every 1,024 steps. Catches ‖v‖² in place of ‖x‖², where x is a multiple of v."""
+    rows, targets = data(Squared())
+    many = np.arange(1026) % ROWS
+    dense, other = (mf.SGD(np.zeros(COLUMNS), domain=mf.Ball(0.5), alpha=9.0) for _ in range(2))
+    advance_linear(dense, Squared(), rows.toarray()[many], targets[many])
+    run = SparseLinear(other, Squared())
+    run.advance(rows[many], targets[many])
+    run.settle()
+    np.testing.assert_allclose(other.x, dense.x, rtol=1e-9, atol=1e-12)
+
+
 def test_a_run_may_change_between_dense_and_sparse_inside_a_window():
     rows, targets = data(Squared())
     dense, mixed = mf.MAG(np.zeros(COLUMNS)), mf.MAG(np.zeros(COLUMNS))

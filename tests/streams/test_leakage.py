@@ -57,10 +57,10 @@ def test_a_column_is_named_if_it_tells_the_class_almost_alone(tmp_path, columns,
 
 
 def test_a_strong_column_beside_others_that_help_is_not_named(tmp_path):
-    """Right in 97 % of the rows; with the other column the fit is right in all of them."""
+    """Right in 96 % of the rows; with the other column the fit is right in nearly all of them."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((ROWS, 2))
-    second = rows @ [8.0, 0.7] > 0.0
+    second = rows @ [8.0, 0.9] > 0.0
     columns = {"u": rows[:, 0], "v": rows[:, 1], "y": np.where(second, "yes", "no")}
     assert (np.mean((rows[:, 0] > 0.0) == second) > 0.96) and named(tmp_path, columns) == []
 

@@ -92,6 +92,7 @@ class Reservoir:
     >>> numbers = np.arange(1000.0)
     >>> sample.fill(Kept(numbers[:64, None], numbers[:64], np.ones(64), np.zeros((64, 1))))
     >>> sample.seed = 7
+    >>> sample.draw_keys(np.zeros((64, 1)))
     >>> sample.offer(numbers[64:, None], numbers[64:], None, np.zeros((936, 1)))
     >>> len(sample.chosen()), sample.seen
     (64, 1000)

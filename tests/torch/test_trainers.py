@@ -1,14 +1,13 @@
 """Runs that accelerate and Lightning save and load are those of the plain loop."""
 
+import accelerate
+import lightning.pytorch as lightning
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
 import mixfree.torch as mt
 from tests.torch.helpers import MAKERS, flat, loss_of, network, stream, train
-
-accelerate = pytest.importorskip("accelerate")
-lightning = pytest.importorskip("lightning.pytorch")
 
 
 @pytest.fixture(params=MAKERS)

@@ -11,9 +11,9 @@ from mixfree.base.arithmetic import Array, narrowed
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
 from mixfree.linear.exact.drift import Forgetting
-from mixfree.linear.exact.gap import Gap
-from mixfree.linear.exact.glm import GlmFit
 from mixfree.linear.exact.squared import SquaredFit
+from mixfree.linear.glm.fit import GlmFit
+from mixfree.linear.glm.gap import Gap
 from mixfree.linear.losses import Loss, Squared, predictions
 from mixfree.steps import Profile
 

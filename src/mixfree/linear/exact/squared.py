@@ -11,9 +11,9 @@ from mixfree.base.checks import check_bytes, check_not_negative, check_positive,
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.drift import Forgetting
-from mixfree.linear.exact.gap import NOTHING, Gap
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.solve import Solution, solve
+from mixfree.linear.glm.gap import NOTHING, Gap
 
 ROUNDING = 1e-10  # relative size of an error that may be due to the rounding of its sums
 

@@ -10,10 +10,10 @@ from mixfree.base.checks import check_whole
 from mixfree.base.interrupts import shallow
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.blocks import check_array, plain_sums, restored_sums
-from mixfree.linear.exact.known import pieces
 from mixfree.linear.exact.products import Products, symmetric
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import NEAR, Sums, not_negative, sums_of
+from mixfree.linear.glm.control_variates import pieces
 
 FIRST = 16  # least rows per batch
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from mixfree.linear.exact import gap
-from mixfree.linear.exact.gap import _quantile, gap_of
+from mixfree.linear.glm.gap import _quantile, gap_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,11 @@ from scipy import linalg
 
 from mixfree.base import draws
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.families import Family
-from mixfree.linear.exact.newton import (
+from mixfree.linear.exact.products import Products
+from mixfree.linear.exact.reservoir import Kept
+from mixfree.linear.exact.sums import Sums
+from mixfree.linear.glm.families import Family
+from mixfree.linear.glm.newton import (
     MAX_SLAB_VALUES,
     Objective,
     Part,
@@ -17,9 +20,6 @@ from mixfree.linear.exact.newton import (
     Units,
     standardised,
 )
-from mixfree.linear.exact.products import Products
-from mixfree.linear.exact.reservoir import Kept
-from mixfree.linear.exact.sums import Sums
 
 MAX_BETA_ROWS = 2048  # kept rows that are enough to choose β
 MIN_VARIANCE = 1e-12  # relative variance that is only a rounding error

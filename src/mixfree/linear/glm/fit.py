@@ -10,7 +10,7 @@ are the target, the probability (or slope) at :math:`z_i`, and :math:`z_i` itsel
 quadratic per row, with a common curvature whose size is chosen at the end, when the fit is known.
 Curvatures are therefore never out of date, which matters where the reference weights were far off:
 rows sorted by class or by margin. The fit minimises the loss of the kept rows, corrected by the
-sums over all rows (:mod:`mixfree.linear.exact.newton`). For the squared loss the correction would
+sums over all rows (:mod:`mixfree.linear.glm.newton`). For the squared loss the correction would
 be perfect.
 """
 
@@ -32,13 +32,13 @@ from mixfree.base.checks import (
 )
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
-from mixfree.linear.exact.gap import NOTHING, Gap, gap_of
-from mixfree.linear.exact.glm_inference import GlmInference
-from mixfree.linear.exact.known import pieces
-from mixfree.linear.exact.newton import CLOSE, Part, Point
-from mixfree.linear.exact.problem import ROUGH, Problem, Settings
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
 from mixfree.linear.exact.streamsums import StreamSums, origin_of
+from mixfree.linear.glm.control_variates import pieces
+from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
+from mixfree.linear.glm.inference import GlmInference
+from mixfree.linear.glm.newton import CLOSE, Part, Point
+from mixfree.linear.glm.problem import ROUGH, Problem, Settings
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
 GROWTH = 1.5  # growth of the stream between updates of the reference weights

@@ -16,10 +16,10 @@ from scipy import linalg
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level
-from mixfree.linear.exact.known import pieces
-from mixfree.linear.exact.newton import Part, Point, standardised
-from mixfree.linear.exact.problem import LEAST_PENALTY, Problem
 from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.glm.control_variates import pieces
+from mixfree.linear.glm.newton import Part, Point, standardised
+from mixfree.linear.glm.problem import LEAST_PENALTY, Problem
 
 BATCHES = 64  # short streams have fewer batches than this
 # The default penalty stops the weights of separable classes at log-odds of about 20, where the

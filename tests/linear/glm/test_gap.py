@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mixfree.linear.exact import gap
+from mixfree.linear.glm import gap
 from mixfree.linear.glm.gap import _quantile, gap_of
 
 

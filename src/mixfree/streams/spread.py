@@ -11,7 +11,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from mixfree.base.checks import check_whole
 from mixfree.base.extras import require
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.encoder import Encoder
 from mixfree.streams.files import STDIN, StreamFile
 from mixfree.streams.plan import FitPlan

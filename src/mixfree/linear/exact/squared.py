@@ -13,7 +13,6 @@ from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.solve import Solution, solve
-from mixfree.linear.glm.gap import NOTHING, Gap
 
 ROUNDING = 1e-10  # relative size of an error that may be due to the rounding of its sums
 
@@ -126,10 +125,6 @@ class SquaredFit:
             found = np.array([error, spread]) / sums.weight
         known = error > ROUNDING * size and np.isfinite(found).all()
         return (float(found[0]), float(found[1])) if known else None
-
-    def gap(self) -> Gap:
-        """Return a gap of 0: the fit is exactly that to all rows."""
-        return NOTHING
 
     def successor(self) -> Self:
         """Return a copy that shares all sums; only one of the two may be continued."""

@@ -12,7 +12,6 @@ from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.families import Family
 from mixfree.linear.glm.newton import (
-    MAX_SLAB_VALUES,
     Objective,
     Part,
     Point,
@@ -229,12 +228,6 @@ class ControlVariates:
             if theta.shape[0] > 1:
                 rest -= rest.mean(axis=1, keepdims=True)
             yield x, rest
-
-
-def pieces(rows: Kept, width: int) -> list[Kept]:
-    """Return views of a few rows each."""
-    length = max(MAX_SLAB_VALUES // max(width, 1), 1)
-    return [rows.take(slice(start, start + length)) for start in range(0, len(rows), length)]
 
 
 def _signs(first: int, rows: int) -> Array:

@@ -34,7 +34,6 @@ from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
 from mixfree.linear.exact.streamsums import StreamSums, origin_of
-from mixfree.linear.glm.control_variates import pieces
 from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
 from mixfree.linear.glm.newton import CLOSE, Part, Point
@@ -212,7 +211,7 @@ class GlmFit:
         sample.draw_keys(kept.before)
         self._streams = (sample.seed,)
         sums = StreamSums(*self._functions, origin_of(kept), len(kept))
-        for piece in pieces(kept, self.settings.columns):
+        for piece in kept.pieces:
             expanded = self._family.expand(piece.before, piece.targets)
             alike = (piece.weights == 1.0).all()
             sums.add(piece.rows, expanded, None if alike else piece.weights)

@@ -17,7 +17,6 @@ from scipy import linalg
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level
 from mixfree.linear.exact.streamsums import StreamSums
-from mixfree.linear.glm.control_variates import pieces
 from mixfree.linear.glm.newton import Part, Point, standardised
 from mixfree.linear.glm.problem import LEAST_PENALTY, Problem
 
@@ -204,5 +203,5 @@ class GlmInference(BatchMeans):
 def _all_pieces(problem: Problem) -> Iterator[Part]:
     """Yield a few kept rows at a time, in order."""
     for rows, factor in problem.parts:
-        for piece in pieces(rows, len(problem.units.size) + 1):
+        for piece in rows.pieces:
             yield Part(piece, factor)

@@ -13,7 +13,7 @@ from mixfree.base.state import loading
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.glm.fit import GlmFit
-from mixfree.linear.glm.gap import Gap
+from mixfree.linear.glm.gap import NOTHING, Gap
 from mixfree.linear.losses import Loss, Squared, predictions
 from mixfree.steps import Profile
 
@@ -146,7 +146,7 @@ class ExactLearner:
     @property
     def gap(self) -> Gap:
         """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
-        return self._fit.gap()
+        return self._fit.gap() if isinstance(self._fit, GlmFit) else NOTHING
 
     @property
     def separated(self) -> int:

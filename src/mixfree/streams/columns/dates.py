@@ -11,7 +11,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
-from mixfree.streams.numbers import doubles, is_text, numbers_in
+from mixfree.streams.read.values import doubles, is_text, numbers_in
 
 __all__ = [
     "EPOCHS",

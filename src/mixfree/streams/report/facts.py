@@ -11,12 +11,12 @@ from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.steps import AdaGradNorm
-from mixfree.streams.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
-from mixfree.streams.leakage import leakage_warnings
-from mixfree.streams.metrics import ROUNDING, Quality, exact_to_rounding, metrics, quality
-from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.timeline import CHUNK
-from mixfree.streams.weights import Weight, weights_of
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.fit.timeline import CHUNK
+from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
+from mixfree.streams.report.leakage import leakage_warnings
+from mixfree.streams.report.metrics import ROUNDING, Quality, exact_to_rounding, metrics, quality
+from mixfree.streams.report.weights import Weight, weights_of
 
 __all__ = ["Facts", "check_something_learnt", "correlation_facts", "target_size"]
 

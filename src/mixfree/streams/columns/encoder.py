@@ -11,9 +11,16 @@ from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.extras import require
 from mixfree.base.state import loading
 from mixfree.linear.classes import targets_at
-from mixfree.streams.columns import Column, Number, Time, column_from_plain, places, truths_in
-from mixfree.streams.numbers import doubles, is_text, label_of, numbers_in, texts_in
-from mixfree.streams.source import Piece
+from mixfree.streams.columns.column import (
+    Column,
+    Number,
+    Time,
+    column_from_plain,
+    places,
+    truths_in,
+)
+from mixfree.streams.read.source import Piece
+from mixfree.streams.read.values import doubles, is_text, label_of, numbers_in, texts_in
 
 __all__ = ["POLICIES", "Encoded", "Encoder", "located"]
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
-from mixfree.streams import dates
-from mixfree.streams.columns import Boolean, Category, Column, Number, Time
-from mixfree.streams.numbers import MARKS, doubles, is_text, numbers_in, texts_in
+from mixfree.streams.columns import dates
+from mixfree.streams.columns.column import Boolean, Category, Column, Number, Time
+from mixfree.streams.read.values import MARKS, doubles, is_text, numbers_in, texts_in
 
 __all__ = ["Choices", "Verdict", "check_dates", "columns_of", "judge", "matching"]
 
@@ -33,7 +33,7 @@ _CALENDAR = re.compile(r"(?:year|yr|month|mnth|day|hour|hr|minute|week|time)s?",
 
 
 class Choices(NamedTuple):
-    """The user's choices about columns; see :class:`mixfree.streams.plan.FitPlan`."""
+    """The user's choices about columns; see :class:`mixfree.streams.fit.plan.FitPlan`."""
 
     features: Sequence[str] = ()
     exclude: Sequence[str] = ()

@@ -14,11 +14,11 @@ import mixfree
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.base.literal import literal
-from mixfree.streams.facts import Facts
-from mixfree.streams.interactive import LONGEST, cut, figures, shortened
-from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.views import by_time, course, effects
-from mixfree.streams.weights import Weight
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.report.facts import Facts
+from mixfree.streams.report.figures import LONGEST, cut, figures, shortened
+from mixfree.streams.report.views import by_time, course, effects
+from mixfree.streams.report.weights import Weight
 
 __all__ = ["MARK", "page", "write_page"]
 
@@ -120,7 +120,7 @@ def _template(words: Words) -> Any:
         "short": shortened,
         "percent": _percent,
     }
-    text = files("mixfree.streams").joinpath("page.html").read_text(encoding="utf-8")
+    text = files("mixfree.streams.report").joinpath("page.html").read_text(encoding="utf-8")
     return environment.from_string(text)
 
 

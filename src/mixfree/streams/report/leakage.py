@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.timeline import judged
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.fit.timeline import judged
 
 __all__ = ["leakage_warnings"]
 

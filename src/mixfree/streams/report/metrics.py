@@ -7,8 +7,8 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.timeline import Judged, best_constant, judged, judged_constant
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.fit.timeline import Judged, best_constant, judged, judged_constant
 
 __all__ = ["NAMES", "Quality", "exact_to_rounding", "metrics", "of_all_rows", "quality"]
 

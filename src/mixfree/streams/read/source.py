@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from mixfree.base.checks import shown
-from mixfree.streams.files import StreamFile
-from mixfree.streams.formats import Reader
+from mixfree.streams.read.files import StreamFile
+from mixfree.streams.read.formats import Reader
 
 __all__ = ["Piece", "Source", "check_columns", "check_different"]
 
@@ -28,9 +28,9 @@ class Source:
     Parameters
     ----------
     files
-        Found by :func:`mixfree.streams.files.find_files`.
+        Found by :func:`mixfree.streams.read.files.find_files`.
     arriving
-        See :class:`mixfree.streams.formats.Reader`.
+        See :class:`mixfree.streams.read.formats.Reader`.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Source:
         whole_lines: bool = True,
         threads: bool = True,
     ) -> None:
-        """Start reading; for the arguments see :meth:`mixfree.streams.formats.Reader.batches`."""
+        """Start reading; for the arguments see :meth:`.Reader.batches`."""
         self._names = list(dict.fromkeys(names))
         self._pieces = self._read(frozenset(numbers), whole_lines, threads)
 

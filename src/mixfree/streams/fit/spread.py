@@ -12,12 +12,12 @@ from joblib import Parallel, delayed, parallel_config
 from mixfree.base.checks import check_whole
 from mixfree.base.extras import require
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.streams.encoder import Encoder
-from mixfree.streams.files import STDIN, StreamFile
-from mixfree.streams.plan import FitPlan
-from mixfree.streams.reservoir import Reservoir
-from mixfree.streams.source import Source
-from mixfree.streams.stream_fit import StreamFit
+from mixfree.streams.columns.encoder import Encoder
+from mixfree.streams.fit.plan import FitPlan
+from mixfree.streams.fit.reservoir import Reservoir
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.read.files import STDIN, StreamFile
+from mixfree.streams.read.source import Source
 
 __all__ = ["check_can_be_spread", "parts_of", "run_on_cluster", "run_on_workers"]
 
@@ -61,7 +61,7 @@ def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from mixfree.streams.files import find_files
+    >>> from mixfree.streams.read.files import find_files
     >>> folder = Path(tempfile.mkdtemp())
     >>> for name in ("1.csv", "2.csv", "3.csv", "4.csv", "5.csv", "6.csv", "7.csv", "8.csv"):
     ...     _ = (folder / name).write_text("x" * 10)

@@ -16,14 +16,14 @@ from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.linear.classes import most_probable, probabilities
 from mixfree.linear.losses import predictions_apart
-from mixfree.streams.columns import Number
-from mixfree.streams.correlation import knows_intervals
-from mixfree.streams.encoder import located
-from mixfree.streams.kinds import Choices, judge
-from mixfree.streams.look import FIRST_ROWS
-from mixfree.streams.numbers import is_text, numbers_in, texts_in
-from mixfree.streams.source import Piece, Source
-from mixfree.streams.stream_fit import StreamFit
+from mixfree.streams.columns.column import Number
+from mixfree.streams.columns.encoder import located
+from mixfree.streams.columns.kinds import Choices, judge
+from mixfree.streams.fit.look import FIRST_ROWS
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.read.source import Piece, Source
+from mixfree.streams.read.values import is_text, numbers_in, texts_in
+from mixfree.streams.report.correlation import knows_intervals
 
 __all__ = ["ENDINGS", "Predictor", "Written", "answer_rows", "mark_of", "write_predictions"]
 

@@ -13,14 +13,12 @@ from mixfree.base.interrupts import interrupts_wait
 from mixfree.base.state import State, check_room, loading
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
-from mixfree.streams import model_file
-from mixfree.streams.encoder import Encoded, Encoder
-from mixfree.streams.look import first_look
-from mixfree.streams.plan import FitPlan
-from mixfree.streams.read_record import ReadRecord
-from mixfree.streams.reservoir import Reservoir
-from mixfree.streams.source import Piece, Source
-from mixfree.streams.timeline import (
+from mixfree.streams.columns.encoder import Encoded, Encoder
+from mixfree.streams.fit import model_file
+from mixfree.streams.fit.look import first_look
+from mixfree.streams.fit.plan import FitPlan
+from mixfree.streams.fit.reservoir import Reservoir
+from mixfree.streams.fit.timeline import (
     CHUNK,
     Timeline,
     actual_of,
@@ -28,6 +26,8 @@ from mixfree.streams.timeline import (
     judged,
     judged_constant,
 )
+from mixfree.streams.read.record import ReadRecord
+from mixfree.streams.read.source import Piece, Source
 
 __all__ = ["StreamFit"]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixfree.base.extras import require
-from mixfree.streams.numbers import label_of
+from mixfree.streams.read.values import label_of
 
 __all__ = ["MIN_ROWS", "JsonLines", "check_width", "flat", "flat_schema", "parts_of"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.base.extras import require
-from mixfree.streams import dates
-from mixfree.streams.numbers import doubles, is_text, numbers_in, texts_in
+from mixfree.streams.columns import dates
+from mixfree.streams.read.values import doubles, is_text, numbers_in, texts_in
 
 __all__ = ["Boolean", "Category", "Column", "Number", "Time", "column_from_plain", "places"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixfree.base.checks import MOST_COUNTED, check_whole, shown
 from mixfree.base.state import loading
-from mixfree.streams.source import Piece
+from mixfree.streams.read.source import Piece
 
 __all__ = ["FileRead", "ReadRecord"]
 

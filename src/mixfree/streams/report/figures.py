@@ -7,9 +7,9 @@ import numpy as np
 
 from mixfree.base.extras import require
 from mixfree.base.literal import literal
-from mixfree.streams.correlation import Correlation
-from mixfree.streams.facts import Facts
-from mixfree.streams.views import Cells, Course, Effect
+from mixfree.streams.report.correlation import Correlation
+from mixfree.streams.report.facts import Facts
+from mixfree.streams.report.views import Cells, Course, Effect
 
 __all__ = ["LONGEST", "cut", "figures", "shortened"]
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.streams.stream_fit import StreamFit
-from mixfree.streams.weights import weights_of
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.report.weights import weights_of
 
 __all__ = ["Cells", "Course", "Effect", "Jump", "by_time", "course", "effects"]
 

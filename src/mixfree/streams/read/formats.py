@@ -9,10 +9,17 @@ from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
 from mixfree.base.extras import require
-from mixfree.streams.dialect import BLOCK, LARGEST_BLOCK, Dialect
-from mixfree.streams.files import STDIN, StreamFile, disguise
-from mixfree.streams.json_lines import MIN_ROWS, JsonLines, check_width, flat, flat_schema, parts_of
-from mixfree.streams.numbers import is_text, without_views
+from mixfree.streams.read.dialect import BLOCK, LARGEST_BLOCK, Dialect
+from mixfree.streams.read.files import STDIN, StreamFile, disguise
+from mixfree.streams.read.json_lines import (
+    MIN_ROWS,
+    JsonLines,
+    check_width,
+    flat,
+    flat_schema,
+    parts_of,
+)
+from mixfree.streams.read.values import is_text, without_views
 
 __all__ = ["NOT_UTF8", "Reader"]
 

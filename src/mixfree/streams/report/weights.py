@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.base.files import replacing
-from mixfree.streams.correlation import knows_intervals
-from mixfree.streams.stream_fit import StreamFit
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.report.correlation import knows_intervals
 
 __all__ = ["HEADER", "Weight", "weights_of", "write_weights"]
 

@@ -9,14 +9,14 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.base.literal import literal
-from mixfree.streams import dates
-from mixfree.streams.columns import Boolean, Category, Column, Number, Time
-from mixfree.streams.encoder import Encoder
-from mixfree.streams.formats import NOT_UTF8
-from mixfree.streams.kinds import LONGEST, Choices, Verdict, columns_of, judge, matching
-from mixfree.streams.numbers import doubles, label_of, numbers_in, texts_in
-from mixfree.streams.plan import FitPlan
-from mixfree.streams.source import Piece, Source
+from mixfree.streams.columns import dates
+from mixfree.streams.columns.column import Boolean, Category, Column, Number, Time
+from mixfree.streams.columns.encoder import Encoder
+from mixfree.streams.columns.kinds import LONGEST, Choices, Verdict, columns_of, judge, matching
+from mixfree.streams.fit.plan import FitPlan
+from mixfree.streams.read.formats import NOT_UTF8
+from mixfree.streams.read.source import Piece, Source
+from mixfree.streams.read.values import doubles, label_of, numbers_in, texts_in
 
 __all__ = ["FIRST_ROWS", "FirstLook", "first_look", "rows_to_look_at"]
 

@@ -10,9 +10,9 @@ from mixfree.base.checks import check_one_of, check_whole
 from mixfree.linear.classes import loss_of
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import REGRESSIONS, Huber, Loss, Squared
-from mixfree.streams.columns import MOST_HASHED
-from mixfree.streams.encoder import POLICIES
-from mixfree.streams.kinds import check_dates
+from mixfree.streams.columns.column import MOST_HASHED
+from mixfree.streams.columns.encoder import POLICIES
+from mixfree.streams.columns.kinds import check_dates
 
 __all__ = ["TIMES", "FitPlan"]
 

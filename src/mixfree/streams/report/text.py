@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.streams.facts import Facts
-from mixfree.streams.metrics import Quality
-from mixfree.streams.stream_fit import StreamFit
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.report.facts import Facts
+from mixfree.streams.report.metrics import Quality
 
 __all__ = ["compiles", "lines"]
 

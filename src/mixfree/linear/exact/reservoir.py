@@ -18,6 +18,7 @@ from mixfree.linear.exact.mapping import ColumnMap
 FEWEST = 64  # least rows of a sample
 PER_COLUMN = 3  # least rows per column: with fewer, kept rows could be fitted perfectly
 NONE = np.uint64(2**64 - 1)  # the largest key
+PIECE_VALUES = 1 << 16  # values that are copied at a time
 SPARE = 8  # one more row per SPARE rows is stored, so that rows are rarely discarded
 
 
@@ -70,6 +71,12 @@ class Kept:
         return Kept(
             self.rows[places], self.targets[places], self.weights[places], self.before[places]
         )
+
+    @property
+    def pieces(self) -> "list[Kept]":
+        """Views of a few rows each."""
+        length = PIECE_VALUES // (self.rows.shape[1] + 1) or 1
+        return [self.take(slice(start, start + length)) for start in range(0, len(self), length)]
 
 
 class Reservoir:

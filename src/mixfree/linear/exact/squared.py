@@ -11,7 +11,6 @@ from mixfree.base.checks import check_bytes, check_not_negative, check_positive,
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.drift import Forgetting
-from mixfree.linear.exact.gap import NOTHING, Gap
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.solve import Solution, solve
@@ -127,10 +126,6 @@ class SquaredFit:
             found = np.array([error, spread]) / sums.weight
         known = error > ROUNDING * size and np.isfinite(found).all()
         return (float(found[0]), float(found[1])) if known else None
-
-    def gap(self) -> Gap:
-        """Return a gap of 0: the fit is exactly that to all rows."""
-        return NOTHING
 
     def successor(self) -> Self:
         """Return a copy that shares all sums; only one of the two may be continued."""

@@ -10,7 +10,6 @@ from mixfree.base.checks import check_whole
 from mixfree.base.interrupts import shallow
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.blocks import check_array, plain_sums, restored_sums
-from mixfree.linear.exact.known import pieces
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.products import Products, symmetric
 from mixfree.linear.exact.reservoir import Kept
@@ -203,7 +202,7 @@ def joined_pairs(batches: tuple[Sums, ...]) -> tuple[Sums, ...]:
 def origin_of(kept: Kept) -> Array:
     """Return a point near the rows: the mean of columns far from 0, and 0 for other columns."""
     mean, square = np.zeros((2, kept.rows.shape[1]))
-    for piece in pieces(kept, len(mean)):
+    for piece in kept.pieces:
         mean += piece.rows.sum(axis=0) / len(kept)
         square += np.einsum("ij,ij->j", piece.rows, piece.rows) / len(kept)
     return np.where(mean**2 * (1.0 + 2.0 / NEAR) > square, mean, 0.0)

@@ -1,4 +1,4 @@
-"""``mixfree fit`` beside what only reads the same file, and beside what sums it: CPU time of one run.
+"""``mixfree fit`` beside what only reads, or sums, the same file: CPU time of one run.
 
 STREAM_GB=0.9 python benchmarks/run.py reading
 

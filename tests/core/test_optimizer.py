@@ -11,7 +11,7 @@ import mixfree as mf
 from mixfree.domains import Entropic
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
-from mixfree.streams import model_file as models
+from mixfree.streams.fit import model_file as models
 from tests.helpers import assert_same_bits, make
 
 METHODS = list(mf.methods())

@@ -1,7 +1,7 @@
 """The scalar part of the ladder, written once for NumPy, PyTorch and JAX.
 
-``xp`` is ``numpy``, ``torch`` or ``jax.numpy``. No function branches on a value, so that all of them
-can be traced and stay on the device; numbers may be Python's or arrays without dimensions.
+``xp`` is ``numpy``, ``torch`` or ``jax.numpy``. No function branches on a value, so that all can be
+traced and stay on the device; numbers may be Python's or arrays without dimensions.
 """
 
 from functools import lru_cache
@@ -89,7 +89,7 @@ def climb(
     """Pass the sum of the ``blocks``-th block up the levels; return halves and totals.
 
     Level j pairs consecutive sums of 2^j blocks: the first waits in ``halves[j]``; the second adds
-    ‖second − first‖² to ``totals[j]``, and their sum goes to the next level, as in a binary counter.
+    ‖second − first‖² to ``totals[j]``, and their sum goes to the next level (a binary counter).
 
     Parameters
     ----------

@@ -45,7 +45,6 @@ MEMORY = """
 print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0])
 """
 ONE_PASS = {"shuffle": False, "max_iter": 1, "tol": None}
-ONE_RATE = {"per_coordinate": False}
 
 
 def rate(model, rows, targets, repetitions=5):
@@ -231,9 +230,7 @@ def order_of_the_stream():
             "SGDClassifier, averaged": SGDClassifier(loss="log_loss", average=True, **ONE_PASS),
             "ladder": StreamClassifier(method="ladder", memory=0, scale=None),
             "exact": StreamClassifier(),
-            "ladder, one rate, running scale": StreamClassifier(
-                method="ladder", memory=0, options=ONE_RATE
-            ),
+            "ladder, running scale": StreamClassifier(method="ladder", memory=0),
             "mag": StreamClassifier(method="mag", scale=None),
         }
         for name, model in models.items():
@@ -255,11 +252,9 @@ def order_of_the_stream():
             "SGDRegressor, averaged": SGDRegressor(average=True, **ONE_PASS),
             "ladder": StreamRegressor(method="ladder", memory=0, scale=None),
             "exact": StreamRegressor(),
-            "ladder, one rate, running scale": StreamRegressor(
-                method="ladder", memory=0, options=ONE_RATE
-            ),
-            "ladder, one rate, step_scale=1": StreamRegressor(
-                method="ladder", memory=0, scale=None, step_scale=1.0, options=ONE_RATE
+            "ladder, running scale": StreamRegressor(method="ladder", memory=0),
+            "ladder, step_scale=1": StreamRegressor(
+                method="ladder", memory=0, scale=None, step_scale=1.0
             ),
             "mag": StreamRegressor(method="mag", scale=None),
         }

@@ -147,7 +147,7 @@ def test_methods_lists_every_method(capsys):
         ("`half_life=None`", "no --half-life"),
         ("sgd does not take `levels`", "sgd does not take --set levels"),
         ('give `options={"mixing_time": …}`', "give --set mixing_time"),
-        ("`options={'per_coordinate': False}`", "--set per_coordinate=false"),
+        ("`options={'weights': 'paper'}`", "--set weights=paper"),
         ("`not Python`", "not Python"),
     ],
 )

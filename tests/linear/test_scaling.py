@@ -226,7 +226,7 @@ def same(one, other):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("mag", {}), ("sgd", {}), ("ladder", {}), ("ladder", {"per_coordinate": False})],
+    [("mag", {}), ("sgd", {}), ("ladder", {})],
 )
 def test_a_kernel_run_changes_units_as_the_optimiser_does(name, options, output, dtype):
     """Catches a vector of a run that stays in the old units, in one of the two forms."""

@@ -272,7 +272,7 @@ class GlmFit:
 
     def mean_losses(self) -> tuple[float, float]:
         """Return the mean losses of the fit and of the best constant, over the kept rows."""
-        parts, loss, shape = self._parts(), self.settings.loss, self._shape
+        parts, loss, shape = self._parts, self.settings.loss, self._shape
         targets = np.concatenate([part.rows.targets for part in parts])
         weights = np.concatenate([part.factor * part.rows.weights for part in parts])
         constant = np.zeros((shape[0], 1))
@@ -288,7 +288,7 @@ class GlmFit:
 
     def rough_weights(self) -> Array:
         """Return weights as good as a sample of some thousand rows gives."""
-        return self._rough(REFERENCE_ROWS, pending=True)
+        return self._rough(REFERENCE_ROWS, self._parts)
 
     def _solved(self) -> tuple[Problem, Point]:
         """Return the problem and its minimum."""

@@ -99,10 +99,11 @@ def limits_of(settings: Settings, p: float) -> list[float]:
 
 
 def draw_limit(axes: Axes, at: Sequence[float], errors: Sequence[float]) -> None:
-    """Draw the limit as a thin line, from the places where it is on the axes already."""
+    """Draw the limit as a thin line; short runs are far from it, which the axes do not show."""
     low, high = axes.get_ylim()
     shown = [(x, y) for x, y in zip(at, errors, strict=True) if y <= high]
-    axes.plot(*zip(*shown, strict=True), label=LIMIT, color="#8A8A8A", linewidth=0.9)
+    if shown:
+        axes.plot(*zip(*shown, strict=True), label=LIMIT, color="#8A8A8A", linewidth=0.9)
     axes.set_ylim(min(low, 0.7 * min(errors)), high)
 
 

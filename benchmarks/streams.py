@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.core import cpu_seconds, problem
 from benchmarks.table import show
 from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.streams import formats
+from mixfree.streams.read import formats
 
 # Scripts that only read the batches with PyArrow.
 READ = {

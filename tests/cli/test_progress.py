@@ -11,7 +11,8 @@ from mixfree.base import progress
 from mixfree.base.interrupts import interrupts_wait
 from mixfree.base.progress import progress_bar
 from mixfree.cli import main
-from mixfree.streams import StreamFit, formats
+from mixfree.streams import StreamFit
+from mixfree.streams.read import formats
 from tests.streams.data import table, write
 
 

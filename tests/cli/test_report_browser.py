@@ -2,7 +2,7 @@
 
 import pytest
 
-from mixfree.streams.page import write_page
+from mixfree.streams.report.page import write_page
 from tests.browser import browser, emulate, in_a_browser, open_page, wait_for
 from tests.streams.test_page import SECTIONS, evil_table, fitted
 

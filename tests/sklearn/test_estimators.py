@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 import mixfree as mf
 from mixfree.linear.losses import Huber, Softmax
 from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.streams.correlation import Correlation
+from mixfree.streams.report.correlation import Correlation
 
 ROWS, COLUMNS = 700, 6
 

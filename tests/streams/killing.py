@@ -11,7 +11,7 @@ import sys
 import time
 
 from mixfree.cli import main
-from mixfree.streams import formats
+from mixfree.streams.read import formats
 
 formats.ROWS = 100
 FORK = "fork" in multiprocessing.get_all_start_methods()

@@ -10,22 +10,14 @@ import pyarrow as pa
 import pytest
 
 from mixfree.cli import main
-from mixfree.streams import (
-    FitPlan,
-    Source,
-    StreamFit,
-    dialect,
-    find_files,
-    formats,
-    model_file,
-    stream_fit,
-    write_predictions,
-)
-from mixfree.streams.columns import Category, Number, Time, column_from_plain
-from mixfree.streams.encoder import Encoder
-from mixfree.streams.kinds import Choices, columns_of
-from mixfree.streams.look import first_look
-from mixfree.streams.source import Piece
+from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
+from mixfree.streams.columns.column import Category, Number, Time, column_from_plain
+from mixfree.streams.columns.encoder import Encoder
+from mixfree.streams.columns.kinds import Choices, columns_of
+from mixfree.streams.fit import model_file, stream_fit
+from mixfree.streams.fit.look import first_look
+from mixfree.streams.read import dialect, formats
+from mixfree.streams.read.source import Piece
 from tests.streams.data import write
 
 ROWS = 1200

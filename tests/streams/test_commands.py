@@ -16,9 +16,10 @@ from mixfree.base import files
 from mixfree.cli import main
 from mixfree.sklearn import StreamRegressor
 from mixfree.steps import Profile
-from mixfree.streams import StreamFit, model_file
-from mixfree.streams.correlation import Correlation
-from mixfree.streams.predictions import ENDINGS
+from mixfree.streams import StreamFit
+from mixfree.streams.fit import model_file
+from mixfree.streams.predict.predictions import ENDINGS
+from mixfree.streams.report.correlation import Correlation
 from tests.streams.data import table, write
 
 

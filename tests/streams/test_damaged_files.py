@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mixfree.streams import FitPlan, Source, StreamFit, find_files, write_predictions
-from mixfree.streams.facts import Facts
-from mixfree.streams.report import lines
+from mixfree.streams.report.facts import Facts
+from mixfree.streams.report.text import lines
 from tests.streams.data import table, write
 
 INPUTS = int(os.environ.get("INPUTS", "150"))

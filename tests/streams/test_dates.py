@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixfree.streams.columns import Time
-from mixfree.streams.dates import features_of, forms_of, parts_that_vary, times_in
-from mixfree.streams.kinds import Choices, judge
+from mixfree.streams.columns.column import Time
+from mixfree.streams.columns.dates import features_of, forms_of, parts_that_vary, times_in
+from mixfree.streams.columns.kinds import Choices, judge
 
 HOURS = np.datetime64("2019-11-20T00:00", "us") + np.arange(1000) * np.timedelta64(1, "h")
 

@@ -10,9 +10,10 @@ import pytest
 
 from mixfree.cli import main
 from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.streams import FitPlan, StreamFit, formats
-from mixfree.streams.reservoir import Reservoir
-from mixfree.streams.source import Piece
+from mixfree.streams import FitPlan, StreamFit
+from mixfree.streams.fit.reservoir import Reservoir
+from mixfree.streams.read import formats
+from mixfree.streams.read.source import Piece
 from tests.streams.data import table, write
 
 CSV = ["--format", "csv"]

@@ -20,8 +20,10 @@ from mixfree.base.files import only_writer, replacing
 from mixfree.cli import main
 from mixfree.linear import Squared
 from mixfree.linear.learner_for import learner_for
-from mixfree.streams import FitPlan, Source, StreamFit, dates, find_files, model_file
-from mixfree.streams import formats as streams_formats
+from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from mixfree.streams.columns import dates
+from mixfree.streams.fit import model_file
+from mixfree.streams.read import formats as streams_formats
 from tests.streams.data import table, write
 
 CSV = "a,b,y\n" + "".join(

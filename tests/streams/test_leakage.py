@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixfree.streams import FitPlan, Source, StreamFit, find_files, leakage
-from mixfree.streams.leakage import leakage_warnings
+from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from mixfree.streams.report import leakage
+from mixfree.streams.report.leakage import leakage_warnings
 from tests.streams.data import write
 
 ROWS = 3000

@@ -9,7 +9,7 @@ import stat
 import numpy as np
 import pytest
 
-from mixfree.streams import model_file as models
+from mixfree.streams.fit import model_file as models
 
 CONTENT = {
     "weights": np.array([1.5, -0.0, np.nan, np.inf]),

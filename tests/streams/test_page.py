@@ -12,11 +12,11 @@ import pytest
 
 from mixfree.cli import main
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
-from mixfree.streams.columns import Number
-from mixfree.streams.encoder import Encoder
-from mixfree.streams.page import page
-from mixfree.streams.timeline import CHUNK, MOST
-from mixfree.streams.views import course, effects
+from mixfree.streams.columns.column import Number
+from mixfree.streams.columns.encoder import Encoder
+from mixfree.streams.fit.timeline import CHUNK, MOST
+from mixfree.streams.report.page import page
+from mixfree.streams.report.views import course, effects
 from tests.streams.data import table, write
 
 SECTIONS = ("summary", "predicted", "loss", "weights", "correlation", "columns", "reproduce")

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from mixfree.cli import main
-from mixfree.streams import FitPlan, Source, StreamFit, find_files, spread
+from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from mixfree.streams.fit import spread
 from tests.streams.data import table, write
 
 

@@ -7,9 +7,7 @@ from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_sco
 
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared
 from mixfree.streams import FitPlan, Source, StreamFit, find_files
-from mixfree.streams.facts import Facts
-from mixfree.streams.metrics import metrics
-from mixfree.streams.timeline import (
+from mixfree.streams.fit.timeline import (
     CHUNK,
     MOST,
     Judged,
@@ -18,6 +16,8 @@ from mixfree.streams.timeline import (
     judged,
     judged_constant,
 )
+from mixfree.streams.report.facts import Facts
+from mixfree.streams.report.metrics import metrics
 from tests.streams.data import write
 
 NEVER = np.zeros(0, "M8[us]")

@@ -52,8 +52,13 @@ def diagnose(
     """
     from mixfree.cli.fit import fit as fit_command
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.correlation import NOTHING_TO_TELL, knows_intervals
-    from mixfree.streams.facts import Facts, check_something_learnt, correlation_facts, target_size
+    from mixfree.streams.report.correlation import NOTHING_TO_TELL, knows_intervals
+    from mixfree.streams.report.facts import (
+        Facts,
+        check_something_learnt,
+        correlation_facts,
+        target_size,
+    )
 
     if plot is not None:
         from mixfree.base.figures import check_figures

@@ -31,7 +31,7 @@ from mixfree.cli.settings import settings, value_of
 if TYPE_CHECKING:
     from mixfree.base.progress import Show
     from mixfree.streams import Source, StreamFit
-    from mixfree.streams.facts import Facts
+    from mixfree.streams.report.facts import Facts
 
 __all__ = ["fit", "in_words", "progress", "report_lines", "run"]
 
@@ -131,9 +131,9 @@ def fit(
     from mixfree.base.checks import check_whole
     from mixfree.base.files import check_place, only_writer
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.facts import Facts, check_something_learnt
-    from mixfree.streams.look import first_look
-    from mixfree.streams.model_file import MAGIC
+    from mixfree.streams.fit.look import first_look
+    from mixfree.streams.fit.model_file import MAGIC
+    from mixfree.streams.report.facts import Facts, check_something_learnt
 
     if checkpoint_every is not None:
         check_whole(checkpoint_every, "checkpoint_every")
@@ -206,7 +206,7 @@ def run(
     every: int | None = None,
 ) -> bool:
     """Fit the whole source; return whether Ctrl-C has stopped the fit before its end."""
-    from mixfree.streams.report import compiles
+    from mixfree.streams.report.text import compiles
 
     def tell(now: "StreamFit") -> None:
         loss = f", test-then-train loss {now.running_loss:.4g}" if now.timeline.tested else ""
@@ -231,7 +231,7 @@ def run(
 
 def _spread(fitted: "StreamFit", source: "Source", workers: str, show: "Show") -> str:
     """Fit the whole source on N workers or on the cluster at an address; say how many took part."""
-    from mixfree.streams.spread import run_on_cluster, run_on_workers
+    from mixfree.streams.fit.spread import run_on_cluster, run_on_workers
 
     spread: Any = run_on_cluster if ":" in workers else run_on_workers
     over = workers if ":" in workers else value_of(workers)
@@ -248,9 +248,9 @@ def _speed(read: int, seconds: float) -> str:
 
 def report_lines(facts: "Facts") -> Iterator[str]:
     """Yield the report of a fit, with arguments written as flags."""
-    from mixfree.streams import report
+    from mixfree.streams.report import text
 
-    return (in_flags(line, fit) for line in report.lines(facts))
+    return (in_flags(line, fit) for line in text.lines(facts))
 
 
 def in_words(facts: dict[str, Any]) -> dict[str, Any]:

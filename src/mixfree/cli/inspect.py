@@ -13,8 +13,8 @@ from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
-    from mixfree.streams.facts import Facts
-    from mixfree.streams.weights import Weight
+    from mixfree.streams.report.facts import Facts
+    from mixfree.streams.report.weights import Weight
 
 __all__ = ["inspect"]
 
@@ -47,8 +47,8 @@ def inspect(
     from mixfree.base.files import check_place
     from mixfree.cli.fit import in_words, report_lines
     from mixfree.streams import StreamFit
-    from mixfree.streams.facts import Facts
-    from mixfree.streams.weights import HEADER, write_weights
+    from mixfree.streams.report.facts import Facts
+    from mixfree.streams.report.weights import HEADER, write_weights
 
     check_whole(top, "top")
     fit = StreamFit.load(model)

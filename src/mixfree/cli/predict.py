@@ -58,9 +58,9 @@ def predict(
     from mixfree.base.checks import check_one_of
     from mixfree.base.files import check_place
     from mixfree.streams import Source, StreamFit, find_files, write_predictions
-    from mixfree.streams.encoder import POLICIES
-    from mixfree.streams.files import STDIN
-    from mixfree.streams.predictions import answer_rows, mark_of
+    from mixfree.streams.columns.encoder import POLICIES
+    from mixfree.streams.predict.predictions import answer_rows, mark_of
+    from mixfree.streams.read.files import STDIN
 
     files = find_files(data, format)
     answers = [file.path for file in files] == [STDIN] and files[0].format != "arrow"

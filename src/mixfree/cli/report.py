@@ -48,9 +48,9 @@ def report(
     from mixfree.cli.fit import fit as fit_command
     from mixfree.cli.flags import command_line, in_flags
     from mixfree.streams import StreamFit
-    from mixfree.streams.files import STDIN, STDIN_SHOWN
-    from mixfree.streams.model_file import is_model
-    from mixfree.streams.page import MARK, write_page
+    from mixfree.streams.fit.model_file import is_model
+    from mixfree.streams.read.files import STDIN, STDIN_SHOWN
+    from mixfree.streams.report.page import MARK, write_page
 
     require("bokeh")
     if output.suffix.lower() not in (".html", ".htm"):
@@ -75,7 +75,7 @@ def _fitted(
     """Fit data with the default settings."""
     from mixfree.cli.fit import progress, run
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.facts import check_something_learnt
+    from mixfree.streams.report.facts import check_something_learnt
 
     if target is None:
         if not Path(data[0]).exists():

@@ -10,14 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.extras import require
-from mixfree.streams.columns import Number
-from mixfree.streams.encoder import Encoder
-from mixfree.streams.json_lines import flat
-from mixfree.streams.kinds import Choices, check_dates, columns_of, matching
-from mixfree.streams.look import rows_to_look_at
-from mixfree.streams.numbers import without_views
-from mixfree.streams.plan import TIMES
-from mixfree.streams.source import Piece
+from mixfree.streams.columns.column import Number
+from mixfree.streams.columns.encoder import Encoder
+from mixfree.streams.columns.kinds import Choices, check_dates, columns_of, matching
+from mixfree.streams.fit.look import rows_to_look_at
+from mixfree.streams.fit.plan import TIMES
+from mixfree.streams.read.json_lines import flat
+from mixfree.streams.read.source import Piece
+from mixfree.streams.read.values import without_views
 
 __all__ = ["StreamEncoder"]
 

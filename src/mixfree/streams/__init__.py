@@ -12,12 +12,12 @@
 <stream fit: load by exact with squared loss, 1 features, 1,500 rows>
 """
 
-from mixfree.streams.files import StreamFile, find_files
-from mixfree.streams.page import write_page
-from mixfree.streams.plan import FitPlan
-from mixfree.streams.predictions import write_predictions
-from mixfree.streams.source import Source
-from mixfree.streams.stream_fit import StreamFit
+from mixfree.streams.fit.plan import FitPlan
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.predict.predictions import write_predictions
+from mixfree.streams.read.files import StreamFile, find_files
+from mixfree.streams.read.source import Source
+from mixfree.streams.report.page import write_page
 
 __all__ = [
     "FitPlan",

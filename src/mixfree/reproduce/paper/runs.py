@@ -13,7 +13,7 @@ from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.gradients import MLMC, Replay
 from mixfree.linear.advance import advance_linear
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Squared
 from mixfree.reproduce.engine.report import Axes, Row
 from mixfree.reproduce.engine.settings import Settings

@@ -1,0 +1,271 @@
+"""The exact learner, whose result does not depend on the order of the rows."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from mixfree.base.arithmetic import Array, narrowed
+from mixfree.base.checks import check_whole, shown
+from mixfree.base.state import loading
+from mixfree.linear.exact.drift import Forgetting
+from mixfree.linear.exact.mapping import ColumnMap
+from mixfree.linear.exact.squared import SquaredFit
+from mixfree.linear.glm.fit import GlmFit
+from mixfree.linear.glm.gap import NOTHING, Gap
+from mixfree.linear.losses import Loss, Squared, predictions
+from mixfree.steps import Profile
+
+
+class ExactLearner:
+    """Learns the weights of a linear model exactly; the chunking of the rows does not matter.
+
+    Parameters
+    ----------
+    loss
+        One of :mod:`mixfree.linear.losses`.
+    columns
+        Number of features.
+    dtype
+        dtype of the weights; all arithmetic is in double precision.
+    intercept, l2, radius, half_life, memory, seed
+        As for the estimators. The squared loss keeps no rows for its weights; bytes of memory limit
+        the sums behind its intervals.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(2000, 1))
+    >>> learner = ExactLearner(Squared(), 1)
+    >>> learner.advance(rows, 3.0 * rows[:, 0] + 1.0)
+    >>> learner.weights.round(6)
+    array([[3., 1.]])
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        columns: int,
+        *,
+        dtype: npt.DTypeLike = np.float64,
+        intercept: bool = True,
+        l2: float | None = 0.0,
+        radius: float | None = None,
+        half_life: float | str | None = None,
+        memory: int | str = "32MB",
+        seed: int = 0,
+    ) -> None:
+        self.loss, self.dtype = loss, np.dtype(dtype)
+        self._fit: SquaredFit | GlmFit
+        if isinstance(loss, Squared):
+            if not isinstance(memory, str):
+                rows = check_whole(memory, "memory")
+                raise ValueError(
+                    f"`memory={rows}` keeps rows, and the exact fit with the squared loss needs "
+                    "none: leave it out, give bytes such as '32MB', or name a `method`"
+                )
+            self._fit = SquaredFit(
+                columns,
+                intercept=intercept,
+                l2=l2 or 0.0,
+                radius=radius,
+                half_life=half_life,
+                memory=memory,
+            )
+        elif half_life is not None:
+            raise ValueError(f"half_life needs loss='squared', not {shown(loss)}")
+        else:
+            self._fit = GlmFit(
+                loss,
+                columns,
+                intercept=intercept,
+                l2=l2,
+                radius=radius,
+                memory=memory,
+                seed=seed,
+            )
+
+    @property
+    def weights(self) -> Array:
+        """Weights in the units of the rows: one row per output, the intercept last."""
+        return narrowed(self._fit.weights(), self.dtype)
+
+    @property
+    def columns(self) -> int:
+        """Number of features."""
+        fit = self._fit
+        return fit.columns if isinstance(fit, SquaredFit) else fit.settings.columns
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return "exact"
+
+    @property
+    def samples(self) -> int:
+        """Rows learnt from."""
+        return self._fit.samples
+
+    @property
+    def forgetting(self) -> Forgetting | None:
+        """Half-lives, their shares and their losses; None if nothing is forgotten."""
+        return getattr(self._fit, "forgetting", None)
+
+    @property
+    def half_life(self) -> float | None:
+        """The half-life that has predicted best; None if nothing is forgotten."""
+        return None if self.forgetting is None else self.forgetting.half_life
+
+    def advance(self, rows: Any, targets: Array, weights: Array | None = None) -> None:
+        """Learn from rows in order, dense or sparse.
+
+        Raises
+        ------
+        ValueError
+            If a shape is wrong or a value is not finite; nothing has been learnt then.
+        """
+        self._fit.add(rows, targets, weights)
+
+    def predict(self, rows: Any) -> Array:
+        """Return predictions: one column per output, or a vector if there is only one."""
+        return predictions(self.weights.ravel(), rows, self.loss.outputs)
+
+    def losses(self, rows: Any, targets: Array) -> Array:
+        """Return the loss of each row, without regularisation."""
+        return np.asarray(self.loss.value(self.predict(rows), targets))
+
+    def merge(self, other: Self) -> None:
+        """Add the rows of another learner, as if they followed; ``other`` is unchanged."""
+        if self.loss != other.loss:
+            raise ValueError(f"cannot merge a fit with {other.loss!r} into one with {self.loss!r}")
+        fit: Any = self._fit
+        fit.merge(other._fit)
+
+    def grow(self, columns: int) -> None:
+        """Add columns, so that there are ``columns``; they were 0 in all rows so far.
+
+        Examples
+        --------
+        >>> learner = ExactLearner(Squared(), 1)
+        >>> learner.advance(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]))
+        >>> learner.grow(2)
+        >>> learner.advance(np.array([[1.0, 1.0]]), np.array([7.0]))
+        >>> learner.weights.round(6)
+        array([[2., 4., 1.]])
+        """
+        columns = check_whole(columns, "columns", least=self.columns)
+        self._fit = self._fit.mapped(ColumnMap.placing(np.arange(self.columns), columns))
+
+    def placed(self, places: npt.ArrayLike, columns: int) -> Self:
+        """Return a learner of ``columns`` columns, where column i of this one is ``places[i]``.
+
+        The other columns were 0 in all rows so far. Learners of different columns can be merged
+        once each is placed among the columns of both.
+
+        Raises
+        ------
+        ValueError
+            If there is not one place for each column, among the new ones.
+        """
+        return self._mapped(ColumnMap.placing(places, columns))
+
+    def mapped(self, matrix: Any) -> Self:
+        """Return a learner of the rows ``z @ matrix`` for all rows z of this one.
+
+        Exact for the squared loss. Test-then-train losses of half-lives stay those of this
+        learner's columns. A column that is a small difference of large ones has few digits.
+
+        Parameters
+        ----------
+        matrix
+            Dense or sparse: columns of this learner × columns of the new one. Columns of the
+            matrix that select one of this learner's columns, or are 0, cost next to nothing.
+
+        Examples
+        --------
+        >>> learner = ExactLearner(Squared(), 2)
+        >>> learner.advance(np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]]), np.array([1.0, 2, 2]))
+        >>> learner.mapped([[1.0], [1.0]]).weights.round(6) + 0.0  # of the sum of both columns
+        array([[1., 0.]])
+        """
+        return self._mapped(ColumnMap(matrix))
+
+    def _mapped(self, change: ColumnMap) -> Self:
+        if change.before != self.columns:
+            raise ValueError(f"a map of {self.columns} columns is needed, not of {change.before}")
+        twin = copy.copy(self)
+        twin._fit = self._fit.mapped(change)
+        return twin
+
+    def mean_squares(self, weights: Array) -> tuple[float, float] | None:
+        """Return the mean squared errors of ``weights`` and of the best constant over all rows.
+
+        None if they are not known from sums.
+        """
+        return self._fit.mean_squares(weights) if isinstance(self._fit, SquaredFit) else None
+
+    @property
+    def gap(self) -> Gap:
+        """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
+        return self._fit.gap() if isinstance(self._fit, GlmFit) else NOTHING
+
+    @property
+    def separated(self) -> int:
+        """Number of columns with a ridge: classes can be separated along them, or nearly."""
+        return int(getattr(self._fit, "separated", 0))
+
+    @property
+    def bse(self) -> Array:
+        """Standard errors of the weights, which allow for correlated rows."""
+        return self._fit.inference.bse
+
+    def conf_int(self, alpha: float = 0.05) -> Array:
+        """Return intervals at level 1 − alpha: per output, one row per weight, intercept last."""
+        return self._fit.inference.conf_int(alpha)
+
+    def mean_interval(self, rows: Any, level: float = 0.95) -> tuple[Array, Array]:
+        """Return the ends of intervals of the predicted means, each shaped like predictions."""
+        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        inference = self._fit.inference
+        half = inference.quantile(1.0 - level) * inference.mean_error(dense)
+        middle = self.predict(dense)
+        half = half.reshape(middle.shape)
+        return middle - half, middle + half
+
+    @property
+    def effective_rows(self) -> float:
+        """Effective sample size; NaN for too few rows."""
+        return self._fit.inference.effective_rows
+
+    def profile(self) -> Profile | None:
+        """Return the variance inflation by block length; None with a half-life."""
+        return None if self.half_life is not None else self._fit.inference.profile
+
+    @property
+    def remark(self) -> str:
+        """A sentence on why intervals cannot be trusted; empty if there is no known reason."""
+        return self._fit.inference.remark
+
+    @property
+    def changed(self) -> bool:
+        """Whether the later half of the rows differs from the earlier one by more than chance."""
+        return self._fit.inference.changed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as numbers and copies of arrays."""
+        return self._fit.plain()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state of a learner that was made with the same arguments.
+
+        Raises
+        ------
+        ValueError
+            If the state is damaged or of another kind of learner; nothing has changed then.
+        """
+        fit = copy.deepcopy(self._fit)
+        with loading("exact learner"):
+            fit.restore(state)
+        self._fit = fit

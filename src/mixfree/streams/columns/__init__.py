@@ -1,0 +1,1 @@
+"""Columns of a stream: their kinds, and their encoding as features."""

@@ -1,0 +1,1 @@
+"""A fit in one pass: its settings, its state, its file."""

@@ -1,0 +1,148 @@
+"""The settings of a fit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.checks import check_one_of, check_whole
+from mixfree.linear.classes import loss_of
+from mixfree.linear.learner_for import LinearLearner, learner_for
+from mixfree.linear.losses import REGRESSIONS, Huber, Loss, Squared
+from mixfree.streams.columns.column import MOST_HASHED
+from mixfree.streams.columns.encoder import POLICIES
+from mixfree.streams.columns.kinds import check_dates
+
+__all__ = ["TIMES", "FitPlan"]
+
+TIMES = ("auto", "cyclic", "linear", "none")  # encodings of dates
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """What to predict, from which columns, and how; validated on creation.
+
+    Attributes
+    ----------
+    target
+        The column to predict.
+    loss
+        ``"squared"``, ``"huber"``, ``"robust"`` or ``"logistic"``; None: by the target's values.
+    features, exclude
+        Columns to learn from (all but the target if empty), and columns to leave out; ``*`` and
+        ``?`` in a name match any characters and any single character.
+    categories, classes
+        All categories of text columns, and all classes of the target, where the first rows lack
+        some.
+    missing
+        Treatment of missing values: ``"error"``, ``"skip"``, ``"mean"`` or ``"auto"``, which
+        leaves out rows without a target, and rows with a missing feature if some, but at most a
+        tenth, of the first rows have one.
+    parameters
+        Parameters of :func:`mixfree.linear.learner_for.learner_for`: ``method``, ``l2``, ….
+    time
+        Encoding of dates: ``"cyclic"`` hour, weekday and season, ``"linear"`` days, ``"none"``,
+        or ``"auto"``, the cycles of a day, a week and a year that the first rows cover, and days if
+        they cover two years.
+    dates
+        Columns of dates that are not recognised as such, each with its format: one of strptime,
+        ``"seconds"`` (or ``"milliseconds"``, …) since 1970, or ``""``: by the first rows.
+    hash_columns
+        Number of features per text column into which rare and new texts are hashed; None: up to 16
+        for columns with more than 64 different texts, else 0.
+
+    Examples
+    --------
+    >>> FitPlan("load", missing="drop")
+    Traceback (most recent call last):
+    ValueError: missing must be one of 'error', 'skip', 'mean', 'auto', not 'drop'
+    """
+
+    target: str
+    loss: str | None = None
+    features: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    classes: Sequence[str] = ()
+    missing: str = "auto"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    time: str = "auto"
+    dates: Mapping[str, str] = field(default_factory=dict)
+    hash_columns: int | None = None
+
+    def __post_init__(self) -> None:
+        # Tuples, so that a plan equals its copy restored from a model file.
+        for name in ("features", "exclude", "classes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        known = {column: tuple(texts) for column, texts in self.categories.items()}
+        for column, texts in known.items():
+            if len(set(texts)) < len(texts):
+                raise ValueError(f"categories must be different, but {column!r} has a duplicate")
+        object.__setattr__(self, "categories", known)
+        object.__setattr__(self, "dates", dict(self.dates))
+        check_dates(self.dates)
+        check_one_of(self.missing, "missing", POLICIES)
+        check_one_of(self.time, "time", TIMES)
+        if self.hash_columns is not None:
+            check_whole(self.hash_columns, "hash_columns", least=0, most=MOST_HASHED)
+        if self.loss is not None:
+            check_one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
+        if self.classes:
+            if len(set(self.classes)) < max(2, len(self.classes)):
+                raise ValueError(
+                    f"classes must be at least two and all different, not {', '.join(self.classes)}"
+                )
+            if self.loss not in (None, "logistic"):
+                raise ValueError(f"classes must not be given with the {self.loss} loss")
+        # Raises for an invalid parameter. Rows to keep suit a loss other than the squared one.
+        given = self.parameters
+        rows = isinstance(given.get("memory"), int) and given.get("half_life") is None
+        learner_for(Huber() if rows else Squared(), 1, **given)
+
+    def learner(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
+        """Return an untrained learner."""
+        return learner_for(self.row_loss(classes), features, **self.parameters)
+
+    def check_same(self, asked: "FitPlan") -> None:
+        """Raise ValueError if a fit with this plan cannot be resumed as ``asked``."""
+        before, now = self._flat(), asked._flat()
+        if asked.loss is None:
+            now["loss"] = before["loss"]
+        for name in before | now:
+            if before.get(name) != now.get(name):
+                raise ValueError(
+                    f"the model was begun with `{name}={before.get(name)!r}`: "
+                    f"it cannot be resumed with `{name}={now.get(name)!r}`"
+                )
+
+    def row_loss(self, classes: Sequence[str] | None) -> Loss:
+        """Return the loss of a row, for a target with these classes or without any."""
+        return REGRESSIONS[str(self.loss)] if classes is None else loss_of(np.array(classes))
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings other than the defaults, those of the learner among them.
+
+        Examples
+        --------
+        >>> FitPlan("load", exclude=["a"], parameters={"method": "auto", "l2": 0.5}).given()
+        {'target': 'load', 'exclude': ['a'], 'l2': 0.5}
+        """
+        usual = FitPlan(self.target)._flat() | {
+            "method": "auto",
+            "scale": "auto",
+            "fit_intercept": True,
+            "seed": 0,
+            "target": None,
+        }
+        given = {name: value for name, value in self._flat().items() if value != usual.get(name)}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all settings as plain values."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def _flat(self) -> dict[str, Any]:
+        state = self.state_dict()
+        parameters = state.pop("parameters")
+        return {**state, **parameters}

@@ -1,0 +1,207 @@
+"""A fit spread over processes or a cluster: each fits a part, and the fits are merged."""
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from joblib import Parallel, delayed, parallel_config
+
+from mixfree.base.checks import check_whole
+from mixfree.base.extras import require
+from mixfree.linear.exact_learner import ExactLearner
+from mixfree.streams.columns.encoder import Encoder
+from mixfree.streams.fit.plan import FitPlan
+from mixfree.streams.fit.reservoir import Reservoir
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.read.files import STDIN, StreamFile
+from mixfree.streams.read.source import Source
+
+__all__ = ["check_can_be_spread", "parts_of", "run_on_cluster", "run_on_workers"]
+
+LAST = 1 / 16  # size of the last parts, as a fraction of a worker's share of the stream
+
+Show = Callable[[int, float], None]
+
+
+class Part(NamedTuple):
+    """The task of a worker: consecutive files or row groups, and how to learn from them."""
+
+    number: int
+    files: tuple[StreamFile, ...]
+    plan: FitPlan
+    encoder: dict[str, Any]
+
+
+def check_can_be_spread(fit: StreamFit, source: Source) -> None:
+    """Raise ValueError if the fit cannot be spread."""
+    plan = fit.plan
+    if not isinstance(fit.learner, ExactLearner):
+        raise ValueError("`workers` needs `method='exact'`: steps are sequential")
+    if fit.learner.forgetting is not None:
+        raise ValueError("`workers` needs `half_life=None`: forgetting is sequential")
+    if plan.missing == "mean":
+        raise ValueError(
+            "`workers` cannot be combined with `missing='mean'`, which depends on all earlier "
+            "rows: give `missing='skip'`"
+        )
+    if any(file.path == STDIN for file in source.files):
+        raise ValueError("`workers` needs files: standard input cannot be split")
+
+
+def parts_of(files: Sequence[StreamFile], workers: int) -> list[tuple[StreamFile, ...]]:
+    """Divide files and Parquet row groups into consecutive parts for a number of workers.
+
+    Each part is half of a worker's share of the remaining stream, so that the last parts are small
+    and all workers finish at about the same time. A single worker has a single part.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from mixfree.streams.read.files import find_files
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("1.csv", "2.csv", "3.csv", "4.csv", "5.csv", "6.csv", "7.csv", "8.csv"):
+    ...     _ = (folder / name).write_text("x" * 10)
+    >>> parts = parts_of(find_files([str(folder)]), 2)
+    >>> ["".join(Path(file.path).name[0] for file in part) for part in parts]
+    ['12', '34', '5', '6', '7', '8']
+    """
+    pieces = [piece for file in files for piece in file.parts()]
+    total, before, places = max(sum(size for _, size in pieces), 1), 0, []
+    ends = _ends(workers)
+    for piece, size in pieces:
+        middle = before + size / 2
+        places.append((bisect_left(ends, middle / total), piece))
+        before += size
+    runs = groupby(places, key=lambda each: each[0])
+    return [tuple(_joined([piece for _, piece in run])) for _, run in runs]
+
+
+def _ends(workers: int) -> list[float]:
+    """Return where the parts of a stream end, except the last, as fractions of the stream.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in _ends(2)[:4]], _ends(1)
+    ([0.25, 0.438, 0.578, 0.684], [])
+    """
+    least, ends, left = LAST / workers, list[float](), 1.0
+    while workers > 1 and left > 1.5 * least:
+        left -= max(left / (2 * workers), least)
+        ends.append(1.0 - left)
+    return ends
+
+
+def _joined(pieces: Sequence[StreamFile]) -> Iterator[StreamFile]:
+    """Join consecutive row groups of a file."""
+    last: StreamFile | None = None
+    for piece in pieces:
+        if last is not None and piece.start and last.row_groups and piece.row_groups:
+            last = replace(last, row_groups=(*last.row_groups, *piece.row_groups))
+            continue
+        if last is not None:
+            yield last
+        last = piece
+    if last is not None:
+        yield last
+
+
+def run_on_workers(
+    fit: StreamFit, source: Source, workers: int, show: Show | None = None
+) -> tuple[int, int]:
+    """Fit the whole source in several processes on this machine, by joblib.
+
+    Parameters
+    ----------
+    fit
+        From :meth:`StreamFit.begin`; learns from all rows.
+    source
+        The source it was begun with.
+    workers
+        Number of processes.
+    show
+        Called with the number of rows read so far and the seconds elapsed.
+
+    Returns
+    -------
+    Numbers of processes and of parts; both 1 if the files cannot be divided.
+
+    Raises
+    ------
+    OSError
+        If a process is killed; the fit must begin again.
+    """
+    check_whole(workers, "workers")
+    check_can_be_spread(fit, source)
+    parts = _parts(fit, source, workers)
+    if len(parts) == 1:
+        # In this process, which is as fast and also gives a test-then-train loss.
+        fit.run(source.pieces(), show=show and (lambda now: show(now.read, now.seconds)))
+        fit.end(source.unfinished)
+        return 1, 1
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    workers = min(workers, len(parts))
+    try:
+        with parallel_config("loky", inner_max_num_threads=1):
+            pool = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
+            _merge(fit, pool(delayed(fit_part)(part) for part in parts), show)
+    except BrokenProcessPool as error:
+        raise OSError(
+            "a worker was killed, perhaps for lack of memory: nothing was written; give fewer "
+            "`workers`, or none"
+        ) from error
+    return workers, len(parts)
+
+
+def run_on_cluster(
+    fit: StreamFit, source: Source, address: str, show: Show | None = None
+) -> tuple[int, int]:
+    """Fit the whole source on a Dask cluster, whose workers find the files by the same paths.
+
+    Dask fits the parts of a worker that dies on another one.
+    """
+    check_can_be_spread(fit, source)
+    with require("distributed").Client(address) as client:
+        threads = max(sum(client.nthreads().values()), 1)
+        parts = _parts(fit, source, threads)
+        futures = client.map(fit_part, parts, pure=False)
+        _merge(fit, (future.result() for future in futures), show)
+    return threads, len(parts)
+
+
+def _parts(fit: StreamFit, source: Source, workers: int) -> list[Part]:
+    encoder, seed = fit.encoder.state_dict(), int(fit.plan.parameters.get("seed", 0))
+    found = []
+    for number, files in enumerate(parts_of(source.files, workers)):
+        for file in files:
+            if file.path != source.files[0].path and not file.start:
+                source.check_same_columns(str(file), Source([file]).schema.names)
+        # Each part draws the rows that it keeps with its own seed.
+        parameters = {**fit.plan.parameters, "seed": seed + number}
+        found.append(Part(number, files, replace(fit.plan, parameters=parameters), encoder))
+    return found
+
+
+def _merge(fit: StreamFit, states: Iterable[dict[str, Any]], show: Show | None) -> None:
+    """Merge the fits of parts, in the order of the stream."""
+    began = time.monotonic()
+    for state in states:
+        fit.merge(StreamFit.from_state(state))
+        if show is not None:
+            show(fit.read, time.monotonic() - began)
+    fit.end(seconds=time.monotonic() - began)
+
+
+def fit_part(part: Part) -> dict[str, Any]:
+    """Fit one part; return the state of the fit."""
+    fit = StreamFit(part.plan, Encoder.from_state(part.encoder))
+    fit.tests_first, fit.reservoir = False, Reservoir(seed=part.number)
+    source = Source(part.files)
+    source.open(fit.encoder.needs, fit.encoder.numbers, threads=False)
+    fit.run(source.pieces())
+    fit.end(source.unfinished)
+    return fit.state_dict()

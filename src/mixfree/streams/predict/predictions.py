@@ -1,0 +1,299 @@
+"""Predictions for every row of a stream, written batch by batch to a file."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.checks import shown
+from mixfree.base.extras import require
+from mixfree.base.files import replacing
+from mixfree.linear.classes import most_probable, probabilities
+from mixfree.linear.losses import predictions_apart
+from mixfree.streams.columns.column import Number
+from mixfree.streams.columns.encoder import located
+from mixfree.streams.columns.kinds import Choices, judge
+from mixfree.streams.fit.look import FIRST_ROWS
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.read.source import Piece, Source
+from mixfree.streams.read.values import is_text, numbers_in, texts_in
+from mixfree.streams.report.correlation import knows_intervals
+
+__all__ = ["ENDINGS", "Predictor", "Written", "answer_rows", "mark_of", "write_predictions"]
+
+ENDINGS = (".parquet", ".csv", ".arrow")
+MARK = {b"mixfree": b"mixfree predictions"}  # metadata of Parquet and Arrow files
+# What a number would lose: zeros before it, digits beyond those of a double, and its unit.
+_MORE_THAN_A_NUMBER = r"^\s*[+-]?(?:0\d|\d{16,}\s*$)|[%$€£¥]"
+
+
+class Written(NamedTuple):
+    """Rows written, rows without a prediction, and unknown categories per column."""
+
+    rows: int
+    empty: int
+    unknown: Counter[str]
+
+
+def write_predictions(
+    fit: StreamFit,
+    source: Source,
+    output: str | os.PathLike[str],
+    keep: Sequence[str] = (),
+    interval: float | None = None,
+) -> Written:
+    """Write one row of predictions per row of the stream.
+
+    Rows that cannot be predicted because of missing values have empty predictions. For
+    classifications, the probability of each class is also written. ``keep`` names columns of the
+    data to copy; ``interval`` is the level of confidence intervals of the mean predictions.
+    """
+    predictor = Predictor(fit, keep, interval)
+    ending = Path(output).suffix
+    if ending not in ENDINGS:
+        raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(output)!r}")
+    needed = fit.encoder.needs[:-1]
+    source.require_columns([*needed, *keep], "column")
+    numbers = [name for name in fit.encoder.numbers if name not in keep]
+    source.open([*keep, *needed], numbers, whole_lines=False)
+    kept = _kept(source, keep)
+    rows, empty, before = 0, 0, fit.encoder.unknown.copy()
+    with replacing(output) as file, _writer(file, ending) as write:
+        for piece in source.pieces():
+            batch, usable = _batch(predictor, piece, kept)
+            write(batch)
+            rows, empty = rows + len(usable), empty + int((~usable).sum())
+        if rows == 0:
+            raise ValueError(f"{source.files[0]}: there are no rows")
+    return Written(rows, empty, fit.encoder.unknown - before)
+
+
+def answer_rows(
+    fit: StreamFit,
+    source: Source,
+    output: IO[bytes],
+    keep: Sequence[str] = (),
+    interval: float | None = None,
+) -> Written:
+    """Write the predictions of :func:`write_predictions` to a stream, as the rows arrive.
+
+    Parameters
+    ----------
+    source
+        CSV or JSON lines from standard input, read with ``arriving=True``. All rows that it holds
+        are predicted together; the predictions do not depend on it.
+    output
+        The predictions, in the format of the source.
+    """
+    predictor = Predictor(fit, keep, interval)
+    needed, format = fit.encoder.needs[:-1], source.files[0].format
+    if format == "csv":
+        source.require_columns([*needed, *keep], "column")
+    source.open([*keep, *needed], whole_lines=False)
+    rows, empty, before = 0, 0, fit.encoder.unknown.copy()
+    with _writer(output, f".{format}") as write:
+
+        def answer(piece: Piece) -> None:
+            nonlocal rows, empty
+            kept = {name: _Kept(piece.batch.column(name).type) for name in keep}
+            batch, usable = _batch(predictor, piece, kept)
+            write(batch)
+            output.flush()
+            rows, empty = rows + len(usable), empty + int((~usable).sum())
+
+        for piece in source.pieces():
+            try:
+                answer(piece)
+            except ValueError:  # the rows before the invalid one, which raises again
+                for at in range(piece.batch.num_rows):
+                    answer(Piece(piece.file, piece.start + at, piece.batch.slice(at, 1)))
+    if rows == 0:
+        raise ValueError(f"{source.files[0]}: there are no rows")
+    return Written(rows, empty, fit.encoder.unknown - before)
+
+
+def mark_of(
+    fit: StreamFit, output: str | os.PathLike[str], keep: Sequence[str], interval: float | None
+) -> bytes:
+    """Return the mark of a file of predictions; for CSV, its header."""
+    if Path(output).suffix != ".csv":
+        return MARK[b"mixfree"]
+    names = [*keep, *Predictor(fit, keep, interval).names]
+    return ("\n" + ",".join('"' + name.replace('"', '""') + '"' for name in names) + "\n").encode()
+
+
+class _Kept(NamedTuple):
+    """The type in which a column is copied, and the format of its numbers if these are texts."""
+
+    type: Any
+    form: str | None = None
+
+
+class Predictor:
+    """Predictions for encoded rows, which do not depend on the rows beside them.
+
+    Parameters
+    ----------
+    fit
+        The fitted model.
+    keep
+        Columns of the data to copy, whose names must differ from those of the predictions.
+    interval
+        Level of confidence intervals of the mean predictions, or None.
+
+    Attributes
+    ----------
+    names
+        Names of the columns of predictions.
+    """
+
+    def __init__(
+        self, fit: StreamFit, keep: Sequence[str] = (), interval: float | None = None
+    ) -> None:
+        if interval is not None:
+            _check_interval(fit, interval)
+        self.fit, self.interval = fit, interval
+        self.classes = fit.encoder.classes
+        ends = [] if interval is None else ["lower", "upper"]
+        labels = fit.encoder.classes or ()
+        self.names = ["prediction", *(f"probability of {label}" for label in labels), *ends]
+        for name in keep:
+            if name in self.names:
+                raise ValueError(
+                    f"keep must not contain {name!r}, the name of a column of predictions"
+                )
+        self._weights = fit.learner.weights
+
+    def columns(self, rows: Array, file: str, start: int) -> list[Array]:
+        """Return one array per name; raise ValueError for the first row that is not finite."""
+        outputs = predictions_apart(self._weights, rows)
+        numbers = outputs[:, None] if self.classes is None else probabilities(outputs)
+        if not np.isfinite(numbers.sum()):  # cheaper than testing each value
+            finite = np.isfinite(numbers).all(axis=1)
+            if not finite.all():
+                where = f"{file}, row {start + int(finite.argmin()) + 1}"
+                raise ValueError(f"{where}, has values too large to predict")
+        predicted = list(numbers.T)
+        if self.interval is not None and knows_intervals(self.fit.learner):
+            predicted += self.fit.learner.mean_interval(rows, self.interval)
+        if self.classes is not None:
+            predicted.insert(0, most_probable(outputs, np.array(self.classes)))
+        return predicted
+
+
+def _check_interval(fit: StreamFit, level: float) -> None:
+    """Raise ValueError if the fit has no intervals for its predictions at that level."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"interval must be between 0 and 1, not {shown(level)}")
+    if fit.encoder.classes is not None:
+        raise ValueError("`interval` applies to regressions only")
+    if not knows_intervals(fit.learner):
+        raise ValueError("`interval` needs a model of the method exact without a half-life")
+
+
+def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, _Kept]) -> tuple[Any, Array]:
+    """Return the batch to write, and which of its rows have a prediction."""
+    pyarrow = require("pyarrow")
+    rows, usable = predictor.fit.encoder.encode_for_prediction(piece)
+    columns = {name: _copied(piece, name, how) for name, how in kept.items()}
+    with np.errstate(over="ignore", invalid="ignore"):
+        predicted = predictor.columns(rows, piece.file, piece.start)
+    for name, values in zip(predictor.names, predicted, strict=True):
+        columns[name] = pyarrow.array(np.ascontiguousarray(values), mask=~usable)
+    return pyarrow.RecordBatch.from_pydict(columns, metadata=MARK), usable
+
+
+def _kept(source: Source, keep: Sequence[str]) -> dict[str, _Kept]:
+    """Decide by the first rows how columns are copied."""
+    pyarrow = require("pyarrow")
+    first, found = source.look(FIRST_ROWS), dict[str, _Kept]()
+    for name in keep if first else ():
+        parts = [piece.batch.column(name) for piece in first]
+        types = {part.type for part in parts}
+        nested = any(map(pyarrow.types.is_nested, types))
+        found[name] = _Kept(parts[0].type if len(types) == 1 or nested else pyarrow.string())
+        if not is_text(found[name].type):
+            continue
+        texts = pyarrow.concat_arrays([texts_in(part) for part in parts]).drop_null()
+        if len(texts):
+            column = judge(texts, name, Choices((name,), decimal_comma=source.decimal_comma)).column
+            if isinstance(column, Number) and not _numbers(texts, column.form).null_count:
+                found[name] = _Kept(pyarrow.float64(), column.form)
+    return found
+
+
+def _copied(piece: Piece, name: str, kept: _Kept) -> Any:
+    """Return a column of the data as it is written to the output."""
+    values = piece.batch.column(name)
+    if is_text(values.type) and kept.form is not None:
+        found = _numbers(values, kept.form)
+        lost = found.is_null().to_numpy(False) & values.is_valid().to_numpy(False)
+        if lost.any():
+            row = int(lost.argmax())
+            what = f"is {values[row].as_py()[:40]!r}, not a plain number as before: "
+            raise ValueError(located(piece, row, what + "remove it from `keep`", name))
+        return found
+    if values.type == kept.type:
+        return values
+    try:
+        return (texts_in(values) if is_text(kept.type) else values).cast(kept.type)
+    except require("pyarrow").ArrowException as error:
+        what = f"is of type {values.type}, not {kept.type} as before: remove it from `keep`"
+        raise ValueError(f"{piece.file}: column {name!r} {what}") from error
+
+
+def _numbers(texts: Any, form: str) -> Any:
+    """Return texts as doubles, null where a number would not preserve the text."""
+    compute = require("pyarrow.compute")
+    lost = compute.match_substring_regex(texts, _MORE_THAN_A_NUMBER)
+    return compute.if_else(lost, None, numbers_in(texts, form))
+
+
+@contextmanager
+def _writer(file: IO[bytes], ending: str) -> Iterator[Callable[[Any], None]]:
+    """Provide a function that writes batches in the format of the file extension."""
+    opened: list[Any] = []
+
+    def write(batch: Any) -> None:
+        if not opened:
+            opened.append(_open(file, ending, batch.schema))
+        if ending == ".csv" and batch.num_columns == 1:
+            # NaN, since CSV readers skip empty lines.
+            batch = batch.set_column(0, batch.schema.names[0], batch.column(0).fill_null(np.nan))
+        opened[0].write_batch(batch)
+
+    try:
+        yield write
+    finally:
+        for writer in opened:
+            writer.close()
+
+
+class _JsonWriter:
+    """Writes batches as JSON lines."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write_batch(self, batch: Any) -> None:
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
+        self._file.write("".join(lines).encode())
+
+    def close(self) -> None:
+        pass
+
+
+def _open(file: IO[bytes], ending: str, schema: Any) -> Any:
+    if ending == ".jsonl":
+        return _JsonWriter(file)
+    if ending == ".csv":
+        return require("pyarrow.csv").CSVWriter(file, schema)
+    if ending == ".arrow":
+        return require("pyarrow").ipc.new_file(file, schema)
+    return require("pyarrow.parquet").ParquetWriter(file, schema)

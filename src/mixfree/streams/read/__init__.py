@@ -1,0 +1,1 @@
+"""Files as one stream of record batches."""

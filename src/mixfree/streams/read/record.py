@@ -1,0 +1,155 @@
+"""The record of the rows read, which detects that a fit is resumed with other data."""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.checks import MOST_COUNTED, check_whole, shown
+from mixfree.base.state import loading
+from mixfree.streams.read.source import Piece
+
+__all__ = ["FileRead", "ReadRecord"]
+
+EVERY = 1 << 16  # every such row is in the checksum, and so are the rows 1, 2, 3, 5, 9, 17, …
+_REMEDY = (
+    "give the same data from its beginning, followed by new rows or files, or another `model` file"
+)
+
+
+@dataclass
+class FileRead:
+    """The path of a file, its first row, the number of rows read, and a checksum of some."""
+
+    path: str
+    start: int = 0
+    rows: int = 0
+    checksum: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name by which a resumed fit knows the file, which may have moved."""
+        return Path(self.path).name
+
+
+class ReadRecord:
+    """The files of a stream, as far as they have been read.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> record = ReadRecord()
+    >>> record.add(Piece("days/1.csv", 0, pyarrow.record_batch({"a": [1.0, 2.0]})))
+    >>> [(file.name, file.rows) for file in record.files]
+    [('1.csv', 2)]
+    """
+
+    def __init__(self) -> None:
+        self.files: list[FileRead] = []
+
+    @property
+    def rows(self) -> int:
+        """Rows read from all files."""
+        return sum(file.rows for file in self.files)
+
+    def add(self, piece: Piece) -> None:
+        """Record a batch; the division of a file into batches does not matter."""
+        if piece.start == 0 or not self.files:
+            self.files.append(FileRead(piece.file, piece.start))
+        file, count = self.files[-1], piece.batch.num_rows
+        numbers = np.arange(piece.start, piece.start + count)
+        checked = np.flatnonzero((numbers & (numbers - 1) == 0) | (numbers % EVERY == 0))
+        for row in checked.tolist():
+            values = [_canonical(each[0]) for each in piece.batch.slice(row, 1).columns]
+            # A sum, so that checksums of parts of a file add up.
+            file.checksum += zlib.crc32(f"{piece.start + row} {values}".encode())
+        file.rows += count
+
+    def merge(self, other: "ReadRecord") -> None:
+        """Append the record of later rows, which may begin within the last file."""
+        for file in other.files:
+            if file.start:
+                self.files[-1].rows += file.rows
+                self.files[-1].checksum += file.checksum
+            else:
+                self.files.append(replace(file))
+
+    def rest(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """Yield the batches after the rows already read, which must come first, unchanged.
+
+        Raises
+        ------
+        ValueError
+            If the data does not begin with the rows already read.
+        """
+        again, before = ReadRecord(), self.rows
+        left = before
+        for piece in pieces:
+            if left:
+                old = piece._replace(batch=piece.batch.slice(0, left))
+                again.add(old)
+                count = old.batch.num_rows
+                left -= count
+                _compare(self.files, again.files, finished=left == 0)
+                piece = Piece(piece.file, piece.start + count, piece.batch.slice(count))
+            if piece.batch.num_rows:
+                yield piece
+        if left:
+            raise ValueError(
+                f"the data has {before - left:,} rows, but the model has learnt from {before:,}: "
+                + _REMEDY
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the record as plain values."""
+        return {"files": [asdict(file) for file in self.files]}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "ReadRecord":
+        """Rebuild the record that gave ``state``; raise ValueError if the state is invalid."""
+        record = cls()
+        with loading("record of the rows read"):
+            record.files = [FileRead(**file) for file in state["files"]]
+            for file in record.files:
+                for name in ("start", "rows", "checksum"):
+                    check_whole(
+                        getattr(file, name), f"{name} of the state", least=0, most=MOST_COUNTED
+                    )
+            if record.rows >= MOST_COUNTED:
+                raise ValueError(f"the state has {record.rows} rows, which are too many")
+            for file in record.files:
+                if not isinstance(file.path, str):
+                    raise ValueError(f"path of the state must be a text, not {shown(file.path)}")
+        return record
+
+
+def _canonical(scalar: Any) -> Any:
+    """Return a value that is the same for a number and its text."""
+    try:
+        value = scalar.as_py()
+    except (OverflowError, ValueError):  # a date beyond the range of Python
+        return scalar.value
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _compare(known: list[FileRead], again: list[FileRead], finished: bool) -> None:
+    """Raise ValueError if files differ; the last is compared by name only unless ``finished``."""
+    for number, (before, now) in enumerate(zip(known, again, strict=False), start=1):
+        if now.name != before.name:
+            raise ValueError(f"the model was begun with {before.name}, not {now.name}: {_REMEDY}")
+        if number == len(again) and not finished:
+            return
+        if now.rows != before.rows:
+            raise ValueError(
+                f"{now.name} has {now.rows:,} rows, but the model has learnt from {before.rows:,}: "
+                f"{_REMEDY}"
+            )
+        if now.checksum != before.checksum:
+            raise ValueError(f"{now.name} has changed since the model learnt from it: {_REMEDY}")
+        before.path = now.path

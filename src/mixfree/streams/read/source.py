@@ -1,0 +1,164 @@
+"""Several files as one stream of record batches."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from itertools import chain
+from typing import Any, NamedTuple
+
+from mixfree.base.checks import shown
+from mixfree.streams.read.files import StreamFile
+from mixfree.streams.read.formats import Reader
+
+__all__ = ["Piece", "Source", "check_columns", "check_different"]
+
+
+class Piece(NamedTuple):
+    """A batch of rows, its file, and the index of its first row in that file."""
+
+    file: str
+    start: int
+    batch: Any
+
+
+class Source:
+    """The rows of one or more files with the same columns, in order.
+
+    Parameters
+    ----------
+    files
+        Found by :func:`mixfree.streams.read.files.find_files`.
+    arriving
+        See :class:`mixfree.streams.read.formats.Reader`.
+
+    Attributes
+    ----------
+    schema
+        Names of the columns and the types in which the first file is read.
+    decimal_comma
+        Whether numbers may have decimal commas.
+    unfinished
+        Files whose last line was left out since it did not end in a newline.
+    """
+
+    def __init__(self, files: Sequence[StreamFile], arriving: bool = False) -> None:
+        self.files = list(files)
+        self._first = Reader(self.files[0], arriving)
+        self.schema = self._first.schema
+        check_different(str(self.files[0]), self.schema.names)
+        self.decimal_comma = self._first.decimal_comma
+        self.unfinished: list[str] = []
+        self._names: list[str] = []
+        self._ahead: list[Piece] = []
+        self._pieces: Iterator[Piece] = iter(())
+
+    def open(
+        self,
+        names: Iterable[str],
+        numbers: Iterable[str] = (),
+        whole_lines: bool = True,
+        threads: bool = True,
+    ) -> None:
+        """Start reading; for the arguments see :meth:`.Reader.batches`."""
+        self._names = list(dict.fromkeys(names))
+        self._pieces = self._read(frozenset(numbers), whole_lines, threads)
+
+    def narrow(self, names: Iterable[str], numbers: Iterable[str] = ()) -> None:
+        """Restart with some of the columns only; a pipe cannot restart and continues."""
+        self._names = list(dict.fromkeys(names))
+        if not self.files[0].once:
+            self._ahead = []
+            self._pieces = self._read(frozenset(numbers), whole_lines=True)
+
+    def look(self, rows: int) -> list[Piece]:
+        """Return the first ``rows`` rows; :meth:`pieces` yields them again."""
+        while sum(piece.batch.num_rows for piece in self._ahead) < rows:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._ahead.append(piece)
+        seen, first = 0, []
+        for piece in self._ahead:
+            first.append(piece._replace(batch=piece.batch.slice(0, rows - seen)))
+            seen += first[-1].batch.num_rows
+        return first
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield all batches in order."""
+        ahead, self._ahead = self._ahead, []
+        for piece in chain(ahead, self._pieces):
+            if piece.batch.schema.names != self._names:
+                piece = piece._replace(batch=piece.batch.select(self._names))
+            yield piece
+
+    def row_count(self) -> int | None:
+        """Number of rows: exact for Parquet, estimated for plain text, otherwise None."""
+        counts = [file.row_count() for file in self.files]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def require_columns(self, names: Sequence[str], what: str) -> None:
+        """Raise ValueError, with similar names, if a column does not exist."""
+        check_columns(names, self.schema.names, what, str(self.files[0]))
+
+    def _read(
+        self, numbers: frozenset[str], whole_lines: bool, threads: bool = True
+    ) -> Iterator[Piece]:
+        self.unfinished = []
+        for index, file in enumerate(self.files):
+            reader = self._first if index == 0 else Reader(file)
+            self.check_same_columns(str(reader.file), reader.schema.names)
+            start = file.start
+            for batch in reader.batches(self._names, numbers, whole_lines, threads):
+                yield Piece(str(file), start, batch)
+                start += batch.num_rows
+            if reader.unfinished:
+                self.unfinished.append(str(file))
+
+    def check_same_columns(self, file: str, names: Sequence[str]) -> None:
+        """Raise ValueError if a file has other columns than the first, or two of the same name."""
+        check_different(file, names)
+        mine, theirs = set(self.schema.names), set(names)
+        if mine != theirs:
+            missing, extra = sorted(mine - theirs), sorted(theirs - mine)
+            raise ValueError(
+                f"{file} has other columns than {self.files[0]}: "
+                + "; ".join(
+                    f"{word} {', '.join(map(repr, names))}"
+                    for word, names in (("without", missing), ("with", extra))
+                    if names
+                )
+            )
+
+
+def check_different(file: str, names: Sequence[str]) -> None:
+    """Raise ValueError if two columns have the same name."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            hint = _header_hint(names) or "; rename all but one"
+            raise ValueError(f"{file}: {count} columns are called {name!r}{hint}")
+
+
+def _header_hint(names: Sequence[str]) -> str:
+    """Suggest a command if the first line of a file does not look like a header."""
+    if sum(not re.fullmatch(r"column \d+", name) for name in names) == 1:
+        return "; if the header is line N, `tail -n +N FILE > table.csv` removes the lines above it"
+    if all(re.fullmatch(r"[-+.,\d\s]*\d[-+.,\d\s]*", name) for name in names):
+        header = ",".join(f"c{n}" for n in range(1, len(names) + 1))
+        return f"; if the first line is a row, `(echo {header}; cat FILE) > new.csv` adds a header"
+    return ""
+
+
+def check_columns(names: Sequence[str], known: Sequence[str], what: str, file: str) -> None:
+    """Raise ValueError, with similar names, if a file lacks a column."""
+    there = frozenset(known)
+    for name in names:
+        if name not in there:
+            near = get_close_matches(name, known, n=3, cutoff=0.5)
+            if near:
+                hint = f"did you mean {', '.join(map(repr, near))}?"
+            else:
+                hint = f"the columns are {', '.join(map(shown, known[:20]))}"
+                hint += ", …" if len(known) > 20 else ""
+                hint += _header_hint(known)
+            raise ValueError(f"{file}: there is no {what} {name!r}; {hint}")

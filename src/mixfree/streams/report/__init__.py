@@ -1,0 +1,1 @@
+"""What is known about a fit, as text, JSON and a page."""

@@ -1,0 +1,212 @@
+"""The correlation of a stream, from the profile of a fit."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.learner_for import LinearLearner
+from mixfree.steps import CorrelationScale, Profile
+from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING, SUM_AT_HALF
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["NOTHING_TO_TELL", "Correlation", "knows_intervals"]
+
+BAR = 40  # characters of the longest bar
+NOTHING_TO_TELL = (
+    "the model fits every row up to rounding errors, which tell nothing about the correlation of "
+    "the rows"
+)
+
+
+def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
+    """Whether a learner has confidence intervals, and a profile at fixed weights."""
+    return isinstance(learner, ExactLearner) and learner.forgetting is None
+
+
+@dataclass(frozen=True, repr=False)
+class Correlation:
+    """The correlation of the gradients of a stream.
+
+    Attributes
+    ----------
+    lengths
+        Block lengths in rows.
+    ratios, errors
+        Variance inflation of blocks of each length, relative to independent gradients, and its
+        standard error.
+    estimate
+        The correlation scale, and whether the stream is long enough to resolve it.
+    rows
+        Length of the stream.
+    effective_sample_size
+        Equivalent number of independent rows; an upper bound when :attr:`rising`.
+    along_path
+        Whether gradients are taken at the iterates of a run, which follow the stream.
+    """
+
+    lengths: Array
+    ratios: Array
+    errors: Array
+    estimate: CorrelationScale
+    rows: int
+    effective_sample_size: float
+    along_path: bool = True
+
+    @classmethod
+    def of(cls, profile: Profile, rows: int, effective: float | None = None) -> "Correlation":
+        """Select the levels of a profile that have enough blocks.
+
+        Parameters
+        ----------
+        profile, rows
+            Profile of a fit, and its number of rows.
+        effective
+            Effective sample size of the fit's intervals, if the profile is taken at the final
+            weights; None if it is taken along the path of a run.
+
+        Examples
+        --------
+        >>> profile = Profile(np.array([32, 64]), np.array([2.0, 4.0]), np.array([64, 32]))
+        >>> Correlation.of(profile, rows=2048)
+        <correlation of 2,048 rows: scale 7 or more, inflation 4, effective sample size 512>
+        """
+        along_path = effective is None
+        enough = profile.blocks >= ENOUGH
+        ratios = profile.ratios[enough]
+        errors = ratios * np.sqrt(2.0 / profile.blocks[enough])
+        estimate = profile.correlation_scale(BLOCK_AT_HALF if along_path else SUM_AT_HALF)
+        if effective is None or np.isnan(effective):
+            effective = rows / float(ratios.max(initial=1.0))
+        lengths = profile.lengths[enough]
+        return cls(lengths, ratios, errors, estimate, rows, effective, along_path)
+
+    @classmethod
+    def of_learner(cls, learner: LinearLearner) -> "Correlation | None":
+        """Return the correlation of a learner's rows, None without a profile."""
+        profile = learner.profile()
+        if profile is None:
+            return None
+        effective = learner.effective_rows if isinstance(learner, ExactLearner) else None
+        return cls.of(profile, learner.samples, effective)
+
+    def __repr__(self) -> str:
+        more = " or more" if self.rising else ""
+        return (
+            f"<correlation of {self.rows:,} rows: scale {self.scale:,}{more}, inflation "
+            f"{self.inflation:.3g}, effective sample size {self.effective_sample_size:,.0f}>"
+        )
+
+    @property
+    def inflation(self) -> float:
+        """Number of rows per independent row; a lower bound when :attr:`rising`."""
+        # Sums near the largest number may have overflowed, in a fit to absurd rows.
+        return self.rows / self.effective_sample_size if self.effective_sample_size else math.inf
+
+    @property
+    def scale(self) -> int:
+        """Rows over which gradients stay correlated; a lower bound when :attr:`rising`."""
+        return round(self.estimate.samples)
+
+    @property
+    def correlated(self) -> bool:
+        """Whether some blocks vary more than blocks of independent rows."""
+        return float(self.ratios.max(initial=1.0)) > RISING
+
+    @property
+    def rising(self) -> bool:
+        """Whether the inflation still rises at the longest blocks."""
+        return not self.estimate.resolved
+
+    @property
+    def _next_row_only(self) -> bool:
+        """Whether only neighbours are correlated, which at most doubles the variance of sums."""
+        neighbours_only = float(self.ratios.max(initial=1.0)) <= 2.0 and self.inflation <= 2.0
+        return self.scale == 1 and neighbours_only and not self.rising
+
+    def lines(self) -> Iterator[str]:
+        """Yield the findings in words."""
+        if self.ratios.size < 2:
+            yield "too few rows to tell how correlated they are"
+            return
+        if not self.correlated:
+            yield f"correlation: none found in blocks of up to {self.lengths[-1]:,} rows"
+        else:
+            count = f"{self.scale:,} row{'s' * (self.scale != 1)}"
+            over = f"about {count}"
+            if self.rising:
+                over = f"at least {count}, probably more"
+            elif self._next_row_only:
+                over = "no more than the next row"
+            yield f"gradients are correlated over {over}"
+            yield (
+                f"effective sample size: {'at most' if self.rising else 'about'} "
+                f"{self.effective_sample_size:,.0f} of {self.rows:,} rows "
+                f"(variance inflation {self.inflation:,.3g})"
+            )
+        if self.rising:
+            yield "the correlation may exceed the longest blocks: more rows would resolve it"
+        if self.along_path:
+            yield "measured along the path of the weights, which hides part of the correlation"
+
+    def advice(self, size: float) -> Iterator[str]:
+        """Yield the methods and settings that suit the stream, for targets of this size."""
+        if self.along_path:
+            yield "method: ladder, the default for so many features, which needs no settings"
+        else:
+            yield "method: exact, the default, to which the order of the rows does not matter"
+            yield "        or ladder, which keeps nothing of the stream and needs no settings"
+        if not self.correlated or self._next_row_only:
+            return
+        window = self.lengths[-1] if self.rising else BLOCK_AT_HALF * self.scale
+        levels = max(1, int(np.ceil(np.log2(window))))
+        yield f"        or `method='mag', options={{'levels': {levels}}}, step_scale={size:.3g}`:"
+        yield f"        gradients from up to {2**levels:,} rows, steps of the size of the target"
+        if self.rising:
+            yield "        the stream is too short to estimate the mixing time"
+        else:
+            yield f"        or a method that needs the mixing time, with `mixing_time={self.scale}`"
+
+    def bars(self) -> Iterator[str]:
+        """Yield the profile as lines of text."""
+        yield f"{'rows per block':>14}  {'inflation':>9}"
+        for length, ratio in zip(self.lengths, self.ratios, strict=True):
+            bar = "█" * max(1, round(BAR * ratio / self.ratios.max(initial=1.0)))
+            yield f"{length:14,}  {ratio:9.3g}  {bar}"
+
+    def plot(self) -> "Figure":
+        """Draw the profile."""
+        from mixfree.base.figures import line_style, log_log, new_figure, plain_ticks
+
+        figure, axes = new_figure(width=7.0)
+        axes.errorbar(
+            self.lengths, self.ratios, yerr=self.errors, marker="o", capsize=3, **line_style(0)
+        )
+        log_log(axes, "rows per block", "variance of block sums\nover that of independent rows")
+        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "color": "#555555"}
+        axes.axhline(1.0, color="#777777", linewidth=1.0)
+        right = ("axes fraction", "data")
+        axes.annotate("independent rows", (1.0, 1.0), xycoords=right, xytext=(-4, 4), **style)
+        if self.correlated and not self._next_row_only:
+            axes.axvline(self.scale, **line_style(1))
+            label = f"correlated over\n{self.scale:,} rows{' or more' if self.rising else ''}"
+            low = ("data", "axes fraction")
+            # The label is on the side with more room.
+            if self.scale**2 < self.lengths[0] * self.lengths[-1]:
+                style |= {"ha": "left"}
+            away = (6 if style["ha"] == "left" else -6, 0)
+            axes.annotate(label, (self.scale, 0.2), xycoords=low, xytext=away, **style)
+        axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=24)
+        verdict = next(iter(self.lines()), "")
+        axes.text(0.0, 1.03, verdict, transform=axes.transAxes, color="#555555")
+        few = self.lengths[:: 1 + self.lengths.size // 10]
+        axes.set_xticks(few, [f"{length:,}" for length in few])
+        axes.set_xticks([], minor=True)
+        plain_ticks(axes.yaxis)
+        return figure

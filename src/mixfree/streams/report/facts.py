@@ -1,0 +1,235 @@
+"""What is known about a fit, found once; text, JSON and the page show it."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import mixfree
+from mixfree.core.methods import find_method
+from mixfree.core.optimizer import Optimizer
+from mixfree.linear.exact_learner import ExactLearner
+from mixfree.steps import AdaGradNorm
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.fit.timeline import CHUNK
+from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
+from mixfree.streams.report.leakage import leakage_warnings
+from mixfree.streams.report.metrics import ROUNDING, Quality, exact_to_rounding, metrics, quality
+from mixfree.streams.report.weights import Weight, weights_of
+
+__all__ = ["Facts", "check_something_learnt", "correlation_facts", "target_size"]
+
+PER_FEATURE = 20  # rows per feature needed for useful predictions
+FEW_TESTED = 100  # least rows predicted ahead that are compared with the best constant
+
+
+class Facts:
+    """The findings about a fit."""
+
+    def __init__(self, fit: StreamFit) -> None:
+        self.fit = fit
+
+    @cached_property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """The metrics of the model and of constants by name."""
+        return metrics(self.fit)
+
+    @cached_property
+    def quality(self) -> list[Quality]:
+        """The metrics as tables, each over one set of rows."""
+        return [*quality(self.fit, self.metrics)]
+
+    @cached_property
+    def only_rounding(self) -> bool:
+        """Whether the model fits every row up to rounding errors."""
+        found = Correlation.of_learner(self.fit.learner)
+        return found is not None and found.ratios.size > 1 and exact_to_rounding(self.fit)
+
+    @cached_property
+    def correlation(self) -> Correlation | None:
+        """The correlation of the rows; None if the errors are rounding or there is no profile."""
+        return None if self.only_rounding else Correlation.of_learner(self.fit.learner)
+
+    @cached_property
+    def weights(self) -> list[Weight]:
+        """All weights with their intervals."""
+        return weights_of(self.fit)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """Information for the user, which names arguments as in Python."""
+        return [*self.fit.notes, *self._unreliable(), *self._bad_ahead()]
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """Probable mistakes."""
+        return [*leakage_warnings(self.fit), *self._worse_than_constant()]
+
+    def plain(self, whole: bool = False) -> dict[str, Any]:
+        """Return the content of the report, and with ``whole`` all weights, bins and settings."""
+        fit, encoder = self.fit, self.fit.encoder
+        found = {
+            "mixfree": mixfree.__version__,
+            "target": encoder.target,
+            "loss": fit.plan.loss,
+            "method": fit.learner.method,
+            "classes": encoder.classes,
+            "complete": fit.complete,
+            "rows": {
+                "read": fit.read,
+                "used": fit.used,
+                "sampled": len(fit.reservoir.rows),
+                "tested": fit.timeline.tested,
+                "seconds": fit.seconds,
+                "left_out": [
+                    {"reason": reason, "rows": count} for reason, count in encoder.left_out.items()
+                ],
+            },
+            "columns": {
+                "used": [
+                    {"name": column.name, "kind": column.kind, "features": len(column.features)}
+                    for column in encoder.columns
+                ],
+                "left_out": [
+                    {"name": name, "reason": why} for name, why in fit.unused_columns.items()
+                ],
+            },
+            "metrics": self.metrics,
+            "exact": self._exactness(),
+            "correlation": self.correlation and correlation_facts(self.correlation),
+            "notes": self.notes,
+            "warnings": self.warnings,
+        }
+        return found | (self._details() if whole else {})
+
+    def _details(self) -> dict[str, Any]:
+        fit, bins = self.fit, self.fit.timeline.bins
+        return {
+            "plan": ", ".join(f"{name}={value!r}" for name, value in fit.plan.given().items()),
+            "files": [{"name": file.name, "rows": file.rows} for file in fit.read_record.files],
+            "weights": [
+                {
+                    "class" if name == "label" else name: value
+                    for name, value in each._asdict().items()
+                }
+                for each in self.weights
+            ],
+            "timeline": [
+                {
+                    **{name: float(getattr(bins, name)[at]) for name in bins._fields[:-1]},
+                    "time": None if np.isnat(bins.times[at]) else str(bins.times[at]),
+                }
+                for at in range(len(bins.rows))
+            ],
+        }
+
+    def _exactness(self) -> dict[str, Any] | None:
+        """Return optimality gap and half-life of an exact fit, None for an iterative method."""
+        learner = self.fit.learner
+        if not isinstance(learner, ExactLearner):
+            return None
+        gap = learner.gap if knows_intervals(learner) else None
+        return {
+            "optimality_gap": None if gap is None else gap.estimate,
+            "optimality_gap_below": None if gap is None else gap.upper,
+            "half_life": learner.half_life,
+            "to_rounding": exact_to_rounding(self.fit),
+        }
+
+    def _unreliable(self) -> Iterator[str]:
+        """Yield why intervals, or the model itself, may not be reliable."""
+        fit, features = self.fit, len(self.fit.encoder.features)
+        if self.only_rounding:
+            yield NOTHING_TO_TELL
+        elif knows_intervals(fit.learner) and fit.learner.remark:
+            yield fit.learner.remark
+        if fit.plan.loss == "squared" and fit.used <= features + 1:
+            yield (
+                f"{features:,} features can fit {fit.used:,} rows whatever their targets, and may "
+                "predict other rows badly: `exclude` columns, or give `l2`"
+            )
+
+    def _bad_ahead(self) -> Iterator[str]:
+        """Yield why test-then-train predictions were worse than a constant, if that is known."""
+        fit, found, features = self.fit, self.metrics, len(self.fit.encoder.features)
+        if fit.timeline.tested < FEW_TESTED or not (
+            found["in_sample"]["loss"] < found["constant"]["loss"]
+            and found["test_then_train"]["loss"] > found["test_then_train_constant"]["loss"]
+        ):
+            return
+        reasons = []
+        if knows_intervals(fit.learner) and fit.learner.changed:
+            follow = "; `half_life='auto'` follows changes" if fit.plan.loss == "squared" else ""
+            reasons.append(f"later rows differ from earlier ones{follow}")
+        if features > CHUNK // PER_FEATURE:
+            reasons.append(f"the first rows were too few for {features:,} features: `l2` helps")
+        if reasons:
+            why = ", or ".join(reasons)
+            yield f"test-then-train predictions were worse than the best constant: {why}"
+
+    def _worse_than_constant(self) -> Iterator[str]:
+        fit, targets = self.fit, self.fit.reservoir.targets
+        if (targets == targets[0]).all():
+            label = fit.encoder.label(targets[0])
+            yield f"targets other than {label} are too rare to be in the sample of rows"
+            return
+        model, constant = (self.metrics[what]["loss"] for what in ("in_sample", "constant"))
+        forgets = isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None
+        if not (model <= constant * (1.0 + ROUNDING) or forgets):
+            yield f"worse than the best constant: {_remedy(fit)}"
+
+
+def check_something_learnt(fit: StreamFit) -> None:
+    """Raise ValueError if there were no rows to learn from, or all had the same target."""
+    if fit.used == 0:
+        reasons = "; ".join(f"{n:,}: {why}" for why, n in fit.encoder.left_out.items())
+        raise ValueError(f"all {fit.read:,} rows were left out ({reasons})")
+    if fit.used == 1:
+        raise ValueError("there is only one row to learn from: at least two are needed")
+    if not fit.varied:
+        always = fit.encoder.label(fit.reservoir.targets[0])
+        raise ValueError(
+            f"the target {fit.encoder.target!r} is always {always}: there is nothing to learn"
+        )
+
+
+def target_size(fit: StreamFit) -> float:
+    """Return the root mean square of the targets, the scale of standardised weights."""
+    if fit.encoder.classes is not None:
+        return 1.0
+    return float(np.sqrt((fit.reservoir.targets**2).mean()))
+
+
+def correlation_facts(found: Correlation | None) -> dict[str, Any]:
+    """Return the correlation of a stream, with None for all values if unknown."""
+    if found is None:
+        names = ("scale", "resolved", "effective_sample_size", "variance_inflation", "along_path")
+        return {**dict.fromkeys(names), "profile": []}
+    return {
+        "scale": found.scale,
+        "resolved": not found.rising,
+        "effective_sample_size": found.effective_sample_size,
+        "variance_inflation": found.inflation,
+        "along_path": found.along_path,
+        "profile": [
+            {"rows_per_block": int(length), "inflation": float(ratio), "std_error": float(error)}
+            for length, ratio, error in zip(found.lengths, found.ratios, found.errors, strict=True)
+        ],
+    }
+
+
+def _remedy(fit: StreamFit) -> str:
+    """Suggest what to try when the model is worse than a constant."""
+    if not isinstance(getattr(fit.learner, "optimizer", None), Optimizer):
+        return "there may be too few rows for so many features; `l2` helps"
+    method = find_method(fit.learner.method)
+    if method.searches:
+        return "more rows may help, or another `step_scale`"
+    _, step = method.parts()
+    if step != AdaGradNorm.__name__ or fit.plan.parameters.get("step_scale") is not None:
+        return "try another `step_scale`, or `method='ladder'`"
+    return (
+        f"{method.name} needs `step_scale` to be about {target_size(fit):.3g}, "
+        "the size of the target"
+    )

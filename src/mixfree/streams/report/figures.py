@@ -1,0 +1,218 @@
+"""The interactive figures of a report page, drawn by Bokeh."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.extras import require
+from mixfree.base.literal import literal
+from mixfree.streams.report.correlation import Correlation
+from mixfree.streams.report.facts import Facts
+from mixfree.streams.report.views import Cells, Course, Effect
+
+__all__ = ["LONGEST", "cut", "figures", "shortened"]
+
+LONGEST = 80  # most characters of a name in the text
+DRAWN = 28  # most characters of a name in a figure, which must fit on a phone
+# Legible on white and on black, and distinguishable for colour-blind readers.
+BLUE, ORANGE, GREY = "#2f86c9", "#d9731a", "#8a8a8a"
+DASHED: dict[str, Any] = {"line_color": ORANGE, "line_width": 1.5, "line_dash": "dashed"}
+STYLE = {
+    "height": 300,
+    "sizing_mode": "stretch_width",
+    "tools": "pan,box_zoom,wheel_zoom,reset,save",
+    "output_backend": "canvas",
+    "background_fill_alpha": 0.0,
+    "border_fill_alpha": 0.0,
+    "outline_line_color": None,
+}
+
+
+def figures(
+    facts: Facts, course: Course, effects: Sequence[Effect], cells: Mapping[str, Cells]
+) -> dict[str, Any]:
+    """Return the figures of a page by name."""
+    encoder, found = facts.fit.encoder, facts.correlation
+    unit = encoder.target if encoder.classes is None else "log-odds"
+    drawn = {"predicted": _draw_course(course), "weights": _draw_effects(effects, unit)}
+    if facts.fit.timeline.tested:
+        drawn["loss"] = _draw_error(course)
+    if found is not None and found.ratios.size > 1:
+        drawn["correlation"] = _draw_correlation(found)
+    return drawn | {name: _draw_cells(name, each) for name, each in cells.items()}
+
+
+def _draw_course(found: Course) -> Any:
+    """Draw predictions and targets over time."""
+    hover = {"actual": "@actual{0.[000]a}", "predicted": "@predicted{0.[000]a}"}
+    figure, source = _over_time(found, found.of, hover)
+    if found.ranged:
+        figure.varea(
+            "x", "low", "high", source=source, color=BLUE, alpha=0.15, legend_label="range"
+        )
+    for name, colour in (("actual", BLUE), ("predicted", ORANGE)):
+        figure.line("x", name, source=source, color=colour, width=2, legend_label=f"{name}, mean")
+    figure.legend.click_policy = "hide"
+    figure.legend.background_fill_alpha = 0.0
+    figure.legend.border_line_color = None
+    figure.legend.orientation = "horizontal"
+    figure.add_layout(figure.legend[0], "above")
+    return figure
+
+
+def _draw_error(found: Course) -> Any:
+    """Draw errors over time, and their jumps."""
+    figure, source = _over_time(found, found.error_name, {found.error_name: "@error{0.[000]a}"})
+    figure.line("x", "error", source=source, color=BLUE, width=2)
+    figure.scatter("x", "error", source=source, color=BLUE, size=4)
+    for jump in found.jumps:
+        _rule(figure, "height", found.x[jump.at], **DASHED)
+    return figure
+
+
+def _draw_effects(found: Sequence[Effect], unit: str) -> Any:
+    """Draw effects with their intervals, the largest on top."""
+    names = _different([_drawn(each.name) for each in found])
+    has_ends = bool(found) and found[0].low == found[0].low
+    ends = {"from": "@low{0.[0000]a}", "to": "@high{0.[0000]a}"} if has_ends else {}
+    figure = _figure(
+        {"feature": "@name", "effect": "@effect{0.[0000]a}", **ends},
+        height=80 + 20 * len(names),
+        y_range=names[::-1],
+        x_axis_label=f"change of {_drawn(unit)} per standard deviation",
+    )
+    shown = [each._replace(name=name) for name, each in zip(names, found, strict=True)]
+    for hollow, colour in ((False, BLUE), (True, GREY)):
+        part = [each for each in shown if each.may_be_zero == hollow]
+        source = _source({name: [getattr(each, name) for each in part] for name in Effect._fields})
+        if has_ends:
+            figure.segment("low", "name", "high", "name", source=source, color=colour, width=2)
+        style = {"line_color": colour, "fill_color": None if hollow else colour}
+        figure.scatter("effect", "name", source=source, size=9, width=2, **style)
+    _rule(figure, "height", 0.0)
+    return figure
+
+
+def _draw_correlation(found: Correlation) -> Any:
+    """Draw the correlation profile, titled with its verdict."""
+    models = require("bokeh.models")
+    figure = _figure(
+        {"rows per block": "@length{0,0}", "inflation": "@ratio{0.[00]a}"},
+        x_axis_type="log",
+        y_axis_type="log",
+        x_axis_label="rows per block",
+        y_axis_label="variance inflation",
+        title=next(found.lines()),
+    )
+    figure.title.text_font_size = "11px"
+    for axis in figure.axis:
+        axis.formatter = models.NumeralTickFormatter(format="0,0.[00]")
+    low, high = (
+        np.maximum(found.ratios - found.errors, 0.1 * found.ratios),
+        found.ratios + found.errors,
+    )
+    source = _source({"length": found.lengths, "ratio": found.ratios, "low": low, "high": high})
+    figure.segment("length", "low", "length", "high", source=source, color=BLUE, width=2)
+    figure.line("length", "ratio", source=source, color=BLUE, width=2)
+    figure.scatter("length", "ratio", source=source, color=BLUE, size=7)
+    _rule(figure, "width", 1.0)
+    if found.correlated:
+        at = max(found.scale, 1)
+        _rule(figure, "height", at, **DASHED)
+        label = models.Label(
+            x=at,
+            y=float(low.min()),
+            text=f" {found.scale:,} rows{' or more' if found.rising else ''} ",
+            text_color=ORANGE,
+            text_baseline="bottom",
+            text_align="right" if at**2 > found.lengths[0] * found.lengths[-1] else "left",
+        )
+        figure.add_layout(label)
+    return figure
+
+
+def _draw_cells(name: str, cells: Cells) -> Any:
+    """Draw mean errors by hour or weekday."""
+    figure = _figure(
+        {name: "@label", "mean error": "@mean{0.[000]a}"},
+        x_range=cells.labels,
+        x_axis_label=name,
+        y_axis_label="actual − predicted",
+    )
+    low, high = cells.mean - cells.error, cells.mean + cells.error
+    source = _source({"label": cells.labels, "mean": cells.mean, "low": low, "high": high})
+    figure.vbar("label", 0.7, "mean", source=source, color=BLUE, alpha=0.6)
+    figure.segment("label", "low", "label", "high", source=source, color=ORANGE, width=2)
+    _rule(figure, "width", 0.0)
+    return figure
+
+
+def _figure(hover: Mapping[str, str], **style: Any) -> Any:
+    """Return an empty figure that shows these values of a point."""
+    figure = require("bokeh.plotting").figure(**STYLE | style)
+    figure.add_tools(
+        require("bokeh.models").HoverTool(
+            tooltips=list(hover.items()), formatters={"@x": "datetime"} if "when" in hover else {}
+        )
+    )
+    figure.toolbar.logo = None
+    return figure
+
+
+def _over_time(found: Course, label: str, hover: Mapping[str, str]) -> tuple[Any, Any]:
+    """Return an empty figure over time or rows, and the data of the course."""
+    when = {"when": "@x{%F %H:%M}"} if found.dated else {"from row": "@x{0,0}"}
+    figure = _figure(
+        {**when, **hover},
+        x_axis_type="datetime" if found.dated else "linear",
+        x_axis_label="" if found.dated else "row",
+        y_axis_label=_drawn(label),
+    )
+    figure.xaxis.ticker.desired_num_ticks = 4
+    if not found.dated:
+        figure.xaxis.formatter = require("bokeh.models").NumeralTickFormatter(format="0,0")
+    columns = ("x", "actual", "low", "high", "predicted", "error")
+    return figure, _source({name: np.asarray(getattr(found, name), float) for name in columns})
+
+
+def _source(columns: Mapping[str, Any]) -> Any:
+    return require("bokeh.plotting").ColumnDataSource(dict(columns))
+
+
+def _rule(figure: Any, dimension: str, at: float, line_color: str = GREY, **style: Any) -> None:
+    """Draw a line across the whole height or width of a figure."""
+    span = require("bokeh.models").Span
+    figure.add_layout(span(location=at, dimension=dimension, line_color=line_color, **style))
+
+
+def _drawn(text: str) -> str:
+    """Return a text for a figure, where dollars and backslashes would begin a formula."""
+    return shortened(text, DRAWN).replace("$", "＄").replace("\\", "＼")
+
+
+def shortened(text: str, most: int = LONGEST) -> str:
+    """Return a text with unprintable characters escaped, truncated if it is long."""
+    return cut(literal(text), most)
+
+
+def cut(text: str, most: int) -> str:
+    """Truncate a text.
+
+    Examples
+    --------
+    >>> cut("temperature", 8)
+    'tempera…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _different(names: Iterable[str]) -> list[str]:
+    """Number names that are the same, or were truncated to the same text."""
+    found: dict[str, None] = {}
+    for name in names:
+        number, one = 2, name
+        while one in found:
+            one, number = f"{name} ({number})", number + 1
+        found[one] = None
+    return list(found)

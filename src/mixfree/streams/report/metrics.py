@@ -1,0 +1,194 @@
+"""Metrics of a fit: R², RMSE, accuracy and others."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.linear.exact_learner import ExactLearner
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.fit.timeline import Judged, best_constant, judged, judged_constant
+
+__all__ = ["NAMES", "Quality", "exact_to_rounding", "metrics", "of_all_rows", "quality"]
+
+ROUNDING = 1e-10  # bound on rounding errors, relative to the sizes of the terms added
+
+# Printed names of the metrics, in order.
+NAMES = {
+    "r2": "R²",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "log_loss": "log loss",
+    "accuracy": "accuracy",
+    "auc": "AUC",
+    "loss": "loss",
+}
+
+
+class Quality(NamedTuple):
+    """Printed metrics on the same rows: their names, and per model its name and the values."""
+
+    rows: str
+    names: list[str]
+    table: list[list[str]]
+
+
+def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
+    """Return the metrics of the model and of the models it is compared with.
+
+    ``"in_sample"`` is the model on a uniform sample of the rows, or on all of them where sums know
+    the squared error, as :func:`of_all_rows` says, and ``"constant"`` the constant of the least
+    loss on the same rows. ``"test_then_train"`` is the model on rows predicted before they were
+    learnt, and ``"test_then_train_constant"``, on the same rows, the best constant of those before.
+    Regressions have ``r2``, ``rmse`` and ``mae``; classifications have ``log_loss``, ``accuracy``
+    and, for two classes, ``auc``; ``loss`` is the mean of the minimised loss. Unknown metrics are
+    NaN.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # squares of huge targets
+        found = {"in_sample": _of_sample(fit, fit.learner.weights)}
+        found["constant"] = _of_sample(fit, None)
+        if fit.timeline.tested:
+            found["test_then_train"] = _of_timeline(fit, "")
+            found["test_then_train_constant"] = _of_timeline(fit, "constant_")
+    return found
+
+
+def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterator[Quality]:
+    """Yield tables of :func:`metrics`; the loss only if no other metric is equivalent to it."""
+    kept, tested = len(fit.reservoir.rows), fit.timeline.tested
+    rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn uniformly"
+    if of_all_rows(fit, fit.learner.weights):
+        rows = f"all rows; MAE: {rows}"
+    if isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None:
+        rows += ", by the final weights"
+    ahead = f"{tested:,} rows, each predicted before it was learnt"
+    names = [name for name in NAMES if name in found["in_sample"]]
+    if fit.plan.loss in ("squared", "logistic"):
+        names.remove("loss")
+    for caption, models in (
+        (
+            f"in-sample: {rows}",
+            {"in_sample": "the model", "constant": "the best constant prediction"},
+        ),
+        (
+            f"test-then-train: {ahead}",
+            {
+                "test_then_train": "the model",
+                "test_then_train_constant": "the best constant of the rows before",
+            },
+        ),
+    )[: 1 + (tested > 1)]:
+        table = [
+            [name, *(_number(found[what][each]) for each in names)] for what, name in models.items()
+        ]
+        yield Quality(caption, [NAMES[name] for name in names], table)
+    if tested == 1:
+        yield Quality(
+            "test-then-train: too few rows (1 was predicted before it was learnt)", [], []
+        )
+
+
+def _number(value: float) -> str:
+    return "unknown" if value != value else f"{value:.4g}"
+
+
+def exact_to_rounding(fit: StreamFit) -> bool:
+    """Whether a numeric target is predicted exactly, up to rounding.
+
+    The uniform sample of the rows suffices: if a few other rows were not predicted exactly, the
+    weights, and with them all predictions, would be inexact.
+    """
+    if fit.encoder.classes is not None or not fit.used:
+        return False
+    rows, targets, weights = fit.reservoir.rows, fit.reservoir.targets, fit.learner.weights
+    found = judged(fit.row_loss, weights, rows, targets)
+    slopes, rest = np.split(np.abs(weights[0]), [rows.shape[1]])
+    sizes = np.abs(rows) @ slopes + rest.sum() + np.abs(targets)
+    return bool(np.abs(found.actual - found.predicted).max() <= ROUNDING * sizes.mean())
+
+
+def of_all_rows(fit: StreamFit, weights: Array) -> tuple[float, float] | None:
+    """Return the mean squared errors of weights and of the mean, where sums know them exactly.
+
+    None with other losses than the squared one, and where a sample holds all rows or more digits.
+    """
+    if isinstance(fit.learner, ExactLearner) and len(fit.reservoir.rows) < fit.used:
+        return fit.learner.mean_squares(weights)
+    return None
+
+
+def _of_sample(fit: StreamFit, weights: Array | None) -> dict[str, float]:
+    """Return metrics of weights, or of the best constant if None."""
+    rows, targets, loss = fit.reservoir.rows, fit.reservoir.targets, fit.row_loss
+    if weights is None:
+        found = judged_constant(loss, best_constant(loss, targets), targets)
+    else:
+        found = judged(loss, weights, rows, targets)
+    mean = float(found.losses.mean())
+    if fit.encoder.classes is not None:
+        return _classes(fit, mean, float(found.correct.mean()), _auc(found))
+    error = found.actual - found.predicted
+    absolute = float(np.abs(error).mean())
+    if known := of_all_rows(fit, fit.learner.weights if weights is None else weights):
+        squares = known[1] if weights is None else known[0]
+        return _regression(squares, absolute, known[1], 0.5 * squares)
+    spread = float(((targets - targets.mean()) ** 2).mean())
+    return _regression(float((error**2).mean()), absolute, spread, mean)
+
+
+def _of_timeline(fit: StreamFit, prefix: str) -> dict[str, float]:
+    """Return test-then-train metrics of the model, or of the constant as ``prefix`` says."""
+    course = fit.timeline
+    tested = course.tested
+    of = {
+        name: course.total(f"{prefix}{name}") / tested
+        for name in ("loss", "squares", "absolute", "correct")
+    }
+    if fit.encoder.classes is None:
+        mean, mean_square = (
+            (course.total(name) - course.total(f"untested_{name}")) / tested
+            for name in ("target", "target_squares")
+        )
+        spread = mean_square - mean**2
+        if spread <= ROUNDING * course.total("target_squares") / tested:  # such as of one row
+            spread = 0.0
+        return _regression(of["squares"], of["absolute"], spread, of["loss"])
+    area = 0.5 if prefix else _area(*course.scores.astype(np.float64))
+    return _classes(fit, of["loss"], of["correct"], area)
+
+
+def _regression(squares: float, absolute: float, spread: float, loss: float) -> dict[str, float]:
+    explained = 1.0 - squares / spread if spread > 0.0 else float("nan")
+    return {"r2": explained, "rmse": squares**0.5, "mae": absolute, "loss": loss}
+
+
+def _classes(fit: StreamFit, loss: float, accuracy: float, auc: float) -> dict[str, float]:
+    two = len(fit.encoder.classes or ()) == 2
+    area = {"auc": auc} if two else {}
+    return {"log_loss": loss, "accuracy": accuracy, **area, "loss": loss}
+
+
+def _auc(found: Judged) -> float:
+    if not len(found.scores):
+        return float("nan")
+    _, place = np.unique(found.scores, return_inverse=True)
+    cells = int(place.max()) + 1
+    first, second = (
+        np.bincount(place[found.actual == label], minlength=cells).astype(np.float64)
+        for label in (0.0, 1.0)
+    )
+    return _area(first, second)
+
+
+def _area(first: Array, second: Array) -> float:
+    """Return the area under the ROC curve from row counts by score; ties count half.
+
+    Examples
+    --------
+    >>> _area(np.array([3.0, 1.0]), np.array([1.0, 3.0]))
+    0.75
+    """
+    pairs = float(first.sum() * second.sum())
+    below = np.cumsum(first) - first
+    return float((second * (below + 0.5 * first)).sum()) / pairs if pairs else float("nan")

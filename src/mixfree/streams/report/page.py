@@ -1,0 +1,170 @@
+"""The report of a fit as a self-contained HTML page."""
+
+import os
+import platform
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+import mixfree
+from mixfree.base.extras import require
+from mixfree.base.files import replacing
+from mixfree.base.literal import literal
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.report.facts import Facts
+from mixfree.streams.report.figures import LONGEST, cut, figures, shortened
+from mixfree.streams.report.views import by_time, course, effects
+from mixfree.streams.report.weights import Weight
+
+__all__ = ["MARK", "page", "write_page"]
+
+MARK = b'content="mixfree report"'  # in the head of every page
+LISTED = 300  # most columns, weights or files in a table
+Words = Callable[[str], str]
+
+
+def write_page(
+    fit: StreamFit, path: str | os.PathLike[str], words: Words = str, command: str | None = None
+) -> int:
+    """Write the report of a fit as a self-contained HTML page.
+
+    Parameters
+    ----------
+    fit
+        From a model file or just fitted.
+    path
+        The HTML file, written atomically.
+    words, command
+        See :func:`page`.
+
+    Returns
+    -------
+    The size of the page in bytes, at most about 2 MB.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from mixfree.streams import FitPlan, Source, StreamFit, find_files
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "log.csv").write_text("x,load\\n" + "1,2.5\\n2,4.7\\n3,6.4\\n" * 500)
+    >>> source = Source(find_files([str(folder / "log.csv")]))
+    >>> fit = StreamFit.begin(source, FitPlan("load"))
+    >>> fit.run(source.pieces())
+    >>> write_page(fit, folder / "report.html") < 2_000_000
+    True
+    """
+    content = page(fit, words, command).encode()
+    with replacing(path) as file:
+        file.write(content)
+    return len(content)
+
+
+def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
+    """Return the report as HTML, which needs no network.
+
+    Parameters
+    ----------
+    fit
+        From a model file or just fitted.
+    words
+        Rewrites sentences that name arguments, for example with flags of the command line.
+    command
+        Shell command that reproduces the model.
+    """
+    if not fit.used:
+        raise ValueError("the fit has learnt from no rows: there is nothing to report")
+    facts = Facts(fit)
+    shown: dict[str, Any] = {
+        "course": course(fit),
+        "effects": effects(fit),
+        "cells": by_time(fit),
+    }
+    markup = require("markupsafe").Markup
+    script, parts = require("bokeh.embed").components(figures(facts, **shown))
+    resources = require("bokeh.resources").Resources(mode="inline", components=["bokeh"])
+    versions = {"mixfree": mixfree.__version__, "numpy": np.__version__}
+    found: str = _template(words).render(
+        facts=facts,
+        fit=fit,
+        target=shortened(fit.encoder.target),
+        **shown,
+        weights=[_weight_row(each) for each in facts.weights],
+        columns=_columns(fit),
+        files=[[file.name, f"{file.rows:,}"] for file in fit.read_record.files],
+        command=command,
+        versions=versions | {"python": platform.python_version()},
+        figures={name: markup(part) for name, part in parts.items()},
+        library=markup(resources.render_js()),
+        script=markup(script),
+        listed=LISTED,
+    )
+    return found
+
+
+def _template(words: Words) -> Any:
+    """Return the template of the page, which escapes all texts that the data may contain."""
+    jinja2 = require("jinja2")
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: literal(value) if type(value) is str else value,
+    )
+    environment.filters |= {
+        "typed": lambda text: _typed(words(text)),
+        "cell": lambda text: _typed(shortened(words(text), 2 * LONGEST)),
+        "short": shortened,
+        "percent": _percent,
+    }
+    text = files("mixfree.streams.report").joinpath("page.html").read_text(encoding="utf-8")
+    return environment.from_string(text)
+
+
+def _weight_row(each: Weight) -> list[str]:
+    ends = f"{each.low:.4g} … {each.high:.4g}" if isfinite(each.high - each.low) else ""
+    error = f"{each.std_error:.3g}" if isfinite(each.std_error) else ""
+    zero = "contains 0" if ends and each.may_be_zero else ""
+    return [each.feature, each.label or "", f"{each.weight:.5g}", error, ends, zero]
+
+
+def _columns(fit: StreamFit) -> list[list[str]]:
+    classes = fit.encoder.classes
+    kind, listed = ("target", "") if classes is None else ("target, classes", ", ".join(classes))
+    rows = [[fit.encoder.target, kind, cut(listed, 2 * LONGEST)]]
+    for column in fit.encoder.columns:
+        names, count = cut(", ".join(column.features), 2 * LONGEST), len(column.features)
+        what = "1 feature" if count == 1 else f"{count} features: {names}"
+        rows.append([column.name, column.kind, what])
+    return rows + [[name, "left out", why] for name, why in fit.unused_columns.items()]
+
+
+def _typed(text: str) -> Any:
+    """Escape a text, without line breaks at the hyphens of flags and exponents.
+
+    Examples
+    --------
+    >>> _typed("give --leave-out <a>")
+    Markup('give <span>--leave-out</span> &lt;a&gt;')
+    """
+    safe = require("markupsafe")
+    text = str(safe.escape(literal(text)))
+    return safe.Markup(re.sub(r"(?<!\S)--\w[\w-]*|\d[.\d]*e-\d+", r"<span>\g<0></span>", text))
+
+
+def _percent(share: float) -> str:
+    """Format a share as a percentage.
+
+    Examples
+    --------
+    >>> _percent(0.5), _percent(-1.0), _percent(0.99999)
+    ('50 %', 'nothing', 'almost 100 %')
+    """
+    if share != share:
+        return "an unknown part"
+    if share <= 0.0:
+        return "nothing"
+    return "almost 100 %" if 0.9995 < share < 1.0 else f"{100.0 * share:.3g} %"

@@ -1,0 +1,135 @@
+"""The report of a fit as lines of text."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from mixfree.linear.exact.drift import Forgetting
+from mixfree.linear.exact_learner import ExactLearner
+from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.report.facts import Facts
+from mixfree.streams.report.metrics import Quality
+
+__all__ = ["compiles", "lines"]
+
+RECENT = 3  # most changes of the half-life that are listed
+NAMED = 20  # most columns that are listed by name
+
+
+def lines(facts: Facts) -> Iterator[str]:
+    """Yield the report line by line."""
+    fit = facts.fit
+    yield from _under("rows", _rows_read(fit))
+    yield from _under("columns", _unused(fit.unused_columns))
+    yield from _under("warning", facts.warnings)
+    if isinstance(fit.learner, ExactLearner):
+        yield from _under("fit", _exactness(fit.learner))
+    yield from _under("quality", (line for table in facts.quality for line in _aligned(table)))
+    if facts.correlation is not None:
+        yield from _under("stream", facts.correlation.lines())
+        if facts.correlation.lengths.size and facts.correlation.lengths[0] > 2:
+            yield (
+                f"           the shortest blocks have {facts.correlation.lengths[0]:,} rows; "
+                "`options={'block': 1}` measures shorter ones"
+            )
+    yield from _under("note", facts.notes)
+
+
+def compiles(fit: StreamFit) -> bool:
+    """Whether a learner is compiled on its first use."""
+    return not isinstance(fit.learner, ExactLearner)
+
+
+def _under(head: str, found: Iterable[str]) -> Iterator[str]:
+    """Yield lines, the first with a heading."""
+    for line in found:
+        yield f"{head:10} {line}"
+        head = ""
+
+
+def _rows_read(fit: StreamFit) -> Iterator[str]:
+    """Yield the rows read and left out, and what the first rows did not show."""
+    left_out = sum(fit.encoder.left_out.values())
+    rate = fit.read / fit.seconds if fit.seconds > 0 else float("nan")
+    compiled = ", including compilation if this was the first fit" if compiles(fit) else ""
+    yield f"{fit.read:,} read, {fit.used:,} used, {left_out:,} left out"
+    yield f"{rate:,.0f} rows per second{compiled}"
+    for reason, count in fit.encoder.left_out.most_common():
+        yield f"{count:,} left out: {reason}"
+    for count, first in fit.encoder.strays.values():
+        yield f"{count:,} treated as missing, the first: {first}"
+    for column, count in fit.encoder.unknown.most_common():
+        yield f"{count:,} with an unknown category in {column!r}; `hash_columns=16` hashes them"
+    for column, count in fit.encoder.hashed.most_common():
+        yield f"{count:,} with a hashed category in {column!r}"
+    for file in fit.unfinished:
+        yield f"the last line of {file} is left out until it ends in a newline"
+
+
+def _unused(columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield the columns left out, grouped by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in columns.items():
+        by_reason.setdefault(why, []).append(name)
+    for why, names in by_reason.items():
+        listed = ", ".join(map(repr, names[:NAMED]))
+        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        yield f"left out: {listed}{more} ({why})"
+
+
+def _aligned(found: Quality) -> Iterator[str]:
+    """Yield a table of metrics, one line per model."""
+    yield found.rows
+    table = [["", *found.names], *found.table] if found.table else []
+    for model, *values in table:
+        widths = (max(map(len, column)) for column in list(zip(*table, strict=True))[1:])
+        cells = (f"{value:{width}}" for value, width in zip(values, widths, strict=True))
+        yield "  ".join([*cells, model]).rstrip()
+
+
+def _exactness(learner: ExactLearner) -> Iterator[str]:
+    """Yield what an exact fit minimises."""
+    if learner.forgetting is not None:
+        yield from _half_lives(learner.forgetting, learner.samples)
+        return
+    gap, separated = learner.gap, learner.separated
+    if separated:
+        features = "1 feature" if separated == 1 else f"{separated:,} features"
+        yield (
+            f"classes can be separated, or nearly, so that no weights are best: {features} got a "
+            "weak ridge, as by default in scikit-learn (C=1); `l2` sets another"
+        )
+    if gap.upper == 0.0:
+        added = " and this ridge" if separated else ""
+        yield f"minimises the loss of all rows{added}; their order does not matter"
+    else:
+        yield "minimises the loss of all rows approximately: they exceed the memory"
+        yield (
+            f"optimality gap: about {gap.estimate:.2g}, below {gap.upper:.2g} with 95 % "
+            "confidence (mean loss above that of the best weights)"
+        )
+
+
+def _half_lives(forgetting: Forgetting, rows: int) -> Iterator[str]:
+    """Yield the half-lives of the weights, and which predicted best when."""
+    changes = forgetting.history
+    if not changes:
+        yield f"forgets old rows: a row counts half after {forgetting.half_life:,.0f} rows"
+        return
+    yield f"forgets old rows: the half-life that predicts best is {_rows(forgetting.half_life)}"
+    parts = sorted(forgetting.shares.items(), key=lambda part: -part[1])
+    mixed = (f"{share:.0%} {_rows(life)}" for life, share in parts if share >= 0.005)
+    yield f"weights: a mixture of half-lives, {', '.join(mixed)}"
+    ends = [*(row for row, _ in changes[1:]), rows]
+    in_force: Counter[float] = Counter()
+    for (row, life), end in zip(changes, ends, strict=True):
+        in_force[life] += end - row
+    shares = (f"{_rows(life)} for {n / rows:.0%}" for life, n in in_force.most_common())
+    yield f"best half-life: {', '.join(shares)} of the rows"
+    if len(changes) > 1:
+        recent = (f"{_rows(life)} from row {row:,}" for row, life in changes[-RECENT:])
+        yield f"changed {len(changes) - 1:,} times, last: {', '.join(recent)}"
+
+
+def _rows(half_life: float) -> str:
+    return "never" if half_life == math.inf else f"{half_life:,.0f} rows"

@@ -1,0 +1,256 @@
+"""Intervals for other losses than the squared one: coverage, correlation, undetermined weights."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.intervals import best_weights, sandwich_errors, stream
+from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares
+from mixfree.linear.glm.control_variates import ControlVariates
+from mixfree.linear.glm.fit import GlmFit
+from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
+
+
+def inferred(loss, x, y, **options):
+    fit = GlmFit(loss, x.shape[1], **options)
+    fit.add(x, y)
+    return fit.inference
+
+
+def logistic(rows=6000, seed=0):
+    return stream("logit", rows, 0.0, seed)
+
+
+def coverage(rho, rows, streams, model="logit", **options):
+    """Shares of weights and of means held, and of weights by intervals for independent rows."""
+    rng = np.random.default_rng(1)
+    truth = np.array(best_weights(model))
+    hits = np.zeros(3)
+    for seed in range(streams):
+        x, y = stream(model, rows, rho, seed)
+        inference = inferred(Logistic(), x, y, **options)
+        low, high = inference.conf_int()[0].T
+        found = 0.5 * (low + high)
+        naive = 1.96 * sandwich_errors(Logistic(), found, x, y)
+        at = rng.normal(size=(4, 3))
+        apart = np.abs(np.c_[at, np.ones(4)] @ (found - truth))
+        mean = apart <= inference.quantile(0.05) * inference.mean_error(at)[:, 0]
+        held = (low <= truth) & (truth <= high)
+        hits += held.mean(), mean.mean(), np.mean(np.abs(found - truth) <= naive)
+    return hits / streams
+
+
+@pytest.mark.parametrize("model", ["logit", "probit"])
+@pytest.mark.parametrize("memory", [512, 8000])
+def test_coverage_where_intervals_that_take_rows_for_independent_fail(model, memory):
+    weights, means, naive = coverage(0.9, 5000, 40, model, memory=memory)
+    error = math.sqrt(0.95 * 0.05 / (40 * 4))
+    assert 0.94 - 3.0 * error <= weights <= 0.95 + 3.0 * error, (weights, error)
+    assert means >= 0.94 - 6.0 * error, (means, error)  # four rows of one fit are not independent
+    assert naive < 0.95 - 5.0 * error, (naive, error)
+
+
+def test_the_choice_of_the_kept_rows_is_part_of_the_error(monkeypatch):
+    """64 of 20,000 rows are kept: the batches alone do not know how far off that makes the fit."""
+
+    def held(seed):
+        rng = np.random.default_rng(seed)
+        x, truth = rng.normal(size=(20_000, 2)), np.array([10.0, -5.0])
+        y = np.sign(x @ truth + rng.logistic(size=20_000))
+        low, high = inferred(Logistic(), x, y, memory=64).conf_int()[0, :2].T
+        return np.mean((low <= truth) & (truth <= high))
+
+    error = math.sqrt(0.95 * 0.05 / (40 * 2))
+    assert np.mean([held(seed) for seed in range(40)]) >= 0.95 - 4.0 * error
+    monkeypatch.setattr(
+        ControlVariates, "sampling_errors", lambda self, point: 0.0 * point.theta[None]
+    )
+    assert np.mean([held(seed) for seed in range(40)]) < 0.95 - 5.0 * error
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(3), Huber(0.7), Robust(-2.0, 1.5)], ids=str)
+@pytest.mark.parametrize("memory", [800, 100_000])
+def test_rows_that_are_repeated_do_not_shrink_intervals_and_are_not_counted(loss, memory):
+    """Errors that take rows for independent would be √20 too small."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(3000, 3))
+    if loss.outputs == 3:
+        y = (x + rng.gumbel(size=x.shape)).argmax(axis=1).astype(float)
+    else:
+        y = x @ [1.0, -0.5, 0.0] + rng.logistic(size=3000)
+    y = np.where(y > 0.0, 1.0, -1.0) if loss == Logistic() else y
+    once = inferred(loss, x, y, memory=memory)
+    often = inferred(loss, np.repeat(x, 20, axis=0), np.repeat(y, 20), memory=memory)
+    assert np.mean(often.bse / once.bse) == pytest.approx(1.0, abs=0.2)
+    # The spread of 46 batches in four directions or more has a relative error of 10 %.
+    assert once.effective_rows == pytest.approx(3000, rel=0.35)
+    assert often.effective_rows == pytest.approx(3000, rel=0.35)
+    assert once.remark == often.remark == ""
+
+
+@pytest.mark.parametrize("options", [{}, {"l2": 0.1}, {"radius": 0.4}, {"intercept": False}])
+def test_errors_and_profile_are_those_of_the_rows_scores_at_the_weights_of_the_end(options):
+    """Scores without the penalty, or of weights before the end, do not sum to 0."""
+    x, y = stream("logit", 2000, 0.9, 3)
+    inference = inferred(Logistic(), x, y, **options)
+    weights = inference.conf_int()[0].mean(axis=1)
+    z = np.c_[x, np.ones(2000)] if options.get("intercept", True) else x
+    chance = 1.0 / (1.0 + np.exp(-z @ weights))
+    score = z * (chance - (y > 0.0))[:, None]
+    penalty = -score.sum(axis=0) / 2000  # of a row, at the minimum
+    score += penalty
+    ridge = np.array([*np.full(3, penalty[0] / weights[0]), 0.0])[: len(weights)]
+    hessian = (z * (chance * (1.0 - chance))[:, None]).T @ z + 2000 * np.diag(ridge)
+    inverse = np.linalg.inv(hessian)
+    sums = {n: score[: 2000 // n * n].reshape(-1, n, len(weights)).sum(axis=1) for n in (1, 4, 32)}
+    size = {n: np.einsum("bi,ij,bj->", s, inverse, s) / len(s) / n for n, s in sums.items()}
+    found = dict(zip(inference.profile.lengths, inference.profile.ratios, strict=True))
+    assert found[4] == pytest.approx(size[4] / size[1] / (1 - 4 / 2000), rel=1e-3)
+    assert found[32] == pytest.approx(size[32] / size[1] / (1 - 32 / 2000), rel=1e-2)
+    moved = sums[32] @ inverse
+    freedom = 62 / 61 * 2000 / 1984 * 1999 / (2000 - len(weights))
+    freedom *= 1.0 + 2.0 * inference.correlation
+    assert inference.correlation > 0.0
+    np.testing.assert_allclose(
+        inference.bse[0], np.sqrt(np.sum(moved**2, axis=0) * freedom), rtol=1e-2
+    )
+
+
+def test_units_and_offsets_do_not_change_what_is_known():
+    x, y = stream("linear", 3000, 0.9, 4)
+    size = np.array([1e-70, 1e70, 7.0])
+    one = inferred(Huber(0.7), x, y)
+    other = inferred(Huber(0.7e50), x * size, 1e50 * y)
+    np.testing.assert_allclose(other.bse[0, :3] * size / 1e50, one.bse[0, :3], rtol=1e-4)
+    np.testing.assert_allclose(other.mean_error(x * size) / 1e50, one.mean_error(x), rtol=1e-4)
+    assert other.effective_rows == pytest.approx(one.effective_rows, rel=1e-4)
+
+
+def test_a_stream_too_short_beside_its_correlation_says_so():
+    flagged = [inferred(Logistic(), *stream("logit", 2000, 0.98, k)).correlated for k in range(20)]
+    assert np.mean(flagged) > 0.7
+    calm = [inferred(Logistic(), *stream("logit", 5000, 0.5, k)).remark for k in range(20)]
+    assert calm == [""] * 20
+
+
+@pytest.mark.parametrize("memory", [300, 4000])
+@pytest.mark.parametrize("l2", [None, 0.0])
+def test_classes_that_can_be_separated_have_no_intervals(memory, l2):
+    """A sandwich at the weights where the fit happens to end would be finite, and narrow."""
+    x, _ = logistic(3000)
+    y = np.where(x[:, 0] > 0.0, 1.0, -1.0)
+    inference = inferred(Logistic(), x + np.outer(y, [1.0, 0.0, 0.0]), y, memory=memory, l2=l2)
+    assert np.isinf(inference.bse[0, [0, 3]]).all()
+    assert np.isinf(inference.mean_error(np.array([[2.0, 0.0, 0.0]]))).all()
+    assert "classes can be separated" in inference.remark and "`l2=0.001`" in inference.remark
+    given = inferred(Logistic(), x, y, memory=memory, l2=1e-3)
+    assert np.isfinite(given.bse).all() and given.remark == ""
+
+
+@pytest.mark.parametrize(("memory", "seed"), [(4000, 0), (300, 0), (300, 1), (300, 3)])
+def test_one_column_that_separates_some_rows_leaves_the_others_their_intervals(memory, seed):
+    """Sums of rows left out, known up to chance, would end its weight at some finite value."""
+    x, y = logistic(3000)
+    flag = np.random.default_rng(5).random(3000) < 0.1
+    given = np.c_[x, flag], np.where(flag, 1.0, y)
+    inference = inferred(Logistic(), *given, memory=memory, seed=seed)
+    assert np.isinf(inference.bse[0]).tolist() == [False, False, False, True, False]
+    assert inference.remark.startswith("1 of 5 weights have no interval")
+
+
+def test_columns_that_repeat_others_have_no_interval_but_predictions_do():
+    x, y = logistic(3000)
+    rows = np.c_[x, x[:, 0], np.full(3000, 7.0)]
+    inference = inferred(Logistic(), rows, y)
+    assert np.isinf(inference.bse[0]).tolist() == [True, False, False, True, True, False]
+    plain = inferred(Logistic(), x, y)
+    np.testing.assert_allclose(inference.mean_error(rows[:9]), plain.mean_error(x[:9]), rtol=1e-2)
+
+
+def test_a_class_that_can_be_told_from_all_others_leaves_no_output_certain():
+    """Weights of softmax sum to 0: where one output's are open, so are the others'."""
+    x, y = logistic(3000)
+    y = np.where(x[:, 1] > 1.0, 2.0, y > 0.0)
+    bse = inferred(Softmax(3), x, y).bse
+    assert np.isinf(bse[:, [1, 3]]).all()
+
+
+def test_too_few_rows_have_unbounded_intervals_and_a_remark():
+    x, y = logistic()
+    for rows in (0, 5):
+        inference = inferred(Logistic(), x[:rows], y[:rows])
+        assert np.isinf(inference.bse).all() and np.isinf(inference.mean_error(x[:2])).all()
+        assert math.isnan(inference.effective_rows)
+        assert (
+            inference.remark == f"no intervals: {rows} rows make {rows} batches, and 8 are needed"
+        )
+
+
+@pytest.mark.parametrize("rows", [2000, 6000])
+def test_same_intervals_however_the_rows_are_cut_and_after_saving(rows):
+    x, y = logistic(rows)
+    whole = inferred(Logistic(), x, y, memory=4000)
+    fit = GlmFit(Logistic(), 3, memory=4000)
+    for start in range(0, rows, 700):
+        fit.add(x[start : start + 700], y[start : start + 700])
+        fit.inference.conf_int()  # asking changes nothing
+        other = GlmFit(Logistic(), 3, memory=4000)
+        other.restore(fit.plain())
+        fit = other
+    np.testing.assert_array_equal(fit.inference.conf_int(), whole.conf_int())
+    np.testing.assert_array_equal(fit.inference.profile.ratios, whole.profile.ratios)
+
+
+def test_blocks_of_rows_are_the_same_however_the_rows_are_cut():
+    scores = np.random.default_rng(6).normal(size=(1000, 2))
+    for cuts in ([], [1, 2, 500], [333, 334, 335, 999]):
+        squares = BlockSquares(lambda each: float(np.vdot(each, each)))
+        for piece in np.split(scores, cuts):
+            squares.add(piece)
+        for length, found, blocks in squares.levels:
+            sums = scores[: blocks * length].reshape(blocks, length, 2).sum(axis=1)
+            assert blocks == 1000 // length
+            assert found == pytest.approx(np.sum(sums**2))
+        squares.interrupt()
+        squares.add(scores[:1])  # has no neighbour
+        assert [level.blocks for level in squares.levels[:2]] == [1001, 500]
+
+
+def test_neighbouring_batches_count(monkeypatch):
+    """The test of coverage above can fail: without what crosses the borders errors are smaller."""
+    x, y = stream("logit", 2000, 0.95, 7)
+    wide = inferred(Logistic(), x, y).bse
+    monkeypatch.setattr(BatchMeans, "_shared", 1.0)
+    assert (inferred(Logistic(), x, y).bse < 0.95 * wide).all()
+
+
+def test_the_penalty_is_shared_out_by_weight():
+    """Catches batches that all have the same part of the penalty, whatever their weights."""
+    x, y = logistic(2000)
+    weights = np.where(np.arange(2000) < 1000, 1.0, 9.0)
+    fit = GlmFit(Logistic(), 3, l2=0.3)
+    fit.add(x, y, weights)
+    inference = fit.inference
+    found = inference.conf_int()[0].mean(axis=1)
+    z = np.c_[x, np.ones(2000)]
+    chance = 1.0 / (1.0 + np.exp(-z @ found))
+    score = weights[:, None] * z * (chance - (y > 0.0))[:, None]
+    penalty = -score.sum(axis=0) / weights.sum()
+    score += weights[:, None] * penalty
+    ridge = np.diag([*np.full(3, penalty[0] / found[0]), 0.0])
+    hessian = (z * (weights * chance * (1.0 - chance))[:, None]).T @ z + weights.sum() * ridge
+    moved = score[:1984].reshape(62, 32, 4).sum(axis=1) @ np.linalg.inv(hessian)
+    ratio = inference.bse[0] / np.sqrt(np.sum(moved**2, axis=0))
+    np.testing.assert_allclose(ratio / ratio[0], 1.0, rtol=1e-2)
+
+
+def test_what_the_sums_do_not_explain_is_the_mean_over_the_kept_rows():
+    """Catches squares that are divided by the share of kept rows, 1/72, once in place of twice."""
+    inference = inferred(Logistic(), *logistic(20_000), memory=256)
+    squares = []
+    for x, rest in inference._problem.known._residuals(inference._point):
+        squares += list(np.sum((inference._white(x) * rest) ** 2, axis=1))
+    wanted = np.mean(squares) / inference._problem.weight**2
+    # From 64 draws in four directions, and with a few degrees of freedom less than rows.
+    assert inference._unexplained == pytest.approx(wanted, rel=4.0 * math.sqrt(2.0 / (64 * 4)))

@@ -1,0 +1,112 @@
+"""Merged fits of other losses than the squared one: every row counts once, whoever kept it."""
+
+import numpy as np
+import pytest
+
+from mixfree.linear.exact.reservoir import Kept, Reservoir
+from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.glm.fit import GlmFit
+from mixfree.linear.losses import Logistic
+from tests.helpers import assert_same_bits
+
+MEMORY = 256
+
+
+def data(rows, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 2)) + seed
+    return x, np.sign(x[:, 0] - seed + rng.logistic(size=rows)), rng.uniform(0.5, 2.0, size=rows)
+
+
+def fitted(*parts):
+    fit = GlmFit(Logistic(), 2, memory=MEMORY)
+    for part in parts:
+        fit.add(*part)
+    return fit
+
+
+@pytest.mark.parametrize("rows", [(100, 120), (100, 2001), (2001, 100), (2001, 1003), (200, 200)])
+def test_all_rows_of_both_are_in_the_sums_and_the_other_is_unchanged(rows):
+    """Catches rows that are dropped, counted twice, or lose their weights; and old answers."""
+    one, two = (data(count, seed) for seed, count in enumerate(rows))
+    fit, other = fitted(one), fitted(two)
+    before, asked, first = other.plain(), fit.weights(), fit.inference
+    fit.merge(other)
+    assert_same_bits(other.plain(), before)
+    assert fit.samples == sum(rows)
+    assert fit.inference is not first and not np.allclose(fit.weights(), asked)
+    x, _, weights = (np.concatenate(both) for both in zip(one, two, strict=True))
+    if fit.complete:
+        np.testing.assert_array_equal(fit.weights(), fitted(one, two).weights())
+        return
+    whole = fit._copy()
+    whole._flush()
+    assert whole._sample.seen == whole._sums.rows == sum(rows)
+    total = whole._sums.total
+    assert total.weight == pytest.approx(weights.sum())
+    np.testing.assert_allclose(total.mean[:2], np.average(x, axis=0, weights=weights))
+    kept = whole._sample.rows()
+    assert set(zip(*kept.rows.T, kept.weights, strict=True)) <= set(zip(*x.T, weights, strict=True))
+
+
+def test_what_was_merged_once_is_not_merged_again():
+    one, two, three = (fitted(data(1000, seed)) for seed in range(3))
+    one.merge(two)
+    one.merge(three)
+    with pytest.raises(ValueError, match="begin with the same rows"):
+        one.merge(two)
+
+
+def test_merged_streams_have_new_reference_weights_in_any_order():
+    """Catches old predictions that only know the first part."""
+    ends = []
+    for order in ((0, 1), (1, 0)):
+        one, two = (fitted(data(1000, seed)) for seed in order)
+        before = one._reference
+        one.merge(two)
+        assert (one._reference != before).any()
+        assert one._due > one._sample.seen
+        ends.append(one)
+    assert ends[0]._streams == ends[1]._streams
+    np.testing.assert_array_equal(*(np.sort(each._sample.plain()["keys"]) for each in ends))
+
+
+def sample(seed, rows, size=64):
+    found = Reservoir(size, 1, 1)
+    numbers = 10_000.0 * seed + np.arange(float(rows))
+    columns = numbers[:, None], numbers, np.ones(rows), np.zeros((rows, 1))
+    found.fill(Kept(*columns).take(slice(0, size)))
+    found.seed = seed
+    found.draw_keys(columns[3][:size])
+    found.offer(*(each[size:] for each in columns))
+    return found
+
+
+def test_merged_samples_keep_the_least_keys_of_both():
+    """Catches rows that one stream had discarded, and a bar above that of the other."""
+    one, two = sample(1, 700), sample(2, 3000)
+    keys = np.sort(np.concatenate([each._keys[each.chosen()] for each in (one, two)]))[:64]
+    bar = min(one._bar, two._bar)
+    one.merge(two)
+    np.testing.assert_array_equal(np.sort(one._keys[one.chosen()]), keys)
+    assert one._bar == keys[-1] <= bar
+    assert one.stored == 64
+
+
+def test_merged_batches_are_joined_until_they_are_few():
+    """Catches batches that are joined but keep the length of one, and rows summed twice."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for _ in range(2):
+        sums = StreamSums(2, 1)
+        rows = sums.length * (sums.most - 1) + 3
+        x, functions = rng.normal(size=(rows, 2)), rng.normal(size=(1, rows))
+        sums.add(x, functions, rng.uniform(0.5, 2.0, size=rows))
+        parts.append(sums)
+    one, two = parts
+    total = one.total.joined(two.total)
+    one.merge(two)
+    assert len(one.closed) < one.most
+    assert all(batch.rows == one.length for batch in one.closed)
+    assert one.rows == total.rows == 2 * rows
+    np.testing.assert_allclose(one.total.weight, total.weight)

@@ -1,0 +1,181 @@
+"""The exact learner: one result for any order, chunking, dtype and storage of the rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.signal import lfilter
+
+from mixfree.linear.exact.reservoir import rows_of
+from mixfree.linear.exact.squared import SquaredFit
+from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.losses import Squared
+
+SIZES, OFFSETS = np.array([1.0, 1e3, 1e-3, 1.0]), np.array([0.0, 1e4, 0.0, -2.0])
+
+
+def stream(rows, columns=4, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, columns)) * SIZES + OFFSETS
+    return x, x @ [1.0, 1e-3, 1e3, 0.5] + rng.normal(size=rows)
+
+
+def learnt(x, y, *args, **options):
+    learner = ExactLearner(Squared(), x.shape[1], **options)
+    learner.advance(x, y, *args)
+    return learner
+
+
+def lstsq(x, y):
+    z = np.c_[(x - x.mean(axis=0)) / x.std(axis=0), np.ones(len(x))]
+    return z @ np.linalg.lstsq(z, y, rcond=None)[0]
+
+
+def test_rows_sorted_by_their_target_are_fitted_as_well_as_any():
+    x, y = stream(5000)
+    order = np.argsort(y)
+    learner = learnt(x[order], y[order])
+    best = 0.5 * np.mean((y - lstsq(x, y)) ** 2)
+    gained = 0.5 * y.var() - best
+    assert abs(learner.losses(x, y).mean() - best) < 1e-10 * gained
+    assert learner.gap == (0.0, 0.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 20_000),
+    st.lists(st.integers(0, 20_000), max_size=6),
+    st.integers(0, 2**32 - 1),
+)
+def test_any_cut_permutation_and_order_of_merging_gives_the_same_fit(rows, cuts, seed):
+    rng = np.random.default_rng(seed)
+    x, y = stream(rows)
+    whole = learnt(x, y)
+    cuts = sorted(cut % (rows + 1) for cut in cuts)
+    parts = list(zip(np.split(x, cuts), np.split(y, cuts), strict=True))
+    in_pieces = ExactLearner(Squared(), 4)
+    for part in parts:
+        in_pieces.advance(*part)
+    np.testing.assert_array_equal(in_pieces.weights, whole.weights)
+    np.testing.assert_array_equal(in_pieces.bse, whole.bse)
+    merged = ExactLearner(Squared(), 4)
+    for place in rng.permutation(len(parts)):
+        merged.merge(learnt(*parts[place]))
+    permuted = rng.permutation(rows)
+    size = np.abs(y).max()
+    for other in (merged, learnt(x[permuted], y[permuted])):
+        np.testing.assert_allclose(other.predict(x) / size, whole.predict(x) / size, atol=1e-9)
+        assert other.samples == rows
+
+
+@pytest.mark.parametrize("half_life", [None, "auto"])
+@pytest.mark.parametrize("cut", [0, 1, 9000])
+def test_saved_and_loaded_at_any_row_gives_the_same_bits(cut, half_life):
+    x, y = stream(12_000)
+    weights = np.random.default_rng(1).integers(0, 3, len(y))
+    first = learnt(x[:cut], y[:cut], weights[:cut], half_life=half_life)
+    learner = ExactLearner(Squared(), 4, half_life=half_life)
+    learner.load_state_dict(first.state_dict())
+    learner.advance(x[cut:], y[cut:], weights[cut:])
+    whole = learnt(x, y, weights, half_life=half_life)
+    np.testing.assert_array_equal(learner.weights, whole.weights)
+    assert learner.samples == whole.samples == 12_000
+    if half_life is None:
+        np.testing.assert_array_equal(learner.conf_int(), whole.conf_int())
+        np.testing.assert_array_equal(learner.profile().ratios, whole.profile().ratios)
+
+
+def test_a_state_is_not_tied_to_the_learner_that_gave_it():
+    x, y = stream(9000)
+    learner = learnt(x, y)
+    state, before = learner.state_dict(), learner.weights
+    learner.advance(x, -y)
+    learner.load_state_dict(state)
+    np.testing.assert_array_equal(learner.weights, before)
+
+
+def test_sparse_rows_and_single_precision():
+    x, y = stream(9000)
+    x[np.random.default_rng(2).random(x.shape) < 0.7] = 0.0
+    dense = learnt(x, y)
+    for kind in (sparse.csr_array, sparse.csr_matrix, sparse.coo_array):
+        np.testing.assert_array_equal(learnt(kind(x), y).weights, dense.weights)
+    single = learnt(x.astype(np.float32), y.astype(np.float32), dtype=np.float32)
+    assert single.weights.dtype == np.float32
+    np.testing.assert_allclose(single.weights, dense.weights, rtol=1e-3, atol=1e-3)
+    double = learnt(x.astype(np.float32), y.astype(np.float32))
+    np.testing.assert_allclose(single.weights, double.weights, rtol=1e-6)
+
+
+def test_means_have_intervals_of_the_shape_of_predictions():
+    x, y = stream(5000)
+    learner = learnt(x, y)
+    low, high = learner.mean_interval(x[:7])
+    assert low.shape == high.shape == learner.predict(x[:7]).shape
+    assert (low < learner.predict(x[:7])).all() and (learner.predict(x[:7]) < high).all()
+    wide = learner.mean_interval(x[:7], 0.99)
+    assert (wide[1] - wide[0] > high - low).all()
+    assert learner.conf_int().shape == (1, 5, 2)
+    assert learner.effective_rows == pytest.approx(5000, rel=0.3)
+
+
+def test_a_half_life_is_reported_and_refuses_what_it_cannot_do():
+    x, y = stream(3000)
+    learner = learnt(x, y, half_life="auto")
+    assert learner.half_life in (50.0, 200.0, 800.0, 3200.0, 12800.0, np.inf)
+    assert learnt(x, y).half_life is None
+    with pytest.raises(ValueError, match="intervals need half_life=None"):
+        learner.conf_int()
+    with pytest.raises(ValueError, match="merge needs half_life=None"):
+        learner.merge(learnt(x, y, half_life="auto"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"l2": -1.0}, {"l2": np.nan}, {"radius": 0.0}, {"memory": "much"}]
+)
+def test_wrong_options_are_named(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
+        ExactLearner(Squared(), 2, **wrong)
+
+
+def test_a_megabyte_is_as_long_for_the_squared_loss_as_for_kept_rows():
+    """One of 2²⁰ bytes here and of 10⁶ there was the same text with two meanings."""
+    kept = {text: SquaredFit(3, memory=text)._sums.memory for text in ("32MB", "32 mb", "32MiB")}
+    assert kept == {"32MB": 32 * 10**6, "32 mb": 32 * 10**6, "32MiB": 32 << 20}
+    for text, size in kept.items():
+        assert rows_of(text, 10, 1) == int(size / (8 * 14 * 1.125))
+
+
+def test_a_refused_chunk_changes_nothing():
+    x, y = stream(5000)
+    learner = learnt(x, y)
+    before = learner.weights
+    with pytest.raises(ValueError, match="targets must be finite"):
+        learner.advance(x, np.where(np.arange(5000) == 4321, np.nan, y))
+    with pytest.raises(ValueError, match="rows must have shape"):
+        learner.advance(x[:, :3], y)
+    np.testing.assert_array_equal(learner.weights, before)
+    assert learner.samples == 5000
+
+
+def test_a_change_is_found_and_noise_is_not():
+    """Catches a test without regard to correlation, which finds changes in most such streams.
+
+    At 0.1 % per stream, more than 2 of 200 are found with a probability of 0.001.
+    """
+    found = dict.fromkeys(("noise", "correlated", "slope", "level"), 0)
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        x, noise = rng.standard_normal((2000, 3)), rng.standard_normal(2000)
+        smooth = lfilter([1.0], [1.0, -0.95], np.column_stack([x, noise]), axis=0)
+        later = np.arange(2000) >= 1400
+        for name, rows, y in (
+            ("noise", x, noise),
+            ("correlated", smooth[:, :3], smooth[:, 3]),
+            ("slope", x, noise + np.where(later, -0.5, 0.5) * x[:, 0]),
+            ("level", x, noise + 0.7 * later),
+        ):
+            found[name] += learnt(rows, y).changed
+    assert max(found["noise"], found["correlated"]) <= 2, found
+    assert min(found["slope"], found["level"]) >= 195, found

@@ -39,7 +39,7 @@ from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
 from mixfree.linear.glm.newton import CLOSE, Part, Point
 from mixfree.linear.glm.problem import ROUGH, Problem, Settings
-from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
+from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax, predictions
 
 GROWTH = 1.5  # growth of the stream between updates of the reference weights
 LATE_GROWTH = 2.0  # the same once the stream is 16 times as long as the sample
@@ -274,6 +274,26 @@ class GlmFit:
         """Return one row per output in the units of the rows; an intercept is last."""
         problem, point = self._solved()
         return problem.own(point.theta)
+
+    def mean_losses(self) -> tuple[float, float]:
+        """Return the mean losses of the fit and of the best constant, over the kept rows."""
+        parts, loss, shape = self._parts(), self.settings.loss, self._shape
+        targets = np.concatenate([part.rows.targets for part in parts])
+        weights = np.concatenate([part.factor * part.rows.weights for part in parts])
+        constant = np.zeros((shape[0], 1))
+        if self.settings.intercept:
+            alone = type(self)(loss, 0)
+            alone.add(np.zeros((len(targets), 0)), targets, weights)
+            constant = alone.weights()
+        own, level = self.weights().ravel(), np.zeros((len(targets), 0))
+        z = np.concatenate([predictions(own, part.rows.rows, shape[0]) for part in parts])
+        values = (loss.value(each, targets) for each in (z, predictions(constant, level, shape[0])))
+        found, least = (float(weights @ value / weights.sum()) for value in values)
+        return found, least
+
+    def rough_weights(self) -> Array:
+        """Return weights as good as a sample of some thousand rows gives."""
+        return self._rough(REFERENCE_ROWS, pending=True)
 
     def _solved(self) -> tuple[Problem, Point]:
         """Return the problem and its minimum."""

@@ -3,8 +3,8 @@
 Every method runs without prior knowledge: no domain, no scale, no mixing time. The oracle takes the
 best of a grid of constant steps with the best of three averages, one choice for all streams of a
 case: it knows everything but the random draws of each stream. Suboptimality is measured on the
-samples of the stream itself. On the paper's problem, where it is measured under the stationary law,
-the best choice per seed is also shown.
+samples of the stream itself. On the paper's problem, where it is measured under the
+stationary distribution, the best choice per seed is also shown.
 
 A seed draws the loss, the dimension, the condition and the scale of the features, their own
 correlation, the noise, the distance of the solution, the chain, its mixing time and the length, so

@@ -8,9 +8,9 @@ from scipy import linalg
 from mixfree.base import draws
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.products import Products
-from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.families import Family
+from mixfree.linear.glm.kept import Kept
 from mixfree.linear.glm.newton import (
     Objective,
     Part,

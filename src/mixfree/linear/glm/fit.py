@@ -31,12 +31,13 @@ from mixfree.base.checks import (
     shown,
 )
 from mixfree.base.interrupts import all_or_nothing, shallow
+from mixfree.base.sample import UniformSample
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.mapping import ColumnMap
-from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
-from mixfree.linear.exact.streamsums import StreamSums, origin_of
+from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
+from mixfree.linear.glm.kept import Kept, origin_of, rows_of, stream_seed
 from mixfree.linear.glm.newton import CLOSE, Part, Point
 from mixfree.linear.glm.problem import ROUGH, Problem, Settings
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax, predictions
@@ -45,6 +46,7 @@ GROWTH = 1.5  # growth of the stream between updates of the reference weights
 LATE_GROWTH = 2.0  # the same once the stream is 16 times as long as the sample
 REFERENCE_ROWS = 2048  # rows of the sample that are enough for reference weights
 REFERENCE_RIDGE = 1 / 300  # of the reference weights, in standardised rows per column
+KEPT = ("rows", "targets", "weights", "before")  # columns of the sample
 START_ROWS = 4096  # rows of the sample for the fit from which the final one starts
 
 
@@ -124,9 +126,10 @@ class GlmFit:
         self.seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
         self.samples, self.memory = 0, memory
         self._family = self.settings.family
-        self._sample = Reservoir(rows_of(memory, columns, loss.outputs), columns, loss.outputs)
-        self._blocks = Blocks(columns)
-        self._sums: StreamSums | None = None  # None while all rows are kept
+        self.size = rows_of(memory, columns, loss.outputs)
+        self._blocks = Blocks(columns)  # with all rows of a stream that is not longer than that
+        self._sums: StreamSums | None = None  # of all rows; None while all are kept
+        self._sample: UniformSample | None = None  # rows, targets, weights, predictions
         self._reference = np.zeros(self._shape)  # reference weights, in the units of the rows
         self._due = 0  # number of rows at which they are updated
         self._streams: tuple[int, ...] = ()  # seeds of all merged streams
@@ -140,7 +143,12 @@ class GlmFit:
     @property
     def kept(self) -> int:
         """Number of rows that are stored."""
-        return min(self._sample.stored, self._sample.size) + self._blocks.filled
+        return self._blocks.filled + (0 if self._sample is None else self._sample.filled)
+
+    @property
+    def _seen(self) -> int:
+        """Number of rows in the sums."""
+        return 0 if self._sums is None else self._sums.rows
 
     @property
     def complete(self) -> bool:
@@ -150,8 +158,9 @@ class GlmFit:
     def successor(self) -> Self:
         """Return a copy that shares all rows and sums; only one of the two may be continued."""
         twin = shallow(self)
-        twin._sample, twin._blocks = self._sample.successor(), self._blocks.successor()
-        twin._sums = None if self._sums is None else self._sums.copy()
+        twin._blocks = self._blocks.successor()
+        if self._sums is not None and self._sample is not None:
+            twin._sums, twin._sample = self._sums.copy(), self._sample.successor()
         return twin
 
     @all_or_nothing
@@ -169,54 +178,36 @@ class GlmFit:
         x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
         check_values(targets=y)
         self._family.check_targets(y[:, 0])
-        self._add(x, y, w)
+        self._blocks.cut(x, y, w, self._length, self._fold)
         self.samples += int(np.shape(targets)[0])
         self._solution = self._inference = None
 
-    def _add(self, x: Any, y: Array, w: Array | None) -> None:
-        room = self._sample.size - self._sample.seen if self._sums is None else 0
-        if room > 0 and len(y):
-            kept = x[:room] if isinstance(x, np.ndarray) else x[:room].toarray()
-            check_values(rows=kept)
-            ones = np.ones(len(kept)) if w is None else w[:room]
-            before = np.zeros((len(kept), self._shape[0]))
-            self._sample.fill(Kept(kept, y[:room, 0], ones, before))
-        if len(y) > room:
-            rest = slice(room, None)
-            given = None if w is None else w[rest]
-            self._blocks.cut(x[rest], y[rest], given, self._length, self._fold)
-
     def _length(self) -> int:
         """Return the rows of the next block: more as the stream grows, for speed."""
-        eighth = max(self._sample.seen, FEWEST) // 8
-        return min(1 << eighth.bit_length() >> 1, block_rows(self.settings.columns))
+        if self._sums is None:
+            return self.size + 1
+        return min(1 << (self._seen // 8).bit_length() >> 1, block_rows(self.settings.columns))
 
     def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""
         check_values(rows=rows)
-        if self._sums is None:
-            self._sums = self._begin()
+        new = self._rows_of(rows, targets, weights)
+        if self._sums is None or self._sample is None:
+            # From now on not all rows are kept.
+            self._update_reference([Part(new, 1.0)])
+            seed = stream_seed(self.seed, new)
+            self._sums = StreamSums(*self._functions, origin_of(new), len(rows))
+            self._sample, self._streams = UniformSample(self.size, seed), (seed,)
         before = self._predictions(rows)
-        self._sums.add(rows, self._family.expand(before, targets[:, 0]), weights)
-        self._sample.offer(rows, targets[:, 0], weights, before)
-        if self._sample.seen >= self._due:
-            self._update_reference()
+        self._sums.add(rows, self._family.expand(before, new.targets), weights)
+        self._sample.offer([rows, new.targets, new.weights, before])
+        if self._seen >= self._due:
+            self._update_reference([self._sampled()])
 
-    def _begin(self) -> StreamSums:
-        """Start the sums with all rows so far: from now on not all rows are kept."""
-        sample = self._sample
-        kept = sample.rows()
-        self._update_reference()
-        kept = replace(kept, before=self._predictions(kept.rows))
-        sample.seed = stream_seed(self.seed, kept)
-        sample.draw_keys(kept.before)
-        self._streams = (sample.seed,)
-        sums = StreamSums(*self._functions, origin_of(kept), len(kept))
-        for piece in kept.pieces:
-            expanded = self._family.expand(piece.before, piece.targets)
-            alike = (piece.weights == 1.0).all()
-            sums.add(piece.rows, expanded, None if alike else piece.weights)
-        return sums
+    def _rows_of(self, rows: Array, targets: Array, weights: Array | None) -> Kept:
+        """Return rows that have not been predicted."""
+        ones = np.ones(len(rows)) if weights is None else weights
+        return Kept(rows, targets[:, 0], ones, np.zeros((len(rows), self._shape[0])))
 
     @property
     def _functions(self) -> tuple[int, int]:
@@ -230,18 +221,26 @@ class GlmFit:
         # Such predictions are far from all targets: a column that hardly varied became huge.
         return np.clip(z, -MAX_VALUE, MAX_VALUE, out=z)
 
-    def _update_reference(self) -> None:
-        """Update the reference weights."""
-        self._reference = self._rough(REFERENCE_ROWS, pending=False)
-        late = self._sample.seen >= 16 * self._sample.size
-        self._due = int((LATE_GROWTH if late else GROWTH) * self._sample.seen)
+    def _update_reference(self, parts: list[Part]) -> None:
+        """Update the reference weights by a fit to some rows."""
+        self._reference = self._rough(REFERENCE_ROWS, parts)
+        rows = max(self._seen, len(parts[0].rows))
+        self._due = int((LATE_GROWTH if rows >= 16 * self.size else GROWTH) * rows)
 
-    def _rough(self, most: int, pending: bool) -> Array:
-        """Fit to at most about ``most`` of the kept rows; weights in the units of the rows."""
-        parts = self._parts(most, pending)
-        ridge = REFERENCE_RIDGE * self.settings.columns / max(len(parts[0].rows), 1)
-        problem = replace(self._problem_of(parts), ridge=ridge)
-        _, point = problem.solved(None if self._sums is None else self._reference, ROUGH)
+    def _rough(self, most: int, parts: list[Part], *, alone: bool = False) -> Array:
+        """Fit to about ``most`` rows of the first part; weights in the units of the rows.
+
+        With ``alone``, without the sums and the reference weights.
+        """
+        (kept, factor), *others = parts
+        stride = max(len(kept) // max(most, 16 * (self.settings.columns + 1)), 1)
+        few = kept.take(slice(None, None, stride))
+        parts = [Part(few, factor * len(kept) / max(len(few), 1)), *others]
+        ridge = REFERENCE_RIDGE * self.settings.columns / max(len(few), 1)
+        alone = alone or self._sums is None
+        problem = Problem.of_rows(self.settings, parts) if alone else self._problem_of(parts)
+        problem = replace(problem, ridge=ridge)
+        _, point = problem.solved(None if alone else self._reference, ROUGH)
         return problem.own(point.theta)
 
     def _problem_of(self, parts: list[Part]) -> Problem:
@@ -250,24 +249,20 @@ class GlmFit:
             return Problem.of_rows(self.settings, parts)
         return Problem.of_sample(self.settings, parts, self._sums.total)
 
-    def _parts(self, most: int | None = None, pending: bool = True) -> list[Part]:
-        """Return the sample, whose rows represent the whole stream, then pending rows.
+    def _sampled(self) -> Part:
+        """Return the sample in the order of arrival; its rows represent all rows in the sums."""
+        sample = self._sample
+        assert sample is not None
+        order = sample.order
+        kept = Kept(*(sample.column(place)[order] for place in range(len(KEPT))))
+        return Part(kept, sample.seen / len(kept))
 
-        With ``most``, only about so many rows of the sample, each of which represents more rows.
-        While a block is being folded, it is not known which rows are pending.
-        """
-        sample, stride = self._sample, 1
-        if most is not None:
-            most = max(most, 16 * (self.settings.columns + 1))
-            stride = max(min(sample.stored, sample.size) // most, 1)
-        kept = sample.rows(stride)
-        parts = [Part(kept, sample.seen / max(len(kept), 1))]
-        block = self._blocks.pending if pending else None
-        if block is not None:
-            rows, targets, weights = block
-            ones = np.ones(len(rows)) if weights is None else weights
-            before = np.zeros((len(rows), self._shape[0]))
-            parts.append(Part(Kept(rows, targets[:, 0], ones, before), 1.0))
+    @property
+    def _parts(self) -> list[Part]:
+        """The sample, if there is one, then the pending rows, which are all rows if not."""
+        parts = [] if self._sample is None else [self._sampled()]
+        if self._blocks.filled or not parts:
+            parts.append(Part(self._rows_of(*self._blocks.stored), 1.0))
         return parts
 
     def weights(self) -> Array:
@@ -277,7 +272,7 @@ class GlmFit:
 
     def mean_losses(self) -> tuple[float, float]:
         """Return the mean losses of the fit and of the best constant, over the kept rows."""
-        parts, loss, shape = self._parts(), self.settings.loss, self._shape
+        parts, loss, shape = self._parts, self.settings.loss, self._shape
         targets = np.concatenate([part.rows.targets for part in parts])
         weights = np.concatenate([part.factor * part.rows.weights for part in parts])
         constant = np.zeros((shape[0], 1))
@@ -293,16 +288,16 @@ class GlmFit:
 
     def rough_weights(self) -> Array:
         """Return weights as good as a sample of some thousand rows gives."""
-        return self._rough(REFERENCE_ROWS, pending=True)
+        return self._rough(REFERENCE_ROWS, self._parts)
 
     def _solved(self) -> tuple[Problem, Point]:
         """Return the problem and its minimum."""
         if self._solution is None:
-            start = None
+            start, parts = None, self._parts
             if self._sums is not None or self.kept > 2 * START_ROWS:
-                start = self._rough(START_ROWS, pending=True)
+                start = self._rough(START_ROWS, parts)
             given = self.settings.l2 is not None or self.settings.radius is not None
-            problem = self._problem_of(self._parts())
+            problem = self._problem_of(parts)
             self._solution = problem.solved(start, CLOSE, watch=not given)
         return self._solution
 
@@ -323,7 +318,7 @@ class GlmFit:
     def inference(self) -> GlmInference:
         """Intervals and the correlation profile of the fit."""
         if self._inference is None:
-            rows = self._sample.seen + self._blocks.filled
+            rows = self._seen + self._blocks.filled
             self._inference = GlmInference(*self._solved(), rows, self._sums)
         return self._inference
 
@@ -341,10 +336,10 @@ class GlmFit:
             raise ValueError(
                 f"cannot merge a fit with {other.settings} into one with {self.settings}"
             )
-        if self._sample.size != other._sample.size:
+        if self.size != other.size:
             raise ValueError(
-                f"cannot merge a fit that keeps {other._sample.size:,} rows into one that keeps "
-                f"{self._sample.size:,}"
+                f"cannot merge a fit that keeps {other.size:,} rows into one that keeps "
+                f"{self.size:,}"
             )
         if set(self._streams) & set(other._streams):
             raise ValueError(
@@ -362,11 +357,12 @@ class GlmFit:
             theirs = other._copy()
             self._flush()
             theirs._flush()
-            assert theirs._sums is not None
+            assert self._sample is not None
+            assert theirs._sums is not None and theirs._sample is not None
             self._sums.merge(theirs._sums)
             self._sample.merge(theirs._sample)
             self._streams = tuple(sorted((*self._streams, *theirs._streams)))
-            self._update_reference()
+            self._update_reference([self._sampled()])
         self.samples, self._solution, self._inference = samples, None, None
 
     def mapped(self, change: ColumnMap) -> Self:
@@ -374,17 +370,18 @@ class GlmFit:
 
         Bytes of memory hold fewer rows if there are more columns.
         """
-        twin, outputs = self._copy(), self._shape[0]
-        size = min(self._sample.size, rows_of(self.memory, change.after, outputs))
-        if twin._sums is None and twin._sample.seen > size:
-            twin._sums = twin._begin()
+        twin = self._copy()
         twin.settings = replace(self.settings, columns=change.after)
-        twin._sample, twin._blocks = twin._sample.mapped(change, size), self._blocks.mapped(change)
-        twin._sums = None if twin._sums is None else twin._sums.mapped(change)
-        slopes, level = np.split(twin._reference, [self.settings.columns], axis=1)
-        if not change.places:  # no weights of the new columns need predict the same
-            slopes, level, twin._due = np.zeros_like(slopes), np.zeros_like(level), 0
-        twin._reference = np.hstack([change.rows(slopes), level])
+        twin.size = min(self.size, rows_of(self.memory, change.after, self._shape[0]))
+        twin._blocks = self._blocks.mapped(change)
+        if twin._sums is not None and twin._sample is not None:
+            twin._sums, twin._sample = twin._sums.mapped(change), twin._sample.shrunk(twin.size)
+            twin._sample.columns[0] = change.rows(twin._sample.column(0))
+        if change.places or self._sums is None:
+            slopes, level = np.split(self._reference, [self.settings.columns], axis=1)
+            twin._reference = np.hstack([change.rows(slopes), level])
+        else:  # no weights of the new columns need predict the same
+            twin._reference = twin._rough(REFERENCE_ROWS, [twin._sampled()], alone=True)
         if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
             twin._blocks = Blocks(change.after)
             twin._blocks.cut(*waiting, twin._length, twin._fold)
@@ -392,8 +389,8 @@ class GlmFit:
 
     def _add_all(self, other: Self) -> None:
         """Add the rows of a fit that has kept all its rows."""
-        for rows, _ in other._parts():
-            self._add(rows.rows, rows.targets[:, None], rows.weights)
+        if (waiting := other._blocks.pending) is not None:
+            self._blocks.cut(*waiting, self._length, self._fold)
 
     def _flush(self) -> None:
         """Fold the pending rows."""
@@ -409,12 +406,11 @@ class GlmFit:
 
     def _state(self) -> tuple[Any, ...]:
         """Return copies of all attributes that change."""
-        sums = None if self._sums is None else self._sums.copy()
-        parts = self._sample.copy(), self._blocks.copy(), sums
-        return self.samples, *parts, self._reference, self._due, self._streams
+        both = [None if each is None else each.copy() for each in (self._sums, self._sample)]
+        return self.samples, self._blocks.copy(), *both, self._reference, self._due, self._streams
 
     def _set(self, state: tuple[Any, ...]) -> None:
-        self.samples, self._sample, self._blocks, self._sums, *rest = state
+        self.samples, self._blocks, self._sums, self._sample, *rest = state
         self._reference, self._due, self._streams = rest
         self._solution = self._inference = None
 
@@ -422,37 +418,45 @@ class GlmFit:
         """Return the state as numbers and copies of arrays."""
         return {
             "samples": self.samples,
-            "sample": self._sample.plain(),
+            "size": self.size,
             "blocks": self._blocks.plain(),
             "sums": None if self._sums is None else self._sums.plain(),
-            "now": self._reference.copy(),
+            "sample": None if self._sample is None else self._sample.plain(),
+            "reference": self._reference.copy(),
             "due": self._due,
             "streams": list(self._streams),
+            "seed": None if self._sample is None else self._sample.seed,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        names = {"samples", "sample", "blocks", "sums", "now", "due", "streams"}
-        if set(state) != names:
-            raise ValueError(f"the state must have {sorted(names)}, not {sorted(state)}")
+        if set(state) != set(self.plain()):
+            raise ValueError(f"the state must have {sorted(self.plain())}, not {sorted(state)}")
         samples = check_whole(state["samples"], "samples of the state", least=0)
-        columns = self.settings.columns
-        sample = Reservoir(self._sample.size, columns, self._shape[0])
-        sample.restore(state["sample"])
-        blocks, sums = Blocks(columns), None
+        size = check_whole(state["size"], "size of the state", most=2**31)
+        reference = check_array(state["reference"], "reference", self._shape)
+        blocks, sums, sample = Blocks(self.settings.columns), None, None
         blocks.restore(state["blocks"])
-        self._family.check_targets(sample.rows().targets)
-        if blocks.pending is not None:
-            self._family.check_targets(blocks.pending[1][:, 0])
+        if (state["sums"] is None) != (state["sample"] is None):
+            raise ValueError("sums and sample of the state do not fit together")
         if state["sums"] is not None:
             sums = StreamSums(*self._functions)
             sums.restore(state["sums"])
-        if (0 if sums is None else sums.rows) != (0 if sample.seed is None else sample.seen):
-            raise ValueError("sums and sample of the state have different numbers of rows")
-        now = check_array(state["now"], "now", self._shape)
+            seed = check_whole(state["seed"], "seed of the state", least=0, most=2**64 - 1)
+            sample = UniformSample(size, seed).restored(state["sample"], "sample")
+            outputs, kept = self._shape[0], sample.filled
+            shapes = (kept, self.settings.columns), (kept,), (kept,), (kept, outputs)
+            for name, column, shape in zip(KEPT, sample.columns, shapes, strict=True):
+                check_array(column, name, shape)
+            if not (sample.columns[2] > 0.0).all() or sums.rows != sample.seen:
+                raise ValueError("sums and sample of the state do not fit together")
+            self._family.check_targets(sample.columns[1])
+        if blocks.pending is not None:
+            self._family.check_targets(blocks.pending[1][:, 0])
         due = check_whole(state["due"], "due of the state", least=0)
         streams = tuple(
             check_whole(each, "streams of the state", least=0, most=2**64 - 1)
             for each in state["streams"]
         )
-        self._set((samples, sample, blocks, sums, now, due, streams))
+        self._set((samples, blocks, sums, sample, reference, due, streams))
+        self.size = size

@@ -22,8 +22,8 @@ import numpy as np
 from scipy import linalg
 
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.glm.families import Family
+from mixfree.linear.glm.kept import Kept
 
 if TYPE_CHECKING:
     from mixfree.linear.glm.control_variates import ControlVariates

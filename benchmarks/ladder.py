@@ -20,7 +20,6 @@ from scipy.optimize import minimize
 from scipy.signal import lfilter
 
 import mixfree as mf
-from benchmarks.sensitivity import ratio_of_means
 from mixfree.base.figures import line_style, log_log, new_figure, styles_of
 from mixfree.base.table import Table
 from mixfree.chains import MarkovChain, cycle, two_state
@@ -32,7 +31,7 @@ from mixfree.linear.learner_for import learner_for
 from mixfree.linear.losses import Huber, Logistic, Loss, Squared, loss_twin
 from mixfree.reproduce.engine.report import Claim, Report, gather, where
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import bootstrap
+from mixfree.reproduce.engine.statistics import bootstrap, ratio
 from mixfree.steps.profile import ENOUGH
 
 FULL = Settings(samples=200_000, seeds=200, first_seed=4000)
@@ -534,7 +533,7 @@ def paper_claims(paper, memory):
 
     def at_most(text, limit, found, name, others):
         ratios = {
-            p: ratio_of_means(each[name], min((each[other] for other in others), key=np.mean))
+            p: ratio(each[name], min((each[other] for other in others), key=np.mean))
             for p, each in found.items()
         }
         measured = ", ".join(f"{ratio.value:.2f} (p = {p:g})" for p, ratio in ratios.items())

@@ -25,6 +25,60 @@ class Loss(Protocol):
         """Return ∂ℓ/∂prediction, elementwise over samples."""
 
 
+class Family:
+    """What an exact fit needs of a loss besides its value and derivative.
+
+    A new family is one class with value, derivative, :meth:`curvature` and, if they differ from
+    those below, the targets that it allows and the best constant.
+    """
+
+    outputs: int = 1
+    width: float | None = None  # residuals up to it cost about their square; None for a link
+    degree = 0  # power of the unit of residuals that is the unit of the loss
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """Return ℓ, elementwise over samples."""
+        raise NotImplementedError
+
+    def derivative(self, prediction: Any, target: Any) -> Any:
+        """Return ∂ℓ/∂prediction, elementwise over samples."""
+        raise NotImplementedError
+
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """Return a = ∂²ℓ/∂prediction²; with several outputs the Hessian is diag(a) − a aᵀ."""
+        raise NotImplementedError
+
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the values of rows, and their derivatives, rows × outputs as ``z``."""
+        flat = z[:, 0] if self.outputs == 1 else z
+        return self.value(flat, targets), self.derivative(flat, targets).reshape(z.shape)
+
+    def in_unit(self, unit: float) -> "Family":
+        """Return the loss of residuals in another unit; a loss without width has none."""
+        return self
+
+    def check_targets(self, targets: Array) -> None:
+        """Raise ValueError for targets that the loss does not allow; by default there are none."""
+
+    def encoded(self, targets: Array) -> Array:
+        """Return targets as numbers that slopes are linear in: rows × outputs."""
+        return targets[:, None]
+
+    def best_constant(self, targets: Array) -> Array:
+        """Return the constant prediction of the least mean loss, one row per output.
+
+        By default it is the zero of the mean derivative beside the best quantile.
+        """
+        guesses = np.quantile(targets, np.linspace(0.0, 1.0, QUANTILES))
+        best = int(np.argmin([np.mean(self.value(guess, targets)) for guess in guesses]))
+        low, high = guesses[max(best - 1, 0)], guesses[min(best + 1, QUANTILES - 1)]
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            above = np.mean(self.derivative(middle, targets)) > 0.0
+            low, high = (low, middle) if above else (middle, high)
+        return np.array([[0.5 * (low + high)]])
+
+
 @dataclass(frozen=True)
 class Squared:
     """½(prediction − target)².

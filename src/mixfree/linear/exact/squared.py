@@ -12,6 +12,7 @@ from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.inference import Inference
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.solve import Solution, solve
 
 ROUNDING = 1e-10  # relative size of an error that may be due to the rounding of its sums
@@ -155,6 +156,13 @@ class SquaredFit:
         self._sums.merge(other._sums)
         self.samples += other.samples
         self._forget_fit()
+
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return a fit to the same rows with mapped columns; both may be continued."""
+        twin = shallow(self)
+        twin._sums, twin.columns = self._sums.mapped(change), change.after
+        twin._forget_fit()
+        return twin
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

@@ -32,6 +32,7 @@ from mixfree.base.checks import (
 )
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
 from mixfree.linear.exact.streamsums import StreamSums, origin_of
 from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
@@ -121,7 +122,7 @@ class GlmFit:
         radius = None if radius is None else check_positive(radius, "radius")
         self.settings = Settings(loss, columns, bool(intercept), l2, radius)
         self.seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
-        self.samples = 0
+        self.samples, self.memory = 0, memory
         self._family = self.settings.family
         self._sample = Reservoir(rows_of(memory, columns, loss.outputs), columns, loss.outputs)
         self._blocks = Blocks(columns)
@@ -144,7 +145,7 @@ class GlmFit:
     @property
     def complete(self) -> bool:
         """Whether all rows are stored, so that the fit is exactly that to all rows."""
-        return self._sample.seen <= self._sample.size
+        return self._sums is None
 
     def successor(self) -> Self:
         """Return a copy that shares all rows and sums; only one of the two may be continued."""
@@ -347,6 +348,27 @@ class GlmFit:
             self._streams = tuple(sorted((*self._streams, *theirs._streams)))
             self._update_reference()
         self.samples, self._solution, self._inference = samples, None, None
+
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return a fit to the same rows with mapped columns; both may be continued.
+
+        Bytes of memory hold fewer rows if there are more columns.
+        """
+        twin, outputs = self._copy(), self._shape[0]
+        size = min(self._sample.size, rows_of(self.memory, change.after, outputs))
+        if twin._sums is None and twin._sample.seen > size:
+            twin._sums = twin._begin()
+        twin.settings = replace(self.settings, columns=change.after)
+        twin._sample, twin._blocks = twin._sample.mapped(change, size), self._blocks.mapped(change)
+        twin._sums = None if twin._sums is None else twin._sums.mapped(change)
+        slopes, level = np.split(twin._reference, [self.settings.columns], axis=1)
+        if not change.places:  # no weights of the new columns need predict the same
+            slopes, level, twin._due = np.zeros_like(slopes), np.zeros_like(level), 0
+        twin._reference = np.hstack([change.rows(slopes), level])
+        if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
+            twin._blocks = Blocks(change.after)
+            twin._blocks.cut(*waiting, twin._length, twin._fold)
+        return twin
 
     def _add_all(self, other: Self) -> None:
         """Add the rows of a fit that has kept all its rows."""

@@ -10,6 +10,9 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole, shown
 
+QUANTILES = 33  # of the targets, from which the search for the best constant starts
+HALVINGS = 60  # of the interval between two of them, to about the rounding error
+
 
 class Loss(Protocol):
     """A loss ℓ(prediction, target) of ``outputs`` predictions per sample, 1 except for softmax."""
@@ -80,7 +83,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Squared:
+class Squared(Family):
     """½(prediction − target)².
 
     Examples
@@ -88,8 +91,6 @@ class Squared:
     >>> Squared().value(3.0, 1.0), Squared().derivative(3.0, 1.0)
     (2.0, 2.0)
     """
-
-    outputs = 1
 
     def value(self, prediction: Any, target: Any) -> Any:
         """½r²."""
@@ -99,9 +100,13 @@ class Squared:
         """r."""
         return prediction - target
 
+    def best_constant(self, targets: Array) -> Array:
+        """Return the mean."""
+        return np.array([[targets.mean()]])
+
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(Family):
     """log(1 + exp(−target · prediction)) for targets −1 and +1.
 
     Examples
@@ -109,8 +114,6 @@ class Logistic:
     >>> float(Logistic().derivative(0.0, 1.0))
     -0.5
     """
-
-    outputs = 1
 
     def value(self, prediction: Any, target: Any) -> Any:
         """log(1 + e^−m), m = target · prediction."""
@@ -121,9 +124,31 @@ class Logistic:
         # tanh cannot overflow where exp would.
         return -target * (0.5 - 0.5 * np.tanh(0.5 * target * prediction))
 
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """Return the variance of the class."""
+        decay = np.exp(-np.abs(prediction))
+        return decay / (1.0 + decay) ** 2
+
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return values and derivatives from one exponential, twice as fast as ``np.tanh``."""
+        decay = np.exp(-np.abs(z[:, 0]))
+        slope = np.copysign((1.0 - decay) / (1.0 + decay), z[:, 0])
+        value = np.log1p(decay) - np.minimum(targets * z[:, 0], 0.0)
+        return value, 0.5 * (slope - targets)[:, None]
+
+    def check_targets(self, targets: Array) -> None:
+        """Check that all targets are −1 or +1."""
+        if not (np.abs(targets) == 1.0).all():
+            wrong = targets[np.abs(targets) != 1.0][0]
+            raise ValueError(f"targets of the logistic loss must be -1 or +1, not {wrong}")
+
+    def best_constant(self, targets: Array) -> Array:
+        """Return the log-odds of the frequencies, where an absent class counts as half a row."""
+        return np.diff(_log_counts(0.5 * (targets + 1.0), 2), axis=0)
+
 
 @dataclass(frozen=True)
-class Huber:
+class Huber(Family):
     """Huber's loss: ½r² for ``|r|`` ≤ delta, linear beyond.
 
     Examples
@@ -133,7 +158,7 @@ class Huber:
     """
 
     delta: float = 1.0
-    outputs = 1
+    degree = 2
 
     def __post_init__(self) -> None:
         check_positive(self.delta, "delta")
@@ -148,9 +173,22 @@ class Huber:
         """The residual r, clipped to ±δ."""
         return np.clip(prediction - target, -self.delta, self.delta)
 
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """1 for ``|r|`` ≤ δ, else 0."""
+        return (np.abs(prediction - target) <= self.delta).astype(np.float64)
+
+    @property
+    def width(self) -> float:  # type: ignore[override]
+        """δ."""
+        return self.delta
+
+    def in_unit(self, unit: float) -> "Huber":
+        """Return the loss of residuals in another unit, up to a factor unit²."""
+        return Huber(self.delta / unit)
+
 
 @dataclass(frozen=True)
-class Robust:
+class Robust(Family):
     r"""Barron's general robust loss, bounded for a negative shape (Barron 2019).
 
     .. math:: \rho(r) = \frac{|a-2|}{a}
@@ -166,7 +204,6 @@ class Robust:
 
     shape: float = -2.0
     scale: float = 1.0
-    outputs = 1
 
     def __post_init__(self) -> None:
         check_positive(self.scale, "scale")
@@ -196,9 +233,30 @@ class Robust:
         power = (0.5 * self.shape - 1.0) * np.log1p(residual**2 / width)
         return residual / self.scale * np.exp(power)
 
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """``ρ″(r)``, which is negative for large residuals if the shape is below 1."""
+        square = ((prediction - target) / self.scale) ** 2
+        if self.shape == 2.0:
+            return np.ones_like(square) / self.scale**2
+        if self.shape == -math.inf:
+            return (1.0 - square) * np.exp(-0.5 * square) / self.scale**2
+        width = abs(self.shape - 2.0)
+        share = square / width
+        slope = np.exp((0.5 * self.shape - 1.0) * np.log1p(share)) / self.scale**2
+        return slope * (1.0 - width * (share / (1.0 + share)))
+
+    @property
+    def width(self) -> float:  # type: ignore[override]
+        """c."""
+        return self.scale
+
+    def in_unit(self, unit: float) -> "Robust":
+        """Return the loss of residuals in another unit."""
+        return Robust(self.shape, self.scale / unit)
+
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(Family):
     """Cross-entropy of ``classes`` predictions; the target is the class number.
 
     Examples
@@ -213,7 +271,7 @@ class Softmax:
         check_whole(self.classes, "classes", least=2)
 
     @property
-    def outputs(self) -> int:
+    def outputs(self) -> int:  # type: ignore[override]
         """One prediction per class."""
         return self.classes
 
@@ -231,6 +289,47 @@ class Softmax:
         grown = np.exp(prediction - prediction.max(axis=-1, keepdims=True))
         probability = grown / grown.sum(axis=-1, keepdims=True)
         return probability - (np.arange(self.classes) == np.asarray(target)[..., None])
+
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """Return the probabilities p: the Hessian is diag(p) − p pᵀ."""
+        grown = np.exp(prediction - prediction.max(axis=-1, keepdims=True))
+        return grown / grown.sum(axis=-1, keepdims=True)
+
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return values and derivatives from one exponential per class."""
+        given = np.arange(len(z)), targets.astype(np.intp)
+        slope = z - z.max(axis=1, keepdims=True)
+        value = -slope[given]
+        np.exp(slope, out=slope)
+        total = slope.sum(axis=1)
+        value += np.log(total)
+        slope /= total[:, None]
+        slope[given] -= 1.0
+        return value, slope
+
+    def check_targets(self, targets: Array) -> None:
+        """Check that all targets are whole numbers from 0 to the number of classes − 1."""
+        right = (targets >= 0) & (targets < self.classes) & (targets == np.floor(targets))
+        if not right.all():
+            raise ValueError(
+                f"targets of softmax must be whole numbers from 0 to {self.classes - 1}, "
+                f"not {targets[~right][0]}"
+            )
+
+    def encoded(self, targets: Array) -> Array:
+        """Return indicators of the classes."""
+        return np.asarray(targets[:, None] == np.arange(self.classes), dtype=np.float64)
+
+    def best_constant(self, targets: Array) -> Array:
+        """Return logarithms of the classes' frequencies, up to a constant."""
+        return _log_counts(targets, self.classes)
+
+
+def _log_counts(classes: Array, number: int) -> Array:
+    """Return the logarithms of the rows per class; an absent class counts as half a row."""
+    counts = np.bincount(classes.astype(np.int64), minlength=number)
+    logs: Array = np.log(np.maximum(counts, 0.5))[:, None]
+    return logs
 
 
 def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:

@@ -35,11 +35,13 @@ from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_r
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
 from mixfree.linear.exact.streamsums import StreamSums, origin_of
+from mixfree.linear.glm.control_variates import FUNCTIONS, functions
 from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
-from mixfree.linear.glm.newton import CLOSE, Part, Point
-from mixfree.linear.glm.problem import ROUGH, Problem, Settings
-from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
+from mixfree.linear.glm.newton import Point
+from mixfree.linear.glm.problem import ROUGH, Problem
+from mixfree.linear.glm.rows import Settings
+from mixfree.linear.losses import Family, Loss, Squared
 
 GROWTH = 1.5  # growth of the stream between updates of the reference weights
 LATE_GROWTH = 2.0  # the same once the stream is 16 times as long as the sample
@@ -58,10 +60,8 @@ class GlmFit:
 
     The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
     depends on which rows the seed keeps; :meth:`gap` estimates by how much. If neither λ nor r is
-    given, columns along which the classes of the kept rows can be separated get a weak ridge
-    (:attr:`separated`), as strong as scikit-learn's default: no best weights exist without one.
-    All columns get it if a class that is separated has fewer rows than weights, or if the kept rows
-    do not hold back the correction by the sums.
+    given and no best weights exist, since classes can be separated or the kept rows do not hold
+    back the sums, all slopes get the ridge with the largest evidence (:attr:`ridge`).
 
     The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
     with Huber's loss of the same width.
@@ -115,7 +115,7 @@ class GlmFit:
         memory: int | str = "32MB",
         seed: int = 0,
     ) -> None:
-        if not isinstance(loss, Logistic | Softmax | Huber | Robust):
+        if not isinstance(loss, Family) or isinstance(loss, Squared):
             raise ValueError(f"loss must be Logistic, Softmax, Huber or Robust, not {shown(loss)}")
         columns = check_whole(columns, "columns", least=0)
         l2 = None if l2 is None else check_not_negative(l2, "l2")
@@ -123,7 +123,6 @@ class GlmFit:
         self.settings = Settings(loss, columns, bool(intercept), l2, radius)
         self.seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
         self.samples, self.memory = 0, memory
-        self._family = self.settings.family
         self._sample = Reservoir(rows_of(memory, columns, loss.outputs), columns, loss.outputs)
         self._blocks = Blocks(columns)
         self._sums: StreamSums | None = None  # None while all rows are kept
@@ -168,7 +167,7 @@ class GlmFit:
         """
         x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
         check_values(targets=y)
-        self._family.check_targets(y[:, 0])
+        self.settings.loss.check_targets(y[:, 0])
         self._add(x, y, w)
         self.samples += int(np.shape(targets)[0])
         self._solution = self._inference = None
@@ -197,7 +196,7 @@ class GlmFit:
         if self._sums is None:
             self._sums = self._begin()
         before = self._predictions(rows)
-        self._sums.add(rows, self._family.expand(before, targets[:, 0]), weights)
+        self._sums.add(rows, functions(self.settings.loss, before, targets[:, 0]), weights)
         self._sample.offer(rows, targets[:, 0], weights, before)
         if self._sample.seen >= self._due:
             self._update_reference()
@@ -213,14 +212,14 @@ class GlmFit:
         self._streams = (sample.seed,)
         sums = StreamSums(*self._functions, origin_of(kept), len(kept))
         for piece in kept.pieces:
-            expanded = self._family.expand(piece.before, piece.targets)
+            values = functions(self.settings.loss, piece.before, piece.targets)
             alike = (piece.weights == 1.0).all()
-            sums.add(piece.rows, expanded, None if alike else piece.weights)
+            sums.add(piece.rows, values, None if alike else piece.weights)
         return sums
 
     @property
     def _functions(self) -> tuple[int, int]:
-        return self.settings.columns, self._family.functions * self._shape[0]
+        return self.settings.columns, FUNCTIONS * self._shape[0]
 
     def _predictions(self, rows: Array) -> Array:
         """Predict rows by the reference weights."""
@@ -238,20 +237,14 @@ class GlmFit:
 
     def _rough(self, most: int, pending: bool) -> Array:
         """Fit to at most about ``most`` of the kept rows; weights in the units of the rows."""
-        parts = self._parts(most, pending)
-        ridge = REFERENCE_RIDGE * self.settings.columns / max(len(parts[0].rows), 1)
-        problem = replace(self._problem_of(parts), ridge=ridge)
-        _, point = problem.solved(None if self._sums is None else self._reference, ROUGH)
-        return problem.own(point.theta)
+        problem = self._problem(most, pending)
+        count = max(len(problem.rows.sample), 1)
+        problem = replace(problem, ridge=REFERENCE_RIDGE * self.settings.columns / count)
+        start = None if self._sums is None else self._reference
+        return problem.weights(problem.solved(start, ROUGH))
 
-    def _problem_of(self, parts: list[Part]) -> Problem:
-        """Pose the fit to rows of the sample, and to the sums if there are any."""
-        if self._sums is None:
-            return Problem.of_rows(self.settings, parts)
-        return Problem.of_sample(self.settings, parts, self._sums.total)
-
-    def _parts(self, most: int | None = None, pending: bool = True) -> list[Part]:
-        """Return the sample, whose rows represent the whole stream, then pending rows.
+    def _problem(self, most: int | None = None, pending: bool = True) -> Problem:
+        """Pose the fit to the sample, to pending rows, and to the sums if there are any.
 
         With ``most``, only about so many rows of the sample, each of which represents more rows.
         While a block is being folded, it is not known which rows are pending.
@@ -261,19 +254,24 @@ class GlmFit:
             most = max(most, 16 * (self.settings.columns + 1))
             stride = max(min(sample.stored, sample.size) // most, 1)
         kept = sample.rows(stride)
-        parts = [Part(kept, sample.seen / max(len(kept), 1))]
-        block = self._blocks.pending if pending else None
-        if block is not None:
-            rows, targets, weights = block
-            ones = np.ones(len(rows)) if weights is None else weights
-            before = np.zeros((len(rows), self._shape[0]))
-            parts.append(Part(Kept(rows, targets[:, 0], ones, before), 1.0))
-        return parts
+        factor = sample.seen / max(len(kept), 1)
+        waiting = self._pending if pending else kept.take(slice(0))
+        total = None if self._sums is None else self._sums.total
+        return Problem.of(self.settings, kept, factor, waiting, total)
+
+    @property
+    def _pending(self) -> Kept:
+        """Rows that are not in the sums yet."""
+        if self._blocks.pending is None:
+            return Kept.room(0, self.settings.columns, self._shape[0])
+        rows, targets, weights = self._blocks.pending
+        ones = np.ones(len(rows)) if weights is None else weights
+        return Kept(rows, targets[:, 0], ones, np.zeros((len(rows), self._shape[0])))
 
     def weights(self) -> Array:
         """Return one row per output in the units of the rows; an intercept is last."""
         problem, point = self._solved()
-        return problem.own(point.theta)
+        return problem.weights(point)
 
     def _solved(self) -> tuple[Problem, Point]:
         """Return the problem and its minimum."""
@@ -281,15 +279,19 @@ class GlmFit:
             start = None
             if self._sums is not None or self.kept > 2 * START_ROWS:
                 start = self._rough(START_ROWS, pending=True)
-            given = self.settings.l2 is not None or self.settings.radius is not None
-            problem = self._problem_of(self._parts())
-            self._solution = problem.solved(start, CLOSE, watch=not given)
+            problem = self._problem()
+            given = self.settings.l2, self.settings.radius, self.settings.loss.width
+            if given == (None, None, None):
+                self._solution = problem.solved_with_ridge(start)
+            else:
+                self._solution = problem, problem.solved(start)
         return self._solution
 
     @property
-    def separated(self) -> int:
-        """Number of columns with a ridge: classes can be separated along them, or nearly."""
-        return int(np.count_nonzero(self._solved()[0].ridge))
+    def ridge(self) -> float:
+        """τ of ½τ‖w‖² beside the losses of the kept rows, for standardised columns; usually 0."""
+        problem, _ = self._solved()
+        return problem.ridge * problem.rows.at_hand
 
     def gap(self) -> Gap:
         """Estimate the mean loss above that of the fit to all rows, with a 95 % upper bound.
@@ -297,7 +299,7 @@ class GlmFit:
         It is 0 as long as all rows are kept. Otherwise it follows from the part of the kept rows'
         slopes that the sums do not explain or, if classes were separated, from held-out losses.
         """
-        return NOTHING if self.complete else gap_of(*self._solved(), self._problem_of)
+        return NOTHING if self.complete else gap_of(*self._solved())
 
     @property
     def inference(self) -> GlmInference:
@@ -372,7 +374,7 @@ class GlmFit:
 
     def _add_all(self, other: Self) -> None:
         """Add the rows of a fit that has kept all its rows."""
-        for rows, _ in other._parts():
+        for rows in (other._sample.rows(), other._pending):
             self._add(rows.rows, rows.targets[:, None], rows.weights)
 
     def _flush(self) -> None:
@@ -421,9 +423,9 @@ class GlmFit:
         sample.restore(state["sample"])
         blocks, sums = Blocks(columns), None
         blocks.restore(state["blocks"])
-        self._family.check_targets(sample.rows().targets)
+        self.settings.loss.check_targets(sample.rows().targets)
         if blocks.pending is not None:
-            self._family.check_targets(blocks.pending[1][:, 0])
+            self.settings.loss.check_targets(blocks.pending[1][:, 0])
         if state["sums"] is not None:
             sums = StreamSums(*self._functions)
             sums.restore(state["sums"])

@@ -63,6 +63,10 @@ class Family:
     def check_targets(self, targets: Array) -> None:
         """Raise ValueError for targets that the loss does not allow; by default there are none."""
 
+    def class_counts(self, targets: Array) -> Array | None:
+        """Return the rows of each class; None if targets are not classes."""
+        return None
+
     def encoded(self, targets: Array) -> Array:
         """Return targets as numbers that slopes are linear in: rows × outputs."""
         return targets[:, None]
@@ -142,9 +146,13 @@ class Logistic(Family):
             wrong = targets[np.abs(targets) != 1.0][0]
             raise ValueError(f"targets of the logistic loss must be -1 or +1, not {wrong}")
 
+    def class_counts(self, targets: Array) -> Array:
+        """Return the rows of both classes."""
+        return np.bincount((targets > 0.0).astype(np.int64), minlength=2)
+
     def best_constant(self, targets: Array) -> Array:
         """Return the log-odds of the frequencies, where an absent class counts as half a row."""
-        return np.diff(_log_counts(0.5 * (targets + 1.0), 2), axis=0)
+        return np.diff(np.log(np.maximum(self.class_counts(targets), 0.5)))[:, None]
 
 
 @dataclass(frozen=True)
@@ -320,16 +328,14 @@ class Softmax(Family):
         """Return indicators of the classes."""
         return np.asarray(targets[:, None] == np.arange(self.classes), dtype=np.float64)
 
+    def class_counts(self, targets: Array) -> Array:
+        """Return the rows of each class."""
+        return np.bincount(targets.astype(np.int64), minlength=self.classes)
+
     def best_constant(self, targets: Array) -> Array:
-        """Return logarithms of the classes' frequencies, up to a constant."""
-        return _log_counts(targets, self.classes)
-
-
-def _log_counts(classes: Array, number: int) -> Array:
-    """Return the logarithms of the rows per class; an absent class counts as half a row."""
-    counts = np.bincount(classes.astype(np.int64), minlength=number)
-    logs: Array = np.log(np.maximum(counts, 0.5))[:, None]
-    return logs
+        """Return logarithms of the frequencies, where an absent class counts as half a row."""
+        found: Array = np.log(np.maximum(self.class_counts(targets), 0.5))[:, None]
+        return found
 
 
 def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:

@@ -419,7 +419,7 @@ def test_conjugate_gradients_find_the_minimum_of_the_factored_hessian(monkeypatc
 
 def test_many_classes_take_few_products_to_scikit_learns_minimum(monkeypatch):
     """Catches one preconditioner for all classes: ten times as many products."""
-    x, y = classes(3_000, 9, 60)
+    x, y = classes(6_000, 9, 60)
     products, product = [], Point._product
     monkeypatch.setattr(Point, "_product", lambda *given: products.append(1) or product(*given))
     fit = fitted(Softmax(60), x, y)

@@ -108,10 +108,11 @@ class ControlVariates:
         explained += beta[:, -1:] * (theta @ moments)
         return explained
 
-    def best_beta(self, objective: Objective, theta: Array) -> Array:
+    def best_beta(self, objective: Objective, theta: Array, convex: bool = False) -> Array:
         """Return the β that best explains slopes: outputs × (functions, 1, prediction).
 
-        By least squares over kept rows, whose errors are weighted by their leverage.
+        By least squares over kept rows, whose errors are weighted by their leverage. Without the
+        prediction, if so asked, the correction is linear, so that the objective is convex.
         """
         kept = self._rows.sample
         kept = kept.take(slice(None, None, -(-len(kept) // MAX_BETA_ROWS)))
@@ -129,6 +130,7 @@ class ControlVariates:
             size = gram.diagonal().copy()
             gram -= mean.T @ mean
             still = gram.diagonal() <= MIN_VARIANCE * size
+            still[-2] |= convex
             scale = 1.0 / np.sqrt(np.maximum(gram.diagonal(), 1e-300))
             gram *= scale[:, None] * scale
             gram[still] = gram[:, still] = 0.0  # what does not vary explains nothing

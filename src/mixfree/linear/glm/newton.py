@@ -155,7 +155,11 @@ class Point:
                 blocks += (factor.T @ pairs).reshape(blocks.shape)
             else:
                 for k in range(outputs):
-                    blocks[k] += x.T @ (x * factor[:, k, None])
+                    if outputs > 1:  # not negative: half the work
+                        half = x * np.sqrt(factor[:, k, None])
+                        blocks[k] += half.T @ half
+                    else:
+                        blocks[k] += x.T @ (x * factor)
         return blocks
 
     @cached_property

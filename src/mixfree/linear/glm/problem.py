@@ -61,21 +61,31 @@ class Problem:
         return point
 
     def solved_with_ridge(self, start: Array | None) -> tuple["Problem", Point]:
-        """Find the minimum, with a ridge if there is none without: then the problem has it, too.
+        """Find the minimum, with a ridge if the weights cannot be estimated without.
 
-        There is none if a step separates classes, or if the sums point to weights that the rows at
-        hand do not hold back. The ridge is the one with the largest evidence for the rows at hand
-        (MacKay 1992): weights are a priori normal with variance 1/τ, and τ solves
-        τ = γ/‖w‖² with γ, the number of weights that the rows determine.
+        They cannot if a class has fewer rows at hand than weights, if a step separates classes, or
+        if the sums point to weights that the rows at hand do not hold back. The problem that is
+        returned has the ridge, too: the one with the largest evidence for the rows at hand (MacKay
+        1992). Weights are a priori normal with variance 1/τ, and τ solves τ = γ/‖w‖² with γ, the
+        number of weights that the rows determine.
         """
-        point = self._fitted(self._first(start), seek=True)
-        if not point.unbounded:
-            return self, point
-        problem = replace(self, ridge=self.alone._best_ridge())
-        return problem, problem.solved(start)
+        if not self._scarce:
+            point = self._fitted(self._first(start), seek=True)
+            if not point.unbounded:
+                return self, point
+        ridge, theta = self.alone._best_ridge()
+        problem = replace(self, ridge=ridge)
+        return problem, problem._fitted(theta)
 
-    def _best_ridge(self) -> float:
-        """Return τ per row at hand."""
+    @property
+    def _scarce(self) -> bool:
+        """Whether a class has fewer rows at hand than weights."""
+        targets = np.concatenate([self.rows.sample.targets, self.rows.pending.targets])
+        counts = self.rows.loss.class_counts(targets)
+        return counts is not None and 0 <= counts.min() < min(self.rows.shape[1], len(targets))
+
+    def _best_ridge(self) -> tuple[float, Array]:
+        """Return τ per row at hand, and weights that are close to the fit with it."""
         rows, count = self.rows, self.rows.at_hand
         tau, theta = FIRST_RIDGE, np.zeros(rows.shape)
         for _ in range(MAX_RIDGE_STEPS):
@@ -86,7 +96,7 @@ class Problem:
             tau = min(point.determined(rows.varying) / square, MAX_RIDGE)
             if abs(tau - last) <= RIDGE_CLOSE * last:
                 break
-        return tau / count
+        return tau / count, theta
 
     def _first(self, start: Array | None) -> Array:
         """Return the standardised weights at which the search starts."""
@@ -115,14 +125,16 @@ class Problem:
     ) -> Point:
         """Minimise the loss; with ``seek``, find out whether it has a minimum."""
         objective = self._objective(extra)
-        if self.controls is not None:
-            beta = self.controls.best_beta(objective, theta)
-            point = minimise(
-                replace(objective, controls=self.controls, beta=beta), theta, close, seek
-            )
-            if seek or not point.unbounded:
+        controls = self.controls
+        if controls is None:
+            return minimise(objective, theta, close, seek)
+        for convex in (False, True)[close > CLOSE :]:  # a rough fit is quick and safe with True
+            beta = controls.best_beta(objective, theta, convex)
+            corrected = replace(objective, controls=controls, beta=beta)
+            point = minimise(corrected, theta, close, seek)
+            if not point.unbounded:
                 return point
-        return minimise(objective, theta, close, seek)
+        return point if seek else minimise(objective, theta, close)
 
     def _length(self, theta: Array) -> float:
         return norm(self.rows.slopes(theta).ravel())

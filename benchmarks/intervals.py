@@ -16,7 +16,7 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Logistic, Squared
 from mixfree.reproduce.engine.report import DOTS, Claim, Report, curves, gather
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import Interval, estimate
+from mixfree.reproduce.engine.statistics import Interval, bootstrap
 
 # Seeds below 1,000 were used to develop the intervals.
 FULL = Settings(samples=20_000, seeds=300, first_seed=2000)
@@ -161,7 +161,7 @@ def report(rows, settings):
     """Make tables, figure and claims; the longest streams are judged."""
     found, warned = (
         {
-            cell: {method: estimate(values) for method, values in group.items()}
+            cell: {method: bootstrap(values) for method, values in group.items()}
             for cell, group in gather(rows, ("model", "rho", "rows"), "method", value).items()
         }
         for value in ("covered", "warned")

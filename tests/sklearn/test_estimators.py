@@ -322,7 +322,7 @@ def test_intervals_of_every_loss_have_a_row_per_weight():
     low, high = huber.conf_int().T
     assert low.shape == huber.bse_.shape == (COLUMNS + 1,)
     assert (low[:-1] < huber.coef_).all() and (huber.coef_ < high[:-1]).all()
-    found, low, high = huber.predict(X[:5], interval=0.9)
+    found, low, high = huber.predict(X[:5], interval=0.9, interval_of="mean")
     assert found.shape == low.shape == high.shape == (5,)
     assert (low < found).all() and (found < high).all()
     without = StreamRegressor("huber", fit_intercept=False).fit(X, y)

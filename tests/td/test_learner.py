@@ -62,8 +62,9 @@ def test_mag_is_the_equation():
     assert found.value(2) == pytest.approx(mrp.features[2] @ average)
 
 
-@pytest.mark.parametrize("kind", ["matrix", "function"])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((name, "matrix") for name in METHODS), ("mag", "function")]
+)
 def test_compiled_twin_step_by_step(name, kind):
     mrp = process()
     path = mrp.simulate(300, seed=3)
@@ -115,15 +116,7 @@ def test_projected_td_has_the_three_step_sizes():
         TDLearner(np.eye(3), GAMMA, None, "projected-td", horizon=5)
 
 
-@pytest.mark.parametrize(
-    ("name", "radius"),
-    [
-        ("mag", RADIUS),
-        ("adagrad", RADIUS),
-        ("ladder", RADIUS),
-        ("ladder", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "radius"), [("mag", RADIUS), ("ladder", None)])
 def test_learns_the_fixed_point(name, radius):
     mrp = process()
     path = mrp.simulate(200_000, seed=5)
@@ -137,12 +130,6 @@ def test_learns_the_fixed_point(name, radius):
     ("options", "name", "step"),
     [
         ({"radius": RADIUS}, "mag", AdaGradNorm(2.0 * RADIUS / np.sqrt(2.0))),
-        (
-            {"radius": RADIUS, "method": "adagrad"},
-            "adagrad",
-            AdaGradNorm(2.0 * RADIUS / np.sqrt(2.0)),
-        ),
-        ({"alpha": 0.5}, "mag", AdaGradNorm(0.5)),
         ({"alpha": 0.5, "method": "adagrad"}, "adagrad", AdaGradNorm(0.5)),
         ({"method": "ladder"}, "ladder", Ladder(distance=Distance(first=1.0))),
     ],
@@ -218,7 +205,6 @@ def test_bad_transitions_change_nothing(transition, message, many):
     [
         (lambda: TDLearner(np.eye(2), 1.0), r"gamma must be in \[0, 1\), not 1.0"),
         (lambda: TDLearner(np.eye(2), "high"), r"gamma must be in \[0, 1\), not 'high'"),
-        (lambda: TDLearner(np.eye(2), None), r"gamma must be in \[0, 1\), not None"),
         (
             lambda: TDLearner(np.eye(2), 0.5).update_many([0], [1.0], [1], ["False"]),
             r"terminated must be True or False, not \['False'\]",
@@ -232,7 +218,6 @@ def test_bad_transitions_change_nothing(transition, message, many):
         (lambda: TDLearner(2.0 * np.eye(2), 0.9), "norm 2, above 1"),
         (lambda: TDLearner(lambda s: [1.0], 0.9), "give size"),
         (lambda: learner(np.eye(2)).update_many([0], [1.0, 2.0], [1], [False]), "the same length"),
-        (lambda: learner(np.eye(2)).update_many([0], [1.0], [1, 1], [False]), "1, 1, 2, 1"),
     ],
 )
 def test_wrong_arguments_are_named(make, message):

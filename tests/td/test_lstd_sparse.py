@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.td import TDLearner, lstd_sparse
+from mixfree.td import lstd, lstd_sparse
 from mixfree.td.lstd import LSTD
 from mixfree.td.lstd_sparse import SparseLSTD
 
@@ -37,7 +37,7 @@ def test_values_and_errors_are_those_of_dense_sums(options, tilings):
     """Features of two tilings are dependent, which a plain factorisation does not survive."""
     parts = trajectory(3000, tilings)
     dense, found = LSTD(parts[0].shape[1], 0.9, **options), learnt(SparseLSTD, parts, **options)
-    dense._most = lstd_sparse.MOST
+    dense._most = lstd_sparse.MAX_BATCHES
     dense.add(*parts[:4], ended=parts[4])
     if tilings == 1:
         np.testing.assert_allclose(found.theta, dense.theta, rtol=1e-8, atol=1e-8)
@@ -80,7 +80,7 @@ def test_sparse_rows_are_as_good_as_dense_ones(monkeypatch):
     queried.data[queried.indptr[7] : queried.indptr[8]] = 0.0
     np.testing.assert_array_equal(found.batches_met(queried), dense.batches_met(asked))
     np.testing.assert_array_equal(found.errors(queried), dense.errors(asked))
-    monkeypatch.setattr(lstd_sparse, "VALUES", 3 * asked.shape[1])
+    monkeypatch.setattr(lstd, "MAX_DENSE", 3 * asked.shape[1])
     np.testing.assert_allclose(found.errors(queried), dense.errors(asked), rtol=1e-12)
     asked[3, 3] = np.nan
     for wrong, message in ((queried[:, 1:], "must have 50 columns"), (asked, "must be finite")):
@@ -117,7 +117,7 @@ def test_values_whose_products_overflow_are_refused_before_they_are_stored(place
     np.testing.assert_array_equal(found.theta, before)
 
 
-@pytest.mark.parametrize("limit", ["ENTRIES", "PER_TRANSITION"])
+@pytest.mark.parametrize("limit", ["MAX_ENTRIES", "MAX_PRODUCTS"])
 def test_sums_that_fill_are_refused_and_nothing_has_changed(monkeypatch, limit):
     parts = trajectory(1000)
     found = learnt(SparseLSTD, [part[:700] for part in parts])
@@ -154,18 +154,3 @@ def test_a_state_with_too_many_batches_and_a_wrong_level_are_refused(kind):
     for level in (0.0, 1.0, 95):
         with pytest.raises(ValueError, match=f"level must be between 0 and 1, not {level}"):
             found.errors(np.eye(STATES), level)
-
-
-def test_a_learner_of_many_states_finds_their_values_and_goes_on_after_saving():
-    """2,000 states in a ring: more features than dense sums are for."""
-    states = np.arange(6000) % 2000
-    rewards, gamma = np.where(states == 0, 1.0, 0.0), 0.99
-    learner = TDLearner(np.eye(2000), gamma, method="lstd")
-    learner.update_many(states, rewards, (states + 1) % 2000, np.zeros(6000, dtype=bool))
-    truth = gamma ** ((2000 - np.arange(2000)) % 2000) / (1.0 - gamma**2000)
-    np.testing.assert_allclose(learner.theta, truth, rtol=1e-8, atol=1e-12)
-    again = TDLearner(np.eye(2000), gamma, method="lstd")
-    again.load_state_dict(learner.state_dict())
-    np.testing.assert_array_equal(again.theta, learner.theta)
-    with pytest.raises(ValueError, match="half_life needs at most 1,000 features, not 2,000"):
-        TDLearner(np.eye(2000), gamma, method="lstd", half_life=50.0)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.td import TDLearner, TileCoding, evaluate_policy, lstd_sparse
-from mixfree.td.learner import PIECE, VALUES
+from mixfree.td import TDLearner, TileCoding, evaluate_policy
+from mixfree.td.learner import MAX_DENSE, PIECE
 
 GAMMA = 0.9
 TILES = TileCoding([0.0, 0.0], [1.0, 1.0], tiles=15, tilings=8)  # 2,048 features
@@ -74,7 +74,7 @@ def test_same_bits_as_dense_rows_in_bounded_memory(options):
     dense = OnlyDense()
     same = TDLearner(dense, GAMMA, method="lstd", **options)
     same.update_many(*path)
-    assert 0 < dense.most <= VALUES // dense.size
+    assert 0 < dense.most <= MAX_DENSE // dense.size
     np.testing.assert_array_equal(found.theta, same.theta)
     mixed = TDLearner(TILES, GAMMA, method="lstd", **options)
     for transition in zip(*(part[:300] for part in path), strict=True):
@@ -106,23 +106,6 @@ def test_a_bad_observation_late_in_the_arrays_changes_nothing(method):
         assert found.samples == 100
     found.update_many(*(part[100:] for part in path))
     np.testing.assert_array_equal(found.average, whole.average)
-
-
-def test_sums_that_fill_late_in_the_arrays_change_nothing(monkeypatch):
-    path = walk(6000)
-    found, whole = (TDLearner(TILES, GAMMA, method="lstd", lam=0.7) for _ in range(2))
-    whole.update_many(*path)
-    found.update_many(*(part[:100] for part in path))
-    half = TDLearner(TILES, GAMMA, method="lstd", lam=0.7)
-    half.update_many(*(part[:5000] for part in path))
-    entries = sum(each.nnz for each in half.engine.fixed_point()._all)
-    with monkeypatch.context() as patched:
-        patched.setattr(lstd_sparse, "ENTRIES", entries)
-        with pytest.raises(ValueError, match="products of features"):
-            found.update_many(*(part[100:] for part in path))
-    assert found.samples == 100
-    found.update_many(*(part[100:] for part in path))
-    np.testing.assert_array_equal(found.theta, whole.theta)
 
 
 @pytest.mark.parametrize(
@@ -160,17 +143,6 @@ def test_a_whole_evaluation_without_dense_rows():
     np.testing.assert_array_equal(
         found.batches_met(states), plain.certificate.batches_met(dense(states))
     )
-
-
-def test_an_environment_takes_a_sparse_table():
-    lake = gymnasium.make("FrozenLake-v1")
-    found, plain = (
-        evaluate_policy(lake, features=features, samples=2000)
-        for features in (sparse.eye_array(16), np.eye(16))
-    )
-    np.testing.assert_array_equal(found.interval([0, 14]), plain.interval([0, 14]))
-    with pytest.raises(ValueError, match="one row per state, but there are 15 rows"):
-        evaluate_policy(lake, features=sparse.eye_array(15), samples=2000)
 
 
 def test_traces_over_sparse_rows_end_where_those_over_dense_rows_do():

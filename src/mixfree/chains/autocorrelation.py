@@ -12,12 +12,10 @@ from scipy import fft
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive
 
-__all__ = ["AutocorrelationTime", "ShortSeries", "autocorrelation", "autocorrelation_time"]
-
 # The window is the first M of at least WINDOW correlation times up to M: wide enough for an
 # exponential decay to vanish, narrow enough to exclude the noise of large lags (Sokal 1996).
 WINDOW = 5.0
-ENOUGH = 50  # autocorrelation times in a series below which the estimate is mostly noise
+MIN_TIMES = 50  # autocorrelation times in a series below which the estimate is mostly noise
 
 
 @dataclass(frozen=True)
@@ -133,11 +131,11 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
 
 
 def _warning(samples: int, scale: float) -> ShortSeries | None:
-    if samples >= ENOUGH * scale:
+    if samples >= MIN_TIMES * scale:
         return None
     return ShortSeries(
         samples,
-        f"{samples} samples are about {samples / scale:.0f} correlation times; {ENOUGH} are "
+        f"{samples} samples are about {samples / scale:.0f} correlation times; {MIN_TIMES} are "
         "needed for a reliable estimate, and slower correlations may be hidden",
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 
 if TYPE_CHECKING:
-    from mixfree.domains.space import Domain
+    from mixfree.domains.sets import Domain
 
 
 class Mirror(Protocol):

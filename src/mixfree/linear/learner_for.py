@@ -64,6 +64,7 @@ def learner_for(
     output: str | None = None,
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
+    looks_ahead: bool = False,
 ) -> LinearLearner:
     """Make the learner for the parameters of the estimators and of ``mixfree fit``.
 
@@ -98,6 +99,7 @@ def learner_for(
             half_life=half_life,
             memory=MEMORY if memory is None or memory == AUTO else memory,
             seed=seed,
+            looks_ahead=looks_ahead,
         )
     _refuse("needs `method='exact'`", half_life=half_life)
     # Imported late: loading the compiler takes longer than most exact fits.

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 
-from mixfree.outputs.average import Average, Output, WeightedAverage
-from mixfree.outputs.last import Last
-from mixfree.outputs.random import RandomIterate
-from mixfree.outputs.tail import TailAverage
+from mixfree.outputs.iterates import (
+    Average,
+    Last,
+    Output,
+    RandomIterate,
+    TailAverage,
+    WeightedAverage,
+)
 
 OUTPUTS: dict[str, Callable[..., Output]] = {
     "average": Average,

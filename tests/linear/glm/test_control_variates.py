@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import sums_of
 from mixfree.linear.glm import rows as rows_module
 from mixfree.linear.glm.control_variates import ERROR_DRAWS, _signs, functions
 from mixfree.linear.glm.fit import GlmFit
+from mixfree.linear.glm.kept import Kept
 from mixfree.linear.losses import Huber, Logistic, Softmax
 
 ROWS, MEMORY = 3000, 1500

@@ -316,7 +316,8 @@ def test_one_value_that_stands_for_a_missing_one_costs_its_column_alone(loss):
     x, y = DATA[loss]
     rows = x.copy()
     rows[3_000, 0] = 1e36
-    fit, others = (fitted(loss, each, y, chunk=700, memory=500) for each in (rows, x[:, 1:]))
+    settings = {"chunk": 700, "memory": 500, "seed": 1}
+    fit, others = (fitted(loss, each, y, **settings) for each in (rows, x[:, 1:]))
     assert fit.weights()[:, 0] == pytest.approx(0.0, abs=1e-30)
     lost = [
         objective(loss, each.weights()[:, -x.shape[1] :], x[:, 1:], y) for each in (fit, others)
@@ -542,14 +543,12 @@ def test_a_state_that_does_not_fit_is_refused_whole():
     state = fitted(Logistic(), x, y, memory=640).plain()
     fit = fitted(Logistic(), x[:50], y[:50], memory=640)
     before = fit.plain()
+    rows, targets, *others = state["sample"]["columns"]
     broken = [
-        {**state, "now": np.full((1, 6), np.nan)},
+        {**state, "reference": np.full((1, 6), np.nan)},
         {**state, "sums": None},
         {**state, "more": 1},
-        {
-            **state,
-            "sample": {**state["sample"], "targets": np.zeros(len(state["sample"]["targets"]))},
-        },
+        {**state, "sample": {**state["sample"], "columns": [rows, 0.0 * targets, *others]}},
         {**state, "sample": {**state["sample"], "keys": state["sample"]["keys"].astype(float)}},
         {**state, "sums": {**state["sums"], "products": np.zeros((2, 2))}},
         {**state, "sums": {**state["sums"], "before": {**state["sums"]["before"], "weight": -1.0}}},
@@ -621,7 +620,7 @@ def test_few_rows_that_a_plane_separates_are_known_to_say_little():
         x = rng.normal(size=(6_000, 30))
         y = np.sign(x @ rng.normal(size=30) + rng.logistic(size=6_000))
         whole, fit = (fitted(Logistic(), x, y, memory=rows, seed=seed) for rows in (6_000, 200))
-        trusting = fit._problem()
+        trusting = fit._problem(*fit._rows, fit._sums)
         weights = trusting.weights(trusting.solved(None))
         best = objective(Logistic(), whole.weights(), x, y)
         lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))

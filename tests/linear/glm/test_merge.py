@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mixfree.linear.exact.reservoir import Kept, Reservoir
 from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.losses import Logistic
@@ -45,7 +44,7 @@ def test_all_rows_of_both_are_in_the_sums_and_the_other_is_unchanged(rows):
     total = whole._sums.total
     assert total.weight == pytest.approx(weights.sum())
     np.testing.assert_allclose(total.mean[:2], np.average(x, axis=0, weights=weights))
-    kept = whole._sample.rows()
+    kept, _ = whole._sampled()
     assert set(zip(*kept.rows.T, kept.weights, strict=True)) <= set(zip(*x.T, weights, strict=True))
 
 
@@ -69,28 +68,6 @@ def test_merged_streams_have_new_reference_weights_in_any_order():
         ends.append(one)
     assert ends[0]._streams == ends[1]._streams
     np.testing.assert_array_equal(*(np.sort(each._sample.plain()["keys"]) for each in ends))
-
-
-def sample(seed, rows, size=64):
-    found = Reservoir(size, 1, 1)
-    numbers = 10_000.0 * seed + np.arange(float(rows))
-    columns = numbers[:, None], numbers, np.ones(rows), np.zeros((rows, 1))
-    found.fill(Kept(*columns).take(slice(0, size)))
-    found.seed = seed
-    found.draw_keys(columns[3][:size])
-    found.offer(*(each[size:] for each in columns))
-    return found
-
-
-def test_merged_samples_keep_the_least_keys_of_both():
-    """Catches rows that one stream had discarded, and a bar above that of the other."""
-    one, two = sample(1, 700), sample(2, 3000)
-    keys = np.sort(np.concatenate([each._keys[each.chosen()] for each in (one, two)]))[:64]
-    bar = min(one._bar, two._bar)
-    one.merge(two)
-    np.testing.assert_array_equal(np.sort(one._keys[one.chosen()]), keys)
-    assert one._bar == keys[-1] <= bar
-    assert one.stored == 64
 
 
 def test_merged_batches_are_joined_until_they_are_few():

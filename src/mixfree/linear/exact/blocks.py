@@ -52,8 +52,11 @@ class Blocks:
     @property
     def pending(self) -> tuple[Array, Array, Array | None] | None:
         """The pending rows with their targets and weights; None if there are none."""
-        if not self.filled:
-            return None
+        return self.stored if self.filled else None
+
+    @property
+    def stored(self) -> tuple[Array, Array, Array | None]:
+        """The pending rows, if any, with their targets and weights."""
         return _block(self._rows, self._targets, self._weights, 0, self.filled)
 
     def cut(

@@ -101,6 +101,8 @@ class SquaredFit:
         """Return one row, in the units of the rows; an intercept is last."""
         return self.solution.weights
 
+    rough_weights = weights
+
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
         """Return the mean squared errors of any weights and of the targets' mean, over all rows.
 

@@ -12,7 +12,6 @@ from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.blocks import check_array, plain_sums, restored_sums
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.products import Products, symmetric
-from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import NEAR, Sums, not_negative, sums_of
 
 FIRST = 16  # least rows per batch
@@ -197,12 +196,3 @@ class StreamSums:
 def joined_pairs(batches: tuple[Sums, ...]) -> tuple[Sums, ...]:
     """Join neighbours; a last one without a neighbour is dropped."""
     return tuple(a.joined(b) for a, b in zip(batches[::2], batches[1::2], strict=False))
-
-
-def origin_of(kept: Kept) -> Array:
-    """Return a point near the rows: the mean of columns far from 0, and 0 for other columns."""
-    mean, square = np.zeros((2, kept.rows.shape[1]))
-    for piece in kept.pieces:
-        mean += piece.rows.sum(axis=0) / len(kept)
-        square += np.einsum("ij,ij->j", piece.rows, piece.rows) / len(kept)
-    return np.where(mean**2 * (1.0 + 2.0 / NEAR) > square, mean, 0.0)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.reservoir import Kept
+from mixfree.linear.glm.kept import Kept
 from mixfree.linear.glm.newton import Point
 from mixfree.linear.glm.problem import ROUGH, Problem
 from mixfree.linear.glm.rows import Rows

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mixfree.base.arithmetic import Array, norm
-from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import ControlVariates
+from mixfree.linear.glm.kept import Kept
 from mixfree.linear.glm.newton import CLOSE, Objective, Point, minimise
 from mixfree.linear.glm.rows import Rows, Settings
 from mixfree.linear.losses import Huber, Robust
@@ -82,7 +82,7 @@ class Problem:
         """Whether a class has fewer rows at hand than weights."""
         targets = np.concatenate([self.rows.sample.targets, self.rows.pending.targets])
         counts = self.rows.loss.class_counts(targets)
-        return counts is not None and 0 <= counts.min() < min(self.rows.shape[1], len(targets))
+        return counts is not None and bool(counts.min() < min(self.rows.shape[1], len(targets)))
 
     def _best_ridge(self) -> tuple[float, Array]:
         """Return τ per row at hand, and weights that are close to the fit with it."""

@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
-from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.solve import CONSTANT
 from mixfree.linear.exact.sums import Sums
+from mixfree.linear.glm.kept import Kept
 from mixfree.linear.losses import Family
 
 MAX_SLAB_VALUES = 1 << 16  # standardised values in use at a time

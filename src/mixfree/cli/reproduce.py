@@ -9,8 +9,6 @@ from mixfree.cli.options import names
 from mixfree.cli.screen import complain, say
 from mixfree.reproduce import EXPERIMENTS, experiment
 
-__all__ = ["reproduce"]
-
 
 def reproduce(
     name: Annotated[str, Argument(help="One of the experiments above, or all.")],

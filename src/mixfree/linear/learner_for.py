@@ -83,7 +83,7 @@ def learner_for(
         check_one_of(scale, "scale", ("auto", "running"))
     if found == "exact":
         _refuse(
-            "is for methods with steps: name one as `method`, such as 'ladder'",
+            "is for iterative methods: name one as `method`, such as 'ladder'",
             step_scale=step_scale,
             output=output,
             options=options,

@@ -24,6 +24,7 @@ SHORTEST = 16  # rows per batch, unless the whole stream is shorter than a block
 MOST, LEAST = 64, 16  # batches at which neighbours are joined: as many as fit in memory
 LONG, SOON = 4, 16  # LONG blocks are summed as one, once the stream has SOON of them
 LARGEST = 1 << 21  # values of such a long block: 16 MB
+PENDING = 16  # summed rows per pending row above which rough weights do without those
 MEMORY = 32_000_000  # bytes for the batches; there are LEAST of them even if they need more
 
 
@@ -79,9 +80,19 @@ class Batches:
         return self._sums.rows + self._current.rows + self._blocks.filled
 
     @property
+    def folded(self) -> Sums:
+        """The sums of all rows but the pending ones."""
+        return self._sums.joined(self._current)
+
+    @property
+    def nearly_folded(self) -> bool:
+        """Whether few rows are pending beside those that are summed."""
+        return self._blocks.filled <= (self.rows - self._blocks.filled) // PENDING
+
+    @property
     def total(self) -> Sums:
         """The sums of all rows."""
-        total, waiting = self._sums.joined(self._current), self._blocks.pending
+        total, waiting = self.folded, self._blocks.pending
         return (
             total if waiting is None else total.joined(block_sums(*waiting, quick=self._quick)[0])
         )

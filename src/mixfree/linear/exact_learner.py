@@ -337,8 +337,8 @@ class ExactLearner:
         ValueError
             If the state is damaged or of another kind of learner; nothing has changed then.
         """
-        fit = copy.deepcopy(self._fit)
+        own = {name: value for name, value in state.items() if name != "ahead"}
         with loading("exact learner"):
-            fit.restore({name: value for name, value in state.items() if name != "ahead"})
+            fit = self._fit.restored(own, "exact learner")
             ahead = None if self._ahead is None else self._ahead.restored(state["ahead"], "ahead")
         self._fit, self._ahead = fit, ahead

@@ -41,7 +41,7 @@ class GlmInference(BatchMeans):
     """
 
     def __init__(self, problem: Problem, point: Point, rows: int, sums: StreamSums | None) -> None:
-        length = 1 << (rows // BATCHES).bit_length() if sums is None else sums.length
+        length = 1 << (rows // BATCHES).bit_length() if sums is None else sums.batches.length
         units, outputs = problem.units, problem.settings.loss.outputs
         unit = np.full(outputs, units.scale)
         super().__init__(problem.own(point.theta), rows, length, units.size, unit)
@@ -54,7 +54,7 @@ class GlmInference(BatchMeans):
             return self._exact_sums
         known, total = self._problem.known, self._problem.weight
         assert known is not None
-        closed = self._sums.closed
+        closed = self._sums.batches.items
         found = [known.scores(batch, self._point) for batch in closed]
         covered = np.array([float(batch.weight) for batch in closed]) / total
         return np.array(found).reshape(-1, *self._point.theta.shape) / total, covered

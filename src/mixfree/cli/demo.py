@@ -8,8 +8,6 @@ from typer import Option
 from mixfree.cli.options import Force
 from mixfree.cli.screen import say
 
-__all__ = ["demo"]
-
 
 def demo(
     out: Annotated[Path, Option(help="File to save the figure to, as .png and .svg.")] = Path(

@@ -62,17 +62,17 @@ class StreamModel(BaseEstimator, ABC):
         Whether to fit an intercept.
     l2
         Adds ½·l2·‖weights‖² to every row's loss. The exact method does not penalise the
-        intercept; methods with steps do. ``None`` is 0, or, for the exact method with classes,
+        intercept; iterative methods do. ``None`` is 0, or, for the exact method with classes,
         just enough to keep the weights finite where the classes can be separated.
     radius
         Keeps the weights in a ball of this radius around the origin.
     scale
-        For methods with steps. ``"running"`` standardises the features by the rows seen so far;
+        For iterative methods. ``"running"`` standardises the features by the rows seen so far;
         ``step_scale``, ``l2`` and ``radius`` then refer to the standardised features, while
         ``coef_`` and ``intercept_`` are in the original units. ``None`` does not standardise.
         ``"auto"`` is ``"running"``, except for sparse rows and for methods that replay old rows.
     epochs
-        Passes that ``fit`` makes over the rows, each in the given order; for methods with steps.
+        Passes that ``fit`` makes over the rows, each in the given order; for iterative methods.
     output
         ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; by default that of
         the method.
@@ -170,7 +170,7 @@ class StreamModel(BaseEstimator, ABC):
         profile = self.profile_
         if profile is None:
             return None
-        # Methods with steps profile differences of blocks, the exact method sums.
+        # Iterative methods profile differences of blocks, the exact method sums.
         exact = isinstance(self.learner_, ExactLearner)
         return profile.correlation_scale(SUM_AT_HALF if exact else BLOCK_AT_HALF)
 
@@ -308,7 +308,7 @@ class StreamModel(BaseEstimator, ABC):
             factors = check_weights(sample_weight, X, part=epochs is None)
         if (epochs or 1) > 1 and isinstance(learner, ExactLearner):
             raise ValueError(
-                f"`epochs={epochs}` is for methods with steps, such as `method='ladder'`: an exact "
+                f"`epochs={epochs}` is for iterative methods, such as `method='ladder'`: an exact "
                 "fit needs one pass"
             )
         try:

@@ -32,7 +32,7 @@ DEMO_METHODS = tuple(NAMES)[:-1]
 def run_demo(
     samples: int, seeds: int, methods: Sequence[str] = DEMO_METHODS, first_seed: int = 1000
 ) -> tuple[list[Row], dict[str, float]]:
-    """Return rows of every method and seed, and samples per second of each method with steps."""
+    """Return rows of every method and seed, and samples per second of each iterative method."""
     rows: list[Row] = []
     seconds = dict.fromkeys(methods, 0.0)
     with progress_bar("compiling", seeds * len(methods)) as show:

@@ -48,7 +48,7 @@ def ball_minimizer(hessian: Array, linear: Array, radius: float) -> Array:
 class Stream:
     """Row numbers along a path of the chain, any number at a time.
 
-    The path starts in the stationary law, and each visit to a state draws one of its rows
+    The path starts in the stationary distribution, and each visit to a state draws one of its rows
     uniformly. A seed gives the same random numbers for every p.
     """
 

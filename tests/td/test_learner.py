@@ -144,31 +144,6 @@ def test_a_learner_is_called_what_its_step_is(options, name, step):
     assert repr(found).startswith(f"TDLearner(<{name}{levels}:")
 
 
-def test_without_a_radius_the_scale_is_the_distance_come():
-    """Values of a thousand, from a unit start: α = 1 would still be far away."""
-    mrp = process()
-    path = mrp.simulate(20_000, seed=5)
-    far = path._replace(rewards=1000.0 * path.rewards)
-    found = TDLearner(mrp.features, GAMMA, method="ladder")
-    fixed = TDLearner(mrp.features, GAMMA, alpha=1.0)
-    for each in (found, fixed):
-        each.update_many(*far)
-    start = mrp.error(np.zeros(3))
-    assert mrp.error(found.average / 1000.0) < 0.05 * start
-    assert mrp.error(fixed.average / 1000.0) > 0.5 * start
-
-
-def test_a_saved_run_goes_on_with_the_same_bits():
-    mrp = process()
-    path = mrp.simulate(500, seed=6)
-    whole, first, second = (learner(mrp.features) for _ in range(3))
-    whole.update_many(*path)
-    first.update_many(*(part[:123] for part in path))
-    second.load_state_dict(first.state_dict())
-    second.update_many(*(part[123:] for part in path))
-    np.testing.assert_array_equal(second.theta, whole.theta)
-
-
 BAD_TRANSITIONS = [
     ((0, np.nan, 1, False), "reward of transition 2 must be finite, not nan"),
     ((0, -np.inf, 1, True), "reward of transition 2 must be finite, not -inf"),

@@ -272,9 +272,9 @@ class ExactLearner:
         return self._fit.gap() if isinstance(self._fit, GlmFit) else NOTHING
 
     @property
-    def separated(self) -> int:
-        """Number of columns with a ridge: classes can be separated along them, or nearly."""
-        return int(getattr(self._fit, "separated", 0))
+    def ridge(self) -> float:
+        """The ridge that was added because no weights were best; 0 where there are best ones."""
+        return self._fit.ridge if isinstance(self._fit, GlmFit) else 0.0
 
     @property
     def bse(self) -> Array:
@@ -338,8 +338,8 @@ class ExactLearner:
         ValueError
             If the state is damaged or of another kind of learner; nothing has changed then.
         """
-        fit = copy.deepcopy(self._fit)
+        own = {name: value for name, value in state.items() if name != "ahead"}
         with loading("exact learner"):
-            fit.restore({name: value for name, value in state.items() if name != "ahead"})
+            fit = self._fit.restored(own, "exact learner")
             ahead = None if self._ahead is None else self._ahead.restored(state["ahead"], "ahead")
         self._fit, self._ahead = fit, ahead

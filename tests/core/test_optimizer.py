@@ -333,10 +333,3 @@ def test_a_replay_that_was_left_is_finished_before_other_samples(name):
     with pytest.raises(RuntimeError, match="replay is not finished: tell its gradients first"):
         advance_linear(opt, Squared(), rows[3:], np.ones(6))
     assert (opt.samples, opt.steps) == (3, 1)
-
-
-def test_a_law_of_levels_that_grows_is_that_of_its_horizon():
-    """Catches a law that is replaced although it does not grow."""
-    fixed, growing = mf.MLMC(levels=4, seed=2), mf.MLMC(levels=None, seed=2)
-    assert fixed.at(10**6) is fixed
-    assert growing.at(0).horizon == 1 and growing.at(1000).horizon == 1000

@@ -257,8 +257,8 @@ def test_options_of_the_method(tmp_path, capsys, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "block=3"], "is for methods with steps: name one as --method"),
-        (["--set", "step_scale=2"], "--set step_scale is for methods with steps"),
+        (["--set", "block=3"], "is for iterative methods: name one as --method"),
+        (["--set", "step_scale=2"], "--set step_scale is for iterative methods"),
         (["--method", "mag", "--set", "draws=2"], "--set draws is for a memory"),
         (["--memory", "lots"], "--memory must be a number of bytes, or such as '32MB', not 'lots'"),
         (["--half-life", "long"], "--half-life must be a number of rows or 'auto', not 'long'"),

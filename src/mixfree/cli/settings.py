@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-__all__ = ["SETTINGS", "known_settings", "settings", "value_of"]
-
 # Settings without a flag, apart from the options of the methods; `mixfree methods` lists both.
 SETTINGS = {
     "time": "encoding of dates: cyclic (hour, weekday and season), linear (days), none, or auto",

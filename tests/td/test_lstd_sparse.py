@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.td import TDLearner, lstd, lstd_sparse
+from mixfree.td import lstd, lstd_sparse
 from mixfree.td.lstd import LSTD
 from mixfree.td.lstd_sparse import SparseLSTD
 
@@ -154,18 +154,3 @@ def test_a_state_with_too_many_batches_and_a_wrong_level_are_refused(kind):
     for level in (0.0, 1.0, 95):
         with pytest.raises(ValueError, match=f"level must be between 0 and 1, not {level}"):
             found.errors(np.eye(STATES), level)
-
-
-def test_a_learner_of_many_states_finds_their_values_and_goes_on_after_saving():
-    """2,000 states in a ring: more features than dense sums are for."""
-    states = np.arange(6000) % 2000
-    rewards, gamma = np.where(states == 0, 1.0, 0.0), 0.99
-    learner = TDLearner(np.eye(2000), gamma, method="lstd")
-    learner.update_many(states, rewards, (states + 1) % 2000, np.zeros(6000, dtype=bool))
-    truth = gamma ** ((2000 - np.arange(2000)) % 2000) / (1.0 - gamma**2000)
-    np.testing.assert_allclose(learner.theta, truth, rtol=1e-8, atol=1e-12)
-    again = TDLearner(np.eye(2000), gamma, method="lstd")
-    again.load_state_dict(learner.state_dict())
-    np.testing.assert_array_equal(again.theta, learner.theta)
-    with pytest.raises(ValueError, match="half_life needs at most 1,000 features, not 2,000"):
-        TDLearner(np.eye(2000), gamma, method="lstd", half_life=50.0)

@@ -10,7 +10,7 @@ from mixfree.base.checks import check_positive, check_whole
 from mixfree.optax.average import averaging
 from mixfree.optax.guard import guarded
 from mixfree.optax.rounding import unrounded
-from mixfree.optax.trees import apply_if, largest, norm, replicated, total, wide, widest
+from mixfree.optax.trees import apply_if, cast_like, largest, norm, replicated, total, wide, widest
 from mixfree.steps.ladder_rule import (
     BLOCK,
     LEVELS,
@@ -142,10 +142,7 @@ def scale_by_ladder(
         if params is None:
             raise ValueError("ladder needs the parameters: call update(updates, state, params)")
         step, lam = state.step + 1, state.scale.lam
-        g, x = (
-            jax.tree.map(lambda a, q: a.astype(q.dtype), t, state.squares)
-            for t in (updates, params)
-        )
+        g, x = cast_like(updates, state.squares), cast_like(params, state.squares)
         squares = jax.tree.map(lambda q, a: q + (lam.astype(a.dtype) * a) ** 2, state.squares, g)
         u = jax.tree.map(lambda a, q: lam.astype(a.dtype) * a * _inverse_root(q), g, squares)
         after = state._replace(step=step, squares=squares)
@@ -225,11 +222,8 @@ def _sketch(tree: Any, seed: int, width: int) -> jax.Array:
 
 def _climb(state: LadderState, sketched: jax.Array, block: int) -> LadderState:
     """Add the latest sketch to the levels, and update κ at the end of a block."""
-    whole, carry, blocks = (
-        state.total + sketched @ sketched,
-        state.carry + sketched,
-        state.step // block,
-    )
+    whole, carry = state.total + sketched @ sketched, state.carry + sketched
+    blocks = state.step // block
 
     def rise(level: Any) -> Any:
         j, halves, totals, carry = level

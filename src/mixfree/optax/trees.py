@@ -69,9 +69,8 @@ def total(tree: Any) -> jax.Array:
     """Return the sum of all entries."""
     kind = widest(tree)
     # XLA vectorises sums over the first axis only.
-    leaves = [
-        x.sum(0, dtype=kind).sum() if x.ndim else x.astype(kind) for x in jax.tree.leaves(tree)
-    ]
+    sums = [x.astype(kind).sum(0) if x.ndim else x.astype(kind) for x in jax.tree.leaves(tree)]
+    leaves = [x.sum() for x in sums]
     return sum(leaves, jnp.zeros((), kind))
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from mixfree.base.arithmetic import farthest_of
 from mixfree.base.checks import check_positive, check_whole
 from mixfree.optax.average import averaging
 from mixfree.optax.guard import guarded
@@ -23,7 +24,7 @@ from mixfree.steps.ladder_rule import (
     update_scale,
 )
 
-FARTHEST = 1e15  # largest λ whose squares can be summed in float32
+FARTHEST = 1e15  # largest λ whose squares can be summed in float32; float64 has more room
 
 
 class LadderState(NamedTuple):
@@ -151,7 +152,8 @@ def scale_by_ladder(
         else:
             after = after._replace(scale=state.scale._replace(rbar=jnp.zeros_like(lam) + alpha))
         # λ has grown since u was computed; without the limit, a step could be longer than r̄.
-        limit = jnp.where(after.scale.lam > FARTHEST, 0.0, after.scale.rbar)
+        farthest = farthest_of(float) if lam.dtype == jnp.float64 else FARTHEST
+        limit = jnp.where(after.scale.lam > farthest, 0.0, after.scale.rbar)
         factor = limit * (after.scale.lam / lam) / jnp.sqrt(state.kappa)
 
         def moved(direction: jax.Array, like: jax.Array) -> jax.Array:

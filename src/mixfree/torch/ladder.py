@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import ParamsT
 
 from mixfree import steps
+from mixfree.base.arithmetic import farthest_of
 from mixfree.steps.ladder_rule import (
     BLOCK,
     LEVELS,
@@ -29,8 +30,8 @@ from mixfree.steps.profile import CorrelationScale, Profile
 from mixfree.torch.stream import Given, StreamOptimizer, check_multiplier
 from mixfree.torch.tensors import Tensors, local, norm, numbers, sketch, summed, sums_dtype, wide
 
-FARTHEST = 1e15  # largest λ whose squares can be summed in float32
-SCALE = Scale._fields  # numbers of the run that the rule updates
+FARTHEST = 1e15  # largest λ whose squares can be summed in float32; float64 has more room
+Points = dict[torch.Tensor, torch.Tensor]  # tensors by the parameter they belong to
 
 
 class Ladder(StreamOptimizer):
@@ -122,42 +123,50 @@ class Ladder(StreamOptimizer):
     def _take(self, given: list[Given]) -> bool | None:
         run, params = self.run, self._parameters()
         points = {p: self._point(p) for p in params}
-        self._begin(points)
-        lrs = {p: float(each.group["lr"]) for each in given for p in each.params}
-        moving, gradients = list(lrs), [g for each in given for g in each.gradients]
-        gradients = [g.to(points[p].dtype) for p, g in zip(moving, gradients, strict=True)]
-        # From each point back to its origin, o − x.
-        ways = [o - points[p] for p, o in zip(moving, self._get("origin", moving), strict=True)]
-        dots = [
-            torch.dot(g.reshape(-1), w.reshape(-1)) for g, w in zip(gradients, ways, strict=True)
-        ]
-        along = sum(
-            lr * dot for lr, dot in zip(lrs.values(), numbers(dots, params[0]), strict=True)
-        )
-        if not math.isfinite(along):  # finite only if every gradient is
+        gradients = {
+            p: g.to(points[p].dtype)
+            for each in given
+            for p, g in zip(each.params, each.gradients, strict=True)
+        }
+        norms = torch._foreach_norm(list(gradients.values())) if gradients else ()
+        sizes = dict(zip(gradients, numbers([n * n for n in norms], params[0]), strict=True))
+        if not all(map(math.isfinite, sizes.values())):
             return None
-        lam, estimates = run["lam"], run["alpha"] is None
-        sizes = []
-        for p, g, buffer in zip(moving, gradients, ways, strict=True):
-            state = self.state[p]
-            if estimates and "weighted_sum" in state:
-                pull = local(state["weighted_sum"]).add_(g, alpha=lam * lrs[p])
-                sizes.append(torch.abs(pull, out=buffer).sum())
-            elif estimates:
-                # What has not moved yet does not hold up the rest.
-                state["weighted_sum"] = torch.zeros_like(state["squares"])
-            square = local(state["squares"]).addcmul_(g, g, value=lam * lam)
-            torch.div(g, torch.sqrt(square, out=buffer), out=buffer)
+        self._begin(points)
+        # What has no gradient, or none but zeros, does not move.
+        lrs = {p: float(each.group["lr"]) for each in given for p in each.params if sizes[p] > 0.0}
+        directions, along, pulls = self._directions(lrs, points, gradients)
+        lam = run["lam"]
         self._count_step()
-        if estimates:
-            self._search(lam * along, sizes, points)
-        sketched = self._sketch(ways, moving)
-        self._move(given, points, ways, lam)
-        # u is λ times the direction.
-        self._climb(sketched.mul_(lam * lam * math.sqrt(run["steps"])))
+        if run["alpha"] is None:
+            self._search(lam * along, pulls, points)
+        # u is λ times the direction, and its sketch has a weight of λ √t.
+        sketched = self._sketch(directions) * (lam * lam * math.sqrt(run["steps"]))
+        self._move(given, points, directions, lam)
+        self._climb(sketched)
         return True
 
-    def _begin(self, points: dict[torch.Tensor, torch.Tensor]) -> None:
+    def _directions(
+        self, lrs: dict[torch.Tensor, float], points: Points, gradients: Points
+    ) -> tuple[Points, float, Points]:
+        """Add gradients to all sums; return g/√Q, Σ lr g·(o − x) and the latter's norms."""
+        lam, estimates = self.run["lam"], self.run["alpha"] is None
+        directions, dots, pulls = {}, [], {}
+        for p, lr in lrs.items():
+            state, g = self.state[p], gradients[p]
+            # From the point back to its origin; then a buffer.
+            buffer = directions[p] = local(state["origin"]) - points[p]
+            dots.append(lr * torch.dot(g.reshape(-1), buffer.reshape(-1)))
+            if estimates and state["moved"]:
+                pull = local(state["weighted_sum"]).add_(g, alpha=lam * lr)
+                pulls[p] = torch.abs(pull, out=buffer).sum()
+            # What has not moved yet does not hold up the rest.
+            state["moved"].fill_(1.0)
+            square = local(state["squares"]).addcmul_(g, g, value=lam * lam)
+            torch.div(g, torch.sqrt(square, out=buffer), out=buffer)
+        return directions, sum(numbers(dots, next(iter(points)))), pulls
+
+    def _begin(self, points: Points) -> None:
         """Set the first distance, and the state of parameters that are new."""
         run = self.run
         if run["lam"] == 0.0:
@@ -171,64 +180,58 @@ class Ladder(StreamOptimizer):
                 x = p.detach().to(wide(p.dtype), copy=True)
                 # The smallest normal number, so that 0/√Q is 0.
                 tiny = torch.full_like(x, torch.finfo(x.dtype).tiny)
-                self.state[p].update(origin=x, before=x.clone(), squares=tiny)
+                new = {"origin": x, "before": x.clone(), "squares": tiny}
+                self.state[p].update(new, weighted_sum=torch.zeros_like(x), moved=torch.zeros(()))
 
-    def _search(
-        self, along: float, sizes: Tensors, points: dict[torch.Tensor, torch.Tensor]
-    ) -> None:
+    def _search(self, along: float, sizes: Points, points: Points) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
-        run, params, t = self.run, self._parameters(), self.steps
+        run, params, t = self.run, list(points), self.steps
         mean = "average" if run["output"] == "weighted" else "mean"
         if mean == "mean":
             self._lerp(mean, list(points.values()), 2.0 / (t + 1.0))
-        pulled = [p for p in params if "weighted_sum" in self.state[p]]
-        means, pulls = self._get(mean, params), self._get("weighted_sum", pulled)
-        moved = 0.0
+        means, moved = self._get(mean, params), 0.0
         if ends_epoch(t):
             before = self._get("before", params)
             moved = norm(list(torch._foreach_sub(means, before)), params[0], largest=True)
             torch._foreach_copy_(before, means)
-        if len(sizes) < len(pulls):  # some have no gradient now
-            sizes = [pull.abs().sum() for pull in pulls]
-        scale = Scale(**{name: run[name] for name in SCALE})
-        scale = scale._replace(numerator=scale.numerator + along)
-        arrived, scale = update_scale(np, scale, sum(numbers(sizes, params[0])), moved)
+        pulls = self._get("weighted_sum", params)
+        for p, pull in zip(params, pulls, strict=True):
+            if p not in sizes and self.state[p]["moved"]:
+                sizes[p] = pull.abs().sum()
+        size = sum(numbers(list(sizes.values()), params[0]))
+        scale = Scale(run["rbar"], run["lam"], run["numerator"] + along, run["margin"])
+        arrived, scale = update_scale(np, scale, size, moved)
         run.update({name: float(value) for name, value in scale._asdict().items()})
         if arrived:
             torch._foreach_copy_(self._get("origin", params), means)
-            torch._foreach_zero_(pulls)  # not empty, since only what was pulled has moved
-        if run["lam"] > FARTHEST:
+            torch._foreach_zero_(pulls)
+        farthest = farthest_of(float) if means[0].dtype == torch.float64 else FARTHEST
+        if run["lam"] > farthest:
             raise ValueError(
-                f"steps exceed {FARTHEST:.0e} at sample {self.samples + 1}: the loss falls without "
+                f"steps exceed {farthest:.0e} at sample {self.samples + 1}: the loss falls without "
                 "end, or its gradient never changes; the parameters no longer move"
             )
 
-    def _move(
-        self,
-        given: list[Given],
-        points: dict[torch.Tensor, torch.Tensor],
-        directions: Tensors,
-        lam: float,
-    ) -> None:
+    def _move(self, given: list[Given], points: Points, directions: Points, lam: float) -> None:
         """Subtract r̄ u/√κ, and decay; the directions are overwritten."""
-        run, at = self.run, 0
+        run = self.run
         factor = run["rbar"] * run["lam"] / math.sqrt(run["kappa"])
-        if directions and run["lam"] > lam:
-            # λ has grown since: without the limit, a step could be longer than r̄.
-            limit = run["rbar"] / factor
-            torch._foreach_clamp_max_(directions, limit)
-            torch._foreach_clamp_min_(directions, -limit)
         for group, params, _ in given:
-            xs, lr = [points[p] for p in params], float(group["lr"])
-            here = directions[at : at + len(params)]
-            at += len(params)
-            if group["weight_decay"]:
-                torch._foreach_mul_(xs, 1.0 - lr * self.rate * float(group["weight_decay"]))
-            torch._foreach_add_(xs, here, alpha=-lr * factor)
-            for p, x in zip(params, xs, strict=True):
-                if x.dtype != p.dtype:
-                    local(p).copy_(x)
-                    self.state[p]["lost"] = x.sub_(local(p))
+            lr, decay = float(group["lr"]), float(group["weight_decay"])
+            if decay:
+                torch._foreach_mul_([points[p] for p in params], 1.0 - lr * self.rate * decay)
+            moving = [p for p in params if p in directions]
+            steps = [directions[p] for p in moving]
+            if steps and run["lam"] > lam:
+                # λ has grown since: without the limit, a step could be longer than r̄.
+                torch._foreach_clamp_max_(steps, run["rbar"] / factor)
+                torch._foreach_clamp_min_(steps, -run["rbar"] / factor)
+            if steps:
+                torch._foreach_add_([points[p] for p in moving], steps, alpha=-lr * factor)
+            for p in params:
+                if points[p].dtype != p.dtype:
+                    local(p).copy_(points[p])
+                    self.state[p]["lost"] = points[p].sub_(local(p))
 
     def _point(self, p: torch.Tensor) -> torch.Tensor:
         """The parameter before it was rounded; the parameter itself from float32 on.
@@ -259,34 +262,26 @@ class Ladder(StreamOptimizer):
         found: dict[str, torch.Tensor] = state
         return found
 
-    def _sketch(self, directions: Tensors, moving: Tensors) -> torch.Tensor:
-        """Return the sketch of the directions, zero for parameters without a gradient."""
-        params, levels = self._parameters(), self._levels()
-        if len(moving) < len(params):
-            there = dict(zip(moving, directions, strict=True))
-            directions = [there.get(p, torch.zeros_like(local(p))) for p in params]
-        rows = -(-sum(d.numel() for d in directions) // WIDTH)
+    def _sketch(self, directions: Points) -> torch.Tensor:
+        """Return the sketch of the directions, zero for parameters that do not move."""
+        params, carry = self._parameters(), self._levels()["carry"]
+        if not directions:
+            return torch.zeros_like(carry)
+        parts = [directions.get(p) for p in params]
+        pairs = zip(params, parts, strict=True)
+        parts = [torch.zeros_like(local(p)) if d is None else d for p, d in pairs]
+        rows = -(-sum(d.numel() for d in parts) // WIDTH)
         table = _signs(self.run["seed"], rows, _rank(params[0]), params[0].device)
-        width = len(levels["carry"])
-        found = sketch(directions, table, width).to(levels["carry"].dtype)
-        return summed(found, params[0])
+        return summed(sketch(parts, table, len(carry)).to(carry.dtype), params[0])
 
     def _climb(self, sketched: torch.Tensor) -> None:
         """Add the latest sketch to the levels, and update κ at the end of a block."""
-        run, levels, device = self.run, self._levels(), sketched.device
+        run, levels = self.run, self._levels()
         totals = levels["totals"]
         totals[-1] += sketched @ sketched
         levels["carry"] += sketched
         if run["steps"] % run["block"] == 0:
-            blocks = run["steps"] // run["block"]
-            levels["halves"], totals[:-1] = climb(
-                torch,
-                levels["halves"],
-                totals[:-1],
-                levels["carry"],
-                blocks,
-                torch.arange(LEVELS, device=device),
-            )
+            climb(levels["halves"], totals, levels["carry"], run["steps"] // run["block"])
             levels["carry"].zero_()
             run["kappa"] = float(inflation(torch, totals[:-1], totals[-1]))
 

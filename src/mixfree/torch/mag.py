@@ -81,7 +81,9 @@ class MAG(WindowOptimizer):
             return
         size = norm([local(self.state[p]["sum"]) for p in every], every[0])
         root = self.run["root"] = math.hypot(self.run["root"], scale * size)
-        for group, params in summed if root > 0.0 else ():
+        for group, params in summed:
+            if not params or root == 0.0:
+                continue
             rate = float(group["alpha"]) * float(group["lr"]) / root
             points, decay = [local(p) for p in params], rate * float(group["weight_decay"])
             if decay:

@@ -13,6 +13,7 @@ from mixfree.base.checks import check_not_negative, check_one_of, shown
 from mixfree.dropins import OUTPUTS, newest_weight
 from mixfree.torch.tensors import Tensors, local, wide
 
+TORCH_ADDS = {"differentiable", "param_names"}  # options of a group that a state may lack
 LEAST_LR = 0.1  # a smaller lr must have been meant for another optimiser
 
 
@@ -57,7 +58,8 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
     @property
     def run(self) -> dict[str, Any]:
         """Settings and counts of the run: those of the first group."""
-        return self.param_groups[0]
+        first: dict[str, Any] = self.param_groups[0]
+        return first
 
     @property
     def samples(self) -> int:
@@ -200,7 +202,15 @@ class StreamOptimizer(torch.optim.Optimizer, ABC):
         """Restore a state and its settings, as every torch optimiser, but keep the dtypes of sums.
 
         torch casts to the parameters' dtype, which would take half the digits of a bfloat16 run.
+
+        Raises
+        ------
+        ValueError
+            If the state is of another optimiser. Nothing has changed then.
         """
+        missing = sorted(self.run.keys() - state_dict["param_groups"][0].keys() - TORCH_ADDS)
+        if missing:
+            raise ValueError(f"state has no {missing[0]!r}: it is of another optimiser or version")
         super().load_state_dict(state_dict)
         places = [place for group in state_dict["param_groups"] for place in group["params"]]
         for place, p in zip(places, self._parameters(), strict=True):

@@ -68,7 +68,7 @@ def sketch(tensors: Tensors, signs: torch.Tensor, width: int) -> torch.Tensor:
     Examples
     --------
     >>> sketch([torch.ones(3), torch.arange(4.0)], torch.tensor([1.0, -1.0]), 4)
-    tensor([ 0.,  0., -1.,  0.])
+    tensor([ 0., -1., -2.,  0.])
     """
     if sum(t.numel() for t in tensors) <= COPIED:
         flat = torch.cat([t.reshape(-1) for t in tensors])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array, narrowed
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
-from mixfree.linear.ahead import Ahead
+from mixfree.linear.ahead import OFTEN, SELDOM, Ahead
 from mixfree.linear.exact.batch_means import Wald
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.mapping import ColumnMap
@@ -98,7 +98,8 @@ class ExactLearner:
             )
         self._ahead: Ahead | None = None
         if looks_ahead:
-            self._ahead = Ahead.begin(loss.outputs, columns, intercept)
+            often = OFTEN if isinstance(loss, Squared) else SELDOM
+            self._ahead = Ahead.begin(loss.outputs, columns, intercept, often)
 
     @property
     def weights(self) -> Array:

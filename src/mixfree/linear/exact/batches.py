@@ -18,6 +18,7 @@ MIN_BATCHES, MAX_BATCHES = 16, 64  # at which neighbours are joined: as many as 
 LONG_BLOCKS = 4  # blocks that are summed as one, once the stream has MIN_BLOCKS of them
 MIN_BLOCKS = 16
 MAX_BLOCK_VALUES = 1 << 21  # values of such a long block: 16 MB
+PER_PENDING = 16  # summed rows per pending row above which rough weights do without those
 MEMORY = 32_000_000  # bytes for the batches; there are MIN_BATCHES even if they need more
 
 
@@ -74,9 +75,19 @@ class Batches(State):
         return self._sums.rows + self._current.rows + self._blocks.filled
 
     @property
+    def folded(self) -> Sums:
+        """The sums of all rows but the pending ones."""
+        return self._sums.joined(self._current)
+
+    @property
+    def nearly_folded(self) -> bool:
+        """Whether few rows are pending beside those that are summed."""
+        return self._blocks.filled <= (self.rows - self._blocks.filled) // PER_PENDING
+
+    @property
     def total(self) -> Sums:
         """The sums of all rows."""
-        total, waiting = self._sums.joined(self._current), self._blocks.pending
+        total, waiting = self.folded, self._blocks.pending
         return (
             total if waiting is None else total.joined(block_sums(*waiting, quick=self._quick)[0])
         )

@@ -14,6 +14,7 @@ from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.solve import Solution, solve
+from mixfree.linear.exact.sums import Sums
 
 ROUNDING = 1e-10  # relative size of an error that may be due to the rounding of its sums
 
@@ -80,9 +81,7 @@ class SquaredFit(State):
             if isinstance(self._sums, Forgetting):
                 self._solution = self._sums.solution
             else:
-                self._solution = solve(
-                    self._sums.total, l2=self.l2, radius=self.radius, intercept=self.intercept
-                )
+                self._solution = self._fitted(self._sums.total)
         return self._solution
 
     @property
@@ -101,7 +100,14 @@ class SquaredFit(State):
         """Return one row, in the units of the rows; an intercept is last."""
         return self.solution.weights
 
-    rough_weights = weights
+    def rough_weights(self) -> Array:
+        """Return the weights, without a few pending rows whose sums would have to be found."""
+        if isinstance(self._sums, Forgetting) or not self._sums.nearly_folded:
+            return self.weights()
+        return self._fitted(self._sums.folded).weights
+
+    def _fitted(self, sums: Sums) -> Solution:
+        return solve(sums, l2=self.l2, radius=self.radius, intercept=self.intercept)
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
         """Return the mean squared errors of any weights and of the targets' mean, over all rows.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.steps import AdaGradNorm, Distance, Ladder
+from mixfree.steps import AdaGradNorm, Ladder
 from mixfree.td import RewardProcess, TDLearner, rescaled, td_methods
 
 GAMMA, RADIUS = 0.8, 3.0
@@ -131,7 +131,7 @@ def test_learns_the_fixed_point(name, radius):
     [
         ({"radius": RADIUS}, "mag", AdaGradNorm(2.0 * RADIUS / np.sqrt(2.0))),
         ({"alpha": 0.5, "method": "adagrad"}, "adagrad", AdaGradNorm(0.5)),
-        ({"method": "ladder"}, "ladder", Ladder(distance=Distance(first=1.0))),
+        ({"method": "ladder"}, "ladder", Ladder(first=1.0)),
     ],
 )
 def test_a_learner_is_called_what_its_step_is(options, name, step):

@@ -157,9 +157,6 @@ class UniformSample(State):
                 self.column(0)
             return
         self._own_columns()
-        self._write(columns, places, slots)
-
-    def _write(self, columns: Sequence[Array], places: Array, slots: Array) -> None:
         for mine, theirs in zip(self.columns, columns, strict=True):
             for start in range(0, places.size, PIECE_ROWS):
                 now = slice(start, start + PIECE_ROWS)
@@ -363,7 +360,8 @@ class UniformSample(State):
             self.columns = [self._longer_column(column, room) for column in self.columns]
             self._shared = False
         for slots, entries in self._late or ():
-            self._write(entries, np.arange(len(slots)), slots)
+            for mine, theirs in zip(self.columns, entries, strict=True):
+                mine[slots] = theirs  # where a slot comes twice, the last stays
         self._late = None
 
     def _longer_column(self, column: Array, room: int) -> Array:
@@ -398,11 +396,15 @@ def replaced_at_once(kept: Array, new: Array) -> Array:
 
     Which sample is in which slot depends on how many are offered at a time.
     """
-    slots = np.full(len(new), -1)
-    largest = np.argpartition(np.append(kept, new), len(kept) - 1)[len(kept) :]
-    stays = np.ones(len(new), dtype=bool)
-    stays[largest[largest >= len(kept)] - len(kept)] = False
-    slots[stays] = largest[largest < len(kept)]
+    slots, count = np.full(len(new), -1), len(new)
+    # Keys are uniform, so that few kept ones are so large that they may be replaced.
+    high = np.flatnonzero(kept > kept.max() * (1.0 - 2.0 * count / len(kept)))
+    high = high if len(high) >= count else np.arange(len(kept))
+    keys = np.append(kept[high], new)
+    largest = np.argpartition(keys, len(high) - 1)[len(high) :]
+    stays = np.ones(count, dtype=bool)
+    stays[largest[largest >= len(high)] - len(high)] = False
+    slots[stays] = high[largest[largest < len(high)]]
     return slots
 
 

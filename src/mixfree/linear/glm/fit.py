@@ -62,7 +62,7 @@ class GlmFit:
 
     The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
     depends on which rows the seed keeps; :meth:`gap` estimates by how much. If neither λ nor r is
-    given and the weights cannot be estimated, all slopes get the ridge with the largest evidence
+    given and the weights cannot be estimated, all slopes get a ridge that the rows make probable
     (:attr:`ridge`): if a class has fewer kept rows than weights, if classes can be separated, or if
     the kept rows do not hold back the sums.
 

@@ -131,13 +131,17 @@ class Problem:
         controls = self.controls
         if controls is None:
             return minimise(objective, theta, close, seek)
-        for convex in (False, True)[close > CLOSE :]:  # a rough fit is quick and safe with True
+        for convex in (False, True)[close > CLOSE :]:  # a rough fit is as good without curvature
             beta = controls.best_beta(objective, theta, convex)
             corrected = replace(objective, controls=controls, beta=beta)
             point = minimise(corrected, theta, close, seek)
-            if not point.unbounded:
+            if not point.unbounded and not convex:
                 return point
-        return point if seek else minimise(objective, theta, close)
+        if seek and point.unbounded:
+            return point
+        # The sums may do harm where the rows hardly hold them back.
+        alone = minimise(objective, theta, close)
+        return alone if point.unbounded else min(alone, point, key=controls.rough_excess)
 
     def _length(self, theta: Array) -> float:
         return norm(self.rows.slopes(theta).ravel())

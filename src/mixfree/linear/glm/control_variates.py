@@ -21,7 +21,6 @@ from mixfree.linear.glm.rows import Rows
 from mixfree.linear.losses import Family
 
 FUNCTIONS = 3  # per output
-MAX_LOG_ODDS = 1e3  # to which old predictions are clipped, if the loss has no width
 MAX_BETA_ROWS = 2048  # kept rows that are enough to choose β
 MIN_VARIANCE = 1e-12  # relative variance that is only a rounding error
 ERROR_DRAWS = 64  # of a gradient's error, where its covariance would be too large a matrix
@@ -29,7 +28,7 @@ ERROR_DRAWS = 64  # of a gradient's error, where its covariance would be too lar
 
 def functions(loss: Family, before: Array, targets: Array) -> Array:
     """Return target, prediction at arrival and slope there: one row per function and output."""
-    z = before if loss.width is not None else np.clip(before, -MAX_LOG_ODDS, MAX_LOG_ODDS)
+    z = before if loss.width is not None else np.clip(before, -loss.largest, loss.largest)
     return np.concatenate([loss.encoded(targets), z, loss.at(z, targets)[1]], axis=1).T
 
 

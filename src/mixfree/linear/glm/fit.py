@@ -1,4 +1,4 @@
-r"""Logistic, softmax, Huber and robust regression in one pass over rows in any order.
+r"""Logistic, softmax, Poisson, Huber and robust regression in one pass over rows in any order.
 
 A uniform sample of the rows and sums of size p² are kept. As long as all rows fit in memory, the
 fit is exactly that to all rows. Beyond that, every row is added to the sums
@@ -15,7 +15,6 @@ be perfect.
 """
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -53,7 +52,7 @@ START_ROWS = 4096  # rows of the sample for the fit from which the final one sta
 
 
 class GlmFit:
-    r"""Fits a linear model with one of four losses to a stream, in bounded memory.
+    r"""Fits a linear model with one of five losses to a stream, in bounded memory.
 
     It minimises, over all rows i with weights :math:`\omega_i`,
 
@@ -72,7 +71,7 @@ class GlmFit:
     Parameters
     ----------
     loss
-        ``Logistic()``, ``Softmax(classes)``, ``Huber()`` or ``Robust()``.
+        ``Logistic()``, ``Softmax(classes)``, ``Poisson()``, ``Huber()`` or ``Robust()``.
     columns
         Number of features, of values up to 1e75. Their offsets cost no digits, and one that
         varies by less than 1e-75 counts as constant.
@@ -119,7 +118,8 @@ class GlmFit:
         seed: int = 0,
     ) -> None:
         if not isinstance(loss, Family) or isinstance(loss, Squared):
-            raise ValueError(f"loss must be Logistic, Softmax, Huber or Robust, not {shown(loss)}")
+            names = "Logistic, Softmax, Poisson, Huber or Robust"
+            raise ValueError(f"loss must be {names}, not {shown(loss)}")
         columns = check_whole(columns, "columns", least=0)
         l2 = None if l2 is None else check_not_negative(l2, "l2")
         radius = None if radius is None else check_positive(radius, "radius")
@@ -428,47 +428,48 @@ class GlmFit:
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
+        sample = self._sample
         return {
             "samples": self.samples,
             "size": self.size,
             "blocks": self._blocks.plain(),
             "sums": None if self._sums is None else self._sums.plain(),
-            "sample": None if self._sample is None else self._sample.plain(),
+            "sample": None if sample is None else {"seed": sample.seed} | sample.plain(),
             "reference": self._reference.copy(),
             "due": self._due,
             "streams": list(self._streams),
-            "seed": None if self._sample is None else self._sample.seed,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        if set(state) != set(self.plain()):
-            raise ValueError(f"the state must have {sorted(self.plain())}, not {sorted(state)}")
-        samples = check_whole(state["samples"], "samples of the state", least=0)
-        size = check_whole(state["size"], "size of the state", most=2**31)
-        reference = check_array(state["reference"], "reference", self._shape)
-        blocks, sums, sample = Blocks(self.settings.columns), None, None
-        blocks.restore(state["blocks"])
-        if (state["sums"] is None) != (state["sample"] is None):
-            raise ValueError("sums and sample of the state do not fit together")
-        if state["sums"] is not None:
-            sums = StreamSums(*self._functions)
-            sums.restore(state["sums"])
-            seed = check_whole(state["seed"], "seed of the state", least=0, most=2**64 - 1)
-            sample = UniformSample(size, seed).restored(state["sample"], "sample")
-            outputs, kept = self._shape[0], sample.filled
-            shapes = (kept, self.settings.columns), (kept,), (kept,), (kept, outputs)
-            for name, column, shape in zip(KEPT, sample.columns, shapes, strict=True):
-                check_array(column, name, shape)
+    def restored(self, plain: Any, what: str) -> Self:
+        """Return the fit from which ``plain`` was made, after checking it."""
+        if set(plain) != set(self.plain()):
+            raise ValueError(f"state of the {what} has entries {sorted(plain)}")
+        samples = check_whole(plain["samples"], "samples of the state", least=0)
+        size = check_whole(plain["size"], "size of the state", most=2**31)
+        reference = check_array(plain["reference"], "reference", self._shape)
+        due = check_whole(plain["due"], "due of the state", least=0)
+        streams = tuple(_seed(each) for each in plain["streams"])
+        blocks, sums = Blocks(self.settings.columns).restored(plain["blocks"], "blocks"), None
+        if (plain["sums"] is None) != (plain["sample"] is None):
+            raise ValueError(f"state of the {what} does not fit: it has sums or a sample, not both")
+        sample = None
+        if plain["sums"] is not None:
+            sums = StreamSums(*self._functions).restored(plain["sums"], "sums")
+            state = dict(plain["sample"])
+            sample = UniformSample(size, _seed(state.pop("seed"))).restored(state, "sample")
+            kept, shape = sample.filled, (self.settings.columns, self._shape[0])
+            shapes = (kept, shape[0]), (kept,), (kept,), (kept, shape[1])
+            for name, column, wanted in zip(KEPT, sample.columns, shapes, strict=True):
+                check_array(column, name, wanted)
             if not (sample.columns[2] > 0.0).all() or sums.rows != sample.seen:
-                raise ValueError("sums and sample of the state do not fit together")
+                raise ValueError(f"state of the {what} does not fit: its sample is of other rows")
             self.settings.loss.check_targets(sample.columns[1])
-        if blocks.pending is not None:
-            self.settings.loss.check_targets(blocks.pending[1][:, 0])
-        due = check_whole(state["due"], "due of the state", least=0)
-        streams = tuple(
-            check_whole(each, "streams of the state", least=0, most=2**64 - 1)
-            for each in state["streams"]
-        )
-        self._set((samples, blocks, sums, sample, reference, due, streams))
-        self.size = size
+        self.settings.loss.check_targets(blocks.stored[1][:, 0])
+        twin = shallow(self)
+        twin._set((samples, blocks, sums, sample, reference, due, streams))
+        twin.size = size
+        return twin
+
+
+def _seed(value: Any) -> int:
+    return check_whole(value, "seed of the state", least=0, most=2**64 - 1)

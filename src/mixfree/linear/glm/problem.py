@@ -10,7 +10,7 @@ from mixfree.linear.glm.control_variates import ControlVariates
 from mixfree.linear.glm.kept import Kept
 from mixfree.linear.glm.newton import CLOSE, Objective, Point, minimise
 from mixfree.linear.glm.rows import Rows, Settings
-from mixfree.linear.losses import Huber, Robust
+from mixfree.linear.losses import Huber, Poisson, Robust
 
 LEAST_PENALTY = 1e-8  # default ridge of standardised columns per row
 ROUGH = 1e-4  # relative Newton decrement that is enough for intermediate weights
@@ -104,6 +104,9 @@ class Problem:
     def _first(self, start: Array | None) -> Array:
         """Return the standardised weights at which the search starts."""
         zero, loss = np.zeros(self.rows.shape), self.rows.loss
+        if isinstance(loss, Poisson) and self.rows.settings.intercept:
+            # Newton's steps from means that are much too small are much too long.
+            zero[:, -1:] = loss.best_constant(self.rows.sample.targets)
         given = None if start is None else self.rows.theta(start)
         if given is not None:  # not if a column that became huge has made it absurd
             objective = self._objective()

@@ -128,11 +128,15 @@ class Ahead(State):
         found = self.predictions[used]
         return found[:, 0] if found.shape[1] == 1 else found, self.targets[used]
 
-    def ends(self, loss: Loss, predictions: Array, level: float) -> tuple[Array, Array]:
+    def ends(self, loss: Any, predictions: Array, level: float) -> tuple[Array, Array]:
         """Return the ends of intervals that contain the targets of new rows."""
         before, targets = self._tests()
-        below, above = _followed(np.stack([before - targets, targets - before]), level)
-        return predictions - below, predictions + above
+        mean, least = loss.mean(before), loss.mean(-math.inf)
+        errors = (targets - mean) / loss.deviation(mean)
+        below, above = _followed(np.stack([-errors, errors]), level)
+        mean = loss.mean(predictions)
+        unit = loss.deviation(mean)
+        return np.maximum(mean - below * unit, least), mean + above * unit
 
     def sets(self, loss: Loss, predictions: Array, level: float) -> Array:
         """Return which classes are in the prediction set of each row; never none of them."""

@@ -1,4 +1,4 @@
-r"""Logistic, softmax, Huber and robust regression in one pass over rows in any order.
+r"""Logistic, softmax, Poisson, Huber and robust regression in one pass over rows in any order.
 
 A uniform sample of the rows and sums of size p² are kept. As long as all rows fit in memory, the
 fit is exactly that to all rows. Beyond that, every row is added to the sums
@@ -52,7 +52,7 @@ START_ROWS = 4096  # rows of the sample for the fit from which the final one sta
 
 
 class GlmFit:
-    r"""Fits a linear model with one of four losses to a stream, in bounded memory.
+    r"""Fits a linear model with one of five losses to a stream, in bounded memory.
 
     It minimises, over all rows i with weights :math:`\omega_i`,
 
@@ -61,7 +61,7 @@ class GlmFit:
 
     The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
     depends on which rows the seed keeps; :meth:`gap` estimates by how much. If neither λ nor r is
-    given and the weights cannot be estimated, all slopes get the ridge with the largest evidence
+    given and the weights cannot be estimated, all slopes get a ridge that the rows make probable
     (:attr:`ridge`): if a class has fewer kept rows than weights, if classes can be separated, or if
     the kept rows do not hold back the sums.
 
@@ -71,7 +71,7 @@ class GlmFit:
     Parameters
     ----------
     loss
-        ``Logistic()``, ``Softmax(classes)``, ``Huber()`` or ``Robust()``.
+        ``Logistic()``, ``Softmax(classes)``, ``Poisson()``, ``Huber()`` or ``Robust()``.
     columns
         Number of features, of values up to 1e75. Their offsets cost no digits, and one that
         varies by less than 1e-75 counts as constant.
@@ -118,7 +118,8 @@ class GlmFit:
         seed: int = 0,
     ) -> None:
         if not isinstance(loss, Family) or isinstance(loss, Squared):
-            raise ValueError(f"loss must be Logistic, Softmax, Huber or Robust, not {shown(loss)}")
+            names = "Logistic, Softmax, Poisson, Huber or Robust"
+            raise ValueError(f"loss must be {names}, not {shown(loss)}")
         columns = check_whole(columns, "columns", least=0)
         l2 = None if l2 is None else check_not_negative(l2, "l2")
         radius = None if radius is None else check_positive(radius, "radius")

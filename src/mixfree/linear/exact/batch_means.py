@@ -41,7 +41,7 @@ class Wald(NamedTuple):
 
     statistic: float
     weights: int
-    batches: int
+    freedom: int
     p_value: float
 
 
@@ -234,14 +234,14 @@ class BatchMeans(ABC):
         lost = (self._missing(each).T * unit**2)[known]
         values, vectors = linalg.eigh(moved.T @ moved + np.diag(lost), check_finite=False)
         free = values > RANK * values.max(initial=0.0)
-        count, batches = int(free.sum()), len(self._scores)
-        if not (self.enough and 0 < count < batches):
-            return Wald(math.nan, count, batches, math.nan)
+        count = int(free.sum())
+        freedom = self._freedom + 1 - count
+        if not (self.enough and count > 0 and freedom > 0):
+            return Wald(math.nan, count, max(freedom, 0), math.nan)
         aside = vectors[:, free].T @ (self._weights[:, places][known] / errors[known])
         square = float(np.sum(aside**2 / values[free]))
-        statistic = square * (batches - count) / (batches - 1) / count
-        p_value = float(special.fdtrc(count, batches - count, statistic))
-        return Wald(statistic, count, batches, p_value)
+        statistic = square * freedom / self._freedom / count
+        return Wald(statistic, count, freedom, float(special.fdtrc(count, freedom, statistic)))
 
     @cached_property
     def profile(self) -> Profile:

@@ -88,7 +88,9 @@ def test_what_is_forgotten_grows_too(half_life):
     else:
         close(grown.weights, whole.weights)
         assert grown.forgetting.history == whole.forgetting.history
-        close(list(grown.forgetting.judged.values()), list(whole.forgetting.judged.values()))
+        close(
+            list(grown.forgetting.mean_losses.values()), list(whole.forgetting.mean_losses.values())
+        )
 
 
 @pytest.mark.parametrize("loss", OTHERS, ids=str)

@@ -20,7 +20,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.steps import Profile
 
-ENOUGH = 8  # batches, or blocks of one length, for a reliable spread
+MIN_BATCHES = 8  # batches, or blocks of one length, for a reliable spread
 CORRELATED = 0.2  # correlation of neighbouring batches above which intervals are too narrow
 CHANGED = 0.001  # probability of finding a change in a stream without one
 QUARTERS = 4  # parts of the stream between which a change is looked for
@@ -163,7 +163,7 @@ class BatchMeans(ABC):
     @property
     def enough(self) -> bool:
         """Whether there are at least 8 batches, enough for a spread."""
-        return len(self._scores) >= ENOUGH
+        return len(self._scores) >= MIN_BATCHES
 
     @cached_property
     def bse(self) -> Array:
@@ -255,12 +255,12 @@ class BatchMeans(ABC):
             return Profile(np.zeros(0, dtype=int), np.zeros(0), np.zeros(0, dtype=int))
         one = found[1].squares / found[1].blocks
         batch, joined = self._length, self._scores
-        while len(joined) >= ENOUGH:
+        while len(joined) >= MIN_BATCHES:
             # Batches cover the whole stream, kept rows only a part of it.
             rest = self._unexplained * batch * len(joined)
             found[batch] = Level(batch, self._size_of(joined) + rest, len(joined))
             joined, batch = pair_sums(joined), 2 * batch
-        levels = [level for _, level in sorted(found.items()) if level.blocks >= ENOUGH]
+        levels = [level for _, level in sorted(found.items()) if level.blocks >= MIN_BATCHES]
         scale = one if one > 0.0 else 1.0
         # The fit makes all scores sum to 0, which removes the variance of one block.
         inflation = [
@@ -340,7 +340,7 @@ class BatchMeans(ABC):
         if not self.enough:
             return (
                 f"no intervals: {self._rows:,} rows make {len(self._scores)} "
-                f"batch{'es' if len(self._scores) != 1 else ''}, and {ENOUGH} are needed"
+                f"batch{'es' if len(self._scores) != 1 else ''}, and {MIN_BATCHES} are needed"
             )
         if self.correlated:
             return (
@@ -386,7 +386,7 @@ def neighbours(gram: Array) -> tuple[float, bool]:
     (0.9..., True)
     """
     n, total = len(gram), float(np.trace(gram))
-    if n < ENOUGH or total <= 0.0:
+    if n < MIN_BATCHES or total <= 0.0:
         return 0.0, False
     found = float(np.trace(gram, 1)) / total * n / (n - 1) + 1.0 / n
     # If sums vary equally in d directions, the correlation has a standard error of 1/√(n·d).

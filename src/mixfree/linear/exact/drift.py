@@ -19,7 +19,7 @@ from mixfree.linear.exact.mixture import least_combination
 from mixfree.linear.exact.solve import Solution, solve
 
 HALF_LIVES = (50.0, 200.0, 800.0, 3200.0, 12800.0, math.inf)
-JUDGED = 2000.0  # half-life, in rows, of the test-then-train losses
+LOSS_HALF_LIFE = 2000.0  # half-life, in rows, of the test-then-train losses
 BLOCK = 32  # rows within which nothing is forgotten, and weights do not change
 STALE = 8  # weights are solved for again after 1/STALE of a half-life
 TOGETHER = 2048  # rows multiplied at a time
@@ -27,7 +27,7 @@ RECENTRED = 4096  # rows between changes of the origin
 SIZED = 256  # rows between updates of the columns' deviations
 PRIOR = 1.0  # strength of the ridge, in rows with each column's own deviation
 ROUNDING = np.finfo(np.float64).eps  # least variance over mean square
-FAR = 1e296  # loss of a block above which the sums are checked, since they may reach WORST
+MAX_BLOCK_LOSS = 1e296  # above which sums are checked, since they may reach WORST
 WORST = 1e300  # largest loss of a block that counts, so that it can be forgotten
 
 
@@ -122,10 +122,12 @@ class Forgetting(State):
         return tuple((row, float(self.half_lives[best])) for row, best in self._changes.tolist())
 
     @property
-    def judged(self) -> dict[float, float]:
+    def mean_losses(self) -> dict[float, float]:
         """Discounted test-then-train loss per row of each half-life, ½(prediction − target)²."""
         seen = max(self._decayed.rows - self.block, 0)
-        weight = max((1.0 - 0.5 ** (seen / JUDGED)) / (1.0 - 0.5 ** (1.0 / JUDGED)), 1.0)
+        weight = max(
+            (1.0 - 0.5 ** (seen / LOSS_HALF_LIFE)) / (1.0 - 0.5 ** (1.0 / LOSS_HALF_LIFE)), 1.0
+        )
         means = 0.5 * self._errors.diagonal() / weight
         return dict(zip(self.half_lives.tolist(), means.tolist(), strict=False))
 
@@ -203,9 +205,9 @@ class Forgetting(State):
         with np.errstate(over="ignore", invalid="ignore"):
             lost = (rests @ grams[:, None])[:, :, 0]
             products = lost @ flat.swapaxes(1, 2)
-            far = ~(np.abs(products).max(axis=(1, 2)) < FAR)
+            far = ~(np.abs(products).max(axis=(1, 2)) < MAX_BLOCK_LOSS)
             for place, product in enumerate(products):
-                errors = self._errors * 0.5 ** (length / JUDGED) + product
+                errors = self._errors * 0.5 ** (length / LOSS_HALF_LIFE) + product
                 wrong = ~(np.abs(errors).max(axis=1) < WORST) if far[place] else None
                 if wrong is not None and wrong.any():
                     errors[wrong] = errors[:, wrong] = 0.0

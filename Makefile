@@ -7,7 +7,7 @@ export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 export NUMBA_NUM_THREADS = 1
 
-.PHONY: demo test test-slow docs lint format bench public-names coverage lowest wheel clean
+.PHONY: demo test test-slow docs lint format bench public-names coverage lowest lowest-frameworks wheel clean
 
 demo: .venv/demo
 	$(BIN)/mixfree demo
@@ -46,8 +46,7 @@ coverage: .venv/dev
 	$(PYTEST) --cov --cov-report=json:build/coverage.json
 	$(BIN)/python tools/coverage_gaps.py build/coverage.json
 
-# The lowest versions that pyproject allows; they warn of newer packages than their own. PyTorch
-# and JAX have a job of their own in the workflow.
+# The lowest versions that pyproject allows; they warn of newer packages than their own.
 LOWEST := .venv-lowest/bin/python
 LOWEST_ROOMS := $(filter-out tests/__pycache__/ tests/dropins/ tests/torch/ tests/optax/,$(wildcard tests/*/))
 lowest:
@@ -57,13 +56,25 @@ lowest:
 		--editable '.[report,graphs,rl,dask]' pytest pytest-xdist pytest-timeout hypothesis quantecon selenium
 	$(LOWEST) -m pytest -n 2 --dist worksteal -q -W default $(LOWEST_ROOMS)
 
-# A wheel, and the demo run from it where nothing else of the project is.
+# PyTorch and JAX need newer packages than the other lowest ones.
+lowest-frameworks:
+	$(PYTHON) -m venv .venv-lowest
+	$(LOWEST) tools/lowest.py > .venv-lowest/constraints.txt
+	$(LOWEST) -m pip install --quiet --constraint .venv-lowest/constraints.txt \
+		--editable '.[cli,torch,jax]' pytest pytest-timeout hypothesis
+	$(LOWEST) -m pytest -q -W default tests/dropins tests/torch tests/optax \
+		--ignore tests/torch/test_trainers.py
+
+# Wheel and sdist, checked; the demo and the README's examples run from the wheel where nothing
+# else of the project is.
 wheel: .venv/dev
 	rm -rf dist build/wheel
 	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
 	$(PYTHON) -m venv build/wheel
-	build/wheel/bin/python -m pip install --quiet --constraint constraints.txt "$$(echo dist/*.whl)[cli]"
-	cd build/wheel && bin/mixfree demo --samples 20000 --seeds 1
+	build/wheel/bin/python -m pip install --quiet --constraint constraints.txt "$$(echo dist/*.whl)[report]"
+	cp README.md build/wheel
+	cd build/wheel && bin/mixfree demo --samples 20000 --seeds 1 && bin/python -m doctest README.md
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.intervals import at_least, autoregressive, percent
 from mixfree.base.figures import line_style, log_log, new_figure
 from mixfree.base.table import Table
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
 from mixfree.reproduce.engine.report import Report, gather, where
 from mixfree.reproduce.engine.settings import Settings

@@ -12,7 +12,7 @@ from scipy import optimize, signal, special
 
 from mixfree.base.figures import new_figure
 from mixfree.base.table import Table
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Logistic, Squared
 from mixfree.reproduce.engine.report import DOTS, Claim, Report, curves, gather
 from mixfree.reproduce.engine.settings import Settings

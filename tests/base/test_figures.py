@@ -17,22 +17,17 @@ def two_lines():
 
 
 def test_series_differ_in_colour_and_in_dashes():
-    axes = two_lines().axes[0]
-    first, second = axes.lines
+    """Catches a palette that repeats a colour, and axes that do not use it."""
+    for column in (figures.PALETTE, figures.DASHES):
+        assert len(set(column)) == len(figures.PALETTE)
+    first, second = two_lines().axes[0].lines
     assert first.get_color() != second.get_color()
     assert first.get_linestyle() != second.get_linestyle()
-    assert axes.get_xscale() == axes.get_yscale() == "log"
-
-
-def test_no_two_styles_are_alike():
-    styles = [str(figures.line_style(index)) for index in range(len(figures.PALETTE))]
-    assert len(set(styles)) == len(figures.PALETTE) == len(figures.DASHES)
-    assert figures.line_style(len(figures.PALETTE)) == figures.line_style(0)
 
 
 def test_a_method_has_one_colour_in_every_figure():
     """Colours by the place in a figure would give MAG another one beside two methods than alone."""
-    assert figures.METHODS[: len(mf.methods())] == tuple(mf.methods())
+    assert set(mf.methods()) < set(figures.METHODS)
     alone = figures.styles_of(["MAG"])["MAG"]
     beside = figures.styles_of(["Adam", "sgd", "nothing kept: MAG", "MAG, 5 levels"])
     assert beside["nothing kept: MAG"] == alone

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixfree.cli import main
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Squared
 from mixfree.reproduce.paper.demo import NAMES, _exact, run_demo
 from mixfree.reproduce.paper.fig1 import at_end

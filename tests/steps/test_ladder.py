@@ -115,7 +115,7 @@ def run(options=None, scale=1.0, samples=3000):
 
 
 @pytest.mark.parametrize("per_coordinate", [True, False])
-@pytest.mark.parametrize("scale", [1e-6, 1e6, 1e-150, 1e150])
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
 def test_the_size_of_the_gradients_does_not_matter(scale, per_coordinate):
     options = {"per_coordinate": per_coordinate, "block": 16}
     np.testing.assert_allclose(

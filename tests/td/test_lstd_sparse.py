@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.td import TDLearner, lstd_sparse
+from mixfree.td import TDLearner, lstd, lstd_sparse
 from mixfree.td.lstd import LSTD
 from mixfree.td.lstd_sparse import SparseLSTD
 
@@ -37,7 +37,7 @@ def test_values_and_errors_are_those_of_dense_sums(options, tilings):
     """Features of two tilings are dependent, which a plain factorisation does not survive."""
     parts = trajectory(3000, tilings)
     dense, found = LSTD(parts[0].shape[1], 0.9, **options), learnt(SparseLSTD, parts, **options)
-    dense._most = lstd_sparse.MOST
+    dense._most = lstd_sparse.MAX_BATCHES
     dense.add(*parts[:4], ended=parts[4])
     if tilings == 1:
         np.testing.assert_allclose(found.theta, dense.theta, rtol=1e-8, atol=1e-8)
@@ -80,7 +80,7 @@ def test_sparse_rows_are_as_good_as_dense_ones(monkeypatch):
     queried.data[queried.indptr[7] : queried.indptr[8]] = 0.0
     np.testing.assert_array_equal(found.batches_met(queried), dense.batches_met(asked))
     np.testing.assert_array_equal(found.errors(queried), dense.errors(asked))
-    monkeypatch.setattr(lstd_sparse, "VALUES", 3 * asked.shape[1])
+    monkeypatch.setattr(lstd, "MAX_DENSE", 3 * asked.shape[1])
     np.testing.assert_allclose(found.errors(queried), dense.errors(asked), rtol=1e-12)
     asked[3, 3] = np.nan
     for wrong, message in ((queried[:, 1:], "must have 50 columns"), (asked, "must be finite")):
@@ -117,7 +117,7 @@ def test_values_whose_products_overflow_are_refused_before_they_are_stored(place
     np.testing.assert_array_equal(found.theta, before)
 
 
-@pytest.mark.parametrize("limit", ["ENTRIES", "PER_TRANSITION"])
+@pytest.mark.parametrize("limit", ["MAX_ENTRIES", "MAX_PRODUCTS"])
 def test_sums_that_fill_are_refused_and_nothing_has_changed(monkeypatch, limit):
     parts = trajectory(1000)
     found = learnt(SparseLSTD, [part[:700] for part in parts])

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from mixfree.td import TDLearner, TileCoding, evaluate_policy, lstd_sparse
-from mixfree.td.learner import PIECE, VALUES
+from mixfree.td.learner import MAX_DENSE, PIECE
 
 GAMMA = 0.9
 TILES = TileCoding([0.0, 0.0], [1.0, 1.0], tiles=15, tilings=8)  # 2,048 features
@@ -74,7 +74,7 @@ def test_same_bits_as_dense_rows_in_bounded_memory(options):
     dense = OnlyDense()
     same = TDLearner(dense, GAMMA, method="lstd", **options)
     same.update_many(*path)
-    assert 0 < dense.most <= VALUES // dense.size
+    assert 0 < dense.most <= MAX_DENSE // dense.size
     np.testing.assert_array_equal(found.theta, same.theta)
     mixed = TDLearner(TILES, GAMMA, method="lstd", **options)
     for transition in zip(*(part[:300] for part in path), strict=True):
@@ -117,7 +117,7 @@ def test_sums_that_fill_late_in_the_arrays_change_nothing(monkeypatch):
     half.update_many(*(part[:5000] for part in path))
     entries = sum(each.nnz for each in half.engine.fixed_point()._all)
     with monkeypatch.context() as patched:
-        patched.setattr(lstd_sparse, "ENTRIES", entries)
+        patched.setattr(lstd_sparse, "MAX_ENTRIES", entries)
         with pytest.raises(ValueError, match="products of features"):
             found.update_many(*(part[100:] for part in path))
     assert found.samples == 100

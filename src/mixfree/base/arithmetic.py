@@ -54,12 +54,7 @@ def norm(v: Array) -> float:
     largest = float(np.abs(v).max(initial=0.0))
     if largest == 0.0 or not math.isfinite(largest):
         return largest
-    # A power of two keeps the scaling exact, subnormal numbers included.
-    exponent = math.frexp(largest)[1]
-    try:
-        return math.ldexp(math.sqrt(sum_of_squares(np.ldexp(v, -exponent))), exponent)
-    except OverflowError:
-        return math.inf
+    return largest * math.sqrt(sum_of_squares(v / largest))
 
 
 def farthest_of(dtype: npt.DTypeLike) -> float:
@@ -67,27 +62,9 @@ def farthest_of(dtype: npt.DTypeLike) -> float:
     return 1e120 if np.dtype(dtype).itemsize >= 8 else 1e30
 
 
-def largest_of(dtype: np.dtype[Any]) -> float:
-    """The largest norm of vectors of which 2^40 can be summed."""
-    return float(np.finfo(dtype).max) / 2.0**40
-
-
-def stretched(size: float, v: Array) -> Array:
-    """Return size · v, or where that would overflow, the longest summable vector along v.
-
-    Examples
-    --------
-    >>> stretched(2.0, np.array([1.0, 3.0]))
-    array([2., 6.])
-    >>> bool(np.isfinite(stretched(1e200, np.array([1e200]))).all())
-    True
-    """
-    if size <= 1.0:
-        return size * v
-    length, most = norm(v), largest_of(v.dtype)
-    if size <= most and size * length <= most:
-        return size * v
-    return (v / length) * min(size * length, most) if length > 0.0 else v
+def max_gradient_norm(dtype: npt.DTypeLike) -> float:
+    """The largest norm of a gradient that a method takes: sums and steps cannot overflow."""
+    return MAX_VALUE if np.dtype(dtype).itemsize >= 8 else 1e25
 
 
 def narrowed(values: Array, dtype: npt.DTypeLike) -> Array:

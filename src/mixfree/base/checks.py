@@ -9,15 +9,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import MAX_VALUE, Array, inner
 
-UNITS = {
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "KIB": 1 << 10,
-    "MIB": 1 << 20,
-    "GIB": 1 << 30,
-}
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 MOST_COUNTED = 2**62  # limit of counters, so that they never overflow 64 bits
 
 

@@ -6,20 +6,13 @@ from types import ModuleType
 __all__ = ["require"]
 
 EXTRA_OF = {
-    "typer": "cli",
-    "rich": "cli",
-    "matplotlib": "cli",
-    "pyarrow": "cli",
-    "bokeh": "report",
-    "jinja2": "report",
-    "markupsafe": "report",
-    "networkx": "graphs",
+    **dict.fromkeys(("typer", "rich", "matplotlib", "pyarrow"), "cli"),
+    **dict.fromkeys(("bokeh", "jinja2", "markupsafe"), "report"),
+    **dict.fromkeys(("jax", "optax"), "jax"),
+    **dict.fromkeys(("dask", "distributed"), "dask"),
     "torch": "torch",
-    "jax": "jax",
-    "optax": "jax",
     "gymnasium": "rl",
-    "dask": "dask",
-    "distributed": "dask",
+    "networkx": "graphs",
 }
 
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "DASHES",
     "METHODS",
     "PALETTE",
     "check_figures",
@@ -37,51 +35,23 @@ __all__ = [
     "styles_of",
 ]
 
-# Okabe and Ito's palette, the most legible on white first, with a darker yellow that shows in thin
-# lines, and a grey; each colour has its own dashes.
-PALETTE = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#000000",
-    "#CC79A7",
-    "#56B4E9",
-    "#E69F00",
-    "#857A00",
-    "#8A8A8A",
+# Colour, dashes, and the methods that have this colour in every figure: Okabe and Ito's palette,
+# the most legible on white first, with a darker yellow that shows in thin lines, and a grey.
+_STYLES: tuple[tuple[str, Any, list[str]], ...] = (
+    ("#0072B2", "solid", ["sgd"]),
+    ("#D55E00", (0, (5, 1.5)), ["adagrad"]),
+    ("#009E73", (0, (1, 1)), ["sgd-mlmc"]),
+    ("#000000", (0, (6, 1.5, 1, 1.5)), ["mag", "algorithm-1"]),
+    ("#CC79A7", (0, (3, 1, 1, 1, 1, 1)), ["ladder"]),
+    ("#56B4E9", (0, (10, 2)), ["minibatch"]),
+    ("#E69F00", (0, (2, 3)), ["emd"]),
+    ("#857A00", (0, (8, 2, 2, 2)), ["sgd-dd"]),
+    ("#8A8A8A", (0, (4, 1)), ["sgd-er", "sgd-rer"]),
 )
-DASHES = (
-    "solid",
-    (0, (5, 1.5)),
-    (0, (1, 1)),
-    (0, (6, 1.5, 1, 1.5)),
-    (0, (3, 1, 1, 1, 1, 1)),
-    (0, (10, 2)),
-    (0, (2, 3)),
-    (0, (8, 2, 2, 2)),
-    (0, (4, 1)),
-)
-# The style of each method in every figure, in the order of the table of methods; the two replays
-# differ in dashes only, and so do the two least squares, and MAG and Algorithm 1.
-_OF_METHODS: dict[str, dict[str, Any]] = {
-    name: {"color": color, "linestyle": dashes}
-    for name, color, dashes in (
-        ("sgd", PALETTE[0], DASHES[0]),
-        ("adagrad", PALETTE[1], DASHES[1]),
-        ("sgd-mlmc", PALETTE[2], DASHES[2]),
-        ("mag", PALETTE[3], DASHES[3]),
-        ("algorithm-1", PALETTE[3], DASHES[0]),
-        ("ladder", PALETTE[4], DASHES[4]),
-        ("minibatch", PALETTE[5], DASHES[5]),
-        ("emd", PALETTE[6], DASHES[6]),
-        ("sgd-dd", PALETTE[7], DASHES[7]),
-        ("sgd-er", PALETTE[8], DASHES[8]),
-        ("sgd-rer", PALETTE[8], DASHES[2]),
-        ("exact", "#5B2A86", DASHES[0]),
-        ("lstd", "#5B2A86", DASHES[1]),
-    )
-}
-METHODS = tuple(_OF_METHODS)
+PALETTE = tuple(color for color, _, _ in _STYLES)
+DASHES = tuple(dashes for _, dashes, _ in _STYLES)
+METHODS = {name: color for color, _, names in _STYLES for name in names}
+METHODS |= {"exact": "#5B2A86", "lstd": "#5B2A86"}
 FORMATS = (".png", ".svg")
 MARK = "mixfree figure"  # in the metadata of every figure
 
@@ -94,16 +64,16 @@ def line_style(index: int) -> dict[str, Any]:
     >>> line_style(1)["color"]
     '#D55E00'
     """
-    place = index % len(PALETTE)
-    return {"color": PALETTE[place], "linestyle": DASHES[place]}
+    color, dashes, _ = _STYLES[index % len(_STYLES)]
+    return {"color": color, "linestyle": dashes}
 
 
 def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Colour and dashes of each series of a figure, as keywords for ``axes.plot``.
 
     A series whose name has that of a method in it, like "MAG, 10 levels", has the method's colour
-    in every figure; a second one in the same figure differs in its dashes. All other series have
-    the colours that are left.
+    in every figure. All other series have the colours that are left. Series of one colour differ
+    in their dashes.
 
     Examples
     --------
@@ -111,29 +81,22 @@ def styles_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     >>> [style["color"] for style in found.values()]
     ['#0072B2', '#000000', '#000000', '#D55E00']
     """
-    listed = list(names)
-    methods = {name: method for name in listed if (method := _method_in(name)) is not None}
-    taken = {_OF_METHODS[method]["color"] for method in methods.values()}
-    free = [line_style(place) for place in range(len(PALETTE)) if PALETTE[place] not in taken]
+    colors = {name: _color_of_method(name) for name in names}
+    free = [color for color in PALETTE if color not in colors.values()]
+    others = [name for name, color in colors.items() if color is None]
+    colors |= {name: free[index % len(free)] for index, name in enumerate(others)}
     found: dict[str, dict[str, Any]] = {}
-    for name in listed:
-        if name in methods:
-            style = _OF_METHODS[methods[name]]
-            alike = [
-                each["linestyle"] for each in found.values() if each["color"] == style["color"]
-            ]
-            others = (style["linestyle"], *DASHES)
-            dashes = next((each for each in others if each not in alike), style["linestyle"])
-            found[name] = {**style, "linestyle": dashes}
-        else:
-            rest = sum(each not in methods for each in found)
-            found[name] = free[rest % len(free)]
+    for name, color in colors.items():
+        taken = [style["linestyle"] for style in found.values() if style["color"] == color]
+        first = PALETTE.index(color) if color in PALETTE else 0
+        dashes = [each for each in DASHES[first:] + DASHES[:first] if each not in taken]
+        found[name] = {"color": color, "linestyle": dashes[0] if dashes else DASHES[first]}
     return found
 
 
-def _method_in(name: str) -> str | None:
+def _color_of_method(name: str) -> str | None:
     words = re.findall(r"[a-z]+(?:-[a-z0-9]+)*", name.lower())
-    return next((word for word in words if word in _OF_METHODS), None)
+    return next((METHODS[word] for word in words if word in METHODS), None)
 
 
 def new_figure(
@@ -158,16 +121,16 @@ def new_figure(
     figure = require("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(rows, columns, **subplots)
     for each in figure.axes:
-        _style(each)
+        each.set_prop_cycle(color=PALETTE, linestyle=DASHES)
+        each.grid(True, which="major", color="#dddddd", linewidth=0.6)
+        each.set_axisbelow(True)
+        each.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 
 def log_log(axes: Axes, xlabel: str = "", ylabel: str = "") -> None:
     """Make both axes logarithmic and label them."""
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
 
 
 def plain_ticks(axis: Axis) -> None:
@@ -210,12 +173,11 @@ def label_ends(axes: Axes, gap: float = 0.06, names: Mapping[str, str] | None = 
     lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     within = axes.transData + axes.transAxes.inverted()
     ends = [float(within.transform(np.asarray(line.get_xydata()))[-1, 1]) for line in lines]
-    places = _below(_apart(ends, gap), gap)
-    for at, line in enumerate(lines):
+    for line, place in zip(lines, _spread(ends, gap), strict=True):
         label = str(line.get_label())
         axes.annotate(
             (names or {}).get(label, label),
-            (1.0, places[at]),
+            (1.0, place),
             xycoords="axes fraction",
             xytext=(6, 0),
             textcoords="offset points",
@@ -225,37 +187,21 @@ def label_ends(axes: Axes, gap: float = 0.06, names: Mapping[str, str] | None = 
         )
 
 
-def _apart(wished: Sequence[float], gap: float) -> list[float]:
-    """Places in the order of the wished ones, as near to them as a least distance allows.
+def _spread(wished: Sequence[float], gap: float) -> list[float]:
+    """Places in the order of the wished ones, at least ``gap`` apart, and at most 1.
 
     Examples
     --------
-    >>> [round(place, 2) for place in _apart([0.5, 0.0, 0.5], 0.1)]
-    [0.45, 0.0, 0.55]
+    >>> [round(place, 2) for place in _spread([0.5, 0.0, 0.5, 1.2], 0.1)]
+    [0.45, 0.0, 0.55, 1.0]
     """
-    order = sorted(range(len(wished)), key=lambda at: wished[at])
-    groups: list[list[float]] = []  # neighbours that touch, each by its place if none did
-    for number, at in enumerate(order):
-        groups.append([wished[at] - gap * number])
-        while len(groups) > 1 and fmean(groups[-2]) >= fmean(groups[-1]):
-            groups[-2:] = [groups[-2] + groups[-1]]
-    level = [fmean(group) for group in groups for _ in group]
-    return [level[order.index(at)] + gap * order.index(at) for at in range(len(wished))]
-
-
-def _below(places: Sequence[float], gap: float, most: float = 1.0) -> list[float]:
-    """The same places, moved down where one is above the most.
-
-    Examples
-    --------
-    >>> [round(place, 2) for place in _below([1.05, 0.2, 0.95], 0.1)]
-    [1.0, 0.2, 0.9]
-    """
-    found = list(places)
-    for at in sorted(range(len(found)), key=lambda at: -found[at]):
-        found[at] = min(found[at], most)
-        most = found[at] - gap
-    return found
+    order = np.argsort(wished, kind="stable")
+    ranks = gap * np.arange(len(order))
+    level = np.asarray(wished)[order] - ranks
+    # Halfway between pushing the upper labels up and the lower ones down, both in order.
+    up, down = np.maximum.accumulate(level), np.minimum.accumulate(level[::-1])[::-1]
+    places = np.minimum((up + down) / 2.0 + ranks, 1.0 - ranks[::-1])
+    return [float(place) for place in places[np.argsort(order)]]
 
 
 def save_paths(path: str | PathLike[str]) -> list[Path]:
@@ -309,10 +255,3 @@ def save(figure: Figure, path: str | PathLike[str]) -> list[Path]:
         with replacing(written[1]) as file:
             figure.savefig(file, format="svg", metadata={"Creator": MARK, "Date": None})
     return written
-
-
-def _style(axes: Axes) -> None:
-    axes.set_prop_cycle(color=PALETTE, linestyle=DASHES)
-    axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import glob
 import os
 import secrets
 import stat
@@ -80,7 +81,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     Examples
     --------
-    >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "numbers"
     >>> with replacing(path) as file:
     ...     size = file.write(b"1 2 3")
@@ -125,7 +125,6 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
 
     Examples
     --------
-    >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "model"
     >>> with only_writer(path), only_writer(path):
     ...     pass
@@ -187,7 +186,7 @@ def _lock(handle: int) -> bool | None:
 
 def _remove_abandoned(place: Path) -> None:
     """Remove unfinished files for ``place`` that no process is writing."""
-    for old in place.parent.glob(f".{_literal(place.name)}.*.part"):
+    for old in place.parent.glob(f".{glob.escape(place.name)}.*.part"):
         with contextlib.suppress(OSError):
             handle = os.open(old, os.O_RDWR)
             try:
@@ -198,18 +197,11 @@ def _remove_abandoned(place: Path) -> None:
                 old.unlink()
 
 
-def _literal(name: str) -> str:
-    """Escape a name for use in a glob pattern."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
-
-
 def _sync_folder(folder: Path) -> None:
     """Write the folder's new entry to the disk, where the system supports it."""
-    try:
+    with contextlib.suppress(PermissionError):  # Windows opens no folders
         handle = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # Windows opens no folders
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -44,18 +44,11 @@ def loading(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except KeyError as error:
-        raise ValueError(f"state of the {what} does not fit: it has no {error}") from error
-    except (
-        TypeError,
-        AttributeError,
-        LookupError,
-        ArithmeticError,
-        AssertionError,
-        RuntimeError,
-        MemoryError,
-    ) as error:
+    except (ValueError, ImportError, OSError):
+        raise
+    except Exception as error:
         why = " ".join(str(error).split())
+        why = f"it has no {why}" if isinstance(error, KeyError) else why
         raise ValueError(f"state of the {what} does not fit: {why}") from error
 
 

@@ -162,10 +162,10 @@ def _print(title: str, answer: dict[str, Any]) -> None:
 
 
 def _interval(line: dict[str, Any]) -> str:
-    from mixfree.td.lstd import ENOUGH
+    from mixfree.td.lstd import MIN_BATCHES
 
     if line["batches_met"] == 0:
         return "never visited"
     if math.isinf(line["high"]):
-        return "too few visits" if line["batches_met"] < ENOUGH else "n/a (zero variance)"
+        return "too few visits" if line["batches_met"] < MIN_BATCHES else "n/a (zero variance)"
     return f"{line['low']:.4f} … {line['high']:.4f}"

@@ -16,10 +16,9 @@ from mixfree.outputs import OUTPUTS, Output, RandomIterate
 from mixfree.steps import Step
 
 MIRRORS: Mapping[str, Mirror] = {"euclidean": Euclidean(), "entropic": Entropic()}
-_COMMON = ("self", "x0", "domain", "alpha", "output", "mirror", "seed")
 
 
-class Common(TypedDict):
+class Common(TypedDict, total=False):
     """The arguments that every method passes to :class:`Method`."""
 
     domain: Domain | None
@@ -63,6 +62,14 @@ class Method(Optimizer):
     own_mirror: ClassVar[bool] = False  # whether the domain chooses the mirror map
     required: ClassVar[Mapping[str, Any]] = {}  # required options, with an example value each
     searches: ClassVar[bool] = False  # whether the step finds its own scale
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls) -> None:
+        """Show the common arguments in the signature in place of ``**common``."""
+        _, *own = inspect.signature(cls.__init__).parameters.values()
+        if own[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            own[-1:] = [p for name, p in _COMMON.items() if name not in {p.name for p in own}]
+        cls.__signature__ = inspect.Signature(own)
 
     def __init__(
         self,
@@ -120,9 +127,8 @@ class Method(Optimizer):
     @classmethod
     def options(cls) -> dict[str, inspect.Parameter]:
         """The arguments of the method that are not common to all methods."""
-        parameters = inspect.signature(cls.__init__).parameters
-        own = {name: p for name, p in parameters.items() if name not in _COMMON}
-        return {name: p for name, p in own.items() if p.kind is not p.VAR_KEYWORD}
+        parameters = inspect.signature(cls).parameters
+        return {name: p for name, p in parameters.items() if name not in ("x0", *_COMMON)}
 
     @classmethod
     def needs_mixing_time(cls) -> bool:
@@ -156,6 +162,13 @@ class Method(Optimizer):
         for name in cls.required:
             if options.get(name) is None and allowed[name].default is inspect.Parameter.empty:
                 raise OptionError(f"{cls.name} needs `{name}`")
+
+
+_COMMON = {
+    name: parameter
+    for name, parameter in inspect.signature(Method.__init__).parameters.items()
+    if name in Common.__annotations__
+}
 
 
 def _output(name: str, seed: int) -> Output:

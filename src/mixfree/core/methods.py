@@ -3,30 +3,15 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Unpack, cast
 
 import numpy.typing as npt
 
 from mixfree import gradients, steps
 from mixfree.base.checks import check_whole, shown
 from mixfree.core.method import Common, Method
-from mixfree.domains import Domain
-from mixfree.gradients import (
-    MLMC,
-    DataDrop,
-    ForwardReplay,
-    Plain,
-    Replay,
-    ReverseReplay,
-)
-from mixfree.steps import (
-    AdaGradMax,
-    AdaGradNorm,
-    Constant,
-    Distance,
-    InverseSqrt,
-    Step,
-)
+from mixfree.gradients import MLMC, DataDrop, ForwardReplay, Plain, Replay, ReverseReplay
+from mixfree.steps import AdaGradMax, AdaGradNorm, Constant, Distance, InverseSqrt, Step
 from mixfree.steps.ladder import BLOCK
 
 
@@ -47,17 +32,7 @@ class SGD(Method):
 
     name = "sgd"
 
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
+    def __init__(self, x0: npt.ArrayLike, **common: Unpack[Common]) -> None:
         super().__init__(x0, Plain(), InverseSqrt, **common)
 
 
@@ -80,18 +55,8 @@ class AdaGrad(Method):
 
     name = "adagrad"
 
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        super().__init__(x0, Plain(), _adagrad(mirror), **common)
+    def __init__(self, x0: npt.ArrayLike, **common: Unpack[Common]) -> None:
+        super().__init__(x0, Plain(), _adagrad(common), **common)
 
 
 class SGDMLMC(Method):
@@ -119,14 +84,9 @@ class SGDMLMC(Method):
         levels: int | None = 5,
         weights: str = "exact",
         horizon: int | None = None,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
+        **common: Unpack[Common],
     ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        law = MLMC(levels, weights, horizon, seed)
+        law = MLMC(levels, weights, horizon, common.get("seed", 0))
         super().__init__(x0, law, InverseSqrt, **common)
 
 
@@ -158,15 +118,10 @@ class MAG(Method):
         levels: int | None = 5,
         weights: str = "exact",
         horizon: int | None = None,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
+        **common: Unpack[Common],
     ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        law = MLMC(levels, weights, horizon, seed)
-        super().__init__(x0, law, _adagrad(mirror), **common)
+        law = MLMC(levels, weights, horizon, common.get("seed", 0))
+        super().__init__(x0, law, _adagrad(common), **common)
 
 
 class Algorithm1(Method):
@@ -198,14 +153,10 @@ class Algorithm1(Method):
         x0: npt.ArrayLike,
         *,
         horizon: int,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
+        **common: Unpack[Common],
     ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        law = MLMC(None, "exact", check_whole(horizon, "horizon"), seed, max_steps=horizon)
+        horizon = check_whole(horizon, "horizon")
+        law = MLMC(None, "exact", horizon, common.get("seed", 0), max_steps=horizon)
         super().__init__(x0, law, AdaGradNorm, **common)
 
 
@@ -241,13 +192,8 @@ class Ladder(Method):
         max_levels: int | None = None,
         distance: Distance | None = None,
         length: float = 1.0,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
+        **common: Unpack[Common],
     ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         rule = partial(
             steps.Ladder,
             per_coordinate=per_coordinate,
@@ -283,13 +229,8 @@ class MiniBatch(Method):
         x0: npt.ArrayLike,
         *,
         batch: int = 32,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
+        **common: Unpack[Common],
     ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         super().__init__(x0, gradients.MiniBatch(batch), InverseSqrt, **common)
 
 
@@ -321,13 +262,8 @@ class EMD(Method):
         *,
         mixing_time: int,
         horizon: int | None = None,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
+        **common: Unpack[Common],
     ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         root = math.sqrt(check_whole(mixing_time, "mixing_time"))
 
         def rule(scale: float) -> Step:
@@ -364,13 +300,8 @@ class SGDDD(Method):
         x0: npt.ArrayLike,
         *,
         mixing_time: int,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
+        **common: Unpack[Common],
     ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         super().__init__(x0, DataDrop(mixing_time), InverseSqrt, **common)
 
 
@@ -382,7 +313,8 @@ class SGDER(Method):
     mixing_time
         The mixing time τ of the stream.
     buffer, gap
-        As in :class:`mixfree.gradients.Replay`; the step is α/(8·buffer).
+        As in :class:`mixfree.gradients.Replay`; the step is α/(8·buffer), as in Jain et al. 2021
+        with α = 1/R.
     x0, domain, alpha, output, mirror, seed
         As for every :class:`Method`.
 
@@ -395,6 +327,7 @@ class SGDER(Method):
     name = "sgd-er"
     required: ClassVar[Mapping[str, Any]] = {"mixing_time": 1}
     default_output = "tail"
+    replay: ClassVar[type[Replay]] = ForwardReplay
 
     def __init__(
         self,
@@ -403,55 +336,24 @@ class SGDER(Method):
         mixing_time: int,
         buffer: int | None = None,
         gap: int | None = None,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
+        **common: Unpack[Common],
     ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        replay = ForwardReplay(mixing_time, buffer, gap, seed)
-        super().__init__(x0, replay, _replay_step(replay), **common)
+        replay = self.replay(mixing_time, buffer, gap, common.get("seed", 0))
+        divisor = 8.0 * int(replay.buffer or 0)
+        super().__init__(x0, replay, lambda alpha: Constant(alpha / divisor), **common)
 
 
-class SGDRER(Method):
-    """Replay of each block from newest to oldest (Jain et al. 2021).
-
-    Parameters
-    ----------
-    mixing_time
-        The mixing time τ of the stream.
-    buffer, gap
-        As in :class:`mixfree.gradients.Replay`; the step is α/(8·buffer).
-    x0, domain, alpha, output, mirror, seed
-        As for every :class:`Method`.
+class SGDRER(SGDER):
+    """Replay of each block from newest to oldest (Jain et al. 2021); arguments as of SGDER.
 
     Examples
     --------
-    >>> SGDRER([0.0], mixing_time=1, buffer=2, alpha=16.0).step
-    Constant(alpha=1.0)
+    >>> SGDRER([0.0], mixing_time=1, buffer=2, alpha=16.0).gradient.gap
+    1
     """
 
     name = "sgd-rer"
-    required: ClassVar[Mapping[str, Any]] = {"mixing_time": 1}
-    default_output = "tail"
-
-    def __init__(
-        self,
-        x0: npt.ArrayLike,
-        *,
-        mixing_time: int,
-        buffer: int | None = None,
-        gap: int | None = None,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
-        replay = ReverseReplay(mixing_time, buffer, gap, seed)
-        super().__init__(x0, replay, _replay_step(replay), **common)
+    replay: ClassVar[type[Replay]] = ReverseReplay
 
 
 class Methods(dict[str, type[Method]]):
@@ -522,11 +424,6 @@ def start_method(
     return made
 
 
-def _adagrad(mirror: str | None) -> Callable[[float], Step]:
+def _adagrad(common: Common) -> Callable[[float], Step]:
     """AdaGrad in the norm that belongs to the mirror map."""
-    return AdaGradMax if mirror == "entropic" else AdaGradNorm
-
-
-def _replay_step(replay: Replay) -> Callable[[float], Step]:
-    """The constant step α/(8B) of replay with buffers of B (Jain et al. 2021, with α = 1/R)."""
-    return lambda alpha: Constant(alpha / (8.0 * int(replay.buffer or 0)))
+    return AdaGradMax if common.get("mirror") == "entropic" else AdaGradNorm

@@ -3,10 +3,9 @@
 import math
 from typing import NamedTuple
 
-from mixfree.base.arithmetic import largest_of
-from mixfree.kernels.jit import apart, chosen
+from mixfree.kernels.jit import chosen
 from mixfree.kernels.run import ROOT, STEPS
-from mixfree.kernels.vectors import longer, size_along
+from mixfree.kernels.vectors import longer
 from mixfree.steps import AdaGradNorm, Constant, Inverse, InverseSqrt
 
 CONSTANT, INVERSE_SQRT, INVERSE = range(3)
@@ -18,7 +17,6 @@ class SchedulePlan(NamedTuple):
 
     kind: int
     alpha: float
-    largest: float  # displacement
 
 
 class AdaGradPlan(NamedTuple):
@@ -28,7 +26,7 @@ class AdaGradPlan(NamedTuple):
 
 
 def _schedule(step, x):
-    return SchedulePlan(_SCHEDULES[type(step)], float(step.alpha), largest_of(x.dtype))
+    return SchedulePlan(_SCHEDULES[type(step)], float(step.alpha))
 
 
 PLANS = {
@@ -45,7 +43,7 @@ def step_size(step, run, row, factor, square):
         size /= run.counts[STEPS]
     elif step.kind == INVERSE_SQRT:
         size /= math.sqrt(run.counts[STEPS])
-    return size if size <= 1.0 else finite_size(size, step.largest, row, factor, square)
+    return size
 
 
 @step_size.register(AdaGradPlan)
@@ -64,10 +62,3 @@ def as_ratio(step, run, size):
 @as_ratio.register(AdaGradPlan)
 def _(step, run, size):
     return step.alpha, run.numbers[ROOT]
-
-
-@apart
-def finite_size(size, largest, row, factor, square):
-    """See :func:`mixfree.base.arithmetic.stretched`."""
-    length = size_along(row, factor, square)
-    return min(size, largest / length) if length > 0.0 else 0.0

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mixfree.base.checks import check_bytes, check_one_of, check_whole, shown
 from mixfree.core.method import Method
 from mixfree.core.methods import methods
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Loss, Squared, has_twin
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_values, check_whole
 from mixfree.base.state import check_room, loading
 from mixfree.core.method import Method, OptionError
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import Loss
 from mixfree.steps import CorrelationScale, Profile

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mixfree.base.arithmetic import Array, stretched
+from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive
 from mixfree.base.state import Stateless
 
@@ -41,7 +41,7 @@ class Constant:
 
     def move(self, state: Stateless, direction: Array, step: int, x: Array) -> Array:
         """α g_t."""
-        return stretched(self.alpha, direction)
+        return self.alpha * direction
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class InverseSqrt(Constant):
 
     def move(self, state: Stateless, direction: Array, step: int, x: Array) -> Array:
         """α g_t/√t."""
-        return stretched(self.alpha / math.sqrt(step), direction)
+        return self.alpha / math.sqrt(step) * direction
 
 
 @dataclass(frozen=True)
@@ -73,4 +73,4 @@ class Inverse(Constant):
 
     def move(self, state: Stateless, direction: Array, step: int, x: Array) -> Array:
         """α g_t/t."""
-        return stretched(self.alpha / step, direction)
+        return self.alpha / step * direction

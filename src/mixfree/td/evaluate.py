@@ -166,7 +166,7 @@ def evaluate_policy(
         def advance(start: int, stop: int) -> None:
             nonlocal episodes
             states, rewards, after, terminated = zip(*islice(path, stop - start), strict=True)
-            record.take(*learner.look_up(states, rewards, after, terminated))
+            record.advance(*learner.look_up(states, rewards, after, terminated))
             recent.extend(states)
             episodes += sum(terminated)
             show(stop)

@@ -1,4 +1,4 @@
-"""TD learning with linear value functions, by least squares or by steps."""
+"""TD learning with linear value functions, by least squares or by an iterative method."""
 
 from typing import Any
 
@@ -7,14 +7,15 @@ import numpy.typing as npt
 from scipy import sparse
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import shown
+from mixfree.base.checks import check_one_of, shown
 from mixfree.core.optimizer import Optimizer
-from mixfree.td.engine import start_engine
 from mixfree.td.features.lookup import Rows, as_features
-from mixfree.td.stepping import StepTD
+from mixfree.td.iterative import IterativeTD
+from mixfree.td.least_squares import MAX_DENSE_FEATURES, LstdTD
+from mixfree.td.methods import start_method, td_methods
 
 PIECE = 4096  # transitions whose sparse features are held at a time
-VALUES = 1 << 22  # numbers in the dense features of the states that are held at a time
+MAX_DENSE = 1 << 22  # numbers in the dense features of the states that are held at a time
 
 
 def check_gamma(gamma: Any) -> float:
@@ -29,9 +30,8 @@ class TDLearner:
     r"""Learns V(s) = φ(s)ᵀθ from the transitions of one trajectory in order.
 
     With ``method="lstd"``, the default up to 1,000 features and above where they are sparse, θ is
-    the fixed point of all transitions so far (least squares), without tuning. All other methods
-    take steps. With
-    ``method="mag"`` and a radius this is the update of Section 5.2:
+    the fixed point of all transitions so far (least squares), without tuning. All other methods are
+    iterative. With ``method="mag"`` and a radius this is the update of Section 5.2:
 
     .. math:: \theta_{t+1} = \Pi_R\big(\theta_t + \eta_t g_t\big), \qquad
               \eta_t = \frac{\sqrt2 R}{\sqrt{\sum_{k \le t} \|g_k\|^2}},
@@ -49,7 +49,7 @@ class TDLearner:
     gamma
         Discount in [0, 1).
     radius
-        For methods with steps: R, with ‖θ*‖ ≤ R; θ is projected on the ball of that radius.
+        For iterative methods: R, with ‖θ*‖ ≤ R; θ is projected on the ball of that radius.
         ``None`` does not project. A safe R depends on the largest reward and on ω, which are
         rarely known, and with too small an R the values are wrong.
     method
@@ -102,18 +102,39 @@ class TDLearner:
     ) -> None:
         self.gamma = check_gamma(gamma)
         self.features = as_features(features, size)
-        self.engine = start_engine(
-            method,
-            self.features.size,
-            self.features.sparse,
-            self.gamma,
-            _given(lam=lam, l2=l2, half_life=half_life),
-            _given(radius=radius, alpha=alpha, output=output) | options,
-            seed,
-        )
+        least_squares = _given(lam=lam, l2=l2, half_life=half_life)
+        iterative = _given(radius=radius, alpha=alpha, output=output) | options
+        self.engine = self._started(method, least_squares, iterative, seed)
         self._row = self.features.row
         self._sparse = self.engine.sparse and self.features.sparse
-        self._piece = PIECE if self._sparse else max(VALUES // self.features.size, 1)
+        self._piece = PIECE if self._sparse else max(MAX_DENSE // self.features.size, 1)
+
+    def _started(
+        self,
+        method: str | None,
+        least_squares: dict[str, Any],
+        iterative: dict[str, Any],
+        seed: int,
+    ) -> LstdTD | IterativeTD:
+        """Start the engine for the given options of least squares or of iterative methods."""
+        size = self.features.size
+        if method is not None:
+            check_one_of(method, "method", (LstdTD.name, *td_methods()))
+        fits = size <= MAX_DENSE_FEATURES or self.features.sparse
+        if method == LstdTD.name or (method is None and fits and not iterative):
+            for name in iterative:
+                raise ValueError(
+                    f"`{name}` is not an option of lstd, which takes `lam`, `l2` and `half_life`"
+                )
+            return LstdTD(size, self.gamma, **least_squares)
+        for name in least_squares:
+            raise ValueError(
+                f"`{name}` needs `method='lstd'`, which takes up to {MAX_DENSE_FEATURES:,} "
+                "features, or more if most are 0 at a time, and no option of iterative methods"
+            )
+        settings = {"radius": None, "seed": seed, **iterative}
+        run = start_method(method, np.zeros(size), self.gamma, **settings)
+        return IterativeTD(run, self.gamma)
 
     @property
     def method(self) -> str:
@@ -122,10 +143,10 @@ class TDLearner:
 
     @property
     def optimizer(self) -> Optimizer:
-        """The optimiser of a method with steps."""
-        if not isinstance(self.engine, StepTD):
+        """The optimiser of an iterative method."""
+        if not isinstance(self.engine, IterativeTD):
             raise AttributeError(
-                f"{self.method} has no optimiser, since it solves for θ: use a method with steps"
+                f"{self.method} has no optimiser, since it solves for θ: use an iterative method"
             )
         return self.engine.optimizer
 

@@ -1,7 +1,7 @@
 """TD by least squares: sums over all transitions, solved when θ is needed."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -11,13 +11,13 @@ from mixfree.base.checks import shown
 from mixfree.base.state import loading
 from mixfree.linear.exact.blocks import check_array
 from mixfree.td.lstd import LSTD
-from mixfree.td.lstd_sparse import SparseLSTD, as_csr
+from mixfree.td.lstd_sparse import SparseLSTD
 
 # Most features for dense sums: the total and the sums of 16 batches take 136 MB.
-LARGEST = 1000
-WAITING = 256  # single transitions that are summed together
+MAX_DENSE_FEATURES = 1000
+MAX_WAITING = 256  # single transitions that are summed together
 PIECE = 4096  # transitions whose features are held at a time, fewer for many features
-FORMAT = 1  # version of state_dict
+FORMAT = 2  # version of state_dict
 
 
 class LstdTD:
@@ -38,13 +38,15 @@ class LstdTD:
 
     def __init__(self, size: int, gamma: float, **options: Any) -> None:
         self._lstd: LSTD | SparseLSTD
-        if size <= LARGEST:
+        if size <= MAX_DENSE_FEATURES:
             self._lstd = LSTD(size, gamma, **options)
         elif "half_life" in options:
-            raise ValueError(f"half_life needs at most {LARGEST:,} features, not {size:,}")
+            raise ValueError(
+                f"half_life needs at most {MAX_DENSE_FEATURES:,} features, not {size:,}"
+            )
         else:
             self._lstd = SparseLSTD(size, gamma, **options)
-        self._piece = max(PIECE * LARGEST // max(size, LARGEST), 1)
+        self._piece = max(PIECE * MAX_DENSE_FEATURES // max(size, MAX_DENSE_FEATURES), 1)
         self._waiting: list[tuple[Array, float, Array | None]] = []
         self._ahead: Array | None = None  # φ(s') of the last transition, if traces continue
         self._theta: Array | None = None
@@ -78,7 +80,7 @@ class LstdTD:
             self._refuse(reward, 0)
         self._waiting.append((row, reward, ahead))
         self._theta = None
-        if len(self._waiting) >= WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             self._complete()
         return True
 
@@ -118,9 +120,8 @@ class LstdTD:
 
     def _add(self, before: Any, rewards: Array, ahead: Any, terminated: Array) -> None:
         broken = None
-        if self.sparse:
-            before, ahead = as_csr(before), as_csr(ahead)
         if self._lstd.lam > 0.0:
+            before, ahead = self._lstd.as_rows(before), self._lstd.as_rows(ahead)
             broken = np.append((before[1:] != ahead[:-1]).sum(axis=1) > 0, False)
             if self._ahead is not None and (_first(before) != self._ahead).any():
                 self._lstd.break_off()
@@ -133,9 +134,18 @@ class LstdTD:
             raise ValueError(f"{what} must be finite, not {reward}")
         raise ValueError(f"{what} must be at most {MAX_VALUE:g} in size, not {reward:.3g}")
 
-    def record(self, samples: int) -> "LstdRecord":
-        """Start the record of a trajectory of any length."""
-        return LstdRecord(self)
+    def record(self, samples: int) -> Self:
+        """Start the record of a trajectory of any length: the sums themselves."""
+        return self
+
+    @property
+    def first(self) -> int:
+        """Transitions after which the record begins: fewer do not determine θ."""
+        return self._lstd.size
+
+    def result(self) -> tuple[Array, LSTD | SparseLSTD]:
+        """Return θ, and the fixed point without ridge with its errors."""
+        return self.theta, self.fixed_point()
 
     def fixed_point(self) -> LSTD | SparseLSTD:
         """Return a copy of the sums without ridge: the fixed point and its errors."""
@@ -180,22 +190,3 @@ class LstdTD:
 def _first(rows: Any) -> Array:
     row: Array = (rows[:1].toarray() if sparse.issparse(rows) else rows)[0]
     return row
-
-
-class LstdRecord:
-    """The record of a trajectory, whose result comes from the engine's sums.
-
-    Parameters
-    ----------
-    engine
-        The engine that learns.
-    """
-
-    def __init__(self, engine: LstdTD) -> None:
-        self.engine = engine
-        self.take = engine.advance
-        self.first = engine.theta.size  # fewer transitions do not determine θ
-
-    def result(self) -> tuple[Array, LSTD | SparseLSTD]:
-        """Return θ, and the fixed point without ridge with its errors."""
-        return self.engine.theta, self.engine.fixed_point()

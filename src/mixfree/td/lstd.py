@@ -9,8 +9,9 @@ every episode, the weights solve
 (Bradtke and Barto 1996; Boyan 2002), with the ridge :math:`\ell` per transition.
 """
 
-from collections.abc import Mapping
-from typing import Any, Self
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +22,301 @@ from mixfree.base.checks import check_not_negative, check_positive, check_values
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
-from mixfree.linear.exact.blocks import Blocks, block_rows, check_array
+from mixfree.linear.exact.blocks import check_array
 
 TOLERANCE = 1e-13  # singular values below it, relative to the largest, count as 0
-SAFE = 1e10  # condition number up to which the inverse is as accurate as singular values
-ENOUGH = 5  # batches in which a row's features must occur for a reliable error
-UNDETERMINED = 1e-4  # fraction of a row that the transitions may leave undetermined
-FIRST = 16  # initial transitions per batch
+MAX_CONDITION = 1e10  # up to which the inverse is as accurate as singular values
+MIN_BATCHES = 5  # in which a row's features must occur for a reliable error
+MAX_UNDETERMINED = 1e-4  # fraction of a row that the transitions may leave undetermined
+FIRST_LENGTH = 16  # initial transitions per batch
+BLOCK = 1024  # transitions per product of matrices
+MAX_DENSE = 1 << 22  # numbers in the dense rows whose errors are computed at a time
 
 
-class LSTD:
+class Solved(Protocol):
+    """The solution of the equations of a trajectory."""
+
+    theta: Array
+    system: Any  # the matrix, with its ridge
+
+    def changes(self, rows: Array) -> Array:
+        """Return the change of the rows' values per unit of each equation's residual."""
+
+
+class FixedPoint(ABC):
+    """Sums over a trajectory and over its batches, whose spread gives the errors of the values.
+
+    The sums of some transitions are one matrix: that of the equations, their right side, and the
+    squares of the features. They are added in blocks, and kept per batch; when there are ``most``
+    batches, neighbours are joined. Sums and rows are dense or sparse, as the subclass has them.
+    All arrays are bound anew, never changed in place, so that copies share them.
+
+    Parameters
+    ----------
+    size, gamma, lam, l2
+        As for :class:`LSTD`.
+    block
+        Most transitions per product of matrices.
+    length
+        Transitions of the first batches.
+    most
+        Number of batches at which neighbours are joined.
+    """
+
+    half_life: float | None = None
+    keeps_pieces: ClassVar[bool]  # whether sums of similar size are added first
+
+    def __init__(
+        self, size: int, gamma: float, lam: float, l2: float, block: int, length: int, most: int
+    ) -> None:
+        self.size = check_whole(size, "size")
+        for name, value in (("gamma", gamma), ("lam", lam)):
+            if isinstance(value, bool | str) or not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} must be in [0, 1], not {shown(value)}")
+        self.gamma, self.lam, self.l2 = float(gamma), float(lam), check_not_negative(l2, "l2")
+        self._block, self._length, self._most = block, length, most
+        self._waiting = self.as_rows(np.zeros((0, 2 * size)))  # φ(s) and φ(s') of a part of a block
+        self._given = np.zeros((0, 2))  # its rewards, and whether the trajectory is cut off
+        self._trace = np.zeros(size)
+        self._rows, self._filled, self._weight = 0, 0, 0.0
+        # Of the batch being filled: sums of 2^level blocks, each level at most once.
+        self._pieces: tuple[tuple[int, Any], ...] = ()
+        self._closed: tuple[Any, ...] = ()
+
+    @property
+    def transitions(self) -> int:
+        """Transitions seen."""
+        return self._rows + len(self._given)
+
+    @all_or_nothing
+    def add(
+        self,
+        rows: Any,
+        rewards: npt.ArrayLike,
+        next_rows: Any,
+        terminated: npt.ArrayLike,
+        *,
+        ended: npt.ArrayLike | None = None,
+    ) -> None:
+        """Add transitions in order.
+
+        Parameters
+        ----------
+        rows, rewards, next_rows
+            Features φ(s), rewards, and features φ(s') of the next states.
+        terminated
+            Where the episode ends in a terminal state, whose value is 0.
+        ended
+            Where the trajectory is cut off otherwise (Gymnasium's ``truncated``): traces start
+            afresh, but the value of the next state counts.
+
+        Raises
+        ------
+        ValueError
+            If a shape is wrong, or a value is not finite or above 1e75; nothing has changed then.
+        """
+        x, ahead = self.as_rows(rows), self.as_rows(next_rows)
+        r, stop = np.asarray(rewards), np.asarray(terminated, dtype=bool)
+        broken = stop if ended is None else stop | np.asarray(ended, dtype=bool)
+        n, arrays = x.shape[0], {"rows": x, "next_rows": ahead, "rewards": r, "terminated": stop}
+        for name, array in {**arrays, "ended": broken}.items():
+            shape = (n, self.size) if name.endswith("rows") else (n,)
+            if array.shape != shape:
+                raise ValueError(f"{name} must have shape {shape}, not {array.shape}")
+        check_values(rewards=r)
+        both = self._below(self._waiting, self._beside(x, ahead, stop))
+        given = np.concatenate([self._given, np.column_stack([r, broken])])
+        done = 0
+        while len(given) - done >= (rest := min(self._block, self._length - self._filled)):
+            self._take(both[done : done + rest], given[done : done + rest])
+            done += rest
+        self._waiting, self._given = both[done:].copy(), given[done:].copy()
+
+    successor = shallow
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        return shallow(self)
+
+    @staticmethod
+    @abstractmethod
+    def as_rows(rows: Any) -> Any:
+        """Return rows of features in the form of this class."""
+
+    @staticmethod
+    @abstractmethod
+    def _beside(x: Any, ahead: Any, stop: Array) -> Any:
+        """Return φ(s) and φ(s') as one matrix, with φ(s') = 0 where an episode stops, checked."""
+
+    @staticmethod
+    @abstractmethod
+    def _below(first: Any, second: Any) -> Any:
+        """Return two matrices as one, the second below the first."""
+
+    @abstractmethod
+    def _sums(self, both: Any, given: Array) -> tuple[Any, Array]:
+        """Return the sums of a block, and the trace after it."""
+
+    @abstractmethod
+    def _solved(self) -> Solved:
+        """Solve the equations, without pending transitions."""
+
+    def break_off(self) -> None:
+        """Mark the trajectory as cut off after the last transition: traces start afresh."""
+        if len(self._given):
+            self._given = self._given.copy()
+            self._given[-1, 1] = 1.0
+        else:
+            self._trace = np.zeros(self.size)
+
+    def _take(self, both: Any, given: Array) -> None:
+        count = len(given)
+        sums, self._trace = self._sums(both, given)
+        kept = 1.0 if self.half_life is None else 0.5 ** (count / self.half_life)
+        level, pieces = 0, self._pieces
+        while pieces and (pieces[-1][0] == level or not self.keeps_pieces):
+            older = pieces[-1][1] if kept == 1.0 else kept * pieces[-1][1]
+            sums, pieces, level = older + sums, pieces[:-1], level + self.keeps_pieces
+        self._pieces = (*pieces, (level, sums))
+        self._weight = kept * self._weight + count
+        self._rows, self._filled = self._rows + count, self._filled + count
+        if self._filled == self._length:
+            self._closed = (*self._closed, sum(sums for _, sums in self._pieces))
+            self._pieces, self._filled = (), 0
+            if len(self._closed) == self._most:
+                pairs = zip(self._closed[::2], self._closed[1::2], strict=True)
+                self._closed, self._length = tuple(a + b for a, b in pairs), 2 * self._length
+
+    @property
+    def _all(self) -> list[Any]:
+        """Sums of all batches and pieces, without pending transitions."""
+        return [*self._closed, *(sums for _, sums in self._pieces)]
+
+    def _folded(self) -> Self:
+        """Return this object with pending transitions added to its sums."""
+        if not len(self._given):
+            return self
+        folded = self.copy()
+        folded._take(self._waiting, self._given)
+        folded._waiting, folded._given = self._waiting[:0], self._given[:0]
+        return folded
+
+    @property
+    def theta(self) -> Array:
+        """The fixed point of all transitions; that of least norm if features are dependent."""
+        return self._folded()._solved().theta
+
+    def batches_met(self, rows: Any) -> Array:
+        """Count the closed batches in which the rarest feature of each row occurs."""
+        closed = self._folded()._closed
+        met = sum((column(batch, -1) > 0.0 for batch in closed), np.zeros(self.size, dtype=int))
+        pieces = [np.where(x != 0.0, met, len(closed)).min(axis=1) for x in self._dense(rows)]
+        return np.concatenate([np.zeros(0, dtype=int), *pieces])
+
+    def errors(self, rows: Any, level: float = 0.95) -> Array:
+        """Return half-widths of simultaneous intervals of the values φᵀθ.
+
+        By a sandwich estimate from the batches' residuals, with Student's t, and the level divided
+        among the rows (Bonferroni). Infinite for a row whose features occur in fewer than five
+        batches, or that the transitions do not determine.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1, not {shown(level)}")
+        whole, met = self._folded(), self.batches_met(rows)
+        solved = whole._solved()
+        residuals = whole._residuals(solved.theta)
+        squares, known = [np.zeros(0)], [np.zeros(0, dtype=bool)]
+        for x in self._dense(rows):
+            change = solved.changes(x)
+            with np.errstate(over="ignore"):
+                squares.append(np.sum((change @ residuals.T) ** 2, axis=1))
+            aside = np.linalg.norm(x - change @ solved.system, axis=1)
+            known.append(aside <= MAX_UNDETERMINED * np.linalg.norm(x, axis=1))
+        covered = len(whole._closed) * whole._length / max(whole._rows, 1)
+        freedom = np.maximum(met - 1, 1)
+        found = np.concatenate(squares) / max(covered, 1e-300) * (freedom + 1) / freedom
+        divided = 1.0 - (1.0 - level) / max(len(met), 1)
+        quantile = special.stdtrit(freedom, 0.5 + 0.5 * divided)
+        reliable = np.concatenate(known) & (met >= MIN_BATCHES) & (found > 0.0)
+        return np.where(reliable, quantile * np.sqrt(found), np.inf)
+
+    def _dense(self, rows: Any) -> Iterator[Array]:
+        """Yield rows, which must be finite and of the right size, as dense matrices in pieces."""
+        x = self.as_rows(rows)
+        if x.ndim != 2 or x.shape[1] != self.size:
+            raise ValueError(f"rows must have {self.size:,} columns, not shape {x.shape}")
+        together = max(MAX_DENSE // self.size, 1)
+        for start in range(0, x.shape[0], together):
+            piece = x[start : start + together]
+            dense: Array = piece if isinstance(piece, np.ndarray) else piece.toarray()
+            if not np.isfinite(dense).all():
+                raise ValueError("rows must be finite")
+            yield dense
+
+    def _residuals(self, theta: Array) -> Array:
+        """Return the residuals of each batch's equations at θ, with ridge: they sum to 0."""
+        if self.half_life is not None:
+            raise ValueError(
+                "errors need half_life=None: they come from batches, which are not forgotten"
+            )
+        ridge = self.l2 * self._length * theta
+        left = [column(batch, -2) - batch[:, :-2] @ theta - ridge for batch in self._closed]
+        return np.array(left).reshape(-1, self.size)
+
+    @property
+    def remark(self) -> str:
+        """A sentence on why the errors are too small; empty if there is no known reason."""
+        whole = self._folded()
+        return correlation_remark(whole._residuals(whole._solved().theta), whole._length)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the state as numbers and copies of arrays."""
+        return {
+            "waiting": self._plain(self._waiting),
+            "given": self._given.copy(),
+            "trace": self._trace.copy(),
+            "rows": self._rows,
+            "filled": self._filled,
+            "length": self._length,
+            "weight": self._weight,
+            "levels": np.array([level for level, _ in self._pieces], dtype=np.int64),
+            "pieces": [self._plain(sums) for _, sums in self._pieces],
+            "closed": [self._plain(sums) for sums in self._closed],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore a state that :meth:`plain` returned; an error changes nothing."""
+        shape, count = (self.size, self.size + 2), len(state["given"])
+        waiting = self._restored(state["waiting"], "waiting", (count, 2 * self.size))
+        given = check_array(state["given"], "given", (count, 2))
+        trace = check_array(state["trace"], "trace", (self.size,))
+        weight = float(check_array(float(state["weight"]), "weight", ()))
+        length = check_whole(state["length"], "length of the state")
+        filled = check_whole(state["filled"], "filled of the state", least=0, most=length - 1)
+        rows = check_whole(state["rows"], "rows of the state", least=0)
+        levels = check_array(state["levels"], "levels", (len(state["pieces"]),), "i").tolist()
+        pieces = tuple(self._restored(each, "pieces", shape) for each in state["pieces"])
+        closed = tuple(self._restored(each, "closed", shape) for each in state["closed"])
+        if len(closed) >= self._most:
+            raise ValueError(
+                f"the state must have fewer than {self._most} batches, not {len(closed)}"
+            )
+        self._waiting, self._given, self._trace = waiting, given, trace
+        self._rows, self._filled, self._length, self._weight = rows, filled, length, weight
+        self._pieces, self._closed = tuple(zip(levels, pieces, strict=True)), closed
+
+    @staticmethod
+    def _plain(matrix: Any) -> Any:
+        """Return a matrix as copies of arrays."""
+        return matrix.copy()
+
+    @staticmethod
+    def _restored(state: Any, name: str, shape: tuple[int, int]) -> Any:
+        """Check and return a matrix that :meth:`_plain` gave."""
+        return check_array(state, name, shape)
+
+
+class LSTD(FixedPoint):
     """Learns values φ(s)ᵀθ from transitions; their chunking does not change a bit.
 
     Parameters
@@ -56,6 +342,8 @@ class LSTD:
     array([2., 2.])
     """
 
+    keeps_pieces = False
+
     def __init__(
         self,
         size: int,
@@ -65,93 +353,34 @@ class LSTD:
         l2: float = 0.0,
         half_life: float | None = None,
     ) -> None:
-        self.size = check_whole(size, "size")
-        self.gamma, self.lam, self.l2 = check_discounts(gamma, lam, l2)
-        self.half_life = None if half_life is None else check_positive(half_life, "half_life")
-        self._blocks = Blocks(2 * size, 2)
-        self._block = block_rows(2 * size)
-        if self.half_life is not None:
-            self._block = min(self._block, 1 << max(int(self.half_life).bit_length() - 2, 0))
-        self._rows, self._length = 0, max(FIRST, 1 << size.bit_length() >> 1)
-        self._trace = np.zeros(size)
-        # Matrix, vector and squares of the features, as columns of one array.
-        self._total = np.zeros((size, size + 2))
-        self._weight = 0.0
-        self._current, self._filled = np.zeros((size, size + 2)), 0
-        self._closed: tuple[Array, ...] = ()
-        self._most = most_batches(size)
+        block, length = BLOCK, max(FIRST_LENGTH, 1 << check_whole(size, "size").bit_length() >> 1)
+        if half_life is not None:
+            self.half_life = check_positive(half_life, "half_life")
+            block = min(block, 1 << max(int(half_life).bit_length() - 2, 0))
+            length = 1 << 61  # there are no batches, since their sums would not be forgotten
+        super().__init__(size, gamma, lam, l2, block, length, most_batches(size))
 
-    @property
-    def transitions(self) -> int:
-        """Transitions seen."""
-        return self._rows + self._blocks.filled
+    @staticmethod
+    def as_rows(rows: Any) -> Array:
+        """Return rows as an array of float64."""
+        return np.asarray(rows, dtype=np.float64)
 
-    @all_or_nothing
-    def add(
-        self,
-        rows: npt.ArrayLike,
-        rewards: npt.ArrayLike,
-        next_rows: npt.ArrayLike,
-        terminated: npt.ArrayLike,
-        *,
-        ended: npt.ArrayLike | None = None,
-    ) -> None:
-        """Add transitions in order.
-
-        Parameters
-        ----------
-        rows, rewards, next_rows
-            Features φ(s), rewards, and features φ(s') of the next states.
-        terminated
-            Where the episode ends in a terminal state, whose value is 0.
-        ended
-            Where the trajectory is cut off otherwise (Gymnasium's ``truncated``): traces start
-            afresh, but the value of the next state counts.
-
-        Raises
-        ------
-        ValueError
-            If a shape is wrong, or a value is not finite or above 1e75; nothing has changed then.
-        """
-        x, ahead = np.asarray(rows), np.asarray(next_rows)
-        r, stop, broken = check_transitions(x, ahead, rewards, terminated, ended, self.size)
+    @staticmethod
+    def _beside(x: Array, ahead: Array, stop: Array) -> Array:
         ahead = np.where(stop[:, None], 0.0, ahead)
-        check_values(rows=x, next_rows=ahead, rewards=r)
-        both = np.concatenate([x, ahead], axis=1)
-        given = np.column_stack([r, broken])
-        self._blocks.cut(
-            both, given, None, lambda: min(self._block, self._length - self._filled), self._take
-        )
+        check_values(rows=x, next_rows=ahead)
+        return np.concatenate([x, ahead], axis=1)
 
-    def break_off(self) -> None:
-        """Mark the trajectory as cut off after the last transition: traces start afresh."""
-        if self._blocks.filled:
-            waiting = self._blocks.plain()
-            waiting["targets"][-1, 1] = 1.0
-            self._blocks.restore(waiting)
-        else:
-            self._trace = np.zeros(self.size)
+    @staticmethod
+    def _below(first: Array, second: Array) -> Array:
+        return np.concatenate([first, second]) if len(first) else second
 
-    def _take(self, rows: Array, targets: Array, _: Array | None) -> None:
-        sums, trace = self._sums(rows, targets)
-        kept = 1.0 if self.half_life is None else 0.5 ** (len(rows) / self.half_life)
-        self._total = kept * self._total + sums
-        self._weight = kept * self._weight + len(rows)
-        self._trace, self._rows = trace, self._rows + len(rows)
-        self._current, self._filled = self._current + sums, self._filled + len(rows)
-        if self._filled >= self._length:
-            self._closed = (*self._closed, self._current)
-            self._current, self._filled = np.zeros_like(self._current), 0
-            if len(self._closed) == self._most:
-                self._closed, self._length = paired(self._closed), 2 * self._length
-
-    def _sums(self, rows: Array, targets: Array) -> tuple[Array, Array]:
-        """Return matrix, vector and squares of a block, and the trace after it."""
-        x = rows[:, : self.size]
-        change = np.empty((len(rows), self.size + 1))
-        change[:, :-1] = x - self.gamma * rows[:, self.size :]
-        change[:, -1] = targets[:, 0]
-        left, trace = self._traces(x, targets[:, 1])
+    def _sums(self, both: Array, given: Array) -> tuple[Array, Array]:
+        x = both[:, : self.size]
+        change = np.empty((len(both), self.size + 1))
+        change[:, :-1] = x - self.gamma * both[:, self.size :]
+        change[:, -1] = given[:, 0]
+        left, trace = self._traces(x, given[:, 1])
         return np.column_stack([left.T @ change, np.einsum("ij,ij->j", x, x)]), trace
 
     def _traces(self, x: Array, broken: Array) -> tuple[Array, Array]:
@@ -170,192 +399,55 @@ class LSTD:
             start = end
         return traces, trace.copy()
 
-    def _folded(self) -> Self:
-        """Return this object with pending transitions added to its sums."""
-        waiting = self._blocks.pending
-        if waiting is None:
-            return self
-        twin = self.copy()
-        twin._blocks = Blocks(2 * self.size, 2)
-        twin._take(*waiting)
-        return twin
+    def _solved(self) -> "_DenseSolved":
+        total = sum(self._all, start=np.zeros((self.size, self.size + 2)))
+        return _DenseSolved(total, self.l2 * self._weight)
 
-    @property
-    def theta(self) -> Array:
-        """The fixed point of all transitions; that of least norm if features are dependent."""
-        return self._folded()._solved()[0]
 
-    def _solved(self) -> tuple[Array, Array]:
-        """Return θ and the (pseudo-)inverse of the matrix."""
+class _DenseSolved:
+    """The fixed point of dense sums, and the (pseudo-)inverse that gives it."""
+
+    def __init__(self, total: Array, ridge: float) -> None:
+        size = len(total)
+        self.system = total[:, :-2] + ridge * np.eye(size)
+        self._inverse = np.zeros((size, size))
         # In units of each feature's own scale, rare features are as well determined as others.
-        met = self._total[:, -1] > 0.0
-        if not met.any():
-            return np.zeros(self.size), np.zeros((self.size, self.size))
-        scale = 1.0 / np.sqrt(self._total[met, -1] + self.l2 * self._weight)
-        system = scale[:, None] * self._system[np.ix_(met, met)] * scale
-        inverse = np.zeros((self.size, self.size))
-        inverse[np.ix_(met, met)] = scale[:, None] * _inverse(system, scale) * scale
-        return inverse @ self._total[:, -2], inverse
+        met = total[:, -1] > 0.0
+        if met.any():
+            scale = 1.0 / np.sqrt(total[met, -1] + ridge)
+            scaled = scale[:, None] * self.system[np.ix_(met, met)] * scale
+            self._inverse[np.ix_(met, met)] = scale[:, None] * _inverse(scaled, scale) * scale
+        self.theta: Array = self._inverse @ total[:, -2]
 
-    @property
-    def _system(self) -> Array:
-        """The matrix of the fixed point, with its ridge."""
-        return self._total[:, :-2] + self.l2 * self._weight * np.eye(self.size)
-
-    def batches_met(self, rows: npt.ArrayLike) -> Array:
-        """Count the closed batches in which the rarest feature of each row occurs."""
-        x = check_array(rows, "rows", (len(np.asarray(rows)), self.size))
-        batches = self._folded()._batches
-        met: Array = np.where(x != 0.0, np.sum(batches[:, :, -1] > 0.0, axis=0), len(batches))
-        fewest: Array = met.min(axis=1)
-        return fewest
-
-    @property
-    def _batches(self) -> Array:
-        return np.array(self._closed).reshape(-1, self.size, self.size + 2)
-
-    def errors(self, rows: npt.ArrayLike, level: float = 0.95) -> Array:
-        """Return half-widths of simultaneous intervals of the values φᵀθ.
-
-        By a sandwich estimate from the batches' residuals, with Student's t. Infinite for a row
-        whose features occur in fewer than five batches, or that the transitions do not determine.
-        """
-        check_level(level)
-        self._check_batches()
-        whole, met = self._folded(), self.batches_met(rows)
-        x = np.asarray(rows, dtype=np.float64)
-        theta, inverse = whole._solved()
-        change = x @ inverse
-        aside = np.linalg.norm(x - change @ whole._system, axis=1)
-        covered = len(whole._closed) * whole._length / max(whole._rows, 1)
-        with np.errstate(over="ignore"):
-            moved = change @ whole._residuals(theta).T
-        return half_widths(np.linalg.norm(x, axis=1), moved, aside, met, covered, level)
-
-    def _residuals(self, theta: Array) -> Array:
-        """Return the residuals of each batch's equations at θ, with ridge: they sum to 0."""
-        left = self._batches[:, :, -2] - self._batches[:, :, :-2] @ theta
-        residual: Array = left - self.l2 * self._length * theta
-        return residual
-
-    @property
-    def remark(self) -> str:
-        """A sentence on why the errors are too small; empty if there is no known reason."""
-        self._check_batches()
-        whole = self._folded()
-        return correlation_remark(whole._residuals(whole._solved()[0]), whole._length)
-
-    def _check_batches(self) -> None:
-        if self.half_life is not None:
-            raise ValueError(
-                "errors need half_life=None: they come from batches, which are not forgotten"
-            )
-
-    def successor(self) -> Self:
-        """Return a copy that shares the pending rows; only one of the two may be continued."""
-        twin = shallow(self)
-        twin._blocks = self._blocks.successor()
-        return twin
-
-    def copy(self) -> Self:
-        """Return an independent copy; it shares arrays, which are never changed in place."""
-        twin = shallow(self)
-        twin._blocks = self._blocks.copy()
-        return twin
-
-    def plain(self) -> dict[str, Any]:
-        """Return the state as numbers and copies of arrays."""
-        return {
-            "blocks": self._blocks.plain(),
-            "rows": self._rows,
-            "weight": self._weight,
-            "length": self._length,
-            "filled": self._filled,
-            "trace": self._trace.copy(),
-            "total": self._total.copy(),
-            "current": self._current.copy(),
-            "closed": np.array(self._closed).reshape(-1, self.size, self.size + 2),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        shape = (self.size, self.size + 2)
-        trace = check_array(state["trace"], "trace", (self.size,))
-        total = check_array(state["total"], "total", shape)
-        current = check_array(state["current"], "current", shape)
-        closed = check_array(state["closed"], "closed", (len(state["closed"]), *shape))
-        if len(closed) >= self._most:
-            raise ValueError(
-                f"the state must have fewer than {self._most} batches, not {len(closed)}"
-            )
-        weight = float(check_array(float(state["weight"]), "weight", ()))
-        numbers = [
-            check_whole(state[name], f"{name} of the state", least=least)
-            for name, least in (("rows", 0), ("length", 1), ("filled", 0))
-        ]
-        _, length, filled = numbers
-        waiting = np.size(state["blocks"]["weights"])
-        if not waiting < min(self._block, length - filled):
-            raise ValueError(
-                f"{filled} filled and {waiting} pending rows of the state must be below a batch "
-                f"of {length} and a block of {self._block}"
-            )
-        self._blocks.restore(state["blocks"])
-        self._trace, self._total, self._current, self._weight = trace, total, current, weight
-        self._closed = tuple(closed)
-        self._rows, self._length, self._filled = numbers
+    def changes(self, rows: Array) -> Array:
+        """Return the change of the rows' values per unit of each equation's residual."""
+        change: Array = rows @ self._inverse
+        return change
 
 
-def check_discounts(gamma: Any, lam: Any, l2: Any) -> tuple[float, float, float]:
-    """Check that γ and λ are in [0, 1] and that the ridge is not negative."""
-    for name, value in (("gamma", gamma), ("lam", lam)):
-        if isinstance(value, bool | str) or not 0.0 <= value <= 1.0:
-            raise ValueError(f"{name} must be in [0, 1], not {shown(value)}")
-    return float(gamma), float(lam), check_not_negative(l2, "l2")
+def _inverse(system: Array, scale: Array) -> Array:
+    """Return the inverse; for a singular system, ``scale * solution`` has the least norm."""
+    inverse: Array
+    try:
+        inverse = np.linalg.inv(system)
+        if np.linalg.norm(inverse, 1) * np.linalg.norm(system, 1) < MAX_CONDITION:
+            return inverse
+    except np.linalg.LinAlgError:
+        pass
+    left, singular, right = np.linalg.svd(system)
+    kept = singular > TOLERANCE * max(float(singular[0]), 1e-300)
+    inverse = (right[kept].T / singular[kept]) @ left[:, kept].T
+    if not kept.all():
+        free, _ = np.linalg.qr(scale[:, None] * right[~kept].T)
+        inverse -= free @ (free.T @ (scale[:, None] * inverse)) / scale[:, None]
+    return inverse
 
 
-def check_level(level: float) -> None:
-    """Check that the level of an interval is between 0 and 1."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be between 0 and 1, not {shown(level)}")
-
-
-def check_transitions(
-    rows: Any, next_rows: Any, rewards: Any, terminated: Any, ended: Any, size: int
-) -> tuple[Array, Array, Array]:
-    """Check shapes; return rewards, where episodes end, and where trajectories are cut off."""
-    r, stop = np.asarray(rewards), np.asarray(terminated, dtype=bool)
-    broken = stop if ended is None else stop | np.asarray(ended, dtype=bool)
-    n = rows.shape[0]
-    for name, array, shape in (
-        ("rows", rows, (n, size)),
-        ("next_rows", next_rows, (n, size)),
-        ("rewards", r, (n,)),
-        ("terminated", stop, (n,)),
-        ("ended", broken, (n,)),
-    ):
-        if array.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, not {array.shape}")
-    return r, stop, broken
-
-
-def half_widths(
-    norms: Array, moved: Array, aside: Array, met: Array, covered: float, level: float
-) -> Array:
-    """Return half-widths by Student's t, from the changes of values by the batches' residuals.
-
-    ``norms`` are those of the rows, among which the level is divided (Bonferroni). Half-widths are
-    infinite where ``aside``, the undetermined part of a row, is not small, and where features occur
-    in too few batches.
-    """
-    known = (met >= ENOUGH) & (aside <= UNDETERMINED * norms)
-    freedom = np.maximum(met - 1, 1)
-    with np.errstate(over="ignore"):
-        squares = np.sum(moved**2, axis=1)
-        spread = np.sqrt(squares / max(covered, 1e-300) * (freedom + 1) / freedom)
-    level = 1.0 - (1.0 - level) / max(len(norms), 1)
-    quantile = special.stdtrit(freedom, 0.5 + 0.5 * level)
-    return np.where(known & (spread > 0.0), quantile * spread, np.inf)
+def column(sums: Any, place: int) -> Array:
+    """Return a column of sums, dense or sparse, as a vector."""
+    found = sums[:, [sums.shape[1] + place]]
+    vector: Array = (found if isinstance(found, np.ndarray) else found.toarray())[:, 0]
+    return vector
 
 
 def correlation_remark(residuals: Array, length: int) -> str:
@@ -379,26 +471,3 @@ def correlation_remark(residuals: Array, length: int) -> str:
         f"intervals are too narrow: batches of {length:,} transitions are still correlated "
         f"({found:.2f} between neighbours); the trajectory is too short for its mixing time"
     )
-
-
-def _inverse(system: Array, scale: Array) -> Array:
-    """Return the inverse; for a singular system, ``scale * solution`` has the least norm."""
-    inverse: Array
-    try:
-        inverse = np.linalg.inv(system)
-        if np.linalg.norm(inverse, 1) * np.linalg.norm(system, 1) < SAFE:
-            return inverse
-    except np.linalg.LinAlgError:
-        pass
-    left, singular, right = np.linalg.svd(system)
-    kept = singular > TOLERANCE * max(float(singular[0]), 1e-300)
-    inverse = (right[kept].T / singular[kept]) @ left[:, kept].T
-    if not kept.all():
-        free, _ = np.linalg.qr(scale[:, None] * right[~kept].T)
-        inverse -= free @ (free.T @ (scale[:, None] * inverse)) / scale[:, None]
-    return inverse
-
-
-def paired(batches: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Add neighbours; a last one without a neighbour is dropped."""
-    return tuple(one + two for one, two in zip(batches[::2], batches[1::2], strict=False))

@@ -1,7 +1,7 @@
 """The iterative methods for TD learning: projected TD and the general table."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy.typing as npt
 
@@ -11,7 +11,7 @@ from mixfree.core import methods as table
 from mixfree.core.method import Common, Method
 from mixfree.core.methods import Methods
 from mixfree.core.optimizer import Optimizer
-from mixfree.domains import Ball, Domain
+from mixfree.domains import Ball
 from mixfree.gradients import Plain
 from mixfree.steps import Constant, Distance, Inverse, Step
 
@@ -44,13 +44,8 @@ class ProjectedTD(Method):
         horizon: int | None = None,
         step_size: float | None = None,
         omega: float | None = None,
-        domain: Domain | None = None,
-        alpha: float | None = None,
-        output: str | None = None,
-        mirror: str | None = None,
-        seed: int = 0,
+        **common: Unpack[Common],
     ) -> None:
-        common = Common(domain=domain, alpha=alpha, output=output, mirror=mirror, seed=seed)
         given = {"horizon": horizon, "step_size": step_size, "omega": omega}
         given = {name: value for name, value in given.items() if value is not None}
         if len(given) != 1:
@@ -66,7 +61,8 @@ class ProjectedTD(Method):
                 return Constant(scale * check_positive(step_size, "step_size"))
             return Inverse(scale / (check_positive(omega, "omega") * (1.0 - gamma)))
 
-        common["alpha"] = 1.0 if alpha is None else alpha
+        if common.get("alpha") is None:
+            common["alpha"] = 1.0
         super().__init__(x0, Plain(), rule, **common)
 
 

@@ -66,7 +66,7 @@ class RewardProcess:
         self.features = feature_matrix(features, n)
         ending = 1.0 - self.P.sum(axis=1)
         self.ending = np.where(np.abs(ending) <= _ROUNDING, 0.0, ending)
-        self.start = None if start is None else _law(start, n)
+        self.start = None if start is None else _distribution(start, n)
         if self.start is None and self.ending.any():
             state = int(np.argmax(self.ending))
             raise ValueError(
@@ -202,7 +202,7 @@ class RewardProcess:
         return update
 
     def mean_semi_gradient(self, theta: Array) -> Array:
-        """Return ḡ(θ), the mean semi-gradient under the stationary law."""
+        """Return ḡ(θ), the mean semi-gradient under the stationary distribution."""
         values = self.features @ theta
         errors = self.r + self.gamma * self.P @ values - values
         drift: Array = self.features.T @ (self.stationary * errors)
@@ -217,7 +217,7 @@ class RewardProcess:
         return float(self.stationary @ (self.values - self.features @ theta) ** 2)
 
     def simulate(self, samples: int, seed: int | np.random.Generator = 0) -> Trajectory:
-        """Draw a trajectory of ``samples`` transitions, starting from the stationary law.
+        """Draw a trajectory of ``samples`` transitions, starting from the stationary distribution.
 
         Examples
         --------
@@ -290,7 +290,7 @@ def _continuing(P: npt.ArrayLike) -> Array:
     return matrix
 
 
-def _law(start: npt.ArrayLike, n: int) -> Array:
+def _distribution(start: npt.ArrayLike, n: int) -> Array:
     law = np.array(start, dtype=np.float64)
     if law.shape != (n,) or not ((law >= 0.0).all() and abs(law.sum() - 1.0) <= _ROUNDING):
         raise ValueError(f"start must be {n} probabilities that sum to 1, not {shown(start)}")

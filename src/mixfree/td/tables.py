@@ -86,7 +86,7 @@ def gymnasium_process(
         "r": rewards,
         "gamma": gamma,
         "features": tabular(states) if features is None else features,
-        "start": start_law(env, states),
+        "start": start_distribution(env, states),
     }
 
 
@@ -96,7 +96,7 @@ def transition_table(env: Any) -> Mapping[int, Mapping[int, list[Any]]] | None:
     return table if isinstance(table, Mapping) and table else None
 
 
-def start_law(env: Any, states: int) -> Array:
+def start_distribution(env: Any, states: int) -> Array:
     """Return the distribution of the first state that the environment publishes."""
     law = getattr(env.unwrapped, "initial_state_distrib", None)
     if law is None:

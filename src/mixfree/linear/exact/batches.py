@@ -16,6 +16,7 @@ from mixfree.linear.exact.blocks import (
     plain_sums,
     restored_sums,
 )
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, stacked
 from mixfree.linear.exact.windows import Window, Windows
 
@@ -156,6 +157,21 @@ class Batches:
         self.windows = windows
         self._shorten()
 
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return the sums, batches and windows of the same rows for mapped columns."""
+        twin = type(self)(change.after, self._blocks.targets, memory=self.memory)
+        twin._sums, twin._current = self._sums.mapped(change), self._current.mapped(change)
+        twin._closed = tuple(part.mapped(change) for part in self._closed)
+        twin._quick, twin.windows = self._quick, self.windows.mapped(change, self.memory // 8)
+        if twin._sums.rows or twin._current.rows:
+            twin._length_of_batch = self._length_of_batch
+        twin._shorten()
+        twin._blocks = self._blocks.mapped(change)
+        if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
+            twin._blocks = Blocks(change.after, self._blocks.targets)
+            twin._blocks.cut(*waiting, twin._length, twin._take)
+        return twin
+
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
         closed = plain_sums(stacked(self._closed)) if self._closed else None
@@ -191,7 +207,10 @@ class Batches:
         fit = 1 << (LARGEST // max(self._blocks.columns, 1)).bit_length() >> 1
         long = max(min(LONG * block, fit), block)
         aligned = self._current.rows % long == 0
-        return long if aligned and self._sums.rows >= SOON * block else block
+        length = long if aligned and self._sums.rows >= SOON * block else block
+        # Blocks were longer or shorter before columns were added, so that a batch may end sooner.
+        room = self._length_of_batch - self._current.rows
+        return min(length, room) if self._current.rows else length
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
         self.windows.take(self._sums.rows + self._current.rows, rows, targets, weights)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array
 from mixfree.base.checks import check_values, check_whole
 from mixfree.base.interrupts import shallow
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, sums_of
 
 VALUES = 1 << 19  # per matrix product: they stay in a cache
@@ -94,6 +95,14 @@ class Blocks:
     def successor(self) -> Self:
         """Return a copy that shares the pending rows; only one of the two may be continued."""
         return shallow(self)
+
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return the same pending rows with mapped columns; both may be continued."""
+        twin = type(self)(change.after, self.targets)
+        state = self.plain()
+        twin._rows, twin.filled = change.rows(state["rows"]), self.filled
+        twin._targets, twin._weights = state["targets"], state["weights"]
+        return twin
 
     def _keep(self, x: Any, y: Array, w: Array | None, place: int) -> None:
         """Store rows after the first ``place`` pending rows."""

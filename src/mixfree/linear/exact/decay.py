@@ -10,8 +10,10 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.linear.exact.blocks import check_array
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, not_negative
 
+MAX_BLOCK = 1 << 13  # rows per block
 FLAT = 8  # nothing is forgotten within 1/FLAT of a long half-life
 LEVELS = 3  # levels of sums of 2, 4 and 8 blocks, by which long half-lives are updated
 ARRAYS = ("products", "partial", "origin")
@@ -129,6 +131,13 @@ class DecayedProducts:
         self.origin, self.moved = origin, self.rows
         return step
 
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return the products of the same rows for a map of (1, columns, target)."""
+        twin = type(self)(change.after, self.half_lives, self.block)
+        twin.products, twin.partial = map(change.products, (self.products, self.partial))
+        twin.origin, twin.rows, twin.moved = change.rows(self.origin), self.rows, self.moved
+        return twin
+
     def copy(self) -> Self:
         """Return an independent copy."""
         twin = object.__new__(type(self))
@@ -139,11 +148,12 @@ class DecayedProducts:
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
         arrays = {name: getattr(self, name).copy() for name in ARRAYS}
-        return {"rows": self.rows, "moved": self.moved, **arrays}
+        return {"block": self.block, "rows": self.rows, "moved": self.moved, **arrays}
 
     def restored(self, state: Mapping[str, Any]) -> Self:
         """Return the products from which :meth:`plain` made ``state``, after checking it."""
-        twin = self.copy()
+        block = check_whole(state["block"], "block of the state", most=MAX_BLOCK)
+        twin = type(self)(len(self.origin), self.half_lives, block)
         for name in ARRAYS:
             mine = getattr(self, name)
             setattr(twin, name, check_array(state[name], name, mine.shape, mine.dtype.kind))

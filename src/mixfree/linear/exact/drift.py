@@ -14,6 +14,7 @@ from mixfree.base.checks import check_positive, check_values, check_whole, shown
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array
 from mixfree.linear.exact.decay import FLAT, DecayedProducts
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.mixture import least_combination
 from mixfree.linear.exact.solve import Solution, solve
 
@@ -88,10 +89,10 @@ class Forgetting:
             self._candidates = 1
         shortest = float(self.half_lives[0])
         rows = max(min(BLOCK, shortest), shortest / FLAT)
-        self.block = min(1 << max(int(rows).bit_length() - 1, 0), block_rows(columns))
+        block = min(1 << max(int(rows).bit_length() - 1, 0), block_rows(columns))
         self._intercept, self._l2, self._radius = intercept, float(l2), radius
         self._blocks = Blocks(columns)
-        self._decayed = DecayedProducts(columns + 2, self.half_lives, self.block)
+        self._decayed = DecayedProducts(columns + 2, self.half_lives, block)
         self._prior, self._sized = np.zeros(1 + columns), 0
         # Coefficients of (1, columns, target) in the residuals of each half-life.
         self._rest = np.zeros((self._candidates, 1, columns + 2))
@@ -99,6 +100,11 @@ class Forgetting:
         self._solved = np.zeros(self._candidates, dtype=np.int64)
         self._errors = np.zeros((self._candidates, self._candidates))  # discounted products
         self._changes: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def block(self) -> int:
+        """Rows within which nothing is forgotten."""
+        return self._decayed.block
 
     @property
     def rows(self) -> int:
@@ -273,6 +279,23 @@ class Forgetting:
         """Return an independent copy."""
         twin = self.successor()
         twin._blocks = self._blocks.copy()
+        return twin
+
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return the sums of the same rows for mapped columns.
+
+        Test-then-train losses stay those of the columns before.
+        """
+        twin, between = shallow(self), change.between()
+        twin._blocks, twin._decayed = self._blocks.mapped(change), self._decayed.mapped(between)
+        twin._solved, twin._rest = self._solved.copy(), between.rows(self._rest)
+        twin._prior = np.append(self._prior[:1], change.rows(self._prior[1:]))
+        if twin.rows and self._sized:
+            np.maximum(twin._prior[1:], PRIOR * MIN_VALUE**2, out=twin._prior[1:])
+            if not change.places:
+                twin._prior = twin._priors()
+                for h in range(self._candidates):
+                    twin._solve(h)
         return twin
 
     def plain(self) -> dict[str, Any]:

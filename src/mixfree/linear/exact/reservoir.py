@@ -13,10 +13,12 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_whole
 from mixfree.base.interrupts import shallow
 from mixfree.linear.exact.blocks import check_array
+from mixfree.linear.exact.mapping import ColumnMap
 
 FEWEST = 64  # least rows of a sample
 PER_COLUMN = 3  # least rows per column: with fewer, kept rows could be fitted perfectly
 NONE = np.uint64(2**64 - 1)  # the largest key
+PIECE_VALUES = 1 << 16  # values that are copied at a time
 SPARE = 8  # one more row per SPARE rows is stored, so that rows are rarely discarded
 
 
@@ -69,6 +71,12 @@ class Kept:
         return Kept(
             self.rows[places], self.targets[places], self.weights[places], self.before[places]
         )
+
+    @property
+    def pieces(self) -> "list[Kept]":
+        """Views of a few rows each."""
+        length = PIECE_VALUES // (self.rows.shape[1] + 1) or 1
+        return [self.take(slice(start, start + length)) for start in range(0, len(self), length)]
 
 
 class Reservoir:
@@ -238,6 +246,17 @@ class Reservoir:
         """Return an independent copy."""
         twin = type(self)(self.size, *self._shape)
         twin.restore(self.plain())
+        return twin
+
+    def mapped(self, change: ColumnMap, size: int) -> Self:
+        """Return the sample, or the least ``size`` keys of it, with mapped columns."""
+        twin, state = type(self)(size, change.after, self._shape[1]), self.plain()
+        if self.stored > size:
+            kept = np.sort(np.argsort(state["keys"], kind="stable")[:size])
+            state["bar"] = int(state["keys"][kept].max())
+            for name in ("rows", "targets", "weights", "before", "keys"):
+                state[name] = state[name][kept]
+        twin.restore(state | {"rows": change.rows(state["rows"])})
         return twin
 
     def __reduce__(self) -> Any:

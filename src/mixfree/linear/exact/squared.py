@@ -11,8 +11,8 @@ from mixfree.base.checks import check_bytes, check_not_negative, check_positive,
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.drift import Forgetting
-from mixfree.linear.exact.gap import NOTHING, Gap
 from mixfree.linear.exact.inference import Inference
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.solve import Solution, solve
 
 ROUNDING = 1e-10  # relative size of an error that may be due to the rounding of its sums
@@ -127,10 +127,6 @@ class SquaredFit:
         known = error > ROUNDING * size and np.isfinite(found).all()
         return (float(found[0]), float(found[1])) if known else None
 
-    def gap(self) -> Gap:
-        """Return a gap of 0: the fit is exactly that to all rows."""
-        return NOTHING
-
     def successor(self) -> Self:
         """Return a copy that shares all sums; only one of the two may be continued."""
         twin = shallow(self)
@@ -160,6 +156,13 @@ class SquaredFit:
         self._sums.merge(other._sums)
         self.samples += other.samples
         self._forget_fit()
+
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return a fit to the same rows with mapped columns; both may be continued."""
+        twin = shallow(self)
+        twin._sums, twin.columns = self._sums.mapped(change), change.after
+        twin._forget_fit()
+        return twin
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""

@@ -10,7 +10,7 @@ from mixfree.base.checks import check_whole
 from mixfree.base.interrupts import shallow
 from mixfree.linear.exact.batches import most_batches
 from mixfree.linear.exact.blocks import check_array, plain_sums, restored_sums
-from mixfree.linear.exact.known import pieces
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.products import Products, symmetric
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import NEAR, Sums, not_negative, sums_of
@@ -97,8 +97,7 @@ class StreamSums:
             self.closed = (*self.closed, batch)
             self._careful = Sums.nothing(self.columns, self.functions)
             self._clear()
-            if len(self.closed) == self.most:
-                self.closed, self.length = joined_pairs(self.closed), 2 * self.length
+            self._shorten()
 
     def _add_quickly(self, rows: Array, functions: Array) -> bool:
         """Add rows of weight 1 the quick way; return False if that would lose digits."""
@@ -135,8 +134,23 @@ class StreamSums:
         while length < self.length:
             theirs, length = joined_pairs(theirs), 2 * length
         self.closed = mine + theirs
+        self._shorten()
+
+    def _shorten(self) -> None:
+        """Join neighbours while there are too many batches."""
         while len(self.closed) >= self.most:
             self.closed, self.length = joined_pairs(self.closed), 2 * self.length
+
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return the sums of the same rows for mapped columns."""
+        twin = type(self)(change.after, self.functions, change.rows(self._origin))
+        twin._before, twin._careful = self._before.mapped(change), self._careful.mapped(change)
+        twin.closed, twin.length = tuple(b.mapped(change) for b in self.closed), self.length
+        twin._count, twin._cross = self._count, change.rows(self._cross)
+        twin._products = np.asfortranarray(np.triu(change.products(symmetric(self._products))))
+        twin._totals, twin._squares = self._totals, self._squares
+        twin._shorten()
+        return twin
 
     def copy(self) -> Self:
         """Return an independent copy; it shares arrays, which are never changed in place."""
@@ -188,7 +202,7 @@ def joined_pairs(batches: tuple[Sums, ...]) -> tuple[Sums, ...]:
 def origin_of(kept: Kept) -> Array:
     """Return a point near the rows: the mean of columns far from 0, and 0 for other columns."""
     mean, square = np.zeros((2, kept.rows.shape[1]))
-    for piece in pieces(kept, len(mean)):
+    for piece in kept.pieces:
         mean += piece.rows.sum(axis=0) / len(kept)
         square += np.einsum("ij,ij->j", piece.rows, piece.rows) / len(kept)
     return np.where(mean**2 * (1.0 + 2.0 / NEAR) > square, mean, 0.0)

@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 
 from mixfree.base.arithmetic import MAX_VALUE, Array
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.products import Products
 
 NEAR = 4.0  # (mean/deviation)² up to which sums about 0 lose less than three bits
@@ -107,6 +108,19 @@ class Sums:
         apart = self.mean * np.sqrt(self.weight)[..., None]
         added = _added(apart, self)
         return type(self)(self.rows, self.weight, np.zeros_like(self.mean), *added)
+
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return the sums of the same rows for mapped columns."""
+        mean, targets = np.split(self.mean, [change.before], axis=-1)
+        scatter = change.products(self.scatter)
+        cross = change.rows(self.cross.swapaxes(-1, -2)).swapaxes(-1, -2)
+        constant = change.cancelled(_diagonal(self.scatter), _diagonal(scatter))
+        scatter[constant], cross[constant] = 0.0, 0.0
+        scatter.swapaxes(-1, -2)[constant] = 0.0
+        mean = np.concatenate([change.rows(mean), targets], axis=-1)
+        return type(self)(
+            self.rows, self.weight, mean, scatter, np.ascontiguousarray(cross), self.squares
+        )
 
 
 def stacked(parts: Sequence[Sums]) -> Sums:

@@ -9,6 +9,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.interrupts import shallow
 from mixfree.linear.exact.blocks import check_array
+from mixfree.linear.exact.mapping import ColumnMap
 
 MOST = 16  # windows at which every second window is dropped
 LONGEST, SHORTEST = 4096, 16  # rows per window
@@ -79,9 +80,26 @@ class Windows:
         """Add the windows of ``other``; the next window begins after ``rows`` rows of both."""
         self.closed = self.all + other.all
         self._stride = max(self._stride, other._stride)
+        self._thin_out()
+        self._pieces, self._filled, self._start = (), 0, rows
+
+    def mapped(self, change: ColumnMap, memory: int) -> Self:
+        """Return the same windows with mapped columns: shorter ones if the columns are more."""
+        twin = type(self)(change.after, self._shape[1], memory=memory)
+        everything = self._stride <= self.length  # no rows between windows were left out
+        for window in self.closed:
+            twin.closed += _cut(_mapped(window, change), twin.length, everything)
+        twin._stride = twin.length if everything else max(self._stride, twin.length)
+        twin._thin_out()
+        twin._start = self._start
+        if self._filled:
+            twin.take(self._start, *_mapped(self._open, change))
+        return twin
+
+    def _thin_out(self) -> None:
+        """Drop every second window while there are too many."""
         while len(self.closed) >= MOST:
             self.closed, self._stride = self.closed[::2], 2 * self._stride
-        self._pieces, self._filled, self._start = (), 0, rows
 
     def copy(self) -> Self:
         """Return an independent copy; it shares windows, which are never changed in place."""
@@ -105,7 +123,7 @@ class Windows:
                 f"the state must have fewer than {MOST} windows of at most {self.length} rows"
             )
         start = check_whole(state["start"], "start of the state", least=0)
-        stride = check_whole(state["stride"], "stride of the state")
+        stride = check_whole(state["stride"], "stride of the state", least=self.length)
         self.closed, self._start, self._stride = closed, start, stride
         self._filled = len(pending.rows)
         self._pieces = (pending,) if self._filled else ()
@@ -118,3 +136,13 @@ class Windows:
             check_array(state["targets"], "targets", (n, targets)),
             check_array(state["weights"], "weights", (n,)),
         )
+
+
+def _mapped(window: Window, change: ColumnMap) -> Window:
+    return window._replace(rows=change.rows(window.rows))
+
+
+def _cut(window: Window, length: int, everything: bool) -> tuple[Window, ...]:
+    """Return the pieces of a window that are not longer than ``length``, or the first alone."""
+    starts = range(0, len(window.weights), length) if everything else (0,)
+    return tuple(Window(*(part[start : start + length] for part in window)) for start in starts)

@@ -12,7 +12,7 @@ from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.base.progress import progress_bar
 from mixfree.core.history import marks
 from mixfree.core.optimizer import Optimizer
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Squared
 from mixfree.reproduce.engine.report import Figure, Row, curves
 from mixfree.reproduce.paper.problem import Regression, problem_of, stream_of

@@ -11,7 +11,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from mixfree.base.checks import check_whole
 from mixfree.base.extras import require
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.columns.encoder import Encoder
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.fit.reservoir import Reservoir

@@ -11,7 +11,7 @@ from mixfree.base.arithmetic import MAX_VALUE, Array
 from mixfree.base.checks import shown
 from mixfree.base.interrupts import interrupts_wait
 from mixfree.base.state import State, check_room, loading
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.streams.columns.encoder import Encoded, Encoder
 from mixfree.streams.fit import model_file

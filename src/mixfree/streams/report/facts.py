@@ -9,7 +9,7 @@ import numpy as np
 import mixfree
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.steps import AdaGradNorm
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK

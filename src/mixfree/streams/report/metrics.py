@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import Judged, best_constant, judged, judged_constant
 

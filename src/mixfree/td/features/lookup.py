@@ -8,12 +8,7 @@ from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.td.features.table import (
-    ROUNDING,
-    canonical,
-    feature_matrix,
-    sparse_feature_matrix,
-)
+from mixfree.td.features.table import ROUNDING, canonical, feature_matrix
 
 
 class Features(Protocol):
@@ -34,9 +29,7 @@ class Features(Protocol):
 
 def as_features(features: Any, size: int | None = None) -> Features:
     """Make features from a matrix, or from a function with the attribute ``size``."""
-    if sparse.issparse(features):
-        return SparseRows(features)
-    if not callable(features):
+    if sparse.issparse(features) or not callable(features):
         return Rows(features)
     found = getattr(features, "size", None) if size is None else size
     if found is None:
@@ -48,17 +41,20 @@ def as_features(features: Any, size: int | None = None) -> Features:
 
 
 class Rows:
-    """A matrix of features; states are its row numbers."""
-
-    sparse = False
+    """A matrix of features, dense or sparse; states are its row numbers."""
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = feature_matrix(matrix)
+        self.sparse = sparse.issparse(self.matrix)
         self.states, self.size = self.matrix.shape
-        self._row: dict[Any, Array] = dict(enumerate(self.matrix))
+        # Looking up rows that are made once takes a fraction of the time of an index.
+        self._row: dict[Any, Array] = {} if self.sparse else dict(enumerate(self.matrix))
 
     def row(self, state: Any) -> Array:
         """Return the row of a state; negative numbers are refused."""
+        if self.sparse:
+            row: Array = self.rows([state])[0]
+            return row
         try:
             return self._row[state]
         except (KeyError, TypeError):
@@ -76,39 +72,17 @@ class Rows:
 
     def rows(self, states: Any) -> Array:
         """Return the rows of many states."""
-        return self.matrix[self.indices(states)]
+        found = self.matrix[self.indices(states)]
+        rows: Array = found.toarray() if self.sparse else found
+        return rows
 
     def sparse_rows(self, states: Any) -> Any:
         """Return :meth:`rows` as a CSR array."""
-        return sparse.csr_array(self.rows(states))
+        return sparse.csr_array(self.matrix[self.indices(states)])
 
     @property
     def _allowed(self) -> str:
         return f"must be a row number of the features, from 0 to {self.states - 1}"
-
-
-class SparseRows(Rows):
-    """A sparse matrix of features; states are its row numbers."""
-
-    sparse = True
-
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = sparse_feature_matrix(matrix)
-        self.states, self.size = self.matrix.shape
-
-    def row(self, state: Any) -> Array:
-        """Return the row of a state; negative numbers are refused."""
-        row: Array = self.rows([state])[0]
-        return row
-
-    def rows(self, states: Any) -> Array:
-        """Return the rows of many states."""
-        found: Array = self.sparse_rows(states).toarray()
-        return found
-
-    def sparse_rows(self, states: Any) -> Any:
-        """Return :meth:`rows` as a CSR array."""
-        return self.matrix[self.indices(states)]
 
 
 class Mapped:
@@ -135,33 +109,26 @@ class Mapped:
         if len(states) == 0:
             return np.zeros((0, self.size))
         many = [self.function(s) for s in states] if self._many is None else self._many(states)
-        return self._check(np.ascontiguousarray(many, dtype=np.float64))
+        rows: Array = self._check(np.ascontiguousarray(many, dtype=np.float64))
+        return rows
 
     def sparse_rows(self, states: Sequence[Any]) -> Any:
         """Return :meth:`rows` as a CSR array."""
         if self._sparse is None or len(states) == 0:
             return sparse.csr_array(self.rows(states))
-        rows = canonical(self._sparse(states))
-        self._check_size(rows)
-        self._check_norms(rows.multiply(rows).sum(axis=1))
-        return rows
+        return self._check(canonical(self._sparse(states)))
 
-    def _check(self, rows: Array) -> Array:
-        self._check_size(rows)
-        self._check_norms(np.einsum("ij,ij->i", rows, rows))
-        return rows
-
-    def _check_size(self, rows: Any) -> None:
+    def _check(self, rows: Any) -> Any:
         if rows.shape[1:] != (self.size,):
             raise ValueError(
                 f"features must be {self.size} numbers per observation, not shape {rows.shape[1:]}"
             )
-
-    @staticmethod
-    def _check_norms(squares: Array) -> None:
+        dense = isinstance(rows, np.ndarray)
+        squares = np.einsum("ij,ij->i", rows, rows) if dense else rows.multiply(rows).sum(axis=1)
         square = float(squares.max())
         if not square <= (1.0 + ROUNDING) ** 2:
             problem = (
                 f"norm {square**0.5:.6g}, above 1" if np.isfinite(square) else "no finite norm"
             )
             raise ValueError(f"features of an observation have {problem}: scale them")
+        return rows

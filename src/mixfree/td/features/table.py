@@ -33,30 +33,25 @@ def rescaled(features: npt.ArrayLike) -> Array:
     array([[0.6, 0.8],
            [0. , 0.5]])
     """
-    matrix = _finite_matrix(features)
+    matrix: Array = _finite_matrix(features)
     largest = float(np.linalg.norm(matrix, axis=1).max())
     return matrix / largest if largest > 0.0 else matrix
 
 
-def feature_matrix(features: npt.ArrayLike, states: int | None = None) -> Array:
-    """Check a matrix of features (real, finite, no norm above 1), and return a copy."""
+def feature_matrix(features: Any, states: int | None = None) -> Any:
+    """Check features (real, finite, no norm above 1), and return a copy, in CSR form if sparse."""
     matrix = _finite_matrix(features)
     if states is not None and matrix.shape[0] != states:
         raise ValueError(
             f"features must have one row for each of the {states} states, not {matrix.shape[0]}"
         )
-    _check_norms(np.linalg.norm(matrix, axis=1))
-    return matrix
-
-
-def sparse_feature_matrix(features: Any) -> Any:
-    """Check a sparse matrix as :func:`feature_matrix` does, and return a copy in CSR form."""
-    _check_shape(features)
-    matrix = canonical(features)
-    wrong = np.flatnonzero(~np.isfinite(matrix.data))
-    if wrong.size:
-        _refuse_infinite(int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1)
-    _check_norms(sparse.linalg.norm(matrix, axis=1))
+    norms = (sparse.linalg.norm if sparse.issparse(matrix) else np.linalg.norm)(matrix, axis=1)
+    worst = int(norms.argmax())
+    if norms[worst] > 1.0 + ROUNDING:
+        raise ValueError(
+            f"features of state {worst} have norm {norms[worst]:.6g}, above 1: "
+            "scale them, for instance with mixfree.td.rescaled(features)"
+        )
     return matrix
 
 
@@ -68,31 +63,18 @@ def canonical(rows: Any) -> Any:
     return found
 
 
-def _finite_matrix(features: Any) -> Array:
-    matrix = np.asarray(features)
-    _check_shape(matrix)
-    matrix = np.array(matrix, dtype=np.float64)
-    if not np.isfinite(matrix).all():
-        _refuse_infinite(int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0]))
-    return matrix
-
-
-def _check_shape(matrix: Any) -> None:
-    if matrix.ndim != 2 or 0 in matrix.shape or matrix.dtype.kind not in "biuf":
+def _finite_matrix(features: Any) -> Any:
+    given = features if sparse.issparse(features) else np.asarray(features)
+    if given.ndim != 2 or 0 in given.shape or given.dtype.kind not in "biuf":
         raise ValueError(
             "features must be a matrix of real numbers with one row per state, "
-            f"not shape {matrix.shape} of {matrix.dtype}"
+            f"not shape {given.shape} of {given.dtype}"
         )
-
-
-def _refuse_infinite(state: int) -> None:
-    raise ValueError(f"features must be finite, but those of state {state} are not")
-
-
-def _check_norms(norms: Array) -> None:
-    worst = int(norms.argmax())
-    if norms[worst] > 1.0 + ROUNDING:
+    matrix = canonical(given) if sparse.issparse(given) else np.array(given, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(matrix.sum(axis=1))
+    if not finite.all():
         raise ValueError(
-            f"features of state {worst} have norm {norms[worst]:.6g}, above 1: "
-            "scale them, for instance with mixfree.td.rescaled(features)"
+            f"features must be finite, but those of state {int(np.argmin(finite))} are not"
         )
+    return matrix

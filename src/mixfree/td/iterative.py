@@ -1,4 +1,4 @@
-"""TD by steps: an optimiser that is told semi-gradients."""
+"""TD by iterative methods: an optimiser that is told semi-gradients."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,12 +10,12 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.core.optimizer import Optimizer
 from mixfree.outputs import Average
-from mixfree.td.least_squares import LARGEST, LstdTD
+from mixfree.td.least_squares import MAX_DENSE_FEATURES, LstdTD
 from mixfree.td.lstd import LSTD
 from mixfree.td.lstd_sparse import SparseLSTD
 
 
-class StepTD:
+class IterativeTD:
     """Tells an optimiser the gradients −g(θ; z) = (φ(s)ᵀθ − r − γφ(s')ᵀθ) φ(s).
 
     Parameters
@@ -93,9 +93,9 @@ class StepTD:
         """Return a function that restores the present state."""
         return partial(self.optimizer.import_run, self.optimizer.export_run())
 
-    def record(self, samples: int) -> "StepRecord":
+    def record(self, samples: int) -> "IterativeRecord":
         """Start the record of a trajectory of ``samples`` transitions."""
-        return StepRecord(self, samples)
+        return IterativeRecord(self, samples)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state."""
@@ -109,7 +109,7 @@ class StepTD:
         return repr(self.optimizer)
 
 
-class StepRecord:
+class IterativeRecord:
     """Records the mean of the iterates in the second half of a run, and the fixed point beside.
 
     Parameters
@@ -122,17 +122,17 @@ class StepRecord:
 
     first = 1
 
-    def __init__(self, engine: StepTD, samples: int) -> None:
+    def __init__(self, engine: IterativeTD, samples: int) -> None:
         if not isinstance(engine.optimizer.output, Average):
             raise ValueError("output must be 'average', since the estimate is a mean of iterates")
         self.engine = engine
         self._half = samples // 2
         size = engine.theta.size
-        self._beside = LstdTD(size, engine.gamma) if size <= LARGEST else None
+        self._beside = LstdTD(size, engine.gamma) if size <= MAX_DENSE_FEATURES else None
         self._seen = 0
         self._before = self._total()  # of the first half of the run
 
-    def take(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
+    def advance(self, rows: Array, here: Array, there: Array, rewards: Array) -> None:
         """Learn from the next transitions, in the form of :meth:`TDLearner.look_up`."""
         first = min(max(self._half - self._seen, 0), len(here))  # of the first half of the run
         self.engine.advance(rows, here[:first], there[:first], rewards[:first])

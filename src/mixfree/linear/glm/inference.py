@@ -16,10 +16,9 @@ from scipy import linalg
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level
-from mixfree.linear.exact.known import pieces
-from mixfree.linear.exact.newton import Part, Point, standardised
-from mixfree.linear.exact.problem import LEAST_PENALTY, Problem
 from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.glm.newton import Part, Point, standardised
+from mixfree.linear.glm.problem import LEAST_PENALTY, Problem
 
 BATCHES = 64  # short streams have fewer batches than this
 # The default penalty stops the weights of separable classes at log-odds of about 20, where the
@@ -204,5 +203,5 @@ class GlmInference(BatchMeans):
 def _all_pieces(problem: Problem) -> Iterator[Part]:
     """Yield a few kept rows at a time, in order."""
     for rows, factor in problem.parts:
-        for piece in pieces(rows, len(problem.units.size) + 1):
+        for piece in rows.pieces:
             yield Part(piece, factor)

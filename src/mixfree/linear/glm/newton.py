@@ -22,11 +22,11 @@ import numpy as np
 from scipy import linalg
 
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.families import Family
 from mixfree.linear.exact.reservoir import Kept
+from mixfree.linear.glm.families import Family
 
 if TYPE_CHECKING:
-    from mixfree.linear.exact.known import ControlVariates
+    from mixfree.linear.glm.control_variates import ControlVariates
 
 MAX_SLAB_VALUES = 1 << 16  # standardised values in use at a time
 # BLAS multiplies products with fewer multiplications in one thread: waking other threads takes

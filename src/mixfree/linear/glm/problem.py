@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mixfree.base.arithmetic import MIN_VALUE, Array, norm
-from mixfree.linear.exact.families import Family, family_of
-from mixfree.linear.exact.known import ControlVariates, pieces
-from mixfree.linear.exact.newton import CLOSE, Objective, Part, Point, Slabs, Units, minimise
 from mixfree.linear.exact.solve import CONSTANT
 from mixfree.linear.exact.sums import Sums
+from mixfree.linear.glm.control_variates import ControlVariates
+from mixfree.linear.glm.families import Family, family_of
+from mixfree.linear.glm.newton import CLOSE, Objective, Part, Point, Slabs, Units, minimise
 from mixfree.linear.losses import Huber, Loss, Robust
 
 LEAST_PENALTY = 1e-8  # default ridge of standardised columns
@@ -20,7 +20,7 @@ MAX_BALL_STEPS = 50  # Newton steps for the multiplier of the ball; usually ther
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of :class:`mixfree.linear.exact.glm.GlmFit`."""
+    """Settings of :class:`mixfree.linear.glm.fit.GlmFit`."""
 
     loss: Loss
     columns: int
@@ -235,7 +235,7 @@ class Problem:
 
 def column_units(parts: list[Part], columns: int, intercept: bool) -> tuple[Array, Array]:
     """Return the weighted mean (0 without intercept) and deviation of columns."""
-    lots = [(p, part.factor) for part in parts for p in pieces(part.rows, columns)]
+    lots = [(p, part.factor) for part in parts for p in part.rows.pieces]
     mean = np.zeros(columns)
     if not lots:
         return mean, mean

@@ -7,9 +7,11 @@ from scipy import linalg
 
 from mixfree.base import draws
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.families import Family
-from mixfree.linear.exact.newton import (
-    MAX_SLAB_VALUES,
+from mixfree.linear.exact.products import Products
+from mixfree.linear.exact.reservoir import Kept
+from mixfree.linear.exact.sums import Sums
+from mixfree.linear.glm.families import Family
+from mixfree.linear.glm.newton import (
     Objective,
     Part,
     Point,
@@ -17,9 +19,6 @@ from mixfree.linear.exact.newton import (
     Units,
     standardised,
 )
-from mixfree.linear.exact.products import Products
-from mixfree.linear.exact.reservoir import Kept
-from mixfree.linear.exact.sums import Sums
 
 MAX_BETA_ROWS = 2048  # kept rows that are enough to choose β
 MIN_VARIANCE = 1e-12  # relative variance that is only a rounding error
@@ -229,12 +228,6 @@ class ControlVariates:
             if theta.shape[0] > 1:
                 rest -= rest.mean(axis=1, keepdims=True)
             yield x, rest
-
-
-def pieces(rows: Kept, width: int) -> list[Kept]:
-    """Return views of a few rows each."""
-    length = max(MAX_SLAB_VALUES // max(width, 1), 1)
-    return [rows.take(slice(start, start + length)) for start in range(0, len(rows), length)]
 
 
 def _signs(first: int, rows: int) -> Array:

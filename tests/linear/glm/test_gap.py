@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mixfree.linear.exact import gap
-from mixfree.linear.exact.gap import _quantile, gap_of
+from mixfree.linear.glm import gap
+from mixfree.linear.glm.gap import _quantile, gap_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.intervals import best_weights, sandwich_errors, stream
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares
-from mixfree.linear.exact.glm import GlmFit
-from mixfree.linear.exact.known import ControlVariates
+from mixfree.linear.glm.control_variates import ControlVariates
+from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
 
 

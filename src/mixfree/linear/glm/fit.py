@@ -10,7 +10,7 @@ are the target, the probability (or slope) at :math:`z_i`, and :math:`z_i` itsel
 quadratic per row, with a common curvature whose size is chosen at the end, when the fit is known.
 Curvatures are therefore never out of date, which matters where the reference weights were far off:
 rows sorted by class or by margin. The fit minimises the loss of the kept rows, corrected by the
-sums over all rows (:mod:`mixfree.linear.exact.newton`). For the squared loss the correction would
+sums over all rows (:mod:`mixfree.linear.glm.newton`). For the squared loss the correction would
 be perfect.
 """
 
@@ -32,13 +32,13 @@ from mixfree.base.checks import (
 )
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
-from mixfree.linear.exact.gap import NOTHING, Gap, gap_of
-from mixfree.linear.exact.glm_inference import GlmInference
-from mixfree.linear.exact.known import pieces
-from mixfree.linear.exact.newton import CLOSE, Part, Point
-from mixfree.linear.exact.problem import ROUGH, Problem, Settings
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
 from mixfree.linear.exact.streamsums import StreamSums, origin_of
+from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
+from mixfree.linear.glm.inference import GlmInference
+from mixfree.linear.glm.newton import CLOSE, Part, Point
+from mixfree.linear.glm.problem import ROUGH, Problem, Settings
 from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
 
 GROWTH = 1.5  # growth of the stream between updates of the reference weights
@@ -122,7 +122,7 @@ class GlmFit:
         radius = None if radius is None else check_positive(radius, "radius")
         self.settings = Settings(loss, columns, bool(intercept), l2, radius)
         self.seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
-        self.samples = 0
+        self.samples, self.memory = 0, memory
         self._family = self.settings.family
         self._sample = Reservoir(rows_of(memory, columns, loss.outputs), columns, loss.outputs)
         self._blocks = Blocks(columns)
@@ -145,7 +145,7 @@ class GlmFit:
     @property
     def complete(self) -> bool:
         """Whether all rows are stored, so that the fit is exactly that to all rows."""
-        return self._sample.seen <= self._sample.size
+        return self._sums is None
 
     def successor(self) -> Self:
         """Return a copy that shares all rows and sums; only one of the two may be continued."""
@@ -212,7 +212,7 @@ class GlmFit:
         sample.draw_keys(kept.before)
         self._streams = (sample.seed,)
         sums = StreamSums(*self._functions, origin_of(kept), len(kept))
-        for piece in pieces(kept, self.settings.columns):
+        for piece in kept.pieces:
             expanded = self._family.expand(piece.before, piece.targets)
             alike = (piece.weights == 1.0).all()
             sums.add(piece.rows, expanded, None if alike else piece.weights)
@@ -348,6 +348,27 @@ class GlmFit:
             self._streams = tuple(sorted((*self._streams, *theirs._streams)))
             self._update_reference()
         self.samples, self._solution, self._inference = samples, None, None
+
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return a fit to the same rows with mapped columns; both may be continued.
+
+        Bytes of memory hold fewer rows if there are more columns.
+        """
+        twin, outputs = self._copy(), self._shape[0]
+        size = min(self._sample.size, rows_of(self.memory, change.after, outputs))
+        if twin._sums is None and twin._sample.seen > size:
+            twin._sums = twin._begin()
+        twin.settings = replace(self.settings, columns=change.after)
+        twin._sample, twin._blocks = twin._sample.mapped(change, size), self._blocks.mapped(change)
+        twin._sums = None if twin._sums is None else twin._sums.mapped(change)
+        slopes, level = np.split(twin._reference, [self.settings.columns], axis=1)
+        if not change.places:  # no weights of the new columns need predict the same
+            slopes, level, twin._due = np.zeros_like(slopes), np.zeros_like(level), 0
+        twin._reference = np.hstack([change.rows(slopes), level])
+        if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
+            twin._blocks = Blocks(change.after)
+            twin._blocks.cut(*waiting, twin._length, twin._fold)
+        return twin
 
     def _add_all(self, other: Self) -> None:
         """Add the rows of a fit that has kept all its rows."""

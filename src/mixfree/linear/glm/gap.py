@@ -8,9 +8,9 @@ import numpy as np
 from scipy import special
 
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.newton import Part, Point, standardised
-from mixfree.linear.exact.problem import ROUGH, Problem
 from mixfree.linear.exact.reservoir import Kept
+from mixfree.linear.glm.newton import Part, Point, standardised
+from mixfree.linear.glm.problem import ROUGH, Problem
 
 MAX_FREEDOM = 1e9  # degrees of freedom that are as good as infinitely many
 LEVEL = 0.98  # nominal level of the 95 % bound, since sorted streams have heavier tails

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mixfree.linear.exact.glm import GlmFit
 from mixfree.linear.exact.reservoir import Kept, Reservoir
 from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.losses import Logistic
 from tests.helpers import assert_same_bits
 

@@ -11,9 +11,9 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixfree.linear.exact.families import family_of
-from mixfree.linear.exact.glm import GlmFit
-from mixfree.linear.exact.newton import Objective, Point
+from mixfree.linear.glm.families import family_of
+from mixfree.linear.glm.fit import GlmFit
+from mixfree.linear.glm.newton import Objective, Point
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared, predictions
 
 ORDERS = ("random", "margin", "class", "feature")
@@ -54,7 +54,7 @@ DATA = {
 @pytest.fixture
 def same_sample(monkeypatch):
     """Rows in other units are kept or left out alike."""
-    monkeypatch.setattr("mixfree.linear.exact.glm.stream_seed", lambda seed, kept: seed)
+    monkeypatch.setattr("mixfree.linear.glm.fit.stream_seed", lambda seed, kept: seed)
 
 
 def objective(loss, weights, x, y, l2=0.0, factors=None):
@@ -154,7 +154,7 @@ def test_without_the_correction_the_fit_is_far_worse(monkeypatch):
     def nothing(self, beta):
         return 0.0 * beta[:, :1], np.zeros_like(self._quadratic), 0.0 * beta[:, 0]
 
-    monkeypatch.setattr("mixfree.linear.exact.known.ControlVariates.correction", nothing)
+    monkeypatch.setattr("mixfree.linear.glm.control_variates.ControlVariates.correction", nothing)
     lost = gain_lost(x, y, fitted(Logistic(), x, y, memory=1024).weights(), best)
     assert lost > 1e-3
 
@@ -402,7 +402,7 @@ def test_conjugate_gradients_find_the_minimum_of_the_factored_hessian(monkeypatc
     x, y = DATA[Softmax(3)]
     direct = fitted(Softmax(3), x, y)
     errors = direct.inference.bse
-    monkeypatch.setattr("mixfree.linear.exact.newton.MAX_DIRECT", 0)
+    monkeypatch.setattr("mixfree.linear.glm.newton.MAX_DIRECT", 0)
     fit = fitted(Softmax(3), x, y)
     values = [objective(Softmax(3), each.weights(), x, y) for each in (direct, fit)]
     assert values[0] == pytest.approx(values[1], rel=1e-12)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from mixfree.linear.exact import newton
-from mixfree.linear.exact.glm import GlmFit
-from mixfree.linear.exact.known import ERROR_DRAWS, _signs
-from mixfree.linear.exact.newton import standardised
 from mixfree.linear.exact.reservoir import Kept
 from mixfree.linear.exact.sums import sums_of
+from mixfree.linear.glm import newton
+from mixfree.linear.glm.control_variates import ERROR_DRAWS, _signs
+from mixfree.linear.glm.fit import GlmFit
+from mixfree.linear.glm.newton import standardised
 from mixfree.linear.losses import Huber, Logistic, Softmax
 
 ROWS, MEMORY = 3000, 1500

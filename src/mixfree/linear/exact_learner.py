@@ -11,9 +11,10 @@ from mixfree.base.arithmetic import Array, narrowed
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
 from mixfree.linear.exact.drift import Forgetting
-from mixfree.linear.exact.gap import Gap
-from mixfree.linear.exact.glm import GlmFit
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.squared import SquaredFit
+from mixfree.linear.glm.fit import GlmFit
+from mixfree.linear.glm.gap import NOTHING, Gap
 from mixfree.linear.losses import Loss, Squared, predictions
 from mixfree.steps import Profile
 
@@ -56,7 +57,7 @@ class ExactLearner:
         memory: int | str = "32MB",
         seed: int = 0,
     ) -> None:
-        self.loss, self.columns, self.dtype = loss, columns, np.dtype(dtype)
+        self.loss, self.dtype = loss, np.dtype(dtype)
         self._fit: SquaredFit | GlmFit
         if isinstance(loss, Squared):
             if not isinstance(memory, str):
@@ -90,6 +91,12 @@ class ExactLearner:
     def weights(self) -> Array:
         """Weights in the units of the rows: one row per output, the intercept last."""
         return narrowed(self._fit.weights(), self.dtype)
+
+    @property
+    def columns(self) -> int:
+        """Number of features."""
+        fit = self._fit
+        return fit.columns if isinstance(fit, SquaredFit) else fit.settings.columns
 
     @property
     def method(self) -> str:
@@ -136,6 +143,62 @@ class ExactLearner:
         fit: Any = self._fit
         fit.merge(other._fit)
 
+    def grow(self, columns: int) -> None:
+        """Add columns, so that there are ``columns``; they were 0 in all rows so far.
+
+        Examples
+        --------
+        >>> learner = ExactLearner(Squared(), 1)
+        >>> learner.advance(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]))
+        >>> learner.grow(2)
+        >>> learner.advance(np.array([[1.0, 1.0]]), np.array([7.0]))
+        >>> learner.weights.round(6)
+        array([[2., 4., 1.]])
+        """
+        columns = check_whole(columns, "columns", least=self.columns)
+        self._fit = self._fit.mapped(ColumnMap.placing(np.arange(self.columns), columns))
+
+    def placed(self, places: npt.ArrayLike, columns: int) -> Self:
+        """Return a learner of ``columns`` columns, where column i of this one is ``places[i]``.
+
+        The other columns were 0 in all rows so far. Learners of different columns can be merged
+        once each is placed among the columns of both.
+
+        Raises
+        ------
+        ValueError
+            If there is not one place for each column, among the new ones.
+        """
+        return self._mapped(ColumnMap.placing(places, columns))
+
+    def mapped(self, matrix: Any) -> Self:
+        """Return a learner of the rows ``z @ matrix`` for all rows z of this one.
+
+        Exact for the squared loss. Test-then-train losses of half-lives stay those of this
+        learner's columns. A column that is a small difference of large ones has few digits.
+
+        Parameters
+        ----------
+        matrix
+            Dense or sparse: columns of this learner × columns of the new one. Columns of the
+            matrix that select one of this learner's columns, or are 0, cost next to nothing.
+
+        Examples
+        --------
+        >>> learner = ExactLearner(Squared(), 2)
+        >>> learner.advance(np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]]), np.array([1.0, 2, 2]))
+        >>> learner.mapped([[1.0], [1.0]]).weights.round(6) + 0.0  # of the sum of both columns
+        array([[1., 0.]])
+        """
+        return self._mapped(ColumnMap(matrix))
+
+    def _mapped(self, change: ColumnMap) -> Self:
+        if change.before != self.columns:
+            raise ValueError(f"a map of {self.columns} columns is needed, not of {change.before}")
+        twin = copy.copy(self)
+        twin._fit = self._fit.mapped(change)
+        return twin
+
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
         """Return the mean squared errors of ``weights`` and of the best constant over all rows.
 
@@ -146,7 +209,7 @@ class ExactLearner:
     @property
     def gap(self) -> Gap:
         """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
-        return self._fit.gap()
+        return self._fit.gap() if isinstance(self._fit, GlmFit) else NOTHING
 
     @property
     def separated(self) -> int:

@@ -1,0 +1,1 @@
+"""Losses other than the squared one in one pass: kept rows, corrected by sums over all rows."""

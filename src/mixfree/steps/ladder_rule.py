@@ -1,0 +1,153 @@
+"""The scalar part of the ladder, written once for NumPy, PyTorch and JAX.
+
+``xp`` is ``numpy``, ``torch`` or ``jax.numpy``. No function branches on a value, so that all can be
+traced and stay on the device; numbers may be Python's or arrays without dimensions.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.draws import SKETCH, key, words
+
+FIRST = 1e-6  # first distance, as a fraction of 1 + |x0|
+MARGIN = 3.0  # factor of the lower bound until the first arrival, and 1 after it
+MOVED = 5.0  # factor of the movement of the mean point while the number of steps doubled
+KEPT = 0.25  # smallest fraction of rbar that remains after an arrival
+FIRST_EPOCH = 128  # steps before the mean point is first compared
+BLOCK = 16  # steps whose normalised gradients are summed before they enter the levels
+LEVELS = 28  # levels of the sketch, enough for 16 · 2^28 steps
+WIDTH = 1024  # most entries of the sketch
+
+
+class Scale(NamedTuple):
+    r"""The distance and what it is estimated from.
+
+    For a convex function, gradients g_i at x_i with any weights λ_i, and any point o,
+
+    .. math:: \|o - x^*\|_\infty \ge \frac{\sum_i \lambda_i\, g_i \cdot (o - x_i)}
+                                          {\|\sum_i \lambda_i g_i\|_1},
+
+    the bound of D-adaptation (Defazio and Mishchenko 2023), with λ the largest r̄ so far. A
+    coordinate at which x_i = o adds nothing to the numerator, and is left out of the denominator:
+    what does not move, by a rate of 0 or at the edge of a domain, does not hold up the rest.
+    """
+
+    rbar: Any  # the distance, which is the largest step of any coordinate
+    lam: Any  # weight of the next gradient: the largest rbar so far
+    numerator: Any  # Σ λ_i g_i·(o − x_i) since the last arrival
+    margin: Any = MARGIN
+
+
+def ends_epoch(step: Any) -> Any:
+    """Whether the number of steps has doubled since the mean point was last compared.
+
+    Examples
+    --------
+    >>> [step for step in range(1, 1000) if ends_epoch(step)]
+    [128, 256, 512]
+    """
+    return (step >= FIRST_EPOCH) & (step & (step - 1) == 0)
+
+
+def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Scale]:
+    """Raise r̄ to the lower bound, and lower it on arrival; return whether the run has arrived.
+
+    At the end of an epoch ``moved`` is the largest entry of mean − before, otherwise 0. If the mean
+    point has moved, but by less than r̄/5, the steps are longer than the way that is left: the run
+    restarts from the mean (the caller moves the origin there and clears the weighted sum) with r̄
+    at five times the movement, but not below a quarter. From then on r̄ is the bound without the
+    margin, since gradients that agree now are more often a regime of the stream than a distance.
+
+    Parameters
+    ----------
+    size
+        ‖Σ λ_i g_i‖₁ over the coordinates that moved.
+
+    Examples
+    --------
+    >>> arrived, scale = update_scale(np, Scale(rbar=0.1, lam=0.1, numerator=1.0), 2.0, 0.0)
+    >>> bool(arrived), float(scale.rbar)
+    (False, 1.5)
+    """
+    some = size > 0.0
+    bound = scale.margin * scale.numerator / xp.where(some, size, 1.0)
+    rbar = _larger(xp, scale.rbar, xp.where(some, bound, 0.0))
+    reach = MOVED * moved
+    arrived = (reach > 0.0) & (reach < rbar)
+    rbar = xp.where(arrived, _larger(xp, reach, KEPT * rbar), rbar)
+    numerator = xp.where(arrived, 0.0, scale.numerator)
+    margin = xp.where(arrived, 1.0, scale.margin)
+    return arrived, Scale(rbar, _larger(xp, scale.lam, rbar), numerator, margin)
+
+
+def climb(
+    xp: Any, halves: Any, totals: Any, carry: Any, blocks: Any, levels: Any
+) -> tuple[Any, Any]:
+    """Pass the sum of the ``blocks``-th block up the levels; return halves and totals.
+
+    Level j pairs consecutive sums of 2^j blocks: the first waits in ``halves[j]``; the second adds
+    ‖second − first‖² to ``totals[j]``, and their sum goes to the next level (a binary counter).
+
+    Parameters
+    ----------
+    halves, totals
+        One row, and one number, per level.
+    levels
+        ``arange(LEVELS)``, on the device of the others.
+    """
+    sums = xp.cumsum(xp.concatenate([carry[None], halves[:-1]]), 0)
+    below = blocks & ((1 << levels) - 1)  # 0 if all levels below are complete
+    second = (blocks >> levels) & 1 == 0
+    squares = ((sums - halves) ** 2).sum(1)
+    totals = totals + xp.where((below == 0) & second, squares, 0.0 * squares)
+    return xp.where(((below == 0) & ~second)[:, None], sums, halves), totals
+
+
+def inflation(xp: Any, totals: Any, total: Any) -> Any:
+    """κ = 1 + Σ_j max(0, V_j/V_0 − 1), where every V_j is about V_0 on independent data.
+
+    Examples
+    --------
+    >>> float(inflation(np, np.array([3.0, 0.5]), 2.0))
+    1.5
+    """
+    ratios = totals / xp.where(total > 0.0, total, 1.0)
+    return 1.0 + xp.where(ratios > 1.0, ratios - 1.0, 0.0 * ratios).sum()
+
+
+@lru_cache(maxsize=4)
+def signs(seed: int, entries: int) -> Array:
+    """Sign of every coordinate, which is added to entry ``i % WIDTH`` of the sketch.
+
+    The first ``WIDTH`` signs are 1, so that the sketch of a short vector is the vector itself; the
+    others are bits, lowest first, of the word of each 32 coordinates. All backends draw the same.
+
+    Examples
+    --------
+    >>> signs(0, 1030)[1024:].tolist()
+    [-1, -1, 1, -1, -1, 1]
+    """
+    drawn = words(key(seed, SKETCH), np.arange(-(-entries // 32)))
+    bits = np.unpackbits(drawn.astype("<u4").view(np.uint8), bitorder="little")[:entries]
+    found = (1 - 2 * bits.astype(np.int8)).astype(np.int8)
+    found[:WIDTH] = 1
+    found.flags.writeable = False
+    return found
+
+
+def sketched(vector: Array, seed: int) -> Array:
+    """Signed sums of every ``WIDTH``-th entry: linear, with the same norm in expectation."""
+    if vector.size <= WIDTH:
+        return vector
+    signed = vector * signs(seed, vector.size)
+    signed.resize(-(-vector.size // WIDTH), WIDTH)
+    total: Array = signed.sum(axis=0)
+    return total
+
+
+def _larger(xp: Any, a: Any, b: Any) -> Any:
+    """The larger of two numbers; torch.maximum takes no Python numbers."""
+    return xp.where(a > b, a, b)

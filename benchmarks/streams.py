@@ -182,7 +182,7 @@ def command_line(gigabytes):
                 for scale in ("none", "running"):
                     settings = ["--target", "y", "--model", folder + "/m", "--method", method]
                     settings += ["--set", f"scale={scale}", "-q"]
-                    settings += [] if method == "auto" else ["--memory", "0"]
+                    settings += [] if method == "auto" else ["--set", "memory=0"]
                     # The first time may compile.
                     start = min(measured(FIT, "fit", few, *settings)[0] for _ in range(2))
                     seconds, memory = measured(FIT, "fit", path, *settings)

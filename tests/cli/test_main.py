@@ -139,9 +139,9 @@ def test_methods_lists_every_method(capsys):
         ("l2 must be positive", "--l2 must be positive"),
         ("block must be at least 1", "block must be at least 1"),
         ("column 'missing' is missing", "column 'missing' is missing"),
-        ("give `classes`", "give --classes"),
+        ("give `target`", "give --target"),
         ("`exclude=['a', 'b']`", "--leave-out a,b"),
-        ("`categories={'sky': ('rain', 'sun')}`", "--categories sky=rain,sun"),
+        ("`categories=['sky', 'wind']`", "--set categories=sky,wind"),
         ("`fit_intercept=False`, `resume=False`", "--set fit_intercept=false, no --resume"),
         ("`step_scale=None`", "--set step_scale=none"),
         ("`half_life=None`", "no --half-life"),
@@ -163,7 +163,7 @@ def test_a_report_of_many_lines_builds_the_command_once(monkeypatch):
         flags.typer.main, "get_command", lambda alone: built.append(alone) or build(alone)
     )
     for _ in range(3):
-        assert in_flags("give `classes`", fit) == "give --classes"
+        assert in_flags("give `target`", fit) == "give --target"
     assert len(built) <= 1
 
 

@@ -1,7 +1,7 @@
 """The exact learner, whose result does not depend on the order of the rows."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -191,6 +191,14 @@ class ExactLearner:
         array([[1., 0.]])
         """
         return self._mapped(ColumnMap(matrix))
+
+    def solved(self, matrices: Sequence[Any]) -> list[tuple[Array, float]] | None:
+        """Return the weights of :meth:`mapped` and their mean squared errors, per matrix.
+
+        Cheaper, since intervals are not prepared. None for other losses than the squared one.
+        """
+        fit = self._fit
+        return fit.solved([*map(ColumnMap, matrices)]) if isinstance(fit, SquaredFit) else None
 
     def _mapped(self, change: ColumnMap) -> Self:
         if change.before != self.columns:

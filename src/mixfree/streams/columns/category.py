@@ -81,18 +81,21 @@ class Category(Column):
             for key in _keys(texts) if grow else ():
                 self.add(key)
             # A text may have occurred only in rows that were left out.
-            known = (self.keys[key] if grow or self.place(key) >= 0 else UNKNOWN
-                     for key in _keys(texts))
+            known = (
+                self.keys[key] if grow or self.place(key) >= 0 else UNKNOWN for key in _keys(texts)
+            )
             at = np.fromiter(known, np.int64, len(texts.dictionary))
         which = texts.indices.fill_null(len(at)).to_numpy(zero_copy_only=False)
-        return np.append(at, MISSING)[which]
+        return np.asarray(np.append(at, MISSING)[which])
 
     def first_rows(self, entries: Array) -> dict[str, int]:
         """Return the first row of each raw feature that has no place yet."""
         found = super().first_rows(entries)
         new = [key for key in self.keys if key != GAP and self.place(key) < 0]
         if new:
-            first = dict(zip(*(each.tolist() for each in np.unique(entries, return_index=True)), strict=True))
+            first = dict(
+                zip(*(each.tolist() for each in np.unique(entries, return_index=True)), strict=True)
+            )
             found |= {key: first[self.keys[key]] for key in new if self.keys[key] in first}
         return found
 

@@ -18,11 +18,21 @@ from mixfree.base.checks import check_whole, shown
 from mixfree.base.extras import require
 from mixfree.streams.read.values import doubles, is_text, numbers_in
 
-__all__ = ["GAP", "MIN_ROWS", "Boolean", "Column", "Counts", "Feature", "Number", "Undecided", "Use"]
+__all__ = [
+    "GAP",
+    "MIN_ROWS",
+    "Boolean",
+    "Column",
+    "Counts",
+    "Feature",
+    "Number",
+    "Undecided",
+    "Use",
+]
 
 GAP = "missing"  # the raw feature that is 1 where a value is missing
 MIN_ROWS = 2  # least rows of an indicator with a weight of its own: one row would only fit itself
-MANY_GAPS = 0.01  # least share of gaps with a weight of their own
+MANY_GAPS = 10  # least rows with a gap, and without, for a weight of their own
 FEW = 16  # least rows to recognise row numbers in a column
 NEARLY = 0.05  # deviation from the moments of row numbers, if some rows are left out
 MOST_NUMBERED = 1 << 40  # largest row number, whose squares can be summed exactly enough
@@ -89,6 +99,11 @@ class Column(ABC):
         """The values expected, in words."""
         return {"number": "a number", "boolean": "true or false"}.get(self.kind, "a text")
 
+    @property
+    def smooth(self) -> list[str]:
+        """Raw features that are not indicators."""
+        return []
+
     def values(self, batch: Any) -> Any:
         """Return the values of a batch."""
         return batch.column(self.name)
@@ -102,10 +117,10 @@ class Column(ABC):
         """Return which entries are missing."""
         return np.asarray(np.isnan(entries))
 
-    def look(self, entries: Array) -> None:
+    def look(self, entries: Array) -> None:  # noqa: B027 - most kinds need not
         """Take note of all rows read."""
 
-    def learn(self, entries: Array) -> None:
+    def learn(self, entries: Array) -> None:  # noqa: B027
         """Take note of the rows to learn from."""
 
     @abstractmethod
@@ -116,7 +131,7 @@ class Column(ABC):
     def use(self, counts: Counts, rows: int) -> Use:
         """Decide on the features, from the sums of the raw features over so many rows."""
 
-    def merge(self, other: Self) -> None:
+    def merge(self, other: Self) -> None:  # noqa: B027
         """Take note of what another column of the same kind has seen; keys are merged before."""
 
     def add(self, key: str) -> None:
@@ -130,10 +145,12 @@ class Column(ABC):
 
     def first_rows(self, entries: Array) -> dict[str, int]:
         """Return the first row of each raw feature that has no place yet."""
-        if self.place(GAP) >= 0:
+        new = [key for key in self.smooth if self.place(key) < 0]
+        if self.place(GAP) >= 0 and not new:
             return {}
         missing = self.missing(entries)
-        return {GAP: int(missing.argmax())} if missing.any() else {}
+        found = {GAP: int(missing.argmax())} if missing.any() and self.place(GAP) < 0 else {}
+        return found if missing.all() else found | dict.fromkeys(new, int(missing.argmin()))
 
     def fresh(self, **settings: Any) -> Self:
         """Return a column with the same settings, or other ones, that has seen nothing."""
@@ -141,8 +158,8 @@ class Column(ABC):
 
     def gap_feature(self, counts: Counts, rows: int) -> list[Feature]:
         """Return the indicator of gaps if they are many."""
-        least, gaps = max(MIN_ROWS, MANY_GAPS * rows), counts(GAP)
-        return [Feature(f"{self.name}: missing", {GAP: 1.0})] * (least <= gaps <= rows - least)
+        many = MANY_GAPS <= counts(GAP) <= rows - MANY_GAPS
+        return [Feature(f"{self.name}: missing", {GAP: 1.0})] * many
 
     def plain(self) -> dict[str, Any]:
         """Return settings and state as plain values."""
@@ -159,7 +176,8 @@ class Column(ABC):
         column.keys = {key: at for at, key in enumerate(plain["keys"])}
         column.places = plain["places"].copy()
         texts = isinstance(column.name, str) and all(isinstance(key, str) for key in column.keys)
-        fits = column.places.shape == (len(plain["keys"]),) == (len(column.keys),)
+        known = column.places.ndim == 1 and len(column.places) <= len(column.keys)
+        fits = known and len(column.keys) == len(plain["keys"])
         if not (texts and fits and column.places.dtype == np.int64 and column.is_valid()):
             raise ValueError(f"a column is invalid: {shown(column)}")
         return column
@@ -197,6 +215,11 @@ class Number(Column):
         whole = counted is None or len(counted) in (0, 5)
         right = self.form in ("point", "comma") and type(self.varied) is bool and whole
         return super().is_valid() and right and type(self.first) is float
+
+    @property
+    def smooth(self) -> list[str]:
+        """Raw features that are not indicators."""
+        return ["value"]
 
     def parse(self, values: Any, grow: bool) -> Array:
         """Return doubles, NaN where missing."""
@@ -242,7 +265,8 @@ class Number(Column):
 
     def write(self, entries: Array, out: Array) -> None:
         """Write the values."""
-        out[:, self.place("value")] = np.where(np.isnan(entries), 0.0, entries)
+        if 0 <= (place := self.place("value")) < out.shape[1]:
+            out[:, place] = np.where(np.isnan(entries), 0.0, entries)
 
     def use(self, counts: Counts, rows: int) -> Use:
         """Use the value unless it is constant or a row number, and the gaps if they are many."""

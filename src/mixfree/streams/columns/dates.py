@@ -30,7 +30,10 @@ _TIME = (  # an optional time of day and zone
     r"(?: ?(?P<p>[AaPp])[Mm])?(?: ?(?:Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?))?)?"
 )
 # Formats of dates that are recognised by themselves, with a time of day or without.
-FORMATS = ("%Y-%m-%d", "%Y-%m", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
+FORMATS = (
+    *("%Y-%m-%d", "%Y-%m", "%Y/%m/%d", "%d.%m.%Y"),
+    *("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y"),
+)
 _DIRECTIVES = {
     "%Y": r"(?P<y>\d{4})",
     "%y": r"(?P<y>\d{2})",

@@ -41,7 +41,7 @@ class Design(NamedTuple):
 
     def rows(self, raw: Array, absent: Mapping[int, Array]) -> Array:
         """Return the features of raw rows; columns of the data have their means where absent."""
-        found = np.asarray(raw @ self.matrix)
+        found = np.ascontiguousarray(raw @ self.matrix)
         for place, where in absent.items():
             begin, end = self.ranges[place]
             found[where, begin:end] = self.means[begin:end]
@@ -85,10 +85,12 @@ def design_of(
     entries: list[tuple[int, int, float]] = []
     for column, use in zip(columns, uses, strict=True):
         begin = len(names)
-        filled = [place for key in use.filled if (place := column.place(key)) >= 0]
+        # Raw features beyond the sums belong to rows that are not learnt yet.
+        filled = [place for key in use.filled if 0 <= (place := column.place(key)) < len(sums)]
         known = rows - sum(sums[place] for place in filled)
         for feature in use.features:
             at, own = len(names), [(column.place(key), c) for key, c in feature.of.items()]
+            own = [(place, factor) for place, factor in own if place < len(sums)]
             entries += [(place, at, factor) for place, factor in own]
             mean = 0.0
             if GAP not in feature.of and known > 0:
@@ -97,8 +99,9 @@ def design_of(
             names.append(feature.name)
             means.append(mean)
         ranges.append((begin, len(names)))
-    raw, at, factors = zip(*entries, strict=True) if entries else ((), (), ())
-    matrix = sparse.csc_array((factors, (raw, at)), shape=(len(sums), len(names)))
+    raw, to, factors = np.array(entries, float).reshape(-1, 3).T
+    where = raw.astype(int), to.astype(int)
+    matrix = sparse.csc_array((factors, where), shape=(len(sums), len(names)))
     left_out = {c.name: use.why for c, use in zip(columns, uses, strict=True) if not use.features}
     notes = [use.note for use in uses if use.note]
     return Design(names, matrix, np.array(means), ranges, left_out, notes)
@@ -107,7 +110,7 @@ def design_of(
 def _use(column: Column, sums: Array, rows: int, calendar: str) -> Use:
     def count(key: str) -> float:
         place = column.place(key)
-        return 0.0 if place < 0 else float(sums[place])
+        return float(sums[place]) if 0 <= place < len(sums) else 0.0
 
     if isinstance(column, Time):
         return column.use(count, rows, calendar)

@@ -26,7 +26,7 @@ from mixfree.streams.columns.design import Design, design_of
 from mixfree.streams.columns.kinds import decided
 from mixfree.streams.columns.time import Time
 from mixfree.streams.read.source import Piece
-from mixfree.streams.read.values import doubles, is_text, label_of, numbers_in, texts_in
+from mixfree.streams.read.values import doubles, is_mark, is_text, label_of, numbers_in, texts_in
 
 __all__ = ["POLICIES", "Encoded", "Encoder", "located"]
 
@@ -41,13 +41,15 @@ KINDS: dict[str, type[Column]] = {
 class Encoded(NamedTuple):
     """Rows to learn from: one array per column, targets, and times if there is a column of dates.
 
-    ``grows`` are rows from which on there are more raw features, and how many.
+    ``grows`` are rows from which on there are more raw features, and how many; ``new`` has the
+    places of raw features of new values, with the column of the data that they belong to.
     """
 
     entries: list[Array]
     targets: Array
     times: Array
     grows: tuple[tuple[int, int], ...] = ()
+    new: Mapping[int, int] = {}
 
     def part(self, which: Any) -> "Encoded":
         """Select some of the rows."""
@@ -149,7 +151,9 @@ class Encoder:
             yield from self.encode(_slice(piece, row, None))
             return
         for column, each in zip(self.columns, entries, strict=True):
-            column.look(each)
+            _check_finite(piece, column, each)
+            if self.fixed is None:
+                column.look(each)
         targets, known = self._targets(piece)
         if not known.all():
             if self.missing == "error":
@@ -164,7 +168,7 @@ class Encoder:
         found = Encoded(entries, targets, self._times(entries))
         if not known.all():
             found = found.part(known)
-        yield found._replace(grows=self._grown(found.entries))
+        yield self._grown(found)
 
     def see(self, piece: Piece) -> None:
         """Take note of rows without learning from them, such as those of a first look."""
@@ -206,7 +210,8 @@ class Encoder:
         for column, entries in zip(self.columns, part.entries, strict=True):
             column.learn(entries)
         rows = self._matrix(part.entries)
-        floats = [place for column in self.columns for place in _floats(column)]
+        smooth = (column.place(key) for column in self.columns for key in column.smooth)
+        floats = [place for place in smooth if 0 <= place < self.width]
         counts = np.ones(len(rows)) @ rows
         # Row by row, so that the division into batches does not change a bit.
         onwards = np.add.accumulate(np.vstack([self.sums[floats], rows[:, floats]]), axis=0)
@@ -223,10 +228,15 @@ class Encoder:
         """Return the features as far as rows have shown them."""
         return self.fixed or design_of(self.columns, self.sums, self.rows, calendar)
 
-    def features(self, entries: Sequence[Array], design: Design) -> Array:
-        """Return the features of rows; an unknown value has the mean of its column."""
+    def features(self, entries: Sequence[Array | None], design: Design) -> Array:
+        """Return the features of rows; an unknown value has the mean of its column.
+
+        Entries of columns without features may be None.
+        """
         absent = {}
         for place, (column, each) in enumerate(zip(self.columns, entries, strict=True)):
+            if each is None:
+                continue
             where = column.missing(each) if column.place(GAP) < 0 else np.zeros(len(each), bool)
             if isinstance(column, Category):
                 unknown = each == UNKNOWN
@@ -239,12 +249,20 @@ class Encoder:
 
     def encode_for_prediction(self, piece: Piece, design: Design) -> tuple[Array, Array]:
         """Return the features of all rows, and which rows can be predicted."""
-        entries, _ = self._entries(piece, grow=False)
-        usable = np.ones(piece.batch.num_rows, bool)
-        if self.missing != "auto":
-            for column, each in zip(self.columns, entries, strict=True):
-                usable = self._without_gaps(piece, column, column.missing(each), usable)
+        entries, usable = list[Array | None](), np.ones(piece.batch.num_rows, bool)
+        for column, (begin, end) in zip(self.columns, design.ranges, strict=True):
+            each = column.parse(column.values(piece.batch), False) if end > begin else None
+            entries.append(each)
+            if each is not None:
+                _check_finite(piece, column, each)
+                if self.missing != "auto":
+                    usable = self._without_gaps(piece, column, column.missing(each), usable)
         return self.features(entries, design), usable
+
+    def needed(self, design: Design) -> list[str]:
+        """Return the names of the columns that predictions need."""
+        used = zip(self.columns, design.ranges, strict=True)
+        return [name for column, (a, b) in used if b > a for name in column.sources]
 
     def check_sizes(self, piece: Piece, largest: float) -> None:
         """Raise ValueError with the place of the first number above a size."""
@@ -344,11 +362,13 @@ class Encoder:
         for place, column in enumerate(other.columns):
             own = self.columns[place]
             if isinstance(own, Undecided) and not isinstance(column, Undecided):
-                self.columns[place] = own = own.become(KINDS[column.kind].from_plain(column.plain()))
+                self.columns[place] = own = own.become(
+                    KINDS[column.kind].from_plain(column.plain())
+                )
             elif type(own) is not type(column) and not isinstance(column, Undecided):
                 raise ValueError(
-                    f"column {own.name!r} is a {own.kind} in one part and a {column.kind} in another: "
-                    f"give `categories={[own.name]!r}`"
+                    f"column {own.name!r} is a {own.kind} in one part and a {column.kind} in "
+                    f"another: give `categories={[own.name]!r}`"
                 )
             if isinstance(own, Category) and isinstance(column, Category) and not own.over:
                 texts = {*own.keys, *column.keys} - {GAP}
@@ -359,7 +379,7 @@ class Encoder:
                     own.add(new)
             if type(own) is type(column):
                 own.merge(column)
-        matrix = self._relaid(mine)
+        matrix = self._relaid(mine, max(self.width, other.width))
         changes = matrix, self._map(theirs, other.width)
         self.sums = self.sums + changes[1].T @ other.sums
         self.rows += other.rows
@@ -412,21 +432,24 @@ class Encoder:
         dated = (at for at, column in enumerate(self.columns) if isinstance(column, Time))
         return next((entries[at] for at in dated), np.zeros(0, "M8[us]"))
 
-    def _grown(self, entries: Sequence[Array]) -> tuple[tuple[int, int], ...]:
+    def _grown(self, found: Encoded) -> Encoded:
         """Place new raw features by the row and the column of their first appearance."""
         if self.fixed is not None:
-            return ()
-        new = []
-        for at, (column, each) in enumerate(zip(self.columns, entries, strict=True)):
+            return found
+        new = list[tuple[int, int, int, str]]()
+        for at, (column, each) in enumerate(zip(self.columns, found.entries, strict=True)):
             for key, row in column.first_rows(each).items():
-                new.append((row, at, len(new), column, key))
-        grows, width = [], self.width
-        for row, _, _, column, key in sorted(new, key=lambda each: each[:3]):
+                new.append((row, at, len(new), key))
+        grows, width, filled = [], self.width, {}
+        for row, at, _, key in sorted(new):
+            column = self.columns[at]
             self._place(column, key)
+            if key == GAP or isinstance(column, Category):
+                filled[column.place(key)] = at
             if self.used > width:
                 width += STEP
                 grows.append((row, width))
-        return tuple(grows)
+        return found._replace(grows=tuple(grows), new=filled)
 
     def _place(self, column: Column, key: str) -> None:
         column.add(key)
@@ -445,8 +468,8 @@ class Encoder:
         column.overflow()
         self.change = self._relaid(before)
 
-    def _relaid(self, before: Sequence[Mapping[str, int]]) -> Any:
-        """Place all raw features anew; return the map from the layout before."""
+    def _relaid(self, before: Sequence[Mapping[str, int]], least: int = 0) -> Any:
+        """Place all raw features anew, in at least so many columns; return the map to them."""
         width, self.used = self.width, 0
         for column in self.columns:
             column.places = np.zeros(0, np.int64)
@@ -463,7 +486,7 @@ class Encoder:
                 placed.add((at, key))
                 self._place(self.columns[at], key)
         sums = self.sums
-        self.sums = np.zeros(-(-self.used // STEP) * STEP)
+        self.sums = np.zeros(max(least, -(-self.used // STEP) * STEP))
         matrix = self._map(before, width)
         self.sums = np.asarray(matrix.T @ sums)
         return matrix
@@ -476,15 +499,18 @@ class Encoder:
             for key, old in keys.items()
             if old >= 0 and (new := _moved(column, key)) in column.keys
         ]
-        old, new = np.array(pairs, int).reshape(-1, 2).T
-        return sparse.csc_array((np.ones(len(pairs)), (old, new)), shape=(width, self.width))
+        where = np.array(pairs, int).reshape(-1, 2).T
+        return sparse.csc_array((np.ones(len(pairs)), tuple(where)), shape=(width, self.width))
 
-    def _matrix(self, entries: Sequence[Array]) -> Array:
+    def _matrix(self, entries: Sequence[Array | None]) -> Array:
         """Return raw features."""
-        rows = np.zeros((len(entries[0]) if entries else 0, self.width))
+        known = [len(each) for each in entries if each is not None]
+        rows = np.zeros((max(known, default=0), self.width))
         for column, each in zip(self.columns, entries, strict=True):
+            if each is None:
+                continue
             column.write(each, rows)
-            if (gap := column.place(GAP)) >= 0:
+            if 0 <= (gap := column.place(GAP)) < self.width:  # a later row may have the first gap
                 rows[:, gap] = column.missing(each)
         return rows
 
@@ -559,16 +585,18 @@ class Encoder:
             self.left_out[f"{column!r} is missing"] += rows
 
 
-def _floats(column: Column) -> list[int]:
-    """Return the places of raw features that are not indicators."""
-    smooth = column.smooth if isinstance(column, Time) else ["value"] * isinstance(column, Number)
-    return [column.place(key) for key in smooth]
-
-
 def _moved(column: Column, key: str) -> str | None:
     """Return the raw feature of a column that a raw feature is part of; None if it is left out."""
     over = isinstance(column, Category) and column.over
     return column.moved(key) if over and isinstance(column, Category) else key
+
+
+def _check_finite(piece: Piece, column: Column, entries: Array) -> None:
+    """Raise ValueError for an infinite number; if the sum is finite, all numbers are."""
+    if isinstance(column, Number) and not np.isfinite(entries.sum()):
+        infinite = np.isinf(entries)
+        if infinite.any():
+            raise ValueError(located(piece, int(infinite.argmax()), "is infinite", column.name))
 
 
 def _slice(piece: Piece, begin: int, end: int | None) -> Piece:

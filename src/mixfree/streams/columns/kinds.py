@@ -85,10 +85,10 @@ def columns_of(table: Mapping[str, Any], choices: Choices) -> dict[str, Verdict]
     texts = [each.column for each in found.values() if isinstance(each.column, Category)]
     for column in texts:
         column.most = max(min(MAX_TEXTS, MAX_RAW // len(texts)), MIN_TEXTS)
-    times = (each.column for each in found.values() if isinstance(each.column, Time))
-    first = next(times, None)
-    if first is not None and choices.time in ("auto", "calendar"):
-        first.calendar = True
+    times = [name for name, each in found.items() if isinstance(each.column, Time)]
+    if times and choices.time in ("auto", "calendar"):
+        first = found[times[0]]
+        found[times[0]] = first._replace(column=first.column and first.column.fresh(calendar=True))
     return found
 
 

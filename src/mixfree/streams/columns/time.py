@@ -124,7 +124,8 @@ class Time(Column):
         if time != "cyclic" and not self.is_clock:
             self.add("days")
         for part in PARTS if time != "linear" else ():
-            if part == "hour" or not self.is_clock:
+            # Waves of the week are sums of indicators of weekdays.
+            if part == "hour" or not (self.is_clock or (part == "weekday" and calendar)):
                 for key in _waves(part):
                     self.add(key)
 
@@ -244,11 +245,10 @@ class Time(Column):
         if "days" in self.keys:
             out[rows, self.place("days")] = (moments - ORIGIN) / DAY
         weekdays = _calendar(moments)[1]
-        shares = {"hour": lambda: (moments % DAY) / DAY, "season": lambda: _of_year(times)}
-        for part, share in shares.items():
+        for part in ("hour", "season"):
             if f"{part} sin" in self.keys:
-                angle = 2.0 * np.pi * share()
-                self._write_waves(part, angle, slice(None), out, rows)
+                share = (moments % DAY) / DAY if part == "hour" else _of_year(times)
+                self._write_waves(part, 2.0 * np.pi * share, slice(None), out, rows)
         if "weekday sin" in self.keys:
             self._write_waves("weekday", 2.0 * np.pi * np.arange(7.0) / 7.0, weekdays, out, rows)
         if self.calendar:
@@ -298,9 +298,8 @@ class Time(Column):
             return ["cycles"]
         if self.time == "calendar":
             return ["calendar"]
-        hours = len(self.keys.keys() & set(CELLS))
-        found = ["cycles"]
-        if rows >= ROWS_PER_FEATURE * (hours + len(WEEKDAYS)):
+        found, features = ["cycles"], len(WEEKDAYS) + len(CELLS) * ("hour" in usable)
+        if rows >= ROWS_PER_FEATURE * features:
             found.append("calendar")
             if {"hour", "weekday"} <= set(usable):
                 found.append("weekends")
@@ -325,7 +324,7 @@ class Time(Column):
             if part == "days":
                 features.append(self._feature("days", {"days": 1.0}))
             elif calendar == "cycles" or part == "season":
-                features += [self._feature(key, {key: 1.0}) for key in _waves(part)]
+                features += [self._feature(key, self._wave(key)) for key in _waves(part)]
             elif part == "hour":
                 features += self._hours(counts, apart=calendar == "weekends")
             else:
@@ -335,6 +334,14 @@ class Time(Column):
 
     def _feature(self, name: str, of: Mapping[str, float]) -> Feature:
         return Feature(f"{self.name}: {name}", of)
+
+    def _wave(self, key: str) -> dict[str, float]:
+        """Return the raw features that a sine or cosine is the sum of."""
+        if key in self.keys:
+            return {key: 1.0}
+        place, angles = _waves("weekday").index(key), 2.0 * np.pi * np.arange(7.0) / 7.0
+        wave = (np.cos if place % 2 else np.sin)((1 + place // 2) * angles)
+        return {day: float(wave[at]) for at, day in enumerate(WEEKDAYS) if day in self.keys}
 
     def _hours(self, counts: Counts, apart: bool) -> list[Feature]:
         """Return hours of the day, at weekends apart or not, without the most frequent one."""

@@ -17,7 +17,7 @@ from sklearn.linear_model import SGDRegressor
 import mixfree as mf
 from benchmarks.table import show
 from mixfree.linear.advance import advance_linear
-from mixfree.linear.losses import Squared, linear_gradient
+from mixfree.linear.losses import Squared
 
 # All methods with a kernel but Algorithm 1, which is mag with a horizon.
 METHODS = [name for name in mf.methods() if name != "algorithm-1"]
@@ -121,7 +121,7 @@ def methods_table():
     )
 
 
-def growth_tables():
+def growth_table():
     lines = []
     for size in (10, 100, 1000, 10_000):
         rows, targets = problem(max(2_000, 20_000_000 // size), size)
@@ -133,12 +133,6 @@ def growth_tables():
         ["d", "sgd, ns/number", "adagrad", "mag", "mag to plain read"],
         lines,
     )
-    rows, targets = problem(1_000_000, 100)
-    lines = []
-    for samples in (1_000, 10_000, 100_000, 1_000_000):
-        piece = rows[:samples], targets[:samples]
-        lines.append([f"{samples:,}", *(kernel_rate(n, *piece) / 1e6 for n in ("adagrad", "mag"))])
-    show("Growth with the samples (d = 100)", ["samples", "adagrad, M/s", "mag, M/s"], lines)
 
 
 def tell_microseconds(name, size=100, calls=20_000):
@@ -198,16 +192,7 @@ def small_table():
     show("Calls, memory, start-up", ["", "measured"], lines)
 
 
-def check_loop_agrees():
-    """Check that the loop computes the same gradient as the kernel."""
-    rows, targets = problem(50, 100)
-    x = np.ones(100)
-    expected = linear_gradient(Squared(), x, rows[0], targets[0])
-    np.testing.assert_allclose(gradient(rows[0], targets[0], x), expected)
-
-
 def main():
-    check_loop_agrees()
     methods_table()
-    growth_tables()
+    growth_table()
     small_table()

@@ -9,7 +9,7 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax
 from mixfree.reproduce.engine.report import Report, gather, where
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import estimate
+from mixfree.reproduce.engine.statistics import bootstrap
 
 # Seeds below 1,000 were used to develop the bound.
 FULL = Settings(samples=4_000, seeds=300, first_seed=2000)
@@ -76,7 +76,7 @@ def report(rows, settings):
     """Report how often the bound held, by loss and by order."""
     orders = gather(rows, "loss", "order", "held")
     by_loss = {loss: where(rows, loss=loss) for loss in orders}
-    held = {loss: estimate([row["held"] for row in own]) for loss, own in by_loss.items()}
+    held = {loss: bootstrap([row["held"] for row in own]) for loss, own in by_loss.items()}
     lines = [
         (
             loss,

@@ -16,7 +16,7 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Logistic, Squared
 from mixfree.reproduce.engine.report import DOTS, Claim, Report, curves, gather
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import Interval, estimate
+from mixfree.reproduce.engine.statistics import bootstrap
 
 # Seeds below 1,000 were used to develop the intervals.
 FULL = Settings(samples=20_000, seeds=300, first_seed=2000)
@@ -144,24 +144,23 @@ def intervals(model, x, y):
 
 
 def percent(share):
-    """Format a share with the half of its interval, in per cent."""
-    half = share.high - share.value
-    return f"{100.0 * share.value:.1f}" + (f" ± {100.0 * half:.1f}" if half < math.inf else "")
+    """Format a share with its interval, in per cent."""
+    ends = f" ({100.0 * share.low:.1f} to {100.0 * share.high:.1f})"
+    return f"{100.0 * share.value:.1f}" + (ends if share.high < math.inf else "")
 
 
 def at_least(text, shares, limit):
     """Claim that shares are above a limit: as for a value below one, with the signs changed."""
     worst = min(shares, key=lambda name: shares[name].value)
-    turned = {name: Interval(-v.value, -v.high, -v.low) for name, v in shares.items()}
     measured = f"at least {percent(shares[worst])} % ({worst})"
-    return Claim.below(text, turned, -limit, measured=measured)
+    return Claim.below(text, {name: -v for name, v in shares.items()}, -limit, measured=measured)
 
 
 def report(rows, settings):
     """Make tables, figure and claims; the longest streams are judged."""
     found, warned = (
         {
-            cell: {method: estimate(values) for method, values in group.items()}
+            cell: {method: bootstrap(values) for method, values in group.items()}
             for cell, group in gather(rows, ("model", "rho", "rows"), "method", value).items()
         }
         for value in ("covered", "warned")
@@ -174,7 +173,7 @@ def report(rows, settings):
         claims(found, warned, settings.samples),
         [
             "Coverage is the share of weights whose interval holds the weight of the least "
-            "expected loss, intercept included, ± the half of its 95 % interval over streams.",
+            "expected loss, intercept included, with its 95 % interval over streams.",
             "Features and noise are AR(1) with ρ. quadratic and probit are fitted by a linear and "
             "a logistic model, which are not right about them.",
             f"{INDEPENDENT}: White's sandwich. {HAC}: 4(T/100)^(2/9) lags. All kinds but "

@@ -3,8 +3,8 @@
 Every method runs without prior knowledge: no domain, no scale, no mixing time. The oracle takes the
 best of a grid of constant steps with the best of three averages, one choice for all streams of a
 case: it knows everything but the random draws of each stream. Suboptimality is measured on the
-samples of the stream itself. On the paper's problem, where it is measured under the stationary law,
-the best choice per seed is also shown.
+samples of the stream itself. On the paper's problem, where it is measured under the
+stationary distribution, the best choice per seed is also shown.
 
 A seed draws the loss, the dimension, the condition and the scale of the features, their own
 correlation, the noise, the distance of the solution, the chain, its mixing time and the length, so
@@ -20,7 +20,6 @@ from scipy.optimize import minimize
 from scipy.signal import lfilter
 
 import mixfree as mf
-from benchmarks.sensitivity import ratio_of_means
 from mixfree.base.figures import line_style, log_log, new_figure, styles_of
 from mixfree.base.table import Table
 from mixfree.chains import MarkovChain, cycle, two_state
@@ -32,7 +31,7 @@ from mixfree.linear.learner_for import learner_for
 from mixfree.linear.losses import Huber, Logistic, Loss, Squared, loss_twin
 from mixfree.reproduce.engine.report import Claim, Report, gather, where
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import bootstrap
+from mixfree.reproduce.engine.statistics import bootstrap, ratio
 from mixfree.steps.profile import ENOUGH
 
 FULL = Settings(samples=200_000, seeds=200, first_seed=4000)
@@ -289,7 +288,6 @@ CONTENDERS = {
     "ladder": run_of(mf.Ladder),
     WITHOUT: learner_of(0),
     MEMORY: learner_of("auto"),
-    "ladder, one rate": run_of(lambda x0: mf.Ladder(x0, per_coordinate=False)),
     "mag": run_of(mf.MAG),
     "adagrad": run_of(mf.AdaGrad),
 }
@@ -534,7 +532,7 @@ def paper_claims(paper, memory):
 
     def at_most(text, limit, found, name, others):
         ratios = {
-            p: ratio_of_means(each[name], min((each[other] for other in others), key=np.mean))
+            p: ratio(each[name], min((each[other] for other in others), key=np.mean))
             for p, each in found.items()
         }
         measured = ", ".join(f"{ratio.value:.2f} (p = {p:g})" for p, ratio in ratios.items())

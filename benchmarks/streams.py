@@ -1,37 +1,23 @@
-"""The estimators and ``mixfree fit`` against the alternatives, in one run.
+"""The estimators against the alternatives, in one run; ``reading.py`` has ``mixfree fit``.
 
-Rates are CPU time of one thread, so that they are comparable even on a busy machine. ``STREAM_GB``
-sets the size of the files for the command line's table.
+Rates are CPU time of one thread, so that they are comparable even on a busy machine.
 """
 
 import os
-import resource
 import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from scipy.sparse import csr_matrix
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LinearRegression, SGDClassifier, SGDRegressor
-from sklearn.preprocessing import StandardScaler
+from sklearn.linear_model import SGDClassifier, SGDRegressor
 
 from benchmarks.core import cpu_seconds, problem
 from benchmarks.table import show
 from mixfree.sklearn import StreamClassifier, StreamRegressor
-from mixfree.streams.read import formats
 
-# Scripts that only read the batches with PyArrow.
-READ = {
-    "parquet": "import sys, pyarrow.parquet as pq\n"
-    f"for _ in pq.ParquetFile(sys.argv[1]).iter_batches({formats.ROWS}): pass",
-    "csv": "import sys, pyarrow.csv as csv\nfor _ in csv.open_csv(sys.argv[1]): pass",
-}
 FIT = """
 import sys
 from mixfree.cli import main
@@ -45,7 +31,6 @@ MEMORY = """
 print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0])
 """
 ONE_PASS = {"shuffle": False, "max_iter": 1, "tol": None}
-ONE_RATE = {"per_coordinate": False}
 
 
 def rate(model, rows, targets, repetitions=5):
@@ -168,32 +153,6 @@ def sparse(samples=200_000, columns=1_000_000, non_zeros=50):
     show("Sparse rows", head, lines)
 
 
-def command_line(gigabytes):
-    """Time ``mixfree fit`` against PyArrow reading the same batches, each in its own process."""
-    rows, columns, lines = int(gigabytes * 1e9 / 808), 100, []
-    with tempfile.TemporaryDirectory() as folder:
-        few = str(Path(folder) / "few.parquet")
-        generate(few, 10, columns)
-        for ending, size, wanted in (("parquet", rows, 2.0), ("csv", rows // 5, 1.5)):
-            path = str(Path(folder) / f"data.{ending}")
-            generate(path, size, columns)
-            read = measured(READ[ending], path)[0]
-            for method in ("auto", "ladder", "mag"):
-                for scale in ("none", "running"):
-                    settings = ["--target", "y", "--model", folder + "/m", "--method", method]
-                    settings += ["--set", f"scale={scale}", "-q"]
-                    settings += [] if method == "auto" else ["--set", "memory=0"]
-                    # The first time may compile.
-                    start = min(measured(FIT, "fit", few, *settings)[0] for _ in range(2))
-                    seconds, memory = measured(FIT, "fit", path, *settings)
-                    label = f"{ending}, {os.path.getsize(path) / 1e9:.2g} GB, {method}, {scale}"
-                    ratios = (seconds / read, (seconds - start) / read)
-                    lines.append((label, read, start, seconds, *ratios, wanted, str(memory)))
-    head = ("file, method, scale", "read, s", "start, s", "fit, s", "ratio", "without start")
-    title = "mixfree fit beside pyarrow reading the same batches (CPU time)"
-    show(title, (*head, "at most", "memory, MB"), lines)
-
-
 def generate(path, rows, columns, batch=500_000):
     rng = np.random.default_rng(0)
     weights = rng.standard_normal(columns) / 10.0
@@ -222,76 +181,6 @@ def measured(script, *arguments):
     return usage.ru_utime + usage.ru_stime, int(printed.split()[-1]) // 1024
 
 
-def order_of_the_stream():
-    """Measure the loss on all data after one pass in a non-random order."""
-    lines = []
-    for stay in (0.99, 0.999):
-        rows, labels, order = digits(50_000, stay)
-        models = {
-            "SGDClassifier, averaged": SGDClassifier(loss="log_loss", average=True, **ONE_PASS),
-            "ladder": StreamClassifier(method="ladder", memory=0, scale=None),
-            "exact": StreamClassifier(),
-            "ladder, one rate, running scale": StreamClassifier(
-                method="ladder", memory=0, options=ONE_RATE
-            ),
-            "mag": StreamClassifier(method="mag", scale=None),
-        }
-        for name, model in models.items():
-            model.fit(rows[order], labels[order])
-            found = model.predict_proba(rows)[np.arange(len(labels)), labels]
-            loss = -float(np.log(np.maximum(found, 1e-300)).mean())
-            lines.append((f"digits, a label stays for {1 / (1 - stay):.0f}: {name}", loss, None))
-    sensors = {
-        f"sensor {seed}, regimes of {1 / change:.0f}": sensor(200_000, change, seed=seed)
-        for change in (1e-3, 2e-4)
-        for seed in (0, 1)
-    }
-    rows, targets = sensor(200_000, 1e-3)
-    order = np.argsort(targets, kind="stable")
-    sensors["sensor 0, sorted by target"] = rows[order], targets[order]
-    for stream, (rows, targets) in sensors.items():
-        best = 0.5 * np.mean((LinearRegression().fit(rows, targets).predict(rows) - targets) ** 2)
-        models = {
-            "SGDRegressor, averaged": SGDRegressor(average=True, **ONE_PASS),
-            "ladder": StreamRegressor(method="ladder", memory=0, scale=None),
-            "exact": StreamRegressor(),
-            "ladder, one rate, running scale": StreamRegressor(
-                method="ladder", memory=0, options=ONE_RATE
-            ),
-            "ladder, one rate, step_scale=1": StreamRegressor(
-                method="ladder", memory=0, scale=None, step_scale=1.0, options=ONE_RATE
-            ),
-            "mag": StreamRegressor(method="mag", scale=None),
-        }
-        for name, model in models.items():
-            found = model.fit(rows, targets).predict(rows)
-            loss = float(0.5 * np.mean((found - targets) ** 2))
-            lines.append((f"{stream}: {name}", loss, float(best)))
-    show("Loss on the whole data", ("stream, method", "loss", "least possible"), lines)
-
-
-def digits(samples, stay, seed=0):
-    """Return digits and an order in which the label cycles slowly."""
-    rng = np.random.default_rng(seed)
-    rows, labels = load_digits(return_X_y=True)
-    label = np.cumsum(rng.random(samples) > stay) % 10
-    of = [np.flatnonzero(labels == k) for k in range(10)]
-    order = [of[k][int(u * len(of[k]))] for k, u in zip(label, rng.random(samples), strict=True)]
-    return rows / 16.0, labels, np.array(order)
-
-
-def sensor(samples, change, regimes=5, columns=20, seed=0):
-    """Return standardised readings and targets whose means change from regime to regime."""
-    rng = np.random.default_rng(seed)
-    spell = np.cumsum(rng.random(samples) < change)
-    regime = rng.integers(0, regimes, spell[-1] + 1)[spell]
-    means = rng.standard_normal((regimes, columns))
-    rows = 0.5 * rng.standard_normal((samples, columns)) + means[regime]
-    targets = rows @ rng.standard_normal(columns) + 2.0 * rng.standard_normal(regimes)[regime]
-    targets += 0.1 * rng.standard_normal(samples)
-    return StandardScaler().fit_transform(rows), targets
-
-
 def small_chunks():
     rows, targets = problem(10, 100)
     lines = []
@@ -308,12 +197,7 @@ def small_chunks():
 
 
 def main():
-    start = time.perf_counter()
     dense()
     exact()
     sparse()
     small_chunks()
-    order_of_the_stream()
-    command_line(float(os.environ.get("STREAM_GB", "0.25")))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{time.perf_counter() - start:.0f} s, {peak:.0f} MB")

@@ -1,12 +1,9 @@
 """TD learning: transitions per second in arrays, the time of one update, and the cost of LSTD."""
 
-import math
-
 import numpy as np
 
 from benchmarks.core import cpu_seconds
 from benchmarks.table import show
-from mixfree.base.arithmetic import inner
 from mixfree.td import TDLearner, TileCoding, rescaled
 
 STATES, FEATURES, GAMMA, RADIUS = 64, 16, 0.9, 5.0
@@ -57,33 +54,6 @@ def update_microseconds(name, features, path, count=20_000):
             found.update(*transition)
 
     return 1e6 * cpu_seconds(work) / count
-
-
-def bare_adagrad(rows, transitions):
-    """Run AdaGrad as one loop for this case, to measure the cost of the NumPy calls alone."""
-    theta, total, root = np.zeros(FEATURES), np.zeros(FEATURES), 0.0
-    for s, r, s_next, terminated in transitions:
-        row = rows[s]
-        error = float(row.dot(theta)) - r
-        if not terminated:
-            error -= GAMMA * float(rows[s_next].dot(theta))
-        g = row.dot(error)
-        root = math.hypot(root, math.sqrt(inner(g, g)))
-        total += theta
-        theta = theta - (math.sqrt(2.0) * RADIUS / root) * g
-        square = float(inner(theta, theta))
-        if square > RADIUS**2:
-            theta = theta * (RADIUS / math.sqrt(square))
-    return total / len(transitions)
-
-
-def bare_microseconds(features, path, count=20_000):
-    transitions = list(zip(*(part[:count].tolist() for part in path), strict=True))
-    rows = dict(enumerate(features))
-    same = learner("adagrad", features)
-    same.update_many(*(part[:count] for part in path))
-    np.testing.assert_allclose(bare_adagrad(rows, transitions), same.average, rtol=1e-9)
-    return 1e6 * cpu_seconds(lambda: bare_adagrad(rows, transitions)) / count
 
 
 def lstd_cost(features, states, **options):
@@ -146,8 +116,6 @@ def main():
         ]
         for name in NAMES
     ]
-    bare = bare_microseconds(features, path)
-    lines.append(["adagrad, NumPy calls alone", None, None, bare])
     show(
         f"TD learning, {FEATURES} features, one core",
         ["method", "arrays, states, M/s", "arrays, vectors, M/s", "update, µs"],

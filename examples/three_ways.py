@@ -34,7 +34,7 @@ def stream(seed, mixing_time, rows):
     rng = np.random.default_rng(seed)
     correlation = 1.0 - 1.0 / mixing_time
     noise = rng.standard_normal((rows, COLUMNS))
-    noise[0] /= np.sqrt(1.0 - correlation**2)  # starts in the stationary law
+    noise[0] /= np.sqrt(1.0 - correlation**2)  # starts in the stationary distribution
     features = lfilter([np.sqrt(1.0 - correlation**2)], [1.0, -correlation], noise, axis=0)
     truth = rng.standard_normal(COLUMNS)
     return features, features @ truth + rng.standard_normal(rows), truth

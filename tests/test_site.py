@@ -100,7 +100,7 @@ def test_numbers_have_their_age_and_notebooks_their_file(site):
 @in_a_browser
 def test_pages_open_without_an_error(browser, site):
     """A table too wide for a telephone, or a script that needs a network, would show here."""
-    pages = ("index", "reference/parts", "reference/commands", "start/rl", "coverage")
+    pages = ("index", "reference/parts", "reference/commands", "td", "coverage")
     for page in (*pages, "three-ways", "notebooks/figure1"):
         for width, mode in ((1330, "light"), (1300, "light"), (1080, "light"), (400, "dark")):
             emulate(browser, width, mode)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # How fast does a chain forget?
 #
-# The mixing time is the number of steps after which the law of a chain is within ¼ of its
-# stationary law in total variation, whatever the initial state. Install with
+# The mixing time is the number of steps after which the distribution of a chain is within ¼ of its
+# stationary distribution in total variation, whatever the initial state. Install with
 # `pip install '.[cli]'`.
 
 # %%
@@ -18,12 +18,12 @@ from mixfree.chains import (
 
 weather = MarkovChain([[0.9, 0.1], [0.5, 0.5]], states=["sun", "rain"])
 print("mixing time", weather.mixing_time())
-print("stationary law", weather.stationary.round(3), "of", weather.states)
+print("stationary distribution", weather.stationary.round(3), "of", weather.states)
 
 # %% [markdown]
 # The chain of the paper's experiment has two states and switches with probability p. The figure
-# shows the distance to the stationary law against the number of steps; each curve crosses the line
-# at its mixing time.
+# shows the distance to the stationary distribution against the number of steps; each curve crosses
+# the line at its mixing time.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3.2))
@@ -33,7 +33,7 @@ for p in (0.1, 0.01, 1e-3, 1e-4):
     distances = [chain.distance(int(t)) for t in steps]
     axes.semilogx(steps, distances, label=f"p = {p:g}: {chain.mixing_time():,} steps")
 axes.axhline(0.25, color="black", linewidth=0.8)
-axes.set(xlabel="steps", ylabel="largest distance from the stationary law")
+axes.set(xlabel="steps", ylabel="largest distance from the stationary distribution")
 legend = axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 # %% [markdown]

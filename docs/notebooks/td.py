@@ -46,4 +46,4 @@ for method in ("lstd", "ladder"):
     print(f"{method:8} largest error {error:.3f} of {truth.max():.3f}")
 
 # %% [markdown]
-# Next: [values of a policy](../start/rl.md), [evaluate a policy](../td.md).
+# Next: [evaluate a policy](../td.md).

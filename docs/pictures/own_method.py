@@ -22,9 +22,8 @@ class Slow(mf.Method):
 
     name = "slow"
 
-    def __init__(self, x0, *, domain=None, alpha=None, output=None, mirror=None, seed=0):
-        common = {"domain": domain, "alpha": alpha, "output": output, "mirror": mirror}
-        super().__init__(x0, MiniBatch(8), Cubic, seed=seed, **common)
+    def __init__(self, x0, **common):
+        super().__init__(x0, MiniBatch(8), Cubic, **common)
 
 
 rng = np.random.default_rng(0)

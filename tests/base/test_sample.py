@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mixfree.base.sample import UniformSample
+from mixfree.base.sample import UniformSample, bits
 from tests.helpers import assert_same_bits
 
 SIZE, COUNT, SEEDS, BINS = 40, 1000, 250, 20
@@ -140,3 +140,62 @@ def test_keys_are_compared_to_their_last_bit(more, kept):
     for sample in (one, many):
         assert sample.seen == 2
         assert sample.column(0).tolist() == [float(kept)]
+
+
+def test_the_least_keys_are_kept_with_what_belongs_to_them():
+    """Caught: rows beside the targets of others; a smaller sample that is not part of a larger."""
+    sample, numbers = UniformSample(100, 7), np.arange(5000)
+    for piece in np.split(numbers, [64, 700, 2000]):
+        sample.offer([np.repeat(piece[:, None], 2, axis=1), piece])
+    keys = bits(sample._key, numbers.astype(np.uint64))
+    for each, size in ((sample, 100), (sample.shrunk(30), 30)):
+        assert set(each.column(1)) == set(np.argsort(keys)[:size])
+        assert (each.column(0) == each.column(1)[:, None]).all()
+        assert (np.diff(each.column(1)[each.order]) > 0).all()
+
+
+def test_pairs_are_kept_independently_of_each_other():
+    runs, both = 1500, 0
+    for seed in range(runs):
+        sample = UniformSample(64, seed)
+        sample.offer([np.arange(256)])
+        both += np.isin([3, 4], sample.column(0)).all()
+    chance = 64 / 256 * 63 / 255
+    assert abs(both - runs * chance) < 4 * np.sqrt(runs * chance)
+
+
+def test_merging_in_any_order_keeps_the_same():
+    """Caught: keys that are compared where nothing has to be left out, or drawn anew."""
+    parts, found = np.split(np.arange(2000), [20, 40, 400]), []
+    for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)):
+        total = None
+        for place in order:
+            part = UniformSample(64, place)
+            part.offer([parts[place]])
+            if total is None:
+                total = part
+            else:
+                total.merge(part)
+            if total.seen <= 64:
+                assert total.filled == total.seen
+        found.append(set(total.column(0)))
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("count", [3, 700])  # beside the columns, and too many for that
+def test_what_a_successor_keeps_does_not_change_its_predecessor(count):
+    """Caught: samples in slots that the predecessor still shows; late ones that are lost."""
+    whole, sample = UniformSample(SIZE, 6), UniformSample(SIZE, 6)
+    for each in (whole, sample):
+        each.offer([np.arange(100.0), np.arange(100)])
+    for first in range(100, 2000, count):
+        before, piece = sample.plain(), np.arange(first, min(first + count, 2000))
+        failed, after = sample.successor(), sample.successor()
+        failed.offer([piece - 5000.0, piece - 5000])
+        after.offer([piece * 1.0, piece])
+        whole.offer([piece * 1.0, piece])
+        if first % 7 == 0:
+            assert_same_bits(after.plain(), whole.plain())
+        assert_same_bits(sample.plain(), before)
+        sample = after
+    assert_same_bits(sample.plain(), whole.plain())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.chains import MarkovChain, birth_death, cycle, random_chain, two_state, winning_streak
+from mixfree.chains import MarkovChain, birth_death, cycle, random_chain, winning_streak
 
 GOOD = [[0.9, 0.1], [0.4, 0.6]]
 
@@ -15,13 +15,11 @@ GOOD = [[0.9, 0.1], [0.4, 0.6]]
         ([[0.5, 0.5], [0.3, 0.6]], r"row 2 of P sums to 0\.9"),
         ([[1.2, -0.2], [0.5, 0.5]], r"row 1, column 2 of P is -0\.2: negative"),
         ([[np.nan, 1.0], [0.5, 0.5]], r"row 1, column 1 of P is nan: not a number"),
-        ([[0.5, 0.5], [np.inf, 0.5]], r"row 2, column 1 of P is inf: not a number"),
         ([[0.5, 0.5]], r"square matrix, but its shape is \(1, 2\)"),
-        ([0.5, 0.5], r"square"),
-        ([[0.5, 0.5], [1.0]], "not a matrix"),
         ([["a", "b"], ["c", "d"]], "real numbers"),
         (np.zeros((0, 0)), "no states"),
-        (np.eye(2) * (1 + 1j), "real numbers"),
+        (sparse.coo_array([[0.0, 1.0], [-1.0, 2.0]]), r"row 2, column 1 of P is -1\.0: negative"),
+        (sparse.csr_array([[0.0, 1.0], [0.5, 0.0]]), r"row 2 of P sums to 0\.5"),
         (sparse.csr_array(np.eye(2) * 1j), "real numbers"),
         ([[1e308, 1e308], [0.5, 0.5]], r"row 1, column 1 of P is 1e\+308: above 1"),
     ],
@@ -29,15 +27,6 @@ GOOD = [[0.9, 0.1], [0.4, 0.6]]
 def test_wrong_matrices_name_the_culprit(P, message):
     with pytest.raises(ValueError, match=message):
         MarkovChain(P)
-
-
-def test_sparse_matrices_are_checked_alike():
-    with pytest.raises(ValueError, match=r"row 2 of P sums to 0\.5"):
-        MarkovChain(sparse.csr_array([[0.0, 1.0], [0.5, 0.0]]))
-    with pytest.raises(ValueError, match=r"row 2, column 1 of P is -1\.0: negative"):
-        MarkovChain(sparse.coo_array([[0.0, 1.0], [-1.0, 2.0]]))
-    with pytest.raises(ValueError, match=r"row 2, column 2 of P is nan"):
-        MarkovChain(sparse.csc_matrix([[0.0, 1.0], [1.0, np.nan]]))
 
 
 def test_the_callers_matrix_is_left_alone():
@@ -94,24 +83,12 @@ def test_the_period_is_that_of_brute_force(period):
     assert chain.period == np.gcd.reduce(returns) == period
 
 
-def test_tiny_probabilities_are_edges():
-    chain = two_state(1e-14)
-    assert chain.is_irreducible
-    assert chain.period == 1
-
-
 def test_the_reversal_keeps_the_law_and_undoes_itself():
     for chain in (random_chain(7, seed=3), winning_streak(6)):
         back = chain.reversal()
         assert np.allclose(back.stationary, chain.stationary, rtol=1e-12)
         assert np.allclose(back.reversal().P, chain.P, rtol=1e-12)
         assert not chain.is_reversible
-
-
-def test_reversible_chains_are_their_own_reversal():
-    for chain in (random_chain(8, seed=1, reversible=True), two_state(1e-9), cycle(7, lazy=True)):
-        assert chain.is_reversible
-        assert np.allclose(chain.reversal().P, chain.P, rtol=1e-9)
 
 
 def test_a_single_state():

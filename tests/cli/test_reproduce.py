@@ -40,7 +40,7 @@ def undisturbed(tmp_path_factory):
 
 def test_everything_is_written(undisturbed, tmp_path):
     names = {str(name) for name in undisturbed}
-    final = {"rows.csv", "rows.parquet", "settings.json", "report.md", "fig1.png", "fig1.svg"}
+    final = {"rows.csv", "report.md", "fig1.png", "fig1.svg"}
     assert final <= names
     assert len(names) == len(final) + 4 * 2
 
@@ -78,10 +78,8 @@ def test_a_stopped_sweep_goes_on_where_it_was(undisturbed, tmp_path, ctrl_c, sto
     [
         (["fig9"], "experiment must be one of fig1"),
         (["fig1", "--p", "1.5"], "p must be a probability"),
-        (["fig1", "--p", "small"], "'small'"),
         (["fig1", "--samples", "31"], "samples must be a whole number of at least 32"),
         (["fig1", "--methods", "adam"], "'adam'"),
-        (["fig1", "--jobs", "0"], "jobs"),
         (["fig1", "--backend", "slurm"], "backend must be one of 'loky', 'dask'"),
         (["fig1", "--out", f"{__file__}/nowhere"], "cannot write in the folder"),
     ],
@@ -96,9 +94,8 @@ def test_mistakes_are_one_message_and_code_two(arguments, message, tmp_path, cap
 def test_lists_may_have_blanks(tmp_path):
     words = ("--samples", 100, "--seeds", 1, "--methods", "mag, sgd", "--p", "0.5, 0.1")
     assert run("fig1", *words, "--out", tmp_path, "--jobs", 1) == 0
-    about = json.loads((tmp_path / "settings.json").read_text())
-    assert about["settings"]["methods"] == ["mag", "sgd"]
-    assert about["settings"]["p"] == [0.5, 0.1]
+    about = json.loads((tmp_path / "measured.json").read_text())
+    assert "--methods mag,sgd --p 0.5,0.1" in about["command"]
 
 
 def test_all_experiments_one_after_the_other(tmp_path, capsys, monkeypatch):
@@ -128,8 +125,8 @@ def test_seeds_are_recorded_and_those_of_development_give_no_verdict(tmp_path):
     for first, said in ((7, "No verdicts on seeds below 1000"), (1000, "Too small to judge")):
         folder = tmp_path / str(first)
         assert run(*words, "--first-seed", first, "--out", folder) == 0
-        about = json.loads((folder / "settings.json").read_text())
-        assert about["settings"]["first_seed"] == first
+        about = json.loads((folder / "measured.json").read_text())
+        assert about["seeds"] == [first, first + 1]
         assert about["command"].endswith(f"--first-seed {first}")
         report = (folder / "report.md").read_text(encoding="utf-8")
         assert said in report and f"Seeds {first} to {first + 1}." in report
@@ -138,9 +135,9 @@ def test_seeds_are_recorded_and_those_of_development_give_no_verdict(tmp_path):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_has_a_quick_version_that_reports(name, tmp_path):
     assert run(name, "--quick", "--seeds", 2, "--out", tmp_path, "--jobs", 1) == 0
-    about = json.loads((tmp_path / "settings.json").read_text())
+    about = json.loads((tmp_path / "measured.json").read_text())
     assert about["command"].startswith(f"mixfree reproduce {name} ")
     assert list(tmp_path.glob("*.png"))
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert not re.search(r"\| (holds|does not hold) \|", report)
+    assert not re.search(r"\| (holds|fails) \|", report)
     assert ("| verdict |" in report) == ("No verdicts on seeds below 1000" in report)

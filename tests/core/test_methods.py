@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree import domains, gradients, steps
+from mixfree import gradients, steps
 from mixfree.core.methods import find_method
+from mixfree.core.optimizer import Optimizer
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Squared
 from tests.helpers import needed
@@ -198,13 +199,6 @@ def test_replay_needs_its_samples():
         full.offer(3)
 
 
-def test_parts_can_be_put_together_by_hand():
-    opt = mf.Optimizer([0.0, 0.0], gradients.MLMC(2), steps.Constant(0.1), domains.Box(-0.05, 0.05))
-    for _ in range(20):
-        opt.tell([1.0, -1.0])
-    np.testing.assert_allclose(opt.x, [-0.05, 0.05])
-
-
 def test_modules_are_imported_when_used():
     assert mf.chains.two_state(0.01).mixing_time() == 35
     assert {"chains", "sklearn", "torch", "MAG"} <= set(dir(mf))
@@ -219,3 +213,29 @@ def test_arguments_are_checked_even_where_they_matter_little():
         mf.SGD([0.0], domain="ball")
     assert mf.SGD([1.0], domain=mf.Box(1.0, 1.0)).step.alpha == 1.0
     assert mf.MAG([0.0], domain=mf.Ball(1e308)).step.alpha == 1.0
+
+
+def test_a_method_without_the_common_arguments_is_told_their_names():
+    class Bare(mf.Method):
+        name = "bare"
+
+        def __init__(self, x0, alpha=None, seed=0):
+            super().__init__(x0, mf.MLMC(), steps.AdaGradNorm, alpha=alpha, seed=seed)
+
+    with pytest.raises(ValueError, match="bare lacks the arguments domain, output, mirror of"):
+        mf.minimize(lambda x, z: x - z, [1.0], [0.0], Bare)
+
+
+@pytest.mark.parametrize("length", [2.0, 0, -1, True, "2"])
+def test_a_window_whose_length_is_no_integer_is_refused_when_it_opens(length):
+    """Not when the run is saved; and the run stays as it was."""
+
+    class Odd(gradients.Window):
+        def length(self, steps, samples):
+            return length if steps else np.int64(2)
+
+    opt = Optimizer([0.0], Odd(), steps.AdaGradNorm(1.0))
+    assert [opt.tell([1.0]), opt.tell([1.0])] == [False, True]
+    with pytest.raises(ValueError, match="length of Odd must be a whole number of at least 1"):
+        opt.tell([1.0])
+    assert (opt.samples, opt.steps, type(opt.state_dict()["gradient"]["length"])) == (2, 1, int)

@@ -301,10 +301,9 @@ def test_import_is_light():
     [
         ("sgd-er", ("gradient", "turn"), lambda turn: -1, "7 of 7 samples in the block, turn -1"),
         ("sgd-rer", ("gradient", "samples"), lambda count: 3, "7 of 3 samples in the block"),
-        ("ladder", ("step", "levels"), lambda rows: rows[1:], "its levels differ in number"),
-        ("ladder", ("step", "total"), lambda total: -total, "total is negative"),
-        ("ladder", ("step", "unit"), lambda unit: 5000, "unit is 5000"),
-        ("ladder", ("step", "distance", "epoch"), lambda epoch: 0, "epoch is 0"),
+        ("ladder", ("step", "totals"), lambda totals: -totals, "a sum of squares is negative"),
+        ("ladder", ("step", "squares"), lambda squares: -squares, "a sum of squares is negative"),
+        ("ladder", ("step", "kappa"), lambda kappa: 0.5, "its scale is not positive"),
     ],
 )
 def test_a_state_whose_numbers_contradict_each_other_is_refused(name, path, spoil, message):
@@ -334,10 +333,3 @@ def test_a_replay_that_was_left_is_finished_before_other_samples(name):
     with pytest.raises(RuntimeError, match="replay is not finished: tell its gradients first"):
         advance_linear(opt, Squared(), rows[3:], np.ones(6))
     assert (opt.samples, opt.steps) == (3, 1)
-
-
-def test_a_law_of_levels_that_grows_is_that_of_its_horizon():
-    """Catches a law that is replaced although it does not grow."""
-    fixed, growing = mf.MLMC(levels=4, seed=2), mf.MLMC(levels=None, seed=2)
-    assert fixed.at(10**6) is fixed
-    assert growing.at(0).horizon == 1 and growing.at(1000).horizon == 1000

@@ -21,7 +21,7 @@ def running_sum(law, gradients, length):
     return law.scale(length) * (np.array(weights) @ gradients[:length])
 
 
-@pytest.mark.parametrize("levels", range(1, 13))
+@pytest.mark.parametrize("levels", [1, 5, 12])
 def test_probability_times_coefficient_is_one_at_each_level(levels):
     law = mf.MLMC(levels=levels)
     np.testing.assert_allclose(law.probabilities * law.coefficients, 1.0, rtol=1e-12)
@@ -30,7 +30,7 @@ def test_probability_times_coefficient_is_one_at_each_level(levels):
     np.testing.assert_allclose(law.expected_samples, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("levels", range(1, 13))
+@pytest.mark.parametrize("levels", [1, 5, 12])
 def test_paper_weights_are_too_large_by_the_truncated_mass(levels):
     law = mf.MLMC(levels=levels, weights="paper")
     np.testing.assert_allclose(law.coefficients, 2.0**law.support)
@@ -48,7 +48,7 @@ def test_the_running_sum_is_the_estimator(law):
         )
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 3, 7, 8, 9, 100, 1024])
+@pytest.mark.parametrize("horizon", [1, 7, 8, 9, 1024])
 def test_mean_over_levels_is_the_mean_of_the_largest_window(horizon):
     law = mf.MLMC(levels=None, horizon=horizon)
     gradients = np.random.default_rng(horizon).standard_normal((horizon, 4))
@@ -63,19 +63,12 @@ def test_mean_over_levels_is_the_mean_of_the_largest_window(horizon):
     np.testing.assert_allclose(law.expected_samples, expected, rtol=1e-14)
 
 
-@pytest.mark.parametrize("levels", [1, 2, 5, 9])
+@pytest.mark.parametrize("levels", [1, 5])
 def test_mean_over_truncated_levels_is_the_mean_of_the_largest_window(levels):
     law = mf.MLMC(levels)
     gradients = np.random.default_rng(levels).standard_normal((2**levels, 4))
     sums = [running_sum(law, gradients, 2**j) for j in law.support]
     np.testing.assert_allclose(law.probabilities @ sums, gradients.mean(axis=0), atol=1e-13)
-
-
-@pytest.mark.parametrize("law", [mf.MLMC(1), mf.MLMC(5), mf.MLMC(12), mf.MLMC(None, horizon=99)])
-def test_a_constant_gradient_comes_out_constant(law):
-    for level in law.support:
-        ones = np.ones((2**level, 1))
-        np.testing.assert_allclose(running_sum(law, ones, 2**level), 1.0, rtol=1e-12)
 
 
 def test_the_optimiser_uses_the_estimator():
@@ -116,8 +109,8 @@ def test_the_anytime_law_is_capped_by_the_samples_seen():
         _ = law.probabilities
 
 
-@pytest.mark.parametrize("levels", [None, 1, 2, 5, 8])
-def test_the_drawn_levels_have_the_law(levels):
+@pytest.mark.parametrize("levels", [None, 5])
+def test_the_drawn_levels_have_their_probabilities(levels):
     draws = 1_000_000
     law = mf.MLMC(levels=levels, horizon=None if levels else 2**40, seed=2022)
     zeros = _zeros(law.key, 1000)  # by a twin, which is a hundred times faster
@@ -161,7 +154,6 @@ def _zeros(key, draws):
     ("arguments", "message"),
     [
         ({"levels": 0}, "levels must be a whole number of at least 1"),
-        ({"levels": -3}, "levels"),
         ({"levels": 2.5}, "levels"),
         ({"levels": True}, "levels"),
         ({"levels": 62}, "at most 61"),
@@ -170,7 +162,6 @@ def _zeros(key, draws):
         ({"levels": None, "horizon": 0}, "horizon"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**64}, "seed"),
-        ({"seed": None}, "seed"),
     ],
 )
 def test_wrong_arguments(arguments, message):

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of an estimator, for exact fits and for a method with steps."""
+"""scikit-learn's own checks of an estimator, for exact fits and for an iterative method."""
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -10,7 +10,7 @@ _WEIGHTS = "one weighted row is not several rows of a stream"
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": _WEIGHTS,
     "check_sample_weight_equivalence_on_sparse_data": _WEIGHTS,
-    # Of methods with steps the check expects 1,000 passes; the exact method passes it with one.
+    # Of iterative methods the check expects 1,000 passes; the exact method passes it with one.
     "check_class_weight_classifiers": "one pass over 50 rows that are not standardised",
 }
 

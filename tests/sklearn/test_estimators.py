@@ -178,10 +178,13 @@ def test_a_bad_row_changes_nothing():
     ("parameters", "message"),
     [
         ({"method": "magic"}, "method must be one of"),
-        ({"loss": "cubic"}, "loss must be one of 'squared', 'huber', 'robust', not 'cubic'"),
+        (
+            {"loss": "cubic"},
+            "loss must be one of 'squared', 'huber', 'robust', 'poisson', not 'cubic'",
+        ),
         ({"scale": "max"}, "scale must be one of 'auto', 'running', not 'max'"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1, not 0"),
-        ({"epochs": 5}, "`epochs=5` is for methods with steps"),
+        ({"epochs": 5}, "`epochs=5` is for iterative methods"),
         (
             {"memory": 64},
             "`memory=64` keeps rows, and the exact fit with the squared loss needs none",
@@ -322,7 +325,7 @@ def test_intervals_of_every_loss_have_a_row_per_weight():
     low, high = huber.conf_int().T
     assert low.shape == huber.bse_.shape == (COLUMNS + 1,)
     assert (low[:-1] < huber.coef_).all() and (huber.coef_ < high[:-1]).all()
-    found, low, high = huber.predict(X[:5], interval=0.9)
+    found, low, high = huber.predict(X[:5], interval=0.9, interval_of="mean")
     assert found.shape == low.shape == high.shape == (5,)
     assert (low < found).all() and (found < high).all()
     without = StreamRegressor("huber", fit_intercept=False).fit(X, y)
@@ -357,7 +360,7 @@ def test_memory_of_methods_with_steps():
     assert kept.learner_.optimizer.gradient.size == 16_000 // (8 * (COLUMNS + 2))
     assert bits(default) == bits(auto)
     assert len({bits(model) for model in (default, kept, without)}) == 3
-    with pytest.raises(ValueError, match="`draws` is for methods with steps"):
+    with pytest.raises(ValueError, match="`draws` is for iterative methods"):
         StreamRegressor(draws=2).fit(X, y)
     with pytest.raises(ValueError, match="memory does not go with sgd-rer"):
         StreamRegressor(method="sgd-rer", memory=9, options={"mixing_time": 5}).fit(X, y)

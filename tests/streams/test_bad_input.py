@@ -234,9 +234,9 @@ def test_a_model_for_other_features(tmp_path, capsys):
     [
         (
             ["--set", "mixing_time=5"],
-            "ladder does not take --set mixing_time: its options are per_coordinate, block",
+            "ladder does not take --set mixing_time: its options are first, block, length",
         ),
-        (["--set", "per_coordinate=False"], "per_coordinate=false, not 'per_coordinate=False'"),
+        (["--set", "fit_intercept=False"], "fit_intercept=false, not 'fit_intercept=False'"),
         (["--set", "block"], "--set must be NAME=VALUE with a number"),
         (["--set", "block=0"], "block must be"),
         (["--set", "block=3", "--set", "block=4"], "--set block is given twice"),
@@ -261,8 +261,8 @@ def test_options_of_the_method(tmp_path, capsys, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "block=3"], "is for methods with steps: name one as --method"),
-        (["--set", "step_scale=2"], "--set step_scale is for methods with steps"),
+        (["--set", "block=3"], "is for iterative methods: name one as --method"),
+        (["--set", "step_scale=2"], "--set step_scale is for iterative methods"),
         (["--method", "mag", "--set", "draws=2"], "--set draws is for a memory"),
         (
             ["--set", "memory=lots"],

@@ -207,7 +207,7 @@ def test_the_output_is_that_of_the_estimator(tmp_path, capsys):
     model = StreamRegressor(method="adagrad", output="last", scale="running")
     assert bits(tmp_path / "m") == bits_of(model.fit(X, np.array(table()["load"])))
     assert fit(path, "--model", tmp_path / "m", "--set", "output=last") == 2
-    assert "--set output is for methods with steps: name one as --method" in capsys.readouterr().err
+    assert "--set output is for iterative methods: name one as --method" in capsys.readouterr().err
 
 
 def test_worse_than_a_constant_is_said(tmp_path, capsys):

@@ -42,14 +42,6 @@ def test_evaluation_says_what_it_saw(lake):
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
-@pytest.mark.parametrize("method", ["lstd", "ladder"])
-def test_the_same_seed_gives_the_same_bits(method):
-    cliff = gymnasium.make("CliffWalking-v1")
-    runs = [evaluate_policy(cliff, samples=3000, seed=8, method=method) for _ in range(2)]
-    np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
-    assert runs[0].learner.method == method
-
-
 def test_traces_do_not_follow_interleaved_trajectories():
     env = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
     with pytest.raises(ValueError, match="lam must be 0 with a vector environment"):
@@ -71,15 +63,11 @@ def test_feature_vectors_and_vector_environments():
     ("env", "options", "message"),
     [
         ("CartPole-v1", {}, "give features"),
-        ("Blackjack-v1", {}, "which is not Discrete"),
         ("CartPole-v1", {"features": np.eye(4)}, "observations are of Box"),
         ("FrozenLake-v1", {"features": np.eye(15)}, "one row per state, but there are 15"),
         ("FrozenLake-v1", {"features": TileCoding([0.0] * 2, [1.0] * 2)}, "must be 2 numbers"),
-        ("CartPole-v1", {"features": TileCoding([0.0], [1.0])}, "must be 1 numbers"),
-        ("FrozenLake-v1", {"gamma": 1.5}, "gamma must be"),
         ("FrozenLake-v1", {"samples": 5}, "samples must be"),
         ("FrozenLake-v1", {"output": "last"}, "output must be 'average'"),
-        ("FrozenLake-v1", {"policy": "best"}, "policy must be"),
         ("FrozenLake-v1", {"method": "magic"}, "method must be one of 'lstd', "),
         ("FrozenLake-v1", {"method": "lstd", "output": "average"}, "`output` is not an option"),
     ],
@@ -87,6 +75,8 @@ def test_feature_vectors_and_vector_environments():
 def test_wrong_arguments_are_named(env, options, message):
     with pytest.raises(ValueError, match=message):
         evaluate_policy(gymnasium.make(env), **{"samples": 300, **options})
+    with pytest.raises(ValueError, match="env must be a Gymnasium environment"):
+        evaluate_policy(env)
 
 
 def test_too_many_pairs_of_features_are_not_held():
@@ -149,11 +139,6 @@ def test_no_interval_where_batches_would_be_forgotten():
     assert np.isfinite(found.values([0])).all()
     with pytest.raises(ValueError, match="half_life=None"):
         found.interval([0])
-
-
-def test_the_name_of_an_environment_is_not_one():
-    with pytest.raises(ValueError, match="env must be a Gymnasium environment"):
-        evaluate_policy("FrozenLake-v1")
 
 
 def test_what_cannot_be_answered_is_named(lake):

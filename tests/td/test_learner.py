@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.steps import AdaGradNorm, Distance, Ladder
+from mixfree.steps import AdaGradNorm, Ladder
 from mixfree.td import RewardProcess, TDLearner, rescaled, td_methods
 
 GAMMA, RADIUS = 0.8, 3.0
@@ -62,8 +62,9 @@ def test_mag_is_the_equation():
     assert found.value(2) == pytest.approx(mrp.features[2] @ average)
 
 
-@pytest.mark.parametrize("kind", ["matrix", "function"])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((name, "matrix") for name in METHODS), ("mag", "function")]
+)
 def test_compiled_twin_step_by_step(name, kind):
     mrp = process()
     path = mrp.simulate(300, seed=3)
@@ -115,15 +116,7 @@ def test_projected_td_has_the_three_step_sizes():
         TDLearner(np.eye(3), GAMMA, None, "projected-td", horizon=5)
 
 
-@pytest.mark.parametrize(
-    ("name", "radius"),
-    [
-        ("mag", RADIUS),
-        ("adagrad", RADIUS),
-        ("ladder", RADIUS),
-        ("ladder", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "radius"), [("mag", RADIUS), ("ladder", None)])
 def test_learns_the_fixed_point(name, radius):
     mrp = process()
     path = mrp.simulate(200_000, seed=5)
@@ -137,14 +130,8 @@ def test_learns_the_fixed_point(name, radius):
     ("options", "name", "step"),
     [
         ({"radius": RADIUS}, "mag", AdaGradNorm(2.0 * RADIUS / np.sqrt(2.0))),
-        (
-            {"radius": RADIUS, "method": "adagrad"},
-            "adagrad",
-            AdaGradNorm(2.0 * RADIUS / np.sqrt(2.0)),
-        ),
-        ({"alpha": 0.5}, "mag", AdaGradNorm(0.5)),
         ({"alpha": 0.5, "method": "adagrad"}, "adagrad", AdaGradNorm(0.5)),
-        ({"method": "ladder"}, "ladder", Ladder(distance=Distance(first=1.0))),
+        ({"method": "ladder"}, "ladder", Ladder(first=1.0)),
     ],
 )
 def test_a_learner_is_called_what_its_step_is(options, name, step):
@@ -155,31 +142,6 @@ def test_a_learner_is_called_what_its_step_is(options, name, step):
     assert isinstance(found.optimizer.gradient, mf.MLMC) == name.startswith("mag")
     levels = ", levels 1 to 5" if name.startswith("mag") else ""
     assert repr(found).startswith(f"TDLearner(<{name}{levels}:")
-
-
-def test_without_a_radius_the_scale_is_the_distance_come():
-    """Values of a thousand, from a unit start: α = 1 would still be far away."""
-    mrp = process()
-    path = mrp.simulate(20_000, seed=5)
-    far = path._replace(rewards=1000.0 * path.rewards)
-    found = TDLearner(mrp.features, GAMMA, method="ladder")
-    fixed = TDLearner(mrp.features, GAMMA, alpha=1.0)
-    for each in (found, fixed):
-        each.update_many(*far)
-    start = mrp.error(np.zeros(3))
-    assert mrp.error(found.average / 1000.0) < 0.05 * start
-    assert mrp.error(fixed.average / 1000.0) > 0.5 * start
-
-
-def test_a_saved_run_goes_on_with_the_same_bits():
-    mrp = process()
-    path = mrp.simulate(500, seed=6)
-    whole, first, second = (learner(mrp.features) for _ in range(3))
-    whole.update_many(*path)
-    first.update_many(*(part[:123] for part in path))
-    second.load_state_dict(first.state_dict())
-    second.update_many(*(part[123:] for part in path))
-    np.testing.assert_array_equal(second.theta, whole.theta)
 
 
 BAD_TRANSITIONS = [
@@ -218,7 +180,6 @@ def test_bad_transitions_change_nothing(transition, message, many):
     [
         (lambda: TDLearner(np.eye(2), 1.0), r"gamma must be in \[0, 1\), not 1.0"),
         (lambda: TDLearner(np.eye(2), "high"), r"gamma must be in \[0, 1\), not 'high'"),
-        (lambda: TDLearner(np.eye(2), None), r"gamma must be in \[0, 1\), not None"),
         (
             lambda: TDLearner(np.eye(2), 0.5).update_many([0], [1.0], [1], ["False"]),
             r"terminated must be True or False, not \['False'\]",
@@ -232,7 +193,6 @@ def test_bad_transitions_change_nothing(transition, message, many):
         (lambda: TDLearner(2.0 * np.eye(2), 0.9), "norm 2, above 1"),
         (lambda: TDLearner(lambda s: [1.0], 0.9), "give size"),
         (lambda: learner(np.eye(2)).update_many([0], [1.0, 2.0], [1], [False]), "the same length"),
-        (lambda: learner(np.eye(2)).update_many([0], [1.0], [1, 1], [False]), "1, 1, 2, 1"),
     ],
 )
 def test_wrong_arguments_are_named(make, message):

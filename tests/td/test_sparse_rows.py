@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mixfree.td import TDLearner, TileCoding, evaluate_policy, lstd_sparse
+from mixfree.td import TDLearner, TileCoding, evaluate_policy
 from mixfree.td.learner import MAX_DENSE, PIECE
 
 GAMMA = 0.9
@@ -108,23 +108,6 @@ def test_a_bad_observation_late_in_the_arrays_changes_nothing(method):
     np.testing.assert_array_equal(found.average, whole.average)
 
 
-def test_sums_that_fill_late_in_the_arrays_change_nothing(monkeypatch):
-    path = walk(6000)
-    found, whole = (TDLearner(TILES, GAMMA, method="lstd", lam=0.7) for _ in range(2))
-    whole.update_many(*path)
-    found.update_many(*(part[:100] for part in path))
-    half = TDLearner(TILES, GAMMA, method="lstd", lam=0.7)
-    half.update_many(*(part[:5000] for part in path))
-    entries = sum(each.nnz for each in half.engine.fixed_point()._all)
-    with monkeypatch.context() as patched:
-        patched.setattr(lstd_sparse, "MAX_ENTRIES", entries)
-        with pytest.raises(ValueError, match="products of features"):
-            found.update_many(*(part[100:] for part in path))
-    assert found.samples == 100
-    found.update_many(*(part[100:] for part in path))
-    np.testing.assert_array_equal(found.theta, whole.theta)
-
-
 @pytest.mark.parametrize(
     ("states", "method"), [(1500, "lstd"), (300, "lstd"), (1500, "ladder"), (300, "ladder")]
 )
@@ -160,17 +143,6 @@ def test_a_whole_evaluation_without_dense_rows():
     np.testing.assert_array_equal(
         found.batches_met(states), plain.certificate.batches_met(dense(states))
     )
-
-
-def test_an_environment_takes_a_sparse_table():
-    lake = gymnasium.make("FrozenLake-v1")
-    found, plain = (
-        evaluate_policy(lake, features=features, samples=2000)
-        for features in (sparse.eye_array(16), np.eye(16))
-    )
-    np.testing.assert_array_equal(found.interval([0, 14]), plain.interval([0, 14]))
-    with pytest.raises(ValueError, match="one row per state, but there are 15 rows"):
-        evaluate_policy(lake, features=sparse.eye_array(15), samples=2000)
 
 
 def test_traces_over_sparse_rows_end_where_those_over_dense_rows_do():

@@ -3,8 +3,6 @@
 import importlib
 from types import ModuleType
 
-__all__ = ["require"]
-
 EXTRA_OF = {
     **dict.fromkeys(("typer", "rich", "matplotlib", "pyarrow"), "cli"),
     **dict.fromkeys(("bokeh", "jinja2", "markupsafe"), "report"),

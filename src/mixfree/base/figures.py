@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = [
-    "METHODS",
-    "PALETTE",
-    "check_figures",
-    "label_ends",
-    "line_style",
-    "log_log",
-    "new_figure",
-    "plain_ticks",
-    "save",
-    "save_paths",
-    "styles_of",
-]
-
 # Colour, dashes, and the methods that have this colour in every figure: Okabe and Ito's palette,
 # the most legible on white first, with a darker yellow that shows in thin lines, and a grey.
 _STYLES: tuple[tuple[str, Any, list[str]], ...] = (

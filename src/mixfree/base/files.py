@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-__all__ = ["check_place", "only_writer", "replacing"]
-
 ENDS = 1 << 16  # bytes at both ends of a file in which its mark is looked for
 # Errors of a full disk or quota, which do not name the file.
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}

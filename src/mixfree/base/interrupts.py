@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-__all__ = ["all_or_nothing", "interrupts_wait", "shallow"]
-
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., None])
 

@@ -4,8 +4,6 @@ from typing import Any
 
 from mixfree.base.extras import require
 
-__all__ = ["console", "literal"]
-
 
 def literal(text: str) -> str:
     r"""Return the text as one line with unprintable characters escaped.

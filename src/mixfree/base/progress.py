@@ -9,8 +9,6 @@ from typing import Protocol
 
 from mixfree.base.extras import require
 
-__all__ = ["Show", "progress_bar"]
-
 EVERY = 30.0  # seconds between lines where there is no terminal
 
 

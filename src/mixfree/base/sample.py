@@ -13,13 +13,11 @@ from mixfree.base.checks import check_whole
 from mixfree.base.draws import KEPT, Key, key, word, words
 from mixfree.base.state import State, UnitChange
 
-_ALL = 2**64 - 1
-_SLOT = 2**32 - 1
-_FIRST = np.zeros(1, np.int64)
-# Samples are copied in pieces that fit into the cache, and columns up to _ROOM bytes are allocated
-# at full size, since unused pages cost nothing: each saves about a tenth of the time of
-# memory="auto" for 200,000 rows of 100 columns.
-_PIECE, _ROOM = 1 << 9, 1 << 26
+MAX_KEY = 2**64 - 1
+SLOT_BITS = 2**32 - 1
+PIECE_ROWS = 1 << 9  # samples copied at a time: they fit into the cache
+MAX_WHOLE_BYTES = 1 << 26  # of columns that are allocated at once, since unused pages are free
+LATE_SHARE = 8  # a successor keeps up to size/LATE_SHARE samples beside the columns
 Replace = Callable[[Array, Array], Array]
 
 
@@ -58,6 +56,9 @@ class UniformSample(State):
     tuples: bool = False  # whether a sample is a tuple, with one column per entry
     _heap: list[int] = field(default_factory=list, repr=False)  # slots by key, the largest first
     _shared: bool = field(default=False, repr=False)  # whether a copy has the same columns
+    _lent: bool = field(default=False, repr=False)  # whether the keys are the predecessor's
+    # Samples of a successor that are not in the columns yet, which are its predecessor's.
+    _late: list[tuple[Array, list[Array]]] | None = field(default=None, repr=False)
     _key: Key = field(init=False, repr=False)
 
     grows: ClassVar[tuple[str, ...]] = ("keys", "numbers")
@@ -78,7 +79,15 @@ class UniformSample(State):
 
     def column(self, place: int) -> Array:
         """The kept entries of one column, as a view."""
+        if self._late:
+            self._shared = True  # by the predecessor
+            self._own_columns()
         return self.columns[place][: self.filled]
+
+    @property
+    def order(self) -> Array:
+        """The slots in the order in which their samples arrived."""
+        return np.argsort(self.numbers[: self.filled])
 
     def offer(self, columns: Sequence[Array]) -> None:
         """Offer the next samples; each column has one entry per sample."""
@@ -90,6 +99,8 @@ class UniformSample(State):
         Half of a key decides for nearly all samples. ``replace`` is a twin of :meth:`_replaced`,
         a function of the kept keys and the new ones.
         """
+        if self._lent:
+            self.go_back(self.mark())  # to copies of the same keys
         own, first = self._key, self.seen
         free = min(self.size - self.filled, count)
         numbers = np.arange(first, first + count, dtype=np.uint64)
@@ -116,8 +127,8 @@ class UniformSample(State):
         for i, rank in enumerate((~keys).tolist()):
             top = heap[0]
             if rank > top >> 32:
-                slots[i] = top & _SLOT
-                heapreplace(heap, rank << 32 | top & _SLOT)
+                slots[i] = top & SLOT_BITS
+                heapreplace(heap, rank << 32 | top & SLOT_BITS)
         return slots
 
     def store(self, columns: Sequence[Array], places: Array, slots: Array) -> None:
@@ -125,12 +136,20 @@ class UniformSample(State):
         if not places.size:
             return
         if not self.columns:
-            self.columns = [np.zeros((0, *c.shape[1:]), c.dtype) for c in columns]
+            self.columns, self._late = [np.zeros((0, *c.shape[1:]), c.dtype) for c in columns], None
             self.tuples = len(columns) > 1
+        if self._late is not None:
+            self._late.append((slots, [column[places] for column in columns]))
+            if sum(len(each) for each, _ in self._late) * LATE_SHARE > self.size:
+                self.column(0)
+            return
         self._own_columns()
+        self._write(columns, places, slots)
+
+    def _write(self, columns: Sequence[Array], places: Array, slots: Array) -> None:
         for mine, theirs in zip(self.columns, columns, strict=True):
-            for start in range(0, places.size, _PIECE):
-                now = slice(start, start + _PIECE)
+            for start in range(0, places.size, PIECE_ROWS):
+                now = slice(start, start + PIECE_ROWS)
                 # Where a slot comes twice, the last stays.
                 mine[_range(slots[now])] = theirs[_range(places[now])]
 
@@ -143,8 +162,7 @@ class UniformSample(State):
         entries = [_entry(each) for each in (sample if several else (sample,))]
         kinds = [(entry.dtype, entry.shape[1:]) for entry in entries]
         if not self.columns:
-            self.store(entries, _FIRST, _FIRST)
-            self.tuples = several
+            self.columns, self.tuples = [entry[:0] for entry in entries], several
         elif (self.tuples, self._kinds()) != (several, kinds):
             self._as_objects()
             entries = [_object(sample)]
@@ -158,16 +176,16 @@ class UniformSample(State):
         slot, drawn = self.seen, word(self._key, self.seen) << 32
         if slot >= self.size:
             top = self._by_key()[0]
-            if drawn > _ALL - (top >> 32):
+            if drawn > MAX_KEY - (top >> 32):
                 self.seen += 1
                 return None
         drawn |= word(self._key, self.seen, 1)
         if slot >= self.size:
-            if _ALL - drawn <= top >> 32:
+            if MAX_KEY - drawn <= top >> 32:
                 self.seen += 1
                 return None
-            slot = top & _SLOT
-            heapreplace(self._heap, (_ALL - drawn) << 32 | slot)
+            slot = top & SLOT_BITS
+            heapreplace(self._heap, (MAX_KEY - drawn) << 32 | slot)
         self._make_room(slot + 1)
         self.keys[slot], self.numbers[slot] = drawn, self.seen + 1
         self.seen += 1
@@ -194,16 +212,30 @@ class UniformSample(State):
         if len({self.size, other.size}) > 1:
             raise ValueError(f"samples to merge must be of one size, not {self.size}, {other.size}")
         joined = np.concatenate([self.keys[: self.filled], other.keys[: other.filled]])
-        best = np.argsort(joined, kind="stable")[: self.size]
         numbers = [self.numbers[: self.filled], other.numbers[: other.filled] + self.seen]
         columns = [
-            np.concatenate([each.column(place) for each in (self, other) if each.filled])[best]
+            np.concatenate([each.column(place) for each in (self, other) if each.filled])
             for place in range(len(self.columns or other.columns))
         ]
-        self.keys, self.numbers = joined[best], np.concatenate(numbers)[best]
-        self.columns, self.tuples = columns, self.tuples or other.tuples
+        self._take(self.size, joined, np.concatenate(numbers), columns)
+        self.tuples = self.tuples or other.tuples
         self.seen += other.seen
-        self._heap, self._shared = [], False
+
+    def shrunk(self, size: int) -> Self:
+        """Return the sample of a smaller size that would have been kept of the same stream."""
+        twin = self.copy()
+        if size < self.size:
+            kept = [self.column(place) for place in range(len(self.columns))]
+            twin.size = size
+            twin._take(size, self.keys[: self.filled], self.numbers[: self.filled], kept)
+        return twin
+
+    def _take(self, size: int, keys: Array, numbers: Array, columns: list[Array]) -> None:
+        """Keep those of the given samples that have the smallest keys."""
+        best = np.argsort(keys, kind="stable")[:size]
+        self.keys, self.numbers = keys[best], numbers[best]
+        self.columns = [column[best] for column in columns]
+        self._heap, self._shared, self._lent, self._late = [], False, False, None
 
     def plain(self) -> dict[str, Any]:
         """The kept samples with their keys and positions, as arrays."""
@@ -241,23 +273,36 @@ class UniformSample(State):
 
     def go_back(self, mark: tuple[Any, ...]) -> None:
         """Return to the state at a mark."""
-        self.seen, self.keys, self.numbers, self._heap = mark
+        (self.seen, self.keys, self.numbers, self._heap), self._lent = mark, False
 
     def copy(self) -> Self:
         """An independent copy; columns are shared until one of the two changes them."""
+        if self.columns:
+            self.column(0)
         self._shared = True
-        return type(self)(
-            self.size,
-            self.seed,
-            self.purpose,
-            self.seen,
-            self.keys.copy(),
-            self.numbers.copy(),
-            list(self.columns),
-            self.tuples,
-            self._heap.copy(),
-            True,
-        )
+        twin = self._twin()
+        twin.go_back(self.mark())
+        return twin
+
+    def successor(self) -> Self:
+        """A copy that shares all arrays and changes none; only one of the two may be continued.
+
+        It costs next to nothing: the samples that the copy keeps are written to the columns when
+        it has a successor itself, at which time nobody else uses them, or to new columns if they
+        are read before.
+        """
+        if self._late:
+            self._own_columns()
+        self._late = None
+        twin = self._twin()
+        twin._lent, twin._late = True, []
+        return twin
+
+    def _twin(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__setstate__({each.name: getattr(self, each.name) for each in fields(self)})
+        twin.columns = list(self.columns)
+        return twin
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self.copy()
@@ -276,8 +321,8 @@ class UniformSample(State):
         if not self.columns:
             return
         self._own_columns()
-        for start in range(0, self.filled, _PIECE):
-            old = [column[start : min(start + _PIECE, self.filled)] for column in self.columns]
+        for start in range(0, self.filled, PIECE_ROWS):
+            old = [c[start : min(start + PIECE_ROWS, self.filled)] for c in self.columns]
             for mine, new in zip(old, change.samples(old), strict=True):
                 mine[:] = new
 
@@ -289,7 +334,7 @@ class UniformSample(State):
     def _by_key(self) -> list[int]:
         if len(self._heap) != self.filled:
             kept = enumerate(self.keys[: self.filled].tolist())
-            self._heap = [(_ALL - drawn) << 32 | slot for slot, drawn in kept]
+            self._heap = [(MAX_KEY - drawn) << 32 | slot for slot, drawn in kept]
             heapify(self._heap)
         return self._heap
 
@@ -299,16 +344,19 @@ class UniformSample(State):
             self.keys, self.numbers = _longer(self.keys, room), _longer(self.numbers, room)
 
     def _own_columns(self) -> None:
-        """Make the columns as long as the keys, in arrays that no copy shares."""
+        """Make the columns as long as the keys, in arrays that no copy shares, and complete."""
         room = len(self.keys)
         if self._shared or room > len(self.columns[0]):
             self.columns = [self._longer_column(column, room) for column in self.columns]
             self._shared = False
+        for slots, entries in self._late or ():
+            self._write(entries, np.arange(len(slots)), slots)
+        self._late = None
 
     def _longer_column(self, column: Array, room: int) -> Array:
         kept = column[: self.filled]
-        whole = self.size * column.itemsize * int(np.prod(column.shape[1:])) <= _ROOM
-        if not whole or room <= _PIECE:
+        whole = self.size * column.itemsize * int(np.prod(column.shape[1:])) <= MAX_WHOLE_BYTES
+        if not whole or room <= PIECE_ROWS:
             return _longer(kept, room)
         found = np.empty((self.size, *column.shape[1:]), column.dtype)
         found[: len(kept)] = kept

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from mixfree.base.extras import require
 from mixfree.base.literal import console, literal
 
-__all__ = ["Table"]
-
 
 @dataclass(frozen=True)
 class Table:

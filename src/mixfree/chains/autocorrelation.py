@@ -12,23 +12,10 @@ from scipy import fft
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive
 
-__all__ = ["AutocorrelationTime", "ShortSeries", "autocorrelation", "autocorrelation_time"]
-
 # The window is the first M of at least WINDOW correlation times up to M: wide enough for an
 # exponential decay to vanish, narrow enough to exclude the noise of large lags (Sokal 1996).
 WINDOW = 5.0
-ENOUGH = 50  # autocorrelation times in a series below which the estimate is mostly noise
-
-
-@dataclass(frozen=True)
-class ShortSeries:
-    """A warning that explains why an autocorrelation time is unreliable."""
-
-    samples: int
-    message: str
-
-    def __str__(self) -> str:
-        return self.message
+MIN_TIMES = 50  # autocorrelation times in a series below which the estimate is mostly noise
 
 
 @dataclass(frozen=True)
@@ -54,7 +41,7 @@ class AutocorrelationTime:
     standard_error: float
     window: int
     samples: int
-    warning: ShortSeries | None = None
+    warning: str | None = None
 
     def __float__(self) -> float:
         return self.value
@@ -114,7 +101,7 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
     samples = len(correlation)
     if np.isnan(correlation[0]):
         message = f"all {samples} samples are the same: no correlation can be estimated"
-        return AutocorrelationTime(math.nan, math.nan, 0, samples, ShortSeries(samples, message))
+        return AutocorrelationTime(math.nan, math.nan, 0, samples, message)
     # In modulus, so that an alternating series does not close the window at once.
     scales = 2 * np.cumsum(np.abs(correlation)) - 1
     closed = np.arange(samples) >= window * scales
@@ -127,19 +114,14 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
     # The sum of an alternating series may be negative by chance.
     value = max(float(times[lag]), 1 / samples)
     error = max(value, 1.0) * math.sqrt(2 * (2 * lag + 1) / samples)
-    return AutocorrelationTime(
-        value, error, lag, samples, _warning(samples, scales[lag] if closed.any() else samples)
-    )
-
-
-def _warning(samples: int, scale: float) -> ShortSeries | None:
-    if samples >= ENOUGH * scale:
-        return None
-    return ShortSeries(
-        samples,
-        f"{samples} samples are about {samples / scale:.0f} correlation times; {ENOUGH} are "
-        "needed for a reliable estimate, and slower correlations may be hidden",
-    )
+    seen = samples / float(scales[lag]) if closed.any() else 1.0
+    warning = None
+    if seen < MIN_TIMES:
+        warning = (
+            f"{samples} samples are about {seen:.0f} correlation times; {MIN_TIMES} are needed "
+            "for a reliable estimate, and slower correlations may be hidden"
+        )
+    return AutocorrelationTime(value, error, lag, samples, warning)
 
 
 def _series(series: Any) -> Array:

@@ -10,8 +10,6 @@ from scipy.sparse import linalg as sparse_linalg
 from mixfree.base.arithmetic import Array
 from mixfree.chains.powers import Power
 
-__all__ = ["Function", "asymptotic_variance", "check_function", "hitting_times"]
-
 Function = Sequence[float] | Array | Callable[[Any], float]
 
 
@@ -42,14 +40,14 @@ def hitting_times(P: Any, target: int | Iterable[int]) -> Array:
     return times
 
 
-def asymptotic_variance(P: Any, law: Array, values: Array) -> float:
+def asymptotic_variance(P: Any, mu: Array, values: Array) -> float:
     """Return 2⟨f̄, g⟩ − ⟨f̄, f̄⟩ in L²(μ), where g solves Poisson's equation (I − P) g = f̄."""
-    centred = values - law @ values
-    solution = np.zeros(len(law))
-    if len(law) > 1:
+    centred = values - mu @ values
+    solution = np.zeros(len(mu))
+    if len(mu) > 1:
         # Solutions differ by a constant, which does not matter: take the one that vanishes at 0.
-        solution[1:] = _solve(P, np.arange(1, len(law)), centred[1:])
-    return float(law @ (centred * (2 * solution - centred)))
+        solution[1:] = _solve(P, np.arange(1, len(mu)), centred[1:])
+    return float(mu @ (centred * (2 * solution - centred)))
 
 
 def _solve(P: Any, among: Array, right: Array) -> Array:

@@ -11,9 +11,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.chains.powers import TIE, contraction, doublings
 from mixfree.chains.spectral import second_singular_value, spectral_gap
 
-__all__ = ["Bound", "MixingBounds"]
-
-TOO_SLOW = 1e-6  # distance of a factor from one below which its logarithm is inaccurate
+MIN_SHRINKING = 1e-6  # distance of a factor from one below which its logarithm is inaccurate
 
 
 @dataclass(frozen=True)
@@ -45,17 +43,17 @@ class MixingBounds:
         return math.floor(best * (1 + TIE)) if best < math.inf else best
 
 
-def small_bounds(P: Array, law: Array, changes: Array | None, eps: float) -> MixingBounds:
+def small_bounds(P: Array, mu: Array, changes: Array | None, eps: float) -> MixingBounds:
     """Collect every bound that applies to a chain whose powers fit in memory.
 
     ``changes`` are the eigenvalues of I − P if the chain is reversible.
     """
-    if 1 - law.min() <= eps:
-        return MixingBounds(eps, (Bound("one state carries the law", 0, 0),))
-    listed = list(by_doubling(P, law, eps))
+    if 1 - mu.min() <= eps:
+        return MixingBounds(eps, (Bound("one state has most of the probability", 0, 0),))
+    listed = list(by_doubling(P, mu, eps))
     if changes is not None:
-        error = float(len(law) * np.finfo(float).eps * np.abs(changes).max())
-        listed.insert(0, by_relaxation(spectral_gap(changes), error, float(law.min()), eps))
+        error = float(len(mu) * np.finfo(float).eps * np.abs(changes).max())
+        listed.insert(0, by_relaxation(spectral_gap(changes), error, float(mu.min()), eps))
     return MixingBounds(eps, tuple(listed))
 
 
@@ -74,26 +72,26 @@ def by_relaxation(gap: float, error: float, least: float, eps: float) -> Bound:
     )
 
 
-def by_doubling(P: Array, law: Array, eps: float) -> tuple[Bound, Bound]:
+def by_doubling(P: Array, mu: Array, eps: float) -> tuple[Bound, Bound]:
     """Compute pseudo-spectral and contraction bounds from P, P², P⁴, …, for any chain.
 
     With d̄(s) = κ(P^s) and σ_s the second singular value of P^s in L²(μ):
     d(s m) ≤ d̄(s)^m and d(s m) ≤ ½ √(1/μ_min − 1) σ_s^m from above, and
     σ_s² ≤ d̄(s) ≤ (2ε)^⌊s/τ(ε)⌋ from below.
     """
-    spread = math.sqrt(1 / law.min() - 1) / 2
+    spread = math.sqrt(1 / mu.min() - 1) / 2
     # The chain is not mixed at the start, so at least one step is needed.
     sides = [[1.0, math.inf], [1.0, math.inf]]
     for power in doublings(P):
-        apart = min(1.0, contraction(power.matrix))
-        singular = min(second_singular_value(power.matrix, law), math.sqrt(apart))
+        dbar = min(1.0, contraction(power.matrix))
+        singular = min(second_singular_value(power.matrix, mu), math.sqrt(dbar))
         for side, shrink, floor, ratio in (
             (sides[0], singular, singular**2, spread / eps),
-            (sides[1], apart, apart, 1 / eps),
+            (sides[1], dbar, dbar, 1 / eps),
         ):
             side[0] = max(side[0], at_least(power.time, floor, eps))
             side[1] = min(side[1], at_most(power.time, shrink, ratio))
-        if apart <= 2 * eps * (1 - TIE) and power.time >= min(side[1] for side in sides):
+        if dbar <= 2 * eps * (1 - TIE) and power.time >= min(side[1] for side in sides):
             break
     return (
         Bound("pseudo-spectral (Paulin, Proposition 3.4)", *sides[0]),
@@ -114,6 +112,6 @@ def at_most(time: int, shrink: float, ratio: float) -> float:
     """Bound τ from above if ``time`` steps shrink a distance that must shrink by ``ratio``."""
     if shrink <= 0:
         return float(time)
-    if shrink > 1 - TOO_SLOW:
+    if shrink > 1 - MIN_SHRINKING:
         return math.inf
     return time * max(1, math.ceil(math.log(ratio) / -math.log(shrink) * (1 - TIE)))

@@ -1,4 +1,4 @@
-"""``MarkovChain``: a transition matrix, its stationary law, mixing time and paths."""
+"""``MarkovChain``: a transition matrix, its stationary distribution, mixing time and paths."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from scipy import sparse
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.chains import averages, powers, spectral
-from mixfree.chains import stationary as laws
 from mixfree.chains.bounds import MixingBounds, small_bounds
 from mixfree.chains.large import large_bounds
 from mixfree.chains.simulate import Walk, prepare_walk, simulate
+from mixfree.chains.stationary import BALANCE, RESIDUAL, by_detailed_balance, by_krylov, gth
 from mixfree.chains.structure import communicating_classes, cyclic_classes, name_classes
 from mixfree.chains.validate import check_states, check_transition_matrix
 
-__all__ = ["MarkovChain"]
-
-DENSE_STATES = 4096  # most states for a matrix of all pairs, which takes 130 MB
-LEAST_EPS = 1e-12  # smallest distance that the rounding of P^t, about 1e-15, leaves exact
+MAX_DENSE_STATES = 4096  # most states for a matrix of all pairs, which takes 130 MB
+MIN_EPS = 1e-12  # smallest distance that the rounding of P^t, about 1e-15, leaves exact
 
 
 class MarkovChain:
@@ -64,14 +62,14 @@ class MarkovChain:
     @property
     def is_large(self) -> bool:
         """Whether the chain has too many states for a matrix of all pairs."""
-        return len(self) > DENSE_STATES
+        return len(self) > MAX_DENSE_STATES
 
     def dense(self, purpose: str) -> Array:
         """Return the transition matrix as an array; raise ValueError for a large chain."""
         if self.is_large:
             raise ValueError(
                 f"{purpose} needs a matrix of all pairs of states: {len(self)} states are more "
-                f"than {DENSE_STATES}; mixing_bounds() works on chains of any size"
+                f"than {MAX_DENSE_STATES}; mixing_bounds() works on chains of any size"
             )
         return np.asarray(self.P.toarray() if self.is_sparse else self.P)
 
@@ -98,43 +96,43 @@ class MarkovChain:
 
     @cached_property
     def stationary(self) -> Array:
-        """Stationary law μ, with μP = μ.
+        """Stationary distribution μ, with μP = μ.
 
         Up to 4,096 states by elimination without subtraction (GTH), which is accurate to all
         digits on ill-conditioned chains; beyond, by detailed balance where it holds and by
         ARPACK with a checked residual where it does not.
         """
-        self._need_irreducible("the stationary law")
+        self._need_irreducible("the stationary distribution")
         if not self.is_large:
-            return laws.gth(self.dense("the stationary law"))
-        law = self._balanced_law
-        return laws.by_krylov(self.P) if law is None else law
+            return gth(self.dense("the stationary distribution"))
+        mu = self._balanced_stationary
+        return by_krylov(self.P) if mu is None else mu
 
     @cached_property
-    def _balanced_law(self) -> Array | None:
-        return laws.by_detailed_balance(self.P)
+    def _balanced_stationary(self) -> Array | None:
+        return by_detailed_balance(self.P)
 
-    def positive_law(self, purpose: str) -> Array:
-        """Return the stationary law; raise ValueError if it is too small to divide by."""
-        law = self.stationary
-        # Entries of ARPACK's law below its residual have no correct digit.
-        least = laws.RESIDUAL if self.is_large and not self.is_reversible else 0.0
-        if law.min() <= least:
-            state = self.states[int(np.argmin(law))]
+    def positive_stationary(self, purpose: str) -> Array:
+        """Return the stationary distribution; raise ValueError if it is too small to divide by."""
+        mu = self.stationary
+        # Entries of ARPACK's vector below its residual have no correct digit.
+        least = RESIDUAL if self.is_large and not self.is_reversible else 0.0
+        if mu.min() <= least:
+            state = self.states[int(np.argmin(mu))]
             raise ValueError(
-                f"{purpose} divides by the law, which is below {least or 1e-308:.0e} "
-                f"at state {state}"
+                f"{purpose} divides by the stationary distribution, which is below "
+                f"{least or 1e-308:.0e} at state {state}"
             )
-        return law
+        return mu
 
     @cached_property
     def is_reversible(self) -> bool:
         """Whether μ(i) P(i, j) = μ(j) P(j, i) for every pair, to nine digits."""
         if self.is_large:
             self._need_irreducible("reversibility")
-            return self._balanced_law is not None
+            return self._balanced_stationary is not None
         flow = self.stationary[:, None] * self.dense("reversibility")
-        return bool(np.allclose(flow, flow.T, rtol=laws.BALANCE, atol=0))
+        return bool(np.allclose(flow, flow.T, rtol=BALANCE, atol=0))
 
     def reversal(self) -> MarkovChain:
         """Return the time reversal of the chain: P*(i, j) = μ(j) P(j, i) / μ(i).
@@ -148,25 +146,25 @@ class MarkovChain:
                [0.   , 1.   , 0.   , 0.   ],
                [0.   , 0.   , 0.5  , 0.5  ]])
         """
-        law = self.positive_law("the reversal")
+        mu = self.positive_stationary("the reversal")
         if self.is_sparse:
             scale = sparse.diags_array
-            back = sparse.csr_array(scale(1 / law) @ self.P.T @ scale(law))
+            back = sparse.csr_array(scale(1 / mu) @ self.P.T @ scale(mu))
         else:
-            back = self.P.T * law / law[:, None]
+            back = self.P.T * mu / mu[:, None]
         return MarkovChain(back, self.states)
 
     def distance(self, t: int) -> float:
         """Compute the distance from stationarity d_mix(t) of Section 2 of the paper.
 
-        The largest total variation distance, over the starts, between the law after ``t`` steps
-        and the stationary law.
+        The largest total variation distance, over the starts, between the distribution after ``t``
+        steps and the stationary one.
         """
         time = check_whole(t, "t", least=0, most=math.inf)
-        law = self.stationary
+        mu = self.stationary
         if time == 0:
-            return float(1 - law.min())
-        return powers.distance_to(law, powers.power(self.dense("distance"), time).matrix)
+            return float(1 - mu.min())
+        return powers.distance_to(mu, powers.power(self.dense("distance"), time).matrix)
 
     def mixing_time(self, eps: float = 0.25) -> int:
         """Compute the smallest t with ``distance(t) <= eps``, exactly, by squaring and bisection.
@@ -180,13 +178,13 @@ class MarkovChain:
         check_eps(eps)
         P = self.dense("the mixing time")
         self._need_aperiodic("the mixing time")
-        law = self.stationary
+        mu = self.stationary
         enough = eps * (1 + powers.TIE)
-        if 1 - law.min() <= enough:
+        if 1 - mu.min() <= enough:
             return 0
         time = powers.first_time(
             powers.doublings(P),
-            lambda power: powers.distance_to(law, power.matrix) <= enough,
+            lambda power: powers.distance_to(mu, power.matrix) <= enough,
         )
         if time is None:
             raise ValueError(f"the chain has not mixed to eps = {eps} after 2^62 steps")
@@ -196,7 +194,7 @@ class MarkovChain:
     def _changes(self) -> Array:
         return spectral.eigenvalues_of_change(
             self.dense("eigenvalues"),
-            self.positive_law("eigenvalues") if self.is_reversible else None,
+            self.positive_stationary("eigenvalues") if self.is_reversible else None,
         )
 
     @property
@@ -227,11 +225,11 @@ class MarkovChain:
         Exact when the maximum is at a k of up to 1,024, and otherwise below the true value by
         less than 0.1 % (up to 25 % for a thousand states).
         """
-        law = self.positive_law("pseudo_spectral_gap")
+        mu = self.positive_stationary("pseudo_spectral_gap")
         if self.is_reversible:
             # The second singular value of P^k is |λ|^k, so the maximum is at k = 1.
             return self.spectral_gap * (2 - self.spectral_gap)
-        return spectral.pseudo_spectral_gap(self.dense("pseudo_spectral_gap"), law).value
+        return spectral.pseudo_spectral_gap(self.dense("pseudo_spectral_gap"), mu).value
 
     @cached_property
     def contraction_rate(self) -> float:
@@ -257,11 +255,13 @@ class MarkovChain:
         check_eps(eps)
         self._need_aperiodic("the mixing time")
         if self.is_large:
-            law = self.positive_law("mixing_bounds") if self.is_reversible else self.stationary
-            return large_bounds(self.P, law, self.is_reversible, eps)
-        law = self.positive_law("mixing_bounds")
+            mu = (
+                self.positive_stationary("mixing_bounds") if self.is_reversible else self.stationary
+            )
+            return large_bounds(self.P, mu, self.is_reversible, eps)
+        mu = self.positive_stationary("mixing_bounds")
         changes = self._changes if self.is_reversible else None
-        return small_bounds(self.dense("mixing_bounds"), law, changes, eps)
+        return small_bounds(self.dense("mixing_bounds"), mu, changes, eps)
 
     def simulate(
         self,
@@ -274,7 +274,7 @@ class MarkovChain:
         Parameters
         ----------
         start
-            Index of the first state; drawn from the stationary law when None.
+            Index of the first state; drawn from the stationary distribution when None.
         seed
             A seed or a generator: the same seed gives the same path.
 
@@ -343,5 +343,5 @@ class MarkovChain:
 
 def check_eps(eps: float) -> None:
     """Raise ValueError unless ``eps`` is below 1 and well above the rounding of a distance."""
-    if not LEAST_EPS <= eps < 1:
-        raise ValueError(f"eps = {eps} must be at least {LEAST_EPS:g} and below 1")
+    if not MIN_EPS <= eps < 1:
+        raise ValueError(f"eps = {eps} must be at least {MIN_EPS:g} and below 1")

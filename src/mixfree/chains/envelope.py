@@ -22,12 +22,10 @@ from scipy.spatial.distance import cdist
 
 from mixfree.base.arithmetic import Array
 from mixfree.chains.bounds import at_least, at_most
-from mixfree.chains.powers import LONGEST, Power, first_time
+from mixfree.chains.powers import MAX_SQUARINGS, Power, first_time
 from mixfree.chains.rows import RowEstimates
 
-__all__ = ["Envelope", "InexactPower", "Range", "doublings", "error_of_law"]
-
-QUARTER = 0.25  # the distance that defines the mixing time
+DISTANCE = 0.25  # the distance that defines the mixing time
 MIXED = 1e-9  # largest difference between rows of a power at which squaring ends
 
 
@@ -56,25 +54,25 @@ class InexactPower:
         return self.power.time
 
     def __matmul__(self, other: InexactPower) -> InexactPower:
-        error = self.power.matrix @ other.error + self.error * min(1.0, other.apart.largest)
+        error = self.power.matrix @ other.error + self.error * min(1.0, other.between_rows.largest)
         return InexactPower(self.power @ other.power, np.minimum(error, 2))
 
     @cached_property
-    def apart(self) -> Range:
+    def between_rows(self) -> Range:
         """The possible values of d̄(time) of the true chain."""
         rows = self.power.matrix
         return Range.of_worst(cdist(rows, rows, "cityblock"), self.error[:, None] + self.error)
 
-    def from_law(self, law: Array, law_error: float) -> Range:
+    def from_stationary(self, mu: Array, stationary_error: float) -> Range:
         """Return the possible values of d(time) of the true chain."""
-        distance = np.abs(self.power.matrix - law).sum(axis=1)
-        return Range.of_worst(distance, self.error + law_error)
+        distance = np.abs(self.power.matrix - mu).sum(axis=1)
+        return Range.of_worst(distance, self.error + stationary_error)
 
 
 def doublings(rows: RowEstimates) -> Iterator[InexactPower]:
     """Yield the powers 1, 2, 4, 8, … until the estimate has mixed to machine precision."""
     current = InexactPower(Power.first(rows.P), rows.row_error)
-    for _ in range(LONGEST):
+    for _ in range(MAX_SQUARINGS):
         yield current
         if np.ptp(current.power.matrix, axis=0).max() < MIXED:
             return
@@ -93,32 +91,36 @@ class Envelope:
         return list(doublings(self.rows))
 
     @cached_property
-    def law_error(self) -> float:
-        """Bound on the L1 distance between the two stationary laws."""
-        return error_of_law(self.rows.law, self.powers)
+    def stationary_error(self) -> float:
+        """Bound on the L1 distance between the two stationary distributions."""
+        return error_of_stationary(self.rows.mu, self.powers)
 
     def interval(self) -> tuple[float, float]:
         """Return an interval for the mixing time of the true chain."""
-        lower = max(at_least(power.time, power.apart.least, QUARTER) for power in self.powers)
-        upper = min(at_most(power.time, power.apart.largest, 1 / QUARTER) for power in self.powers)
+        lower = max(
+            at_least(power.time, power.between_rows.least, DISTANCE) for power in self.powers
+        )
+        upper = min(
+            at_most(power.time, power.between_rows.largest, 1 / DISTANCE) for power in self.powers
+        )
         mixed = first_time(self.powers, self._certainly_mixed)
         unmixed = first_time(self.powers, self._perhaps_mixed)
         return max(lower, unmixed or 0), min(upper, mixed or math.inf)
 
     def _certainly_mixed(self, power: InexactPower) -> bool:
-        distance = power.from_law(self.rows.law, self.law_error)
-        return min(power.apart.largest, distance.largest) <= QUARTER
+        distance = power.from_stationary(self.rows.mu, self.stationary_error)
+        return min(power.between_rows.largest, distance.largest) <= DISTANCE
 
     def _perhaps_mixed(self, power: InexactPower) -> bool:
-        distance = power.from_law(self.rows.law, self.law_error)
-        return power.apart.least <= 2 * QUARTER and distance.least <= QUARTER
+        distance = power.from_stationary(self.rows.mu, self.stationary_error)
+        return power.between_rows.least <= 2 * DISTANCE and distance.least <= DISTANCE
 
 
-def error_of_law(law: Array, powers: list[InexactPower]) -> float:
-    """Bound the L1 distance between the two stationary laws.
+def error_of_stationary(mu: Array, powers: list[InexactPower]) -> float:
+    """Bound the L1 distance between the two stationary distributions.
 
     π̂ − π = π̂ (P̂^t − P^t) + (π̂ − π) P^t, and the last term is contracted by κ(P^t).
     """
-    largest = [(power, power.apart.largest) for power in powers]
-    bounds = [float(law @ power.error) / (1 - apart) for power, apart in largest if apart < 1]
+    largest = [(power, power.between_rows.largest) for power in powers]
+    bounds = [float(mu @ power.error) / (1 - most) for power, most in largest if most < 1]
     return min([2.0, *bounds])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,6 @@ from mixfree.chains.observed import ObservedPath, observe
 from mixfree.chains.powers import TIE
 from mixfree.chains.rows import estimate_rows
 
-__all__ = ["Coefficient", "MixingTimeEstimate", "estimate_mixing_time"]
-
 
 @dataclass(frozen=True)
 class Coefficient:
@@ -30,7 +28,7 @@ class Coefficient:
     upper: float
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class MixingTimeEstimate:
     """The mixing time estimated from one path.
 
@@ -59,20 +57,13 @@ class MixingTimeEstimate:
     upper: float
     level: float
     method: str
-    coefficients: tuple[Coefficient, ...]
-    chain: MarkovChain
+    coefficients: tuple[Coefficient, ...] = field(repr=False)
+    chain: MarkovChain = field(repr=False)
     samples: int
-    sentence: str
+    sentence: str = field(repr=False)
 
     def __str__(self) -> str:
         return self.sentence
-
-    def __repr__(self) -> str:
-        return (
-            f"MixingTimeEstimate(mixing_time={self.mixing_time}, lower={self.lower}, "
-            f"upper={self.upper}, level={self.level}, method={self.method!r}, "
-            f"samples={self.samples})"
-        )
 
 
 Interval = tuple[float, float, tuple[Coefficient, ...]]
@@ -152,7 +143,7 @@ def _pseudo_spectral(known: Envelope) -> Interval:
     γ((P*)^k P^k) = 1 − σ², with σ the second singular value of L^k, and the error of L^k is at
     most k times that of L; hence γ is known up to twice the error of L.
     """
-    gap = spectral.pseudo_spectral_gap(known.rows.P, known.rows.law)
+    gap = spectral.pseudo_spectral_gap(known.rows.P, known.rows.mu)
     error, least = _symmetrised_error(known)
     low, high = max(0.0, gap.value - 2 * error), min(1.0, gap.ceiling + 2 * error)
     found = Coefficient("pseudo-spectral gap", gap.value, low, high)
@@ -161,7 +152,7 @@ def _pseudo_spectral(known: Envelope) -> Interval:
 
 def _reversible(known: Envelope) -> Interval:
     """Levin and Peres' (1/γ − 1) log 2 ≤ τ ≤ log(4/μ_min)/γ; γ is known by Weyl's inequality."""
-    L = spectral.symmetrised(known.rows.P, known.rows.law)
+    L = spectral.symmetrised(known.rows.P, known.rows.mu)
     values = np.linalg.eigvalsh((L + L.T) / 2)
     gap = float(1 - max(values[-2], abs(values[0])))
     error, least = _symmetrised_error(known)
@@ -170,12 +161,8 @@ def _reversible(known: Envelope) -> Interval:
     return (1 / high - 1) * math.log(2), _over(math.log(4) - _log(least), low), (found,)
 
 
-def _envelope(known: Envelope) -> Interval:
-    return (*known.interval(), ())
-
-
 METHODS: dict[str, Callable[[Envelope], Interval]] = {
-    "envelope": _envelope,
+    "envelope": lambda known: (*known.interval(), ()),
     "contraction": _contraction,
     "pseudo-spectral": _pseudo_spectral,
     "reversible": _reversible,
@@ -185,21 +172,21 @@ METHODS: dict[str, Callable[[Envelope], Interval]] = {
 def _symmetrised_error(known: Envelope) -> tuple[float, float]:
     """Bound ‖L − L̂‖ for L = D^½ P D^−½, and the least stationary probability from below.
 
-    As in Hsu et al. (Theorem 4.1), with row sums of errors where the sensitivity of the law needs
-    them. The errors of the entries of the law are at most b_j, the lesser of
+    As in Hsu et al. (Theorem 4.1), with row sums of errors where the sensitivity of μ needs them.
+    The errors of the entries of μ are at most b_j, the lesser of
     ½ (A#_jj − min_i A#_ij) · max_i ε_i, A# being the group inverse of I − P̂, and half the L1
-    error of the law.
+    error of μ.
     """
-    rows, law = known.rows, known.rows.law
-    everything = np.outer(np.ones(len(law)), law)
-    group = np.linalg.inv(np.eye(len(law)) - rows.P + everything) - everything
+    rows, mu = known.rows, known.rows.mu
+    everything = np.outer(np.ones(len(mu)), mu)
+    group = np.linalg.inv(np.eye(len(mu)) - rows.P + everything) - everything
     sensitivity = (group.diagonal() - group.min(axis=0)) / 2
-    off = np.minimum(sensitivity * rows.row_error.max(), known.law_error / 2)
-    least = float((law - off).min())
+    off = np.minimum(sensitivity * rows.row_error.max(), known.stationary_error / 2)
+    least = float((mu - off).min())
     if least <= 0:
         return math.inf, 0.0
-    ratio = max(float(np.sqrt(law / (law - off)).max()), float(np.sqrt((law + off) / law).max()))
-    entries = np.linalg.norm(spectral.symmetrised(rows.entry_error, law), 2)
+    ratio = max(float(np.sqrt(mu / (mu - off)).max()), float(np.sqrt((mu + off) / mu).max()))
+    entries = np.linalg.norm(spectral.symmetrised(rows.entry_error, mu), 2)
     return ratio**2 - 1 + ratio**2 * float(entries), least
 
 

@@ -10,16 +10,7 @@ from scipy import sparse
 
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.extras import require
-from mixfree.chains.chain import DENSE_STATES, MarkovChain
-
-__all__ = [
-    "birth_death",
-    "cycle",
-    "random_chain",
-    "random_walk",
-    "two_state",
-    "winning_streak",
-]
+from mixfree.chains.chain import MAX_DENSE_STATES, MarkovChain
 
 
 def two_state(p: float) -> MarkovChain:
@@ -42,8 +33,8 @@ def winning_streak(n: int) -> MarkovChain:
 
     From any state the streak ends (state 0) or grows by one, with probability ½ each. Its time
     reversal, ``winning_streak(n).reversal()``, is the example of the paper's Appendix on linear
-    mixing times: it has the same stationary law 1/2, 1/4, …, 1/2^(n−1), 1/2^(n−1) and mixes in
-    Θ(n) steps, while this chain mixes in two.
+    mixing times: it has the same stationary distribution 1/2, 1/4, …, 1/2^(n−1), 1/2^(n−1) and
+    mixes in Θ(n) steps, while this chain mixes in two.
 
     Examples
     --------
@@ -130,8 +121,8 @@ def random_walk(graph: Any, weights: str = "degree", lazy: bool = False) -> Mark
         A networkx graph, whose edges may have the attribute ``weight``. The states are the nodes,
         in the graph's order.
     weights
-        ``"degree"``: to a neighbour in proportion to its edge, so that the stationary law follows
-        the degrees. ``"metropolis"``: to each neighbour j of i with probability
+        ``"degree"``: to a neighbour in proportion to its edge, so that the stationary distribution
+        follows the degrees. ``"metropolis"``: to each neighbour j of i with probability
         1/(1 + max(degree i, degree j)) and otherwise stay, so that it is uniform (Ram et al. 2009,
         Johansson et al. 2010); edge weights are then not used.
     lazy
@@ -188,4 +179,4 @@ def _lazy(walk: Any) -> Any:
 
 def _stored(walk: Any, states: Sequence[Hashable] | None = None) -> MarkovChain:
     """Return a chain with the matrix, dense unless it has too many states."""
-    return MarkovChain(walk.toarray() if walk.shape[0] <= DENSE_STATES else walk, states)
+    return MarkovChain(walk.toarray() if walk.shape[0] <= MAX_DENSE_STATES else walk, states)

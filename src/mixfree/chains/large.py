@@ -19,9 +19,7 @@ from mixfree.chains.bounds import Bound, MixingBounds, at_most, by_relaxation
 from mixfree.chains.stationary import RESIDUAL
 from mixfree.chains.structure import edges
 
-__all__ = ["large_bounds"]
-
-WALK = 2000  # most steps of a walk from a start
+MAX_WALK = 2000  # most steps of a walk from a start
 TOLERANCE = 1e-8  # tolerance of the singular values
 # An eigenvalue is accepted when its error is below this fraction of the gap. If none of the
 # tolerances reaches that, L is factorised, which is very costly on a well-connected graph.
@@ -30,26 +28,26 @@ TOLERANCES = (1e-3, 1e-6, 1e-9)
 SINGULAR_POWERS = (1, 2, 4, 8, 16)
 
 
-def large_bounds(P: Any, law: Array, reversible: bool, eps: float) -> MixingBounds:
-    """Compute bounds from the leading eigenvalue, and from walks of at most ``WALK`` steps."""
-    bound, direction = (_reversible if reversible else _general)(P, law, eps)
-    if bound.lower >= WALK:
+def large_bounds(P: Any, mu: Array, reversible: bool, eps: float) -> MixingBounds:
+    """Compute bounds from the leading eigenvalue, and from walks of at most ``MAX_WALK`` steps."""
+    bound, direction = (_reversible if reversible else _general)(P, mu, eps)
+    if bound.lower >= MAX_WALK:
         return MixingBounds(eps, (bound,))
-    starts = _starts(P, law, direction)
-    steps = int(min(WALK, bound.upper))
-    walked = float(_unmixed_steps(P, law, starts, eps, steps) + 1)
+    starts = _starts(P, mu, direction)
+    steps = int(min(MAX_WALK, bound.upper))
+    walked = float(_unmixed_steps(P, mu, starts, eps, steps) + 1)
     name = f"walks from {len(starts)} starts, {steps} steps at most (certified)"
     return MixingBounds(eps, (bound, Bound(name, walked)))
 
 
-def _reversible(P: Any, law: Array, eps: float) -> tuple[Bound, Array]:
-    root = np.sqrt(law)
+def _reversible(P: Any, mu: Array, eps: float) -> tuple[Bound, Array]:
+    root = np.sqrt(mu)
     scale = sparse.diags_array
     L = sparse.csr_array(scale(root) @ P @ scale(1 / root))
     value, vector = _leading(L, root)
     # Some eigenvalue lies within the residual of the one found.
-    error = float(_residual(L, value, vector) + len(law) * np.finfo(float).eps)
-    bound = by_relaxation(1 - abs(value), error, float(law.min()), eps)
+    error = float(_residual(L, value, vector) + len(mu) * np.finfo(float).eps)
+    bound = by_relaxation(1 - abs(value), error, float(mu.min()), eps)
     # A Rayleigh quotient never exceeds the largest eigenvalue, so the lower side is certified.
     name = f"{bound.theorem}: lower side certified, upper side if ARPACK found the largest"
     return Bound(name, bound.lower, bound.upper), vector / root
@@ -110,15 +108,15 @@ def _residual(L: Any, value: float, vector: Array) -> float:
     return float(np.linalg.norm(L @ vector - value * vector))
 
 
-def _general(P: Any, law: Array, eps: float) -> tuple[Bound, Array]:
-    if law.min() <= RESIDUAL:
+def _general(P: Any, mu: Array, eps: float) -> tuple[Bound, Array]:
+    if mu.min() <= RESIDUAL:
         name = f"no upper side: a stationary probability is below {RESIDUAL:.0e}"
-        return Bound(name), law
-    root = np.sqrt(law)
+        return Bound(name), mu
+    root = np.sqrt(mu)
     scale = sparse.diags_array
     forth = sparse.csr_array(scale(root) @ P @ scale(1 / root))
     back = sparse.csr_array(forth.T)
-    spread = math.sqrt(1 / law.min() - 1) / 2
+    spread = math.sqrt(1 / mu.min() - 1) / 2
     start = np.random.default_rng(0).standard_normal(len(root))
     best, vector = math.inf, start
     for power in SINGULAR_POWERS:
@@ -145,24 +143,24 @@ def _general(P: Any, law: Array, eps: float) -> tuple[Bound, Array]:
     return Bound(name, 0.0, best), vector / root
 
 
-def _starts(P: Any, law: Array, direction: Array) -> list[int]:
+def _starts(P: Any, mu: Array, direction: Array) -> list[int]:
     """Return states likely to mix last: extremes of the slowest mode, the rarest, the farthest."""
-    rarest = int(np.argmin(law))
+    rarest = int(np.argmin(mu))
     farthest = int(csgraph.breadth_first_order(edges(P), rarest)[0][-1])
     ends = int(np.argmax(direction)), int(np.argmin(direction))
     return sorted({*ends, rarest, farthest})
 
 
-def _unmixed_steps(P: Any, law: Array, starts: list[int], eps: float, steps: int) -> int:
-    """Return the largest t ≤ ``steps`` at which some start is farther than ``eps`` from the law."""
-    laws = np.zeros((P.shape[0], len(starts)))
-    laws[starts, range(len(starts))] = 1
+def _unmixed_steps(P: Any, mu: Array, starts: list[int], eps: float, steps: int) -> int:
+    """Return the largest t ≤ ``steps`` at which some start is farther than ``eps`` from μ."""
+    distributions = np.zeros((P.shape[0], len(starts)))
+    distributions[starts, range(len(starts))] = 1
     forward = sparse.csr_array(P.T)
     unmixed = 0
     for step in range(1, steps + 1):
-        laws = forward @ laws
-        # The law itself is known up to its residual, and a tie counts as reached.
-        if np.abs(laws - law[:, None]).sum(axis=0).max() / 2 <= eps + RESIDUAL:
+        distributions = forward @ distributions
+        # μ itself is known up to its residual, and a tie counts as reached.
+        if np.abs(distributions - mu[:, None]).sum(axis=0).max() / 2 <= eps + RESIDUAL:
             break
         unmixed = step
     return unmixed

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.chains.chain import DENSE_STATES
-
-__all__ = ["ObservedPath", "observe"]
+from mixfree.chains.chain import MAX_DENSE_STATES
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,8 @@ def observe(path: Any, states: Iterable[Hashable] | None = None) -> ObservedPath
             f"path has only one state, {found[codes[0]]!r}: its mixing time cannot be estimated"
         )
     count = len(found)
-    if count > DENSE_STATES:
-        raise ValueError(f"path has {count} states; at most {DENSE_STATES} are supported")
+    if count > MAX_DENSE_STATES:
+        raise ValueError(f"path has {count} states; at most {MAX_DENSE_STATES} are supported")
     pairs = np.bincount(codes[:-1] * count + codes[1:], minlength=count**2)
     return ObservedPath(found, pairs.reshape(count, count), len(labels))
 

@@ -14,10 +14,8 @@ from mixfree.chains.chain import MarkovChain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["plot_decay"]
-
 POINTS = 48  # times at which the curves are drawn
-SHORT = 100  # longest time axis labelled with plain numbers instead of powers of ten
+MAX_PLAIN_TIME = 100  # longest time axis labelled with plain numbers instead of powers of ten
 STYLES = [{"color": "#BBD5E8"}, *(figures.line_style(index) for index in (0, 1, 2))]
 
 
@@ -52,7 +50,7 @@ def plot_decay(
     figures.log_log(axes, "t (steps)", "distance from stationarity")
     axes.set_ylim(eps / 25, 3)
     axes.set_xlim(1, times[-1])
-    if times[-1] < SHORT:
+    if times[-1] < MAX_PLAIN_TIME:
         figures.plain_ticks(axes.xaxis)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
@@ -60,16 +58,16 @@ def plot_decay(
 
 def _curves(chain: MarkovChain, times: list[int]) -> dict[str, list[float]]:
     """d(t), with its bounds by Levin and Peres' Theorems 12.5 and 12.4 or by contraction."""
-    law = chain.positive_law("the plot")
+    mu = chain.positive_stationary("the plot")
     held = [powers.power(chain.dense("the plot"), time).matrix for time in times]
-    exact = {"$d_{mix}(t)$": [powers.distance_to(law, power) for power in held]}
-    apart = [powers.contraction(power) for power in held]
+    exact = {"$d_{mix}(t)$": [powers.distance_to(mu, power) for power in held]}
+    contractions = [powers.contraction(power) for power in held]
     if not chain.is_reversible:
-        lower = {"lower bound, $κ(P^t)/2$": [distance / 2 for distance in apart]}
-        return exact | lower | {"upper bound, $κ(P^t)$": apart}
+        lower = {"lower bound, $κ(P^t)/2$": [distance / 2 for distance in contractions]}
+        return exact | lower | {"upper bound, $κ(P^t)$": contractions}
     gap = chain.spectral_gap
     return exact | {
         "lower bound, $|λ|^t/2$": [(1 - gap) ** time / 2 for time in times],
-        "upper bound, $κ(P^t)$": apart,
-        r"upper bound, $e^{-γt}/μ_{min}$": [math.exp(-gap * time) / law.min() for time in times],
+        "upper bound, $κ(P^t)$": contractions,
+        r"upper bound, $e^{-γt}/μ_{min}$": [math.exp(-gap * time) / mu.min() for time in times],
     }

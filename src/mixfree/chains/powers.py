@@ -16,10 +16,8 @@ from scipy.spatial.distance import cdist
 
 from mixfree.base.arithmetic import Array
 
-__all__ = ["Power", "contraction", "distance_to", "doublings", "first_time", "power"]
-
 TIE = 1e-12  # relative tolerance with which an exact tie d(t) = eps counts as reached
-LONGEST = 62  # most squarings
+MAX_SQUARINGS = 62  # most squarings
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def doublings(P: Array) -> Iterator[Power]:
     """Yield P, P², P⁴, P⁸, …."""
     power = Power.first(P)
     yield power
-    for _ in range(LONGEST):
+    for _ in range(MAX_SQUARINGS):
         power = power @ power
         yield power
 
@@ -102,9 +100,9 @@ def first_time(doubled: Iterable[T], reached: Callable[[T], bool]) -> int | None
     return latest.time + 1
 
 
-def distance_to(law: Array, matrix: Array) -> float:
-    """Return the largest total variation distance between a row of ``matrix`` and ``law``."""
-    return float(np.abs(matrix - law).sum(axis=1).max() / 2)
+def distance_to(mu: Array, matrix: Array) -> float:
+    """Return the largest total variation distance between a row of ``matrix`` and ``mu``."""
+    return float(np.abs(matrix - mu).sum(axis=1).max() / 2)
 
 
 def contraction(matrix: Array) -> float:

@@ -21,8 +21,6 @@ from scipy.special import betaln, gammaln, xlogy
 from mixfree.base.arithmetic import Array
 from mixfree.chains.stationary import gth
 
-__all__ = ["RowEstimates", "entry_intervals", "estimate_rows", "row_radius"]
-
 BISECTIONS = 55  # bisections for all digits of a probability
 
 
@@ -45,8 +43,8 @@ class RowEstimates:
     row_error: Array
 
     @cached_property
-    def law(self) -> Array:
-        """Stationary law of the estimate."""
+    def mu(self) -> Array:
+        """Stationary distribution of the estimate."""
         return gth(self.P)
 
 
@@ -100,7 +98,7 @@ def entry_intervals(successes: Array, trials: Array, wrong: float) -> tuple[Arra
 
 
 def row_radius(counts: Array, wrong: float) -> Array:
-    """Bound the L1 distance from each row's frequencies to its law, by Pinsker's inequality.
+    """Bound the L1 distance from each row's frequencies to its probabilities, by Pinsker.
 
     The mixture is half Dirichlet(½), suited to rows with many targets, and half Dirichlet(1/d),
     suited to rows with few.

@@ -11,13 +11,8 @@ from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 
-__all__ = ["Walk", "prepare_walk", "simulate"]
-
-STICKY = 0.75  # mean probability of staying above which a chain is sticky
-# Counting through a row is faster than an alias table up to about this many entries per row.
-WIDE = 32
-WIDE_IF_STICKY = 512
-LARGEST = 1 << 24  # most entries of the table of rows padded to one width
+MAX_COUNTED = 32  # entries per row up to which counting is faster than an alias table
+MAX_TABLE = 1 << 24  # entries of the table of rows padded to one width
 CHUNK = 1 << 15  # uniform numbers drawn at a time
 ENTRY = np.dtype([("keep", np.float64), ("target", np.int32), ("other", np.int32)], align=True)
 
@@ -43,18 +38,14 @@ def prepare_walk(P: Any) -> Walk:
     from mixfree.chains import kernels
 
     entries = sparse.csr_array(P)
-    sticky = entries.diagonal().mean() > STICKY
     width = int(np.diff(entries.indptr).max())
-    if width > (WIDE_IF_STICKY if sticky else WIDE) or len(entries.indptr) * width > LARGEST:
+    if width > MAX_COUNTED or len(entries.indptr) * width > MAX_TABLE:
         return partial(kernels.walk_by_alias, *_alias_table(entries))
-    cumulated, target, stay = _cumulated_rows(entries, width)
-    if sticky:
-        return partial(kernels.walk_mostly_staying, cumulated, target, stay)
-    return partial(kernels.walk_by_counting, cumulated, target)
+    return partial(kernels.walk_by_counting, *_cumulated_rows(entries, width))
 
 
-def _cumulated_rows(entries: Any, width: int) -> tuple[Array, Array, Array]:
-    """Return cumulative probabilities and targets per row, and each row's interval of staying."""
+def _cumulated_rows(entries: Any, width: int) -> tuple[Array, Array]:
+    """Return cumulative probabilities and targets per row."""
     states = entries.shape[0]
     lengths = np.diff(entries.indptr)
     row = np.repeat(np.arange(states), lengths)
@@ -64,11 +55,7 @@ def _cumulated_rows(entries: Any, width: int) -> tuple[Array, Array, Array]:
     ends = np.cumsum(chance, axis=1)
     # The last entry of a row takes what rounding leaves; the padding is never reached.
     ends[np.arange(width) >= lengths[:, None] - 1] = 1.0
-    begins = np.column_stack([np.zeros(states), ends[:, :-1]])
-    home = entries.indices == row
-    stay = np.zeros((states, 2))
-    stay[row[home], 0], stay[row[home], 1] = begins[row, place][home], ends[row, place][home]
-    return np.ascontiguousarray(ends[:, :-1]), target, stay
+    return np.ascontiguousarray(ends[:, :-1]), target
 
 
 def _alias_table(entries: Any) -> tuple[Array, Array]:

@@ -6,37 +6,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.chains.powers import LONGEST, Power, contraction
+from mixfree.chains.powers import MAX_SQUARINGS, Power, contraction
 
-__all__ = [
-    "Rate",
-    "contraction_rate",
-    "eigenvalues_of_change",
-    "pseudo_spectral_gap",
-    "second_singular_value",
-    "spectral_gap",
-    "symmetrised",
-]
-
-AFFORDABLE = 4e9  # multiplications per block of powers
+MAX_MULTIPLICATIONS = 4e9  # multiplications per block of powers
 FEWEST_AND_MOST = (2, 10)  # log₂ of the number of strides per block
 
 
-def symmetrised(matrix: Array, law: Array) -> Array:
-    """Return D^½ M D^−½ with D the diagonal of the law; symmetric if the chain is reversible."""
-    root = np.sqrt(law)
+def symmetrised(matrix: Array, mu: Array) -> Array:
+    """Return D^½ M D^−½ with D the diagonal of μ; symmetric if the chain is reversible."""
+    root = np.sqrt(mu)
     return matrix * root[:, None] / root
 
 
-def eigenvalues_of_change(P: Array, reversible_law: Array | None) -> Array:
+def eigenvalues_of_change(P: Array, reversible_mu: Array | None) -> Array:
     """Return the eigenvalues of I − P, more accurate than those of P if the chain is slow.
 
-    They are real if the law of a reversible chain is given.
+    They are real if μ of a reversible chain is given.
     """
     change = -Power.first(P).change
-    if reversible_law is None:
+    if reversible_mu is None:
         return np.linalg.eigvals(change)
-    L = symmetrised(change, reversible_law)
+    L = symmetrised(change, reversible_mu)
     return np.linalg.eigvalsh((L + L.T) / 2)
 
 
@@ -50,10 +40,10 @@ def spectral_gap(changes: Array) -> float:
     return max(0.0, float(gaps.min()))
 
 
-def second_singular_value(matrix: Array, law: Array) -> float:
+def second_singular_value(matrix: Array, mu: Array) -> float:
     """Return the norm of ``matrix``, a power of P, on functions of mean zero in L²(μ)."""
-    root = np.sqrt(law)
-    L = symmetrised(matrix, law) - np.outer(root, root)
+    root = np.sqrt(mu)
+    L = symmetrised(matrix, mu) - np.outer(root, root)
     return min(1.0, float(np.linalg.norm(L, 2)))
 
 
@@ -73,10 +63,10 @@ def largest_rate(P: Array, gain: Callable[[Array], float]) -> Rate:
     most a thousand strides, fewer for large matrices: as the gain grows with k, a value between
     two multiples of the stride exceeds the one found by at most the ratio of the two.
     """
-    strides = 1 << int(np.clip(np.log2(AFFORDABLE / len(P) ** 3), *FEWEST_AND_MOST))
+    strides = 1 << int(np.clip(np.log2(MAX_MULTIPLICATIONS / len(P) ** 3), *FEWEST_AND_MOST))
     held = [Power.first(P)]
     best, slack = gain(held[0].matrix), 1.0
-    while held[-1].time * best < 1 and len(held) < LONGEST:
+    while held[-1].time * best < 1 and len(held) < MAX_SQUARINGS:
         half = held[-1]
         held.append(half @ half)
         ceiling = gain(held[-1].matrix)
@@ -91,9 +81,9 @@ def largest_rate(P: Array, gain: Callable[[Array], float]) -> Rate:
     return Rate(best, min(1.0, best * slack))
 
 
-def pseudo_spectral_gap(P: Array, law: Array) -> Rate:
+def pseudo_spectral_gap(P: Array, mu: Array) -> Rate:
     """Find the largest (1 − σ₂(P^k)²)/k over k, σ₂ the second singular value (Paulin 2015)."""
-    return largest_rate(P, lambda matrix: 1 - second_singular_value(matrix, law) ** 2)
+    return largest_rate(P, lambda matrix: 1 - second_singular_value(matrix, mu) ** 2)
 
 
 def contraction_rate(P: Array) -> Rate:

@@ -1,4 +1,4 @@
-"""The stationary law: elimination for small chains, detailed balance or ARPACK for large ones."""
+"""The stationary distribution: by elimination, or for large chains by balance or ARPACK."""
 
 from typing import Any
 
@@ -10,14 +10,12 @@ from scipy.sparse import linalg as sparse_linalg
 from mixfree.base.arithmetic import Array
 from mixfree.chains.structure import edges
 
-__all__ = ["by_detailed_balance", "by_krylov", "gth"]
-
 BALANCE = 1e-9  # relative difference of the two flows across an edge that counts as balance
-RESIDUAL = 1e-10  # largest |πP − π| of an accepted law, as a share of the flow between states
+RESIDUAL = 1e-10  # largest |πP − π| of an accepted solution, as a share of the flow between states
 
 
 def gth(P: Array) -> Array:
-    """Compute the stationary law of an irreducible chain, every entry to full relative accuracy.
+    """Compute the stationary distribution μ of an irreducible chain, all digits of every entry.
 
     Grassmann, Taksar and Heyman's elimination: states are removed from the last to the first, and
     the chain is observed only while it is among the remaining ones. Nothing is subtracted, so
@@ -35,17 +33,17 @@ def gth(P: Array) -> Array:
         leaving[last] = observed[last, :last].sum()
         through = observed[last, :last] / leaving[last]
         observed[:last, :last] += np.outer(observed[:last, last], through)
-    law = np.ones(states)
+    mu = np.ones(states)
     for state in range(1, states):
-        law[state] = law[:state] @ observed[:state, state] / leaving[state]
-        if law[state] > 1e200:
-            law[: state + 1] /= law[state]
-    law /= law.sum()
-    return law
+        mu[state] = mu[:state] @ observed[:state, state] / leaving[state]
+        if mu[state] > 1e200:
+            mu[: state + 1] /= mu[state]
+    mu /= mu.sum()
+    return mu
 
 
 def by_detailed_balance(P: Any) -> Array | None:
-    """Compute the stationary law of a reversible sparse chain; None if it is not reversible.
+    """Compute μ of a reversible sparse chain; None if it is not reversible.
 
     Along a spanning tree detailed balance gives π(j)/π(i) = P(i, j)/P(j, i), which is then checked
     on every other edge. The cost is one pass over the entries.
@@ -62,20 +60,20 @@ def by_detailed_balance(P: Any) -> Array | None:
     ratio.data = np.log(forth.data) - np.log(back.data)
     order, parent = csgraph.breadth_first_order(edges(forth), 0)
     step = np.asarray(ratio[parent[order[1:]], order[1:]]).ravel()
-    log_law = np.zeros(P.shape[0])
+    log_mu = np.zeros(P.shape[0])
     for state, added in zip(order[1:], step, strict=True):
-        log_law[state] = log_law[parent[state]] + added
+        log_mu[state] = log_mu[parent[state]] + added
     source = np.repeat(np.arange(P.shape[0]), np.diff(forth.indptr))
-    imbalance = log_law[forth.indices] - log_law[source] - ratio.data
+    imbalance = log_mu[forth.indices] - log_mu[source] - ratio.data
     if np.abs(imbalance).max() > BALANCE:
         return None
-    law: Array = np.exp(log_law - log_law.max())
-    law /= law.sum()
-    return law
+    mu: Array = np.exp(log_mu - log_mu.max())
+    mu /= mu.sum()
+    return mu
 
 
 def by_krylov(P: Any) -> Array:
-    """Compute the stationary law of a large sparse chain, checked by its residual."""
+    """Compute the stationary distribution of a large sparse chain, checked by its residual."""
     flow = sparse.csr_array(P, copy=True)
     flow.setdiag(0.0)
     flow.eliminate_zeros()
@@ -84,22 +82,22 @@ def by_krylov(P: Any) -> Array:
     start = np.full(P.shape[0], 1 / P.shape[0])
     try:
         _, vectors = sparse_linalg.eigs(P.T, k=1, which="LR", v0=start, maxiter=2000)
-        law = _as_law(vectors[:, 0].real)
+        mu = _normalised(vectors[:, 0].real)
     except sparse_linalg.ArpackError:
-        law = np.full_like(start, np.nan)
-    if not _residual(flow, leaving, law) <= RESIDUAL:
-        law = _by_factorisation(flow, leaving)
-    residual = _residual(flow, leaving, law)
+        mu = np.full_like(start, np.nan)
+    if not _residual(flow, leaving, mu) <= RESIDUAL:
+        mu = _by_factorisation(flow, leaving)
+    residual = _residual(flow, leaving, mu)
     if not residual <= RESIDUAL:
         raise ValueError(
-            f"the stationary law of this {P.shape[0]}-state chain could not be found: "
+            f"the stationary distribution of this {P.shape[0]}-state chain could not be found: "
             f"the best has |πP − π| = {residual:.1e} of the flow, above {RESIDUAL:.0e}"
         )
-    return law
+    return mu
 
 
 def _by_factorisation(flow: Any, leaving: Array) -> Array:
-    """Solve for the law relative to that of the first state; NaN where this overflows."""
+    """Solve for μ relative to that of the first state; NaN where this overflows."""
     balance = sparse.csc_array(sparse.diags_array(leaving) - flow.T)
     try:
         factors = sparse_linalg.splu(balance[1:, 1:])
@@ -107,16 +105,16 @@ def _by_factorisation(flow: Any, leaving: Array) -> Array:
         return np.full_like(leaving, np.nan)
     rest = factors.solve(-balance[1:, [0]].toarray().ravel())
     with np.errstate(over="ignore", invalid="ignore"):
-        return _as_law(np.concatenate([[1.0], rest]))
+        return _normalised(np.concatenate([[1.0], rest]))
 
 
-def _as_law(vector: Array) -> Array:
-    law = np.abs(vector)
-    law /= law.sum()
-    return law
+def _normalised(vector: Array) -> Array:
+    mu = np.abs(vector)
+    mu /= mu.sum()
+    return mu
 
 
-def _residual(flow: Any, leaving: Array, law: Array) -> float:
+def _residual(flow: Any, leaving: Array, mu: Array) -> float:
     """Return |πP − π| relative to the flow between states, which is small in a slow chain."""
-    out = leaving * law
-    return float(np.abs(flow.T @ law - out).sum() / out.sum())
+    out = leaving * mu
+    return float(np.abs(flow.T @ mu - out).sum() / out.sum())

@@ -8,9 +8,7 @@ from scipy.sparse import csgraph
 
 from mixfree.base.arithmetic import Array
 
-__all__ = ["communicating_classes", "cyclic_classes", "edges", "name_classes"]
-
-NAMED = 6  # most classes, and most states of each, in an error message
+MAX_NAMED = 6  # most classes, and most states of each, in an error message
 
 
 def edges(P: Any) -> Any:
@@ -44,8 +42,8 @@ def name_classes(classes: list[Array], states: Any) -> str:
     """Format sets of states for an error message, abbreviated if long."""
 
     def name(group: Array) -> str:
-        shown = ", ".join(str(states[state]) for state in group[:NAMED])
-        return "{" + shown + (", …}" if len(group) > NAMED else "}")
+        shown = ", ".join(str(states[state]) for state in group[:MAX_NAMED])
+        return "{" + shown + (", …}" if len(group) > MAX_NAMED else "}")
 
-    listed = ", ".join(name(group) for group in classes[:NAMED])
-    return listed + (", …" if len(classes) > NAMED else "")
+    listed = ", ".join(name(group) for group in classes[:MAX_NAMED])
+    return listed + (", …" if len(classes) > MAX_NAMED else "")

@@ -8,8 +8,6 @@ from scipy import sparse
 
 from mixfree.base.arithmetic import Array
 
-__all__ = ["check_states", "check_transition_matrix"]
-
 
 def check_transition_matrix(P: Any) -> Any:
     """Return ``P`` as a float64 array or CSR array; raise ValueError if it is not stochastic.

@@ -24,8 +24,6 @@ from mixfree.cli.screen import complain, say
 from mixfree.cli.settings import known_settings
 from mixfree.cli.td import td
 
-__all__ = ["COMMANDS", "app"]
-
 COMMANDS = (chain, demo, diagnose, fit, inspect, methods, predict, report, reproduce, td)
 # Options of other tools, with the Python names of those of mixfree that are meant.
 ELSEWHERE = {

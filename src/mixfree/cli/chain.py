@@ -14,8 +14,6 @@ from mixfree.cli.screen import say
 if TYPE_CHECKING:
     from mixfree.chains import MarkovChain
 
-__all__ = ["chain"]
-
 LARGEST = 1_000_000  # most states of a named chain, whose bounds then take a minute
 
 

@@ -22,8 +22,6 @@ from mixfree.cli.options import (
 )
 from mixfree.cli.screen import say
 
-__all__ = ["diagnose"]
-
 
 def diagnose(
     data: Data,

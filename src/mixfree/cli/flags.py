@@ -15,8 +15,6 @@ from typing import Any
 
 import typer
 
-__all__ = ["command_line", "in_flags"]
-
 
 def in_flags(text: str, command: Callable[..., Any]) -> str:
     """Return ``text`` with the arguments that it names written as flags of ``command``.

@@ -3,8 +3,6 @@
 from mixfree.cli.screen import say
 from mixfree.cli.settings import SETTINGS
 
-__all__ = ["methods"]
-
 
 def methods() -> None:
     """List the methods, and all that --set of `mixfree fit` sets.

@@ -4,8 +4,6 @@ import sys
 
 from mixfree.base.literal import literal
 
-__all__ = ["complain", "say"]
-
 
 def say(*lines: str) -> None:
     r"""Print each line on standard output, with line breaks escaped.

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-__all__ = ["SETTINGS", "known_settings", "settings", "value_of"]
-
 # Settings without a flag, apart from the options of the methods; `mixfree methods` lists both.
 SETTINGS = {
     "categories": "columns whose numbers are names of categories: month,code",
@@ -48,7 +46,7 @@ def settings(
         if not equals or value in ("True", "False", "None"):
             raise ValueError(
                 "--set must be NAME=VALUE with a number, true, false or a word, such as "
-                f"per_coordinate=false, not {text!r}"
+                f"fit_intercept=false, not {text!r}"
             )
         if name in found:
             raise ValueError(f"`{name}` is given twice")

@@ -12,8 +12,6 @@ from mixfree.cli.screen import say
 if TYPE_CHECKING:
     from mixfree.td import Evaluation, RewardProcess
 
-__all__ = ["td"]
-
 SHOWN = 64  # most states in the printed table; the JSON output has all
 
 

@@ -94,12 +94,14 @@ def marks(after: int = 0) -> Iterator[int]:
 def follow(
     opt: AnyRun,
     advance: Callable[[int, int], None],
-    total: int,
+    total: float,
     each: Callable[[AnyRun, bool], bool | None] | None = None,
     chunk: int = 1 << 17,
     first: int = 0,
 ) -> History:
-    """Call ``advance(start, stop)`` for ``total`` samples; record every mark from ``first`` on.
+    """Call ``advance(start, stop)`` for ``total`` samples or until the stream ends.
+
+    Every mark of the grid from ``first`` on is recorded.
 
     ``each(run, at_mark)`` is called at every mark and after every ``chunk``; the run stops when
     it returns True.
@@ -108,8 +110,10 @@ def follow(
     history, grid = History(), marks(max(before, first - 1))
     mark = next(grid)
     while done < total:
-        stop = min(total, mark - before, done + chunk)
+        stop = int(min(total, mark - before, done + chunk))
         advance(done, stop)
+        if opt.samples < before + stop:  # the stream has ended
+            break
         done = stop
         at_mark = before + done == mark
         if at_mark:

@@ -12,7 +12,7 @@ from mixfree.base.checks import check_one_of, check_point, check_positive, check
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Domain, Entropic, Euclidean, Mirror
 from mixfree.gradients import Gradient
-from mixfree.outputs import OUTPUTS, Output, RandomIterate
+from mixfree.outputs import OUTPUTS, RandomIterate
 from mixfree.steps import Step
 
 MIRRORS: Mapping[str, Mirror] = {"euclidean": Euclidean(), "entropic": Entropic()}
@@ -66,10 +66,11 @@ class Method(Optimizer):
 
     def __init_subclass__(cls) -> None:
         """Show the common arguments in the signature in place of ``**common``."""
-        _, *own = inspect.signature(cls.__init__).parameters.values()
-        if own[-1].kind is inspect.Parameter.VAR_KEYWORD:
-            own[-1:] = [p for name, p in _COMMON.items() if name not in {p.name for p in own}]
-        cls.__signature__ = inspect.Signature(own)
+        _, *listed = inspect.signature(cls.__init__).parameters.values()
+        if listed[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            named = {parameter.name for parameter in listed}
+            listed[-1:] = [p for name, p in _COMMON.items() if name not in named]
+        cls.__signature__ = inspect.Signature(listed)
 
     def __init__(
         self,
@@ -96,12 +97,13 @@ class Method(Optimizer):
                 alpha = math.sqrt(math.log(max(start.size, 2)))
         if alpha is not None:
             alpha = check_positive(alpha, "alpha")
+        kind = OUTPUTS[check_one_of(output or self.default_output, "output", tuple(OUTPUTS))]
         super().__init__(
             start,
             gradient=gradient,
             step=step(alpha),
             domain=place,
-            output=_output(output or self.default_output, seed),
+            output=kind(seed) if kind is RandomIterate else kind(),
             mirror=MIRRORS[check_one_of(geometry, "mirror", tuple(MIRRORS))],
         )
         self._alpha = alpha
@@ -152,6 +154,12 @@ class Method(Optimizer):
         Traceback (most recent call last):
         mixfree.core.method.OptionError: sgd does not take `levels`: it has no options
         """
+        lacking = [name for name in _COMMON if name not in inspect.signature(cls).parameters]
+        if lacking:
+            raise OptionError(
+                f"{cls.name} lacks the arguments {', '.join(lacking)} of every method: end its "
+                "__init__ with **common, and pass them to super().__init__"
+            )
         allowed = cls.options()
         for name in options:
             if name not in allowed:
@@ -169,8 +177,3 @@ _COMMON = {
     for name, parameter in inspect.signature(Method.__init__).parameters.items()
     if name in Common.__annotations__
 }
-
-
-def _output(name: str, seed: int) -> Output:
-    kind = OUTPUTS[check_one_of(name, "output", tuple(OUTPUTS))]
-    return kind(seed) if kind is RandomIterate else kind()

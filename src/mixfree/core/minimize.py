@@ -1,10 +1,11 @@
 """Minimise with one call: any gradient function, any stream, any method."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
 from mixfree.base.progress import progress_bar
-from mixfree.core.history import History, follow, marks
+from mixfree.core.history import History, follow
 from mixfree.core.method import Method
 from mixfree.core.methods import start_method
 from mixfree.core.optimizer import Optimizer
@@ -144,6 +145,8 @@ def minimize(
             history = _compiled(run, grad, rows, each)
         else:
             history = _reference(run, grad, islice(stream, max_samples), each)
+    if run.samples == 0:
+        raise ValueError("stream is empty")
     return Result(run.x, run.average, run.samples, run.steps, run.pending, history, run)
 
 
@@ -151,22 +154,13 @@ def _reference(
     run: Optimizer, grad: GradientFunction, stream: Iterable[Any], each: Each
 ) -> History:
     samples = iter(stream)
-    first = next(samples, _NOTHING)
-    if first is _NOTHING:
-        raise ValueError("stream is empty")
-    samples = chain([first], samples)
-    history, grid = History(), marks()
-    mark = next(grid)
-    for sample in samples:
-        for due in run.offer(sample):
-            run.tell(grad(run.x, due))
-        if run.samples == mark:
-            mark = next(grid)
-            history.record(run)
-            if each(run, True):
-                break
-    history.record(run)
-    return history
+
+    def advance(start: int, stop: int) -> None:
+        for sample in islice(samples, stop - start):
+            for due in run.offer(sample):
+                run.tell(grad(run.x, due))
+
+    return follow(run, advance, math.inf, each)
 
 
 def _compiled(run: Optimizer, grad: Any, stream: Array, each: Each) -> History:
@@ -174,18 +168,16 @@ def _compiled(run: Optimizer, grad: Any, stream: Array, each: Each) -> History:
 
     from mixfree.kernels.oracle import WRONG_SIZE, oracle
 
-    if len(stream) == 0:
-        raise ValueError("stream is empty")
     try:  # Numba itself names neither grad nor its arguments in all versions.
-        inspect.signature(grad.py_func).bind(run.x, stream[0])
+        inspect.signature(grad.py_func).bind(run.x, stream[:1])
     except TypeError as error:
-        raise _not_compiled(error, run.x, stream[0]) from error
+        raise _not_compiled(error, run.x, stream) from error
 
     def kernel(plan: Any, state: Any, parts: tuple[Array, ...], order: Array) -> int:
         try:
             taken = int(oracle(grad, plan, state, parts[0], parts[-1], order))
         except NumbaError as error:
-            raise _not_compiled(error, state.x, stream[0]) from error
+            raise _not_compiled(error, state.x, stream) from error
         if taken == WRONG_SIZE:
             raise ValueError(f"grad must return {state.x.size} entries, as many as the point has")
         return taken
@@ -201,14 +193,14 @@ def _shown(point: Array) -> str:
     return np.array2string(point, threshold=6, precision=4, max_line_width=10_000)
 
 
-def _not_compiled(error: Exception, x: Array, sample: Any) -> TypeError:
+def _not_compiled(error: Exception, x: Array, stream: Array) -> TypeError:
     """The error to raise if Numba cannot compile the user's gradient or use its result."""
     from numba import typeof
 
     reason = next(line for line in str(error).splitlines() if not line.startswith("Failed in"))
     return TypeError(
         f"grad(x, z) must return a vector of real numbers, but Numba cannot compile it for "
-        f"x of type {typeof(x)} and z of type {typeof(sample)}: {reason}"
+        f"x of type {typeof(x)} and z of type {typeof(stream[0])}: {reason}"
     )
 
 
@@ -219,6 +211,3 @@ def _runs_compiled(grad: GradientFunction, stream: Any, opt: Optimizer) -> bool:
     from mixfree.kernels.plan import compilable
 
     return compilable(opt)
-
-
-_NOTHING = object()

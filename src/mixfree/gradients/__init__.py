@@ -1,10 +1,8 @@
 """The gradient part: which samples, with which weights, form one gradient?"""
 
-from mixfree.gradients.drop import DataDrop
-from mixfree.gradients.minibatch import MiniBatch
+from mixfree.gradients.fixed import DataDrop, MiniBatch, Plain
 from mixfree.gradients.mlmc import MLMC
-from mixfree.gradients.plain import Plain
-from mixfree.gradients.replay import ForwardReplay, Replay, ReverseReplay, buffer_size
+from mixfree.gradients.replay import ForwardReplay, Replay, ReverseReplay
 from mixfree.gradients.reservoir import Reservoir
 from mixfree.gradients.window import Gradient, Window
 
@@ -19,5 +17,4 @@ __all__ = [
     "Reservoir",
     "ReverseReplay",
     "Window",
-    "buffer_size",
 ]

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mixfree.base.arithmetic import Array
+from mixfree.base.checks import check_whole
 from mixfree.base.state import State, UnitChange
 
 
@@ -90,7 +91,10 @@ class Window(ABC):
         """Add one gradient; return the sum when the window is full."""
         seen, length = state.seen, state.length
         if seen == 0:
-            length = state.length = self.length(steps, state.samples)
+            length = self.length(steps, state.samples)
+            if length.__class__ is not int or length < 1:
+                length = check_whole(length, f"length of {type(self).__name__}")
+            state.length = length
         state.samples += 1
         if length == 1:
             return gradient

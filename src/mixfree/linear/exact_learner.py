@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +10,20 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array, narrowed
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
+from mixfree.linear.ahead import OFTEN, SELDOM, Ahead
+from mixfree.linear.exact.batch_means import Wald
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.squared import SquaredFit
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.gap import NOTHING, Gap
-from mixfree.linear.losses import Loss, Squared, predictions
+from mixfree.linear.losses import Loss, Squared, predictions, predictions_apart
 from mixfree.steps import Profile
+
+
+def knows_intervals(learner: Any) -> TypeGuard["ExactLearner"]:
+    """Whether a learner has confidence intervals, and a profile at fixed weights."""
+    return isinstance(learner, ExactLearner) and learner.forgetting is None
 
 
 class ExactLearner:
@@ -33,6 +40,8 @@ class ExactLearner:
     intercept, l2, radius, half_life, memory, seed
         As for the estimators. The squared loss keeps no rows for its weights; bytes of memory limit
         the sums behind its intervals.
+    looks_ahead
+        Whether to predict some rows before they are learnt, for intervals of new rows.
 
     Examples
     --------
@@ -56,6 +65,7 @@ class ExactLearner:
         half_life: float | str | None = None,
         memory: int | str = "32MB",
         seed: int = 0,
+        looks_ahead: bool = False,
     ) -> None:
         self.loss, self.dtype = loss, np.dtype(dtype)
         self._fit: SquaredFit | GlmFit
@@ -86,6 +96,10 @@ class ExactLearner:
                 memory=memory,
                 seed=seed,
             )
+        self._ahead: Ahead | None = None
+        if looks_ahead:
+            often = OFTEN if isinstance(loss, Squared) else SELDOM
+            self._ahead = Ahead.begin(loss.outputs, columns, intercept, often)
 
     @property
     def weights(self) -> Array:
@@ -126,7 +140,33 @@ class ExactLearner:
         ValueError
             If a shape is wrong or a value is not finite; nothing has been learnt then.
         """
-        self._fit.add(rows, targets, weights)
+        x, y = rows if hasattr(rows, "shape") else np.asarray(rows), np.asarray(targets)
+        if self._ahead is None or y.ndim != 1 or x.shape != (len(y), self.columns):
+            self._fit.add(rows, targets, weights)
+            return
+        # Made beside and swapped: an error in a later part leaves nothing learnt.
+        fit, ahead, done = self._fit.successor(), copy.copy(self._ahead), 0
+        w = None if weights is None else np.asarray(weights)
+
+        def part(start: int, stop: int | None) -> tuple[Any, Array, Array | None]:
+            return x[start:stop], y[start:stop], None if w is None else w[start:stop]
+
+        for start, stop, renewed in ahead.windows(len(y)):
+            if renewed:
+                fit.add(*part(done, start))
+                done, ahead.weights = start, fit.rough_weights()
+            some, own, counts = part(start, stop)
+            dense = some if isinstance(some, np.ndarray) else some.toarray()
+            ahead.keep(predictions_apart(ahead.weights, dense), own, counts)
+        fit.add(*part(done, None))
+        self._fit, self._ahead = fit, ahead
+
+    @property
+    def ahead(self) -> Ahead:
+        """Predictions of rows before they were learnt, for intervals of new rows."""
+        if self._ahead is None:
+            raise ValueError("no rows were predicted before they were learnt")
+        return self._ahead
 
     def predict(self, rows: Any) -> Array:
         """Return predictions: one column per output, or a vector if there is only one."""
@@ -142,6 +182,10 @@ class ExactLearner:
             raise ValueError(f"cannot merge a fit with {other.loss!r} into one with {self.loss!r}")
         fit: Any = self._fit
         fit.merge(other._fit)
+        if self._ahead is not None and other._ahead is not None:
+            ahead = copy.copy(self._ahead)
+            ahead.merge(other._ahead)
+            self._ahead = ahead
 
     def grow(self, columns: int) -> None:
         """Add columns, so that there are ``columns``; they were 0 in all rows so far.
@@ -157,6 +201,7 @@ class ExactLearner:
         """
         columns = check_whole(columns, "columns", least=self.columns)
         self._fit = self._fit.mapped(ColumnMap.placing(np.arange(self.columns), columns))
+        self._ahead = None
 
     def placed(self, places: npt.ArrayLike, columns: int) -> Self:
         """Return a learner of ``columns`` columns, where column i of this one is ``places[i]``.
@@ -204,7 +249,7 @@ class ExactLearner:
         if change.before != self.columns:
             raise ValueError(f"a map of {self.columns} columns is needed, not of {change.before}")
         twin = copy.copy(self)
-        twin._fit = self._fit.mapped(change)
+        twin._fit, twin._ahead = self._fit.mapped(change), None
         return twin
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
@@ -215,23 +260,50 @@ class ExactLearner:
         return self._fit.mean_squares(weights) if isinstance(self._fit, SquaredFit) else None
 
     @property
+    def explained(self) -> float | None:
+        """Share of the best constant's loss that the model removes; None if it is not known."""
+        found: tuple[float, float] | None
+        if isinstance(self._fit, SquaredFit):
+            found = self._fit.mean_squares(self._fit.weights())
+        else:
+            found = self._fit.mean_losses()
+        return None if found is None or not found[1] > 0.0 else 1.0 - found[0] / found[1]
+
+    @property
+    def assumed(self) -> str:
+        """What the intervals assume, in words."""
+        return self._fit.inference.assumed
+
+    @property
     def gap(self) -> Gap:
         """Loss above that of the fit to all rows: an estimate and a 95 % upper bound."""
         return self._fit.gap() if isinstance(self._fit, GlmFit) else NOTHING
 
     @property
-    def separated(self) -> int:
-        """Number of columns with a ridge: classes can be separated along them, or nearly."""
-        return int(getattr(self._fit, "separated", 0))
+    def ridge(self) -> float:
+        """The ridge that was added because no weights were best; 0 where there are best ones."""
+        return self._fit.ridge if isinstance(self._fit, GlmFit) else 0.0
 
     @property
     def bse(self) -> Array:
         """Standard errors of the weights, which allow for correlated rows."""
         return self._fit.inference.bse
 
-    def conf_int(self, alpha: float = 0.05) -> Array:
-        """Return intervals at level 1 − alpha: per output, one row per weight, intercept last."""
-        return self._fit.inference.conf_int(alpha)
+    def conf_int(self, alpha: float = 0.05, anytime: bool = False) -> Array:
+        """Return intervals at level 1 − alpha: per output, one row per weight, intercept last.
+
+        With ``anytime``, all intervals of a growing stream hold together with that probability.
+        """
+        return self._fit.inference.conf_int(alpha, anytime)
+
+    @property
+    def p_values(self) -> Array:
+        """P-values of the weights being 0, which allow for correlated rows."""
+        return self._fit.inference.p_values
+
+    def wald(self, places: Sequence[int]) -> Wald:
+        """Test that the weights at ``places`` are all 0, in every output; the intercept is last."""
+        return self._fit.inference.wald(places)
 
     def mean_interval(self, rows: Any, level: float = 0.95) -> tuple[Array, Array]:
         """Return the ends of intervals of the predicted means, each shaped like predictions."""
@@ -263,7 +335,8 @@ class ExactLearner:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
-        return self._fit.plain()
+        ahead = {} if self._ahead is None else {"ahead": self._ahead.plain()}
+        return self._fit.plain() | ahead
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a learner that was made with the same arguments.
@@ -273,7 +346,8 @@ class ExactLearner:
         ValueError
             If the state is damaged or of another kind of learner; nothing has changed then.
         """
-        fit = copy.deepcopy(self._fit)
+        own = {name: value for name, value in state.items() if name != "ahead"}
         with loading("exact learner"):
-            fit.restore(state)
-        self._fit = fit
+            fit = self._fit.restored(own, "exact learner")
+            ahead = None if self._ahead is None else self._ahead.restored(state["ahead"], "ahead")
+        self._fit, self._ahead = fit, ahead

@@ -10,7 +10,7 @@ from mixfree.base.checks import check_bytes, check_one_of, check_whole, shown
 from mixfree.core.method import Method
 from mixfree.core.methods import methods
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.losses import Loss, Squared, has_twin
+from mixfree.linear.losses import Family, Loss, Squared
 
 if TYPE_CHECKING:
     from mixfree.linear.learner import Learner
@@ -44,7 +44,7 @@ def chosen_method(method: str | type[Method], loss: Loss, weights: int) -> str |
     if method != "auto":
         return method
     most = EXACT_WEIGHTS if isinstance(loss, Squared) else EXACT_WEIGHTS_WITH_ROWS
-    return "exact" if weights <= most and has_twin(loss) else "ladder"
+    return "exact" if weights <= most and isinstance(loss, Family) else "ladder"
 
 
 def learner_for(
@@ -64,6 +64,7 @@ def learner_for(
     output: str | None = None,
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
+    looks_ahead: bool = False,
 ) -> LinearLearner:
     """Make the learner for the parameters of the estimators and of ``mixfree fit``.
 
@@ -82,7 +83,7 @@ def learner_for(
         check_one_of(scale, "scale", ("auto", "running"))
     if found == "exact":
         _refuse(
-            "is for methods with steps: name one as `method`, such as 'ladder'",
+            "is for iterative methods: name one as `method`, such as 'ladder'",
             step_scale=step_scale,
             output=output,
             options=options,
@@ -98,6 +99,7 @@ def learner_for(
             half_life=half_life,
             memory=MEMORY if memory is None or memory == AUTO else memory,
             seed=seed,
+            looks_ahead=looks_ahead,
         )
     _refuse("needs `method='exact'`", half_life=half_life)
     # Imported late: loading the compiler takes longer than most exact fits.

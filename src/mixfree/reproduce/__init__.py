@@ -35,6 +35,7 @@ _TABLE = {  # name: module, summary
     "table1": ("paper.table1", "Table 1: measured exponents in the samples and the mixing time"),
     "theory": ("theory.experiment", "Every lemma and Theorem 3.3: measurements and bounds"),
     "ablation": ("paper.ablation", "Not in the paper: is MAG's gain less bias or smaller steps?"),
+    "limit": ("limit", "Every method's error over the least possible one, by mixing time"),
     "lower-bound": ("lower_bound", "A problem on which the rates of Table 1 separate"),
     "nonconvex": ("nonconvex.experiment", "Non-convex problems: gradient norms along runs of MAG"),
     "td": ("td", "TD learning on chains with known fixed points, against projected TD"),

@@ -132,27 +132,40 @@ class StreamClassifier(ClassifierMixin, StreamModel):
         """Return the most probable class of each row."""
         return most_probable(self._predictions(X), self.classes_)
 
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class."""
-        return probabilities(self._predictions(X))
+    def predict_proba(self, X: Any, calibrated: bool = False) -> Array:
+        """Return the probability of each class.
+
+        With ``calibrated`` (exact method only), log-odds are multiplied by the number, at most 1,
+        by which rows that were predicted before they were learnt are most probable.
+        """
+        found = self._predictions(X)
+        if calibrated:
+            learner = self._exact("calibrated")
+            found = learner.ahead.temperature(learner.loss) * found
+        return probabilities(found)
+
+    def predict_set(self, X: Any, level: float = 0.9) -> Array:
+        """Return which classes are in the prediction set of each row: rows × classes.
+
+        A set contains the class of a new row with probability ``level`` in the long run, from rows
+        that were predicted before they were learnt; or more often, because none is empty (exact
+        method only).
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(4000, 1))
+        >>> y = X[:, 0] + rng.logistic(size=4000) > 0.0
+        >>> StreamClassifier().fit(X, y).predict_set([[0.0], [4.0]])
+        array([[ True,  True],
+               [False,  True]])
+        """
+        found, learner = self._predictions(X), self._exact("predict_set")
+        return learner.ahead.sets(learner.loss, found, level)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the log-probability of each class, finite even where it underflows."""
         return log_probabilities(self._predictions(X))
-
-    @property
-    def bse_(self) -> Array:
-        """Standard errors of the weights, with the intercept last (exact method only)."""
-        return self._exact("bse_").bse
-
-    def conf_int(self, alpha: float = 0.05) -> Array:
-        """Return intervals of the weights at level 1 − alpha by batch means (exact method only).
-
-        For each row of :attr:`coef_`, one row per feature, then the intercept; a single table
-        for two classes.
-        """
-        found = self._exact("conf_int").conf_int(alpha)
-        return found[0] if len(found) == 1 else found
 
     @property
     def coef_(self) -> Array:

@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,12 +13,14 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of, check_values, check_whole
+from mixfree.base.checks import check_one_of, check_values, check_whole, shown
 from mixfree.base.state import check_room, loading
 from mixfree.core.method import Method, OptionError
+from mixfree.linear.exact.batch_means import Wald
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import Loss
+from mixfree.linear.summary import Summary, summary_of
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
 
@@ -60,17 +62,17 @@ class StreamModel(BaseEstimator, ABC):
         Whether to fit an intercept.
     l2
         Adds ½·l2·‖weights‖² to every row's loss. The exact method does not penalise the
-        intercept; methods with steps do. ``None`` is 0, or, for the exact method with classes,
+        intercept; iterative methods do. ``None`` is 0, or, for the exact method with classes,
         just enough to keep the weights finite where the classes can be separated.
     radius
         Keeps the weights in a ball of this radius around the origin.
     scale
-        For methods with steps. ``"running"`` standardises the features by the rows seen so far;
+        For iterative methods. ``"running"`` standardises the features by the rows seen so far;
         ``step_scale``, ``l2`` and ``radius`` then refer to the standardised features, while
         ``coef_`` and ``intercept_`` are in the original units. ``None`` does not standardise.
         ``"auto"`` is ``"running"``, except for sparse rows and for methods that replay old rows.
     epochs
-        Passes that ``fit`` makes over the rows, each in the given order; for methods with steps.
+        Passes that ``fit`` makes over the rows, each in the given order; for iterative methods.
     output
         ``"average"``, ``"weighted"``, ``"tail"``, ``"last"`` or ``"random"``; by default that of
         the method.
@@ -94,6 +96,7 @@ class StreamModel(BaseEstimator, ABC):
     # Parameters that may change between calls of `partial_fit`.
     _may_change: ClassVar[tuple[str, ...]] = ("epochs",)
     _fit_parameters: dict[str, Any] | None = None
+    coef_: Any
     _learner: LinearLearner
 
     def __init__(
@@ -167,7 +170,7 @@ class StreamModel(BaseEstimator, ABC):
         profile = self.profile_
         if profile is None:
             return None
-        # Methods with steps profile differences of blocks, the exact method sums.
+        # Iterative methods profile differences of blocks, the exact method sums.
         exact = isinstance(self.learner_, ExactLearner)
         return profile.correlation_scale(SUM_AT_HALF if exact else BLOCK_AT_HALF)
 
@@ -251,7 +254,7 @@ class StreamModel(BaseEstimator, ABC):
         parameters = self._parameters()
         del parameters["loss"]
         try:
-            return learner_for(loss, self.n_features_in_, dtype, **parameters)
+            return learner_for(loss, self.n_features_in_, dtype, looks_ahead=True, **parameters)
         except OptionError as error:
             raise OptionError(f"{error}, as in options={{'name': value}}") from None
 
@@ -305,7 +308,7 @@ class StreamModel(BaseEstimator, ABC):
             factors = check_weights(sample_weight, X, part=epochs is None)
         if (epochs or 1) > 1 and isinstance(learner, ExactLearner):
             raise ValueError(
-                f"`epochs={epochs}` is for methods with steps, such as `method='ladder'`: an exact "
+                f"`epochs={epochs}` is for iterative methods, such as `method='ladder'`: an exact "
                 "fit needs one pass"
             )
         try:
@@ -365,6 +368,91 @@ class StreamModel(BaseEstimator, ABC):
     def effective_rows_(self) -> float:
         """Effective sample size: equivalent number of independent rows (exact method only)."""
         return self._exact("effective_rows_").effective_rows
+
+    @property
+    def bse_(self) -> Array:
+        """Standard errors, like :attr:`coef_` with the intercept last (exact method only)."""
+        return self._like_coef(self._exact("bse_").bse)
+
+    @property
+    def pvalues_(self) -> Array:
+        """P-values of weights being 0, like :attr:`coef_` with the intercept last (exact only)."""
+        return self._like_coef(self._exact("pvalues_").p_values)
+
+    def conf_int(self, alpha: float = 0.05, anytime: bool = False) -> Array:
+        """Return intervals of the weights at level 1 − alpha by batch means (exact method only).
+
+        One row per feature, then the intercept; one such table per row of :attr:`coef_` if there
+        are several. The intervals allow for correlated rows. With ``anytime`` they may be looked at
+        after every chunk: with probability 1 − alpha all of them contain the weight, for streams
+        that are watched from about 1,000 rows on.
+        """
+        found = self._exact("conf_int").conf_int(alpha, anytime)
+        return found[0] if len(found) == 1 else found
+
+    def wald(self, names: Sequence[str | int] | str) -> Wald:
+        """Test that the weights of several features are all 0 (exact method only).
+
+        Parameters
+        ----------
+        names
+            Names of features, or their places; a name that ends in ``*`` stands for all that begin
+            so, such as ``"sky=*"``.
+
+        Examples
+        --------
+        >>> from mixfree.sklearn import StreamRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(4000, 3))
+        >>> model = StreamRegressor().fit(X, X[:, 0] + rng.normal(size=4000))
+        >>> bool(model.wald([0, 1]).p_value < 0.001), bool(model.wald(["x1", "x2"]).p_value > 0.05)
+        (True, True)
+        """
+        known, places = self._names, list[int]()
+        for name in [names] if isinstance(names, str) else names:
+            found = [
+                place
+                for place, each in enumerate(known)
+                if name in (place, each)
+                or (isinstance(name, str) and name[-1:] == "*" and each.startswith(name[:-1]))
+            ]
+            if not found:
+                raise ValueError(f"there is no feature {shown(name)}: {shown(known)}")
+            places += found
+        return self._exact("wald").wald(sorted(set(places)))
+
+    def summary(self, alpha: float = 0.05) -> Summary:
+        """Return the table of the fit: weights, standard errors, t, p and intervals.
+
+        Examples
+        --------
+        >>> from mixfree.sklearn import StreamRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(4000, 2))
+        >>> print(StreamRegressor().fit(X, X[:, 0] + rng.normal(size=4000)).summary())
+        rows            4,000
+        ...
+        """
+        labels = getattr(self, "classes_", ())
+        return summary_of(self._exact("summary"), self._names, labels, alpha=alpha)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Show the table of an exact fit in a notebook, instead of the parameters."""
+        found: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in found and isinstance(getattr(self, "_learner", None), ExactLearner):
+            found["text/html"] = self.summary()._repr_html_()
+        return found
+
+    def _repr_html_inner(self) -> str:
+        return self._repr_mimebundle_()["text/html"]
+
+    @property
+    def _names(self) -> list[str]:
+        given = getattr(self, "feature_names_in_", None)
+        return [f"x{k}" for k in range(self.n_features_in_)] if given is None else list(given)
+
+    def _like_coef(self, found: Array) -> Array:
+        return found[0] if np.ndim(self.coef_) == 1 else found
 
     def merge(self, other: Self) -> Self:
         """Add the rows of another fit, as if they followed (exact method only).

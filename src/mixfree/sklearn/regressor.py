@@ -8,7 +8,7 @@ from sklearn.utils.validation import validate_data
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, shown
-from mixfree.linear.losses import REGRESSIONS, Loss, Squared
+from mixfree.linear.losses import REGRESSIONS, Loss, Squared, mean_of
 from mixfree.sklearn.estimator import StreamModel
 
 
@@ -18,8 +18,9 @@ class StreamRegressor(RegressorMixin, StreamModel):
     Parameters
     ----------
     loss
-        ``"squared"`` (½ error², the default), ``"huber"``, ``"robust"``, or a loss with its own
-        settings such as ``mixfree.linear.losses.Huber(delta=0.5)``.
+        ``"squared"`` (½ error², the default), ``"huber"``, ``"robust"``, ``"poisson"`` (half the
+        deviance of counts, whose logarithm of the mean is linear), or a loss with its own settings
+        such as ``mixfree.linear.losses.Huber(delta=0.5)``.
     {shared}
 
     Examples
@@ -47,33 +48,38 @@ class StreamRegressor(RegressorMixin, StreamModel):
         learner = self._new_learner(self._loss(), X.dtype) if first else self._learner
         return self._learn(learner, X, self._targets(y), sample_weight)
 
-    def predict(self, X: Any, interval: float | None = None) -> Array | tuple[Array, Array, Array]:
+    def predict(
+        self, X: Any, interval: float | None = None, interval_of: str = "row"
+    ) -> Array | tuple[Array, Array, Array]:
         """Predict the target of each row.
 
-        With ``interval``, such as 0.95, also return the lower and upper ends of intervals of the
-        predicted means at that level. They allow for correlated rows (exact method only).
+        With ``interval``, such as 0.9, also return the lower and upper ends of intervals at that
+        level (exact method only): for ``interval_of="row"`` of the targets of new rows, from errors
+        of rows that were predicted before they were learnt; for ``"mean"`` of the predicted means.
+        Both allow for correlated rows, and those of rows also for a half-life and for drift.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(4000, 1))
+        >>> model = StreamRegressor().fit(X, X[:, 0] + rng.normal(size=4000))
+        >>> _, lower, upper = model.predict([[3.0]], interval=0.9)
+        >>> lower.round(1), upper.round(1)
+        (array([1.4]), array([4.8]))
         """
-        found = self._predictions(X)
+        loss, found = self.learner_.loss, self._predictions(X)
+        mean: Array = mean_of(loss, found)
         if interval is None:
-            return found
+            return mean
+        check_one_of(interval_of, "interval_of", ("row", "mean"))
+        learner = self._exact("interval")
+        if interval_of == "row":
+            return mean, *learner.ahead.ends(learner.loss, found, interval)
         if not 0.0 < interval < 1.0:
             raise ValueError(f"interval must be between 0 and 1, not {shown(interval)}")
         rows = validate_data(self, X, accept_sparse="csr", reset=False)
-        return found, *self._exact("interval").mean_interval(rows, interval)
-
-    @property
-    def bse_(self) -> Array:
-        """Standard errors of the weights, with the intercept last (exact method only)."""
-        errors: Array = self._exact("bse_").bse[0]
-        return errors
-
-    def conf_int(self, alpha: float = 0.05) -> Array:
-        """Return intervals of the weights at level 1 − alpha by batch means (exact method only).
-
-        One row per feature, then the intercept. The intervals allow for correlated rows.
-        """
-        intervals: Array = self._exact("conf_int").conf_int(alpha)[0]
-        return intervals
+        low, high = learner.mean_interval(rows, interval)
+        return mean, mean_of(loss, low), mean_of(loss, high)
 
     @property
     def coef_(self) -> Array:

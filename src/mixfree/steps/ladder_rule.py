@@ -13,6 +13,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.draws import SKETCH, key, words
 
 FIRST = 1e-6  # first distance, as a fraction of 1 + |x0|
+FIRST_OF_WEIGHTS = 1e-2  # the same, as a fraction of the root mean square of x0
 MARGIN = 3.0  # factor of the lower bound until the first arrival, and 1 after it
 MOVED = 5.0  # factor of the movement of the mean point while the number of steps doubled
 KEPT = 0.25  # smallest fraction of rbar that remains after an arrival
@@ -39,6 +40,19 @@ class Scale(NamedTuple):
     lam: Any  # weight of the next gradient: the largest rbar so far
     numerator: Any  # Σ λ_i g_i·(o − x_i) since the last arrival
     margin: Any = MARGIN
+
+
+def first_distance(xp: Any, largest: Any, rms: Any) -> Any:
+    """First r̄ and λ, from the largest entry of x0 and its root mean square.
+
+    Weights that are not 0 at the start have a scale: a hundredth of it is a small step.
+
+    Examples
+    --------
+    >>> float(first_distance(np, 0.0, 0.0)), float(first_distance(np, 1.0, 0.5))
+    (1e-06, 0.005)
+    """
+    return _larger(xp, FIRST * (1.0 + largest), FIRST_OF_WEIGHTS * rms)
 
 
 def ends_epoch(step: Any) -> Any:
@@ -119,21 +133,21 @@ def inflation(xp: Any, totals: Any, total: Any) -> Any:
 
 
 @lru_cache(maxsize=4)
-def signs(seed: int, entries: int) -> Array:
-    """Sign of every coordinate, which is added to entry ``i % WIDTH`` of the sketch.
+def signs(seed: int, rows: int) -> Array:
+    """Sign of every row of ``WIDTH`` coordinates, whose entries are added to those of the sketch.
 
-    The first ``WIDTH`` signs are 1, so that the sketch of a short vector is the vector itself; the
-    others are bits, lowest first, of the word of each 32 coordinates. All backends draw the same.
+    The entries that are added up are in different rows, so that one sign per row keeps the norm in
+    expectation. The first is 1: the sketch of a short vector is the vector itself. All backends
+    draw the same.
 
     Examples
     --------
-    >>> signs(0, 1030)[1024:].tolist()
-    [-1, -1, 1, -1, -1, 1]
+    >>> signs(0, 5).tolist()
+    [1.0, -1.0, -1.0, 1.0, 1.0]
     """
-    drawn = words(key(seed, SKETCH), np.arange(-(-entries // 32)))
-    bits = np.unpackbits(drawn.astype("<u4").view(np.uint8), bitorder="little")[:entries]
-    found = (1 - 2 * bits.astype(np.int8)).astype(np.int8)
-    found[:WIDTH] = 1
+    drawn = words(key(seed, SKETCH), np.arange(rows))
+    found: Array = 1.0 - 2.0 * (drawn & 1)
+    found[:1] = 1.0
     found.flags.writeable = False
     return found
 
@@ -142,9 +156,10 @@ def sketched(vector: Array, seed: int) -> Array:
     """Signed sums of every ``WIDTH``-th entry: linear, with the same norm in expectation."""
     if vector.size <= WIDTH:
         return vector
-    signed = vector * signs(seed, vector.size)
-    signed.resize(-(-vector.size // WIDTH), WIDTH)
-    total: Array = signed.sum(axis=0)
+    rows = -(-vector.size // WIDTH)
+    padded = np.zeros(rows * WIDTH)
+    padded[: vector.size] = vector
+    total: Array = signs(seed, rows) @ padded.reshape(rows, WIDTH)
     return total
 
 

@@ -11,9 +11,9 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixfree.linear.glm.families import family_of
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.newton import Objective, Point
+from mixfree.linear.glm.problem import SHARE_OF_RIDGE
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared, predictions
 
 ORDERS = ("random", "margin", "class", "feature")
@@ -185,7 +185,7 @@ def test_same_bits_however_the_rows_are_cut_and_after_saving(loss, rows):
     first = fitted(loss, x[: rows - 333], y[: rows - 333], memory=640)
     first.weights()  # asking changes nothing
     second = GlmFit(loss, x.shape[1], memory=640)
-    second.restore(first.plain())
+    second = second.restored(first.plain(), "fit")
     second.add(x[rows - 333 :], y[rows - 333 :])
     np.testing.assert_array_equal(second.weights(), expected)
     assert second.samples == rows
@@ -275,17 +275,16 @@ RESIDUAL = [Huber(0.7), *(Robust(shape, 0.7) for shape in (-np.inf, -2.0, 0.0, 1
 
 @pytest.mark.parametrize("loss", RESIDUAL, ids=str)
 def test_slope_and_curvature_are_derivatives(loss):
-    family, targets = family_of(loss), np.linspace(-4.0, 4.0, 50)
+    targets = np.linspace(-4.0, 4.0, 50)
     z = np.random.default_rng(0).normal(size=(50, 1))
 
     def at(move):
-        return family.at(z + move, targets)
+        return loss.at(z + move, targets)
 
-    np.testing.assert_allclose(family.weight * at(0.0)[0], loss.value(z[:, 0], targets))
     slope = (at(1e-6)[0] - at(-1e-6)[0]) / 2e-6
     np.testing.assert_allclose(at(0.0)[1][:, 0], slope, atol=1e-8)
     bend = (at(1e-6)[1] - at(-1e-6)[1]) / 2e-6
-    np.testing.assert_allclose(family.curvature(z, targets)[0], bend, atol=1e-8)
+    np.testing.assert_allclose(loss.curvature(z[:, 0], targets), bend[:, 0], atol=1e-8)
 
 
 @pytest.mark.parametrize("shape", [-np.inf, -2.0])
@@ -318,7 +317,8 @@ def test_one_value_that_stands_for_a_missing_one_costs_its_column_alone(loss):
     x, y = DATA[loss]
     rows = x.copy()
     rows[3_000, 0] = 1e36
-    fit, others = (fitted(loss, each, y, chunk=700, memory=500) for each in (rows, x[:, 1:]))
+    settings = {"chunk": 700, "memory": 500, "seed": 1}
+    fit, others = (fitted(loss, each, y, **settings) for each in (rows, x[:, 1:]))
     assert fit.weights()[:, 0] == pytest.approx(0.0, abs=1e-30)
     lost = [
         objective(loss, each.weights()[:, -x.shape[1] :], x[:, 1:], y) for each in (fit, others)
@@ -346,16 +346,21 @@ def test_separable_classes_predict_rows_that_were_not_seen():
     x, y = load_breast_cancer(return_X_y=True)
     y, out = 2.0 * y - 1.0, np.arange(len(y)) % 3 == 0
     kept, fit = ~out, fitted(Logistic(), x[~out], y[~out])
-    scaled = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-9)).fit(x[kept], y[kept])
-    theirs = log_loss(y[out], scaled.predict_proba(x[out]))
-    ours = Logistic().value(predictions(fit.weights().ravel(), x[out]), y[out]).mean()
-    assert fit.separated == 30 and ours == pytest.approx(theirs, rel=1e-3)
+    scaler = StandardScaler().fit(x[kept])
+    theirs = LogisticRegression(C=1.0 / fit.ridge, tol=1e-9).fit(scaler.transform(x[kept]), y[kept])
+    np.testing.assert_allclose(
+        predictions(fit.weights().ravel(), x[out]),
+        theirs.decision_function(scaler.transform(x[out])),
+        rtol=1e-3,
+        atol=1e-3,
+    )
+    assert Logistic().value(predictions(fit.weights().ravel(), x[out]), y[out]).mean() < 0.1
     shuffled = np.random.default_rng(0).permutation(np.flatnonzero(kept))
     again = fitted(Logistic(), x[shuffled], y[shuffled]).weights()
     np.testing.assert_allclose(again, fit.weights(), rtol=1e-4, atol=1e-6)
     for given in ({"l2": 0.0}, {"radius": 1e6}):  # whoever gives a bound gets no other
         free = fitted(Logistic(), x[kept], y[kept], **given)
-        assert free.separated == 0
+        assert free.ridge == 0.0
         assert (y[kept] * predictions(free.weights().ravel(), x[kept]) > 0.0).all()
 
 
@@ -376,26 +381,33 @@ def texts(kinds, rows, shares):
     ],
     ids=["one class apart", "a rare text of one class", "a text that one class lacks"],
 )
-def test_classes_that_can_be_separated_in_part_get_scikit_learns_ridge(x, y):
+def test_classes_that_can_be_separated_in_part_get_a_ridge(x, y):
     """Catches a criterion over all weights or all classes together: some log-odds run away."""
     out = np.arange(len(y)) % 3 == 0
     fit = fitted(Softmax(int(y.max()) + 1), x[~out], y[~out].astype(float))
     scaled = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8, max_iter=10_000))
     theirs = log_loss(y[out], scaled.fit(x[~out], y[~out]).predict_proba(x[out]))
     z = predictions(fit.weights().ravel(), x[out], fit.settings.loss.outputs)
-    # Two classes have two outputs here, and so half of the penalty.
-    assert fit.settings.loss.value(z, y[out]).mean() == pytest.approx(theirs, rel=0.05)
-    assert fit.separated > 0
+    assert fit.settings.loss.value(z, y[out]).mean() < theirs
+    assert fit.ridge > 0.0
     usual = fitted(Softmax(2), x[:, -1:], (y > 0).astype(float))
-    assert usual.separated == (x.shape[1] == 4)
+    assert (usual.ridge > 0.0) == (x.shape[1] == 4)
 
 
-def test_only_columns_that_separate_classes_get_a_ridge():
-    """Catches a ridge on all columns, which on the room's occupancy loses 0.011 of the gain."""
-    x, y = logistic(3_000)
-    flag = np.random.default_rng(5).random(3_000) < 0.1
-    ridge = fitted(Logistic(), np.c_[x, flag], np.where(flag, 1.0, y))._solved()[0].ridge
-    np.testing.assert_allclose(ridge, [0, 0, 0, 0, 0, 1 / 3_000])
+def test_the_ridge_has_the_largest_evidence():
+    """Catches intercepts among the weights that rows determine, and classes counted twice."""
+    x, y = load_breast_cancer(return_X_y=True)
+    x = StandardScaler().fit_transform(x)
+    fit = fitted(Logistic(), x, 2.0 * y - 1.0)
+    tau = fit.ridge / SHARE_OF_RIDGE
+    full, weights = np.c_[x, np.ones(len(x))], fitted(Logistic(), x, 2.0 * y - 1.0, l2=tau / len(x))
+    weights = weights.weights()[0]
+    p = 1.0 / (1.0 + np.exp(-full @ weights))
+    hessian = (full.T * (p * (1.0 - p))) @ full + np.diag([tau] * 30 + [0.0])
+    determined = 30 - tau * np.trace(np.linalg.inv(hessian)[:30, :30])
+    assert tau * np.sum(weights[:30] ** 2) == pytest.approx(determined, rel=0.05)
+    # The weights of two outputs are ±w/2, so that the same penalty has twice the factor.
+    assert fitted(Softmax(2), x, y).ridge == pytest.approx(2.0 * fit.ridge, rel=0.1)
 
 
 def test_conjugate_gradients_find_the_minimum_of_the_factored_hessian(monkeypatch):
@@ -411,12 +423,12 @@ def test_conjugate_gradients_find_the_minimum_of_the_factored_hessian(monkeypatc
 
 def test_many_classes_take_few_products_to_scikit_learns_minimum(monkeypatch):
     """Catches one preconditioner for all classes: ten times as many products."""
-    x, y = classes(3_000, 9, 60)
+    x, y = classes(6_000, 9, 60)
     products, product = [], Point._product
     monkeypatch.setattr(Point, "_product", lambda *given: products.append(1) or product(*given))
     fit = fitted(Softmax(60), x, y)
     ours = objective(Softmax(60), fit.weights(), x, y)
-    assert fit.separated == 0 and 0 < len(products) < 150, len(products)
+    assert fit.ridge == 0.0 and 0 < len(products) < 150, len(products)
     theirs = LogisticRegression(C=np.inf, tol=1e-7, max_iter=10_000).fit(x, y)
     other = np.column_stack([theirs.coef_, theirs.intercept_])
     assert ours <= objective(Softmax(60), other, x, y) * (1.0 + 1e-9)
@@ -534,14 +546,12 @@ def test_a_state_that_does_not_fit_is_refused_whole():
     state = fitted(Logistic(), x, y, memory=640).plain()
     fit = fitted(Logistic(), x[:50], y[:50], memory=640)
     before = fit.plain()
+    rows, targets, *others = state["sample"]["columns"]
     broken = [
-        {**state, "now": np.full((1, 6), np.nan)},
+        {**state, "reference": np.full((1, 6), np.nan)},
         {**state, "sums": None},
         {**state, "more": 1},
-        {
-            **state,
-            "sample": {**state["sample"], "targets": np.zeros(len(state["sample"]["targets"]))},
-        },
+        {**state, "sample": {**state["sample"], "columns": [rows, 0.0 * targets, *others]}},
         {**state, "sample": {**state["sample"], "keys": state["sample"]["keys"].astype(float)}},
         {**state, "sums": {**state["sums"], "products": np.zeros((2, 2))}},
         {**state, "sums": {**state["sums"], "before": {**state["sums"]["before"], "weight": -1.0}}},
@@ -549,7 +559,7 @@ def test_a_state_that_does_not_fit_is_refused_whole():
     ]
     for each in broken:
         with pytest.raises(ValueError, match=r"state|targets"):
-            fit.restore(each)
+            fit.restored(each, "fit")
         np.testing.assert_equal(fit.plain(), before)
 
 
@@ -613,8 +623,8 @@ def test_few_rows_that_a_plane_separates_are_known_to_say_little():
         x = rng.normal(size=(6_000, 30))
         y = np.sign(x @ rng.normal(size=30) + rng.logistic(size=6_000))
         whole, fit = (fitted(Logistic(), x, y, memory=rows, seed=seed) for rows in (6_000, 200))
-        trusting = fit._problem_of(fit._parts())
-        weights = trusting.own(trusting.solved(None)[1].theta)
+        trusting = fit._problem(*fit._rows, fit._sums)
+        weights = trusting.weights(trusting.solved(None))
         best = objective(Logistic(), whole.weights(), x, y)
         lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))
         assert fit.gap().estimate < fit.gap().upper
@@ -668,7 +678,7 @@ def test_products_of_softmax_are_those_of_one_thread():
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2000, 64)), rng.integers(0, 10, 2000)
     objective = fitted(Softmax(10), x, y)._solved()[1].objective
-    assert max(slab.x.size for slab in objective.slabs) * 10 <= 1 << 18
+    assert max(slab[0].size for slab in objective.rows) * 10 <= 1 << 18
 
 
 def test_a_class_of_one_row_does_not_take_long(monkeypatch):

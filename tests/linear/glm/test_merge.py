@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mixfree.linear.exact.reservoir import Kept, Reservoir
 from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.losses import Logistic
@@ -45,7 +44,7 @@ def test_all_rows_of_both_are_in_the_sums_and_the_other_is_unchanged(rows):
     total = whole._sums.total
     assert total.weight == pytest.approx(weights.sum())
     np.testing.assert_allclose(total.mean[:2], np.average(x, axis=0, weights=weights))
-    kept = whole._sample.rows()
+    kept, _ = whole._sampled()
     assert set(zip(*kept.rows.T, kept.weights, strict=True)) <= set(zip(*x.T, weights, strict=True))
 
 
@@ -71,42 +70,20 @@ def test_merged_streams_have_new_reference_weights_in_any_order():
     np.testing.assert_array_equal(*(np.sort(each._sample.plain()["keys"]) for each in ends))
 
 
-def sample(seed, rows, size=64):
-    found = Reservoir(size, 1, 1)
-    numbers = 10_000.0 * seed + np.arange(float(rows))
-    columns = numbers[:, None], numbers, np.ones(rows), np.zeros((rows, 1))
-    found.fill(Kept(*columns).take(slice(0, size)))
-    found.seed = seed
-    found.draw_keys(columns[3][:size])
-    found.offer(*(each[size:] for each in columns))
-    return found
-
-
-def test_merged_samples_keep_the_least_keys_of_both():
-    """Catches rows that one stream had discarded, and a bar above that of the other."""
-    one, two = sample(1, 700), sample(2, 3000)
-    keys = np.sort(np.concatenate([each._keys[each.chosen()] for each in (one, two)]))[:64]
-    bar = min(one._bar, two._bar)
-    one.merge(two)
-    np.testing.assert_array_equal(np.sort(one._keys[one.chosen()]), keys)
-    assert one._bar == keys[-1] <= bar
-    assert one.stored == 64
-
-
 def test_merged_batches_are_joined_until_they_are_few():
     """Catches batches that are joined but keep the length of one, and rows summed twice."""
     rng = np.random.default_rng(0)
     parts = []
     for _ in range(2):
         sums = StreamSums(2, 1)
-        rows = sums.length * (sums.most - 1) + 3
+        rows = sums.batches.length * (sums.batches.most - 1) + 3
         x, functions = rng.normal(size=(rows, 2)), rng.normal(size=(1, rows))
         sums.add(x, functions, rng.uniform(0.5, 2.0, size=rows))
         parts.append(sums)
     one, two = parts
     total = one.total.joined(two.total)
     one.merge(two)
-    assert len(one.closed) < one.most
-    assert all(batch.rows == one.length for batch in one.closed)
+    assert len(one.batches) < one.batches.most
+    assert all(batch.rows == one.batches.length for batch in one.batches.items)
     assert one.rows == total.rows == 2 * rows
     np.testing.assert_allclose(one.total.weight, total.weight)

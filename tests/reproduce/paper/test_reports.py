@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from mixfree.linear.losses import Squared, linear_gradient
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.paper import ablation, fig1, fig2, table1
-from mixfree.reproduce.paper.problem import mixing_time, problem_of, stream_of
+from mixfree.reproduce.paper.problem import mixing_time
 
 
 def power_law(method, p, seed, in_samples, in_mixing):
@@ -169,27 +168,20 @@ def test_fig2_is_about_the_papers_methods_and_not_about_one_seed():
         assert [claim.holds for claim in fig2.report(rows, settings).claims] == [holds] * 4
 
 
-def test_heavy_tails_show_in_medians_and_in_the_bootstrap():
-    """One seed in ten has nearly all of the error: the median is 1e-3 and the mean 1.09e-2. Catches
-    columns that are exchanged, and an interval of a bootstrap that is Student's, which is symmetric
-    and reaches below zero here."""
+def test_heavy_tails_show_in_the_interval_and_in_the_median():
+    """One seed in ten has nearly all of the error: the median is 1e-3 and the mean 1.09e-2."""
     gaps = {"sgd": 1e-3, "adagrad": 1e-3, "sgd-mlmc": 1e-3, "mag": 1e-3}
     rows = final_rows(gaps, factors=[1.0] * 9 + [100.0])
     first = fig1.report(rows, Settings(100, 10, tuple(gaps), (1e-4,))).tables[0]
     line = dict(zip(first.head, first.lines[0], strict=True))
-    low, high = map(float, line["95 % by bootstrap"].split(" to "))
-    assert str(line["suboptimality, 95 %"]).startswith("1.09e-02 ± 2.2e-02")
+    mean, low, high = line["mean suboptimality, 95 %"]
+    assert mean == pytest.approx(1.09e-2)
     assert low == pytest.approx(1e-3) and 2e-2 < high < 5e-2
     assert line["median (10 % to 90 %)"].startswith("1.0e-03 (1.0e-03 to ")
-    means, medians, intervals = fig2.report(rows, Settings(100, 10, tuple(gaps), (1e-4,))).tables
-    assert str(means.lines[0][2]) == str(line["suboptimality, 95 %"])
-    assert medians.lines[0][2] == line["median (10 % to 90 %)"]
-    assert intervals.lines[0][2] == line["95 % by bootstrap"]
-    assert medians.head[2:4] == ["sgd, median", "adagrad, median"]
 
 
 def test_adagrad_is_brought_to_mags_pace():
-    cell = {"seed": 0, "p": 0.01, "samples": 20_000, "options": {}, "study": "pace", "setting": ""}
+    cell = {"seed": 0, "p": 0.01, "samples": 20_000, "study": "pace", "setting": None}
     mag, slowed = (
         ablation.measure({**cell, "method": method})[0]
         for method in ("mag", "adagrad at MAG's pace")
@@ -197,46 +189,19 @@ def test_adagrad_is_brought_to_mags_pace():
     assert slowed["pace"] == pytest.approx(mag["pace"], rel=0.01)
 
 
-def test_whole_state_gradients_are_means_over_the_rows():
-    cell = {
-        "seed": 0, "p": 0.2, "samples": 40, "options": {}, "study": "observation",
-        "setting": "state", "method": "adagrad",
-    }  # fmt: skip
-    problem = problem_of(0)
-    opt = ablation.start(problem, "adagrad", 0.2, seed=0)
-    for state in stream_of(0, 0.2, 40) // 250:
-        rows = range(250 * state, 250 * state + 250)
-        each = [
-            linear_gradient(Squared(), opt.x, problem.rows[r], problem.targets[r]) for r in rows
-        ]
-        opt.tell(np.mean(each, axis=0))
-    expected = problem.suboptimality(opt.average[None])[0]
-    assert ablation.measure(cell)[0]["suboptimality"] == pytest.approx(expected, rel=1e-9)
-
-
-def test_the_cells_of_the_ablation_differ():
-    cells = ablation.cells(Settings(5000, 1, p=(0.1,)))
-    assert len({str(cell) for cell in cells}) == len(cells)
-    assert {cell["options"]["horizon"] for cell in cells if cell["setting"] == "horizon T"} == {
-        "samples"
-    }
-
-
 @pytest.mark.parametrize(("slowed", "holds"), [(1.2e-3, True), (8e-3, False), (3.2e-3, None)])
 def test_the_share_of_the_pace_is_judged_by_its_interval(slowed, holds):
     """MAG is ten times better than AdaGrad: half of the logarithm is a factor of √10."""
     gaps = {"mag": 1e-3, "adagrad": 1e-2, ablation.PACED: slowed}
     rows = [
-        {"study": "pace", "method": method, "setting": "", "suboptimality": gap * noise}
+        {"study": "pace", "method": method, "setting": None, "suboptimality": gap * noise}
         for method, gap in gaps.items()
         for noise in np.exp(np.random.default_rng(len(method)).normal(0.0, 0.1, 10))
     ]
-    for study, method, setting in (
-        *(("levels", "mag", "5"), ("weights", "mag", "5"), ("alpha", "mag", "1.0")),
-        *(("alpha", "adagrad", "1.0"), ("observation", "mag", "state")),
-        ("observation", "sgd-mlmc", "state"),
-    ):
-        about = {"study": study, "method": method, "setting": setting}
-        rows += [{**about, "suboptimality": 1.0 + k} for k in range(3)]
+    rows += [
+        {"study": "alpha", "method": method, "setting": 1.0, "suboptimality": 1.0}
+        for method in ("mag", "adagrad")
+        for _ in range(10)
+    ]
     claim = ablation._claims(rows)[0]
     assert claim.text.startswith("most of MAG's gain") and claim.holds is holds, claim

@@ -157,28 +157,18 @@ def test_a_sparse_matrix_is_read_as_a_dense_one():
             as_features(wrong)
 
 
-def test_a_function_must_say_its_size():
-    with pytest.raises(ValueError, match="give size"):
-        as_features(lambda s: [1.0])
-    assert as_features(MAPS[0]).size == 27
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: FourierBasis([0.0], [0.0]), "low must be below high"),
-        (lambda: FourierBasis([0.0], [1.0, 2.0]), "low must be below high"),
         (lambda: FourierBasis([0.0], [1.0], order=0), "order must be"),
         (lambda: TileCoding([0.0], [np.inf]), "high must be finite"),
         (lambda: TileCoding([0.0], [1.0], tiles=(2, 2)), "tiles must be one number, or 1"),
         (lambda: TileCoding([0.0], [1.0], tilings=0), "tilings must be"),
         (lambda: RadialBasis([0.0], [1.0], width=-1.0), "width must be positive"),
         (lambda: MAPS[0]([0.0, 0.0]), "an observation must be 3 numbers"),
-        (lambda: MAPS[0](7), "an observation must be 3 numbers, not 7"),
         (lambda: MAPS[0].rows(0.5), "an observation must be 3 numbers, not 0.5"),
-        (lambda: MAPS[0].rows(np.array(0.5)), r"an observation must be 3 numbers, not array\(0.5"),
         (lambda: MAPS[0].rows({"x": 1.0}), "an observation must be 3 numbers, not {'x': 1.0}"),
-        (lambda: MAPS[0].rows([["a", "b", "c"]]), r"3 numbers, not \['a', 'b', 'c'\]"),
         (lambda: MAPS[0].rows([[0.0], [1.0, 2.0]]), r"3 numbers, not \[0.0\]"),
         (lambda: MAPS[0]([0.0, 0.0, np.nan]), "an observation must be finite"),
         (lambda: rescaled([1.0, 2.0]), "features must be a matrix"),

@@ -9,12 +9,12 @@ long enough.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
@@ -24,6 +24,8 @@ ENOUGH = 8  # batches, or blocks of one length, for a reliable spread
 CORRELATED = 0.2  # correlation of neighbouring batches above which intervals are too narrow
 CHANGED = 0.001  # probability of finding a change in a stream without one
 QUARTERS = 4  # parts of the stream between which a change is looked for
+RANK = 1e-9  # relative variance below which a combination of weights is 0 by construction
+WATCHED_FROM = 1000  # rows at which anytime intervals are narrowest, relative to others
 
 
 class Level(NamedTuple):
@@ -32,6 +34,15 @@ class Level(NamedTuple):
     length: int
     squares: float
     blocks: int
+
+
+class Wald(NamedTuple):
+    """A test that several weights are 0: Hotelling's T² as an F statistic."""
+
+    statistic: float
+    weights: int
+    batches: int
+    p_value: float
 
 
 class BlockSquares:
@@ -181,17 +192,56 @@ class BatchMeans(ABC):
         errors: Array = np.sqrt(squares) * self._unit
         return errors
 
-    def quantile(self, alpha: float) -> float:
-        """Return the two-sided quantile of Student's t for level 1 − alpha."""
+    @property
+    def _freedom(self) -> int:
+        return max(len(self._scores) - 1, 1)
+
+    def quantile(self, alpha: float, anytime: bool = False) -> float:
+        """Return the two-sided quantile of Student's t for level 1 − alpha.
+
+        With ``anytime``, the quantile of the same probability as the boundary that a Brownian
+        motion ever crosses with probability alpha.
+        """
         if not 0.0 < alpha < 1.0:
             raise ValueError(f"alpha must be between 0 and 1, not {shown(alpha)}")
-        freedom = max(len(self._scores) - 1, 1)
-        return float(special.stdtrit(freedom, 1.0 - 0.5 * alpha))
+        tail = special.ndtr(-boundary(self._rows, alpha)) if anytime else 0.5 * alpha
+        return -float(special.stdtrit(self._freedom, tail))
 
-    def conf_int(self, alpha: float = 0.05) -> Array:
+    def conf_int(self, alpha: float = 0.05, anytime: bool = False) -> Array:
         """Return intervals at level 1 − alpha: per output, one row per column, then intercept."""
-        half = self.quantile(alpha) * self.bse
+        half = self.quantile(alpha, anytime) * self.bse
         return np.stack([self._weights - half, self._weights + half], axis=-1)
+
+    @cached_property
+    def p_values(self) -> Array:
+        """P-values of the weights being 0, by Student's t; NaN where errors are unknown or 0."""
+        known = np.isfinite(self.bse) & (self.bse > 0.0)
+        ratio = np.divide(self._weights, self.bse, out=np.full(self.bse.shape, np.nan), where=known)
+        found: Array = 2.0 * special.stdtr(self._freedom, -np.abs(ratio))
+        return found
+
+    def wald(self, places: Sequence[int]) -> Wald:
+        """Test that the weights of columns at ``places`` are all 0, in every output.
+
+        Weights that the rows do not determine are left out.
+        """
+        slopes = np.eye(self._changes.shape[2])[self._slopes_at] / self._size[:, None]
+        level = self._standardised(np.zeros((1, len(slopes))))
+        each, errors = np.vstack([slopes, level])[places], self.bse[:, places]
+        known = np.isfinite(errors) & (errors > 0.0)
+        unit = np.divide(self._unit[:, None], errors, out=np.zeros_like(errors), where=known)
+        moved = (np.einsum("wk,btk->btw", each, self._changes) * unit)[:, known]
+        lost = (self._missing(each).T * unit**2)[known]
+        values, vectors = linalg.eigh(moved.T @ moved + np.diag(lost), check_finite=False)
+        free = values > RANK * values.max(initial=0.0)
+        count, batches = int(free.sum()), len(self._scores)
+        if not (self.enough and 0 < count < batches):
+            return Wald(math.nan, count, batches, math.nan)
+        aside = vectors[:, free].T @ (self._weights[:, places][known] / errors[known])
+        square = float(np.sum(aside**2 / values[free]))
+        statistic = square * (batches - count) / (batches - 1) / count
+        p_value = float(special.fdtrc(count, batches - count, statistic))
+        return Wald(statistic, count, batches, p_value)
 
     @cached_property
     def profile(self) -> Profile:
@@ -279,6 +329,12 @@ class BatchMeans(ABC):
         return False
 
     @property
+    def assumed(self) -> str:
+        """What the intervals assume, in words."""
+        count = len(self._scores)
+        return f"batch means, {count} batches of {self._length:,} rows; rows may be correlated"
+
+    @property
     def remark(self) -> str:
         """A sentence on why the intervals cannot be trusted; empty if there is no known reason."""
         if not self.enough:
@@ -297,6 +353,24 @@ class BatchMeans(ABC):
     def _size_of(self, scores: Array) -> float:
         """Return the sum of squares in the metric of the fit."""
         return float(np.vdot(scores, self._whitened(scores)))
+
+
+def boundary(rows: int, alpha: float) -> float:
+    r"""Return the boundary for a sum of rows over its standard deviation, at all times.
+
+    .. math:: \sqrt{2 (1 + 1/\eta) \log(\sqrt{1 + \eta} / \alpha)}
+
+    with η proportional to the number of rows: an asymptotic confidence sequence (Waudby-Smith et
+    al. 2021), narrowest at 1,000 rows.
+
+    Examples
+    --------
+    >>> round(boundary(1000, 0.05), 3), round(boundary(1_000_000, 0.05), 3)
+    (3.035, 3.874)
+    """
+    best = -float(special.lambertw(-alpha * alpha / math.e, -1).real) - 1.0
+    time = best * max(rows, 1) / WATCHED_FROM
+    return math.sqrt(2.0 * (1.0 + 1.0 / time) * math.log(math.sqrt(1.0 + time) / alpha))
 
 
 def neighbours(gram: Array) -> tuple[float, bool]:

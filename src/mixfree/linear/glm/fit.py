@@ -1,4 +1,4 @@
-r"""Logistic, softmax, Huber and robust regression in one pass over rows in any order.
+r"""Logistic, softmax, Poisson, Huber and robust regression in one pass over rows in any order.
 
 A uniform sample of the rows and sums of size p² are kept. As long as all rows fit in memory, the
 fit is exactly that to all rows. Beyond that, every row is added to the sums
@@ -15,7 +15,6 @@ be perfect.
 """
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -31,25 +30,29 @@ from mixfree.base.checks import (
     shown,
 )
 from mixfree.base.interrupts import all_or_nothing, shallow
+from mixfree.base.sample import UniformSample
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.mapping import ColumnMap
-from mixfree.linear.exact.reservoir import FEWEST, Kept, Reservoir, rows_of, stream_seed
-from mixfree.linear.exact.streamsums import StreamSums, origin_of
+from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.glm.control_variates import FUNCTIONS, functions
 from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
-from mixfree.linear.glm.newton import CLOSE, Part, Point
-from mixfree.linear.glm.problem import ROUGH, Problem, Settings
-from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax
+from mixfree.linear.glm.kept import Kept, origin_of, rows_of, stream_seed
+from mixfree.linear.glm.newton import Point
+from mixfree.linear.glm.problem import ROUGH, Problem
+from mixfree.linear.glm.rows import Settings
+from mixfree.linear.losses import Family, Loss, Squared, predictions
 
 GROWTH = 1.5  # growth of the stream between updates of the reference weights
 LATE_GROWTH = 2.0  # the same once the stream is 16 times as long as the sample
 REFERENCE_ROWS = 2048  # rows of the sample that are enough for reference weights
 REFERENCE_RIDGE = 1 / 300  # of the reference weights, in standardised rows per column
+KEPT = ("rows", "targets", "weights", "before")  # columns of the sample
 START_ROWS = 4096  # rows of the sample for the fit from which the final one starts
 
 
 class GlmFit:
-    r"""Fits a linear model with one of four losses to a stream, in bounded memory.
+    r"""Fits a linear model with one of five losses to a stream, in bounded memory.
 
     It minimises, over all rows i with weights :math:`\omega_i`,
 
@@ -58,10 +61,9 @@ class GlmFit:
 
     The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
     depends on which rows the seed keeps; :meth:`gap` estimates by how much. If neither λ nor r is
-    given, columns along which the classes of the kept rows can be separated get a weak ridge
-    (:attr:`separated`), as strong as scikit-learn's default: no best weights exist without one.
-    All columns get it if a class that is separated has fewer rows than weights, or if the kept rows
-    do not hold back the correction by the sums.
+    given and the weights cannot be estimated, all slopes get a ridge that the rows make probable
+    (:attr:`ridge`): if a class has fewer kept rows than weights, if classes can be separated, or if
+    the kept rows do not hold back the sums.
 
     The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
     with Huber's loss of the same width.
@@ -69,7 +71,7 @@ class GlmFit:
     Parameters
     ----------
     loss
-        ``Logistic()``, ``Softmax(classes)``, ``Huber()`` or ``Robust()``.
+        ``Logistic()``, ``Softmax(classes)``, ``Poisson()``, ``Huber()`` or ``Robust()``.
     columns
         Number of features, of values up to 1e75. Their offsets cost no digits, and one that
         varies by less than 1e-75 counts as constant.
@@ -115,18 +117,19 @@ class GlmFit:
         memory: int | str = "32MB",
         seed: int = 0,
     ) -> None:
-        if not isinstance(loss, Logistic | Softmax | Huber | Robust):
-            raise ValueError(f"loss must be Logistic, Softmax, Huber or Robust, not {shown(loss)}")
+        if not isinstance(loss, Family) or isinstance(loss, Squared):
+            names = "Logistic, Softmax, Poisson, Huber or Robust"
+            raise ValueError(f"loss must be {names}, not {shown(loss)}")
         columns = check_whole(columns, "columns", least=0)
         l2 = None if l2 is None else check_not_negative(l2, "l2")
         radius = None if radius is None else check_positive(radius, "radius")
         self.settings = Settings(loss, columns, bool(intercept), l2, radius)
         self.seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
         self.samples, self.memory = 0, memory
-        self._family = self.settings.family
-        self._sample = Reservoir(rows_of(memory, columns, loss.outputs), columns, loss.outputs)
-        self._blocks = Blocks(columns)
-        self._sums: StreamSums | None = None  # None while all rows are kept
+        self.size = rows_of(memory, columns, loss.outputs)
+        self._blocks = Blocks(columns)  # with all rows of a stream that is not longer than that
+        self._sums: StreamSums | None = None  # of all rows; None while all are kept
+        self._sample: UniformSample | None = None  # rows, targets, weights, predictions
         self._reference = np.zeros(self._shape)  # reference weights, in the units of the rows
         self._due = 0  # number of rows at which they are updated
         self._streams: tuple[int, ...] = ()  # seeds of all merged streams
@@ -140,7 +143,12 @@ class GlmFit:
     @property
     def kept(self) -> int:
         """Number of rows that are stored."""
-        return min(self._sample.stored, self._sample.size) + self._blocks.filled
+        return self._blocks.filled + (0 if self._sample is None else self._sample.filled)
+
+    @property
+    def _seen(self) -> int:
+        """Number of rows in the sums."""
+        return 0 if self._sums is None else self._sums.rows
 
     @property
     def complete(self) -> bool:
@@ -150,8 +158,9 @@ class GlmFit:
     def successor(self) -> Self:
         """Return a copy that shares all rows and sums; only one of the two may be continued."""
         twin = shallow(self)
-        twin._sample, twin._blocks = self._sample.successor(), self._blocks.successor()
-        twin._sums = None if self._sums is None else self._sums.copy()
+        twin._blocks = self._blocks.successor()
+        if self._sums is not None and self._sample is not None:
+            twin._sums, twin._sample = self._sums.copy(), self._sample.successor()
         return twin
 
     @all_or_nothing
@@ -168,59 +177,41 @@ class GlmFit:
         """
         x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
         check_values(targets=y)
-        self._family.check_targets(y[:, 0])
-        self._add(x, y, w)
+        self.settings.loss.check_targets(y[:, 0])
+        self._blocks.cut(x, y, w, self._length, self._fold)
         self.samples += int(np.shape(targets)[0])
         self._solution = self._inference = None
 
-    def _add(self, x: Any, y: Array, w: Array | None) -> None:
-        room = self._sample.size - self._sample.seen if self._sums is None else 0
-        if room > 0 and len(y):
-            kept = x[:room] if isinstance(x, np.ndarray) else x[:room].toarray()
-            check_values(rows=kept)
-            ones = np.ones(len(kept)) if w is None else w[:room]
-            before = np.zeros((len(kept), self._shape[0]))
-            self._sample.fill(Kept(kept, y[:room, 0], ones, before))
-        if len(y) > room:
-            rest = slice(room, None)
-            given = None if w is None else w[rest]
-            self._blocks.cut(x[rest], y[rest], given, self._length, self._fold)
-
     def _length(self) -> int:
         """Return the rows of the next block: more as the stream grows, for speed."""
-        eighth = max(self._sample.seen, FEWEST) // 8
-        return min(1 << eighth.bit_length() >> 1, block_rows(self.settings.columns))
+        if self._sums is None:
+            return self.size + 1
+        return min(1 << (self._seen // 8).bit_length() >> 1, block_rows(self.settings.columns))
 
     def _fold(self, rows: Array, targets: Array, weights: Array | None) -> None:
         """Add a block to the sums, and offer its rows to the sample."""
         check_values(rows=rows)
-        if self._sums is None:
-            self._sums = self._begin()
+        new = self._rows_of(rows, targets, weights)
+        if self._sums is None or self._sample is None:
+            # From now on not all rows are kept.
+            self._update_reference(new, 1.0)
+            seed = stream_seed(self.seed, new)
+            self._sums = StreamSums(*self._functions, origin_of(new), len(rows))
+            self._sample, self._streams = UniformSample(self.size, seed), (seed,)
         before = self._predictions(rows)
-        self._sums.add(rows, self._family.expand(before, targets[:, 0]), weights)
-        self._sample.offer(rows, targets[:, 0], weights, before)
-        if self._sample.seen >= self._due:
-            self._update_reference()
+        self._sums.add(rows, functions(self.settings.loss, before, new.targets), weights)
+        self._sample.offer([rows, new.targets, new.weights, before])
+        if self._seen >= self._due:
+            self._update_reference(*self._sampled())
 
-    def _begin(self) -> StreamSums:
-        """Start the sums with all rows so far: from now on not all rows are kept."""
-        sample = self._sample
-        kept = sample.rows()
-        self._update_reference()
-        kept = replace(kept, before=self._predictions(kept.rows))
-        sample.seed = stream_seed(self.seed, kept)
-        sample.draw_keys(kept.before)
-        self._streams = (sample.seed,)
-        sums = StreamSums(*self._functions, origin_of(kept), len(kept))
-        for piece in kept.pieces:
-            expanded = self._family.expand(piece.before, piece.targets)
-            alike = (piece.weights == 1.0).all()
-            sums.add(piece.rows, expanded, None if alike else piece.weights)
-        return sums
+    def _rows_of(self, rows: Array, targets: Array, weights: Array | None) -> Kept:
+        """Return rows that have not been predicted."""
+        ones = np.ones(len(rows)) if weights is None else weights
+        return Kept(rows, targets[:, 0], ones, np.zeros((len(rows), self._shape[0])))
 
     @property
     def _functions(self) -> tuple[int, int]:
-        return self.settings.columns, self._family.functions * self._shape[0]
+        return self.settings.columns, FUNCTIONS * self._shape[0]
 
     def _predictions(self, rows: Array) -> Array:
         """Predict rows by the reference weights."""
@@ -230,66 +221,102 @@ class GlmFit:
         # Such predictions are far from all targets: a column that hardly varied became huge.
         return np.clip(z, -MAX_VALUE, MAX_VALUE, out=z)
 
-    def _update_reference(self) -> None:
-        """Update the reference weights."""
-        self._reference = self._rough(REFERENCE_ROWS, pending=False)
-        late = self._sample.seen >= 16 * self._sample.size
-        self._due = int((LATE_GROWTH if late else GROWTH) * self._sample.seen)
+    def _update_reference(self, kept: Kept, factor: float) -> None:
+        """Update the reference weights by a fit to rows that represent ``factor`` rows each."""
+        self._reference = self._rough(REFERENCE_ROWS, kept, factor)
+        rows = max(self._seen, len(kept))
+        self._due = int((LATE_GROWTH if rows >= 16 * self.size else GROWTH) * rows)
 
-    def _rough(self, most: int, pending: bool) -> Array:
-        """Fit to at most about ``most`` of the kept rows; weights in the units of the rows."""
-        parts = self._parts(most, pending)
-        ridge = REFERENCE_RIDGE * self.settings.columns / max(len(parts[0].rows), 1)
-        problem = replace(self._problem_of(parts), ridge=ridge)
-        _, point = problem.solved(None if self._sums is None else self._reference, ROUGH)
-        return problem.own(point.theta)
+    def _rough(
+        self,
+        most: int,
+        kept: Kept,
+        factor: float,
+        pending: Kept | None = None,
+        *,
+        alone: bool = False,
+    ) -> Array:
+        """Fit to about ``most`` of the kept rows; weights in the units of the rows.
 
-    def _problem_of(self, parts: list[Part]) -> Problem:
-        """Pose the fit to rows of the sample, and to the sums if there are any."""
-        if self._sums is None:
-            return Problem.of_rows(self.settings, parts)
-        return Problem.of_sample(self.settings, parts, self._sums.total)
-
-    def _parts(self, most: int | None = None, pending: bool = True) -> list[Part]:
-        """Return the sample, whose rows represent the whole stream, then pending rows.
-
-        With ``most``, only about so many rows of the sample, each of which represents more rows.
-        While a block is being folded, it is not known which rows are pending.
+        With ``alone``, without the sums and the reference weights.
         """
-        sample, stride = self._sample, 1
-        if most is not None:
-            most = max(most, 16 * (self.settings.columns + 1))
-            stride = max(min(sample.stored, sample.size) // most, 1)
-        kept = sample.rows(stride)
-        parts = [Part(kept, sample.seen / max(len(kept), 1))]
-        block = self._blocks.pending if pending else None
-        if block is not None:
-            rows, targets, weights = block
-            ones = np.ones(len(rows)) if weights is None else weights
-            before = np.zeros((len(rows), self._shape[0]))
-            parts.append(Part(Kept(rows, targets[:, 0], ones, before), 1.0))
-        return parts
+        stride = max(len(kept) // max(most, 16 * (self.settings.columns + 1)), 1)
+        few = kept.take(slice(None, None, stride))
+        factor *= len(kept) / max(len(few), 1)
+        sums = None if alone else self._sums
+        waiting = few.take(slice(0)) if pending is None else pending
+        problem = self._problem(few, factor, waiting, sums)
+        ridge = REFERENCE_RIDGE * self.settings.columns / max(len(few), 1)
+        problem = replace(problem, ridge=ridge)
+        return problem.weights(problem.solved(None if sums is None else self._reference, ROUGH))
+
+    def _problem(
+        self, kept: Kept, factor: float, pending: Kept, sums: StreamSums | None
+    ) -> Problem:
+        """Pose the fit to rows, and to the sums if there are any."""
+        total = None if sums is None else sums.total
+        return Problem.of(self.settings, kept, factor, pending, total)
+
+    def _sampled(self) -> tuple[Kept, float]:
+        """Return the sample in the order of arrival, and the rows that each row represents."""
+        sample = self._sample
+        assert sample is not None
+        order = sample.order
+        kept = Kept(*(sample.column(place)[order] for place in range(len(KEPT))))
+        return kept, sample.seen / len(kept)
+
+    @property
+    def _rows(self) -> tuple[Kept, float, Kept]:
+        """The kept rows, the rows that each represents, and the rows that are not in the sums."""
+        pending = self._rows_of(*self._blocks.stored)
+        if self._sample is None:
+            return pending, 1.0, pending.take(slice(0))
+        return *self._sampled(), pending
 
     def weights(self) -> Array:
         """Return one row per output in the units of the rows; an intercept is last."""
         problem, point = self._solved()
-        return problem.own(point.theta)
+        return problem.weights(point)
+
+    def mean_losses(self) -> tuple[float, float]:
+        """Return the mean losses of the fit and of the best constant, over the kept rows."""
+        (kept, factor, pending), loss, shape = self._rows, self.settings.loss, self._shape
+        targets = np.concatenate([kept.targets, pending.targets])
+        weights = np.concatenate([factor * kept.weights, pending.weights])
+        constant = np.zeros((shape[0], 1))
+        if self.settings.intercept:
+            alone = type(self)(loss, 0)
+            alone.add(np.zeros((len(targets), 0)), targets, weights)
+            constant = alone.weights()
+        own, level = self.weights().ravel(), np.zeros((len(targets), 0))
+        z = np.concatenate([predictions(own, rows.rows, shape[0]) for rows in (kept, pending)])
+        values = (loss.value(each, targets) for each in (z, predictions(constant, level, shape[0])))
+        found, least = (float(weights @ value / weights.sum()) for value in values)
+        return found, least
+
+    def rough_weights(self) -> Array:
+        """Return weights as good as a sample of some thousand rows gives."""
+        return self._rough(REFERENCE_ROWS, *self._rows)
 
     def _solved(self) -> tuple[Problem, Point]:
         """Return the problem and its minimum."""
         if self._solution is None:
-            start = None
+            start, rows = None, self._rows
             if self._sums is not None or self.kept > 2 * START_ROWS:
-                start = self._rough(START_ROWS, pending=True)
-            given = self.settings.l2 is not None or self.settings.radius is not None
-            problem = self._problem_of(self._parts())
-            self._solution = problem.solved(start, CLOSE, watch=not given)
+                start = self._rough(START_ROWS, *rows)
+            problem = self._problem(*rows, self._sums)
+            given = self.settings.l2, self.settings.radius, self.settings.loss.width
+            if given == (None, None, None):
+                self._solution = problem.solved_with_ridge(start)
+            else:
+                self._solution = problem, problem.solved(start)
         return self._solution
 
     @property
-    def separated(self) -> int:
-        """Number of columns with a ridge: classes can be separated along them, or nearly."""
-        return int(np.count_nonzero(self._solved()[0].ridge))
+    def ridge(self) -> float:
+        """τ of ½τ‖w‖² beside the losses of the kept rows, for standardised columns; usually 0."""
+        problem, _ = self._solved()
+        return problem.ridge * problem.rows.at_hand
 
     def gap(self) -> Gap:
         """Estimate the mean loss above that of the fit to all rows, with a 95 % upper bound.
@@ -297,13 +324,13 @@ class GlmFit:
         It is 0 as long as all rows are kept. Otherwise it follows from the part of the kept rows'
         slopes that the sums do not explain or, if classes were separated, from held-out losses.
         """
-        return NOTHING if self.complete else gap_of(*self._solved(), self._problem_of)
+        return NOTHING if self.complete else gap_of(*self._solved())
 
     @property
     def inference(self) -> GlmInference:
         """Intervals and the correlation profile of the fit."""
         if self._inference is None:
-            rows = self._sample.seen + self._blocks.filled
+            rows = self._seen + self._blocks.filled
             self._inference = GlmInference(*self._solved(), rows, self._sums)
         return self._inference
 
@@ -321,10 +348,10 @@ class GlmFit:
             raise ValueError(
                 f"cannot merge a fit with {other.settings} into one with {self.settings}"
             )
-        if self._sample.size != other._sample.size:
+        if self.size != other.size:
             raise ValueError(
-                f"cannot merge a fit that keeps {other._sample.size:,} rows into one that keeps "
-                f"{self._sample.size:,}"
+                f"cannot merge a fit that keeps {other.size:,} rows into one that keeps "
+                f"{self.size:,}"
             )
         if set(self._streams) & set(other._streams):
             raise ValueError(
@@ -342,11 +369,12 @@ class GlmFit:
             theirs = other._copy()
             self._flush()
             theirs._flush()
-            assert theirs._sums is not None
+            assert self._sample is not None
+            assert theirs._sums is not None and theirs._sample is not None
             self._sums.merge(theirs._sums)
             self._sample.merge(theirs._sample)
             self._streams = tuple(sorted((*self._streams, *theirs._streams)))
-            self._update_reference()
+            self._update_reference(*self._sampled())
         self.samples, self._solution, self._inference = samples, None, None
 
     def mapped(self, change: ColumnMap) -> Self:
@@ -354,17 +382,18 @@ class GlmFit:
 
         Bytes of memory hold fewer rows if there are more columns.
         """
-        twin, outputs = self._copy(), self._shape[0]
-        size = min(self._sample.size, rows_of(self.memory, change.after, outputs))
-        if twin._sums is None and twin._sample.seen > size:
-            twin._sums = twin._begin()
+        twin = self._copy()
         twin.settings = replace(self.settings, columns=change.after)
-        twin._sample, twin._blocks = twin._sample.mapped(change, size), self._blocks.mapped(change)
-        twin._sums = None if twin._sums is None else twin._sums.mapped(change)
-        slopes, level = np.split(twin._reference, [self.settings.columns], axis=1)
-        if not change.places:  # no weights of the new columns need predict the same
-            slopes, level, twin._due = np.zeros_like(slopes), np.zeros_like(level), 0
-        twin._reference = np.hstack([change.rows(slopes), level])
+        twin.size = min(self.size, rows_of(self.memory, change.after, self._shape[0]))
+        twin._blocks = self._blocks.mapped(change)
+        if twin._sums is not None and twin._sample is not None:
+            twin._sums, twin._sample = twin._sums.mapped(change), twin._sample.shrunk(twin.size)
+            twin._sample.columns[0] = change.rows(twin._sample.column(0))
+        if change.places or self._sums is None:
+            slopes, level = np.split(self._reference, [self.settings.columns], axis=1)
+            twin._reference = np.hstack([change.rows(slopes), level])
+        else:  # no weights of the new columns need predict the same
+            twin._reference = twin._rough(REFERENCE_ROWS, *twin._sampled(), alone=True)
         if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
             twin._blocks = Blocks(change.after)
             twin._blocks.cut(*waiting, twin._length, twin._fold)
@@ -372,8 +401,8 @@ class GlmFit:
 
     def _add_all(self, other: Self) -> None:
         """Add the rows of a fit that has kept all its rows."""
-        for rows, _ in other._parts():
-            self._add(rows.rows, rows.targets[:, None], rows.weights)
+        if (waiting := other._blocks.pending) is not None:
+            self._blocks.cut(*waiting, self._length, self._fold)
 
     def _flush(self) -> None:
         """Fold the pending rows."""
@@ -389,50 +418,58 @@ class GlmFit:
 
     def _state(self) -> tuple[Any, ...]:
         """Return copies of all attributes that change."""
-        sums = None if self._sums is None else self._sums.copy()
-        parts = self._sample.copy(), self._blocks.copy(), sums
-        return self.samples, *parts, self._reference, self._due, self._streams
+        both = [None if each is None else each.copy() for each in (self._sums, self._sample)]
+        return self.samples, self._blocks.copy(), *both, self._reference, self._due, self._streams
 
     def _set(self, state: tuple[Any, ...]) -> None:
-        self.samples, self._sample, self._blocks, self._sums, *rest = state
+        self.samples, self._blocks, self._sums, self._sample, *rest = state
         self._reference, self._due, self._streams = rest
         self._solution = self._inference = None
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
+        sample = self._sample
         return {
             "samples": self.samples,
-            "sample": self._sample.plain(),
+            "size": self.size,
             "blocks": self._blocks.plain(),
             "sums": None if self._sums is None else self._sums.plain(),
-            "now": self._reference.copy(),
+            "sample": None if sample is None else {"seed": sample.seed} | sample.plain(),
+            "reference": self._reference.copy(),
             "due": self._due,
             "streams": list(self._streams),
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        names = {"samples", "sample", "blocks", "sums", "now", "due", "streams"}
-        if set(state) != names:
-            raise ValueError(f"the state must have {sorted(names)}, not {sorted(state)}")
-        samples = check_whole(state["samples"], "samples of the state", least=0)
-        columns = self.settings.columns
-        sample = Reservoir(self._sample.size, columns, self._shape[0])
-        sample.restore(state["sample"])
-        blocks, sums = Blocks(columns), None
-        blocks.restore(state["blocks"])
-        self._family.check_targets(sample.rows().targets)
-        if blocks.pending is not None:
-            self._family.check_targets(blocks.pending[1][:, 0])
-        if state["sums"] is not None:
-            sums = StreamSums(*self._functions)
-            sums.restore(state["sums"])
-        if (0 if sums is None else sums.rows) != (0 if sample.seed is None else sample.seen):
-            raise ValueError("sums and sample of the state have different numbers of rows")
-        now = check_array(state["now"], "now", self._shape)
-        due = check_whole(state["due"], "due of the state", least=0)
-        streams = tuple(
-            check_whole(each, "streams of the state", least=0, most=2**64 - 1)
-            for each in state["streams"]
-        )
-        self._set((samples, sample, blocks, sums, now, due, streams))
+    def restored(self, plain: Any, what: str) -> Self:
+        """Return the fit from which ``plain`` was made, after checking it."""
+        if set(plain) != set(self.plain()):
+            raise ValueError(f"state of the {what} has entries {sorted(plain)}")
+        samples = check_whole(plain["samples"], "samples of the state", least=0)
+        size = check_whole(plain["size"], "size of the state", most=2**31)
+        reference = check_array(plain["reference"], "reference", self._shape)
+        due = check_whole(plain["due"], "due of the state", least=0)
+        streams = tuple(_seed(each) for each in plain["streams"])
+        blocks, sums = Blocks(self.settings.columns).restored(plain["blocks"], "blocks"), None
+        if (plain["sums"] is None) != (plain["sample"] is None):
+            raise ValueError(f"state of the {what} does not fit: it has sums or a sample, not both")
+        sample = None
+        if plain["sums"] is not None:
+            sums = StreamSums(*self._functions).restored(plain["sums"], "sums")
+            state = dict(plain["sample"])
+            sample = UniformSample(size, _seed(state.pop("seed"))).restored(state, "sample")
+            kept, shape = sample.filled, (self.settings.columns, self._shape[0])
+            shapes = (kept, shape[0]), (kept,), (kept,), (kept, shape[1])
+            for name, column, wanted in zip(KEPT, sample.columns, shapes, strict=True):
+                check_array(column, name, wanted)
+            if not (sample.columns[2] > 0.0).all() or sums.rows != sample.seen:
+                raise ValueError(f"state of the {what} does not fit: its sample is of other rows")
+            self.settings.loss.check_targets(sample.columns[1])
+        self.settings.loss.check_targets(blocks.stored[1][:, 0])
+        twin = shallow(self)
+        twin._set((samples, blocks, sums, sample, reference, due, streams))
+        twin.size = size
+        return twin
+
+
+def _seed(value: Any) -> int:
+    return check_whole(value, "seed of the state", least=0, most=2**64 - 1)

@@ -13,27 +13,22 @@ from typing import Any
 from mixfree.base.files import replacing
 from mixfree.base.table import Table
 
-__all__ = ["record", "versions", "write_json", "write_report"]
+__all__ = ["record", "write_json", "write_report"]
 
 PACKAGES = ("mixfree", "numpy", "scipy", "numba", "joblib", "matplotlib", "pyarrow")
 
 
 def record(command: str, seeds: Sequence[int] = ()) -> dict[str, Any]:
     """Return command, date, machine, seeds, versions of packages and the commit."""
+    versions = {package: version(package) for package in PACKAGES}
     return {
         "command": command,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": _machine(),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
         "seeds": [seeds[0], seeds[-1]] if seeds else None,
-        "versions": versions(),
+        "versions": {"python": platform.python_version(), **versions},
         "commit": _commit(),
     }
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that numbers depend on."""
-    found = {package: version(package) for package in PACKAGES}
-    return {"python": platform.python_version(), **found}
 
 
 def write_report(
@@ -55,23 +50,20 @@ def write_json(path: Path, value: Any) -> None:
 def _commit() -> str | None:
     """Return the commit of this code, with a + if files have changed since; None without Git."""
     git = ["git", "-C", str(Path(__file__).parent)]
-    told = ["describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
+    ours = [*git, "ls-files", "--error-unmatch", __file__]
+    told = [*git, "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
     try:
         # A package installed inside another project's repository is none of its files.
-        subprocess.run(
-            [*git, "ls-files", "--error-unmatch", __file__], capture_output=True, check=True
-        )
-        found = subprocess.run([*git, *told], capture_output=True, check=True, text=True)
+        subprocess.run(ours, capture_output=True, check=True)
+        return subprocess.run(told, capture_output=True, check=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
-    return found.stdout.strip()
 
 
-def _machine() -> str:
-    """Describe the processor, cores and system."""
+def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     except OSError:
-        named = []
-    return f"{(named or [platform.machine()])[0]}, {os.cpu_count()} cores, {platform.system()}"
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return (named or [platform.machine()])[0]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mixfree.base.figures import PALETTE, styles_of
+from mixfree.base.figures import styles_of
 from mixfree.base.table import Table
 from mixfree.reproduce.engine.settings import FRESH, Settings
-from mixfree.reproduce.engine.statistics import Interval, estimate, largest_t, standard_errors
+from mixfree.reproduce.engine.statistics import Interval, bootstrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,7 @@ __all__ = ["Axes", "Claim", "Figure", "Report", "Row", "curves", "gather", "grid
 
 Row = dict[str, Any]
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 4}
+VERDICTS = {True: "holds", False: "fails", None: "not decided"}
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,6 @@ class Claim:
     text: str
     measured: str
     holds: bool | None  # None if undecided
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in words."""
-        if self.holds is None:
-            return "not decided"
-        return "holds" if self.holds else "does not hold"
 
     @classmethod
     def below(
@@ -53,8 +47,8 @@ class Claim:
     ) -> Claim:
         """Claim that a value, or every one of several, is below a limit.
 
-        It holds if the intervals are, does not hold if one is above, and is not decided otherwise.
-        The largest of several is shown, with its name, unless ``measured`` is given; ``empty`` is
+        It holds if the intervals are, fails if one is above, and is not decided otherwise. The
+        largest of several is shown, with its name, unless ``measured`` is given; ``empty`` is
         shown for none, which decide nothing.
         """
         several = found if isinstance(found, Mapping) else {"": found}
@@ -66,20 +60,6 @@ class Claim:
             known = {name: v for name, v in several.items() if not math.isnan(v.value)} or several
             name = max(known, key=lambda each: known[each].value)
             measured = known[name].text(form) + (f" ({name})" if name != "" else "")
-        return cls(text, measured, holds)
-
-    @classmethod
-    def equal(cls, text: str, found: Sequence[tuple[Sequence[float], float]]) -> Claim:
-        """Claim that the means of values are the expected ones: chance explains every deviation.
-
-        Not decided by a single value each.
-        """
-        off = max(standard_errors(values, expected) for values, expected in found)
-        values, expected = found[0]
-        holds = off < largest_t(len(values), len(found)) if len(values) > 1 else None
-        measured = f"largest deviation {off:.1f} standard errors of {len(found)}"
-        if len(found) == 1:
-            measured = f"{np.mean(values):.2f}, {off:.1f} standard errors from {expected:g}"
         return cls(text, measured, holds)
 
 
@@ -106,20 +86,13 @@ class Report:
 
     def all_tables(self) -> list[Table]:
         """Return the tables, followed by that of the claims if there are any."""
-        verdicts = [(claim.text, claim.measured, claim.verdict) for claim in self.claims]
-        claims = [Table("Claims", ["claim", "measured", "verdict"], verdicts)] if verdicts else []
+        lines = [(claim.text, claim.measured, VERDICTS[claim.holds]) for claim in self.claims]
+        claims = [Table("Claims", ["claim", "measured", "verdict"], lines)] if lines else []
         return [*self.tables, *claims]
 
     def markdown(self) -> str:
         """Format tables and notes as Markdown."""
         return "\n\n".join([*(t.markdown() for t in self.all_tables()), *self.notes]) + "\n"
-
-    def show(self) -> None:
-        """Print tables and notes to the terminal."""
-        for table in self.all_tables():
-            table.show()
-        for note in self.notes:
-            print(note)
 
 
 def where(rows: Iterable[Row], **values: Any) -> list[Row]:
@@ -171,14 +144,10 @@ def curves(
     """Plot the mean of ``y`` against ``x``, one line per series, with its 95 % interval shaded."""
     found_by_name = gather(rows, series, x, y)
     styles = styles_of(map(str, found_by_name))
-    for index, (name, points) in enumerate(found_by_name.items()):
+    for name, points in found_by_name.items():
         at = sorted(points)
-        means, low, high = np.array([estimate(points[place]) for place in at]).T
+        means, low, high = np.array([bootstrap(points[place]) for place in at]).T
         drawn = {"linewidth": 1.8, **styles[str(name)], **style}
-        if index >= len(PALETTE):
-            drawn |= {"marker": "s", "markersize": 4, "markevery": 0.1}
         axes.plot(at, means, label=str(name), **drawn)
         if shade and np.isfinite(high).any():
-            # An interval may reach below zero, which a logarithmic axis cannot show.
-            low = np.maximum(low, means / 50.0)
             axes.fill_between(at, low, high, color=drawn["color"], alpha=0.18, lw=0)

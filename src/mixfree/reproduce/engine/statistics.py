@@ -1,11 +1,12 @@
-"""Values with their 95 % intervals: means, ratios, and exponents of means over the seeds.
+"""The one statistic of every experiment: functions of means over the seeds, bootstrapped.
 
-Intervals of means and of ratios paired by seed are Student's. Everything else, where errors may
-have heavy tails, has one bootstrap: of functions of means over the seeds.
+The theorems bound expectations, so errors, ratios and exponents are those of the mean. Their 95 %
+intervals are quantiles over resampled seeds, and an interval decides each verdict.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,18 +14,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 
-__all__ = [
-    "Interval",
-    "bootstrap",
-    "estimate",
-    "exponent",
-    "fitted_slope",
-    "largest_t",
-    "paired_ratio",
-    "resamples",
-    "spread",
-    "standard_errors",
-]
+__all__ = ["Interval", "bootstrap", "exponent", "fitted_slope", "ratio", "spread"]
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000  # resamples per bootstrap
@@ -48,46 +38,11 @@ class Interval(NamedTuple):
         ends = f" ({self.low:{form}} to {self.high:{form}})" if self.high < math.inf else ""
         return f"{self.value:{form}}{ends}"
 
-    def plus_minus(self) -> str:
-        """Format a symmetric interval."""
-        half = f" ± {self.high - self.value:.1e}" if self.high < math.inf else ""
-        return f"{self.value:.2e}{half}"
-
-    def ends(self) -> str:
-        """Format the ends alone, for a table with the value in another column."""
-        return f"{self.low:.2e} to {self.high:.2e}" if self.high < math.inf else "not measured"
+    def __neg__(self) -> "Interval":
+        return Interval(-self.value, -self.high, -self.low)
 
     def __str__(self) -> str:
         return self.text()
-
-
-def estimate(values: npt.ArrayLike) -> Interval:
-    """Estimate the mean of independent values, with Student's interval; NaN for none."""
-    from scipy.stats import t
-
-    values = np.asarray(values, dtype=float)
-    mean, half = float(values.mean()) if values.size else math.nan, math.inf
-    if values.size > 1:
-        half = float(values.std(ddof=1)) / values.size**0.5
-        half *= float(t.ppf(0.5 + CONFIDENCE / 2.0, values.size - 1))
-    return Interval(mean, mean - half, mean + half)
-
-
-def paired_ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Interval:
-    """Estimate the geometric mean ratio of values to others on the same streams, paired by seed."""
-    return Interval(*map(math.exp, estimate(np.log(values) - np.log(others))))
-
-
-def spread(values: npt.ArrayLike) -> str:
-    """Format the median with the 10 % and 90 % quantiles."""
-    low, middle, high = np.quantile(np.asarray(values, dtype=float), [0.1, 0.5, 0.9]).tolist()
-    return str(Interval(middle, low, high))
-
-
-def resamples(seeds: int) -> Array:
-    """Return how often each seed is in each resample; all calls draw the same ones."""
-    equal = np.full(seeds, 1.0 / seeds)
-    return np.random.default_rng(0).multinomial(seeds, equal, RESAMPLES)
 
 
 def bootstrap(values: npt.ArrayLike, of: Callable[[Array], Array] = np.asarray) -> Interval:
@@ -105,10 +60,22 @@ def bootstrap(values: npt.ArrayLike, of: Callable[[Array], Array] = np.asarray) 
     if seeds < 2:
         value = float(of(values)[0]) if seeds else math.nan
         return Interval(value, -math.inf, math.inf)
-    counts = np.vstack([np.ones(seeds), resamples(seeds)])
-    found = of(np.tensordot(counts, values, axes=1) / seeds)
+    found = of(np.tensordot(_resamples(seeds), values, axes=1) / seeds)
     low, high = np.quantile(found[1:], [0.5 - CONFIDENCE / 2.0, 0.5 + CONFIDENCE / 2.0])
     return Interval(float(found[0]), float(low), float(high))
+
+
+@cache
+def _resamples(seeds: int) -> Array:
+    """Return how often each seed is in the sample itself, then in each resample."""
+    equal = np.full(seeds, 1.0 / seeds)
+    drawn = np.random.default_rng(0).multinomial(seeds, equal, RESAMPLES)
+    return np.vstack([np.ones(seeds), drawn])
+
+
+def ratio(values: npt.ArrayLike, others: npt.ArrayLike) -> Interval:
+    """Return the ratio of the mean of values to that of others, on the same seeds."""
+    return bootstrap(np.transpose([values, others]), lambda means: means[:, 0] / means[:, 1])
 
 
 def exponent(
@@ -148,18 +115,7 @@ def _by_seed(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[list[fl
     return places, values.reshape(len(runs), len(places))
 
 
-def largest_t(seeds: int, comparisons: int) -> float:
-    """Return the t statistic that any of the comparisons exceeds by chance with probability 1 %."""
-    from scipy.stats import t
-
-    return float(t.ppf(1.0 - 0.005 / comparisons, max(1, seeds - 1)))
-
-
-def standard_errors(values: npt.ArrayLike, expected: float) -> float:
-    """Return the distance of the mean from its expected value in standard errors."""
-    values = np.asarray(values, dtype=float)
-    distance = abs(float(values.mean()) - expected)
-    if distance <= 1e-12 * abs(expected):
-        return 0.0
-    error = float(values.std(ddof=1)) / values.size**0.5 if values.size > 1 else math.inf
-    return distance / error if error > 0.0 else math.inf
+def spread(values: npt.ArrayLike) -> str:
+    """Format the median with the 10 % and 90 % quantiles, to show heavy tails."""
+    low, middle, high = np.quantile(np.asarray(values, dtype=float), [0.1, 0.5, 0.9]).tolist()
+    return str(Interval(middle, low, high))

@@ -83,13 +83,6 @@ class Problem:
         """Return a random start, as the origin is stationary for some problems."""
         return 0.5 * np.random.default_rng([seed, 7]).standard_normal(self.size)
 
-    def curvature(self, w: Array, rows: Array, step: float = 1e-5) -> float:
-        """Compute the largest eigenvalue of ∇²F at ``w`` by finite differences of the gradient."""
-        steps = step * np.eye(self.size)
-        slopes = [self.gradient(w + e, rows) - self.gradient(w - e, rows) for e in steps]
-        hessian = np.array(slopes) / (2.0 * step)
-        return float(np.linalg.eigvalsh(0.5 * (hessian + hessian.T))[-1])
-
     def advance(self, opt: Optimizer, rows: Array, order: Array) -> None:
         """Feed ``opt`` the gradients of ``rows[order]``, compiled."""
         if self.code == LINEAR:

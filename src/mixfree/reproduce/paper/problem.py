@@ -48,7 +48,7 @@ def ball_minimizer(hessian: Array, linear: Array, radius: float) -> Array:
 class Stream:
     """Row numbers along a path of the chain, any number at a time.
 
-    The path starts in the stationary law, and each visit to a state draws one of its rows
+    The path starts in the stationary distribution, and each visit to a state draws one of its rows
     uniformly. A seed gives the same random numbers for every p.
     """
 
@@ -97,17 +97,22 @@ class Regression:
         law: str = "normal",
         size: float = 1.0,
         radius: float = 1.0,
+        condition: float = 1.0,
+        alike: bool = False,
     ) -> "Regression":
         """Draw X ~ N(0, I), w† ~ N(0, I/d) per state, and y = Xw† + ε with variance ``noise``.
 
         Entries of w† have the ``law`` "normal", or "uniform" on [0, c]; ``size`` is the root mean
-        square of ‖w†‖.
+        square of ‖w†‖. The variances of the columns of X fall from 1 to 1/``condition``, and X is
+        that of the first state in all states if they are ``alike``.
         """
         rng = np.random.default_rng([seed, 0])
         shape = (states, dimension)
         drawn = rng.standard_normal(shape) if law == "normal" else rng.uniform(0, 3**0.5, shape)
         truth = drawn / math.sqrt(dimension) * size
         rows = rng.standard_normal((states, per_state, dimension))
+        rows *= np.geomspace(1.0, condition**-0.5, dimension)
+        rows[1:] = rows[0] if alike else rows[1:]
         targets = np.einsum("snd,sd->sn", rows, truth)
         targets += math.sqrt(noise) * rng.standard_normal((states, per_state))
         return cls(rows.reshape(-1, dimension), targets.ravel(), per_state, radius)
@@ -137,6 +142,20 @@ class Regression:
         """G: the largest norm of a row's gradient on the ball, ‖x‖(r‖x‖ + |y|)."""
         sizes = np.linalg.norm(self.rows, axis=1)
         return float(np.max(sizes * (self.radius * sizes + np.abs(self.targets))))
+
+    def limit(self, p: float) -> float:
+        """Compute T·E[F(ŵ) − F(w*)] of the fit ŵ to T samples as T → ∞, for w* inside the ball.
+
+        It is ½ tr(H⁻¹Σ), where Σ is the long-run covariance of the gradients at w*: within the two
+        states, plus (1 − p)/p times that of their means, whose correlation at lag k is (1 − 2p)^k.
+        """
+        residuals = self.rows @ self.minimizer - self.targets
+        gradients = (residuals[:, None] * self.rows).reshape(2, self.per_state, -1)
+        means = gradients.mean(axis=1)
+        within = np.einsum("sni,snj->ij", gradients, gradients) / len(self.rows)
+        within -= means.T @ means / 2.0
+        covariance = within + (1.0 - p) / p * np.outer(means[0], means[0])
+        return 0.5 * float(np.trace(np.linalg.solve(self.hessian, covariance)))
 
     def suboptimality(self, points: Array) -> Array:
         """Return F(w) − F(w*) for each row of ``points``, to full relative precision."""

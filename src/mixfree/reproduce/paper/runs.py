@@ -1,35 +1,28 @@
 """Run a method on a regression stream and record the suboptimality of its output."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.core.history import follow
+from mixfree.core.history import follow, marks
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.gradients import MLMC, Replay
 from mixfree.linear.advance import advance_linear
+from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Squared
-from mixfree.reproduce.engine.report import Row
+from mixfree.reproduce.engine.report import Axes, Row
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.paper.problem import Regression, mixing_time, problem_of, stream_of
 
 __all__ = [
-    "CAVEAT",
-    "PAPER_METHODS",
-    "Trace",
-    "directions",
-    "feed_states",
-    "gradient_norm",
-    "horizon_for",
-    "measure_run",
-    "regression_cells",
-    "run_cell",
-    "start",
-    "trace",
+    *("CAVEAT", "LIMIT", "PAPER_METHODS", "Trace", "draw_limit", "exact_trace"),
+    *("horizon_for", "limits_of", "measure_run"),
+    *("regression_cells", "run_cell", "start", "trace"),
 ]
 
 # Printed with every result of the paper's experiment, whose gain the theory explains only in part.
@@ -38,6 +31,7 @@ CAVEAT = (
     "much of MAG's gain here comes from smaller steps."
 )
 PAPER_METHODS = ("sgd", "adagrad", "sgd-mlmc", "mag")
+LIMIT = "limit"  # the name of the asymptotic error of the fit to all samples, in every figure
 
 
 class Trace(NamedTuple):
@@ -85,14 +79,32 @@ def trace(
     return Trace(history.samples[started], history.steps[started], gaps)
 
 
-def feed_states(opt: Optimizer, problem: Regression, order: Array) -> None:
-    """Feed, for each row number, the mean gradient of all rows of its state."""
-    n, d = problem.per_state, problem.rows.shape[1]
-    rows, targets = problem.rows.reshape(-1, n, d), problem.targets.reshape(-1, n)
-    curvature = [each.T @ each / n for each in rows]
-    linear = [each.T @ y / n for each, y in zip(rows, targets, strict=True)]
-    for state in order // n:
-        opt.tell(curvature[state] @ opt.x - linear[state])
+def exact_trace(problem: Regression, order: Array) -> tuple[Array, Array]:
+    """Return sample counts and suboptimality of the exact fit, on the grid of the other methods."""
+    learner = ExactLearner(Squared(), problem.rows.shape[1], intercept=False, radius=problem.radius)
+    counts = [*takewhile(lambda count: count < len(order), marks(0)), len(order)]
+    gaps, before = list[float](), 0
+    for count in counts:
+        # Rows recur, so the sums are over distinct rows, weighted by their counts.
+        times = np.bincount(order[before:count], minlength=len(problem.rows))
+        learner.advance(problem.rows, problem.targets, times.astype(float))
+        gaps.append(float(problem.suboptimality(learner.weights)[0]))
+        before = count
+    return np.array(counts), np.array(gaps)
+
+
+def limits_of(settings: Settings, p: float) -> list[float]:
+    """Return the asymptotic error of the fit to all samples of the stream of each seed."""
+    return [problem_of(seed).limit(p) / settings.samples for seed in settings.seed_numbers]
+
+
+def draw_limit(axes: Axes, at: Sequence[float], errors: Sequence[float]) -> None:
+    """Draw the limit as a thin line; short runs are far from it, which the axes do not show."""
+    low, high = axes.get_ylim()
+    shown = [(x, y) for x, y in zip(at, errors, strict=True) if y <= high]
+    if shown:
+        axes.plot(*zip(*shown, strict=True), label=LIMIT, color="#8A8A8A", linewidth=0.9)
+    axes.set_ylim(min(low, 0.7 * min(errors)), high)
 
 
 def regression_cells(settings: Settings) -> list[dict[str, Any]]:
@@ -120,32 +132,6 @@ def measure_run(cell: dict[str, Any]) -> list[Row]:
         {**names, "samples": samples, "steps": steps, "suboptimality": gap}
         for samples, steps, gap in zip(*(part.tolist() for part in found), strict=True)
     ]
-
-
-def gradient_norm(opt: Optimizer) -> float | None:
-    """Return √Σ‖g_t‖² over the steps so far, None for a step that does not accumulate it."""
-    root = getattr(opt.export_run().step, "root", None)
-    return None if root is None else float(root)
-
-
-def directions(
-    opt: Optimizer, gradient: Callable[[Array, Any], Array], samples: Iterable[Any]
-) -> Iterator[tuple[Array, Array]]:
-    """Run over the samples; yield w_t and g_t of each step, after it was taken.
-
-    g_t is summed here with the weights of the gradient part, so that checks of g_t are independent
-    of the optimiser's own sums.
-    """
-    law: Any = opt.gradient
-    direction = np.zeros_like(opt.x)
-    for sample in samples:
-        position, w = opt.pending, opt.x
-        length = law.length(opt.steps, opt.samples - position)
-        slope = gradient(w, sample)
-        direction = direction + law.weight(position, length) * law.scale(length) * slope
-        if opt.tell(slope):
-            yield w, direction
-            direction = np.zeros_like(w)
 
 
 def horizon_for(samples: int) -> int:

@@ -17,7 +17,7 @@ METHODS = (
     *("sgd", "adagrad", "sgd-mlmc", "mag", "emd", "sgd-dd", "sgd-er", "sgd-rer", "minibatch"),
 )
 SWITCHING = (1e-1, 1e-2, 1e-3, 1e-4)
-FULL = Settings(samples=5_000_000, seeds=30, methods=METHODS, p=SWITCHING, first_seed=1000)
+FULL = Settings(samples=5_000_000, seeds=30, methods=METHODS, p=SWITCHING, first_seed=6000)
 QUICK = FULL.changed(samples=200_000, seeds=2, p=SWITCHING[:-1], first_seed=0)
 MIXED = 100  # number of mixing times after which the exponent in T is fitted
 SLOW = 10  # least mixing time of a slow chain
@@ -34,23 +34,15 @@ def report(rows: list[Row], settings: Settings) -> Report:
     fits = {name: _fits(own, settings) for name, own in by_method.items()}
     given = Table(
         f"{settings.samples:,} samples, {settings.seeds} seeds; τ: mixing time",
+        ["method", "given τ", f"samples per step, p={max(settings.p):g}", "stated in T",
+         "stated in τ"],
         [
-            "method",
-            "given τ",
-            f"samples per step, p={max(settings.p):g}",
-            "stated in T",
-            "stated in τ",
-        ],
-        [
-            (
-                name,
-                "yes" if find_method(name).needs_mixing_time() else "no",
-                f"{_samples_per_step(own):.2f}",
-                *([f"{stated:+.1f}" for stated in STATED.get(name, [])] or ["", ""]),
-            )
+            (name, "yes" if find_method(name).needs_mixing_time() else "no",
+             f"{_samples_per_step(own):.2f}",
+             *([f"{stated:+.1f}" for stated in STATED.get(name, [])] or ["", ""]))
             for name, own in by_method.items()
         ],
-    )
+    )  # fmt: skip
     fitted = grid(
         "Fitted exponents of the mean suboptimality, 95 % by bootstrap",
         ["method"],

@@ -1,7 +1,7 @@
 """The paper's bounds as plain functions, with its constants where it gives them.
 
 G bounds the norm of every sample's gradient, D is the diameter of the domain, and K is the
-paper's τ⌈2 log₂ T⌉, after which the chain is within T⁻² of its stationary law. The
+paper's τ⌈2 log₂ T⌉, after which the chain is within T⁻² of its stationary distribution. The
 logarithms inside the square roots are natural, as they come from exponentials.
 """
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def distance_bound(time: int, mixing_time: int) -> float:
-    """Bound the distance from the stationary law after ``time`` steps: d(ℓτ) ≤ 2^−ℓ (Eq. 4).
+    """Bound the distance from stationarity after ``time`` steps: d(ℓτ) ≤ 2^−ℓ (Eq. 4).
 
     Examples
     --------

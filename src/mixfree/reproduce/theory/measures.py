@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.chains import two_state
-from mixfree.core.methods import find_method
-from mixfree.domains import Ball
 from mixfree.gradients import MLMC
 from mixfree.reproduce.paper.problem import mixing_time, problem_of
-from mixfree.reproduce.paper.runs import directions, run_cell
+from mixfree.reproduce.paper.runs import run_cell
 from mixfree.reproduce.theory import bounds
 from mixfree.reproduce.theory.concentration import DELTA, concentration
 from mixfree.reproduce.theory.windows import Windows
@@ -22,8 +19,6 @@ __all__ = ["DIAMETER", "MEASURES", "second_moments"]
 DIAMETER = 2.0  # of the unit ball
 WINDOWS = 25  # windows of full length per cell
 ESTIMATES = 50_000  # MLMC estimates per cell
-STEPS = 20_000  # draws of a level per cell
-REGRET_STEPS = 2048  # steps of a run whose regret is summed, sample by sample
 
 Values = list[tuple[str, int, float]]  # quantity, size, value
 
@@ -82,17 +77,6 @@ def _bias(cell: dict[str, Any]) -> Values:
     return [("bias", 1 << level, float(mean)) for level, mean in enumerate(means)]
 
 
-def _cost(cell: dict[str, Any]) -> Values:
-    """Measure samples per step of Algorithm 1, for horizons 1, 2, 4, …."""
-    law = MLMC(levels=None, horizon=cell["horizon"], seed=cell["seed"])
-    drawn = np.array([law.level(t) for t in range(1, STEPS + 1)])
-    return [
-        # A level beyond the horizon takes one sample.
-        ("cost", 1 << level, float(np.mean(1 << np.where(drawn <= level, drawn, 0))))
-        for level in range(cell["horizon"].bit_length())
-    ]
-
-
 def algorithm(horizon: int) -> dict[str, Any]:
     """Return Algorithm 1 with α = D/√2, as in Theorem 3.3: a method and its options."""
     options = {"levels": None, "horizon": horizon, "alpha": DIAMETER / math.sqrt(2.0)}
@@ -110,35 +94,9 @@ def _rate(cell: dict[str, Any]) -> Values:
     ]
 
 
-def _regret(cell: dict[str, Any]) -> Values:
-    """Measure Σ g_t·(w_t − w*) over its bound, after each power of two of steps of Algorithm 1.
-
-    On [−1, 1], with gradients −3 and 1 by the state, so that w* = 1, and staying at the origin has
-    a regret of T.
-    """
-    horizon = min(cell["horizon"], REGRET_STEPS)
-    run = algorithm(horizon)
-    opt = find_method(run["method"])([0.0], domain=Ball(1.0), seed=cell["seed"], **run["options"])
-    samples = round(2 * horizon * bounds.expected_cost(horizon))
-    path = two_state(cell["p"]).simulate(samples, seed=cell["seed"])
-    regret, squares = 0.0, 0.0
-    rows: Values = []
-    slopes = np.where(path, 1.0, -3.0)[:, None]
-    for w, direction in directions(opt, lambda w, slope: slope, slopes):
-        regret += float(direction @ (w - 1.0))
-        squares += float(direction @ direction)
-        if opt.steps & (opt.steps - 1) == 0:
-            rows.append(("regret", opt.steps, regret / bounds.regret(DIAMETER, squares)))
-        if opt.steps == horizon:
-            break
-    return rows
-
-
 MEASURES: dict[str, Callable[[dict[str, Any]], Values]] = {
     "windows": _windows,
     "concentration": concentration,
     "bias": _bias,
-    "cost": _cost,
     "rate": _rate,
-    "regret": _regret,
 }

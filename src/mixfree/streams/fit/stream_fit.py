@@ -415,7 +415,7 @@ class StreamFit:
     def _next_renewal(self, rows: int) -> int:
         """Return the row count after ``rows`` at which the predicting weights are updated."""
         if not isinstance(self.learner, ExactLearner):
-            # Pausing a method with steps takes as long as a thousand rows: chunks grow with the
+            # Pausing an iterative method takes as long as a thousand rows: chunks grow with the
             # stream, up to 1/64 of its length.
             return rows + CHUNK * (1 << max((rows // (64 * CHUNK)).bit_length() - 1, 0))
         if getattr(self.learner, "forgetting", None) is not None:

@@ -172,8 +172,8 @@ class Facts:
         fit, features = self.fit, len(self.fit.model.features)
         if self.only_rounding:
             yield NOTHING_TO_TELL
-        elif knows_intervals(fit.learner) and fit.learner.remark:
-            yield fit.learner.remark
+        elif knows_intervals(fit.model.learner) and fit.model.learner.remark:
+            yield fit.model.learner.remark
         if fit.plan.loss == "squared" and fit.used <= features + 1:
             yield (
                 f"{features:,} features can fit {fit.used:,} rows whatever their targets, and may "

@@ -1,0 +1,21 @@
+"""The gradients of the steps of a run, summed independently of the optimiser."""
+
+import numpy as np
+
+
+def directions(opt, gradient, samples):
+    """Run over the samples; yield w_t and g_t of each step, after it was taken.
+
+    g_t is summed here with the weights of the gradient part, so that checks of g_t are independent
+    of the optimiser's own sums.
+    """
+    law = opt.gradient
+    direction = np.zeros_like(opt.x)
+    for sample in samples:
+        position, w = opt.pending, opt.x
+        length = law.length(opt.steps, opt.samples - position)
+        slope = gradient(w, sample)
+        direction = direction + law.weight(position, length) * law.scale(length) * slope
+        if opt.tell(slope):
+            yield w, direction
+            direction = np.zeros_like(w)

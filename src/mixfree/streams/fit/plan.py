@@ -1,5 +1,6 @@
 """The settings of a fit."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -125,13 +126,9 @@ class FitPlan:
         >>> FitPlan("load", exclude=["a"], parameters={"method": "auto", "l2": 0.5}).given()
         {'target': 'load', 'exclude': ['a'], 'l2': 0.5}
         """
-        usual = FitPlan(self.target)._flat() | {
-            "method": "auto",
-            "scale": "auto",
-            "fit_intercept": True,
-            "seed": 0,
-            "target": None,
-        }
+        of_learner = inspect.signature(learner_for).parameters.items()
+        usual = {name: each.default for name, each in of_learner}
+        usual |= FitPlan(self.target)._flat() | {"target": None}
         given = {name: value for name, value in self._flat().items() if value != usual.get(name)}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
 

@@ -10,18 +10,20 @@ from mixfree.base.checks import check_positive, check_whole
 from mixfree.base.state import State, UnitChange
 from mixfree.steps.ladder_rule import (
     BLOCK,
+    FIRST,
     LEVELS,
     MARGIN,
     WIDTH,
     Scale,
     climb,
     ends_epoch,
-    first_distance,
     inflation,
     sketched,
     update_scale,
 )
 from mixfree.steps.profile import Profile
+
+_LEVELS = np.arange(LEVELS)
 
 
 @dataclass(slots=True)
@@ -82,8 +84,7 @@ class Ladder:
     alpha
         A fixed scale instead of r̄; ``None`` estimates r̄.
     first
-        Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``, or a hundredth of
-        the root mean square of x0 if that is larger.
+        Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``.
     block
         Number of gradients summed before they enter the levels.
     length
@@ -119,8 +120,7 @@ class Ladder:
     def start(self, x0: Array) -> LadderState:
         """State of a run that has seen no gradient."""
         origin, width = x0.astype(np.float64), min(x0.size, WIDTH)
-        size, rms = float(np.abs(origin).max()), float(np.sqrt(np.mean(origin * origin)))
-        first = first_distance(np, size, rms) if self.first is None else self.first
+        first = FIRST * (1.0 + float(np.abs(origin).max())) if self.first is None else self.first
         return LadderState(
             rbar=float(first if self.alpha is None else self.alpha),
             lam=float(first) if self.alpha is None else 1.0,
@@ -173,8 +173,11 @@ class Ladder:
         state.total += dot(sketch, sketch)
         state.carry += sketch
         if step % self.block == 0:
-            climb(state.halves, state.totals, state.carry, step // self.block)
-            state.carry = np.zeros_like(state.carry)
+            blocks, carry = step // self.block, state.carry
+            state.halves, state.totals = climb(
+                np, state.halves, state.totals, carry, blocks, _LEVELS
+            )
+            state.carry = np.zeros_like(carry)
             state.kappa = float(inflation(np, state.totals, state.total))
 
     def _search(self, state: LadderState, g: Array, weighted: Array, step: int, x: Array) -> None:

@@ -97,26 +97,27 @@ def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Sca
     return arrived, Scale(rbar, _larger(xp, scale.lam, rbar), numerator, margin)
 
 
-def climb(halves: Any, totals: Any, carry: Any, blocks: int) -> None:
-    """Pass the sum of the ``blocks``-th block up the levels, in place: NumPy and PyTorch.
+def climb(
+    xp: Any, halves: Any, totals: Any, carry: Any, blocks: Any, levels: Any
+) -> tuple[Any, Any]:
+    """Pass the sum of the ``blocks``-th block up the levels; return halves and totals.
 
     Level j pairs consecutive sums of 2^j blocks: the first waits in ``halves[j]``; the second adds
     ‖second − first‖² to ``totals[j]``, and their sum goes to the next level (a binary counter).
 
-    Examples
-    --------
-    >>> halves, totals = np.zeros((3, 1)), np.zeros(3)
-    >>> for block, value in enumerate((1.0, 3.0, 0.0, 0.0), start=1):
-    ...     climb(halves, totals, np.array([value]), block)
-    >>> totals.tolist()
-    [4.0, 16.0, 0.0]
+    Parameters
+    ----------
+    halves, totals
+        One row, and one number, per level.
+    levels
+        ``arange(LEVELS)``, on the device of the others.
     """
-    level = 0
-    while blocks >> level & 1 == 0:
-        totals[level] += ((carry - halves[level]) ** 2).sum()
-        carry = carry + halves[level]
-        level += 1
-    halves[level] = carry
+    sums = xp.cumsum(xp.concatenate([carry[None], halves[:-1]]), 0)
+    below = blocks & ((1 << levels) - 1)  # 0 if all levels below are complete
+    second = (blocks >> levels) & 1 == 0
+    squares = ((sums - halves) ** 2).sum(1)
+    totals = totals + xp.where((below == 0) & second, squares, 0.0 * squares)
+    return xp.where(((below == 0) & ~second)[:, None], sums, halves), totals
 
 
 def inflation(xp: Any, totals: Any, total: Any) -> Any:

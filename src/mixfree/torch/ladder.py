@@ -19,7 +19,6 @@ from mixfree.steps.ladder_rule import (
     MARGIN,
     WIDTH,
     Scale,
-    climb,
     ends_epoch,
     first_distance,
     inflation,
@@ -267,9 +266,7 @@ class Ladder(StreamOptimizer):
         params, carry = self._parameters(), self._levels()["carry"]
         if not directions:
             return torch.zeros_like(carry)
-        parts = [directions.get(p) for p in params]
-        pairs = zip(params, parts, strict=True)
-        parts = [torch.zeros_like(local(p)) if d is None else d for p, d in pairs]
+        parts = [directions[p] if p in directions else torch.zeros_like(local(p)) for p in params]
         rows = -(-sum(d.numel() for d in parts) // WIDTH)
         table = _signs(self.run["seed"], rows, _rank(params[0]), params[0].device)
         return summed(sketch(parts, table, len(carry)).to(carry.dtype), params[0])
@@ -281,7 +278,13 @@ class Ladder(StreamOptimizer):
         totals[-1] += sketched @ sketched
         levels["carry"] += sketched
         if run["steps"] % run["block"] == 0:
-            climb(levels["halves"], totals, levels["carry"], run["steps"] // run["block"])
+            blocks, level = run["steps"] // run["block"], 0
+            carry, halves = levels["carry"], levels["halves"]
+            while blocks >> level & 1 == 0:  # a binary counter: see `climb` of the rule
+                totals[level] += (carry - halves[level]).square().sum()
+                carry = carry + halves[level]
+                level += 1
+            halves[level] = carry
             levels["carry"].zero_()
             run["kappa"] = float(inflation(torch, totals[:-1], totals[-1]))
 

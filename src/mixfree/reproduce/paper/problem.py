@@ -139,7 +139,7 @@ class Regression:
 
     @cached_property
     def largest_gradient(self) -> float:
-        """G: the largest norm of a row's gradient on the ball, ‖x‖(r‖x‖ + |y|)."""
+        """G of Assumption 2.1: the largest ‖x‖(r‖x‖ + |y|), a row's gradient on the ball."""
         sizes = np.linalg.norm(self.rows, axis=1)
         return float(np.max(sizes * (self.radius * sizes + np.abs(self.targets))))
 

@@ -52,7 +52,6 @@ def test_the_exact_fit_is_that_of_the_samples_so_far():
         (["--out", "/proc/nowhere/demo.png"], "cannot write in the folder /proc/nowhere"),
         (["--out", "demo.pdf"], "saved as .png and .svg"),
         (["--samples", "3"], "--samples"),
-        (["--seeds", "0"], "--seeds"),
     ],
 )
 def test_mistakes_are_one_message_and_code_two(arguments, message, capsys):

@@ -1,10 +1,6 @@
 """Markov chains: exact mixing times, bounds, paths, and estimates from a path."""
 
-from mixfree.chains.autocorrelation import (
-    AutocorrelationTime,
-    ShortSeries,
-    autocorrelation_time,
-)
+from mixfree.chains.autocorrelation import AutocorrelationTime, autocorrelation_time
 from mixfree.chains.bounds import Bound, MixingBounds
 from mixfree.chains.chain import MarkovChain
 from mixfree.chains.estimate import Coefficient, MixingTimeEstimate, estimate_mixing_time
@@ -24,7 +20,6 @@ __all__ = [
     "MarkovChain",
     "MixingBounds",
     "MixingTimeEstimate",
-    "ShortSeries",
     "autocorrelation_time",
     "birth_death",
     "cycle",

@@ -19,17 +19,6 @@ MIN_TIMES = 50  # autocorrelation times in a series below which the estimate is 
 
 
 @dataclass(frozen=True)
-class ShortSeries:
-    """A warning that explains why an autocorrelation time is unreliable."""
-
-    samples: int
-    message: str
-
-    def __str__(self) -> str:
-        return self.message
-
-
-@dataclass(frozen=True)
 class AutocorrelationTime:
     """Integrated autocorrelation time of a series; ``float()`` of it is the value.
 
@@ -52,7 +41,7 @@ class AutocorrelationTime:
     standard_error: float
     window: int
     samples: int
-    warning: ShortSeries | None = None
+    warning: str | None = None
 
     def __float__(self) -> float:
         return self.value
@@ -112,7 +101,7 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
     samples = len(correlation)
     if np.isnan(correlation[0]):
         message = f"all {samples} samples are the same: no correlation can be estimated"
-        return AutocorrelationTime(math.nan, math.nan, 0, samples, ShortSeries(samples, message))
+        return AutocorrelationTime(math.nan, math.nan, 0, samples, message)
     # In modulus, so that an alternating series does not close the window at once.
     scales = 2 * np.cumsum(np.abs(correlation)) - 1
     closed = np.arange(samples) >= window * scales
@@ -130,13 +119,12 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
     )
 
 
-def _warning(samples: int, scale: float) -> ShortSeries | None:
+def _warning(samples: int, scale: float) -> str | None:
     if samples >= MIN_TIMES * scale:
         return None
-    return ShortSeries(
-        samples,
+    return (
         f"{samples} samples are about {samples / scale:.0f} correlation times; {MIN_TIMES} are "
-        "needed for a reliable estimate, and slower correlations may be hidden",
+        "needed for a reliable estimate, and slower correlations may be hidden"
     )
 
 

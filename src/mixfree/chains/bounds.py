@@ -83,15 +83,15 @@ def by_doubling(P: Array, mu: Array, eps: float) -> tuple[Bound, Bound]:
     # The chain is not mixed at the start, so at least one step is needed.
     sides = [[1.0, math.inf], [1.0, math.inf]]
     for power in doublings(P):
-        apart = min(1.0, contraction(power.matrix))
-        singular = min(second_singular_value(power.matrix, mu), math.sqrt(apart))
+        dbar = min(1.0, contraction(power.matrix))
+        singular = min(second_singular_value(power.matrix, mu), math.sqrt(dbar))
         for side, shrink, floor, ratio in (
             (sides[0], singular, singular**2, spread / eps),
-            (sides[1], apart, apart, 1 / eps),
+            (sides[1], dbar, dbar, 1 / eps),
         ):
             side[0] = max(side[0], at_least(power.time, floor, eps))
             side[1] = min(side[1], at_most(power.time, shrink, ratio))
-        if apart <= 2 * eps * (1 - TIE) and power.time >= min(side[1] for side in sides):
+        if dbar <= 2 * eps * (1 - TIE) and power.time >= min(side[1] for side in sides):
             break
     return (
         Bound("pseudo-spectral (Paulin, Proposition 3.4)", *sides[0]),

@@ -54,11 +54,11 @@ class InexactPower:
         return self.power.time
 
     def __matmul__(self, other: InexactPower) -> InexactPower:
-        error = self.power.matrix @ other.error + self.error * min(1.0, other.apart.largest)
+        error = self.power.matrix @ other.error + self.error * min(1.0, other.between_rows.largest)
         return InexactPower(self.power @ other.power, np.minimum(error, 2))
 
     @cached_property
-    def apart(self) -> Range:
+    def between_rows(self) -> Range:
         """The possible values of d̄(time) of the true chain."""
         rows = self.power.matrix
         return Range.of_worst(cdist(rows, rows, "cityblock"), self.error[:, None] + self.error)
@@ -97,19 +97,23 @@ class Envelope:
 
     def interval(self) -> tuple[float, float]:
         """Return an interval for the mixing time of the true chain."""
-        lower = max(at_least(power.time, power.apart.least, DISTANCE) for power in self.powers)
-        upper = min(at_most(power.time, power.apart.largest, 1 / DISTANCE) for power in self.powers)
+        lower = max(
+            at_least(power.time, power.between_rows.least, DISTANCE) for power in self.powers
+        )
+        upper = min(
+            at_most(power.time, power.between_rows.largest, 1 / DISTANCE) for power in self.powers
+        )
         mixed = first_time(self.powers, self._certainly_mixed)
         unmixed = first_time(self.powers, self._perhaps_mixed)
         return max(lower, unmixed or 0), min(upper, mixed or math.inf)
 
     def _certainly_mixed(self, power: InexactPower) -> bool:
         distance = power.from_stationary(self.rows.mu, self.stationary_error)
-        return min(power.apart.largest, distance.largest) <= DISTANCE
+        return min(power.between_rows.largest, distance.largest) <= DISTANCE
 
     def _perhaps_mixed(self, power: InexactPower) -> bool:
         distance = power.from_stationary(self.rows.mu, self.stationary_error)
-        return power.apart.least <= 2 * DISTANCE and distance.least <= DISTANCE
+        return power.between_rows.least <= 2 * DISTANCE and distance.least <= DISTANCE
 
 
 def error_of_stationary(mu: Array, powers: list[InexactPower]) -> float:
@@ -117,6 +121,6 @@ def error_of_stationary(mu: Array, powers: list[InexactPower]) -> float:
 
     π̂ − π = π̂ (P̂^t − P^t) + (π̂ − π) P^t, and the last term is contracted by κ(P^t).
     """
-    largest = [(power, power.apart.largest) for power in powers]
-    bounds = [float(mu @ power.error) / (1 - apart) for power, apart in largest if apart < 1]
+    largest = [(power, power.between_rows.largest) for power in powers]
+    bounds = [float(mu @ power.error) / (1 - most) for power, most in largest if most < 1]
     return min([2.0, *bounds])

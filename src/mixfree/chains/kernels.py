@@ -30,9 +30,9 @@ def walk_by_alias(first: Array, table: Array, uniforms: Array, state: int, path:
         begin = first[state]
         choices = first[state + 1] - begin
         scaled = uniforms[step] * choices
-        chosen = min(np.int64(scaled), choices - 1)
-        entry = table[begin + chosen]
-        state = entry.target if scaled - chosen < entry.keep else entry.other
+        place = min(np.int64(scaled), choices - 1)
+        entry = table[begin + place]
+        state = entry.target if scaled - place < entry.keep else entry.other
         path[step] = state
     return state
 

@@ -61,13 +61,13 @@ def _curves(chain: MarkovChain, times: list[int]) -> dict[str, list[float]]:
     mu = chain.positive_stationary("the plot")
     held = [powers.power(chain.dense("the plot"), time).matrix for time in times]
     exact = {"$d_{mix}(t)$": [powers.distance_to(mu, power) for power in held]}
-    apart = [powers.contraction(power) for power in held]
+    contractions = [powers.contraction(power) for power in held]
     if not chain.is_reversible:
-        lower = {"lower bound, $κ(P^t)/2$": [distance / 2 for distance in apart]}
-        return exact | lower | {"upper bound, $κ(P^t)$": apart}
+        lower = {"lower bound, $κ(P^t)/2$": [distance / 2 for distance in contractions]}
+        return exact | lower | {"upper bound, $κ(P^t)$": contractions}
     gap = chain.spectral_gap
     return exact | {
         "lower bound, $|λ|^t/2$": [(1 - gap) ** time / 2 for time in times],
-        "upper bound, $κ(P^t)$": apart,
+        "upper bound, $κ(P^t)$": contractions,
         r"upper bound, $e^{-γt}/μ_{min}$": [math.exp(-gap * time) / mu.min() for time in times],
     }

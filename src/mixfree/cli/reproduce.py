@@ -45,14 +45,14 @@ def reproduce(
     if name == "all" and any(value is not None for value in given.values()):
         raise ValueError("sizes differ between experiments: name one experiment to change its size")
     for each in EXPERIMENTS if name == "all" else [name]:
-        chosen = experiment(each)
-        settings = (chosen.QUICK if quick else chosen.FULL).changed(**given)
+        found = experiment(each)
+        settings = (found.QUICK if quick else found.FULL).changed(**given)
         folder = out or Path("results")
         if out is None or name == "all":
             folder /= f"{each}-quick" if quick else each
         try:
             written = run_experiment(
-                chosen, f"mixfree reproduce {each}", settings, folder, jobs, backend
+                found, f"mixfree reproduce {each}", settings, folder, jobs, backend
             )
         except KeyboardInterrupt:
             complain("mixfree: interrupted; the same command continues from the finished runs")

@@ -66,10 +66,11 @@ class Method(Optimizer):
 
     def __init_subclass__(cls) -> None:
         """Show the common arguments in the signature in place of ``**common``."""
-        _, *own = inspect.signature(cls.__init__).parameters.values()
-        if own[-1].kind is inspect.Parameter.VAR_KEYWORD:
-            own[-1:] = [p for name, p in _COMMON.items() if name not in {p.name for p in own}]
-        cls.__signature__ = inspect.Signature(own)
+        _, *listed = inspect.signature(cls.__init__).parameters.values()
+        if listed[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            named = {parameter.name for parameter in listed}
+            listed[-1:] = [p for name, p in _COMMON.items() if name not in named]
+        cls.__signature__ = inspect.Signature(listed)
 
     def __init__(
         self,

@@ -271,9 +271,9 @@ class ExactLearner:
         return self._fit.gap() if isinstance(self._fit, GlmFit) else NOTHING
 
     @property
-    def separated(self) -> int:
-        """Number of columns with a ridge: classes can be separated along them, or nearly."""
-        return int(getattr(self._fit, "separated", 0))
+    def ridge(self) -> float:
+        """The ridge that was added because no weights were best; 0 where there are best ones."""
+        return self._fit.ridge if isinstance(self._fit, GlmFit) else 0.0
 
     @property
     def bse(self) -> Array:

@@ -10,7 +10,7 @@ from mixfree.base.checks import check_bytes, check_one_of, check_whole, shown
 from mixfree.core.method import Method
 from mixfree.core.methods import methods
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.losses import Loss, Squared, has_twin
+from mixfree.linear.losses import Family, Loss, Squared
 
 if TYPE_CHECKING:
     from mixfree.linear.learner import Learner
@@ -44,7 +44,7 @@ def chosen_method(method: str | type[Method], loss: Loss, weights: int) -> str |
     if method != "auto":
         return method
     most = EXACT_WEIGHTS if isinstance(loss, Squared) else EXACT_WEIGHTS_WITH_ROWS
-    return "exact" if weights <= most and has_twin(loss) else "ladder"
+    return "exact" if weights <= most and isinstance(loss, Family) else "ladder"
 
 
 def learner_for(

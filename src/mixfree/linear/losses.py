@@ -10,6 +10,9 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole, shown
 
+QUANTILES = 33  # of the targets, from which the search for the best constant starts
+HALVINGS = 60  # of the interval between two of them, to about the rounding error
+
 
 class Loss(Protocol):
     """A loss ℓ(prediction, target) of ``outputs`` predictions per sample, 1 except for softmax."""
@@ -25,8 +28,66 @@ class Loss(Protocol):
         """Return ∂ℓ/∂prediction, elementwise over samples."""
 
 
+class Family:
+    """What an exact fit needs of a loss besides its value and derivative.
+
+    A new family is one class with value, derivative, :meth:`curvature` and, if they differ from
+    those below, the targets that it allows and the best constant.
+    """
+
+    outputs: int = 1
+    width: float | None = None  # residuals up to it cost about their square; None for a link
+    degree = 0  # power of the unit of residuals that is the unit of the loss
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """Return ℓ, elementwise over samples."""
+        raise NotImplementedError
+
+    def derivative(self, prediction: Any, target: Any) -> Any:
+        """Return ∂ℓ/∂prediction, elementwise over samples."""
+        raise NotImplementedError
+
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """Return a = ∂²ℓ/∂prediction²; with several outputs the Hessian is diag(a) − a aᵀ."""
+        raise NotImplementedError
+
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the values of rows, and their derivatives, rows × outputs as ``z``."""
+        flat = z[:, 0] if self.outputs == 1 else z
+        return self.value(flat, targets), self.derivative(flat, targets).reshape(z.shape)
+
+    def in_unit(self, unit: float) -> "Family":
+        """Return the loss of residuals in another unit; a loss without width has none."""
+        return self
+
+    def check_targets(self, targets: Array) -> None:
+        """Raise ValueError for targets that the loss does not allow; by default there are none."""
+
+    def class_counts(self, targets: Array) -> Array | None:
+        """Return the rows of each class; None if targets are not classes."""
+        return None
+
+    def encoded(self, targets: Array) -> Array:
+        """Return targets as numbers that slopes are linear in: rows × outputs."""
+        return targets[:, None]
+
+    def best_constant(self, targets: Array) -> Array:
+        """Return the constant prediction of the least mean loss, one row per output.
+
+        By default it is the zero of the mean derivative beside the best quantile.
+        """
+        guesses = np.quantile(targets, np.linspace(0.0, 1.0, QUANTILES))
+        best = int(np.argmin([np.mean(self.value(guess, targets)) for guess in guesses]))
+        low, high = guesses[max(best - 1, 0)], guesses[min(best + 1, QUANTILES - 1)]
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            above = np.mean(self.derivative(middle, targets)) > 0.0
+            low, high = (low, middle) if above else (middle, high)
+        return np.array([[0.5 * (low + high)]])
+
+
 @dataclass(frozen=True)
-class Squared:
+class Squared(Family):
     """½(prediction − target)².
 
     Examples
@@ -34,8 +95,6 @@ class Squared:
     >>> Squared().value(3.0, 1.0), Squared().derivative(3.0, 1.0)
     (2.0, 2.0)
     """
-
-    outputs = 1
 
     def value(self, prediction: Any, target: Any) -> Any:
         """½r²."""
@@ -45,9 +104,17 @@ class Squared:
         """r."""
         return prediction - target
 
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """1."""
+        return np.ones_like(np.asarray(prediction - target, dtype=np.float64))
+
+    def best_constant(self, targets: Array) -> Array:
+        """Return the mean."""
+        return np.array([[targets.mean()]])
+
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(Family):
     """log(1 + exp(−target · prediction)) for targets −1 and +1.
 
     Examples
@@ -55,8 +122,6 @@ class Logistic:
     >>> float(Logistic().derivative(0.0, 1.0))
     -0.5
     """
-
-    outputs = 1
 
     def value(self, prediction: Any, target: Any) -> Any:
         """log(1 + e^−m), m = target · prediction."""
@@ -67,9 +132,35 @@ class Logistic:
         # tanh cannot overflow where exp would.
         return -target * (0.5 - 0.5 * np.tanh(0.5 * target * prediction))
 
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """Return the variance of the class."""
+        decay = np.exp(-np.abs(prediction))
+        return decay / (1.0 + decay) ** 2
+
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return values and derivatives from one exponential, twice as fast as ``np.tanh``."""
+        decay = np.exp(-np.abs(z[:, 0]))
+        slope = np.copysign((1.0 - decay) / (1.0 + decay), z[:, 0])
+        value = np.log1p(decay) - np.minimum(targets * z[:, 0], 0.0)
+        return value, 0.5 * (slope - targets)[:, None]
+
+    def check_targets(self, targets: Array) -> None:
+        """Check that all targets are −1 or +1."""
+        if not (np.abs(targets) == 1.0).all():
+            wrong = targets[np.abs(targets) != 1.0][0]
+            raise ValueError(f"targets of the logistic loss must be -1 or +1, not {wrong}")
+
+    def class_counts(self, targets: Array) -> Array:
+        """Return the rows of both classes."""
+        return np.bincount((targets > 0.0).astype(np.int64), minlength=2)
+
+    def best_constant(self, targets: Array) -> Array:
+        """Return the log-odds of the frequencies, where an absent class counts as half a row."""
+        return np.diff(np.log(np.maximum(self.class_counts(targets), 0.5)))[:, None]
+
 
 @dataclass(frozen=True)
-class Huber:
+class Huber(Family):
     """Huber's loss: ½r² for ``|r|`` ≤ delta, linear beyond.
 
     Examples
@@ -79,7 +170,7 @@ class Huber:
     """
 
     delta: float = 1.0
-    outputs = 1
+    degree = 2
 
     def __post_init__(self) -> None:
         check_positive(self.delta, "delta")
@@ -94,9 +185,22 @@ class Huber:
         """The residual r, clipped to ±δ."""
         return np.clip(prediction - target, -self.delta, self.delta)
 
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """1 for ``|r|`` ≤ δ, else 0."""
+        return (np.abs(prediction - target) <= self.delta).astype(np.float64)
+
+    @property
+    def width(self) -> float:  # type: ignore[override]
+        """δ."""
+        return self.delta
+
+    def in_unit(self, unit: float) -> "Huber":
+        """Return the loss of residuals in another unit, up to a factor unit²."""
+        return Huber(self.delta / unit)
+
 
 @dataclass(frozen=True)
-class Robust:
+class Robust(Family):
     r"""Barron's general robust loss, bounded for a negative shape (Barron 2019).
 
     .. math:: \rho(r) = \frac{|a-2|}{a}
@@ -112,7 +216,6 @@ class Robust:
 
     shape: float = -2.0
     scale: float = 1.0
-    outputs = 1
 
     def __post_init__(self) -> None:
         check_positive(self.scale, "scale")
@@ -142,9 +245,30 @@ class Robust:
         power = (0.5 * self.shape - 1.0) * np.log1p(residual**2 / width)
         return residual / self.scale * np.exp(power)
 
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """``ρ″(r)``, which is negative for large residuals if the shape is below 1."""
+        square = ((prediction - target) / self.scale) ** 2
+        if self.shape == 2.0:
+            return np.ones_like(square) / self.scale**2
+        if self.shape == -math.inf:
+            return (1.0 - square) * np.exp(-0.5 * square) / self.scale**2
+        width = abs(self.shape - 2.0)
+        share = square / width
+        slope = np.exp((0.5 * self.shape - 1.0) * np.log1p(share)) / self.scale**2
+        return slope * (1.0 - width * (share / (1.0 + share)))
+
+    @property
+    def width(self) -> float:  # type: ignore[override]
+        """c."""
+        return self.scale
+
+    def in_unit(self, unit: float) -> "Robust":
+        """Return the loss of residuals in another unit."""
+        return Robust(self.shape, self.scale / unit)
+
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(Family):
     """Cross-entropy of ``classes`` predictions; the target is the class number.
 
     Examples
@@ -159,7 +283,7 @@ class Softmax:
         check_whole(self.classes, "classes", least=2)
 
     @property
-    def outputs(self) -> int:
+    def outputs(self) -> int:  # type: ignore[override]
         """One prediction per class."""
         return self.classes
 
@@ -177,6 +301,45 @@ class Softmax:
         grown = np.exp(prediction - prediction.max(axis=-1, keepdims=True))
         probability = grown / grown.sum(axis=-1, keepdims=True)
         return probability - (np.arange(self.classes) == np.asarray(target)[..., None])
+
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """Return the probabilities p: the Hessian is diag(p) − p pᵀ."""
+        grown = np.exp(prediction - prediction.max(axis=-1, keepdims=True))
+        return grown / grown.sum(axis=-1, keepdims=True)
+
+    def at(self, z: Array, targets: Array) -> tuple[Array, Array]:
+        """Return values and derivatives from one exponential per class."""
+        given = np.arange(len(z)), targets.astype(np.intp)
+        slope = z - z.max(axis=1, keepdims=True)
+        value = -slope[given]
+        np.exp(slope, out=slope)
+        total = slope.sum(axis=1)
+        value += np.log(total)
+        slope /= total[:, None]
+        slope[given] -= 1.0
+        return value, slope
+
+    def check_targets(self, targets: Array) -> None:
+        """Check that all targets are whole numbers from 0 to the number of classes − 1."""
+        right = (targets >= 0) & (targets < self.classes) & (targets == np.floor(targets))
+        if not right.all():
+            raise ValueError(
+                f"targets of softmax must be whole numbers from 0 to {self.classes - 1}, "
+                f"not {targets[~right][0]}"
+            )
+
+    def encoded(self, targets: Array) -> Array:
+        """Return indicators of the classes."""
+        return np.asarray(targets[:, None] == np.arange(self.classes), dtype=np.float64)
+
+    def class_counts(self, targets: Array) -> Array:
+        """Return the rows of each class."""
+        return np.bincount(targets.astype(np.int64), minlength=self.classes)
+
+    def best_constant(self, targets: Array) -> Array:
+        """Return logarithms of the frequencies, where an absent class counts as half a row."""
+        found: Array = np.log(np.maximum(self.class_counts(targets), 0.5))[:, None]
+        return found
 
 
 def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:

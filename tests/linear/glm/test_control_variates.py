@@ -5,11 +5,10 @@ import pytest
 from scipy import linalg
 
 from mixfree.linear.exact.sums import sums_of
-from mixfree.linear.glm import newton
-from mixfree.linear.glm.control_variates import ERROR_DRAWS, _signs
+from mixfree.linear.glm import rows as rows_module
+from mixfree.linear.glm.control_variates import ERROR_DRAWS, _signs, functions
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.kept import Kept
-from mixfree.linear.glm.newton import standardised
 from mixfree.linear.losses import Huber, Logistic, Softmax
 
 ROWS, MEMORY = 3000, 1500
@@ -29,7 +28,7 @@ def data(loss, rows=ROWS, seed=0):
 
 @pytest.fixture(params=[Logistic(), Softmax(3), Huber(0.7)], ids=str)
 def solved(request, monkeypatch):
-    monkeypatch.setattr(newton, "MAX_SLAB_VALUES", 300)  # several slabs of kept rows
+    monkeypatch.setattr(rows_module, "MAX_SLAB_VALUES", 300)  # several slabs of kept rows
     fit = GlmFit(request.param, 2, memory=MEMORY)
     fit.add(*data(request.param))
     return fit._solved()
@@ -38,10 +37,9 @@ def solved(request, monkeypatch):
 def unexplained(solved, beta=None):
     """Kept rows, and the slopes of their weighted losses that β does not explain."""
     problem, point = solved
-    kept, theta = problem.parts[0].rows, point.theta
-    x = standardised(kept.rows, problem.units, True)
-    targets = (kept.targets - problem.units.shift) / problem.units.scale
-    basis, slope = problem.known._slopes(point.objective, kept, x, targets, theta)
+    kept, theta = problem.rows.sample, point.theta
+    x, targets = problem.rows.standardised(kept.rows), problem.rows.targets(kept)
+    basis, slope = problem.controls._slopes(point.objective, kept, x, targets, theta)
     rest = slope - np.einsum("njk,kj->nk", basis, point.objective.beta if beta is None else beta)
     return x, rest * kept.weights[:, None]
 
@@ -53,23 +51,22 @@ def gradients(solved):
     if rest.shape[1] > 1:
         rest -= rest.mean(axis=1, keepdims=True)
     free = len(x) - point.objective.beta.shape[1] - 2 * x.shape[1]
-    scale = problem.parts[0].factor / problem.weight * np.sqrt(len(x) / free)
+    scale = problem.rows.factor / problem.rows.weight * np.sqrt(len(x) / free)
     each = rest[:, :, None] * x[:, None, :]
     return x, rest, scale * (each - each.mean(axis=0))
 
 
 def test_sums_are_standardised_as_rows_are(solved):
     """Catches sums about another mean, or products without their weight."""
-    problem, known = solved[0], solved[0].known
-    x, y, weights = data(problem.settings.loss, 50, seed=9)
-    before = np.random.default_rng(1).normal(size=(50, problem.settings.loss.outputs))
+    rows, controls = solved[0].rows, solved[0].controls
+    loss = rows.settings.loss
+    x, y, weights = data(loss, 50, seed=9)
+    before = np.random.default_rng(1).normal(size=(50, loss.outputs))
     kept = Kept(x + 0.5, y, weights, before)
-    functions = known._family.expand(before, y).T
-    functions_found, moments_found = known.totals(
-        sums_of(kept.rows, np.ascontiguousarray(functions), weights)
-    )
-    z = standardised(kept.rows, problem.units, True)
-    wanted = (known._functions(kept).reshape(50, -1) * weights[:, None]).T @ z
+    values = np.ascontiguousarray(functions(loss, before, y).T)
+    functions_found, moments_found = controls.totals(sums_of(kept.rows, values, weights))
+    z = rows.standardised(kept.rows)
+    wanted = (controls._functions(kept).reshape(50, -1) * weights[:, None]).T @ z
     np.testing.assert_allclose(functions_found, wanted, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(moments_found, (z * weights[:, None]).T @ z, rtol=1e-9, atol=1e-9)
 
@@ -77,8 +74,8 @@ def test_sums_are_standardised_as_rows_are(solved):
 def test_no_other_beta_leaves_less_variance(solved):
     """Catches weights of rows that are not squared, or a second moment taken for a variance."""
     problem, point = solved
-    best = problem.known.best_beta(point.objective, point.theta)
-    root = np.linalg.cholesky(problem.known._metric)
+    best = problem.controls.best_beta(point.objective, point.theta)
+    root = np.linalg.cholesky(problem.controls._metric)
 
     def left(beta, output):
         x, rest = unexplained(solved, beta)
@@ -99,10 +96,10 @@ def test_cumulants_are_those_of_the_gradients_error(solved):
     x, rest, errors = gradients(solved)
     errors = errors.reshape(len(x), -1)
     shape = (-1, *point.theta.shape)
-    spread = (1.0 - 1.0 / problem.parts[0].factor) * errors.T @ errors
+    spread = (1.0 - 1.0 / problem.rows.factor) * errors.T @ errors
     moved = point.solve(spread.reshape(shape))
     eigenvalues = np.linalg.eigvals(moved.reshape(len(spread), -1)).real
-    mean, variance, third, freedom = problem.known.excess_loss(point)
+    mean, variance, third, freedom = problem.controls.excess_loss(point)
     white = linalg.solve_triangular(point.metric, x.T, lower=True)
     each = np.sum(white**2, axis=0) * np.sum(rest**2, axis=1)
     assert freedom == pytest.approx(2.0 * len(each) * each.mean() ** 2 / each.var(), rel=1e-6)
@@ -119,5 +116,5 @@ def test_random_gradients_are_the_same_however_rows_are_cut(solved):
     problem, point = solved
     _, _, errors = gradients(solved)
     wanted = np.einsum("nd,nkq->dkq", _signs(0, len(errors)), errors) / np.sqrt(ERROR_DRAWS)
-    found = problem.known.sampling_errors(point)
+    found = problem.controls.sampling_errors(point)
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9 * np.abs(found).max())

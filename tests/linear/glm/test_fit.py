@@ -11,7 +11,6 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixfree.linear.glm.families import family_of
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.newton import Objective, Point
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared, predictions
@@ -275,17 +274,16 @@ RESIDUAL = [Huber(0.7), *(Robust(shape, 0.7) for shape in (-np.inf, -2.0, 0.0, 1
 
 @pytest.mark.parametrize("loss", RESIDUAL, ids=str)
 def test_slope_and_curvature_are_derivatives(loss):
-    family, targets = family_of(loss), np.linspace(-4.0, 4.0, 50)
+    targets = np.linspace(-4.0, 4.0, 50)
     z = np.random.default_rng(0).normal(size=(50, 1))
 
     def at(move):
-        return family.at(z + move, targets)
+        return loss.at(z + move, targets)
 
-    np.testing.assert_allclose(family.weight * at(0.0)[0], loss.value(z[:, 0], targets))
     slope = (at(1e-6)[0] - at(-1e-6)[0]) / 2e-6
     np.testing.assert_allclose(at(0.0)[1][:, 0], slope, atol=1e-8)
     bend = (at(1e-6)[1] - at(-1e-6)[1]) / 2e-6
-    np.testing.assert_allclose(family.curvature(z, targets)[0], bend, atol=1e-8)
+    np.testing.assert_allclose(loss.curvature(z[:, 0], targets), bend[:, 0], atol=1e-8)
 
 
 @pytest.mark.parametrize("shape", [-np.inf, -2.0])
@@ -347,16 +345,21 @@ def test_separable_classes_predict_rows_that_were_not_seen():
     x, y = load_breast_cancer(return_X_y=True)
     y, out = 2.0 * y - 1.0, np.arange(len(y)) % 3 == 0
     kept, fit = ~out, fitted(Logistic(), x[~out], y[~out])
-    scaled = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-9)).fit(x[kept], y[kept])
-    theirs = log_loss(y[out], scaled.predict_proba(x[out]))
-    ours = Logistic().value(predictions(fit.weights().ravel(), x[out]), y[out]).mean()
-    assert fit.separated == 30 and ours == pytest.approx(theirs, rel=1e-3)
+    scaler = StandardScaler().fit(x[kept])
+    theirs = LogisticRegression(C=1.0 / fit.ridge, tol=1e-9).fit(scaler.transform(x[kept]), y[kept])
+    np.testing.assert_allclose(
+        predictions(fit.weights().ravel(), x[out]),
+        theirs.decision_function(scaler.transform(x[out])),
+        rtol=1e-3,
+        atol=1e-3,
+    )
+    assert Logistic().value(predictions(fit.weights().ravel(), x[out]), y[out]).mean() < 0.1
     shuffled = np.random.default_rng(0).permutation(np.flatnonzero(kept))
     again = fitted(Logistic(), x[shuffled], y[shuffled]).weights()
     np.testing.assert_allclose(again, fit.weights(), rtol=1e-4, atol=1e-6)
     for given in ({"l2": 0.0}, {"radius": 1e6}):  # whoever gives a bound gets no other
         free = fitted(Logistic(), x[kept], y[kept], **given)
-        assert free.separated == 0
+        assert free.ridge == 0.0
         assert (y[kept] * predictions(free.weights().ravel(), x[kept]) > 0.0).all()
 
 
@@ -377,26 +380,31 @@ def texts(kinds, rows, shares):
     ],
     ids=["one class apart", "a rare text of one class", "a text that one class lacks"],
 )
-def test_classes_that_can_be_separated_in_part_get_scikit_learns_ridge(x, y):
+def test_classes_that_can_be_separated_in_part_get_a_ridge(x, y):
     """Catches a criterion over all weights or all classes together: some log-odds run away."""
     out = np.arange(len(y)) % 3 == 0
     fit = fitted(Softmax(int(y.max()) + 1), x[~out], y[~out].astype(float))
     scaled = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8, max_iter=10_000))
     theirs = log_loss(y[out], scaled.fit(x[~out], y[~out]).predict_proba(x[out]))
     z = predictions(fit.weights().ravel(), x[out], fit.settings.loss.outputs)
-    # Two classes have two outputs here, and so half of the penalty.
-    assert fit.settings.loss.value(z, y[out]).mean() == pytest.approx(theirs, rel=0.05)
-    assert fit.separated > 0
+    assert fit.settings.loss.value(z, y[out]).mean() < theirs
+    assert fit.ridge > 0.0
     usual = fitted(Softmax(2), x[:, -1:], (y > 0).astype(float))
-    assert usual.separated == (x.shape[1] == 4)
+    assert (usual.ridge > 0.0) == (x.shape[1] == 4)
 
 
-def test_only_columns_that_separate_classes_get_a_ridge():
-    """Catches a ridge on all columns, which on the room's occupancy loses 0.011 of the gain."""
-    x, y = logistic(3_000)
-    flag = np.random.default_rng(5).random(3_000) < 0.1
-    ridge = fitted(Logistic(), np.c_[x, flag], np.where(flag, 1.0, y))._solved()[0].ridge
-    np.testing.assert_allclose(ridge, [0, 0, 0, 0, 0, 1 / 3_000])
+def test_the_ridge_has_the_largest_evidence():
+    """Catches intercepts among the weights that rows determine, and classes counted twice."""
+    x, y = load_breast_cancer(return_X_y=True)
+    x = StandardScaler().fit_transform(x)
+    fit = fitted(Logistic(), x, 2.0 * y - 1.0)
+    full, weights, tau = np.c_[x, np.ones(len(x))], fit.weights()[0], fit.ridge
+    p = 1.0 / (1.0 + np.exp(-full @ weights))
+    hessian = (full.T * (p * (1.0 - p))) @ full + np.diag([tau] * 30 + [0.0])
+    determined = 30 - tau * np.trace(np.linalg.inv(hessian)[:30, :30])
+    assert tau * np.sum(weights[:30] ** 2) == pytest.approx(determined, rel=0.05)
+    # The weights of two outputs are ±w/2, so that the same penalty has twice the factor.
+    assert fitted(Softmax(2), x, y).ridge == pytest.approx(2.0 * tau, rel=0.1)
 
 
 def test_conjugate_gradients_find_the_minimum_of_the_factored_hessian(monkeypatch):
@@ -412,12 +420,12 @@ def test_conjugate_gradients_find_the_minimum_of_the_factored_hessian(monkeypatc
 
 def test_many_classes_take_few_products_to_scikit_learns_minimum(monkeypatch):
     """Catches one preconditioner for all classes: ten times as many products."""
-    x, y = classes(3_000, 9, 60)
+    x, y = classes(6_000, 9, 60)
     products, product = [], Point._product
     monkeypatch.setattr(Point, "_product", lambda *given: products.append(1) or product(*given))
     fit = fitted(Softmax(60), x, y)
     ours = objective(Softmax(60), fit.weights(), x, y)
-    assert fit.separated == 0 and 0 < len(products) < 150, len(products)
+    assert fit.ridge == 0.0 and 0 < len(products) < 150, len(products)
     theirs = LogisticRegression(C=np.inf, tol=1e-7, max_iter=10_000).fit(x, y)
     other = np.column_stack([theirs.coef_, theirs.intercept_])
     assert ours <= objective(Softmax(60), other, x, y) * (1.0 + 1e-9)
@@ -612,8 +620,8 @@ def test_few_rows_that_a_plane_separates_are_known_to_say_little():
         x = rng.normal(size=(6_000, 30))
         y = np.sign(x @ rng.normal(size=30) + rng.logistic(size=6_000))
         whole, fit = (fitted(Logistic(), x, y, memory=rows, seed=seed) for rows in (6_000, 200))
-        trusting = fit._problem_of(fit._parts)
-        weights = trusting.own(trusting.solved(None)[1].theta)
+        trusting = fit._problem(*fit._rows, fit._sums)
+        weights = trusting.weights(trusting.solved(None))
         best = objective(Logistic(), whole.weights(), x, y)
         lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))
         assert fit.gap().estimate < fit.gap().upper
@@ -667,7 +675,7 @@ def test_products_of_softmax_are_those_of_one_thread():
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2000, 64)), rng.integers(0, 10, 2000)
     objective = fitted(Softmax(10), x, y)._solved()[1].objective
-    assert max(slab.x.size for slab in objective.slabs) * 10 <= 1 << 18
+    assert max(slab[0].size for slab in objective.rows) * 10 <= 1 << 18
 
 
 def test_a_class_of_one_row_does_not_take_long(monkeypatch):

@@ -1,4 +1,10 @@
-"""Control variates: the sums of a stream correct the loss of a sample of its rows."""
+"""Control variates: the sums of a stream correct the loss of a sample of its rows.
+
+They are the target, the prediction when the row arrived and the loss's slope there: at later
+weights, the slope is close to a combination of them and of the later prediction. Their products
+with the rows are summed over the whole stream. (The curvature at arrival as another function, alone
+or times the prediction, gave no measurable gain.)
+"""
 
 from collections.abc import Iterator
 
@@ -9,20 +15,22 @@ from mixfree.base import draws
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.products import Products
 from mixfree.linear.exact.sums import Sums
-from mixfree.linear.glm.families import Family
 from mixfree.linear.glm.kept import Kept
-from mixfree.linear.glm.newton import (
-    Objective,
-    Part,
-    Point,
-    Slabs,
-    Units,
-    standardised,
-)
+from mixfree.linear.glm.newton import Objective, Point, zero_sums
+from mixfree.linear.glm.rows import Rows
+from mixfree.linear.losses import Family
 
+FUNCTIONS = 3  # per output
+MAX_LOG_ODDS = 1e3  # to which old predictions are clipped, if the loss has no width
 MAX_BETA_ROWS = 2048  # kept rows that are enough to choose β
 MIN_VARIANCE = 1e-12  # relative variance that is only a rounding error
 ERROR_DRAWS = 64  # of a gradient's error, where its covariance would be too large a matrix
+
+
+def functions(loss: Family, before: Array, targets: Array) -> Array:
+    """Return target, prediction at arrival and slope there: one row per function and output."""
+    z = before if loss.width is not None else np.clip(before, -MAX_LOG_ODDS, MAX_LOG_ODDS)
+    return np.concatenate([loss.encoded(targets), z, loss.at(z, targets)[1]], axis=1).T
 
 
 class ControlVariates:
@@ -30,70 +38,55 @@ class ControlVariates:
 
     Parameters
     ----------
-    family
-        Family of the loss, in the unit of the targets.
+    rows
+        The sample, in standard units.
     total
         Sums of all rows that the sample was drawn from.
-    sample, slabs
-        The sample, and all rows of the fit, standardised.
-    units, intercept
-        How rows and targets are standardised.
-    weight
-        Weight of the whole stream, by which everything is divided.
     """
 
-    def __init__(
-        self,
-        family: Family,
-        total: Sums,
-        sample: Part,
-        slabs: Slabs,
-        units: Units,
-        *,
-        intercept: bool,
-        weight: float,
-    ) -> None:
-        self._family, self._units, self._intercept = family, units, intercept
-        self._sample, self._slabs, self._weight = sample, slabs, weight
-        self._levels = np.zeros(family.functions * family.outputs)
-        self._levels[: family.levels] = units.shift
-        functions, moments = self.totals(total)
+    def __init__(self, rows: Rows, total: Sums) -> None:
+        self._rows = rows
+        outputs, width = rows.shape
+        # Targets and predictions are shifted as targets are; slopes have another unit.
+        self._shifts = np.repeat([rows.shift, rows.shift, 0.0], outputs)
+        slope = rows.unit ** (rows.loss.degree - 1)
+        self._units = np.repeat([rows.unit, rows.unit, slope], outputs)
+        sums, moments = self.totals(total)
         self._metric = moments / float(total.weight)
-        inside = np.zeros_like(functions), Products(len(moments))
-        for x, _, weights, kept in slabs.sample:
+        inside = np.zeros_like(sums), Products(width)
+        for x, _, weights, kept in rows.slabs:
             u = self._functions(kept).reshape(len(x), -1)
             inside[0][:] += (u * weights[:, None]).T @ x
             inside[1].add(x * np.sqrt(weights)[:, None])
-        shape = (-1, family.outputs, functions.shape[1])
-        self._linear = (functions / weight - inside[0]).reshape(shape)
-        self._quadratic = moments / weight - inside[1].total
+        self._linear = (sums / rows.weight - inside[0]).reshape(-1, outputs, width)
+        self._quadratic = moments / rows.weight - inside[1].total
 
     def totals(self, sums: Sums) -> tuple[Array, Array]:
         """Return standardised sums of any rows x, with a 1 for the intercept.
 
         First Σ u x per function and output, then Σ x per output, for the function 1; and Σ x xᵀ.
         """
-        columns, weight = len(self._units.mean), float(sums.weight)
-        size = self._units.size[:, None]  # infinite for a constant column
-        aside = (sums.mean[:columns] - self._units.mean) / self._units.size
-        level = (sums.mean[columns:] - self._levels) / self._units.scale
-        cross = sums.cross / size / self._units.scale
+        rows, weight = self._rows, float(sums.weight)
+        columns, size = len(rows.mean), rows.size[:, None]  # infinite for a constant column
+        aside = (sums.mean[:columns] - rows.mean) / rows.size
+        level = (sums.mean[columns:] - self._shifts) / self._units
+        cross = sums.cross / size / self._units
         cross = (cross + weight * np.outer(aside, level)).T
         moments = sums.scatter / size / size.T + weight * np.outer(aside, aside)
-        if self._intercept:
+        if rows.settings.intercept:
             aside = np.append(aside, 1.0)
             cross = np.column_stack([cross, weight * level])
             moments = np.vstack([moments, weight * aside[:columns]])
             moments = np.column_stack([moments, weight * aside])
-        ones = np.repeat(weight * aside[None], self._family.outputs, axis=0)
+        ones = np.repeat(weight * aside[None], rows.shape[0], axis=0)
         return np.vstack([cross, ones]), moments
 
     def _functions(self, kept: Kept) -> Array:
         """Return standardised functions of kept rows, and 1: rows × functions × outputs."""
-        u = self._family.expand(kept.before, kept.targets).T
-        u = (u - self._levels) / self._units.scale
-        u = np.hstack([u, np.ones((len(u), self._family.outputs))])
-        return u.reshape(len(u), -1, self._family.outputs)
+        outputs = self._rows.shape[0]
+        u = functions(self._rows.settings.loss, kept.before, kept.targets).T
+        u = np.hstack([(u - self._shifts) / self._units, np.ones((len(u), outputs))])
+        return u.reshape(len(u), -1, outputs)
 
     def correction(self, beta: Array) -> tuple[Array, Array, Array]:
         """Return β times the stream's sums minus their estimates from the kept rows.
@@ -115,16 +108,16 @@ class ControlVariates:
         explained += beta[:, -1:] * (theta @ moments)
         return explained
 
-    def best_beta(self, objective: Objective, theta: Array) -> Array:
+    def best_beta(self, objective: Objective, theta: Array, convex: bool = False) -> Array:
         """Return the β that best explains slopes: outputs × (functions, 1, prediction).
 
-        By least squares over kept rows, whose errors are weighted by their leverage.
+        By least squares over kept rows, whose errors are weighted by their leverage. Without the
+        prediction, if so asked, the correction is linear, so that the objective is convex.
         """
-        kept = self._sample.rows
+        kept = self._rows.sample
         kept = kept.take(slice(None, None, -(-len(kept) // MAX_BETA_ROWS)))
-        x = standardised(kept.rows, self._units, self._intercept)
-        targets = (kept.targets - self._units.shift) / self._units.scale
-        basis, slope = self._slopes(objective, kept, x, targets, theta)
+        x = self._rows.standardised(kept.rows)
+        basis, slope = self._slopes(objective, kept, x, self._rows.targets(kept), theta)
         metric = self._metric + np.diag(1e-6 * self._metric.diagonal() + 1e-12)
         white = linalg.solve_triangular(np.linalg.cholesky(metric), x.T, lower=True).T
         weights = kept.weights / kept.weights.mean()
@@ -137,6 +130,7 @@ class ControlVariates:
             size = gram.diagonal().copy()
             gram -= mean.T @ mean
             still = gram.diagonal() <= MIN_VARIANCE * size
+            still[-2] |= convex
             scale = 1.0 / np.sqrt(np.maximum(gram.diagonal(), 1e-300))
             gram *= scale[:, None] * scale
             gram[still] = gram[:, still] = 0.0  # what does not vary explains nothing
@@ -159,7 +153,7 @@ class ControlVariates:
         eigenvalues of the gradient's error covariance in the metric of the Hessian. The degrees of
         freedom of these estimates are few if a few rows have most of the error.
         """
-        freedom, left_out = self._freedom(point), 1.0 - 1.0 / self._sample.factor
+        freedom, left_out = self._freedom(point), 1.0 - 1.0 / self._rows.factor
         if len(point.theta) > 1:
             spread = np.sqrt(ERROR_DRAWS * left_out) * self.sampling_errors(point)
             found = 0.5 * np.einsum("bkq,bkq->b", spread, point.solve(spread))
@@ -171,7 +165,7 @@ class ControlVariates:
         for x, rest in self._residuals(point):
             mean += rest.T @ x
             products.add(x * rest)
-        covariance = products.total - mean.T @ mean / len(self._sample.rows)
+        covariance = products.total - mean.T @ mean / len(self._rows.sample)
         covariance *= left_out * self._scale(point) ** 2
         solved = point.solve(covariance[:, None, :])[:, 0]
         square = solved @ solved
@@ -186,7 +180,7 @@ class ControlVariates:
             each = np.einsum("ij,ij->j", white, white) * np.einsum("ij,ij->i", rest, rest)
             total += float(each.sum())
             squares += float(each @ each)
-        spread = squares - total * total / len(self._sample.rows)
+        spread = squares - total * total / len(self._rows.sample)
         return 2.0 * total * total / max(spread, 1e-300)
 
     def sampling_errors(self, point: Point) -> Array:
@@ -194,7 +188,7 @@ class ControlVariates:
 
         The stream counts as infinite. Shape: draws × outputs × weights.
         """
-        rows, shape = self._sample.rows, point.theta.shape
+        shape = point.theta.shape
         drawn, mean = np.zeros((ERROR_DRAWS, *shape)), np.zeros(shape)
         turned, done = np.zeros(ERROR_DRAWS), 0
         for x, rest in self._residuals(point):
@@ -204,7 +198,7 @@ class ControlVariates:
             mean += rest.T @ x
             turned += signs.sum(axis=0)
             done += len(x)
-        drawn -= turned[:, None, None] * (mean / len(rows))
+        drawn -= turned[:, None, None] * (mean / len(self._rows.sample))
         drawn *= self._scale(point) / np.sqrt(ERROR_DRAWS)
         return drawn
 
@@ -213,21 +207,18 @@ class ControlVariates:
 
         β, the weights and their Hessian are fitted to these rows, which costs degrees of freedom.
         """
-        (rows, factor), functions = self._sample, self._linear.shape[0] + 1
-        free = max(len(rows) - functions - 2 * len(self._metric), len(rows) // 4, 1)
-        return float(factor / self._weight * np.sqrt(len(rows) / free))
+        rows, count = self._rows, len(self._rows.sample)
+        free = max(count - len(self._linear) - 1 - 2 * len(self._metric), count // 4, 1)
+        return float(rows.factor / rows.weight * np.sqrt(count / free))
 
     def _residuals(self, point: Point) -> Iterator[tuple[Array, Array]]:
         """Yield standardised kept rows, and the unexplained part of their slopes."""
         theta, beta = point.theta, point.objective.beta
-        for x, targets, _, kept in self._slabs.sample:
+        for x, targets, _, kept in self._rows.slabs:
             basis, rest = self._slopes(point.objective, kept, x, targets, theta)
             if beta is not None:
                 rest = rest - np.einsum("njk,kj->nk", basis, beta)
-            rest = rest * kept.weights[:, None]
-            if theta.shape[0] > 1:
-                rest -= rest.mean(axis=1, keepdims=True)
-            yield x, rest
+            yield x, zero_sums((rest * kept.weights[:, None]).T).T
 
 
 def _signs(first: int, rows: int) -> Array:

@@ -35,12 +35,14 @@ from mixfree.base.sample import UniformSample
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.glm.control_variates import FUNCTIONS, functions
 from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
 from mixfree.linear.glm.kept import Kept, origin_of, rows_of, stream_seed
-from mixfree.linear.glm.newton import CLOSE, Part, Point
-from mixfree.linear.glm.problem import ROUGH, Problem, Settings
-from mixfree.linear.losses import Huber, Logistic, Loss, Robust, Softmax, predictions
+from mixfree.linear.glm.newton import Point
+from mixfree.linear.glm.problem import ROUGH, Problem
+from mixfree.linear.glm.rows import Settings
+from mixfree.linear.losses import Family, Loss, Squared, predictions
 
 GROWTH = 1.5  # growth of the stream between updates of the reference weights
 LATE_GROWTH = 2.0  # the same once the stream is 16 times as long as the sample
@@ -60,10 +62,9 @@ class GlmFit:
 
     The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
     depends on which rows the seed keeps; :meth:`gap` estimates by how much. If neither λ nor r is
-    given, columns along which the classes of the kept rows can be separated get a weak ridge
-    (:attr:`separated`), as strong as scikit-learn's default: no best weights exist without one.
-    All columns get it if a class that is separated has fewer rows than weights, or if the kept rows
-    do not hold back the correction by the sums.
+    given and the weights cannot be estimated, all slopes get the ridge with the largest evidence
+    (:attr:`ridge`): if a class has fewer kept rows than weights, if classes can be separated, or if
+    the kept rows do not hold back the sums.
 
     The robust loss is not convex: the fit is the minimum that Newton's method finds from the fit
     with Huber's loss of the same width.
@@ -117,7 +118,7 @@ class GlmFit:
         memory: int | str = "32MB",
         seed: int = 0,
     ) -> None:
-        if not isinstance(loss, Logistic | Softmax | Huber | Robust):
+        if not isinstance(loss, Family) or isinstance(loss, Squared):
             raise ValueError(f"loss must be Logistic, Softmax, Huber or Robust, not {shown(loss)}")
         columns = check_whole(columns, "columns", least=0)
         l2 = None if l2 is None else check_not_negative(l2, "l2")
@@ -125,7 +126,6 @@ class GlmFit:
         self.settings = Settings(loss, columns, bool(intercept), l2, radius)
         self.seed = check_whole(seed, "seed", least=0, most=2**64 - 1)
         self.samples, self.memory = 0, memory
-        self._family = self.settings.family
         self.size = rows_of(memory, columns, loss.outputs)
         self._blocks = Blocks(columns)  # with all rows of a stream that is not longer than that
         self._sums: StreamSums | None = None  # of all rows; None while all are kept
@@ -177,7 +177,7 @@ class GlmFit:
         """
         x, y, w = check_rows(rows, targets, weights, self.settings.columns, 1)
         check_values(targets=y)
-        self._family.check_targets(y[:, 0])
+        self.settings.loss.check_targets(y[:, 0])
         self._blocks.cut(x, y, w, self._length, self._fold)
         self.samples += int(np.shape(targets)[0])
         self._solution = self._inference = None
@@ -194,15 +194,15 @@ class GlmFit:
         new = self._rows_of(rows, targets, weights)
         if self._sums is None or self._sample is None:
             # From now on not all rows are kept.
-            self._update_reference([Part(new, 1.0)])
+            self._update_reference(new, 1.0)
             seed = stream_seed(self.seed, new)
             self._sums = StreamSums(*self._functions, origin_of(new), len(rows))
             self._sample, self._streams = UniformSample(self.size, seed), (seed,)
         before = self._predictions(rows)
-        self._sums.add(rows, self._family.expand(before, new.targets), weights)
+        self._sums.add(rows, functions(self.settings.loss, before, new.targets), weights)
         self._sample.offer([rows, new.targets, new.weights, before])
         if self._seen >= self._due:
-            self._update_reference([self._sampled()])
+            self._update_reference(*self._sampled())
 
     def _rows_of(self, rows: Array, targets: Array, weights: Array | None) -> Kept:
         """Return rows that have not been predicted."""
@@ -211,7 +211,7 @@ class GlmFit:
 
     @property
     def _functions(self) -> tuple[int, int]:
-        return self.settings.columns, self._family.functions * self._shape[0]
+        return self.settings.columns, FUNCTIONS * self._shape[0]
 
     def _predictions(self, rows: Array) -> Array:
         """Predict rows by the reference weights."""
@@ -221,90 +221,102 @@ class GlmFit:
         # Such predictions are far from all targets: a column that hardly varied became huge.
         return np.clip(z, -MAX_VALUE, MAX_VALUE, out=z)
 
-    def _update_reference(self, parts: list[Part]) -> None:
-        """Update the reference weights by a fit to some rows."""
-        self._reference = self._rough(REFERENCE_ROWS, parts)
-        rows = max(self._seen, len(parts[0].rows))
+    def _update_reference(self, kept: Kept, factor: float) -> None:
+        """Update the reference weights by a fit to rows that represent ``factor`` rows each."""
+        self._reference = self._rough(REFERENCE_ROWS, kept, factor)
+        rows = max(self._seen, len(kept))
         self._due = int((LATE_GROWTH if rows >= 16 * self.size else GROWTH) * rows)
 
-    def _rough(self, most: int, parts: list[Part], *, alone: bool = False) -> Array:
-        """Fit to about ``most`` rows of the first part; weights in the units of the rows.
+    def _rough(
+        self,
+        most: int,
+        kept: Kept,
+        factor: float,
+        pending: Kept | None = None,
+        *,
+        alone: bool = False,
+    ) -> Array:
+        """Fit to about ``most`` of the kept rows; weights in the units of the rows.
 
         With ``alone``, without the sums and the reference weights.
         """
-        (kept, factor), *others = parts
         stride = max(len(kept) // max(most, 16 * (self.settings.columns + 1)), 1)
         few = kept.take(slice(None, None, stride))
-        parts = [Part(few, factor * len(kept) / max(len(few), 1)), *others]
+        factor *= len(kept) / max(len(few), 1)
+        sums = None if alone else self._sums
+        waiting = few.take(slice(0)) if pending is None else pending
+        problem = self._problem(few, factor, waiting, sums)
         ridge = REFERENCE_RIDGE * self.settings.columns / max(len(few), 1)
-        alone = alone or self._sums is None
-        problem = Problem.of_rows(self.settings, parts) if alone else self._problem_of(parts)
         problem = replace(problem, ridge=ridge)
-        _, point = problem.solved(None if alone else self._reference, ROUGH)
-        return problem.own(point.theta)
+        return problem.weights(problem.solved(None if sums is None else self._reference, ROUGH))
 
-    def _problem_of(self, parts: list[Part]) -> Problem:
-        """Pose the fit to rows of the sample, and to the sums if there are any."""
-        if self._sums is None:
-            return Problem.of_rows(self.settings, parts)
-        return Problem.of_sample(self.settings, parts, self._sums.total)
+    def _problem(
+        self, kept: Kept, factor: float, pending: Kept, sums: StreamSums | None
+    ) -> Problem:
+        """Pose the fit to rows, and to the sums if there are any."""
+        total = None if sums is None else sums.total
+        return Problem.of(self.settings, kept, factor, pending, total)
 
-    def _sampled(self) -> Part:
-        """Return the sample in the order of arrival; its rows represent all rows in the sums."""
+    def _sampled(self) -> tuple[Kept, float]:
+        """Return the sample in the order of arrival, and the rows that each row represents."""
         sample = self._sample
         assert sample is not None
         order = sample.order
         kept = Kept(*(sample.column(place)[order] for place in range(len(KEPT))))
-        return Part(kept, sample.seen / len(kept))
+        return kept, sample.seen / len(kept)
 
     @property
-    def _parts(self) -> list[Part]:
-        """The sample, if there is one, then the pending rows, which are all rows if not."""
-        parts = [] if self._sample is None else [self._sampled()]
-        if self._blocks.filled or not parts:
-            parts.append(Part(self._rows_of(*self._blocks.stored), 1.0))
-        return parts
+    def _rows(self) -> tuple[Kept, float, Kept]:
+        """The kept rows, the rows that each represents, and the rows that are not in the sums."""
+        pending = self._rows_of(*self._blocks.stored)
+        if self._sample is None:
+            return pending, 1.0, pending.take(slice(0))
+        return *self._sampled(), pending
 
     def weights(self) -> Array:
         """Return one row per output in the units of the rows; an intercept is last."""
         problem, point = self._solved()
-        return problem.own(point.theta)
+        return problem.weights(point)
 
     def mean_losses(self) -> tuple[float, float]:
         """Return the mean losses of the fit and of the best constant, over the kept rows."""
-        parts, loss, shape = self._parts, self.settings.loss, self._shape
-        targets = np.concatenate([part.rows.targets for part in parts])
-        weights = np.concatenate([part.factor * part.rows.weights for part in parts])
+        (kept, factor, pending), loss, shape = self._rows, self.settings.loss, self._shape
+        targets = np.concatenate([kept.targets, pending.targets])
+        weights = np.concatenate([factor * kept.weights, pending.weights])
         constant = np.zeros((shape[0], 1))
         if self.settings.intercept:
             alone = type(self)(loss, 0)
             alone.add(np.zeros((len(targets), 0)), targets, weights)
             constant = alone.weights()
         own, level = self.weights().ravel(), np.zeros((len(targets), 0))
-        z = np.concatenate([predictions(own, part.rows.rows, shape[0]) for part in parts])
+        z = np.concatenate([predictions(own, rows.rows, shape[0]) for rows in (kept, pending)])
         values = (loss.value(each, targets) for each in (z, predictions(constant, level, shape[0])))
         found, least = (float(weights @ value / weights.sum()) for value in values)
         return found, least
 
     def rough_weights(self) -> Array:
         """Return weights as good as a sample of some thousand rows gives."""
-        return self._rough(REFERENCE_ROWS, self._parts)
+        return self._rough(REFERENCE_ROWS, *self._rows)
 
     def _solved(self) -> tuple[Problem, Point]:
         """Return the problem and its minimum."""
         if self._solution is None:
-            start, parts = None, self._parts
+            start, rows = None, self._rows
             if self._sums is not None or self.kept > 2 * START_ROWS:
-                start = self._rough(START_ROWS, parts)
-            given = self.settings.l2 is not None or self.settings.radius is not None
-            problem = self._problem_of(parts)
-            self._solution = problem.solved(start, CLOSE, watch=not given)
+                start = self._rough(START_ROWS, *rows)
+            problem = self._problem(*rows, self._sums)
+            given = self.settings.l2, self.settings.radius, self.settings.loss.width
+            if given == (None, None, None):
+                self._solution = problem.solved_with_ridge(start)
+            else:
+                self._solution = problem, problem.solved(start)
         return self._solution
 
     @property
-    def separated(self) -> int:
-        """Number of columns with a ridge: classes can be separated along them, or nearly."""
-        return int(np.count_nonzero(self._solved()[0].ridge))
+    def ridge(self) -> float:
+        """τ of ½τ‖w‖² beside the losses of the kept rows, for standardised columns; usually 0."""
+        problem, _ = self._solved()
+        return problem.ridge * problem.rows.at_hand
 
     def gap(self) -> Gap:
         """Estimate the mean loss above that of the fit to all rows, with a 95 % upper bound.
@@ -312,7 +324,7 @@ class GlmFit:
         It is 0 as long as all rows are kept. Otherwise it follows from the part of the kept rows'
         slopes that the sums do not explain or, if classes were separated, from held-out losses.
         """
-        return NOTHING if self.complete else gap_of(*self._solved(), self._problem_of)
+        return NOTHING if self.complete else gap_of(*self._solved())
 
     @property
     def inference(self) -> GlmInference:
@@ -362,7 +374,7 @@ class GlmFit:
             self._sums.merge(theirs._sums)
             self._sample.merge(theirs._sample)
             self._streams = tuple(sorted((*self._streams, *theirs._streams)))
-            self._update_reference([self._sampled()])
+            self._update_reference(*self._sampled())
         self.samples, self._solution, self._inference = samples, None, None
 
     def mapped(self, change: ColumnMap) -> Self:
@@ -381,7 +393,7 @@ class GlmFit:
             slopes, level = np.split(self._reference, [self.settings.columns], axis=1)
             twin._reference = np.hstack([change.rows(slopes), level])
         else:  # no weights of the new columns need predict the same
-            twin._reference = twin._rough(REFERENCE_ROWS, [twin._sampled()], alone=True)
+            twin._reference = twin._rough(REFERENCE_ROWS, *twin._sampled(), alone=True)
         if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
             twin._blocks = Blocks(change.after)
             twin._blocks.cut(*waiting, twin._length, twin._fold)
@@ -450,9 +462,9 @@ class GlmFit:
                 check_array(column, name, shape)
             if not (sample.columns[2] > 0.0).all() or sums.rows != sample.seen:
                 raise ValueError("sums and sample of the state do not fit together")
-            self._family.check_targets(sample.columns[1])
+            self.settings.loss.check_targets(sample.columns[1])
         if blocks.pending is not None:
-            self._family.check_targets(blocks.pending[1][:, 0])
+            self.settings.loss.check_targets(blocks.pending[1][:, 0])
         due = check_whole(state["due"], "due of the state", least=0)
         streams = tuple(
             check_whole(each, "streams of the state", least=0, most=2**64 - 1)

@@ -1,7 +1,5 @@
 """The optimality gap: by how much a fit's loss exceeds that of the fit to all rows."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +7,9 @@ from scipy import special
 
 from mixfree.base.arithmetic import Array
 from mixfree.linear.glm.kept import Kept
-from mixfree.linear.glm.newton import Part, Point, standardised
+from mixfree.linear.glm.newton import Point
 from mixfree.linear.glm.problem import ROUGH, Problem
+from mixfree.linear.glm.rows import Rows
 
 MAX_FREEDOM = 1e9  # degrees of freedom that are as good as infinitely many
 LEVEL = 0.98  # nominal level of the 95 % bound, since sorted streams have heavier tails
@@ -28,57 +27,45 @@ class Gap(NamedTuple):
 NOTHING = Gap(0.0, 0.0)
 
 
-def gap_of(problem: Problem, point: Point, problem_of: Callable[[list[Part]], Problem]) -> Gap:
+def gap_of(problem: Problem, point: Point) -> Gap:
     """Estimate the gap of a fit to a sample of the stream.
 
     It follows from the spread of the part of the kept rows' slopes that the sums do not explain.
     Where classes can be separated, the losses of the kept rows are uninformative. The gap then
     follows from losses of rows that are left out of further fits, above the least loss of the same
     rows: half of this excess is that of the fit itself.
-
-    Parameters
-    ----------
-    problem, point
-        The fit.
-    problem_of
-        Makes the problem for other rows.
     """
-    if np.any(problem.ridge):
-        lost, shares = _held_out(problem, point, problem_of)
+    if problem.ridge:
+        lost, shares = _held_out(problem, point)
         mean = float(shares @ lost)
         error = float(np.sqrt(np.sum((shares * (lost - mean)) ** 2)))
         estimate = max(0.5 * mean, 0.0)
         return Gap(estimate, max(estimate, mean + 2.0 * error))
-    assert problem.known is not None
-    unit = problem.units.scale**2 * problem.settings.family.weight
-    mean, *others = problem.known.excess_loss(point).tolist()
+    assert problem.controls is not None
+    unit = problem.rows.unit**problem.rows.loss.degree
+    mean, *others = problem.controls.excess_loss(point).tolist()
     return Gap(max(mean, 0.0) * unit, _quantile(mean, *others) * unit)
 
 
-def _held_out(
-    problem: Problem, point: Point, problem_of: Callable[[list[Part]], Problem]
-) -> tuple[Array, Array]:
+def _held_out(problem: Problem, point: Point) -> tuple[Array, Array]:
     """Return losses of rows left out above those of a fit to them, and shares of the rows."""
-    start = problem.own(point.theta)
-    (kept, factor), *others = problem.parts
+    start, kept = problem.weights(point), problem.rows.sample
     few = kept.rows.size * len(start) <= MAX_ALL_FOLDS
     fold = np.arange(len(kept)) % FOLDS
     lost = np.zeros(len(kept))
     for number in range(FOLDS if few else 1):
         out = fold == number
-        rest = Part(kept.take(~out), factor * len(kept) / np.sum(~out))
-        without = replace(problem_of([rest, *others]), ridge=problem.ridge)
-        lost[out] = _losses(*without.solved(start, ROUGH), kept.take(out))
-    least = replace(problem, known=None, ridge=0.0).solved(start, ROUGH)
+        without = problem.with_sample(kept.take(~out))
+        lost[out] = _losses(without.rows, without.solved(start, ROUGH), kept.take(out))
+    least = problem.alone.solved(start, ROUGH)
     out = fold < (FOLDS if few else 1)
     weights = kept.weights[out]
-    return lost[out] - _losses(*least, kept.take(out)), weights / weights.sum()
+    return lost[out] - _losses(problem.rows, least, kept.take(out)), weights / weights.sum()
 
 
-def _losses(problem: Problem, point: Point, rows: Kept) -> Array:
-    """Return the loss of each row at a fit, for a family without a unit."""
-    z = standardised(rows.rows, problem.units, problem.settings.intercept) @ point.theta.T
-    return problem.settings.family.at(z, rows.targets)[0]
+def _losses(rows: Rows, point: Point, kept: Kept) -> Array:
+    """Return the loss of each row at a fit, for a loss without a unit."""
+    return rows.loss.at(rows.standardised(kept.rows) @ point.theta.T, kept.targets)[0]
 
 
 def _quantile(mean: float, variance: float, third: float, freedom: float) -> float:

@@ -8,7 +8,6 @@ added.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +16,7 @@ from scipy import linalg
 from mixfree.base.arithmetic import Array
 from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level
 from mixfree.linear.exact.streamsums import StreamSums
-from mixfree.linear.glm.newton import Part, Point, standardised
+from mixfree.linear.glm.newton import Point, zero_sums
 from mixfree.linear.glm.problem import LEAST_PENALTY, Problem
 
 BATCHES = 64  # short streams have fewer batches than this
@@ -42,9 +41,8 @@ class GlmInference(BatchMeans):
 
     def __init__(self, problem: Problem, point: Point, rows: int, sums: StreamSums | None) -> None:
         length = 1 << (rows // BATCHES).bit_length() if sums is None else sums.length
-        units, outputs = problem.units, problem.settings.loss.outputs
-        unit = np.full(outputs, units.scale)
-        super().__init__(problem.own(point.theta), rows, length, units.size, unit)
+        unit = np.full(len(point.theta), problem.rows.unit)
+        super().__init__(problem.weights(point), rows, length, problem.rows.size, unit)
         self._problem, self._point, self._sums = problem, point, sums
 
     @cached_property
@@ -52,10 +50,10 @@ class GlmInference(BatchMeans):
         """Gradients and weights of each batch, divided by the weight of the stream."""
         if self._sums is None:
             return self._exact_sums
-        known, total = self._problem.known, self._problem.weight
-        assert known is not None
+        controls, total = self._problem.controls, self._problem.rows.weight
         closed = self._sums.closed
-        found = [known.scores(batch, self._point) for batch in closed]
+        assert controls is not None
+        found = [controls.scores(batch, self._point) for batch in closed]
         covered = np.array([float(batch.weight) for batch in closed]) / total
         return np.array(found).reshape(-1, *self._point.theta.shape) / total, covered
 
@@ -65,7 +63,7 @@ class GlmInference(BatchMeans):
         length, count = self._length, self._rows // self._length
         scores, covered = np.zeros((count, *self._point.theta.shape)), np.zeros(count)
         first = 0
-        for x, slope, weights in map(self._slopes, _all_pieces(self._problem)):
+        for x, slope, weights in self._slopes:
             batch = (first + np.arange(len(x))) // length
             for place in range(batch[0], min(batch[-1], count - 1) + 1):
                 here = batch == place
@@ -74,14 +72,14 @@ class GlmInference(BatchMeans):
             first += len(x)
         return scores, covered
 
-    def _slopes(self, part: Part) -> tuple[Array, Array, Array]:
-        """Return standardised rows, the slopes of their weighted losses, and their weights."""
-        problem = self._problem
-        x = self._standardised(part.rows.rows)
-        weights = part.rows.weights / problem.weight
-        targets = (part.rows.targets - problem.units.shift) / problem.units.scale
-        _, slope = self._point.objective.family.at(x @ self._point.theta.T, targets)
-        return x, slope * weights[:, None], weights
+    @property
+    def _slopes(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Standardised rows, the slopes of their weighted losses, and their weights; in order."""
+        rows = self._problem.rows
+        for x, targets, _, kept in rows:
+            weights = kept.weights / rows.weight
+            _, slope = rows.loss.at(x @ self._point.theta.T, targets)
+            yield x, slope * weights[:, None], weights
 
     @cached_property
     def _scores(self) -> Array:
@@ -89,9 +87,7 @@ class GlmInference(BatchMeans):
         # The penalty and the unexplained part act evenly over time.
         share = covered / max(covered.sum(), np.finfo(np.float64).tiny)
         centred: Array = scores - share[:, None, None] * scores.sum(axis=0)
-        if centred.shape[1] > 1:
-            centred -= centred.mean(axis=1, keepdims=True)
-        return centred
+        return zero_sums(centred)
 
     def _whitened(self, scores: Array) -> Array:
         flat = scores.reshape(-1, scores.shape[-1])
@@ -101,7 +97,7 @@ class GlmInference(BatchMeans):
     @cached_property
     def _changes(self) -> Array:
         covered = float(self._sums_of_batches[1].sum())
-        lost = int(np.isfinite(self._size).sum()) + self._problem.settings.intercept
+        lost = int(np.isfinite(self._size).sum()) + self._problem.rows.settings.intercept
         factor = np.sqrt(self._spread_factor(covered, lost))
         pulls = np.concatenate([factor * self._scores, self._sampling_errors])
         return -self._point.solve(pulls)
@@ -109,23 +105,21 @@ class GlmInference(BatchMeans):
     @cached_property
     def _sampling_errors(self) -> Array:
         """Gradients whose squares sum to the variance from sampling the rows."""
-        known = self._problem.known
-        if known is None:
+        controls = self._problem.controls
+        if controls is None:
             return np.zeros((0, *self._point.theta.shape))
-        return known.sampling_errors(self._point)
+        return controls.sampling_errors(self._point)
 
     @property
     def _unexplained(self) -> float:
-        if self._problem.known is None:
-            return 0.0
-        rows, factor = self._problem.parts[0]
-        return self._size_of(self._sampling_errors) / factor**2 / len(rows)
+        rows = self._problem.rows
+        return self._size_of(self._sampling_errors) / rows.factor**2 / max(len(rows.sample), 1)
 
     @cached_property
     def _levels(self) -> list[Level]:
         squares = BlockSquares(lambda white: float(np.vdot(white, white)))
         ridge = self._white(self._point.objective.penalty * self._point.theta)
-        for x, slope, weights in map(self._slopes, _all_pieces(self._problem)):
+        for x, slope, weights in self._slopes:
             white = slope[:, :, None] * self._white(x)[:, None, :]
             squares.add(white + weights[:, None, None] * ridge)
         # The kept rows of a long stream are not consecutive.
@@ -138,7 +132,7 @@ class GlmInference(BatchMeans):
         return np.asarray(found.T)
 
     def _standardised(self, rows: Array) -> Array:
-        return standardised(rows, self._problem.units, self._problem.settings.intercept)
+        return self._problem.rows.standardised(rows)
 
     @property
     def _slopes_at(self) -> slice:
@@ -175,33 +169,12 @@ class GlmInference(BatchMeans):
         The weights of softmax sum to 0 over outputs, so that a direction that one output leaves
         undetermined is undetermined for all.
         """
+        alone = self._point
+        if self._problem.controls is not None or self._problem.ridge:
+            # The sums' random errors would stop separated weights at an arbitrary point.
+            alone = self._problem.alone.solved(self._weights)
         found = []
-        for hessian in self._hessians:
-            values, vectors = linalg.eigh(hessian, check_finite=False)
+        for block in alone.blocks:
+            values, vectors = linalg.eigh(block + np.diag(alone.objective.penalty))
             found.append(vectors[:, values < FLAT])
         return np.hstack(found)
-
-    @property
-    def _hessians(self) -> Iterator[Array]:
-        """Hessian of the loss in the weights of each output, with the others fixed.
-
-        At the fit to the rows alone, without a ridge: the sums' random errors would stop the
-        weights of separable classes at an arbitrary point.
-        """
-        problem, alone = self._problem, self._point
-        if problem.known is not None or np.any(problem.ridge):
-            problem = replace(problem, known=None, ridge=0.0)
-            alone = problem.solved(self._weights)[1]
-        for output in range(len(alone.theta)):
-            hessian = np.diag(alone.objective.penalty)
-            for x, own, shared in alone.curvatures:
-                bend = own[:, output] - shared[:, output] ** 2
-                hessian += (x * bend[:, None]).T @ x
-            yield hessian
-
-
-def _all_pieces(problem: Problem) -> Iterator[Part]:
-    """Yield a few kept rows at a time, in order."""
-    for rows, factor in problem.parts:
-        for piece in rows.pieces:
-            yield Part(piece, factor)

@@ -9,7 +9,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.state import State
 from mixfree.linear.classes import most_probable, probabilities
-from mixfree.linear.losses import Logistic, Loss, Squared, predictions_apart
+from mixfree.linear.losses import Family, Logistic, Loss, predictions_apart
 
 __all__ = [
     "CHUNK",
@@ -28,8 +28,6 @@ MOST = 512  # most bins; beyond, neighbours are merged
 CELLS = 4096  # cells of the histogram of scores
 LARGEST = 1e140  # bound on predictions, so that sums of squares stay finite
 UNKNOWN = np.iinfo(np.int64).min  # NaT as an integer
-GUESSES = 33  # quantiles of the targets from which the search for the best constant starts
-HALVINGS = 60  # of the interval between two of them, to about the rounding error
 # Sums of a bin: counts, sums over all rows, over the predicted rows, and over the other rows.
 COUNTS = ("rows", "tested", "correct")
 CONSTANT = ("constant_loss", "constant_squares", "constant_absolute", "constant_correct")
@@ -371,31 +369,14 @@ def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
 def best_constant(loss: Loss, targets: Array) -> Array:
     """Return the constant prediction of the least mean loss, one row per output.
 
-    Log-odds of the classes' frequencies, where an absent class counts as half a row; the mean for
-    the squared loss; for other losses, the zero of the mean slope beside the best quantile.
-
     Examples
     --------
     >>> from mixfree.linear.losses import Huber
     >>> best_constant(Huber(1.0), np.array([0.0, 0.0, 1.0, 9.0])).round(6)
     array([[0.666667]])
     """
-    if isinstance(loss, Logistic) or loss.outputs > 1:
-        classes = targets if loss.outputs > 1 else 0.5 * (targets + 1.0)
-        counts = np.bincount(classes.astype(np.int64), minlength=max(loss.outputs, 2))
-        logs: Array = np.log(np.maximum(counts, 0.5))[:, None]
-        return logs if loss.outputs > 1 else np.diff(logs, axis=0)
-    targets = _bounded(targets)
-    if isinstance(loss, Squared):
-        return np.array([[targets.mean()]])
-    guesses = np.quantile(targets, np.linspace(0.0, 1.0, GUESSES))
-    best = int(np.argmin([np.mean(loss.value(guess, targets)) for guess in guesses]))
-    low, high = guesses[max(best - 1, 0)], guesses[min(best + 1, GUESSES - 1)]
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        above = np.mean(loss.derivative(middle, targets)) > 0.0
-        low, high = (low, middle) if above else (middle, high)
-    return np.array([[0.5 * (low + high)]])
+    assert isinstance(loss, Family)
+    return loss.best_constant(_bounded(targets))
 
 
 def judged_constant(loss: Loss, constant: Array, targets: Array) -> Judged:

@@ -92,15 +92,15 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
     if learner.forgetting is not None:
         yield from _half_lives(learner.forgetting, learner.samples)
         return
-    gap, separated = learner.gap, learner.separated
-    if separated:
-        features = "1 feature" if separated == 1 else f"{separated:,} features"
+    gap, ridge = learner.gap, learner.ridge
+    if ridge:
         yield (
-            f"classes can be separated, or nearly, so that no weights are best: {features} got a "
-            "weak ridge, as by default in scikit-learn (C=1); `l2` sets another"
+            "classes can be separated, or nearly, so that no weights are best: all got the ridge "
+            f"that the rows make most probable, {ridge:.2g} (scikit-learn's default is 1); "
+            "`l2` sets another"
         )
     if gap.upper == 0.0:
-        added = " and this ridge" if separated else ""
+        added = " and this ridge" if ridge else ""
         yield f"minimises the loss of all rows{added}; their order does not matter"
     else:
         yield "minimises the loss of all rows approximately: they exceed the memory"

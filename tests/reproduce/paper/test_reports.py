@@ -168,8 +168,8 @@ def test_fig2_is_about_the_papers_methods_and_not_about_one_seed():
         assert [claim.holds for claim in fig2.report(rows, settings).claims] == [holds] * 4
 
 
-def test_heavy_tails_show_in_the_interval_and_in_the_median():
-    """One seed in ten has nearly all of the error: the median is 1e-3 and the mean 1.09e-2."""
+def test_heavy_tails_show_in_the_interval():
+    """One seed in ten has nearly all of the error: a symmetric interval would reach below zero."""
     gaps = {"sgd": 1e-3, "adagrad": 1e-3, "sgd-mlmc": 1e-3, "mag": 1e-3}
     rows = final_rows(gaps, factors=[1.0] * 9 + [100.0])
     first = fig1.report(rows, Settings(100, 10, tuple(gaps), (1e-4,))).tables[0]
@@ -177,7 +177,6 @@ def test_heavy_tails_show_in_the_interval_and_in_the_median():
     mean, low, high = line["mean suboptimality, 95 %"]
     assert mean == pytest.approx(1.09e-2)
     assert low == pytest.approx(1e-3) and 2e-2 < high < 5e-2
-    assert line["median (10 % to 90 %)"].startswith("1.0e-03 (1.0e-03 to ")
 
 
 def test_adagrad_is_brought_to_mags_pace():

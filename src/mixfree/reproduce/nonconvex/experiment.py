@@ -29,7 +29,6 @@ from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Interval, bootstrap, exponent
 from mixfree.reproduce.nonconvex.problems import PROBLEMS, Problem
 from mixfree.reproduce.paper.problem import mixing_time
-from mixfree.reproduce.theory import bounds
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
@@ -156,7 +155,6 @@ def report(rows: list[Row], settings: Settings) -> Report:
         random_claim(final),
         *(Claim.below(f"Theorem 4.3, {name}: {falls}", decay[name], -THEOREM) for name in PROBLEMS),
         *(Claim.below(f"Theorem 4.3, {name}: {grows}", growth[name], THEOREM) for name in PROBLEMS),
-        _bound_claim(final, settings),
     ]
     figures = {"nonconvex": _against_samples(rows), "nonconvex-mixing-time": _against_time(final)}
     return Report(tables, figures, claims, NOTES)
@@ -183,26 +181,6 @@ def random_claim(final: list[Row]) -> Claim:
     }
     text = "Corollary 4.4: the mean of ‖∇F(w̃)‖ is at most the root mean square of all iterates"
     return Claim.below(text, shares, 1.0, ".2f")
-
-
-def _bound_claim(final: list[Row], settings: Settings) -> Claim:
-    """Claim Theorem 4.3 with its constants, where it is sharper than ‖∇F‖ ≤ G."""
-    shares: dict[str, Interval] = {}
-    for name, problem in PROBLEMS.items():
-        if problem.constants is None:
-            continue
-        drawn = [problem.rows(problem.draw(seed)) for seed in settings.seed_numbers]
-        G, M, L = (max(each) for each in zip(*map(problem.constants, drawn), strict=True))
-        for p in settings.p:
-            found = where(final, problem=name, p=p)
-            steps = min(row["steps"] for row in found)
-            limit = bounds.nonconvex_rate(G, M, L, mixing_time(p), steps)
-            if limit < G**2:
-                squares = [row["mean_square"] / limit for row in found]
-                shares[f"{name}, p = {p:g}"] = bootstrap(squares)
-    text = "Theorem 4.3: the mean of ‖∇F‖² is at most the bound, with its constants"
-    trivial = "trivial here: no bound is below that of ‖∇F‖ ≤ G"
-    return Claim.below(text, shares, 1.0, ".1e", empty=trivial)
 
 
 def _against_samples(rows: list[Row]) -> Figure:

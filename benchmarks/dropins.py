@@ -13,7 +13,7 @@ import mixfree.optax as mo
 import mixfree.torch as mt
 from benchmarks.core import cpu_seconds_in_turns
 from benchmarks.table import show
-from mixfree.steps.ladder import BLOCK, EARLY
+from mixfree.dropins.old_ladder import BLOCK, EARLY
 
 SHAPES = [(512, 784), (512,), (512, 512), (512,), (512, 512), (512,), (128, 512), (128,), (10, 128)]
 SAMPLES = 2 * BLOCK  # samples per repetition, enough for a typical mean length of levels

@@ -288,7 +288,6 @@ CONTENDERS = {
     "ladder": run_of(mf.Ladder),
     WITHOUT: learner_of(0),
     MEMORY: learner_of("auto"),
-    "ladder, one rate": run_of(lambda x0: mf.Ladder(x0, per_coordinate=False)),
     "mag": run_of(mf.MAG),
     "adagrad": run_of(mf.AdaGrad),
 }

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from mixfree.core.optimizer import Optimizer
     from mixfree.domains import AllSpace, Ball, Box, Simplex
     from mixfree.gradients import MLMC
-    from mixfree.steps import Distance
 
 __version__ = "0.1.0"
 
@@ -41,7 +40,6 @@ __all__ = [
     "AllSpace",
     "Ball",
     "Box",
-    "Distance",
     "Ladder",
     "Method",
     "MiniBatch",
@@ -56,7 +54,6 @@ _MODULES = ("chains", "linear", "optax", "reproduce", "sklearn", "streams", "td"
 _HOME = {
     **dict.fromkeys(("AllSpace", "Ball", "Box", "Simplex"), "mixfree.domains"),
     **dict.fromkeys(("Result", "minimize"), "mixfree.core.minimize"),
-    "Distance": "mixfree.steps",
     "MLMC": "mixfree.gradients",
     "Method": "mixfree.core.method",
     "Optimizer": "mixfree.core.optimizer",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree import domains, gradients, steps
+from mixfree import gradients, steps
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.advance import advance_linear
@@ -197,13 +197,6 @@ def test_replay_needs_its_samples():
         next(due)
     with pytest.raises(RuntimeError, match="not finished"):
         full.offer(3)
-
-
-def test_parts_can_be_put_together_by_hand():
-    opt = mf.Optimizer([0.0, 0.0], gradients.MLMC(2), steps.Constant(0.1), domains.Box(-0.05, 0.05))
-    for _ in range(20):
-        opt.tell([1.0, -1.0])
-    np.testing.assert_allclose(opt.x, [-0.05, 0.05])
 
 
 def test_modules_are_imported_when_used():

@@ -105,14 +105,6 @@ def test_the_callback_sees_the_marks_and_can_stop(grad):
     assert result.samples == 50
 
 
-def test_a_run_goes_on_from_its_optimizer():
-    first = mf.minimize(gradient, STREAM[:500], np.zeros(3)).optimizer
-    for z in STREAM[500:]:
-        first.tell(first.x - z)
-    whole = mf.minimize(gradient, STREAM, np.zeros(3))
-    assert_same_bits(first.state_dict(), whole.optimizer.state_dict())
-
-
 def test_progress_does_not_change_the_run(capsys):
     quiet = mf.minimize(gradient, STREAM, np.zeros(3))
     shown = mf.minimize(gradient, STREAM, np.zeros(3), progress=True)

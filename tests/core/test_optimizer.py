@@ -301,10 +301,9 @@ def test_import_is_light():
     [
         ("sgd-er", ("gradient", "turn"), lambda turn: -1, "7 of 7 samples in the block, turn -1"),
         ("sgd-rer", ("gradient", "samples"), lambda count: 3, "7 of 3 samples in the block"),
-        ("ladder", ("step", "levels"), lambda rows: rows[1:], "its levels differ in number"),
-        ("ladder", ("step", "total"), lambda total: -total, "total is negative"),
-        ("ladder", ("step", "unit"), lambda unit: 5000, "unit is 5000"),
-        ("ladder", ("step", "distance", "epoch"), lambda epoch: 0, "epoch is 0"),
+        ("ladder", ("step", "totals"), lambda totals: -totals, "a sum of squares is negative"),
+        ("ladder", ("step", "squares"), lambda squares: -squares, "a sum of squares is negative"),
+        ("ladder", ("step", "kappa"), lambda kappa: 0.5, "its scale is not positive"),
     ],
 )
 def test_a_state_whose_numbers_contradict_each_other_is_refused(name, path, spoil, message):

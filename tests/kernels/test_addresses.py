@@ -51,8 +51,8 @@ def laid_out(arrays, first=None, second=None, gap=0):
 def run_over(rows, loss, make_opt, close, order, l2):
     """The state after a run whose arrays lie as told; the rows are at the arena's beginning."""
 
-    def placed(opt, state, samples):
-        run = run_of(opt, state, samples)
+    def placed(opt, state):
+        run = run_of(opt, state)
         lying = laid_out({"rows": rows, **{name: getattr(run, name) for name in RUN}}, *close)
         assert lying["rows"].ctypes.data == rows.ctypes.data
         return run._replace(**{name: lying[name] for name in RUN})

@@ -32,7 +32,7 @@ def where_constants_are_from():
 
 def test_the_fingerprint_covers_every_constant_that_is_compiled_in():
     found = set(where_constants_are_from())
-    assert PACKAGE / "steps" / "distance.py" in found
+    assert PACKAGE / "steps" / "ladder_rule.py" in found
     assert found <= set(cache.sources())
 
 

@@ -201,26 +201,6 @@ def test_softmax_of_predictions_whose_exponentials_overflow():
     np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-12)
 
 
-@pytest.mark.parametrize("per_coordinate", [True, False])
-@pytest.mark.parametrize("block", [64, 7])
-@pytest.mark.parametrize("scales", [[1e-60], [1e60], [1e-30, 1e30]])
-def test_the_ladder_of_tiny_and_huge_gradients(scales, block, per_coordinate):
-    """All of one size, or of another from the middle on, with an entry of zero.
-
-    Where rates are renewed at every step, and within a block. Caught: a newest gradient that is
-    taken out of a sum again by a fused operation, and leaves a rounding error times a huge rate.
-    """
-    rows, targets = data(Logistic())
-    rows = np.sign(rows) * np.repeat(scales, len(rows) // len(scales))[:, None]
-    rows[len(rows) // 2, 0] = 0.0
-    options = {"block": block, "per_coordinate": per_coordinate}
-    pair = [mf.Ladder(np.zeros(DIMENSION), **options) for _ in range(2)]
-    tell_all(pair[0], Logistic(), rows, targets)
-    advance_linear(pair[1], Logistic(), rows, targets)
-    np.testing.assert_allclose(pair[1].x, pair[0].x, rtol=1e-7, atol=1e-15)
-    assert np.isfinite(pair[1].x).all() and np.all(pair[1].x != 0.0)
-
-
 @pytest.mark.parametrize("bad", [np.nan, -np.inf, 1e300])
 @pytest.mark.parametrize("name", METHODS)
 def test_a_bad_row_stops_the_run_with_everything_before_it_used(name, bad):

@@ -27,7 +27,7 @@ def start(name="ladder", draws=2, dtype=np.float64, **options):
 
 @pytest.mark.parametrize(
     ("name", "draws", "options"),
-    [("ladder", 1, {}), ("ladder", 3, {"per_coordinate": False}), ("mag", 2, {"levels": 3})],
+    [("ladder", 1, {}), ("ladder", 3, {"block": 4}), ("mag", 2, {"levels": 3})],
 )
 def test_as_the_reference(name, draws, options):
     """Caught: other draws, other slots, or a draw of what a slot held before or after."""

@@ -62,7 +62,7 @@ def test_the_first_distance_is_the_parts_own():
     rows = rng.standard_normal((40, 3))
     targets = rows @ [1.0, -2.0, 0.5] + 3.0
     first = SHARE * abs(targets[0]) / np.sqrt(1.0 + rows[0] @ rows[0])
-    given = mf.Ladder(np.zeros(4), distance=mf.Distance(first=float(first)))
+    given = mf.Ladder(np.zeros(4), first=float(first))
     guessed = Learner(Squared(), 3, scale=None)
     for row, target in zip(rows, targets, strict=True):
         guessed.advance(row[None], np.array([target]))

@@ -229,9 +229,9 @@ def test_a_model_for_other_features(tmp_path, capsys):
     [
         (
             ["--set", "mixing_time=5"],
-            "ladder does not take --set mixing_time: its options are per_coordinate, block",
+            "ladder does not take --set mixing_time: its options are first, block, length",
         ),
-        (["--set", "per_coordinate=False"], "per_coordinate=false, not 'per_coordinate=False'"),
+        (["--set", "fit_intercept=False"], "fit_intercept=false, not 'fit_intercept=False'"),
         (["--set", "block"], "--set must be NAME=VALUE with a number"),
         (["--set", "block=0"], "block must be"),
         (["--set", "block=3", "--set", "block=4"], "--set block is given twice"),

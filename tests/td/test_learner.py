@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.steps import AdaGradNorm, Distance, Ladder
+from mixfree.steps import AdaGradNorm, Ladder
 from mixfree.td import RewardProcess, TDLearner, rescaled, td_methods
 
 GAMMA, RADIUS = 0.8, 3.0
@@ -131,7 +131,7 @@ def test_learns_the_fixed_point(name, radius):
     [
         ({"radius": RADIUS}, "mag", AdaGradNorm(2.0 * RADIUS / np.sqrt(2.0))),
         ({"alpha": 0.5, "method": "adagrad"}, "adagrad", AdaGradNorm(0.5)),
-        ({"method": "ladder"}, "ladder", Ladder(distance=Distance(first=1.0))),
+        ({"method": "ladder"}, "ladder", Ladder(first=1.0)),
     ],
 )
 def test_a_learner_is_called_what_its_step_is(options, name, step):
@@ -142,31 +142,6 @@ def test_a_learner_is_called_what_its_step_is(options, name, step):
     assert isinstance(found.optimizer.gradient, mf.MLMC) == name.startswith("mag")
     levels = ", levels 1 to 5" if name.startswith("mag") else ""
     assert repr(found).startswith(f"TDLearner(<{name}{levels}:")
-
-
-def test_without_a_radius_the_scale_is_the_distance_come():
-    """Values of a thousand, from a unit start: α = 1 would still be far away."""
-    mrp = process()
-    path = mrp.simulate(20_000, seed=5)
-    far = path._replace(rewards=1000.0 * path.rewards)
-    found = TDLearner(mrp.features, GAMMA, method="ladder")
-    fixed = TDLearner(mrp.features, GAMMA, alpha=1.0)
-    for each in (found, fixed):
-        each.update_many(*far)
-    start = mrp.error(np.zeros(3))
-    assert mrp.error(found.average / 1000.0) < 0.05 * start
-    assert mrp.error(fixed.average / 1000.0) > 0.5 * start
-
-
-def test_a_saved_run_goes_on_with_the_same_bits():
-    mrp = process()
-    path = mrp.simulate(500, seed=6)
-    whole, first, second = (learner(mrp.features) for _ in range(3))
-    whole.update_many(*path)
-    first.update_many(*(part[:123] for part in path))
-    second.load_state_dict(first.state_dict())
-    second.update_many(*(part[123:] for part in path))
-    np.testing.assert_array_equal(second.theta, whole.theta)
 
 
 BAD_TRANSITIONS = [

@@ -128,7 +128,7 @@ def test_bad_transitions_change_nothing(transition, message, many):
         (1000, {}, "lstd"),
         (1001, {}, "ladder"),
         (2, {"radius": 2.0}, "mag"),
-        (2, {"max_levels": 3}, "ladder"),
+        (2, {"block": 3}, "ladder"),
         (2, {"lam": 0.0}, "lstd"),
     ],
 )

@@ -61,16 +61,6 @@ def test_key_inequality(processes):
             assert gain >= (1.0 - process.gamma) * error - 1e-9 * abs(gain)
 
 
-def test_key_inequality_holds_for_no_other_point(processes):
-    """Near the fixed point the inequality fails for any other θ that is taken for it."""
-    for process, rng in processes:
-        away = rng.standard_normal(process.features.shape[1])
-        if (process.features @ away)[process.visited].any():
-            wrong = process.theta_star + away
-            gain = process.mean_semi_gradient(process.theta_star) @ (wrong - process.theta_star)
-            assert gain < (1.0 - process.gamma) * process.error(wrong)
-
-
 def test_values_solve_the_bellman_equation_and_weights_are_stationary(processes):
     for process, _ in processes:
         bellman = process.r + process.gamma * process.P @ process.values
@@ -86,14 +76,6 @@ def test_tabular_fixed_point_is_the_value_function_however_rare_a_state():
     process = RewardProcess(chain.P, np.arange(50.0), 0.9, np.eye(50))
     assert process.stationary.min() < 1e-14
     np.testing.assert_allclose(process.theta_star, process.values, rtol=1e-9)
-
-
-def test_dependent_features_have_the_shortest_fixed_point():
-    P, r = [[0.5, 0.5], [0.2, 0.8]], [1.0, 0.0]
-    one = RewardProcess(P, r, 0.9, [[0.6], [0.4]])
-    twice = RewardProcess(P, r, 0.9, [[0.6, 0.6], [0.4, 0.4]])
-    np.testing.assert_allclose(twice.theta_star, np.repeat(one.theta_star / 2.0, 2))
-    assert twice.omega == pytest.approx(0.0, abs=1e-15)
 
 
 def test_errors_are_weighted_squares():

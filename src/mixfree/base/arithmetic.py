@@ -59,7 +59,7 @@ def norm(v: Array) -> float:
 
 def farthest_of(dtype: npt.DTypeLike) -> float:
     """The scale of steps above which a run has diverged: its sums would soon overflow."""
-    return 1e120 if np.dtype(dtype).itemsize >= 8 else 1e30
+    return 1e75 if np.dtype(dtype).itemsize >= 8 else 1e30
 
 
 def max_gradient_norm(dtype: npt.DTypeLike) -> float:

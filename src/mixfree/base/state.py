@@ -76,9 +76,10 @@ def _longest(state: Any) -> int:
 
 
 class State:
-    """Base class of states: slotted dataclasses of numbers, arrays and other states.
+    """Base class of states: dataclasses of numbers, arrays and other states.
 
-    Only the part that owns a state modifies it; all other code calls these methods.
+    A class that is not a dataclass lists the attributes that it saves in :meth:`names`. Only the
+    part that owns a state modifies it; all other code calls these methods.
 
     Examples
     --------
@@ -101,7 +102,7 @@ class State:
 
     def plain(self) -> dict[str, Any]:
         """Copies of all numbers and arrays by name; nested states become nested dicts."""
-        return {name: _plain(getattr(self, name)) for name in self.names()}
+        return {_public(name): _plain(getattr(self, name)) for name in self.names()}
 
     def load(self, values: Mapping[str, Any]) -> None:
         """Take the values that a compiled twin has computed; unknown names are ignored."""
@@ -119,14 +120,16 @@ class State:
         """
         if not isinstance(plain, Mapping):
             raise ValueError(f"state of the {what} must be a mapping, not {type(plain).__name__}")
-        if set(plain) != set(self.names()):
+        names = {_public(name): name for name in self.names()}
+        if set(plain) != set(names):
             raise ValueError(
                 f"state of the {what} has entries {shown(sorted(map(str, plain)))}, "
-                f"not {sorted(self.names())}"
+                f"not {sorted(names)}"
             )
-        found = self.copy()
-        for name in self.names():
-            setattr(found, name, self._restored_field(name, plain[name], what))
+        found = copy.copy(self)
+        for public, name in names.items():
+            value = self._restored_field(name, plain[public], what)
+            object.__setattr__(found, name, value)  # also if it is frozen
         found.check(what)
         return found
 
@@ -144,10 +147,10 @@ class State:
     def _restored_field(self, name: str, value: Any, what: str) -> Any:
         mine = getattr(self, name)
         if isinstance(mine, State):
-            return mine.restored(value, name)
+            return mine.restored(value, _public(name))
         problem = _difference(value, mine, grows=name in self.grows)
         if problem:
-            raise ValueError(f"state of the {what} does not fit: {name} is {problem}")
+            raise ValueError(f"state of the {what} does not fit: {_public(name)} is {problem}")
         return float(value) if isinstance(mine, float) else copy.deepcopy(value)
 
 
@@ -176,6 +179,11 @@ class RunState(State):
         self.x = change.points(self.x)
         for part in (self.gradient, self.step, self.output):
             part.change_units(change)
+
+
+def _public(name: str) -> str:
+    """Return the name under which an attribute is saved."""
+    return name.lstrip("_")
 
 
 @cache

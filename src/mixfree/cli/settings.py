@@ -45,7 +45,7 @@ def settings(
         if not equals or value in ("True", "False", "None"):
             raise ValueError(
                 "--set must be NAME=VALUE with a number, true, false or a word, such as "
-                f"per_coordinate=false, not {text!r}"
+                f"fit_intercept=false, not {text!r}"
             )
         if name in found:
             raise ValueError(f"`{name}` is given twice")

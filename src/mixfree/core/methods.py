@@ -11,8 +11,8 @@ from mixfree import gradients, steps
 from mixfree.base.checks import check_whole, shown
 from mixfree.core.method import Common, Method
 from mixfree.gradients import MLMC, DataDrop, ForwardReplay, Plain, Replay, ReverseReplay
-from mixfree.steps import AdaGradMax, AdaGradNorm, Constant, Distance, InverseSqrt, Step
-from mixfree.steps.ladder import BLOCK
+from mixfree.steps import AdaGradMax, AdaGradNorm, Constant, InverseSqrt, Step
+from mixfree.steps.ladder_rule import BLOCK
 
 
 class SGD(Method):
@@ -161,11 +161,11 @@ class Algorithm1(Method):
 
 
 class Ladder(Method):
-    """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.
+    """AdaGrad per coordinate that finds its distance and measures the correlation of gradients.
 
     Parameters
     ----------
-    per_coordinate, block, max_levels, distance, length
+    first, block, length
         As in :class:`mixfree.steps.Ladder`.
     x0, domain, alpha, output, mirror, seed
         As for every :class:`Method`.
@@ -187,20 +187,13 @@ class Ladder(Method):
         self,
         x0: npt.ArrayLike,
         *,
-        per_coordinate: bool = True,
+        first: float | None = None,
         block: int = BLOCK,
-        max_levels: int | None = None,
-        distance: Distance | None = None,
         length: float = 1.0,
         **common: Unpack[Common],
     ) -> None:
         rule = partial(
-            steps.Ladder,
-            per_coordinate=per_coordinate,
-            block=block,
-            max_levels=max_levels,
-            distance=Distance() if distance is None else distance,
-            length=length,
+            steps.Ladder, first=first, block=block, length=length, seed=common.get("seed", 0)
         )
         super().__init__(x0, Plain(), rule, **common)
 

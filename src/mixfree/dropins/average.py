@@ -11,7 +11,7 @@ def newest_weight(output: str, t: Any) -> Any:
     """Return the weight of the t-th iterate in the average: (k + 1)/(t + k).
 
     The iterates then have weights t(t + 1)…(t + k − 1), which grow as t^k: the polynomial averages
-    of Shamir and Zhang (2013). For k = 0 and 1, the reference, :mod:`mixfree.outputs.iterates`,
+    of Shamir and Zhang (2013). For k = 0 and 1, the reference, :mod:`mixfree.outputs`,
     keeps sums instead and divides on access.
 
     Examples

@@ -2,7 +2,7 @@
 
 from mixfree.gradients.fixed import DataDrop, MiniBatch, Plain
 from mixfree.gradients.mlmc import MLMC
-from mixfree.gradients.replay import ForwardReplay, Replay, ReverseReplay, buffer_size
+from mixfree.gradients.replay import ForwardReplay, Replay, ReverseReplay
 from mixfree.gradients.reservoir import Reservoir
 from mixfree.gradients.window import Gradient, Window
 
@@ -17,5 +17,4 @@ __all__ = [
     "Reservoir",
     "ReverseReplay",
     "Window",
-    "buffer_size",
 ]

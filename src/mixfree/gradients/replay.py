@@ -12,18 +12,6 @@ from mixfree.base.draws import REPLAY, Key, below, key
 from mixfree.base.state import State
 
 
-def buffer_size(mixing_time: int, buffer: int | None = None) -> int:
-    """Samples replayed per block: ``buffer``, or 10 mixing times where it is not given.
-
-    Examples
-    --------
-    >>> buffer_size(6), buffer_size(6, buffer=8)
-    (60, 8)
-    """
-    given = 10 * check_whole(mixing_time, "mixing_time") if buffer is None else buffer
-    return check_whole(given, "buffer", most=2**31)
-
-
 @dataclass(slots=True)
 class ReplayState(State):
     """Number of samples, the block that is being filled or replayed, and the replay's turn."""
@@ -70,7 +58,8 @@ class Replay(ABC):
 
     def __post_init__(self) -> None:
         check_whole(self.mixing_time, "mixing_time")
-        object.__setattr__(self, "buffer", buffer_size(self.mixing_time, self.buffer))
+        buffer = 10 * self.mixing_time if self.buffer is None else self.buffer
+        object.__setattr__(self, "buffer", check_whole(buffer, "buffer", most=2**31))
         if self.gap is None:
             object.__setattr__(self, "gap", self.default_gap * self.mixing_time)
         check_whole(self.gap, "gap", least=0)

@@ -70,7 +70,7 @@ def sources() -> list[Path]:
 
     Examples
     --------
-    >>> {"engine.py", "distance.py"} <= {source.name for source in sources()}
+    >>> {"engine.py", "ladder_rule.py"} <= {source.name for source in sources()}
     True
     """
     package = Path(__file__).parent.parent

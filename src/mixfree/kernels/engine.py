@@ -12,19 +12,9 @@ import math
 import numpy as np
 
 from mixfree.base.arithmetic import LEAST, MOST
-from mixfree.kernels.domains import displace, project
-from mixfree.kernels.jit import apart, chosen, inline
-from mixfree.kernels.ladder import (
-    FASTEST,
-    RATE,
-    SQUARES,
-    SUM,
-    LadderPlan,
-    climb_along,
-    in_unit,
-    only_adds,
-    stays,
-)
+from mixfree.kernels.domains import displace
+from mixfree.kernels.jit import chosen, inline
+from mixfree.kernels.ladder import LAM, LadderPlan, step_of_ladder
 from mixfree.kernels.memory import unshared
 from mixfree.kernels.run import STEPS
 from mixfree.kernels.steps import as_ratio, step_size
@@ -53,7 +43,7 @@ def goes_on(step, run):
 
 @goes_on.register(LadderPlan)
 def _(step, run):
-    return stays(step, run)
+    return run.rates[LAM] <= step.farthest
 
 
 @inline
@@ -78,11 +68,7 @@ def step_along(step, domain, run, row, factor, square, weight):
 
 @step_along.register(LadderPlan)
 def _(step, domain, run, row, factor, square, weight):
-    scale, length = in_unit(run, row, factor, square)
-    if only_adds(step, run, length):
-        move_at_rates(domain, run, row, scale, length, weight)
-    else:
-        climb_and_move(step, domain, run, row, scale, length, weight)
+    step_of_ladder(step, domain, run, row, factor, weight)
 
 
 @inline
@@ -94,24 +80,3 @@ def move(step, domain, run, row, factor, size, weight, length):
         divide(row, factor, below, run.gradient)
         row, multiple = run.gradient, run.x.dtype.type(above)
     displace(domain, run, multiple, row, weight, length)
-
-
-@inline
-def move_at_rates(domain, run, row, scale, length, weight):
-    """Move at the ladder's rates and add the gradient scale · row to its sums, in one pass."""
-    x, sums, table = run.x, run.sums[0], run.table
-    rate, total, squares = table[RATE], table[SUM], table[SQUARES]
-    for k in range(x.size):
-        g, before = scale * row[k], x[k]
-        total[k] += g
-        squares[k] += g * g
-        sums[k] += weight * before
-        x[k] = before - rate[k] * g
-    project(domain, run, run.rates[FASTEST] * length)
-
-
-@apart
-def climb_and_move(step, domain, run, row, scale, length, weight):
-    """Bring the ladder up to date and move along the gradient scale · row."""
-    row, factor = climb_along(step, run, row, scale, length)
-    move(step, domain, run, row, factor, 1.0, weight, np.inf)

@@ -46,8 +46,8 @@ def _parts(opt: Any) -> Any:
     )
 
 
-def run_of(opt: Any, state: RunState, samples: int) -> Run:
-    """The run's state as arrays for a kernel, with room for up to ``samples`` samples."""
+def run_of(opt: Any, state: RunState) -> Run:
+    """The run's state as arrays for a kernel."""
     gradient, output, x = state.gradient, state.output, state.x
     window = getattr(gradient, "inner", gradient)
     counts = [
@@ -60,7 +60,7 @@ def run_of(opt: Any, state: RunState, samples: int) -> Run:
     ]
     zeros = np.zeros(x.size)
     sums = [getattr(output, name, zeros) for name in ("sum", "before")]
-    table, rates = ladder.table_of(opt.step, state.step, state.steps + samples)
+    table, rates, sketch = ladder.arrays_of(opt.step, state.step)
     return Run(
         counts=np.array(counts, dtype=np.int64),
         numbers=np.array([getattr(state.step, "root", 0.0), np.inf]),
@@ -72,6 +72,7 @@ def run_of(opt: Any, state: RunState, samples: int) -> Run:
         gradient=aligned(np.zeros_like(x)),
         table=aligned(table),
         rates=rates,
+        sketch=aligned(sketch),
     )
 
 
@@ -84,7 +85,7 @@ def return_run(opt: Any, state: RunState, run: Run) -> None:
         {"samples": samples, "seen": seen, "length": length, "sum": run.total}
     )
     if isinstance(state.step, LadderState):
-        ladder.return_table(opt.step, state.step, run, steps)
+        ladder.return_arrays(state.step, run)
     else:
         state.step.load({"root": float(run.numbers[ROOT])})
     newest, before = (row[: run.x.size].copy() for row in run.sums)
@@ -102,7 +103,7 @@ def change_units(opt: Any, run: Run, change: UnitChange) -> None:
     run.kept[:] = change.points(run.kept)
     run.numbers[REACH] = np.inf
     if isinstance(opt.step, Ladder):
-        ladder.change_units(opt.step, run, change)
+        ladder.change_units(run, change)
 
 
 def indices(order: Array | range) -> Array:

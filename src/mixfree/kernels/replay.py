@@ -54,7 +54,7 @@ def _replay_whole(opt, state, kernel, parts, order):
     rule = opt.gradient
     size, buffer, before = rule.block_size, rule.buffer, state.gradient.samples
     replayed = order[_replay_order(rule, before // size, order.size // size)]
-    plan, run = plan_of(opt), run_of(opt, state, replayed.size)
+    plan, run = plan_of(opt), run_of(opt, state)
     taken = kernel(plan, run, parts, replayed)
     failed = taken < replayed.size
     blocks = taken // buffer + failed

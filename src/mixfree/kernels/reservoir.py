@@ -71,7 +71,7 @@ def run_with_memory(opt: Any, state: Any, kernel: Any, arrays: Any, order: Array
     gradient = state.gradient
     gradient.expect([])
     _check_kept(gradient.sample, arrays)
-    plan, run = plan_of(opt), run_of(opt, state, len(order))
+    plan, run = plan_of(opt), run_of(opt, state)
     try:
         for start in range(0, len(order), CHUNK):
             piece = indices(order[start : start + CHUNK])

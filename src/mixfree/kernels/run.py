@@ -23,3 +23,4 @@ class Run(NamedTuple):
     gradient: np.ndarray  # scratch
     table: np.ndarray  # of the ladder; empty for other steps
     rates: np.ndarray  # numbers of the ladder
+    sketch: np.ndarray  # of the ladder

@@ -25,7 +25,7 @@ def run_kernel(
         return replay_blocks(opt, state, kernel, arrays, indices(order))
     if isinstance(opt.gradient, Reservoir):
         return run_with_memory(opt, state, kernel, arrays, order)
-    plan, run = plan_of(opt), run_of(opt, state, len(order))
+    plan, run = plan_of(opt), run_of(opt, state)
     try:
         for start in range(0, len(order), CHUNK):
             piece = indices(order[start : start + CHUNK])

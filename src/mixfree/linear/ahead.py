@@ -24,11 +24,12 @@ from mixfree.base.state import State
 from mixfree.linear.classes import log_probabilities
 from mixfree.linear.losses import Logistic, Loss
 
-SPACING = 64  # windows begin after so many rows, and later after 1/SPACING of the rows
+SPACING = 64  # rows after which the next window begins, at least
+OFTEN, SELDOM = 64, 16  # windows begin after 1/OFTEN of the rows, or SELDOM where weights cost more
 WINDOW = 256  # most rows of a window
 KEPT = 2048  # predictions that are kept, the last ones
 TOGETHER = 64  # rows after which an interval moves
-RATE = 0.02  # γ, in halves of the width per row
+RATE = 0.03  # γ, in halves of the width per row
 AT_LEAST = math.log(2.0)  # least −log of the probability at which two classes can be in a set
 
 
@@ -42,6 +43,8 @@ class Ahead(State):
         Rows of the stream so far.
     start
         Row at which the last window began, or the first one will begin.
+    often
+        Windows begin after 1/often of the rows so far.
     weights
         Those that predict the window; one row per output.
     predictions, targets, counts
@@ -56,11 +59,12 @@ class Ahead(State):
     >>> rng = np.random.default_rng(0)
     >>> ahead.keep(np.zeros(2000), rng.normal(size=2000), None)
     >>> ahead.ends(Squared(), np.array([5.0]), 0.9)
-    (array([3.12...]), array([6.64...]))
+    (array([3.08...]), array([6.66...]))
     """
 
     rows: int
     start: int
+    often: int
     weights: Array
     predictions: Array
     targets: Array
@@ -68,16 +72,17 @@ class Ahead(State):
     grows: ClassVar[tuple[str, ...]] = ("predictions", "targets", "counts")
 
     @classmethod
-    def begin(cls, outputs: int, columns: int, intercept: bool) -> Self:
+    def begin(cls, outputs: int, columns: int, intercept: bool, often: int = OFTEN) -> Self:
         """Return a state without rows; the first window begins when weights are meaningful."""
         weights = np.zeros((outputs, columns + intercept))
         nothing = np.zeros((0, outputs)), np.zeros(0), np.zeros(0)
-        return cls(0, SPACING + 4 * columns, weights, *nothing)
+        return cls(0, SPACING + 4 * columns, often, weights, *nothing)
 
     def check(self, what: str) -> None:
         """Check that rows, windows and the lengths of arrays agree."""
         lengths = {len(self.predictions), len(self.targets), len(self.counts)}
-        if len(lengths) > 1 or len(self.targets) > KEPT or min(self.rows, self.start) < 0:
+        counts = self.rows, self.start, self.often - 1
+        if len(lengths) > 1 or len(self.targets) > KEPT or min(counts) < 0:
             raise ValueError(f"state of the {what} does not fit: {shown(sorted(lengths))} tests")
 
     def windows(self, count: int) -> Iterator[tuple[int, int, bool]]:
@@ -88,8 +93,9 @@ class Ahead(State):
         """
         last, start, found = self.rows + count, self.start, list[tuple[int, int]]()
         while start < last:
-            found.append((start, min(start + min(WINDOW, _spacing(start)), last)))
-            start += _spacing(start)
+            spacing = max(SPACING, start // self.often)
+            found.append((start, min(start + min(WINDOW, spacing), last)))
+            start += spacing
         room = 0
         for place in reversed(range(len(found))):
             room += found[place][1] - found[place][0]
@@ -153,10 +159,6 @@ class Ahead(State):
             falls = float(np.vdot(pull, slope)) < 0.0  # the loss falls as the factor grows
             low, high = (middle, high) if falls else (low, middle)
         return high
-
-
-def _spacing(start: int) -> int:
-    return max(SPACING, start // SPACING)
 
 
 def _followed(scores: Array, level: float, least: Any = None, floor: float = -math.inf) -> Array:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array, narrowed
 from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
-from mixfree.linear.ahead import Ahead
+from mixfree.linear.ahead import OFTEN, SELDOM, Ahead
 from mixfree.linear.exact.batch_means import Wald
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.mapping import ColumnMap
@@ -98,7 +98,8 @@ class ExactLearner:
             )
         self._ahead: Ahead | None = None
         if looks_ahead:
-            self._ahead = Ahead.begin(loss.outputs, columns, intercept)
+            often = OFTEN if isinstance(loss, Squared) else SELDOM
+            self._ahead = Ahead.begin(loss.outputs, columns, intercept, often)
 
     @property
     def weights(self) -> Array:
@@ -337,8 +338,8 @@ class ExactLearner:
         ValueError
             If the state is damaged or of another kind of learner; nothing has changed then.
         """
-        fit = copy.deepcopy(self._fit)
+        own = {name: value for name, value in state.items() if name != "ahead"}
         with loading("exact learner"):
-            fit.restore({name: value for name, value in state.items() if name != "ahead"})
+            fit = self._fit.restored(own, "exact learner")
             ahead = None if self._ahead is None else self._ahead.restored(state["ahead"], "ahead")
         self._fit, self._ahead = fit, ahead

@@ -11,14 +11,17 @@ from mixfree.base.state import RunState, State
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Ball
 from mixfree.gradients import Plain, Window
+from mixfree.kernels import sparse_ladder as lazy
 from mixfree.kernels.domains import BallPlan
+from mixfree.kernels.ladder import KAPPA, LAM, RBAR, SIZE, TOTALS, numbers_of, return_numbers
+from mixfree.kernels.memory import LINE
 from mixfree.kernels.plan import plan_of
-from mixfree.kernels.run import COUNT, LENGTH, ROOT, SAMPLES, SEEN
+from mixfree.kernels.run import COUNT, LENGTH, ROOT, SAMPLES, SEEN, STEPS
 from mixfree.kernels.runner import CHUNK
 from mixfree.kernels.sparse import LISTED, MASS, WEIGHTS, A, Q, SparseRun, V, mark, sparse
 from mixfree.linear.losses import Loss, has_twin, loss_twin
-from mixfree.linear.sparse_ladder import Mark, SparseLadderState
 from mixfree.steps import AdaGradNorm, Constant, Ladder
+from mixfree.steps.ladder_rule import FIRST_EPOCH, signs
 
 
 def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
@@ -39,7 +42,7 @@ def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
         return False
     anywhere, step = isinstance(opt.domain, AllSpace), opt.step
     if isinstance(step, Ladder):
-        plain = step.per_coordinate and l2 == 0.0 and isinstance(opt.gradient, Plain)
+        plain = l2 == 0.0 and isinstance(opt.gradient, Plain)
         return plain and anywhere
     around_origin = isinstance(opt.domain, Ball) and opt.domain.center is None
     return isinstance(step, Constant | AdaGradNorm) and (anywhere or around_origin)
@@ -89,18 +92,14 @@ class SparseState(State):
     def begin(self, step: Any, first: float) -> None:
         """Do nothing: none of these steps searches for its scale."""
 
-    def mark(self, places: Array | None, samples: int, spare: Mark | None) -> Mark:
-        """Mark the state, to return to it later."""
-        return Mark(self.copy())
+    def mark(self, places: Array | None, samples: int) -> Any:
+        """Return what :meth:`go_back` needs to undo the next samples."""
+        return self.copy()
 
-    def go_back(self, mark: Mark) -> "SparseState":
+    def go_back(self, mark: Any) -> "SparseState":
         """Return the state as it was at the mark."""
-        found: SparseState = mark.state
+        found: SparseState = mark
         return found
-
-    def needs(self, run: Any, mark: Mark | None) -> bool:
-        """Return False: the kernel stops for nothing but a row that is refused."""
-        return False
 
     def settled(self, run: RunState, step: Any, l2: float) -> RunState:
         """Write this state into ``run``, the run that it was made from, and return it."""
@@ -131,7 +130,7 @@ class SparseState(State):
             "kept": self.kept.copy(),
         }
 
-    def arrays(self, step: Any, samples: int, whole: bool = True) -> SparseRun:
+    def arrays(self) -> SparseRun:
         """Return the arrays themselves, which the kernel changes."""
         return SparseRun(
             self.counts,
@@ -211,7 +210,135 @@ class _PlainSparse(State):
     grows: ClassVar[tuple[str, ...]] = ("places", "sums")
 
 
+@dataclass(slots=True)
+class SparseLadderState(State):
+    """A run of the ladder in the form of its kernel: see :mod:`mixfree.kernels.sparse_ladder`."""
+
+    counts: Array
+    numbers: Array
+    rates: Array  # numbers of the ladder
+    sketch: Array
+    cells: Array  # one row per coordinate
+    earlier: Array  # the mean point when the number of steps last doubled
+    before: Array  # older sum of the tail average
+    kept: Array  # the random iterate
+
+    @classmethod
+    def of(cls, run: RunState, step: Ladder) -> "SparseLadderState":
+        """Convert the state of an optimiser's run, which is not changed."""
+        ladder, output, size = run.step, run.output, run.x.size
+        rates, sketch = numbers_of(ladder)
+        rates[SIZE] = np.abs(ladder.weighted_sum).sum()
+        cells = _empty(size, lazy.SIGN + 1)
+        columns = {
+            V: run.x,
+            Q: -output.sum if hasattr(output, "sum") else 0.0,
+            lazy.SQUARES: ladder.squares,
+            lazy.WEIGHTED_SUM: ladder.weighted_sum,
+            lazy.ORIGIN: ladder.origin,
+            lazy.LAG: 0.5 * run.steps * (run.steps + 1.0) * (run.x - ladder.mean),
+            lazy.U: 0.0,
+            lazy.SIGN: signs(step.seed, size),
+        }
+        for place, column in columns.items():
+            cells[:, place] = column
+        return cls(
+            counts=np.array([run.gradient.samples, run.steps, 0, 1, 0, output.count, 0]),
+            numbers=np.array([0.0, 1.0, 0.0]),
+            rates=rates,
+            sketch=sketch,
+            cells=cells,
+            earlier=ladder.before.copy(),
+            before=np.array(getattr(output, "before", np.zeros(0))),
+            kept=np.array(getattr(output, "kept", np.zeros(0)), dtype=np.float64),
+        )
+
+    def begin(self, step: Ladder, first: float) -> None:
+        """See :meth:`mixfree.steps.Ladder.begin`."""
+        if step.alpha is None and step.first is None:
+            self.rates[[RBAR, LAM]] = first
+
+    def mark(self, places: Array | None, samples: int) -> Any:
+        """Return what :meth:`go_back` needs to undo samples with entries at these ``places``."""
+        steps, count = int(self.counts[STEPS]), int(self.counts[COUNT])
+        compares = steps + samples >= FIRST_EPOCH and _doubles(steps, samples)
+        turns = self.before.size and _doubles(count, samples)
+        if places is None or compares or turns or self.kept.size:
+            return self.copy()
+        numbers = {name: getattr(self, name).copy() for name in _NUMBERS}
+        return places, self.cells[places], numbers
+
+    def go_back(self, mark: Any) -> "SparseLadderState":
+        """Return the state as it was at the mark."""
+        if isinstance(mark, SparseLadderState):
+            return mark
+        places, cells, numbers = mark
+        self.cells[places] = cells
+        self.load(numbers)
+        return self
+
+    def settled(self, run: RunState, step: Ladder, l2: float) -> RunState:
+        """Write this state into ``run``, the run that it was made from, and return it."""
+        samples, steps, *_ = self.counts.tolist()
+        whole = 0.5 * steps * (steps + 1.0)
+        return_numbers(run.step, self.rates, self.sketch)
+        run.step.load(
+            {
+                "squares": self.cells[:, lazy.SQUARES].copy(),
+                "weighted_sum": self.cells[:, lazy.WEIGHTED_SUM].copy(),
+                "origin": self.cells[:, lazy.ORIGIN].copy(),
+                "mean": self.cells[:, V] - self.cells[:, lazy.LAG] / max(whole, 1.0),
+                "before": self.earlier.copy(),
+            }
+        )
+        point = self.point().astype(run.x.dtype)
+        run.gradient.load({"samples": samples})
+        run.output.load(self.output() | {"kept": self.kept.astype(point.dtype)})
+        run.load({"x": point, "steps": steps})
+        return run
+
+    def point(self) -> Array:
+        """Return the current point."""
+        return self.cells[:, V].copy()
+
+    def output(self) -> dict[str, Any]:
+        """Return the fields of the output's state by name."""
+        return {
+            "count": int(self.counts[COUNT]),
+            "sum": self.numbers[MASS] * self.cells[:, V] - self.cells[:, Q],
+            "before": self.before.copy(),
+            "kept": self.kept.copy(),
+        }
+
+    def arrays(self) -> lazy.SparseLadderRun:
+        """Return the arrays themselves, which the kernel changes."""
+        return lazy.SparseLadderRun(*(getattr(self, name) for name in self.names()))
+
+    def check(self, what: str) -> None:
+        """Counts and scales are possible, and sums of squares are not negative."""
+        counted = (self.counts >= 0).all() and (self.counts < MOST_COUNTED).all()
+        if not (counted and (self.rates[[RBAR, LAM, KAPPA]] > 0.0).all()):
+            raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
+        if (self.cells[:, lazy.SQUARES] < 0.0).any() or (self.rates[TOTALS:] < 0.0).any():
+            raise ValueError(f"state of the {what} does not fit: a sum of squares is negative")
+        if not (np.abs(self.cells[:, lazy.SIGN]) == 1.0).all():
+            raise ValueError(f"state of the {what} does not fit: a sign is not 1 or -1")
+
+
+_NUMBERS = ("counts", "numbers", "rates", "sketch")
 AnyState = SparseState | SparseLadderState
+
+
+def _doubles(count: int, more: int) -> bool:
+    """Whether a count passes a power of two."""
+    return (count + more).bit_length() > count.bit_length()
+
+
+def _empty(rows: int, columns: int) -> Array:
+    """Allocate an array at a cache line; unlike np.zeros, np.empty requests large pages."""
+    room = np.empty(rows * columns + LINE // 8)
+    first = -room.ctypes.data % LINE // 8
+    return room[first : first + rows * columns].reshape(rows, columns)
 
 
 class SparseLinear:
@@ -252,17 +379,12 @@ class SparseLinear:
         self._state: AnyState = (
             SparseLadderState.of(run, step) if isinstance(step, Ladder) else SparseState.of(run)
         )
-        self._mark: Mark | None = None
-        self._spare: Mark | None = None  # an earlier mark, whose memory can be used again
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_spare": None}
+        self._mark: Any = None
 
     def mark(self, rows: Any) -> None:
         """Mark the state before the next rows, for :meth:`go_back`."""
         few = FEW * rows.nnz * self._loss.outputs < self.optimizer.x.size
-        places, self._spare, spare = self._places(rows) if few else None, None, self._spare
-        self._mark = self._state.mark(places, rows.shape[0], spare)
+        self._mark = self._state.mark(self._places(rows) if few else None, rows.shape[0])
 
     def go_back(self) -> None:
         """Return to the mark, if there is one."""
@@ -311,14 +433,10 @@ class SparseLinear:
             piece = slice(start, start + CHUNK)
             csr, aims = _arrays(rows, start, min(start + CHUNK, y.size)), y[piece]
             settings = (twin, self._l2, margins, factors, width, intercept)
-            whole = self._mark is None or self._mark.places is None
-            run = self._state.arrays(self._step, aims.size, whole)
-            taken = sparse(self._plan, run, *settings, csr, aims, w[piece])
+            taken = sparse(self._plan, self._state.arrays(), *settings, csr, aims, w[piece])
             start += taken
-            if taken < aims.size and not self._state.needs(run, self._mark):
+            if taken < aims.size:
                 raise self.settle().refusal()
-        if self._mark is not None and self._mark.places is None:
-            self._spare = self._mark
         self._mark = None
 
     def settle(self) -> Optimizer:

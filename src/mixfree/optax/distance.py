@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from mixfree.dropins.old_distance import FIRST_EPOCH, KEPT, MARGIN, MOVED, RELATIVE, Distance
 from mixfree.optax.trees import norm, times_power_of_two
-from mixfree.steps.distance import FIRST_EPOCH, KEPT, MARGIN, MOVED, RELATIVE, Distance
 
 
 class DistanceState(NamedTuple):

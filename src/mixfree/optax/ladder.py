@@ -9,14 +9,14 @@ import optax
 from mixfree.base.arithmetic import farthest_of
 from mixfree.base.checks import check_positive, check_whole, shown
 from mixfree.dropins import Sketch, is_exact
+from mixfree.dropins.old_distance import Distance
+from mixfree.dropins.old_ladder import BLOCK, EARLY
 from mixfree.optax import distance as scales
 from mixfree.optax.average import averaging
 from mixfree.optax.distance import DistanceState
 from mixfree.optax.guard import guarded
 from mixfree.optax.rounding import unrounded
 from mixfree.optax.trees import norm, times_power_of_two, widest
-from mixfree.steps import Distance
-from mixfree.steps.ladder import BLOCK, EARLY
 
 FARTHEST = 1e15  # largest scale of steps whose squares can be summed in float32
 LEVELS = 24  # allocated at the start, since arrays cannot grow in compiled code

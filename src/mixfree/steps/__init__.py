@@ -1,7 +1,6 @@
 """The step part: how far along the gradient?"""
 
 from mixfree.steps.adagrad import AdaGradMax, AdaGradNorm
-from mixfree.steps.distance import Distance
 from mixfree.steps.ladder import Ladder
 from mixfree.steps.profile import CorrelationScale, Profile
 from mixfree.steps.schedule import Constant, Inverse, InverseSqrt, Step
@@ -11,7 +10,6 @@ __all__ = [
     "AdaGradNorm",
     "Constant",
     "CorrelationScale",
-    "Distance",
     "Inverse",
     "InverseSqrt",
     "Ladder",

@@ -13,7 +13,7 @@ from mixfree.core.methods import Methods
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
 from mixfree.gradients import Plain
-from mixfree.steps import Constant, Distance, Inverse, Step
+from mixfree.steps import Constant, Inverse, Step
 
 
 class ProjectedTD(Method):
@@ -69,7 +69,7 @@ class ProjectedTD(Method):
 _REPLAY = ("sgd-er", "sgd-rer")  # they need gradients of earlier samples
 _OF_RADIUS = ("mag", "adagrad")  # their step size is that of the radius
 # Feature norms are at most 1, so θ has the units of values, and the ladder starts at 1.
-_LADDER = {"distance": Distance(first=1.0), "output": "average"}
+_LADDER = {"first": 1.0, "output": "average"}
 
 
 def td_methods() -> Methods:

@@ -12,15 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mixfree.steps import Ladder
-from mixfree.steps.distance import KEPT, MOVED, DistanceState
-from mixfree.steps.ladder import EARLY, LARGEST_EXPONENT, LadderState
+from mixfree.dropins.old_distance import KEPT, MOVED, DistanceState
+from mixfree.dropins.old_ladder import EARLY, LARGEST_EXPONENT, Ladder, LadderState
 from mixfree.torch.tensors import sums_dtype
 
 
 @dataclass(slots=True)
 class DeviceDistance:
-    """As :class:`mixfree.steps.distance.DistanceState`, with tensors for values from gradients."""
+    """As :class:`mixfree.dropins.old_distance.DistanceState`, with tensors."""
 
     rbar: Tensor
     lam: Tensor
@@ -63,7 +62,7 @@ class DeviceDistance:
 
 @dataclass(slots=True)
 class DeviceLadder:
-    """As :class:`mixfree.steps.ladder.LadderState`, with tensors for arrays."""
+    """As :class:`mixfree.dropins.old_ladder.LadderState`, with tensors for arrays."""
 
     unit: int
     rate: Tensor

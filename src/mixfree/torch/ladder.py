@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch.optim.optimizer import ParamsT
 
-from mixfree import steps
 from mixfree.base.arithmetic import Array, farthest_of
 from mixfree.dropins import Sketch, is_exact
-from mixfree.steps import Distance, Profile
-from mixfree.steps.ladder import BLOCK, LEAST_UNIT, LadderState
+from mixfree.dropins import old_ladder as steps
+from mixfree.dropins.old_distance import Distance
+from mixfree.dropins.old_ladder import BLOCK, LEAST_UNIT, LadderState
+from mixfree.steps import Profile
 from mixfree.steps.profile import CorrelationScale
 from mixfree.torch.device_ladder import DeviceLadder, on_device, on_host
 from mixfree.torch.stream import READ, Given, StreamOptimizer, StreamRun, check_multiplier

@@ -82,8 +82,8 @@ def test_long_streams_have_the_same_bits_in_any_chunks_and_batches_of_all_rows()
     whole = added(x, y)
     for pieces in (7, 1000):
         same_bits(added(x, y, pieces), whole)
-    saved, cut = Batches(3), 21 * block_rows(3) + 7
-    saved.restore(added(x[:cut], y[:cut]).plain())
+    cut = 21 * block_rows(3) + 7
+    saved = Batches(3).restored(added(x[:cut], y[:cut]).plain(), "batches")
     saved.add(x[cut:], y[cut:])
     same_bits(saved, whole)
     assert whole.rows == count
@@ -97,8 +97,8 @@ def test_long_streams_have_the_same_bits_in_any_chunks_and_batches_of_all_rows()
 def test_batches_of_several_blocks(pieces):
     """Catches blocks that are left out of a batch, or counted in two, and a batch not saved."""
     x, y = stream(600_000, columns=2, offset=3.0)
-    batches, half = added(x[:350_000], y[:350_000], memory=1), Batches(2, memory=1)
-    half.restore(batches.plain())
+    batches = added(x[:350_000], y[:350_000], memory=1)
+    half = Batches(2, memory=1).restored(batches.plain(), "batches")
     for rows, targets in zip(
         np.array_split(x[350_000:], pieces), np.array_split(y[350_000:], pieces), strict=True
     ):
@@ -118,8 +118,7 @@ def test_batches_of_several_blocks(pieces):
 @pytest.mark.parametrize("cut", [0, 5, 5000, 8192, 20_001])
 def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits(cut):
     x, y = stream(25_000)
-    batches = Batches(3)
-    batches.restore(added(x[:cut], y[:cut]).plain())
+    batches = Batches(3).restored(added(x[:cut], y[:cut]).plain(), "batches")
     batches.add(x[cut:], y[cut:])
     same_bits(batches, added(x, y))
 
@@ -172,16 +171,16 @@ def test_a_state_with_too_many_windows_is_refused_and_changes_nothing():
     x, y = stream(20_000)
     batches = added(x, y)
     before, state = copy.deepcopy(batches), batches.plain()
-    state["windows"]["windows"] = state["windows"]["windows"][:1] * 99
-    with pytest.raises(ValueError, match="must have fewer than 16 windows of at most"):
-        batches.restore(state)
+    state["windows"]["closed"]["items"] *= 99
+    with pytest.raises(ValueError, match="must have fewer than 16 batches"):
+        batches.restored(state, "batches")
     same_bits(batches, before)
 
 
 def test_a_state_with_a_block_of_pending_rows_is_refused_and_changes_nothing():
     """Catches slices with negative ends, and a division by the rows that a full block lacks."""
-    damaged = Blocks(1)
-    damaged.restore({"rows": np.ones((4, 1)), "targets": np.ones((4, 1)), "weights": np.ones(4)})
+    state = {"rows": np.ones((4, 1)), "targets": np.ones((4, 1)), "weights": np.ones(4)}
+    damaged = Blocks(1).restored(state, "blocks")
     taken = []
     with pytest.raises(ValueError, match="state is damaged: 4 rows are pending"):
         damaged.cut(

@@ -159,8 +159,7 @@ def test_any_chunking_gives_the_same_bits(half_life, offset):
 @pytest.mark.parametrize("cut", [0, 31, 4096, 5000])
 def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits(cut):
     x, y = stream(9000)
-    forgetting = Forgetting(3)
-    forgetting.restore(added(x[:cut], y[:cut]).plain())
+    forgetting = Forgetting(3).restored(added(x[:cut], y[:cut]).plain(), "sums")
     forgetting.add(x[cut:], y[cut:])
     same_bits(forgetting, added(x, y))
 
@@ -261,9 +260,10 @@ def test_a_wrong_state_is_refused_and_nothing_has_changed():
         ("changes", lambda a: a + 99),
     ):
         state = forgetting.plain()
-        state[name] = spoil(state[name])
-        with pytest.raises(ValueError, match=f"{name} of the state"):
-            forgetting.restore(state)
+        part = state["decayed"] if name == "products" else state
+        part[name] = spoil(part[name])
+        with pytest.raises(ValueError, match="does not fit"):
+            forgetting.restored(state, "sums")
         same_bits(forgetting, before)
 
 

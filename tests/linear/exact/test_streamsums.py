@@ -38,7 +38,7 @@ def test_merged_batches_have_one_length_and_rows_of_one_stream(expected, order):
     np.testing.assert_equal(two.plain(), before)
     x, functions = (np.concatenate([parts[p][i] for p in order], axis=i) for i in (0, 1))
     assert_close(one.total, x, functions)
-    length, closed = one.length, iter(one.closed)
+    length, closed = one.batches.length, iter(one.batches.items)
     for place in order:
         rows, values = parts[place]
         for start in range(0, len(rows) - length + 1, length):
@@ -52,7 +52,7 @@ def test_merged_batches_have_one_length_and_rows_of_one_stream(expected, order):
 def test_a_state_with_too_many_batches_is_refused():
     sums = added(*data(1000))
     before, state = sums.plain(), sums.plain()
-    state["closed"] = state["closed"][:1] * sums.most
+    state["batches"]["items"] = state["batches"]["items"][:1] * 64
     with pytest.raises(ValueError, match="fewer than 64 batches, not 64"):
-        sums.restore(state)
+        sums.restored(state, "sums")
     np.testing.assert_equal(sums.plain(), before)

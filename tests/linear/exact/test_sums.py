@@ -122,8 +122,8 @@ def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits():
     x, y, w = stream(2 * block_rows(COLUMNS))
     whole = added((x, y, w))
     for cut in (0, 1, 777, block_rows(COLUMNS) + 3):
-        batches = Batches(COLUMNS, 2)
-        batches.restore(added((x[:cut], y[:cut], w[:cut])).plain())
+        first = added((x[:cut], y[:cut], w[:cut]))
+        batches = Batches(COLUMNS, 2).restored(first.plain(), "batches")
         batches.add(x[cut:], y[cut:], w[cut:])
         same_bits(batches, whole)
 
@@ -180,6 +180,6 @@ def test_a_wrong_state_is_refused_and_nothing_has_changed(part, name):
     for spoil in (lambda a: a[:-1], lambda a: a * np.nan, lambda a: a.astype(str)):
         state = batches.plain()
         state[part][name] = spoil(state[part][name])
-        with pytest.raises(ValueError, match=f"{name} of the state"):
-            batches.restore(state)
+        with pytest.raises(ValueError, match=f"state of the {part} does not fit"):
+            batches.restored(state, "batches")
         same_bits(batches, before)

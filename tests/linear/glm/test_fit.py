@@ -184,7 +184,7 @@ def test_same_bits_however_the_rows_are_cut_and_after_saving(loss, rows):
     first = fitted(loss, x[: rows - 333], y[: rows - 333], memory=640)
     first.weights()  # asking changes nothing
     second = GlmFit(loss, x.shape[1], memory=640)
-    second.restore(first.plain())
+    second = second.restored(first.plain(), "fit")
     second.add(x[rows - 333 :], y[rows - 333 :])
     np.testing.assert_array_equal(second.weights(), expected)
     assert second.samples == rows
@@ -556,7 +556,7 @@ def test_a_state_that_does_not_fit_is_refused_whole():
     ]
     for each in broken:
         with pytest.raises(ValueError, match=r"state|targets"):
-            fit.restore(each)
+            fit.restored(each, "fit")
         np.testing.assert_equal(fit.plain(), before)
 
 

@@ -196,7 +196,7 @@ def test_same_intervals_however_the_rows_are_cut_and_after_saving(rows):
         fit.add(x[start : start + 700], y[start : start + 700])
         fit.inference.conf_int()  # asking changes nothing
         other = GlmFit(Logistic(), 3, memory=4000)
-        other.restore(fit.plain())
+        other = other.restored(fit.plain(), "fit")
         fit = other
     np.testing.assert_array_equal(fit.inference.conf_int(), whole.conf_int())
     np.testing.assert_array_equal(fit.inference.profile.ratios, whole.profile.ratios)

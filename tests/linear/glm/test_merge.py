@@ -76,14 +76,14 @@ def test_merged_batches_are_joined_until_they_are_few():
     parts = []
     for _ in range(2):
         sums = StreamSums(2, 1)
-        rows = sums.length * (sums.most - 1) + 3
+        rows = sums.batches.length * (sums.batches.most - 1) + 3
         x, functions = rng.normal(size=(rows, 2)), rng.normal(size=(1, rows))
         sums.add(x, functions, rng.uniform(0.5, 2.0, size=rows))
         parts.append(sums)
     one, two = parts
     total = one.total.joined(two.total)
     one.merge(two)
-    assert len(one.closed) < one.most
-    assert all(batch.rows == one.length for batch in one.closed)
+    assert len(one.batches) < one.batches.most
+    assert all(batch.rows == one.batches.length for batch in one.batches.items)
     assert one.rows == total.rows == 2 * rows
     np.testing.assert_allclose(one.total.weight, total.weight)

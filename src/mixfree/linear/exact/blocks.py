@@ -1,8 +1,7 @@
 """Blocks of a stream that do not depend on how it is cut into chunks, and their sums."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +9,7 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import MAX_VALUE, MIN_VALUE, Array
 from mixfree.base.checks import check_values, check_whole
 from mixfree.base.interrupts import shallow
+from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, sums_of
 
@@ -30,7 +30,7 @@ def block_rows(columns: int) -> int:
     return 1 << min(max(fit, 8, (columns - 1).bit_length()), 13)
 
 
-class Blocks:
+class Blocks(State):
     """Cuts a stream into blocks whose borders depend only on the number of rows before them.
 
     Pending rows, which do not fill a block yet, are stored. Rows of weight 0 are skipped.
@@ -40,6 +40,8 @@ class Blocks:
     columns, targets
         Numbers of features and targets per row.
     """
+
+    grows: ClassVar[tuple[str, ...]] = ("_rows", "_targets", "_weights")
 
     def __init__(self, columns: int, targets: int = 1) -> None:
         self.columns = check_whole(columns, "columns", least=0)
@@ -101,11 +103,8 @@ class Blocks:
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return the same pending rows with mapped columns; both may be continued."""
-        twin = type(self)(change.after, self.targets)
-        state = self.plain()
-        twin._rows, twin.filled = change.rows(state["rows"]), self.filled
-        twin._targets, twin._weights = state["targets"], state["weights"]
-        return twin
+        state = self.plain() | {"rows": change.rows(self._rows[: self.filled])}
+        return type(self)(change.after, self.targets).restored(state, "blocks")
 
     def _keep(self, x: Any, y: Array, w: Array | None, place: int) -> None:
         """Store rows after the first ``place`` pending rows."""
@@ -121,31 +120,30 @@ class Blocks:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = type(self)(self.columns, self.targets)
-        twin.restore(self.plain())
-        return twin
+        return self.restored(self.plain(), "blocks")
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The arrays to save."""
+        return "_rows", "_targets", "_weights"
 
     def plain(self) -> dict[str, Any]:
         """Return copies of the pending rows, targets and weights."""
+        kept = slice(self.filled)
         return {
-            "rows": self._rows[: self.filled].copy(),
-            "targets": self._targets[: self.filled].copy(),
-            "weights": self._weights[: self.filled].copy(),
+            "rows": self._rows[kept].copy(),
+            "targets": self._targets[kept].copy(),
+            "weights": self._weights[kept].copy(),
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        filled = len(np.atleast_1d(state["weights"]))
-        shapes = {
-            "rows": (filled, self.columns),
-            "targets": (filled, self.targets),
-            "weights": (filled,),
-        }
-        found = {name: check_array(state[name], name, shape) for name, shape in shapes.items()}
-        if not (found["weights"] > 0.0).all():
-            raise ValueError("weights of the state must be positive")
-        self._rows, self._targets, self._weights = found.values()
-        self.filled = filled
+    def restored(self, plain: Any, what: str) -> Self:
+        """Return the pending rows from which ``plain`` was made, after checking it."""
+        found = super().restored(plain, what)
+        found.filled = len(found._weights)
+        lengths = {len(found._rows), len(found._targets), found.filled}
+        if len(lengths) > 1 or not (found._weights > 0.0).all():
+            raise ValueError(f"state of the {what} does not fit: each row needs a positive weight")
+        return found
 
 
 def block_sums(
@@ -226,30 +224,6 @@ def check_array(value: Any, name: str, shape: tuple[int, ...], kind: str = "f") 
     if not np.isfinite(array).all():
         raise ValueError(f"{name} of the state must be finite")
     return array.astype(np.float64 if kind == "f" else np.int64)
-
-
-def plain_sums(sums: Sums) -> dict[str, Any]:
-    """Return sums as numbers and copies of arrays."""
-    state = {field.name: getattr(sums, field.name) for field in fields(sums)}
-    return {name: v if name == "rows" else np.array(v) for name, v in state.items()}
-
-
-def restored_sums(state: Mapping[str, Any], columns: int, targets: int, *blocks: int) -> Sums:
-    """Check and restore what :func:`plain_sums` returned, of so many blocks if given."""
-    rows = check_whole(state["rows"], "rows of the state", least=0)
-    shapes = {
-        "weight": (),
-        "mean": (columns + targets,),
-        "scatter": (columns, columns),
-        "cross": (columns, targets),
-        "squares": (targets,),
-    }
-    found = {
-        name: check_array(state[name], name, (*blocks, *shape)) for name, shape in shapes.items()
-    }
-    if (found["weight"] < 0.0).any():
-        raise ValueError("weight of the state must not be negative")
-    return Sums(rows, **found)
 
 
 def _block(

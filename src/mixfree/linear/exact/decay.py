@@ -2,14 +2,14 @@
 
 import bisect
 import itertools
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_whole
-from mixfree.linear.exact.blocks import check_array
+from mixfree.base.interrupts import shallow
+from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, not_negative
 
@@ -19,7 +19,7 @@ LEVELS = 3  # levels of sums of 2, 4 and 8 blocks, by which long half-lives are 
 ARRAYS = ("products", "partial", "origin")
 
 
-class DecayedProducts:
+class DecayedProducts(State):
     """Products of (1, columns, target), in which a row's weight halves per half-life.
 
     They are about an origin. Those of a half-life end at the last multiple of 2^level blocks.
@@ -140,23 +140,22 @@ class DecayedProducts:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self))
+        twin = shallow(self)
         vars(twin).update({name: getattr(self, name).copy() for name in ARRAYS})
         return twin
 
-    def plain(self) -> dict[str, Any]:
-        """Return the state as numbers and copies of arrays."""
-        arrays = {name: getattr(self, name).copy() for name in ARRAYS}
-        return {"block": self.block, "rows": self.rows, "moved": self.moved, **arrays}
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The attributes to save."""
+        return "block", "rows", "moved", *ARRAYS
 
-    def restored(self, state: Mapping[str, Any]) -> Self:
-        """Return the products from which :meth:`plain` made ``state``, after checking it."""
-        block = check_whole(state["block"], "block of the state", most=MAX_BLOCK)
-        twin = type(self)(len(self.origin), self.half_lives, block)
-        for name in ARRAYS:
-            mine = getattr(self, name)
-            setattr(twin, name, check_array(state[name], name, mine.shape, mine.dtype.kind))
-        twin.rows = check_whole(state["rows"], "rows of the state", least=0)
-        twin.moved = check_whole(state["moved"], "moved of the state", least=0)
-        return twin
+    def restored(self, plain: Any, what: str) -> Self:
+        """Return the products from which ``plain`` was made; blocks may be longer or shorter."""
+        block = check_whole(plain["block"], "block of the state", most=MAX_BLOCK)
+        found = type(self)(len(self.origin), self.half_lives, block)
+        return State.restored(found, plain, what)
+
+    def check(self, what: str) -> None:
+        """Numbers of rows are not negative."""
+        if min(self.rows, self.moved) < 0:
+            raise ValueError(f"state of the {what} does not fit: {self.rows} rows")

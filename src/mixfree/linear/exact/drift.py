@@ -1,18 +1,18 @@
 """Least squares with exponential forgetting, by a given half-life or a mixture of several."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
-from mixfree.base.checks import check_positive, check_values, check_whole, shown
+from mixfree.base.checks import check_positive, check_values, shown
 from mixfree.base.interrupts import all_or_nothing, shallow
-from mixfree.linear.exact.blocks import Blocks, block_rows, check_array
+from mixfree.base.state import State
+from mixfree.linear.exact.blocks import Blocks, block_rows
 from mixfree.linear.exact.decay import FLAT, DecayedProducts
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.mixture import least_combination
@@ -29,11 +29,9 @@ PRIOR = 1.0  # strength of the ridge, in rows with each column's own deviation
 ROUNDING = np.finfo(np.float64).eps  # least variance over mean square
 FAR = 1e296  # loss of a block above which the sums are checked, since they may reach WORST
 WORST = 1e300  # largest loss of a block that counts, so that it can be forgotten
-# Arrays of the state.
-ARRAYS = ("prior", "rest", "solved", "errors")
 
 
-class Forgetting:
+class Forgetting(State):
     r"""Sums in which a row's weight halves every ``half_life`` rows, and the fits to them.
 
     With ``"auto"`` there are sums for several half-lives. Each block of 32 rows is predicted with
@@ -67,6 +65,8 @@ class Forgetting:
     (50.0, array([[-0.99,  0.  ]]))
     """
 
+    grows: ClassVar[tuple[str, ...]] = ("_changes",)
+
     def __init__(
         self,
         columns: int,
@@ -99,7 +99,7 @@ class Forgetting:
         self._rest[:, :, -1] = 1.0
         self._solved = np.zeros(self._candidates, dtype=np.int64)
         self._errors = np.zeros((self._candidates, self._candidates))  # discounted products
-        self._changes: tuple[tuple[int, int], ...] = ()
+        self._changes = np.zeros((0, 2), dtype=np.int64)  # first row and number of the best
 
     @property
     def block(self) -> int:
@@ -119,7 +119,7 @@ class Forgetting:
     @property
     def history(self) -> tuple[tuple[int, float], ...]:
         """The best half-life over time: pairs of the first row and the half-life."""
-        return tuple((row, float(self.half_lives[best])) for row, best in self._changes)
+        return tuple((row, float(self.half_lives[best])) for row, best in self._changes.tolist())
 
     @property
     def judged(self) -> dict[float, float]:
@@ -213,8 +213,9 @@ class Forgetting:
                 self._errors = products[place] = errors
         bests = products.diagonal(axis1=1, axis2=2).argmin(axis=1).tolist()
         for place, best in enumerate(bests):
-            if not self._changes or self._changes[-1][1] != best:
-                self._changes = (*self._changes, (first + (place + 1) * length, best))
+            if not len(self._changes) or self._changes[-1, 1] != best:
+                change = first + (place + 1) * length, best
+                self._changes = np.append(self._changes, [change], axis=0)
 
     def _solve(self, h: int) -> None:
         """Solve for new weights of a half-life, for the next blocks."""
@@ -298,29 +299,15 @@ class Forgetting:
                     twin._solve(h)
         return twin
 
-    def plain(self) -> dict[str, Any]:
-        """Return the state as numbers and copies of arrays."""
-        return {
-            "blocks": self._blocks.plain(),
-            "sized": self._sized,
-            **self._decayed.plain(),
-            **{name: getattr(self, f"_{name}").copy() for name in ARRAYS},
-            "changes": np.array(self._changes, dtype=np.int64).reshape(-1, 2),
-        }
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The attributes to save."""
+        arrays = "_prior", "_rest", "_solved", "_errors", "_changes"
+        return "_blocks", "_decayed", "_sized", *arrays
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        mine = {name: getattr(self, f"_{name}") for name in ARRAYS}
-        arrays = {
-            f"_{name}": check_array(state[name], name, array.shape, array.dtype.kind)
-            for name, array in mine.items()
-        }
-        changes = check_array(state["changes"], "changes", (len(state["changes"]), 2), "i")
-        if not ((changes[:, 1] >= 0) & (changes[:, 1] < self._candidates)).all():
-            raise ValueError(f"changes of the state must name one of {self._candidates} half-lives")
-        sized = check_whole(state["sized"], "sized of the state", least=0)
-        decayed = self._decayed.restored(state)
-        self._blocks.restore(state["blocks"])
-        vars(self).update(arrays)
-        self._decayed, self._sized = decayed, sized
-        self._changes = tuple((int(row), int(best)) for row, best in changes)
+    def check(self, what: str) -> None:
+        """The best half-lives are some of those that were tried."""
+        if not ((self._changes[:, 1] >= 0) & (self._changes[:, 1] < self._candidates)).all():
+            raise ValueError(f"state of the {what} does not fit: it has other half-lives")
+        if self._sized < 0:
+            raise ValueError(f"state of the {what} does not fit: sized is {self._sized}")

@@ -1,6 +1,5 @@
 """Least squares in one pass: the sums of a stream, the fit to them, and its intervals."""
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -9,16 +8,18 @@ import numpy.typing as npt
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_not_negative, check_positive, check_whole
 from mixfree.base.interrupts import all_or_nothing, shallow
+from mixfree.base.state import State
 from mixfree.linear.exact.batches import Batches
 from mixfree.linear.exact.drift import Forgetting
 from mixfree.linear.exact.inference import Inference
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.solve import Solution, solve
+from mixfree.linear.exact.sums import Sums
 
 ROUNDING = 1e-10  # relative size of an error that may be due to the rounding of its sums
 
 
-class SquaredFit:
+class SquaredFit(State):
     """Fits a linear model with the squared loss to a stream, exactly and in any order.
 
     Parameters
@@ -80,9 +81,7 @@ class SquaredFit:
             if isinstance(self._sums, Forgetting):
                 self._solution = self._sums.solution
             else:
-                self._solution = solve(
-                    self._sums.total, l2=self.l2, radius=self.radius, intercept=self.intercept
-                )
+                self._solution = self._fitted(self._sums.total)
         return self._solution
 
     @property
@@ -101,7 +100,14 @@ class SquaredFit:
         """Return one row, in the units of the rows; an intercept is last."""
         return self.solution.weights
 
-    rough_weights = weights
+    def rough_weights(self) -> Array:
+        """Return the weights, without a few pending rows whose sums would have to be found."""
+        if isinstance(self._sums, Forgetting) or not self._sums.nearly_folded:
+            return self.weights()
+        return self._fitted(self._sums.folded).weights
+
+    def _fitted(self, sums: Sums) -> Solution:
+        return solve(sums, l2=self.l2, radius=self.radius, intercept=self.intercept)
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:
         """Return the mean squared errors of any weights and of the targets' mean, over all rows.
@@ -166,16 +172,16 @@ class SquaredFit:
         twin._forget_fit()
         return twin
 
-    def plain(self) -> dict[str, Any]:
-        """Return the state as numbers and copies of arrays."""
-        return {"samples": self.samples, "sums": self._sums.plain()}
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The attributes to save."""
+        return "samples", "_sums"
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        samples = check_whole(state["samples"], "samples of the state", least=0)
-        self._sums.restore(state["sums"])
-        self.samples = samples
-        self._forget_fit()
+    def restored(self, plain: Any, what: str) -> Self:
+        """Return the fit from which ``plain`` was made, after checking it."""
+        found = super().restored(plain, what)
+        found._forget_fit()
+        return found
 
     def _forget_fit(self) -> None:
         self._solution = self._inference = None

@@ -1,23 +1,21 @@
 """Sums of products of rows and functions of predictions, in total and in equal batches."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole
+from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.interrupts import shallow
-from mixfree.linear.exact.batches import most_batches
-from mixfree.linear.exact.blocks import check_array, plain_sums, restored_sums
+from mixfree.base.state import State
+from mixfree.linear.exact.batches import MIN_LENGTH, most_batches
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.products import Products, symmetric
 from mixfree.linear.exact.sums import NEAR, Sums, not_negative, sums_of
 
-FIRST = 16  # least rows per batch
 
-
-class StreamSums:
+class StreamSums(State):
     """The sums of a stream and of each of its 32 to 64 batches, as in :class:`Batches`.
 
     Here the targets are control variates, which need not be accurate to the last digit. For speed,
@@ -37,12 +35,12 @@ class StreamSums:
         self, columns: int, functions: int, origin: Array | None = None, expected: int = 0
     ) -> None:
         self.columns, self.functions = columns, functions
-        self.most = most_batches(columns)
-        self.length = max(1 << (expected // self.most).bit_length(), FIRST)
-        self.closed: tuple[Sums, ...] = ()
+        most, nothing = most_batches(columns), Sums.nothing(columns, functions)
+        length = max(1 << (expected // most).bit_length(), MIN_LENGTH)
+        self.batches = EqualBatches(nothing, Sums.joined, most, length)
         self._origin = np.zeros(columns) if origin is None else origin
-        self._before = Sums.nothing(columns, functions)  # of all full batches
-        self._careful = Sums.nothing(columns, functions)  # of this batch: rows far from the origin
+        self._before = nothing  # of all full batches
+        self._careful = nothing  # of this batch: rows far from the origin
         self._clear()
 
     def _clear(self) -> None:
@@ -51,6 +49,12 @@ class StreamSums:
         self._cross = np.zeros((1 + self.functions, self.columns))
         self._totals = np.zeros(self.functions)
         self._squares = np.zeros(self.functions)
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The attributes to save."""
+        quick = "_count", "_products", "_cross", "_totals", "_squares"
+        return "batches", "_origin", "_before", "_careful", *quick
 
     @property
     def rows(self) -> int:
@@ -78,7 +82,7 @@ class StreamSums:
         """Add finite rows; ``functions`` has one row per function."""
         done = 0
         while done < len(rows):
-            piece = slice(done, done + self.length - self._careful.rows - self._count)
+            piece = slice(done, done + self.batches.length - self._careful.rows - self._count)
             factors = None if weights is None else weights[piece]
             self._add(rows[piece], functions[:, piece], factors)
             done += len(rows[piece])
@@ -90,13 +94,11 @@ class StreamSums:
             found = sums_of(rows, given, weights)
             assert found is not None
             self._careful = self._careful.joined(found)
-        if self._careful.rows + self._count == self.length:
+        if self._careful.rows + self._count == self.batches.length:
             batch = self._current
-            self._before = self._before.joined(batch)
-            self.closed = (*self.closed, batch)
-            self._careful = Sums.nothing(self.columns, self.functions)
+            self._before, self.batches = self._before.joined(batch), self.batches.added(batch)
+            self._careful = self.batches.nothing
             self._clear()
-            self._shorten()
 
     def _add_quickly(self, rows: Array, functions: Array) -> bool:
         """Add rows of weight 1 the quick way; return False if that would lose digits."""
@@ -124,31 +126,18 @@ class StreamSums:
         Rows of unfinished batches count in the total, but belong to no batch.
         """
         self._before = self.total.joined(other.total)
-        mine, theirs = self.closed, other.closed
-        length = other.length
-        self._careful = Sums.nothing(self.columns, self.functions)
+        self.batches, self._careful = self.batches.merged(other.batches), self.batches.nothing
         self._clear()
-        while self.length < length:
-            mine, self.length = joined_pairs(mine), 2 * self.length
-        while length < self.length:
-            theirs, length = joined_pairs(theirs), 2 * length
-        self.closed = mine + theirs
-        self._shorten()
-
-    def _shorten(self) -> None:
-        """Join neighbours while there are too many batches."""
-        while len(self.closed) >= self.most:
-            self.closed, self.length = joined_pairs(self.closed), 2 * self.length
 
     def mapped(self, change: ColumnMap) -> Self:
         """Return the sums of the same rows for mapped columns."""
         twin = type(self)(change.after, self.functions, change.rows(self._origin))
         twin._before, twin._careful = self._before.mapped(change), self._careful.mapped(change)
-        twin.closed, twin.length = tuple(b.mapped(change) for b in self.closed), self.length
+        mapped = (batch.mapped(change) for batch in self.batches.items)
+        twin.batches = replace(twin.batches, length=self.batches.length).added(*mapped)
         twin._count, twin._cross = self._count, change.rows(self._cross)
         twin._products = np.asfortranarray(np.triu(change.products(symmetric(self._products))))
         twin._totals, twin._squares = self._totals, self._squares
-        twin._shorten()
         return twin
 
     def copy(self) -> Self:
@@ -156,43 +145,16 @@ class StreamSums:
         return shallow(self)
 
     def plain(self) -> dict[str, Any]:
-        """Return the state as numbers and copies of arrays."""
-        return {
-            "origin": self._origin.copy(),
-            "before": plain_sums(self._before),
-            "careful": plain_sums(self._careful),
-            "closed": [plain_sums(batch) for batch in self.closed],
-            "length": self.length,
-            "count": self._count,
-            "products": symmetric(self._products),
-            "cross": self._cross.copy(),
-            "totals": self._totals.copy(),
-            "squares": self._squares.copy(),
-        }
+        """Return the state as numbers and copies of arrays; products as a whole matrix."""
+        return super().plain() | {"products": symmetric(self._products)}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        columns, functions = self.columns, self.functions
-        arrays = {
-            f"_{name}": check_array(state[name], name, getattr(self, f"_{name}").shape)
-            for name in ("origin", "products", "cross", "totals", "squares")
-        }
-        before, careful = (
-            restored_sums(state[name], columns, functions) for name in ("before", "careful")
-        )
-        closed = tuple(restored_sums(batch, columns, functions) for batch in state["closed"])
-        if len(closed) >= self.most:
-            raise ValueError(
-                f"the state must have fewer than {self.most} batches, not {len(closed)}"
-            )
-        length = check_whole(state["length"], "length of the state", least=FIRST)
-        count = check_whole(state["count"], "count of the state", least=0, most=length)
-        vars(self).update(arrays)
-        self._products = np.asfortranarray(np.triu(self._products))
-        self._before, self._careful = before, careful
-        self.closed, self.length, self._count = closed, length, count
+    def restored(self, plain: Any, what: str) -> Self:
+        """Return the sums from which ``plain`` was made, after checking it."""
+        found = super().restored(plain, what)
+        found._products = np.asfortranarray(np.triu(found._products))
+        return found
 
-
-def joined_pairs(batches: tuple[Sums, ...]) -> tuple[Sums, ...]:
-    """Join neighbours; a last one without a neighbour is dropped."""
-    return tuple(a.joined(b) for a, b in zip(batches[::2], batches[1::2], strict=False))
+    def check(self, what: str) -> None:
+        """The batch being filled is not full."""
+        if not 0 <= self._count + self._careful.rows < self.batches.length:
+            raise ValueError(f"state of the {what} does not fit: {self._count} rows in a batch")

@@ -1,12 +1,13 @@
 """Weighted sums of rows about their mean: sufficient statistics of least squares."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from mixfree.base.arithmetic import MAX_VALUE, Array
+from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.products import Products
 
@@ -16,7 +17,7 @@ FEW = 1024  # rows per block below which multiplying all blocks at once is faste
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(State):
     r"""Weight, mean and centred products of rows x with targets y; immutable.
 
     .. math:: S = \sum_i w_i (x_i - \bar x)(x_i - \bar x)^\top, \qquad
@@ -55,6 +56,11 @@ class Sums:
             np.zeros(targets),
         )
 
+    def check(self, what: str) -> None:
+        """Numbers of rows and their weights are not negative."""
+        if self.rows < 0 or (self.weight < 0.0).any():
+            raise ValueError(f"state of the {what} does not fit: its weight is negative")
+
     @property
     def diagonal(self) -> Array:
         """Centred squares of all columns, then of all targets."""
@@ -70,7 +76,11 @@ class Sums:
 
     def __getitem__(self, place: int | slice) -> Self:
         """Return the sums of one block, or of several."""
-        return type(self)(self.rows, *(array[place] for array in self._arrays))
+        return type(self)(self.rows, *(np.asarray(array[place]) for array in self._arrays))
+
+    def __iter__(self) -> Iterator[Self]:
+        """Return the blocks one by one."""
+        return (self[place] for place in range(len(self)))
 
     @property
     def _arrays(self) -> tuple[Array, Array, Array, Array, Array]:
@@ -80,7 +90,7 @@ class Sums:
         """Return the sums of both sets of rows (Chan, Golub and LeVeque 1979)."""
         if not self.rows or not other.rows:
             return other if not self.rows else self
-        weight = self.weight + other.weight
+        weight = np.asarray(self.weight + other.weight)
         share = other.weight / weight
         move = other.mean - self.mean
         mean = self.mean + move * share[..., None]
@@ -89,7 +99,7 @@ class Sums:
 
     def combined(self) -> Self:
         """Return the sums of all blocks together."""
-        weight = self.weight.sum()
+        weight = np.asarray(self.weight.sum())
         mean = self.mean[0] + (self.weight / weight) @ (self.mean - self.mean[0])
         apart = (self.mean - mean) * np.sqrt(self.weight)[:, None]
         columns = self.scatter.shape[-1]

@@ -1,29 +1,55 @@
 """Windows of consecutive rows, spread evenly over a stream of any length."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_whole
+from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.interrupts import shallow
-from mixfree.linear.exact.blocks import check_array
+from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
 
-MOST = 16  # windows at which every second window is dropped
-LONGEST, SHORTEST = 4096, 16  # rows per window
+MAX_WINDOWS = 16  # at which every second window is dropped
+MIN_LENGTH, MAX_LENGTH = 16, 4096  # rows per window
 
 
-class Window(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Window(State):
     """Consecutive rows with their targets and weights."""
 
     rows: Array
     targets: Array
     weights: Array
 
+    grows: ClassVar[tuple[str, ...]] = ("rows", "targets", "weights")
 
-class Windows:
+    @classmethod
+    def nothing(cls, columns: int, targets: int) -> Self:
+        """Return a window without rows."""
+        return cls(np.empty((0, columns)), np.empty((0, targets)), np.empty(0))
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def part(self, start: int, end: int) -> "Window":
+        """Return copies of some rows."""
+        here = slice(start, end)
+        return Window(self.rows[here].copy(), self.targets[here].copy(), self.weights[here].copy())
+
+    def followed(self, other: "Window") -> "Window":
+        """Return both as one window."""
+        pairs = ((self.rows, other.rows), (self.targets, other.targets))
+        return Window(*map(np.concatenate, (*pairs, (self.weights, other.weights))))
+
+    def check(self, what: str) -> None:
+        """All rows have a target and a weight."""
+        if not len(self.rows) == len(self.targets) == len(self.weights):
+            raise ValueError(f"state of the {what} does not fit: its arrays differ in length")
+
+
+class Windows(State):
     """Keeps 8 to 16 windows of as many rows as fit in memory; all rows of short streams.
 
     Parameters
@@ -32,117 +58,83 @@ class Windows:
         Numbers of features and targets per row.
     memory
         Bytes for all windows.
+
+    Attributes
+    ----------
+    closed
+        The full windows. There is one per ``closed.length`` rows.
+    open
+        The window being filled.
+    start
+        Number of the row at which that begins.
     """
 
     def __init__(self, columns: int, targets: int, *, memory: int) -> None:
-        self._shape = columns, targets
-        fit = memory // (8 * MOST * (columns + targets + 1))
-        self.length = min(max(1 << fit.bit_length() >> 1, SHORTEST), LONGEST)
-        self.closed: tuple[Window, ...] = ()
-        self._pieces: tuple[Window, ...] = ()  # of the window being filled
-        self._filled = 0
-        self._start, self._stride = 0, self.length
+        fit = memory // (8 * MAX_WINDOWS * (columns + targets + 1))
+        self.length = min(max(1 << fit.bit_length() >> 1, MIN_LENGTH), MAX_LENGTH)
+        self.open, self.start = Window.nothing(columns, targets), 0
+        self.closed = EqualBatches(self.open, _first, MAX_WINDOWS, self.length)
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The attributes to save."""
+        return "closed", "open", "start"
+
+    def check(self, what: str) -> None:
+        """Windows are not longer than they may be, nor than their distance."""
+        if max(map(len, self.all), default=0) > self.length or self.closed.length < self.length:
+            raise ValueError(
+                f"state of the {what} does not fit: it must have windows of at most {self.length} "
+                "rows, which do not overlap"
+            )
 
     @property
     def all(self) -> tuple[Window, ...]:
         """All windows, including the one being filled."""
-        return (*self.closed, self._open) if self._filled else self.closed
-
-    @property
-    def _open(self) -> Window:
-        if len(self._pieces) == 1:
-            return self._pieces[0]
-        columns, targets = self._shape
-        nothing = Window(np.empty((0, columns)), np.empty((0, targets)), np.empty(0))
-        parts = zip(nothing, *self._pieces, strict=True)
-        return Window(*(np.concatenate(part) for part in parts))
+        return (*self.closed.items, self.open) if len(self.open) else self.closed.items
 
     def take(self, first: int, rows: Array, targets: Array, weights: Array | None) -> None:
         """Keep those rows that belong to a window; the first has number ``first``."""
-        end = first + len(rows)
-        while self._start + self._filled < end:
-            begin = self._start + self._filled - first
-            piece = slice(begin, begin + self.length - self._filled)
-            kept = rows[piece].copy()
-            factors = np.ones(len(kept)) if weights is None else weights[piece].copy()
-            self._pieces = (*self._pieces, Window(kept, targets[piece].copy(), factors))
-            self._filled += len(kept)
-            if self._filled < self.length:
-                break
-            self.closed = (*self.closed, self._open)
-            self._pieces, self._filled = (), 0
-            self._start += self._stride
-            if len(self.closed) == MOST:
-                # The last window goes too, so that windows stay one stride apart.
-                self.closed, self._stride = self.closed[::2], 2 * self._stride
+        given = Window(rows, targets, np.ones(len(rows)) if weights is None else weights)
+        while (begin := self.start + len(self.open) - first) < len(rows):
+            piece = given.part(begin, begin + self.length - len(self.open))
+            self.open = self.open.followed(piece)
+            if len(self.open) == self.length:
+                self.start += self.closed.length
+                self.closed = self.closed.added(self.open)
+                self.open = self.open.part(0, 0)
 
     def merge(self, other: Self, rows: int) -> None:
         """Add the windows of ``other``; the next window begins after ``rows`` rows of both."""
-        self.closed = self.all + other.all
-        self._stride = max(self._stride, other._stride)
-        self._thin_out()
-        self._pieces, self._filled, self._start = (), 0, rows
+        length = max(self.closed.length, other.closed.length)
+        both = self.all + other.all
+        self.closed = replace(self.closed, length=length, items=()).added(*both)
+        self.open, self.start = self.open.part(0, 0), rows
 
     def mapped(self, change: ColumnMap, memory: int) -> Self:
         """Return the same windows with mapped columns: shorter ones if the columns are more."""
-        twin = type(self)(change.after, self._shape[1], memory=memory)
-        everything = self._stride <= self.length  # no rows between windows were left out
-        for window in self.closed:
-            twin.closed += _cut(_mapped(window, change), twin.length, everything)
-        twin._stride = twin.length if everything else max(self._stride, twin.length)
-        twin._thin_out()
-        twin._start = self._start
-        if self._filled:
-            twin.take(self._start, *_mapped(self._open, change))
+        twin = type(self)(change.after, self.open.targets.shape[1], memory=memory)
+        pieces = -(-self.length // twin.length) if self.closed.length == self.length else 1
+        closed = [
+            _mapped(window, change).part(place * twin.length, (place + 1) * twin.length)
+            for window in self.closed.items
+            for place in range(pieces)
+        ]
+        length = max(self.closed.length // pieces, twin.length)
+        twin.closed = EqualBatches(twin.open, _first, MAX_WINDOWS, length).added(*closed)
+        twin.start, rest = self.start, _mapped(self.open, change)
+        twin.take(self.start, rest.rows, rest.targets, rest.weights)
         return twin
-
-    def _thin_out(self) -> None:
-        """Drop every second window while there are too many."""
-        while len(self.closed) >= MOST:
-            self.closed, self._stride = self.closed[::2], 2 * self._stride
 
     def copy(self) -> Self:
         """Return an independent copy; it shares windows, which are never changed in place."""
         return shallow(self)
 
-    def plain(self) -> dict[str, Any]:
-        """Return the state as numbers and copies of arrays."""
-        return {
-            "windows": [{k: v.copy() for k, v in w._asdict().items()} for w in self.closed],
-            "open": {k: v.copy() for k, v in self._open._asdict().items()},
-            "start": self._start,
-            "stride": self._stride,
-        }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        closed = tuple(self._restored(window) for window in state["windows"])
-        pending = self._restored(state["open"])
-        if len(closed) >= MOST or any(len(each.rows) > self.length for each in (*closed, pending)):
-            raise ValueError(
-                f"the state must have fewer than {MOST} windows of at most {self.length} rows"
-            )
-        start = check_whole(state["start"], "start of the state", least=0)
-        stride = check_whole(state["stride"], "stride of the state", least=self.length)
-        self.closed, self._start, self._stride = closed, start, stride
-        self._filled = len(pending.rows)
-        self._pieces = (pending,) if self._filled else ()
-
-    def _restored(self, state: Mapping[str, Any]) -> Window:
-        columns, targets = self._shape
-        n = len(state["weights"])
-        return Window(
-            check_array(state["rows"], "rows", (n, columns)),
-            check_array(state["targets"], "targets", (n, targets)),
-            check_array(state["weights"], "weights", (n,)),
-        )
+def _first(one: Window, other: Window) -> Window:
+    """Keep one of two neighbours, so that windows stay evenly apart."""
+    return one
 
 
 def _mapped(window: Window, change: ColumnMap) -> Window:
-    return window._replace(rows=change.rows(window.rows))
-
-
-def _cut(window: Window, length: int, everything: bool) -> tuple[Window, ...]:
-    """Return the pieces of a window that are not longer than ``length``, or the first alone."""
-    starts = range(0, len(window.weights), length) if everything else (0,)
-    return tuple(Window(*(part[start : start + length] for part in window)) for start in starts)
+    return Window(change.rows(window.rows), window.targets, window.weights)

@@ -15,7 +15,6 @@ be perfect.
 """
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -428,47 +427,48 @@ class GlmFit:
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
+        sample = self._sample
         return {
             "samples": self.samples,
             "size": self.size,
             "blocks": self._blocks.plain(),
             "sums": None if self._sums is None else self._sums.plain(),
-            "sample": None if self._sample is None else self._sample.plain(),
+            "sample": None if sample is None else {"seed": sample.seed} | sample.plain(),
             "reference": self._reference.copy(),
             "due": self._due,
             "streams": list(self._streams),
-            "seed": None if self._sample is None else self._sample.seed,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`plain` returned; an error changes nothing."""
-        if set(state) != set(self.plain()):
-            raise ValueError(f"the state must have {sorted(self.plain())}, not {sorted(state)}")
-        samples = check_whole(state["samples"], "samples of the state", least=0)
-        size = check_whole(state["size"], "size of the state", most=2**31)
-        reference = check_array(state["reference"], "reference", self._shape)
-        blocks, sums, sample = Blocks(self.settings.columns), None, None
-        blocks.restore(state["blocks"])
-        if (state["sums"] is None) != (state["sample"] is None):
-            raise ValueError("sums and sample of the state do not fit together")
-        if state["sums"] is not None:
-            sums = StreamSums(*self._functions)
-            sums.restore(state["sums"])
-            seed = check_whole(state["seed"], "seed of the state", least=0, most=2**64 - 1)
-            sample = UniformSample(size, seed).restored(state["sample"], "sample")
-            outputs, kept = self._shape[0], sample.filled
-            shapes = (kept, self.settings.columns), (kept,), (kept,), (kept, outputs)
-            for name, column, shape in zip(KEPT, sample.columns, shapes, strict=True):
-                check_array(column, name, shape)
+    def restored(self, plain: Any, what: str) -> Self:
+        """Return the fit from which ``plain`` was made, after checking it."""
+        if set(plain) != set(self.plain()):
+            raise ValueError(f"state of the {what} has entries {sorted(plain)}")
+        samples = check_whole(plain["samples"], "samples of the state", least=0)
+        size = check_whole(plain["size"], "size of the state", most=2**31)
+        reference = check_array(plain["reference"], "reference", self._shape)
+        due = check_whole(plain["due"], "due of the state", least=0)
+        streams = tuple(_seed(each) for each in plain["streams"])
+        blocks, sums = Blocks(self.settings.columns).restored(plain["blocks"], "blocks"), None
+        if (plain["sums"] is None) != (plain["sample"] is None):
+            raise ValueError(f"state of the {what} does not fit: it has sums or a sample, not both")
+        sample = None
+        if plain["sums"] is not None:
+            sums = StreamSums(*self._functions).restored(plain["sums"], "sums")
+            state = dict(plain["sample"])
+            sample = UniformSample(size, _seed(state.pop("seed"))).restored(state, "sample")
+            kept, shape = sample.filled, (self.settings.columns, self._shape[0])
+            shapes = (kept, shape[0]), (kept,), (kept,), (kept, shape[1])
+            for name, column, wanted in zip(KEPT, sample.columns, shapes, strict=True):
+                check_array(column, name, wanted)
             if not (sample.columns[2] > 0.0).all() or sums.rows != sample.seen:
-                raise ValueError("sums and sample of the state do not fit together")
+                raise ValueError(f"state of the {what} does not fit: its sample is of other rows")
             self.settings.loss.check_targets(sample.columns[1])
-        if blocks.pending is not None:
-            self.settings.loss.check_targets(blocks.pending[1][:, 0])
-        due = check_whole(state["due"], "due of the state", least=0)
-        streams = tuple(
-            check_whole(each, "streams of the state", least=0, most=2**64 - 1)
-            for each in state["streams"]
-        )
-        self._set((samples, blocks, sums, sample, reference, due, streams))
-        self.size = size
+        self.settings.loss.check_targets(blocks.stored[1][:, 0])
+        twin = shallow(self)
+        twin._set((samples, blocks, sums, sample, reference, due, streams))
+        twin.size = size
+        return twin
+
+
+def _seed(value: Any) -> int:
+    return check_whole(value, "seed of the state", least=0, most=2**64 - 1)

@@ -40,7 +40,7 @@ class GlmInference(BatchMeans):
     """
 
     def __init__(self, problem: Problem, point: Point, rows: int, sums: StreamSums | None) -> None:
-        length = 1 << (rows // BATCHES).bit_length() if sums is None else sums.length
+        length = 1 << (rows // BATCHES).bit_length() if sums is None else sums.batches.length
         unit = np.full(len(point.theta), problem.rows.unit)
         super().__init__(problem.weights(point), rows, length, problem.rows.size, unit)
         self._problem, self._point, self._sums = problem, point, sums
@@ -51,7 +51,7 @@ class GlmInference(BatchMeans):
         if self._sums is None:
             return self._exact_sums
         controls, total = self._problem.controls, self._problem.rows.weight
-        closed = self._sums.closed
+        closed = self._sums.batches.items
         assert controls is not None
         found = [controls.scores(batch, self._point) for batch in closed]
         covered = np.array([float(batch.weight) for batch in closed]) / total

@@ -1,5 +1,9 @@
-"""Which iterates make the output: an average, in double precision for every dtype, or one."""
+"""The output part: which point is returned, an average of the iterates or one of them.
 
+Averages are summed in double precision for every dtype of the point.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -8,6 +12,16 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.draws import RESERVOIR, Key, bits, key
 from mixfree.base.state import State, UnitChange
+
+__all__ = [
+    "OUTPUTS",
+    "Average",
+    "Last",
+    "Output",
+    "RandomIterate",
+    "TailAverage",
+    "WeightedAverage",
+]
 
 
 class Output(Protocol):
@@ -205,3 +219,12 @@ class RandomIterate:
     def point(self, state: KeptState, x: Array) -> Array:
         """The iterate kept."""
         return state.kept.copy()
+
+
+OUTPUTS: dict[str, Callable[..., Output]] = {
+    "average": Average,
+    "weighted": WeightedAverage,
+    "tail": TailAverage,
+    "last": Last,
+    "random": RandomIterate,
+}

@@ -1,0 +1,78 @@
+"""Equally long batches of a stream, of which neighbours are joined when there are too many."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, TypeVar, cast
+
+from mixfree.base.checks import check_whole
+from mixfree.base.state import State
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class EqualBatches(State, Generic[T]):
+    """What is known of each batch, in order; immutable.
+
+    The length of the batches doubles with the stream, so that it need not be chosen.
+
+    Attributes
+    ----------
+    nothing
+        What is known of no rows. If it is a state, it restores saved items.
+    join
+        Returns what is known of two neighbouring batches together.
+    most
+        Number of batches at which neighbours are joined; there are always fewer.
+    length
+        Rows per batch.
+    items
+        What is known of each batch.
+    """
+
+    nothing: T
+    join: Callable[[T, T], T]
+    most: int
+    length: int
+    items: tuple[T, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def added(self, *items: T) -> Self:
+        """Return these batches and those that follow."""
+        found = replace(self, items=self.items + items)
+        while len(found.items) >= self.most:
+            found = found.doubled()
+        return found
+
+    def doubled(self) -> Self:
+        """Join neighbours; a last one without a neighbour is dropped."""
+        pairs = zip(self.items[::2], self.items[1::2], strict=False)
+        joined = tuple(self.join(one, other) for one, other in pairs)
+        return replace(self, items=joined, length=2 * self.length)
+
+    def merged(self, other: Self) -> Self:
+        """Return the batches of both, joined until all have the same length."""
+        one, two = self, other
+        while one.length < two.length:
+            one = one.doubled()
+        while two.length < one.length:
+            two = two.doubled()
+        return one.added(*two.items)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the length, and the items as plain values."""
+        return {"length": self.length, "items": [cast(State, item).plain() for item in self.items]}
+
+    def restored(self, plain: Any, what: str) -> Self:
+        """Return the batches from which ``plain`` was made, after checking it."""
+        length = check_whole(plain["length"], f"length of the state of {what}")
+        nothing = cast(State, self.nothing)
+        items: Any = tuple(nothing.restored(each, what) for each in plain["items"])
+        if len(items) >= self.most:
+            raise ValueError(
+                f"state of the {what} does not fit: it must have fewer than {self.most} batches, "
+                f"not {len(items)}"
+            )
+        return replace(self, length=length, items=items)

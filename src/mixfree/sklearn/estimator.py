@@ -24,7 +24,7 @@ from mixfree.linear.summary import Summary, summary_of
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
 
-FAR = 10.0  # ratio to the loss at the start from which a fit with steps has led away
+MAX_LOSS_RATIO = 10.0  # ratio to the loss at the start from which a fit with steps has led away
 JUDGED = 2048  # most rows by which a fit with steps is compared with its start
 _OPTION = "options__"  # prefix of the name of a single option
 
@@ -335,7 +335,7 @@ class StreamModel(BaseEstimator, ABC):
             start = float(
                 learner.loss.value(np.zeros_like(learner.predict(X[some])), y[some]).mean()
             )
-        if not found <= FAR * start:
+        if not found <= MAX_LOSS_RATIO * start:
             warnings.warn(
                 f"the steps of {learner.method!r} have led away from the minimum: the mean loss is "
                 f"{found:.3g}, and was {start:.3g} at weights of 0; use method='auto', which needs "

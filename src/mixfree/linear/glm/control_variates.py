@@ -21,7 +21,6 @@ from mixfree.linear.glm.rows import Rows
 from mixfree.linear.losses import Family
 
 FUNCTIONS = 3  # per output
-MAX_LOG_ODDS = 1e3  # to which old predictions are clipped, if the loss has no width
 MAX_BETA_ROWS = 2048  # kept rows that are enough to choose β
 MIN_VARIANCE = 1e-12  # relative variance that is only a rounding error
 ERROR_DRAWS = 64  # of a gradient's error, where its covariance would be too large a matrix
@@ -29,7 +28,7 @@ ERROR_DRAWS = 64  # of a gradient's error, where its covariance would be too lar
 
 def functions(loss: Family, before: Array, targets: Array) -> Array:
     """Return target, prediction at arrival and slope there: one row per function and output."""
-    z = before if loss.width is not None else np.clip(before, -MAX_LOG_ODDS, MAX_LOG_ODDS)
+    z = before if loss.width is not None else np.clip(before, -loss.largest, loss.largest)
     return np.concatenate([loss.encoded(targets), z, loss.at(z, targets)[1]], axis=1).T
 
 
@@ -174,14 +173,22 @@ class ControlVariates:
 
     def _freedom(self, point: Point) -> float:
         """Return the degrees of freedom of a variance, from the spread of the rows' squares."""
+        total, squares = self._squares(point)
+        return 2.0 * total * total / max(squares - total * total / len(self._rows.sample), 1e-300)
+
+    def rough_excess(self, point: Point) -> float:
+        """Return about the mean excess loss due to sampling, up to a factor."""
+        return self._squares(point)[0]
+
+    def _squares(self, point: Point) -> tuple[float, float]:
+        """Return the sums of the squares of the rows' errors in the fit's metric, and of theirs."""
         total = squares = 0.0
         for x, rest in self._residuals(point):
             white = linalg.solve_triangular(point.metric, x.T, lower=True, check_finite=False)
             each = np.einsum("ij,ij->j", white, white) * np.einsum("ij,ij->i", rest, rest)
             total += float(each.sum())
             squares += float(each @ each)
-        spread = squares - total * total / len(self._rows.sample)
-        return 2.0 * total * total / max(spread, 1e-300)
+        return total, squares
 
     def sampling_errors(self, point: Point) -> Array:
         """Return random gradients whose squares sum to the sampling variance.

@@ -9,7 +9,7 @@ import numpy as np
 from mixfree.base.arithmetic import Array
 from mixfree.base.state import State
 from mixfree.linear.classes import most_probable, probabilities
-from mixfree.linear.losses import Family, Logistic, Loss, predictions_apart
+from mixfree.linear.losses import Family, Logistic, Loss, mean_of, predictions_apart
 
 __all__ = [
     "CHUNK",
@@ -363,7 +363,7 @@ def judged(loss: Loss, weights: Array, rows: Array, targets: Array) -> Judged:
         )
     if isinstance(loss, Logistic):
         return Judged(actual, probabilities(raw)[:, 1], losses, (raw > 0.0) == (actual > 0.0), raw)
-    return Judged(actual, raw, losses, np.zeros(len(raw)), none)
+    return Judged(actual, _bounded(mean_of(loss, raw)), losses, np.zeros(len(raw)), none)
 
 
 def best_constant(loss: Loss, targets: Array) -> Array:

@@ -15,7 +15,7 @@ from mixfree.base.checks import shown
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.linear.classes import most_probable, probabilities
-from mixfree.linear.losses import predictions_apart
+from mixfree.linear.losses import mean_of, predictions_apart
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.encoder import located
 from mixfree.streams.columns.kinds import Choices, judge
@@ -173,7 +173,10 @@ class Predictor:
     def columns(self, rows: Array, file: str, start: int) -> list[Array]:
         """Return one array per name; raise ValueError for the first row that is not finite."""
         outputs = predictions_apart(self._weights, rows)
-        numbers = outputs[:, None] if self.classes is None else probabilities(outputs)
+        loss = self.fit.row_loss
+        numbers = (
+            mean_of(loss, outputs)[:, None] if self.classes is None else probabilities(outputs)
+        )
         if not np.isfinite(numbers.sum()):  # cheaper than testing each value
             finite = np.isfinite(numbers).all(axis=1)
             if not finite.all():
@@ -181,7 +184,8 @@ class Predictor:
                 raise ValueError(f"{where}, has values too large to predict")
         predicted = list(numbers.T)
         if self.interval is not None and knows_intervals(self.fit.learner):
-            predicted += self.fit.learner.mean_interval(rows, self.interval)
+            ends = self.fit.learner.mean_interval(rows, self.interval)
+            predicted += [mean_of(loss, end) for end in ends]
         if self.classes is not None:
             predicted.insert(0, most_probable(outputs, np.array(self.classes)))
         return predicted

@@ -48,5 +48,5 @@ def demo(
             for method, found in last.items()
         ],
     ).show()
-    say("The limit is the mean error of a fit to all samples, as their number grows: the least possible.")
+    say("Limit: the mean error of a fit to all samples, as their number grows; the least possible.")
     say(CAVEAT, f"Figure: {save(draw_demo(rows), out)[0]}")

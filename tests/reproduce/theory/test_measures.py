@@ -5,8 +5,7 @@ from mixfree.gradients import MLMC
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.paper.problem import Regression, problem_of
 from mixfree.reproduce.theory import measures
-from mixfree.reproduce.theory.claims import bias_claim, claims, values_of
-from mixfree.reproduce.theory.equality import equality_claim
+from mixfree.reproduce.theory.claims import bias_claim, claims, equality_claim, values_of
 from mixfree.reproduce.theory.experiment import cells, measure, report
 from mixfree.reproduce.theory.measures import second_moments
 from mixfree.reproduce.theory.windows import Windows

@@ -623,7 +623,7 @@ def test_few_rows_that_a_plane_separates_are_known_to_say_little():
         x = rng.normal(size=(6_000, 30))
         y = np.sign(x @ rng.normal(size=30) + rng.logistic(size=6_000))
         whole, fit = (fitted(Logistic(), x, y, memory=rows, seed=seed) for rows in (6_000, 200))
-        trusting = fit._problem(*fit._rows, fit._sums)
+        trusting = fit._problem(*fit._rows(), fit._sums)
         weights = trusting.weights(trusting.solved(None))
         best = objective(Logistic(), whole.weights(), x, y)
         lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))

@@ -1,37 +1,46 @@
-"""Coverage of 95 % intervals from batch means and two standard kinds, on AR(1) streams.
+"""Coverage of 95 % intervals from batch means and of their rivals, on correlated streams.
 
-Features and noise are AR(1) processes of variance 1, with the same correlation ρ of neighbours.
-The best weights are those that minimise the expected loss.
+Features and noise are stationary processes of variance 1, with the correlation ρ of neighbours:
+AR(1); in *arma* ARMA(1, 1) with GARCH(1, 1) innovations, in the manner of Lazarus, Lewis, Stock and
+Watson (2018); in *panel* effects of units of 50 rows, one unit after the other. The best weights
+are those that minimise the expected loss. *watched* is the linear model, whose intervals are looked
+at after every 100 rows from 1,000 to 50,000.
 """
 
 import math
 from functools import cache
 
 import numpy as np
-from scipy import optimize, signal, special
+from scipy import fft, optimize, signal, special
 
 from mixfree.base.figures import new_figure
 from mixfree.base.table import Table
 from mixfree.linear.exact_learner import ExactLearner
-from mixfree.linear.losses import Logistic, Squared
+from mixfree.linear.losses import Logistic, Poisson, Squared
 from mixfree.reproduce.engine.report import DOTS, Claim, Report, curves, gather
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import bootstrap
 
 # Seeds below 1,000 were used to develop the intervals.
-FULL = Settings(samples=20_000, seeds=300, first_seed=2000)
+FULL = Settings(samples=20_000, seeds=300, first_seed=3000)
 QUICK = FULL.changed(seeds=5, first_seed=0)
 RHOS = (0.0, 0.5, 0.9, 0.98)
-SHORTER = 10  # factor by which the short streams are shorter
+SHARES = (0.03, 0.1, 1.0)  # lengths of the streams, as shares of the longest
 KEPT = 2048  # rows of the memory that holds only a part of the long streams
 NORMAL = 1.959963984540054  # 97.5 % quantile
 OURS, OURS_WITH_FEW = "batch means", "batch means, 2,048 rows kept"
-HAC, INDEPENDENT = "Newey–West", "rows as independent"
-KINDS = (INDEPENDENT, HAC, OURS, OURS_WITH_FEW)
+HAC, INDEPENDENT = "Newey–West, textbook", "rows as independent"
+FIXED_B, EWC = "Newey–West, fixed b", "EWC"
+KINDS = (INDEPENDENT, HAC, FIXED_B, EWC, OURS, OURS_WITH_FEW)
 SLOW = 0.9  # largest ρ for which coverage must be close to nominal
 SLOPES, LEVEL = np.array([1.0, -0.5, 0.0]), 0.5
 BENT = 0.5  # coefficient of the square of the first feature in the quadratic model
-MODELS = ("linear", "quadratic", "logit", "probit")
+UNIT = 50  # rows of a unit of the panel
+MODELS = ("linear", "quadratic", "arma", "panel", "logit", "probit", "poisson")
+LEAST_SQUARES = MODELS[:4]
+POISSON = 0.4  # slopes and noise of the Poisson model, relative to the others
+WATCHED, EVERY, FROM, TO = "watched", 100, 1000, 50_000
+ALTERNATIVE = 3.0  # deviations of the estimate, by which the tested value is wrong
 
 
 def autoregressive(rng, rows, rho, columns=1):
@@ -41,17 +50,40 @@ def autoregressive(rng, rows, rho, columns=1):
     return signal.lfilter([1.0], [1.0, -rho], noise, axis=0)
 
 
+def mixed(rng, rows, rho, columns=1):
+    """Draw ARMA(1, 1) processes with GARCH(1, 1) innovations, about of variance 1."""
+    normal, variance = rng.standard_normal((rows, columns)), np.ones(columns)
+    for row in normal:
+        row *= np.sqrt(variance)
+        variance = 0.05 + 0.1 * row**2 + 0.85 * variance
+    moved = signal.lfilter([1.0, 0.5], [1.0, -rho], normal, axis=0)
+    return moved * math.sqrt((1.0 - rho * rho) / (1.25 + rho))
+
+
+def by_unit(rng, rows, rho, columns=1):
+    """Draw effects of units, a share ρ of the variance, and independent rest."""
+    effects = rng.standard_normal((-(-rows // UNIT), columns)).repeat(UNIT, axis=0)[:rows]
+    return math.sqrt(rho) * effects + math.sqrt(1.0 - rho) * rng.standard_normal((rows, columns))
+
+
 def loss_of(model):
-    return Squared() if model in ("linear", "quadratic") else Logistic()
+    if model in LEAST_SQUARES:
+        return Squared()
+    return Poisson() if model == "poisson" else Logistic()
 
 
 def stream(model, rows, rho, seed):
     """Draw rows and targets: a linear function plus noise, with a square of the first feature in
-    ``quadratic``, and its sign with logistic or normal noise in ``logit`` and ``probit``."""
+    ``quadratic``; its sign with logistic or normal noise in ``logit`` and ``probit``; counts whose
+    mean is the exponential of both in ``poisson``."""
     rng = np.random.default_rng((seed, MODELS.index(model), rows, round(1000 * rho)))
-    x = autoregressive(rng, rows, rho, len(SLOPES))
-    noise = autoregressive(rng, rows, rho)[:, 0]
+    draw = {"arma": mixed, "panel": by_unit}.get(model, autoregressive)
+    x = draw(rng, rows, rho, len(SLOPES))
+    noise = draw(rng, rows, rho)[:, 0]
     line = x @ SLOPES + LEVEL
+    if model == "poisson":
+        mean = np.exp(POISSON * (line + noise) - 0.5 * POISSON**2)
+        return x, rng.poisson(mean).astype(float)
     if loss_of(model) == Squared():
         return x, line + (model == "quadratic") * BENT * x[:, 0] ** 2 + noise
     if model == "logit":
@@ -66,6 +98,8 @@ def best_weights(model):
     For normal features the slopes are proportional to those of the truth, whatever the link; two
     numbers are left for ``probit``, where the expected gradient is 0 by quadrature.
     """
+    if model == "poisson":
+        return (*(POISSON * SLOPES).tolist(), POISSON * LEVEL)
     if model != "probit":
         return (*SLOPES.tolist(), LEVEL + BENT * (model == "quadratic"))
     nodes, weights = np.polynomial.hermite_e.hermegauss(100)
@@ -80,33 +114,61 @@ def best_weights(model):
     return (*(factor * SLOPES).tolist(), float(level))
 
 
-def sandwich_errors(loss, weights, x, y, lags=0):
-    """Compute Newey and West's standard errors; without lags, White's."""
+def scores_of(loss, weights, x, y):
+    """Compute the scores of rows, and the inverse of the Hessian."""
     z = np.column_stack([x, np.ones(len(x))])
     line = z @ weights
-    bend = np.ones(len(y)) if isinstance(loss, Squared) else 0.25 / np.cosh(0.5 * line) ** 2
-    score = loss.derivative(line, y)[:, None] * z
+    inverse = np.linalg.inv((z * loss.curvature(line, y)[:, None]).T @ z)
+    return loss.derivative(line, y)[:, None] * z, inverse
+
+
+def sandwich_errors(loss, weights, x, y, lags=0):
+    """Compute Newey and West's standard errors; without lags, White's."""
+    score, inverse = scores_of(loss, weights, x, y)
     middle = score.T @ score
     for lag in range(1, lags + 1):
         product = score[lag:].T @ score[:-lag]
         middle += (1.0 - lag / (lags + 1.0)) * (product + product.T)
-    inverse = np.linalg.inv((z * bend[:, None]).T @ z)
     return np.sqrt(np.diag(inverse @ middle @ inverse))
 
 
+def fixed_b_half_widths(loss, weights, x, y):
+    """Compute half-widths by Newey and West with 1.3 √T lags.
+
+    The quantile is that of the fixed-b law for Bartlett's kernel (Kiefer and Vogelsang 2005).
+    """
+    lags = math.ceil(1.3 * math.sqrt(len(y)))
+    b = lags / len(y)
+    quantile = 1.96 + b * (2.9694 + b * (0.4160 - 0.5324 * b))
+    return quantile * sandwich_errors(loss, weights, x, y, lags - 1)
+
+
+def cosine_half_widths(loss, weights, x, y):
+    """Compute half-widths by equally weighted cosines, 0.4 T^(2/3) of them, and Student's t."""
+    score, inverse = scores_of(loss, weights, x, y)
+    count = int(0.4 * len(y) ** (2.0 / 3.0))
+    cosines = fft.dct(score, type=2, norm="ortho", axis=0)[1 : count + 1]
+    middle = len(y) / count * cosines.T @ cosines
+    errors = np.sqrt(np.diag(inverse @ middle @ inverse))
+    return float(special.stdtrit(count, 0.975)) * errors
+
+
 def cells(settings):
-    """Return one cell per model, ρ, length and seed."""
+    """Return one cell per model, ρ, length and seed, and those of watched streams."""
+    lengths = [round(share * settings.samples) for share in SHARES]
+    plain = [(model, rows) for model in MODELS for rows in lengths]
+    watched = [(WATCHED, rho, TO) for rho in RHOS[:3]]
     return [
         {"model": model, "rho": rho, "rows": rows, "seed": seed}
-        for model in MODELS
-        for rho in RHOS
-        for rows in (settings.samples // SHORTER, settings.samples)
+        for model, rho, rows in [(m, rho, n) for m, n in plain for rho in RHOS] + watched
         for seed in settings.seed_numbers
     ]
 
 
 def measure(cell):
-    """Return one row per kind of interval: the share of weights covered."""
+    """Return one row per kind of interval: the share of weights covered, and the first slope."""
+    if cell["model"] == WATCHED:
+        return [{**cell, "method": kind, "left": left} for kind, left in watch(cell).items()]
     truth = np.array(best_weights(cell["model"]))
     found = intervals(cell["model"], *stream(*(cell[k] for k in ("model", "rows", "rho", "seed"))))
     return [
@@ -115,10 +177,29 @@ def measure(cell):
             "method": method,
             "covered": float(np.mean(np.abs(weights - truth) <= half)),
             "half": float(np.mean(half)),
+            "error": float(weights[0] - truth[0]),
+            "half of first": float(half[0]),
             "warned": warned,
         }
         for method, weights, half, warned in found
     ]
+
+
+def watch(cell):
+    """Return the share of weights that have ever left their interval, of either kind."""
+    rho, rows = cell["rho"], cell["rows"]
+    rng = np.random.default_rng((cell["seed"], 99, round(1000 * rho)))
+    x = autoregressive(rng, rows, rho, len(SLOPES))
+    y = x @ SLOPES + LEVEL + autoregressive(rng, rows, rho)[:, 0]
+    learner, truth = ExactLearner(Squared(), len(SLOPES)), np.array(best_weights("linear"))
+    left = {kind: np.zeros(len(truth), dtype=bool) for kind in ("ordinary", "anytime")}
+    for start in range(0, rows, EVERY):
+        here = slice(start, start + EVERY)
+        learner.advance(x[here], y[here])
+        for kind in left if start + EVERY >= FROM else ():
+            low, high = learner.conf_int(anytime=kind == "anytime")[0].T
+            left[kind] |= (truth < low) | (high < truth)
+    return {kind: float(out.mean()) for kind, out in left.items()}
 
 
 def intervals(model, x, y):
@@ -132,13 +213,15 @@ def intervals(model, x, y):
         return weights, learner.conf_int()[0, :, 1] - weights, bool(learner.remark)
 
     ours = fit()
-    usual = int(4.0 * (len(y) / 100.0) ** (2.0 / 9.0))
+    data, usual = (loss, ours[0], x, y), int(4.0 * (len(y) / 100.0) ** (2.0 / 9.0))
     found = [
         (OURS, *ours),
-        (HAC, ours[0], NORMAL * sandwich_errors(loss, ours[0], x, y, usual), False),
-        (INDEPENDENT, ours[0], NORMAL * sandwich_errors(loss, ours[0], x, y), False),
+        (FIXED_B, ours[0], fixed_b_half_widths(*data), False),
+        (EWC, ours[0], cosine_half_widths(*data), False),
+        (HAC, ours[0], NORMAL * sandwich_errors(*data, usual), False),
+        (INDEPENDENT, ours[0], NORMAL * sandwich_errors(*data), False),
     ]
-    if isinstance(loss, Logistic) and len(y) > 2 * KEPT:
+    if not isinstance(loss, Squared) and len(y) > 2 * KEPT:
         found.append((OURS_WITH_FEW, *fit(memory=KEPT)))
     return found
 
@@ -158,48 +241,99 @@ def at_least(text, shares, limit):
 
 def report(rows, settings):
     """Make tables, figure and claims; the longest streams are judged."""
-    found, warned = (
+    watched = [row for row in rows if row["model"] == WATCHED]
+    rows = [row for row in rows if row["model"] != WATCHED]
+    found, warned, halves = (
         {
             cell: {method: bootstrap(values) for method, values in group.items()}
             for cell, group in gather(rows, ("model", "rho", "rows"), "method", value).items()
         }
-        for value in ("covered", "warned")
+        for value in ("covered", "warned", "half")
     )
+    below = {
+        (cell, kind): bootstrap(np.subtract(group[kind], group[OURS]))
+        for cell, group in gather(rows, ("model", "rho", "rows"), "method", "covered").items()
+        for kind in (FIXED_B, EWC)
+    }
     lengths = sorted({row["rows"] for row in rows})
-    tables = [table(found, warned, length, settings.seeds) for length in lengths]
+    tables = [table(found, warned, halves, length, settings.seeds) for length in lengths]
+    left = {
+        (f"{rho:g}", kind): bootstrap(values)
+        for rho, group in gather(watched, "rho", "method", "left").items()
+        for kind, values in group.items()
+    }
     return Report(
-        tables,
+        [*tables, power_table(rows), watched_table(left)],
         {"intervals": draw(rows, lengths)},
-        claims(found, warned, settings.samples),
+        claims(found, below, warned, halves, left, settings.samples),
         [
             "Coverage is the share of weights whose interval holds the weight of the least "
-            "expected loss, intercept included, with its 95 % interval over streams.",
-            "Features and noise are AR(1) with ρ. quadratic and probit are fitted by a linear and "
-            "a logistic model, which are not right about them.",
-            f"{INDEPENDENT}: White's sandwich. {HAC}: 4(T/100)^(2/9) lags. All kinds but "
-            f"'{OURS_WITH_FEW}' are around the same weights.",
+            "expected loss, intercept included, with its 95 % interval over streams; in brackets "
+            "the mean width over that of EWC.",
+            "quadratic and probit are fitted by a linear and a logistic model, which are not right "
+            "about them.",
+            f"{INDEPENDENT}: White's sandwich. {HAC}: 4(T/100)^(2/9) lags. {FIXED_B}: 1.3 √T lags. "
+            f"{EWC}: 0.4 T^(2/3) cosines. All kinds but '{OURS_WITH_FEW}' are around the same "
+            "weights.",
+            f"Power is that against a first slope wrong by {ALTERNATIVE:g} of its standard "
+            "deviations, with the quantile that makes the size 5 %.",
         ],
     )
 
 
-def table(found, warned, length, seeds):
+def table(found, warned, halves, length, seeds):
     here = {cell: group for cell, group in found.items() if cell[2] == length}
     names = [name for name in KINDS if any(name in group for group in here.values())]
+
+    def shown(cell, name):
+        if name not in here[cell]:
+            return ""
+        width = halves[cell][name].value / halves[cell][EWC].value
+        return f"{percent(here[cell][name])} [{width:.2f}]"
+
     lines = [
         (
             cell[0],
             f"{cell[1]:g}",
-            *(percent(group[name]) if name in group else "" for name in names),
+            *(shown(cell, name) for name in names),
             f"{100.0 * warned[cell][OURS].value:.0f}",
         )
-        for cell, group in here.items()
+        for cell in here
     ]
     title = f"Coverage of 95 % intervals in per cent, {length:,} rows, {seeds} streams"
     return Table(title, ["model", "ρ", *names, "streams with a warning"], lines)
 
 
-def claims(found, warned, longest):
-    """Judge coverage on the longest streams, and the warnings on shorter ones."""
+def power_table(rows):
+    """Tabulate size and size-adjusted power of tests of the first slope."""
+    kinds, lines = (FIXED_B, EWC, OURS), []
+    chosen = [row for row in rows if row["model"] in ("linear", "arma")]
+    for cell, group in gather(chosen, ("model", "rho", "rows"), "method").items():
+        line = [cell[0], f"{cell[1]:g}", f"{cell[2]:,}"]
+        for kind in kinds:
+            error = np.array([row["error"] for row in group[kind]])
+            half = np.array([row["half of first"] for row in group[kind]])
+            size = np.mean(np.abs(error) > half)
+            limit = np.quantile(np.abs(error) / half, 0.95)
+            moved = np.abs(error + ALTERNATIVE * error.std()) / half
+            line += [f"{100.0 * size:.1f}", f"{100.0 * np.mean(moved > limit):.0f}"]
+        lines.append(line)
+    heads = [f"{kind}: {what}" for kind in kinds for what in ("size", "power")]
+    title = "Size and size-adjusted power of 5 % tests of a slope, in per cent"
+    return Table(title, ["model", "ρ", "rows", *heads], lines)
+
+
+def watched_table(left):
+    lines = [
+        (rho, *(percent(left[rho, kind]) for kind in ("ordinary", "anytime")))
+        for rho in dict.fromkeys(rho for rho, _ in left)
+    ]
+    title = f"Weights that ever left their 95 % interval, watched every {EVERY} rows, in per cent"
+    return Table(title, ["ρ", "ordinary", "anytime"], lines)
+
+
+def claims(found, below, warned, halves, left, longest):
+    """Judge coverage on the longest streams, the rivals on all, and warnings on shorter ones."""
 
     def ours(slow):
         return {
@@ -209,14 +343,27 @@ def claims(found, warned, longest):
             if rows == longest and (rho > SLOW) == slow and name in (OURS, OURS_WITH_FEW)
         }
 
+    def named(cell):
+        return f"{cell[0]}, ρ = {cell[1]:g}, {cell[2]:,} rows"
+
     short = {
-        f"{model}, ρ = {rho:g}, coverage {percent(group[OURS])} %": warned[model, rho, rows][OURS]
-        for (model, rho, rows), group in found.items()
-        if rows < longest and group[OURS].value < 0.9
+        f"{named(cell)}, coverage {percent(group[OURS])} %": warned[cell][OURS]
+        for cell, group in found.items()
+        if cell[2] < longest and group[OURS].value < 0.9
     }
+    text = f"coverage of {OURS} is at least that of {EWC} and of {FIXED_B}, in every cell"
+    rivals = Claim.below(text, {f"{named(k[0])}, {k[1]}": v for k, v in below.items()}, 0.0, "+.3f")
+    wide = {
+        named(cell): group[OURS].value / group[EWC].value
+        for cell, group in halves.items()
+        if found[cell][EWC].value >= 0.94
+    }
+    widest = max(wide, key=lambda name: wide[name])
     text = "shorter streams: where coverage is below 90 %, 80 % of the streams have a warning"
     fast = ours(slow=False)
     most = max(fast, key=lambda name: fast[name].value)
+    anytime = {f"ρ = {rho}": value for (rho, kind), value in left.items() if kind == "anytime"}
+    ever = max(anytime, key=lambda name: anytime[name].value)
     return [
         at_least(f"{longest:,} rows, ρ ≤ {SLOW}: coverage of {OURS} is at least 92 %", fast, 0.92),
         Claim.below(
@@ -227,6 +374,18 @@ def claims(found, warned, longest):
         ),
         at_least(f"{longest:,} rows, ρ above: at least 90 %", ours(slow=True), 0.9),
         at_least(text, short, 0.8) if short else Claim(text, "never below 90 %", True),
+        rivals,
+        Claim(
+            f"where {EWC} covers at least 94 %, {OURS} are at most 1.1 times as wide",
+            f"at most {wide[widest]:.2f} ({widest})",
+            wide[widest] <= 1.1,
+        ),
+        Claim.below(
+            "anytime intervals: at most 5 % of the weights ever leave them",
+            anytime,
+            0.05,
+            measured=f"at most {percent(anytime[ever])} % ({ever})",
+        ),
     ]
 
 

@@ -32,7 +32,7 @@ from mixfree.linear.losses import Huber, Logistic, Loss, Squared, loss_twin
 from mixfree.reproduce.engine.report import Claim, Report, gather, where
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import bootstrap, ratio
-from mixfree.steps.profile import ENOUGH
+from mixfree.steps.profile import MIN_BLOCKS
 
 FULL = Settings(samples=200_000, seeds=200, first_seed=4000)
 QUICK = Settings(samples=4_000, seeds=2)
@@ -578,7 +578,7 @@ def draw_distribution(cases, ratios):
 def draw_profile(rows):
     """Plot the ladder's profile: the variance inflation of its levels on the paper's problem."""
     drawn, axes = new_figure(width=7.0, height=3.6)
-    reliable = (row for row in rows if row["blocks"] >= ENOUGH)
+    reliable = (row for row in rows if row["blocks"] >= MIN_BLOCKS)
     for index, (p, levels) in enumerate(gather(reliable, "p", "length", "ratio").items()):
         style = line_style(index)
         axes.plot(

@@ -27,7 +27,8 @@ print(len(cells), "cells,", len(rows), "rows")
 report.figures["fig1"]
 
 # %%
-report.show()
+for table in report.all_tables():
+    table.show()
 
 # %% [markdown]
 # At this length the chain changes its state only about ten times, which is too few to compare the

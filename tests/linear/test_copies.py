@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 import pickle
 import subprocess
 import sys
@@ -14,8 +15,11 @@ import pytest
 from scipy.sparse import csr_array
 
 import mixfree as mf
+from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.losses import Logistic, Squared
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 from tests.helpers import needed
+from tests.linear.test_every_fit_reloads import frozen
 
 ROWS = 24
 ROOT = Path(__file__).parents[2]
@@ -138,6 +142,8 @@ def test_a_second_thread_is_refused_where_it_is_seen(monkeypatch):
 INTERRUPTED = """
 import copy, signal, threading, time
 import numpy as np
+from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.losses import Logistic, Squared
 from mixfree.sklearn import StreamClassifier, StreamRegressor
 from tests.linear.test_every_fit_reloads import frozen
 
@@ -174,3 +180,41 @@ def test_ctrl_c_leaves_an_exact_fit_with_all_rows_of_a_call_or_none():
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, cwd=ROOT
     )
     assert run.stdout.split() == ["True"] * 12, run.stderr
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=str)
+def test_an_interruption_anywhere_in_a_merge_or_growth_changes_nothing(loss):
+    """Catches rows that are merged while batches, the sample or predictions are not."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3000, 3))
+    y = np.sign(x[:, 0] + rng.logistic(size=3000))
+    memory = "1MB" if loss == Squared() else 100
+    parts = [ExactLearner(loss, 3, memory=memory, looks_ahead=True) for _ in range(2)]
+    for number, part in enumerate(parts):
+        part.advance(x[number::2], y[number::2])
+
+    def changed(change, after):
+        """Interrupt at the line with this number; return the states before and after."""
+        learner, lines = copy.deepcopy(parts[0]), itertools.count()
+        before = frozen(learner.state_dict())
+
+        def interrupt(frame, event, argument):
+            if event == "line" and "mixfree" in frame.f_code.co_filename and next(lines) == after:
+                raise KeyboardInterrupt
+            return interrupt
+
+        sys.settrace(interrupt)
+        try:
+            change(learner)
+        except KeyboardInterrupt:
+            return before, frozen(learner.state_dict()), False
+        finally:
+            sys.settrace(None)
+        return before, frozen(learner.state_dict()), True
+
+    for change in (lambda one: one.merge(parts[1]), lambda one: one.grow(5)):
+        _, whole, done = changed(change, 10**9)
+        assert done
+        for after in [*range(40), *range(40, 3000, 97)]:
+            before, found, done = changed(change, after)
+            assert found == (whole if done else before) or found == whole, after

@@ -13,6 +13,17 @@ from tests.helpers import assert_same_bits
 OTHERS = [Logistic(), Softmax(3), Huber(), Robust()]
 
 
+T = np.array(
+    [
+        [1.0, 0.0, 0.0],
+        [0.0, 0.0, 2.0],
+        [0.0, 0.0, 1.0],
+        [0.0, 1.0, 0.0],
+        [0.0, 0.0, -1.0],
+    ]
+)
+
+
 def stream(loss, rows, columns=5, seed=0):
     """Rows of which the last two columns are 0 in the first half, sorted by a third."""
     rng = np.random.default_rng(seed)
@@ -77,7 +88,9 @@ def test_what_is_forgotten_grows_too(half_life):
     else:
         close(grown.weights, whole.weights)
         assert grown.forgetting.history == whole.forgetting.history
-        close(list(grown.forgetting.judged.values()), list(whole.forgetting.judged.values()))
+        close(
+            list(grown.forgetting.mean_losses.values()), list(whole.forgetting.mean_losses.values())
+        )
 
 
 @pytest.mark.parametrize("loss", OTHERS, ids=str)
@@ -111,6 +124,18 @@ def test_bytes_hold_fewer_rows_of_more_columns():
     assert learner._fit._seen + learner._fit._blocks.filled == 3000
     assert learner.gap.upper < 0.01
     close(learner.weights[:, :5], whole[:, :5], 0.1)
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=str)
+def test_predictions_of_new_rows_survive_growth_and_maps(loss):
+    """Catches a saved state without them, which no learner that looks ahead could load."""
+    data = stream(loss, 4000)
+    grown = learnt(loss, *halves(*data), looks_ahead=True)
+    assert grown.ahead.rows == 4000 and grown.ahead.weights.shape == (1, 6)
+    mapped = grown.mapped(T)
+    close(mapped.ahead.predictions, grown.ahead.predictions)
+    mapped.advance(data[0] @ T, data[1])
+    assert mapped.ahead.rows == 8000
 
 
 @pytest.mark.parametrize("before, after", [(3, 150), (150, 3), (10, 400)])
@@ -149,17 +174,6 @@ def test_fits_of_different_columns_merge_in_any_order():
             merged.merge(part.placed(own, 5))
         close(merged.weights, whole.weights)
         close(merged.predict(x), whole.predict(x))
-
-
-T = np.array(
-    [
-        [1.0, 0.0, 0.0],
-        [0.0, 0.0, 2.0],
-        [0.0, 0.0, 1.0],
-        [0.0, 1.0, 0.0],
-        [0.0, 0.0, -1.0],
-    ]
-)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.coo_matrix])

@@ -178,7 +178,10 @@ def test_a_bad_row_changes_nothing():
     ("parameters", "message"),
     [
         ({"method": "magic"}, "method must be one of"),
-        ({"loss": "cubic"}, "loss must be one of 'squared', 'huber', 'robust', not 'cubic'"),
+        (
+            {"loss": "cubic"},
+            "loss must be one of 'squared', 'huber', 'robust', 'poisson', not 'cubic'",
+        ),
         ({"scale": "max"}, "scale must be one of 'auto', 'running', not 'max'"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1, not 0"),
         ({"epochs": 5}, "`epochs=5` is for iterative methods"),

@@ -96,7 +96,7 @@ def test_any_chunking_and_saving_at_any_row_gives_the_same_bits(lam, half_life):
     for cut in (0, 100, 33_333):
         lstd = LSTD(4, 0.9, lam=lam, half_life=half_life)
         head = added([each[:cut] for each in parts], lam=lam, half_life=half_life)
-        lstd.restore(head.plain())
+        lstd = lstd.restored(head.plain(), "lstd")
         lstd.add(*(each[cut:] for each in parts))
         same_bits(lstd, whole)
 

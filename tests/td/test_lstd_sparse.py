@@ -1,5 +1,7 @@
 """Sparse LSTD: equal to dense LSTD, and refused where the sums would not be sparse."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -37,7 +39,7 @@ def test_values_and_errors_are_those_of_dense_sums(options, tilings):
     """Features of two tilings are dependent, which a plain factorisation does not survive."""
     parts = trajectory(3000, tilings)
     dense, found = LSTD(parts[0].shape[1], 0.9, **options), learnt(SparseLSTD, parts, **options)
-    dense._most = lstd_sparse.MAX_BATCHES
+    dense._batches = replace(dense._batches, most=lstd_sparse.MAX_BATCHES)
     dense.add(*parts[:4], ended=parts[4])
     if tilings == 1:
         np.testing.assert_allclose(found.theta, dense.theta, rtol=1e-8, atol=1e-8)
@@ -57,7 +59,7 @@ def test_same_bits_however_cut_and_after_saving(lam):
     np.testing.assert_array_equal(cut.errors(np.eye(STATES)), whole.errors(np.eye(STATES)))
     half = learnt(SparseLSTD, [part[:777] for part in parts], lam=lam)
     again = SparseLSTD(STATES, 0.9, lam=lam)
-    again.restore(half.plain())
+    again = again.restored(half.plain(), "lstd")
     rows, rewards, ahead, stop, ended = (part[777:] for part in parts)
     again.add(sparse.csr_array(rows), rewards, sparse.csr_array(ahead), stop, ended=ended)
     np.testing.assert_array_equal(again.theta, whole.theta)
@@ -139,7 +141,7 @@ def test_a_wrong_state_is_refused():
     state = found.plain()
     state["closed"][0]["indices"][0] = STATES + 7
     with pytest.raises(ValueError, match="indices"):
-        found.restore(state)
+        found.restored(state, "lstd")
 
 
 @pytest.mark.parametrize("kind", [SparseLSTD, LSTD])
@@ -149,7 +151,7 @@ def test_a_state_with_too_many_batches_and_a_wrong_level_are_refused(kind):
     state, before = found.plain(), found.theta
     state["closed"] = [state["closed"][0]] * 64
     with pytest.raises(ValueError, match=r"must have fewer than \d+ batches, not 64"):
-        found.restore(state)
+        found.restored(state, "lstd")
     np.testing.assert_array_equal(found.theta, before)
     for level in (0.0, 1.0, 95):
         with pytest.raises(ValueError, match=f"level must be between 0 and 1, not {level}"):

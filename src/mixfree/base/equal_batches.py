@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from mixfree.base.checks import check_whole
 from mixfree.base.state import State
 
-T = TypeVar("T", bound=State)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class EqualBatches(State, Generic[T]):
     Attributes
     ----------
     nothing
-        What is known of no rows; its type restores the items of a saved state.
+        What is known of no rows. If it is a state, it restores saved items.
     join
         Returns what is known of two neighbouring batches together.
     most
@@ -63,12 +63,13 @@ class EqualBatches(State, Generic[T]):
 
     def plain(self) -> dict[str, Any]:
         """Return the length, and the items as plain values."""
-        return {"length": self.length, "items": [item.plain() for item in self.items]}
+        return {"length": self.length, "items": [cast(State, item).plain() for item in self.items]}
 
     def restored(self, plain: Any, what: str) -> Self:
         """Return the batches from which ``plain`` was made, after checking it."""
         length = check_whole(plain["length"], f"length of the state of {what}")
-        items = tuple(self.nothing.restored(each, what) for each in plain["items"])
+        nothing = cast(State, self.nothing)
+        items: Any = tuple(nothing.restored(each, what) for each in plain["items"])
         if len(items) >= self.most:
             raise ValueError(
                 f"state of the {what} does not fit: it must have fewer than {self.most} batches, "

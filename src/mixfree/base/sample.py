@@ -84,20 +84,33 @@ class UniformSample(State):
             self._own_columns()
         return self.columns[place][: self.filled]
 
+    def taken(self, slots: Array) -> list[Array]:
+        """Copies of the samples in some slots, one array per column."""
+        if self._late and len(self.columns[0]) < self.filled:
+            self.column(0)
+        found = [column[slots] for column in self.columns]
+        for late, entries in self._late or ():
+            places = np.full(self.filled, -1)
+            places[late] = np.arange(len(late))  # where a slot comes twice, the last stays
+            newer = places[slots] >= 0
+            for mine, theirs in zip(found, entries, strict=True):
+                mine[newer] = theirs[places[slots][newer]]
+        return found
+
     @property
     def order(self) -> Array:
         """The slots in the order in which their samples arrived."""
         return np.argsort(self.numbers[: self.filled])
 
-    def offer(self, columns: Sequence[Array]) -> None:
+    def offer(self, columns: Sequence[Array], replace: Replace | None = None) -> None:
         """Offer the next samples; each column has one entry per sample."""
-        self.store(columns, *self.place(len(columns[0])))
+        self.store(columns, *self.place(len(columns[0]), replace))
 
     def place(self, count: int, replace: Replace | None = None) -> tuple[Array, Array]:
         """Draw the keys of the next samples; return the positions of those kept and their slots.
 
         Half of a key decides for nearly all samples. ``replace`` is a twin of :meth:`_replaced`,
-        a function of the kept keys and the new ones.
+        a function of the kept keys and the new ones, such as :func:`replaced_at_once`.
         """
         if self._lent:
             self.go_back(self.mark())  # to copies of the same keys
@@ -144,9 +157,6 @@ class UniformSample(State):
                 self.column(0)
             return
         self._own_columns()
-        self._write(columns, places, slots)
-
-    def _write(self, columns: Sequence[Array], places: Array, slots: Array) -> None:
         for mine, theirs in zip(self.columns, columns, strict=True):
             for start in range(0, places.size, PIECE_ROWS):
                 now = slice(start, start + PIECE_ROWS)
@@ -350,7 +360,8 @@ class UniformSample(State):
             self.columns = [self._longer_column(column, room) for column in self.columns]
             self._shared = False
         for slots, entries in self._late or ():
-            self._write(entries, np.arange(len(slots)), slots)
+            for mine, theirs in zip(self.columns, entries, strict=True):
+                mine[slots] = theirs  # where a slot comes twice, the last stays
         self._late = None
 
     def _longer_column(self, column: Array, room: int) -> Array:
@@ -378,6 +389,23 @@ class UniformSample(State):
 def bits(key: Key, numbers: Array) -> Array:
     """64 random bits for each number."""
     return words(key, numbers).astype(np.uint64) << np.uint64(32) | words(key, numbers, 1)
+
+
+def replaced_at_once(kept: Array, new: Array) -> Array:
+    """The slots of new keys that are among the smallest, −1 for others; quick if they are many.
+
+    Which sample is in which slot depends on how many are offered at a time.
+    """
+    slots, count = np.full(len(new), -1), len(new)
+    # Keys are uniform, so that few kept ones are so large that they may be replaced.
+    high = np.flatnonzero(kept > kept.max() * (1.0 - 2.0 * count / len(kept)))
+    high = high if len(high) >= count else np.arange(len(kept))
+    keys = np.append(kept[high], new)
+    largest = np.argpartition(keys, len(high) - 1)[len(high) :]
+    stays = np.ones(count, dtype=bool)
+    stays[largest[largest >= len(high)] - len(high)] = False
+    slots[stays] = high[largest[largest < len(high)]]
+    return slots
 
 
 def _range(numbers: Array) -> Array | slice:

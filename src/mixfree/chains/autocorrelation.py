@@ -114,18 +114,14 @@ def autocorrelation_time(series: Any, window: float = WINDOW) -> Autocorrelation
     # The sum of an alternating series may be negative by chance.
     value = max(float(times[lag]), 1 / samples)
     error = max(value, 1.0) * math.sqrt(2 * (2 * lag + 1) / samples)
-    return AutocorrelationTime(
-        value, error, lag, samples, _warning(samples, scales[lag] if closed.any() else samples)
-    )
-
-
-def _warning(samples: int, scale: float) -> str | None:
-    if samples >= MIN_TIMES * scale:
-        return None
-    return (
-        f"{samples} samples are about {samples / scale:.0f} correlation times; {MIN_TIMES} are "
-        "needed for a reliable estimate, and slower correlations may be hidden"
-    )
+    seen = samples / float(scales[lag]) if closed.any() else 1.0
+    warning = None
+    if seen < MIN_TIMES:
+        warning = (
+            f"{samples} samples are about {seen:.0f} correlation times; {MIN_TIMES} are needed "
+            "for a reliable estimate, and slower correlations may be hidden"
+        )
+    return AutocorrelationTime(value, error, lag, samples, warning)
 
 
 def _series(series: Any) -> Array:

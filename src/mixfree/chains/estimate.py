@@ -161,12 +161,8 @@ def _reversible(known: Envelope) -> Interval:
     return (1 / high - 1) * math.log(2), _over(math.log(4) - _log(least), low), (found,)
 
 
-def _envelope(known: Envelope) -> Interval:
-    return (*known.interval(), ())
-
-
 METHODS: dict[str, Callable[[Envelope], Interval]] = {
-    "envelope": _envelope,
+    "envelope": lambda known: (*known.interval(), ()),
     "contraction": _contraction,
     "pseudo-spectral": _pseudo_spectral,
     "reversible": _reversible,

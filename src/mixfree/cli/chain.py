@@ -14,7 +14,7 @@ from mixfree.cli.screen import say
 if TYPE_CHECKING:
     from mixfree.chains import MarkovChain
 
-LARGEST = 1_000_000  # most states of a named chain, whose bounds then take a minute
+MAX_NAMED_STATES = 1_000_000  # most states of a named chain, whose bounds then take a minute
 
 
 def chain(
@@ -146,8 +146,8 @@ def _load(source: str, parameter: str | None) -> "MarkovChain":
     except ValueError:
         what = "a number" if kind is float else "a whole number"
         raise ValueError(f"{source} takes {what}, not {parameter!r}") from None
-    if kind is int and value > LARGEST:
-        raise ValueError(f"{source} takes at most {LARGEST:,} states, not {value:,}")
+    if kind is int and value > MAX_NAMED_STATES:
+        raise ValueError(f"{source} takes at most {MAX_NAMED_STATES:,} states, not {value:,}")
     return build(value)
 
 

@@ -12,7 +12,7 @@ from mixfree.base.checks import check_one_of, check_point, check_positive, check
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Domain, Entropic, Euclidean, Mirror
 from mixfree.gradients import Gradient
-from mixfree.outputs import OUTPUTS, Output, RandomIterate
+from mixfree.outputs import OUTPUTS, RandomIterate
 from mixfree.steps import Step
 
 MIRRORS: Mapping[str, Mirror] = {"euclidean": Euclidean(), "entropic": Entropic()}
@@ -97,12 +97,13 @@ class Method(Optimizer):
                 alpha = math.sqrt(math.log(max(start.size, 2)))
         if alpha is not None:
             alpha = check_positive(alpha, "alpha")
+        kind = OUTPUTS[check_one_of(output or self.default_output, "output", tuple(OUTPUTS))]
         super().__init__(
             start,
             gradient=gradient,
             step=step(alpha),
             domain=place,
-            output=_output(output or self.default_output, seed),
+            output=kind(seed) if kind is RandomIterate else kind(),
             mirror=MIRRORS[check_one_of(geometry, "mirror", tuple(MIRRORS))],
         )
         self._alpha = alpha
@@ -176,8 +177,3 @@ _COMMON = {
     for name, parameter in inspect.signature(Method.__init__).parameters.items()
     if name in Common.__annotations__
 }
-
-
-def _output(name: str, seed: int) -> Output:
-    kind = OUTPUTS[check_one_of(name, "output", tuple(OUTPUTS))]
-    return kind(seed) if kind is RandomIterate else kind()

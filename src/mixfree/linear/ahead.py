@@ -13,7 +13,7 @@ correlated or drift (adaptive conformal inference: Gibbs and Candès 2021, Angel
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.base.state import State
 from mixfree.linear.classes import log_probabilities
+from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.losses import Logistic, Loss
 
 SPACING = 64  # rows after which the next window begins, at least
@@ -123,16 +124,27 @@ class Ahead(State):
         self.rows += other.rows
         self.start = max(self.rows, self.start)  # a new window
 
+    def mapped(self, change: ColumnMap, fit: Any) -> Self:
+        """Return the same predictions, and the weights of mapped columns for the next rows."""
+        if not change.places:  # no weights of the new columns need predict the same
+            return replace(self, weights=fit.rough_weights())
+        slopes, level = np.split(self.weights, [change.before], axis=1)
+        return replace(self, weights=np.hstack([change.rows(slopes), level]))
+
     def _tests(self) -> tuple[Array, Array]:
         used = self.counts > 0.0
         found = self.predictions[used]
         return found[:, 0] if found.shape[1] == 1 else found, self.targets[used]
 
-    def ends(self, loss: Loss, predictions: Array, level: float) -> tuple[Array, Array]:
+    def ends(self, loss: Any, predictions: Array, level: float) -> tuple[Array, Array]:
         """Return the ends of intervals that contain the targets of new rows."""
         before, targets = self._tests()
-        below, above = _followed(np.stack([before - targets, targets - before]), level)
-        return predictions - below, predictions + above
+        mean, least = loss.mean(before), loss.mean(-math.inf)
+        errors = (targets - mean) / loss.deviation(mean)
+        below, above = _followed(np.stack([-errors, errors]), level)
+        mean = loss.mean(predictions)
+        unit = loss.deviation(mean)
+        return np.maximum(mean - below * unit, least), mean + above * unit
 
     def sets(self, loss: Loss, predictions: Array, level: float) -> Array:
         """Return which classes are in the prediction set of each row; never none of them."""

@@ -159,7 +159,7 @@ class ExactLearner:
             dense = some if isinstance(some, np.ndarray) else some.toarray()
             ahead.keep(predictions_apart(ahead.weights, dense), own, counts)
         fit.add(*part(done, None))
-        self._fit, self._ahead = fit, ahead
+        vars(self).update(_fit=fit, _ahead=ahead)
 
     @property
     def ahead(self) -> Ahead:
@@ -180,12 +180,12 @@ class ExactLearner:
         """Add the rows of another learner, as if they followed; ``other`` is unchanged."""
         if self.loss != other.loss:
             raise ValueError(f"cannot merge a fit with {other.loss!r} into one with {self.loss!r}")
-        fit: Any = self._fit
+        fit: Any = self._fit.successor()
         fit.merge(other._fit)
-        if self._ahead is not None and other._ahead is not None:
-            ahead = copy.copy(self._ahead)
+        ahead = copy.copy(self._ahead)
+        if ahead is not None and other._ahead is not None:
             ahead.merge(other._ahead)
-            self._ahead = ahead
+        vars(self).update(_fit=fit, _ahead=ahead)  # both or neither, also after Ctrl-C
 
     def grow(self, columns: int) -> None:
         """Add columns, so that there are ``columns``; they were 0 in all rows so far.
@@ -200,8 +200,8 @@ class ExactLearner:
         array([[2., 4., 1.]])
         """
         columns = check_whole(columns, "columns", least=self.columns)
-        self._fit = self._fit.mapped(ColumnMap.placing(np.arange(self.columns), columns))
-        self._ahead = None
+        grown = self.placed(np.arange(self.columns), columns)
+        vars(self).update(vars(grown))
 
     def placed(self, places: npt.ArrayLike, columns: int) -> Self:
         """Return a learner of ``columns`` columns, where column i of this one is ``places[i]``.
@@ -237,11 +237,21 @@ class ExactLearner:
         """
         return self._mapped(ColumnMap(matrix))
 
+    def solved(self, matrices: Sequence[Any]) -> list[tuple[Array, float]] | None:
+        """Return the weights of :meth:`mapped` and their mean squared errors, per matrix.
+
+        Cheaper, since intervals are not prepared. None for other losses than the squared one.
+        """
+        fit = self._fit
+        return fit.solved([*map(ColumnMap, matrices)]) if isinstance(fit, SquaredFit) else None
+
     def _mapped(self, change: ColumnMap) -> Self:
         if change.before != self.columns:
             raise ValueError(f"a map of {self.columns} columns is needed, not of {change.before}")
         twin = copy.copy(self)
-        twin._fit, twin._ahead = self._fit.mapped(change), None
+        twin._fit = self._fit.mapped(change)
+        if self._ahead is not None:
+            twin._ahead = self._ahead.mapped(change, twin._fit)
         return twin
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from scipy import special
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_positive, check_whole, shown
 
 QUANTILES = 33  # of the targets, from which the search for the best constant starts
+MAX_LOG_MEAN = 300.0  # to which the logarithm of a mean is clipped
 HALVINGS = 60  # of the interval between two of them, to about the rounding error
 
 
@@ -38,6 +40,7 @@ class Family:
     outputs: int = 1
     width: float | None = None  # residuals up to it cost about their square; None for a link
     degree = 0  # power of the unit of residuals that is the unit of the loss
+    largest = 1e3  # to which predictions at arrival are clipped, if the loss has no width
 
     def value(self, prediction: Any, target: Any) -> Any:
         """Return ℓ, elementwise over samples."""
@@ -55,6 +58,14 @@ class Family:
         """Return the values of rows, and their derivatives, rows × outputs as ``z``."""
         flat = z[:, 0] if self.outputs == 1 else z
         return self.value(flat, targets), self.derivative(flat, targets).reshape(z.shape)
+
+    def mean(self, prediction: Any) -> Any:
+        """Return the mean of the target, which is the prediction unless there is a link."""
+        return prediction
+
+    def deviation(self, mean: Any) -> Any:
+        """Return the standard deviation of a target with this mean, up to a factor."""
+        return 1.0
 
     def in_unit(self, unit: float) -> "Family":
         """Return the loss of residuals in another unit; a loss without width has none."""
@@ -342,6 +353,60 @@ class Softmax(Family):
         return found
 
 
+@dataclass(frozen=True)
+class Poisson(Family):
+    """Half the deviance of counts y ≥ 0: e^p − y·p + y·log y − y, where e^p is the mean.
+
+    Examples
+    --------
+    >>> float(Poisson().value(0.0, 1.0)), float(Poisson().derivative(0.0, 3.0))
+    (0.0, -2.0)
+    """
+
+    largest = 30.0  # e^30 does not dominate the sums of a stream
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """e^p − y·p + y·log y − y, which is 0 at p = log y."""
+        return self.mean(prediction) - target * (prediction + 1.0) + special.xlogy(target, target)
+
+    def derivative(self, prediction: Any, target: Any) -> Any:
+        """e^p − y."""
+        return self.mean(prediction) - target
+
+    def curvature(self, prediction: Any, target: Any) -> Any:
+        """e^p."""
+        return self.mean(prediction)
+
+    def mean(self, prediction: Any) -> Any:
+        """Return e^p, which cannot overflow."""
+        return np.exp(np.minimum(prediction, MAX_LOG_MEAN))
+
+    def deviation(self, mean: Any) -> Any:
+        """Return the square root of the mean."""
+        return np.sqrt(mean)
+
+    def check_targets(self, targets: Array) -> None:
+        """Check that no target is negative."""
+        if (targets < 0.0).any():
+            wrong = targets[targets < 0.0][0]
+            raise ValueError(f"targets of the Poisson loss must not be negative, not {wrong}")
+
+    def best_constant(self, targets: Array) -> Array:
+        """Return the logarithm of the mean, where no counts at all count as half a one."""
+        return np.log([[max(float(targets.sum()), 0.5) / max(len(targets), 1)]])
+
+
+def mean_of(loss: Loss, prediction: Any) -> Any:
+    """Return the mean of the target: the prediction itself, unless the loss has a link.
+
+    Examples
+    --------
+    >>> mean_of(Squared(), 2.0), float(mean_of(Poisson(), 0.0))
+    (2.0, 1.0)
+    """
+    return loss.mean(prediction) if isinstance(loss, Family) else prediction
+
+
 def predictions(x: Array, rows: Array, outputs: int = 1) -> Array:
     """Return the predictions of a linear model with weights ``x`` for one row or many.
 
@@ -373,7 +438,12 @@ def predictions_apart(weights: Array, rows: Array) -> Array:
     return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
 
-REGRESSIONS: Mapping[str, Loss] = {"squared": Squared(), "huber": Huber(), "robust": Robust()}
+REGRESSIONS: Mapping[str, Loss] = {
+    "squared": Squared(),
+    "huber": Huber(),
+    "robust": Robust(),
+    "poisson": Poisson(),
+}
 
 
 def linear_gradient(

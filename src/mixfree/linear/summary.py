@@ -87,8 +87,8 @@ class Summary:
     def notes(self) -> list[str]:
         """Joint tests, and the meaning of the marks or why there are none."""
         found = [
-            f"{name}: F({test.weights}, {test.batches - test.weights}) = "
-            f"{test.statistic:.4g}, p = {_p(test.p_value)}"
+            f"{name}: F({test.weights}, {test.freedom}) = {test.statistic:.4g}, "
+            f"p = {_p(test.p_value)}"
             for name, test in self.tests.items()
         ]
         return [*found, self.remark or LEGEND]

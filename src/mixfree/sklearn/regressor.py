@@ -8,7 +8,7 @@ from sklearn.utils.validation import validate_data
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, shown
-from mixfree.linear.losses import REGRESSIONS, Loss, Squared
+from mixfree.linear.losses import REGRESSIONS, Loss, Squared, mean_of
 from mixfree.sklearn.estimator import StreamModel
 
 
@@ -18,8 +18,9 @@ class StreamRegressor(RegressorMixin, StreamModel):
     Parameters
     ----------
     loss
-        ``"squared"`` (½ error², the default), ``"huber"``, ``"robust"``, or a loss with its own
-        settings such as ``mixfree.linear.losses.Huber(delta=0.5)``.
+        ``"squared"`` (½ error², the default), ``"huber"``, ``"robust"``, ``"poisson"`` (half the
+        deviance of counts, whose logarithm of the mean is linear), or a loss with its own settings
+        such as ``mixfree.linear.losses.Huber(delta=0.5)``.
     {shared}
 
     Examples
@@ -66,17 +67,19 @@ class StreamRegressor(RegressorMixin, StreamModel):
         >>> lower.round(1), upper.round(1)
         (array([1.4]), array([4.8]))
         """
-        found = self._predictions(X)
+        loss, found = self.learner_.loss, self._predictions(X)
+        mean: Array = mean_of(loss, found)
         if interval is None:
-            return found
+            return mean
         check_one_of(interval_of, "interval_of", ("row", "mean"))
         learner = self._exact("interval")
         if interval_of == "row":
-            return found, *learner.ahead.ends(learner.loss, found, interval)
+            return mean, *learner.ahead.ends(learner.loss, found, interval)
         if not 0.0 < interval < 1.0:
             raise ValueError(f"interval must be between 0 and 1, not {shown(interval)}")
         rows = validate_data(self, X, accept_sparse="csr", reset=False)
-        return found, *learner.mean_interval(rows, interval)
+        low, high = learner.mean_interval(rows, interval)
+        return mean, mean_of(loss, low), mean_of(loss, high)
 
     @property
     def coef_(self) -> Array:

@@ -69,8 +69,8 @@ class LadderState(State):
 class Ladder:
     r"""AdaGrad per coordinate with one distance r̄ and one inflation factor κ ≥ 1.
 
-    .. math:: Q \mathrel{+}= (\lambda g)^2, \qquad u = \lambda g / \sqrt Q, \qquad
-              x \mathrel{-}= \bar r\, u / \sqrt\kappa .
+    .. math:: Q \leftarrow Q + (\lambda g)^2, \qquad u = \lambda g / \sqrt Q, \qquad
+              x \leftarrow x - \bar r\, u / \sqrt\kappa .
 
     r̄ is a lower bound of the distance to the solution from the run itself, and λ the largest r̄ so
     far, so that gradients from the time of tiny steps carry no weight: see

@@ -6,7 +6,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 
-ENOUGH = 16  # blocks that a level needs before its ratio is used
+MIN_BLOCKS = 16  # blocks that a level needs before its ratio is used
 RISING = 1.25  # ratio between levels that counts as growth rather than noise
 # Blocks of 5.5 scales have half the excess of infinite ones when correlation is e^(−k/scale):
 # the root u = 2.75 of (2(u − 1 + e^−u) − (1 − e^−u)²)/(2u) = 1/2, and a block is two halves.
@@ -56,7 +56,7 @@ class Profile(NamedTuple):
 
         The mean of n squares of one normal variable has a relative error of √(2/n).
         """
-        few = self.blocks < ENOUGH
+        few = self.blocks < MIN_BLOCKS
         noise = 1.0 + 4.0 * np.sqrt(2.0 / self.blocks[few])
         return bool(np.any(self.ratios[few] > RISING * max(1.0, plateau) * noise))
 
@@ -77,7 +77,7 @@ class Profile(NamedTuple):
         >>> rising.correlation_scale().resolved
         False
         """
-        sure = self.blocks >= ENOUGH
+        sure = self.blocks >= MIN_BLOCKS
         lengths, ratios = self.lengths[sure].astype(float), self.ratios[sure]
         if len(ratios) < 2:
             return CorrelationScale(1.0, False)

@@ -175,12 +175,11 @@ class LstdTD:
         for name, mine in wanted.items():
             if state.get(name) != mine:
                 raise ValueError(f"state must have {name}={mine!r}, not {shown(state.get(name))}")
-        lstd = self._lstd.copy()
         with loading("learner"):
             ahead = state["ahead"]
             if ahead is not None:
-                ahead = check_array(ahead, "ahead", (lstd.size,))
-            lstd.restore(state["sums"])
+                ahead = check_array(ahead, "ahead", (self._lstd.size,))
+            lstd = self._lstd.restored(state["sums"], "learner")
         self._lstd, self._ahead, self._waiting, self._theta = lstd, ahead, [], None
 
     def __repr__(self) -> str:

@@ -9,8 +9,10 @@ every episode, the weights solve
 (Bradtke and Barto 1996; Boyan 2002), with the ridge :math:`\ell` per transition.
 """
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -19,6 +21,7 @@ from scipy import special
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_not_negative, check_positive, check_values, check_whole, shown
+from mixfree.base.equal_batches import EqualBatches
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.linear.exact.batch_means import neighbours
 from mixfree.linear.exact.batches import most_batches
@@ -74,14 +77,14 @@ class FixedPoint(ABC):
             if isinstance(value, bool | str) or not 0.0 <= value <= 1.0:
                 raise ValueError(f"{name} must be in [0, 1], not {shown(value)}")
         self.gamma, self.lam, self.l2 = float(gamma), float(lam), check_not_negative(l2, "l2")
-        self._block, self._length, self._most = block, length, most
+        self._block = block
+        self._batches: EqualBatches[Any] = EqualBatches(None, operator.add, most, length)
         self._waiting = self.as_rows(np.zeros((0, 2 * size)))  # φ(s) and φ(s') of a part of a block
         self._given = np.zeros((0, 2))  # its rewards, and whether the trajectory is cut off
         self._trace = np.zeros(size)
         self._rows, self._filled, self._weight = 0, 0, 0.0
         # Of the batch being filled: sums of 2^level blocks, each level at most once.
         self._pieces: tuple[tuple[int, Any], ...] = ()
-        self._closed: tuple[Any, ...] = ()
 
     @property
     def transitions(self) -> int:
@@ -127,7 +130,7 @@ class FixedPoint(ABC):
         both = self._below(self._waiting, self._beside(x, ahead, stop))
         given = np.concatenate([self._given, np.column_stack([r, broken])])
         done = 0
-        while len(given) - done >= (rest := min(self._block, self._length - self._filled)):
+        while len(given) - done >= (rest := min(self._block, self._batches.length - self._filled)):
             self._take(both[done : done + rest], given[done : done + rest])
             done += rest
         self._waiting, self._given = both[done:].copy(), given[done:].copy()
@@ -180,17 +183,14 @@ class FixedPoint(ABC):
         self._pieces = (*pieces, (level, sums))
         self._weight = kept * self._weight + count
         self._rows, self._filled = self._rows + count, self._filled + count
-        if self._filled == self._length:
-            self._closed = (*self._closed, sum(sums for _, sums in self._pieces))
+        if self._filled == self._batches.length:
+            self._batches = self._batches.added(sum(sums for _, sums in self._pieces))
             self._pieces, self._filled = (), 0
-            if len(self._closed) == self._most:
-                pairs = zip(self._closed[::2], self._closed[1::2], strict=True)
-                self._closed, self._length = tuple(a + b for a, b in pairs), 2 * self._length
 
     @property
     def _all(self) -> list[Any]:
         """Sums of all batches and pieces, without pending transitions."""
-        return [*self._closed, *(sums for _, sums in self._pieces)]
+        return [*self._batches.items, *(sums for _, sums in self._pieces)]
 
     def _folded(self) -> Self:
         """Return this object with pending transitions added to its sums."""
@@ -208,7 +208,7 @@ class FixedPoint(ABC):
 
     def batches_met(self, rows: Any) -> Array:
         """Count the closed batches in which the rarest feature of each row occurs."""
-        closed = self._folded()._closed
+        closed = self._folded()._batches.items
         met = sum((column(batch, -1) > 0.0 for batch in closed), np.zeros(self.size, dtype=int))
         pieces = [np.where(x != 0.0, met, len(closed)).min(axis=1) for x in self._dense(rows)]
         return np.concatenate([np.zeros(0, dtype=int), *pieces])
@@ -232,7 +232,7 @@ class FixedPoint(ABC):
                 squares.append(np.sum((change @ residuals.T) ** 2, axis=1))
             aside = np.linalg.norm(x - change @ solved.system, axis=1)
             known.append(aside <= MAX_UNDETERMINED * np.linalg.norm(x, axis=1))
-        covered = len(whole._closed) * whole._length / max(whole._rows, 1)
+        covered = len(whole._batches) * whole._batches.length / max(whole._rows, 1)
         freedom = np.maximum(met - 1, 1)
         found = np.concatenate(squares) / max(covered, 1e-300) * (freedom + 1) / freedom
         divided = 1.0 - (1.0 - level) / max(len(met), 1)
@@ -259,15 +259,16 @@ class FixedPoint(ABC):
             raise ValueError(
                 "errors need half_life=None: they come from batches, which are not forgotten"
             )
-        ridge = self.l2 * self._length * theta
-        left = [column(batch, -2) - batch[:, :-2] @ theta - ridge for batch in self._closed]
+        ridge = self.l2 * self._batches.length * theta
+        batches = self._batches.items
+        left = [column(batch, -2) - batch[:, :-2] @ theta - ridge for batch in batches]
         return np.array(left).reshape(-1, self.size)
 
     @property
     def remark(self) -> str:
         """A sentence on why the errors are too small; empty if there is no known reason."""
         whole = self._folded()
-        return correlation_remark(whole._residuals(whole._solved().theta), whole._length)
+        return correlation_remark(whole._residuals(whole._solved().theta), whole._batches.length)
 
     def plain(self) -> dict[str, Any]:
         """Return the state as numbers and copies of arrays."""
@@ -277,17 +278,18 @@ class FixedPoint(ABC):
             "trace": self._trace.copy(),
             "rows": self._rows,
             "filled": self._filled,
-            "length": self._length,
+            "length": self._batches.length,
             "weight": self._weight,
             "levels": np.array([level for level, _ in self._pieces], dtype=np.int64),
             "pieces": [self._plain(sums) for _, sums in self._pieces],
-            "closed": [self._plain(sums) for sums in self._closed],
+            "closed": [self._plain(sums) for sums in self._batches.items],
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that :meth:`plain` returned; an error changes nothing."""
+    def restored(self, state: Mapping[str, Any], what: str) -> Self:
+        """Return the sums from which :meth:`plain` made ``state``, after checking it."""
+        found = shallow(self)
         shape, count = (self.size, self.size + 2), len(state["given"])
-        waiting = self._restored(state["waiting"], "waiting", (count, 2 * self.size))
+        waiting = self._restored_matrix(state["waiting"], "waiting", (count, 2 * self.size))
         given = check_array(state["given"], "given", (count, 2))
         trace = check_array(state["trace"], "trace", (self.size,))
         weight = float(check_array(float(state["weight"]), "weight", ()))
@@ -295,15 +297,18 @@ class FixedPoint(ABC):
         filled = check_whole(state["filled"], "filled of the state", least=0, most=length - 1)
         rows = check_whole(state["rows"], "rows of the state", least=0)
         levels = check_array(state["levels"], "levels", (len(state["pieces"]),), "i").tolist()
-        pieces = tuple(self._restored(each, "pieces", shape) for each in state["pieces"])
-        closed = tuple(self._restored(each, "closed", shape) for each in state["closed"])
-        if len(closed) >= self._most:
+        pieces = tuple(self._restored_matrix(each, "pieces", shape) for each in state["pieces"])
+        closed = tuple(self._restored_matrix(each, "closed", shape) for each in state["closed"])
+        if len(closed) >= self._batches.most:
             raise ValueError(
-                f"the state must have fewer than {self._most} batches, not {len(closed)}"
+                f"state of the {what} must have fewer than {self._batches.most} batches, "
+                f"not {len(closed)}"
             )
-        self._waiting, self._given, self._trace = waiting, given, trace
-        self._rows, self._filled, self._length, self._weight = rows, filled, length, weight
-        self._pieces, self._closed = tuple(zip(levels, pieces, strict=True)), closed
+        found._waiting, found._given, found._trace = waiting, given, trace
+        found._rows, found._filled, found._weight = rows, filled, weight
+        found._pieces = tuple(zip(levels, pieces, strict=True))
+        found._batches = replace(self._batches, length=length, items=closed)
+        return found
 
     @staticmethod
     def _plain(matrix: Any) -> Any:
@@ -311,7 +316,7 @@ class FixedPoint(ABC):
         return matrix.copy()
 
     @staticmethod
-    def _restored(state: Any, name: str, shape: tuple[int, int]) -> Any:
+    def _restored_matrix(state: Any, name: str, shape: tuple[int, int]) -> Any:
         """Check and return a matrix that :meth:`_plain` gave."""
         return check_array(state, name, shape)
 

@@ -122,7 +122,7 @@ class SparseLSTD(FixedPoint):
         return {name: getattr(matrix, name).copy() for name in ("data", "indices", "indptr")}
 
     @staticmethod
-    def _restored(state: Mapping[str, Any], name: str, shape: tuple[int, int]) -> Any:
+    def _restored_matrix(state: Mapping[str, Any], name: str, shape: tuple[int, int]) -> Any:
         data = check_array(state["data"], f"data of {name}", (len(state["data"]),))
         indices = check_array(state["indices"], f"indices of {name}", data.shape, "i")
         indptr = check_array(state["indptr"], f"indptr of {name}", (shape[0] + 1,), "i")

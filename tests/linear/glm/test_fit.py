@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.newton import Objective, Point
+from mixfree.linear.glm.problem import SHARE_OF_RIDGE
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared, predictions
 
 ORDERS = ("random", "margin", "class", "feature")
@@ -398,13 +399,15 @@ def test_the_ridge_has_the_largest_evidence():
     x, y = load_breast_cancer(return_X_y=True)
     x = StandardScaler().fit_transform(x)
     fit = fitted(Logistic(), x, 2.0 * y - 1.0)
-    full, weights, tau = np.c_[x, np.ones(len(x))], fit.weights()[0], fit.ridge
+    tau = fit.ridge / SHARE_OF_RIDGE
+    full, weights = np.c_[x, np.ones(len(x))], fitted(Logistic(), x, 2.0 * y - 1.0, l2=tau / len(x))
+    weights = weights.weights()[0]
     p = 1.0 / (1.0 + np.exp(-full @ weights))
     hessian = (full.T * (p * (1.0 - p))) @ full + np.diag([tau] * 30 + [0.0])
     determined = 30 - tau * np.trace(np.linalg.inv(hessian)[:30, :30])
     assert tau * np.sum(weights[:30] ** 2) == pytest.approx(determined, rel=0.05)
     # The weights of two outputs are ±w/2, so that the same penalty has twice the factor.
-    assert fitted(Softmax(2), x, y).ridge == pytest.approx(2.0 * tau, rel=0.1)
+    assert fitted(Softmax(2), x, y).ridge == pytest.approx(2.0 * fit.ridge, rel=0.1)
 
 
 def test_conjugate_gradients_find_the_minimum_of_the_factored_hessian(monkeypatch):
@@ -620,7 +623,7 @@ def test_few_rows_that_a_plane_separates_are_known_to_say_little():
         x = rng.normal(size=(6_000, 30))
         y = np.sign(x @ rng.normal(size=30) + rng.logistic(size=6_000))
         whole, fit = (fitted(Logistic(), x, y, memory=rows, seed=seed) for rows in (6_000, 200))
-        trusting = fit._problem(*fit._rows, fit._sums)
+        trusting = fit._problem(*fit._rows(), fit._sums)
         weights = trusting.weights(trusting.solved(None))
         best = objective(Logistic(), whole.weights(), x, y)
         lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))

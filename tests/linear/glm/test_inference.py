@@ -92,7 +92,7 @@ def test_rows_that_are_repeated_do_not_shrink_intervals_and_are_not_counted(loss
 @pytest.mark.parametrize("options", [{}, {"l2": 0.1}, {"radius": 0.4}, {"intercept": False}])
 def test_errors_and_profile_are_those_of_the_rows_scores_at_the_weights_of_the_end(options):
     """Scores without the penalty, or of weights before the end, do not sum to 0."""
-    x, y = stream("logit", 2000, 0.9, 3)
+    x, y = stream("logit", 2000, 0.9, 4)
     inference = inferred(Logistic(), x, y, **options)
     weights = inference.conf_int()[0].mean(axis=1)
     z = np.c_[x, np.ones(2000)] if options.get("intercept", True) else x
@@ -227,7 +227,7 @@ def test_neighbouring_batches_count(monkeypatch):
 
 def test_the_penalty_is_shared_out_by_weight():
     """Catches batches that all have the same part of the penalty, whatever their weights."""
-    x, y = logistic(2000)
+    x, y = stream("logit", 2000, 0.9, 2)  # correlated, so that batches are used
     weights = np.where(np.arange(2000) < 1000, 1.0, 9.0)
     fit = GlmFit(Logistic(), 3, l2=0.3)
     fit.add(x, y, weights)
@@ -254,3 +254,27 @@ def test_what_the_sums_do_not_explain_is_the_mean_over_the_kept_rows():
     wanted = np.mean(squares) / inference._problem.rows.weight**2
     # From 64 draws in four directions, and with a few degrees of freedom less than rows.
     assert inference._unexplained == pytest.approx(wanted, rel=4.0 * math.sqrt(2.0 / (64 * 4)))
+
+
+def test_independent_rows_have_the_errors_of_the_sandwich():
+    """Fails for batch means, whose errors differ by a tenth; all texts have an interval."""
+    rng = np.random.default_rng(3)
+    texts = [rng.integers(0, kinds, size=4000) for kinds in (3, 4, 6)]
+    x = np.column_stack([text == kind for text in texts for kind in range(1, text.max() + 1)]) * 1.0
+    line = x @ rng.normal(size=x.shape[1]) * 0.5
+    y = np.where(line + rng.logistic(size=4000) > 0.0, 1.0, -1.0)
+    found = inferred(Logistic(), x, y)
+    errors = sandwich_errors(Logistic(), found.conf_int()[0].mean(axis=1), x, y)
+    np.testing.assert_allclose(found.bse[0], errors, rtol=0.01)
+    assert "sandwich" in found.assumed
+
+
+def test_a_single_correlated_column_is_noticed_among_many():
+    """Fails if only the mean correlation of all weights is looked at."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(4000, 30))
+    slow = np.repeat(rng.normal(size=80), 50)
+    x[:, 0] = slow
+    noise = np.repeat(rng.normal(size=80), 50) + rng.logistic(size=4000)
+    found = inferred(Logistic(), x, np.where(noise > 0.0, 1.0, -1.0))
+    assert "batch means" in found.assumed

@@ -41,9 +41,9 @@ def test_a_report_in_markdown():
 )
 def test_small_runs_and_seeds_of_development_have_no_verdicts(less):
     larger = FULL.changed(samples=101, seeds=6, p=(0.5, 0.2, 0.1), methods=("mag",))
-    assert Report([], {}, CLAIMS).judged(larger, FULL).claims == CLAIMS
+    assert Report([], {}, CLAIMS).qualified(larger, FULL).claims == CLAIMS
     settings = FULL.changed(**less)
-    found = Report([], {}, CLAIMS, ["Hm."]).judged(settings, FULL)
+    found = Report([], {}, CLAIMS, ["Hm."]).qualified(settings, FULL)
     assert [claim.holds for claim in found.claims] == [None, None]
     seeds = settings.seed_numbers
     why, *others = found.notes

@@ -20,9 +20,9 @@ from mixfree.base.arithmetic import Array
 from mixfree.base.checks import shown
 from mixfree.steps import Profile
 
-ENOUGH = 8  # batches, or blocks of one length, for a reliable spread
-CORRELATED = 0.2  # correlation of neighbouring batches above which intervals are too narrow
-CHANGED = 0.001  # probability of finding a change in a stream without one
+MIN_BATCHES = 8  # batches, or blocks of one length, for a reliable spread
+MAX_CORRELATION = 0.2  # correlation of neighbouring batches above which intervals are too narrow
+CHANGE_LEVEL = 0.001  # probability of finding a change in a stream without one
 QUARTERS = 4  # parts of the stream between which a change is looked for
 RANK = 1e-9  # relative variance below which a combination of weights is 0 by construction
 WATCHED_FROM = 1000  # rows at which anytime intervals are narrowest, relative to others
@@ -41,7 +41,7 @@ class Wald(NamedTuple):
 
     statistic: float
     weights: int
-    batches: int
+    freedom: int
     p_value: float
 
 
@@ -163,7 +163,7 @@ class BatchMeans(ABC):
     @property
     def enough(self) -> bool:
         """Whether there are at least 8 batches, enough for a spread."""
-        return len(self._scores) >= ENOUGH
+        return len(self._scores) >= MIN_BATCHES
 
     @cached_property
     def bse(self) -> Array:
@@ -234,14 +234,14 @@ class BatchMeans(ABC):
         lost = (self._missing(each).T * unit**2)[known]
         values, vectors = linalg.eigh(moved.T @ moved + np.diag(lost), check_finite=False)
         free = values > RANK * values.max(initial=0.0)
-        count, batches = int(free.sum()), len(self._scores)
-        if not (self.enough and 0 < count < batches):
-            return Wald(math.nan, count, batches, math.nan)
+        count = int(free.sum())
+        freedom = self._freedom + 1 - count
+        if not (self.enough and count > 0 and freedom > 0):
+            return Wald(math.nan, count, max(freedom, 0), math.nan)
         aside = vectors[:, free].T @ (self._weights[:, places][known] / errors[known])
         square = float(np.sum(aside**2 / values[free]))
-        statistic = square * (batches - count) / (batches - 1) / count
-        p_value = float(special.fdtrc(count, batches - count, statistic))
-        return Wald(statistic, count, batches, p_value)
+        statistic = square * freedom / self._freedom / count
+        return Wald(statistic, count, freedom, float(special.fdtrc(count, freedom, statistic)))
 
     @cached_property
     def profile(self) -> Profile:
@@ -255,12 +255,12 @@ class BatchMeans(ABC):
             return Profile(np.zeros(0, dtype=int), np.zeros(0), np.zeros(0, dtype=int))
         one = found[1].squares / found[1].blocks
         batch, joined = self._length, self._scores
-        while len(joined) >= ENOUGH:
+        while len(joined) >= MIN_BATCHES:
             # Batches cover the whole stream, kept rows only a part of it.
             rest = self._unexplained * batch * len(joined)
             found[batch] = Level(batch, self._size_of(joined) + rest, len(joined))
             joined, batch = pair_sums(joined), 2 * batch
-        levels = [level for _, level in sorted(found.items()) if level.blocks >= ENOUGH]
+        levels = [level for _, level in sorted(found.items()) if level.blocks >= MIN_BATCHES]
         scale = one if one > 0.0 else 1.0
         # The fit makes all scores sum to 0, which removes the variance of one block.
         inflation = [
@@ -312,7 +312,7 @@ class BatchMeans(ABC):
         """
         scores, n = self._scores.reshape(len(self._scores), -1), len(self._scores)
         cuts = [n * part // QUARTERS for part in range(1, QUARTERS)] if self.enough else []
-        level = 1.0 - 0.5 * CHANGED / (QUARTERS - 1) / scores.shape[1]
+        level = 1.0 - 0.5 * CHANGE_LEVEL / (QUARTERS - 1) / scores.shape[1]
         for sides in (np.split(scores, [cut]) for cut in cuts):
             means = [side.mean(axis=0) for side in sides]
             inside = np.concatenate([side - mean for side, mean in zip(sides, means, strict=True)])
@@ -340,7 +340,7 @@ class BatchMeans(ABC):
         if not self.enough:
             return (
                 f"no intervals: {self._rows:,} rows make {len(self._scores)} "
-                f"batch{'es' if len(self._scores) != 1 else ''}, and {ENOUGH} are needed"
+                f"batch{'es' if len(self._scores) != 1 else ''}, and {MIN_BATCHES} are needed"
             )
         if self.correlated:
             return (
@@ -386,12 +386,12 @@ def neighbours(gram: Array) -> tuple[float, bool]:
     (0.9..., True)
     """
     n, total = len(gram), float(np.trace(gram))
-    if n < ENOUGH or total <= 0.0:
+    if n < MIN_BATCHES or total <= 0.0:
         return 0.0, False
     found = float(np.trace(gram, 1)) / total * n / (n - 1) + 1.0 / n
     # If sums vary equally in d directions, the correlation has a standard error of 1/√(n·d).
     one_in_d = max(float(np.sum(gram * gram)) / total**2 - 1.0 / n, 0.0)
-    return found, found > max(CORRELATED, 2.0 * math.sqrt(one_in_d / n))
+    return found, found > max(MAX_CORRELATION, 2.0 * math.sqrt(one_in_d / n))
 
 
 def pair_sums(scores: Array) -> Array:

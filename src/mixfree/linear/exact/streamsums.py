@@ -12,7 +12,7 @@ from mixfree.base.state import State
 from mixfree.linear.exact.batches import MIN_LENGTH, most_batches
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.products import Products, symmetric
-from mixfree.linear.exact.sums import NEAR, Sums, not_negative, sums_of
+from mixfree.linear.exact.sums import MAX_OFFSET, Sums, not_negative, sums_of
 
 
 class StreamSums(State):
@@ -111,7 +111,7 @@ class StreamSums(State):
             x = rows[piece] - self._origin if far else rows[piece]
             half.add(x)
             cross += both[:, piece] @ x
-        if not (cross[0] ** 2 * ((1.0 + 1.0 / NEAR) / n) <= half.half.diagonal()).all():
+        if not (cross[0] ** 2 * ((1.0 + 1.0 / MAX_OFFSET) / n) <= half.half.diagonal()).all():
             return False
         self._count += n
         self._products = self._products + half.half

@@ -11,9 +11,9 @@ from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.products import Products
 
-NEAR = 4.0  # (mean/deviation)² up to which sums about 0 lose less than three bits
-FAR = 64.0  # (mean/deviation)² up to which sums about a first row lose less than six bits
-FEW = 1024  # rows per block below which multiplying all blocks at once is faster
+MAX_OFFSET = 4.0  # (mean/deviation)² up to which sums about 0 lose less than three bits
+MAX_ROW_OFFSET = 64.0  # the same, for sums about a first row and six bits
+MAX_STACKED_ROWS = 1024  # rows per block below which multiplying all blocks at once is faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Sums(State):
     @property
     def near(self) -> bool:
         """Whether sums about 0 would have been accurate."""
-        return bool((self.mean**2 * self.weight[..., None] <= NEAR * self.diagonal).all())
+        return bool((self.mean**2 * self.weight[..., None] <= MAX_OFFSET * self.diagonal).all())
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -172,7 +172,7 @@ def sums_of(
         moved = sums.mean - origin
         if (
             rows.shape[-2] <= columns
-            or (moved**2 * sums.weight[..., None] <= FAR * sums.diagonal).all()
+            or (moved**2 * sums.weight[..., None] <= MAX_ROW_OFFSET * sums.diagonal).all()
         ):
             break
         origin = sums.mean  # the first row was far from the others
@@ -207,7 +207,7 @@ def _products(
             # All rows of a small block may be equal, so blocks are judged together.
             diagonal, whole = diagonal.sum(axis=0), total.sum(axis=0)
             far = whole / weight.sum() * whole
-        near = (far * (1.0 + 1.0 / NEAR) <= diagonal).all()
+        near = (far * (1.0 + 1.0 / MAX_OFFSET) <= diagonal).all()
         if not (near and diagonal.max(initial=0.0) <= MAX_VALUE**2):  # NaN is neither
             return None
     if few:
@@ -246,7 +246,7 @@ def _gram(x: Array, y: Array, root: Array | None) -> Array:
     """Return the products of (columns, targets, 1) with each other, summed over rows."""
     n, columns = x.shape[-2:]
     size = columns + y.shape[-1] + 1
-    if x.ndim > 2 and n < FEW:  # copied side by side, for one product
+    if x.ndim > 2 and n < MAX_STACKED_ROWS:  # copied side by side, for one product
         z = np.empty((*x.shape[:-1], size))
         z[..., :columns], z[..., columns:-1], z[..., -1] = x, y, 1.0
         if root is not None:

@@ -6,7 +6,7 @@ with the rows are summed over the whole stream. (The curvature at arrival as ano
 or times the prediction, gave no measurable gain.)
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy import linalg
@@ -21,15 +21,14 @@ from mixfree.linear.glm.rows import Rows
 from mixfree.linear.losses import Family
 
 FUNCTIONS = 3  # per output
-MAX_LOG_ODDS = 1e3  # to which old predictions are clipped, if the loss has no width
 MAX_BETA_ROWS = 2048  # kept rows that are enough to choose β
-MIN_VARIANCE = 1e-12  # relative variance that is only a rounding error
+MIN_VARIANCE = 1e-10  # relative variance that may be only a rounding error
 ERROR_DRAWS = 64  # of a gradient's error, where its covariance would be too large a matrix
 
 
 def functions(loss: Family, before: Array, targets: Array) -> Array:
     """Return target, prediction at arrival and slope there: one row per function and output."""
-    z = before if loss.width is not None else np.clip(before, -MAX_LOG_ODDS, MAX_LOG_ODDS)
+    z = before if loss.width is not None else np.clip(before, -loss.largest, loss.largest)
     return np.concatenate([loss.encoded(targets), z, loss.at(z, targets)[1]], axis=1).T
 
 
@@ -96,17 +95,17 @@ class ControlVariates:
         linear = np.einsum("kj,jkq->kq", beta[:, :-1], self._linear)
         return linear, self._quadratic, beta[:, -1]
 
-    def scores(self, batch: Sums, point: Point) -> Array:
-        """Return the gradient of a batch's loss, as explained by functions and predictions."""
-        (functions, moments), theta = self.totals(batch), point.theta
-        beta = point.objective.beta
+    def scores(self, batches: Iterable[Sums], point: Point) -> Array:
+        """Return the gradients of batches' losses, as explained by functions and predictions."""
+        theta, beta = point.theta, point.objective.beta
         if beta is None:
-            return np.zeros_like(theta)
-        explained: Array = np.einsum(
-            "kj,jkq->kq", beta[:, :-1], functions.reshape(-1, *theta.shape)
-        )
-        explained += beta[:, -1:] * (theta @ moments)
-        return explained
+            beta = self.best_beta(point.objective, theta)
+        found = []
+        for functions, moments in map(self.totals, batches):
+            each = functions.reshape(-1, *theta.shape)
+            explained = np.einsum("kj,jkq->kq", beta[:, :-1], each)
+            found.append(explained + beta[:, -1:] * (theta @ moments))
+        return np.array(found).reshape(-1, *theta.shape)
 
     def best_beta(self, objective: Objective, theta: Array, convex: bool = False) -> Array:
         """Return the β that best explains slopes: outputs × (functions, 1, prediction).
@@ -127,15 +126,12 @@ class ControlVariates:
             both = np.column_stack([basis[:, :, k], slope[:, k]])
             mean = white.T @ (both * weights[:, None]) / len(x)
             gram = (both * leverage[:, None]).T @ both / len(x)
-            size = gram.diagonal().copy()
+            lift = MIN_VARIANCE * gram.diagonal() + 1e-300  # what does not vary explains nothing
             gram -= mean.T @ mean
-            still = gram.diagonal() <= MIN_VARIANCE * size
-            still[-2] |= convex
-            scale = 1.0 / np.sqrt(np.maximum(gram.diagonal(), 1e-300))
-            gram *= scale[:, None] * scale
-            gram[still] = gram[:, still] = 0.0  # what does not vary explains nothing
-            left = gram[:-1, :-1] + 1e-9 * np.eye(len(gram) - 1)
-            found[k] = np.linalg.solve(left, gram[:-1, -1]) * scale[:-1] / scale[-1]
+            left = (gram + np.diag(lift))[:-1, :-1]
+            used = len(left) - convex
+            root = linalg.cho_factor(left[:used, :used], lower=True)
+            found[k, :used] = linalg.cho_solve(root, gram[:used, -1])
         return found
 
     def _slopes(
@@ -174,14 +170,22 @@ class ControlVariates:
 
     def _freedom(self, point: Point) -> float:
         """Return the degrees of freedom of a variance, from the spread of the rows' squares."""
+        total, squares = self._squares(point)
+        return 2.0 * total * total / max(squares - total * total / len(self._rows.sample), 1e-300)
+
+    def rough_excess(self, point: Point) -> float:
+        """Return about the mean excess loss due to sampling, up to a factor."""
+        return self._squares(point)[0]
+
+    def _squares(self, point: Point) -> tuple[float, float]:
+        """Return the sums of the squares of the rows' errors in the fit's metric, and of theirs."""
         total = squares = 0.0
         for x, rest in self._residuals(point):
             white = linalg.solve_triangular(point.metric, x.T, lower=True, check_finite=False)
             each = np.einsum("ij,ij->j", white, white) * np.einsum("ij,ij->i", rest, rest)
             total += float(each.sum())
             squares += float(each @ each)
-        spread = squares - total * total / len(self._rows.sample)
-        return 2.0 * total * total / max(spread, 1e-300)
+        return total, squares
 
     def sampling_errors(self, point: Point) -> Array:
         """Return random gradients whose squares sum to the sampling variance.

@@ -1,4 +1,4 @@
-r"""Logistic, softmax, Huber and robust regression in one pass over rows in any order.
+r"""Logistic, softmax, Poisson, Huber and robust regression in one pass over rows in any order.
 
 A uniform sample of the rows and sums of size p² are kept. As long as all rows fit in memory, the
 fit is exactly that to all rows. Beyond that, every row is added to the sums
@@ -30,7 +30,7 @@ from mixfree.base.checks import (
     shown,
 )
 from mixfree.base.interrupts import all_or_nothing, shallow
-from mixfree.base.sample import UniformSample
+from mixfree.base.sample import UniformSample, replaced_at_once
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
@@ -39,7 +39,7 @@ from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
 from mixfree.linear.glm.kept import Kept, origin_of, rows_of, stream_seed
 from mixfree.linear.glm.newton import Point
-from mixfree.linear.glm.problem import ROUGH, Problem
+from mixfree.linear.glm.problem import ROUGH_DECREMENT, Problem
 from mixfree.linear.glm.rows import Settings
 from mixfree.linear.losses import Family, Loss, Squared, predictions
 
@@ -52,7 +52,7 @@ START_ROWS = 4096  # rows of the sample for the fit from which the final one sta
 
 
 class GlmFit:
-    r"""Fits a linear model with one of four losses to a stream, in bounded memory.
+    r"""Fits a linear model with one of five losses to a stream, in bounded memory.
 
     It minimises, over all rows i with weights :math:`\omega_i`,
 
@@ -61,7 +61,7 @@ class GlmFit:
 
     The result does not depend on how the rows are chunked. Once the stream exceeds the memory, it
     depends on which rows the seed keeps; :meth:`gap` estimates by how much. If neither λ nor r is
-    given and the weights cannot be estimated, all slopes get the ridge with the largest evidence
+    given and the weights cannot be estimated, all slopes get a ridge that the rows make probable
     (:attr:`ridge`): if a class has fewer kept rows than weights, if classes can be separated, or if
     the kept rows do not hold back the sums.
 
@@ -71,7 +71,7 @@ class GlmFit:
     Parameters
     ----------
     loss
-        ``Logistic()``, ``Softmax(classes)``, ``Huber()`` or ``Robust()``.
+        ``Logistic()``, ``Softmax(classes)``, ``Poisson()``, ``Huber()`` or ``Robust()``.
     columns
         Number of features, of values up to 1e75. Their offsets cost no digits, and one that
         varies by less than 1e-75 counts as constant.
@@ -92,6 +92,7 @@ class GlmFit:
 
     Examples
     --------
+    >>> from mixfree.linear.losses import Logistic
     >>> rng = np.random.default_rng(0)
     >>> rows = rng.normal(size=(5000, 2))
     >>> targets = np.where(rng.random(5000) < 1 / (1 + np.exp(-2 * rows[:, 0])), 1.0, -1.0)
@@ -118,7 +119,8 @@ class GlmFit:
         seed: int = 0,
     ) -> None:
         if not isinstance(loss, Family) or isinstance(loss, Squared):
-            raise ValueError(f"loss must be Logistic, Softmax, Huber or Robust, not {shown(loss)}")
+            names = "Logistic, Softmax, Poisson, Huber or Robust"
+            raise ValueError(f"loss must be {names}, not {shown(loss)}")
         columns = check_whole(columns, "columns", least=0)
         l2 = None if l2 is None else check_not_negative(l2, "l2")
         radius = None if radius is None else check_positive(radius, "radius")
@@ -199,9 +201,9 @@ class GlmFit:
             self._sample, self._streams = UniformSample(self.size, seed), (seed,)
         before = self._predictions(rows)
         self._sums.add(rows, functions(self.settings.loss, before, new.targets), weights)
-        self._sample.offer([rows, new.targets, new.weights, before])
+        self._sample.offer([rows, new.targets, new.weights, before], replaced_at_once)
         if self._seen >= self._due:
-            self._update_reference(*self._sampled())
+            self._update_reference(*self._sampled(REFERENCE_ROWS))
 
     def _rows_of(self, rows: Array, targets: Array, weights: Array | None) -> Kept:
         """Return rows that have not been predicted."""
@@ -239,15 +241,16 @@ class GlmFit:
 
         With ``alone``, without the sums and the reference weights.
         """
-        stride = max(len(kept) // max(most, 16 * (self.settings.columns + 1)), 1)
-        few = kept.take(slice(None, None, stride))
+        few = kept.take(slice(None, None, self._stride(len(kept), most)))
         factor *= len(kept) / max(len(few), 1)
         sums = None if alone else self._sums
         waiting = few.take(slice(0)) if pending is None else pending
         problem = self._problem(few, factor, waiting, sums)
         ridge = REFERENCE_RIDGE * self.settings.columns / max(len(few), 1)
         problem = replace(problem, ridge=ridge)
-        return problem.weights(problem.solved(None if sums is None else self._reference, ROUGH))
+        return problem.weights(
+            problem.solved(None if sums is None else self._reference, ROUGH_DECREMENT)
+        )
 
     def _problem(
         self, kept: Kept, factor: float, pending: Kept, sums: StreamSums | None
@@ -256,21 +259,27 @@ class GlmFit:
         total = None if sums is None else sums.total
         return Problem.of(self.settings, kept, factor, pending, total)
 
-    def _sampled(self) -> tuple[Kept, float]:
+    def _stride(self, count: int, most: int | None) -> int:
+        """Return the stride that leaves about ``most`` of some rows, but enough for the columns."""
+        enough = count if most is None else max(most, 16 * (self.settings.columns + 1))
+        return max(count // max(enough, 1), 1)
+
+    def _sampled(self, most: int | None = None) -> tuple[Kept, float]:
         """Return the sample in the order of arrival, and the rows that each row represents."""
         sample = self._sample
         assert sample is not None
-        order = sample.order
-        kept = Kept(*(sample.column(place)[order] for place in range(len(KEPT))))
+        kept = Kept(*sample.taken(sample.order[:: self._stride(sample.filled, most)]))
         return kept, sample.seen / len(kept)
 
-    @property
-    def _rows(self) -> tuple[Kept, float, Kept]:
-        """The kept rows, the rows that each represents, and the rows that are not in the sums."""
+    def _rows(self, most: int | None = None) -> tuple[Kept, float, Kept]:
+        """Return kept rows, the rows that each represents, and the rows that are not in the sums.
+
+        With ``most``, only about so many rows of the sample.
+        """
         pending = self._rows_of(*self._blocks.stored)
         if self._sample is None:
             return pending, 1.0, pending.take(slice(0))
-        return *self._sampled(), pending
+        return *self._sampled(most), pending
 
     def weights(self) -> Array:
         """Return one row per output in the units of the rows; an intercept is last."""
@@ -279,7 +288,7 @@ class GlmFit:
 
     def mean_losses(self) -> tuple[float, float]:
         """Return the mean losses of the fit and of the best constant, over the kept rows."""
-        (kept, factor, pending), loss, shape = self._rows, self.settings.loss, self._shape
+        (kept, factor, pending), loss, shape = self._rows(), self.settings.loss, self._shape
         targets = np.concatenate([kept.targets, pending.targets])
         weights = np.concatenate([factor * kept.weights, pending.weights])
         constant = np.zeros((shape[0], 1))
@@ -295,12 +304,12 @@ class GlmFit:
 
     def rough_weights(self) -> Array:
         """Return weights as good as a sample of some thousand rows gives."""
-        return self._rough(REFERENCE_ROWS, *self._rows)
+        return self._rough(REFERENCE_ROWS, *self._rows(REFERENCE_ROWS))
 
     def _solved(self) -> tuple[Problem, Point]:
         """Return the problem and its minimum."""
         if self._solution is None:
-            start, rows = None, self._rows
+            start, rows = None, self._rows()
             if self._sums is not None or self.kept > 2 * START_ROWS:
                 start = self._rough(START_ROWS, *rows)
             problem = self._problem(*rows, self._sums)
@@ -373,7 +382,7 @@ class GlmFit:
             self._sums.merge(theirs._sums)
             self._sample.merge(theirs._sample)
             self._streams = tuple(sorted((*self._streams, *theirs._streams)))
-            self._update_reference(*self._sampled())
+            self._update_reference(*self._sampled(REFERENCE_ROWS))
         self.samples, self._solution, self._inference = samples, None, None
 
     def mapped(self, change: ColumnMap) -> Self:
@@ -392,7 +401,9 @@ class GlmFit:
             slopes, level = np.split(self._reference, [self.settings.columns], axis=1)
             twin._reference = np.hstack([change.rows(slopes), level])
         else:  # no weights of the new columns need predict the same
-            twin._reference = twin._rough(REFERENCE_ROWS, *twin._sampled(), alone=True)
+            twin._reference = twin._rough(
+                REFERENCE_ROWS, *twin._sampled(REFERENCE_ROWS), alone=True
+            )
         if (waiting := twin._blocks.pending) is not None and twin._blocks.filled >= twin._length():
             twin._blocks = Blocks(change.after)
             twin._blocks.cut(*waiting, twin._length, twin._fold)

@@ -7,6 +7,7 @@ known for the kept rows; its spread over them gives the variance from sampling t
 added.
 """
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -14,15 +15,20 @@ import numpy as np
 from scipy import linalg
 
 from mixfree.base.arithmetic import Array
-from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level
+from mixfree.linear.exact.batch_means import BatchMeans, BlockSquares, Level, pair_sums
 from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.glm.newton import Point, zero_sums
 from mixfree.linear.glm.problem import LEAST_PENALTY, Problem
+from mixfree.linear.glm.rows import MAX_CACHED_VALUES
 
 BATCHES = 64  # short streams have fewer batches than this
 # The default penalty stops the weights of separable classes at log-odds of about 20, where the
 # curvature is about 20 times the penalty. Below FLAT, rows do not determine a direction.
 FLAT = 50.0 * LEAST_PENALTY
+# Standard errors by which the correlation of rows, or the variance of their sums, must exceed that
+# of independent rows to be found: of the mean over weights, and of a single weight.
+POOLED, SINGLE = 2.6, 3.7
+MIN_BLOCKS = 32  # by which a correlation is judged
 ASIDE = 1e-3  # component of a unit vector along such directions that exceeds rounding errors
 
 
@@ -53,9 +59,8 @@ class GlmInference(BatchMeans):
         controls, total = self._problem.controls, self._problem.rows.weight
         closed = self._sums.batches.items
         assert controls is not None
-        found = [controls.scores(batch, self._point) for batch in closed]
         covered = np.array([float(batch.weight) for batch in closed]) / total
-        return np.array(found).reshape(-1, *self._point.theta.shape) / total, covered
+        return controls.scores(closed, self._point) / total, covered
 
     @property
     def _exact_sums(self) -> tuple[Array, Array]:
@@ -96,11 +101,62 @@ class GlmInference(BatchMeans):
 
     @cached_property
     def _changes(self) -> Array:
-        covered = float(self._sums_of_batches[1].sum())
         lost = int(np.isfinite(self._size).sum()) + self._problem.rows.settings.intercept
-        factor = np.sqrt(self._spread_factor(covered, lost))
+        rows = self._by_row
+        if rows is not None:  # any factor of the covariance does, and this one is short
+            short = np.asarray(np.linalg.qr(rows.reshape(len(rows), -1), mode="r"))
+            factor = math.sqrt(self._rows / max(self._rows - lost, 1))
+            return factor * short.reshape(-1, *rows.shape[1:])
+        covered = float(self._sums_of_batches[1].sum())
+        factor = math.sqrt(self._spread_factor(covered, lost))
         pulls = np.concatenate([factor * self._scores, self._sampling_errors])
         return -self._point.solve(pulls)
+
+    @cached_property
+    def _by_row(self) -> Array | None:
+        """The change of weights by each row, if no sign of correlation is found; else None.
+
+        The neighbouring sums of 1, 2, 4, … rows are then uncorrelated, for all weights together and
+        for each of them, and sums over batches vary as much as those of independent rows.
+        """
+        values = self._rows * self._point.theta.size
+        if self._sums is not None or not self.enough or values > MAX_CACHED_VALUES:
+            return None
+        parts = [(slope[:, :, None] * x[:, None, :], weights) for x, slope, weights in self._slopes]
+        scores = np.concatenate([score for score, _ in parts])
+        weights = np.concatenate([weights for _, weights in parts])
+        scores -= (weights / weights.sum())[:, None, None] * scores.sum(axis=0)
+        found: Array = -self._point.solve(zero_sums(scores))
+        sums = found.reshape(len(found), -1)
+        unit = np.sqrt(np.sum(sums**2, axis=0))
+        sums = sums[:, unit > 0.0] / unit[unit > 0.0]
+        if not sums.size:
+            return None
+        directions = sums.shape[1] ** 2 / max(float(np.sum((sums.T @ sums) ** 2)), 1.0)
+        while len(sums) >= MIN_BLOCKS:
+            count = len(sums)
+            squares, products = np.sum(sums**2, axis=0), np.sum(sums[1:] * sums[:-1], axis=0)
+            correlation = products / np.maximum(squares, 1e-300) + 1.0 / count
+            together = count * directions
+            far = correlation.mean() > POOLED / math.sqrt(together)
+            far |= squares.mean() > 1.0 + POOLED * math.sqrt(2.0 / together)
+            far |= bool((correlation > SINGLE / math.sqrt(count)).any())
+            far |= bool((squares > 1.0 + SINGLE * math.sqrt(2.0 / count)).any())
+            if far:
+                return None
+            sums = pair_sums(sums)
+        return found
+
+    @property
+    def _freedom(self) -> int:
+        return super()._freedom if self._by_row is None else self._rows - 1
+
+    @property
+    def assumed(self) -> str:
+        """What the intervals assume, in words."""
+        if self._by_row is None:
+            return super().assumed
+        return "sandwich of rows, since no correlation of rows was found"
 
     @cached_property
     def _sampling_errors(self) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_bytes, check_whole
-from mixfree.linear.exact.sums import NEAR
+from mixfree.linear.exact.sums import MAX_OFFSET
 
 MIN_ROWS = 64  # least rows of a sample
 MIN_ROWS_PER_COLUMN = 3  # least rows per column: with fewer, kept rows could be fitted perfectly
@@ -79,4 +79,4 @@ def origin_of(kept: Kept) -> Array:
     for piece in kept.pieces:
         mean += piece.rows.sum(axis=0) / len(kept)
         square += np.einsum("ij,ij->j", piece.rows, piece.rows) / len(kept)
-    return np.where(mean**2 * (1.0 + 2.0 / NEAR) > square, mean, 0.0)
+    return np.where(mean**2 * (1.0 + 2.0 / MAX_OFFSET) > square, mean, 0.0)

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from mixfree.linear.glm.control_variates import ControlVariates
 
 MAX_DIRECT = 500  # unknowns of several outputs up to which their Hessian is factored
-CLOSE = 1e-12  # Newton decrement, relative to the loss, at which steps end
+DECREMENT = 1e-12  # Newton decrement, relative to the loss, at which steps end
 MAX_STEPS, MAX_PRODUCTS = 100, 200  # Newton steps, and products of conjugate gradients per step
 MAX_REUSE = 10  # products per step up to which a preconditioner is used again
 MAX_RESIDUAL, LEAST_RESIDUAL = 0.1, 1e-3  # relative residuals of conjugate gradients
 FIRST_DAMPING, DAMPING_FACTOR, LEAST_DAMPING = 1e-3, 8.0, 1e-6  # in units of the curvature at 0
 # A step separates classes if it changes a prediction by MIN_MOVE, and FAR such steps would raise
-# the loss of no row by more than MAX_HARM.
-MIN_MOVE, FAR, MAX_HARM = 0.5, 1e3, 1.0
+# the loss of no row by more than MAX_HARM, apart from rows of a loss below NEGLIGIBLE: far inside
+# their class, they still follow the others to and fro.
+MIN_MOVE, FAR, MAX_HARM, NEGLIGIBLE = 0.5, 1e3, 1.0, 0.005
 JITTER = 1e-10  # relative increase of a matrix's diagonal, for repeated columns
 
 
@@ -268,7 +269,9 @@ class Point:
         return found
 
 
-def minimise(objective: Objective, theta: Array, close: float = CLOSE, seek: bool = False) -> Point:
+def minimise(
+    objective: Objective, theta: Array, close: float = DECREMENT, seek: bool = False
+) -> Point:
     """Find the minimum near ``theta`` by Newton steps, damped until the loss decreases.
 
     The search also ends where it is clear that there is none: below 0, where no stream's loss is,
@@ -309,9 +312,9 @@ def _separates(point: Point, found: Point) -> bool:
         return False
     for share in (1.0, 0.0):  # along the step, and along the weights themselves
         for (_, targets, _, _), old, new in zip(rows, olds, news, strict=True):
-            far = new + FAR * (new - share * old)
-            harm = family.at(far, targets)[0] - family.at(new, targets)[0]
-            if not harm.max() <= MAX_HARM:
+            far, values = new + FAR * (new - share * old), family.at(new, targets)[0]
+            harm = (family.at(far, targets)[0] - values)[values > NEGLIGIBLE]
+            if not harm.max(initial=0.0) <= MAX_HARM:
                 break
         else:
             return True

@@ -72,7 +72,7 @@ class Report:
     claims: Sequence[Claim] = ()
     notes: Sequence[str] = ()
 
-    def judged(self, settings: Settings, full: Settings) -> Report:
+    def qualified(self, settings: Settings, full: Settings) -> Report:
         """Add the seeds, and remove verdicts if the runs are too small or the seeds not fresh."""
         seeds, fresh = settings.seed_numbers, settings.first_seed >= FRESH
         notes = [f"Seeds {seeds[0]} to {seeds[-1]}.", *self.notes]

@@ -69,7 +69,7 @@ def run_experiment(
     commits = dict.fromkeys(str(part["commit"]) for part in found)
     write_json(folder / "measured.json", {**claimed, "commit": ", ".join(commits)})
     rows = [row for part in found for row in part["rows"]]
-    report = chosen.report(rows, settings).judged(settings, chosen.FULL)
+    report = chosen.report(rows, settings).qualified(settings, chosen.FULL)
     for table in report.all_tables():
         table.show()
     print(*report.notes, sep="\n")

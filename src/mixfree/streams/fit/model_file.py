@@ -29,11 +29,11 @@ from mixfree.base.files import replacing
 __all__ = ["MAGIC", "is_model", "load", "save"]
 
 MAGIC = b"mixfree\0"
-VERSION = 9
+VERSION = 10
 _FIXED = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 DEEPEST = 64  # most levels of nested dicts and lists
-LONGEST = 1 << 48  # bound on the length of an axis
+MAX_AXIS = 1 << 48  # bound on the length of an axis
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint32", "uint8", "bool")
 
 
@@ -148,7 +148,7 @@ def _array(kind: Any, body: memoryview) -> Array:
 
 
 def _is_length(value: Any) -> bool:
-    return type(value) is int and 0 <= value < LONGEST
+    return type(value) is int and 0 <= value < MAX_AXIS
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from mixfree.base.arithmetic import Array
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
 from mixfree.steps import CorrelationScale, Profile
-from mixfree.steps.profile import BLOCK_AT_HALF, ENOUGH, RISING, SUM_AT_HALF
+from mixfree.steps.profile import BLOCK_AT_HALF, MIN_BLOCKS, RISING, SUM_AT_HALF
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +78,7 @@ class Correlation:
         <correlation of 2,048 rows: scale 7 or more, inflation 4, effective sample size 512>
         """
         along_path = effective is None
-        enough = profile.blocks >= ENOUGH
+        enough = profile.blocks >= MIN_BLOCKS
         ratios = profile.ratios[enough]
         errors = ratios * np.sqrt(2.0 / profile.blocks[enough])
         estimate = profile.correlation_scale(BLOCK_AT_HALF if along_path else SUM_AT_HALF)

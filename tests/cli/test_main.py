@@ -43,7 +43,7 @@ def test_a_warning_is_one_line():
     [
         (["inspect", "no.mixfree"], "there is no file no.mixfree"),
         (["report", "no.mixfree", "-o", "page.html"], "there is no file no.mixfree"),
-        (["predict", "rows.csv", "--model", "no.mixfree", "-o", "p.csv"], "file no.mixfree"),
+        (["predict", "no.mixfree", "rows.csv"], "file no.mixfree"),
         (["fit", "rows.csv", "--target", "y", "--model", "no/m"], "no"),
     ],
 )
@@ -127,9 +127,9 @@ def test_methods_lists_every_method(capsys):
     [
         ("l2 must be positive", "--l2 must be positive"),
         ("column 'missing' is missing", "column 'missing' is missing"),
-        ("give `classes`", "give --classes"),
+        ("give `target`", "give --target"),
         ("`exclude=['a', 'b']`", "--leave-out a,b"),
-        ("`categories={'sky': ('rain', 'sun')}`", "--categories sky=rain,sun"),
+        ("`categories=['sky', 'wind']`", "--set categories=sky,wind"),
         ("`fit_intercept=False`, `resume=False`", "--set fit_intercept=false, no --resume"),
         ("`half_life=None`", "no --half-life"),
         ("sgd does not take `levels`", "sgd does not take --set levels"),

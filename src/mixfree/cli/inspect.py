@@ -5,10 +5,10 @@ from math import isinf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from mixfree.base.literal import literal
-from mixfree.cli.options import Force, Json, print_json
+from mixfree.cli.options import Force, Json, Model, print_json
 from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
@@ -20,14 +20,13 @@ __all__ = ["inspect"]
 
 MISSING = {
     "error": "refused",
-    "auto": "refused",
+    "auto": "the mean",
     "skip": "rows left out",
-    "mean": "mean of earlier values",
 }
 
 
 def inspect(
-    model: Annotated[Path, Argument(help="Model file written by `mixfree fit`.")],
+    model: Model,
     top: Annotated[int, Option(help="Number of weights to show.")] = 20,
     weights: Annotated[
         Path | None, Option(help="CSV file for all weights, with their intervals.")
@@ -74,22 +73,26 @@ def _settings(fit: "StreamFit") -> Iterator[str]:
     if fit.encoder.classes is not None:
         yield f"classes    {', '.join(fit.encoder.classes)}"
     missing = MISSING[fit.encoder.missing]
-    yield f"features   {len(fit.encoder.features):,}; missing values: {missing}"
+    yield f"features   {len(fit.model.features):,}; missing values: {missing}"
 
 
 def _weights(facts: "Facts", top: int) -> Iterator[str]:
     """Tabulate the largest weights and the intercept per output."""
     import numpy as np
 
-    learner: Any = facts.fit.learner
-    features = len(facts.fit.encoder.features)
+    learner: Any = facts.fit.model.learner
+    features = len(facts.fit.model.features)
     outputs, columns = learner.weights.shape
-    size = np.abs(learner.weights[:, :features]).max(axis=0)
+    effect = np.abs(learner.weights[:, :features]) * facts.fit.model.rows.std(axis=0)
+    size = effect.max(axis=0)
     order = [*np.argsort(-size, kind="stable")[:top], *range(features, columns)]
     found = [[facts.weights[i * columns + k] for k in order] for i in range(outputs)]
     width = max(len(literal(each.feature)) for each in found[0])
     with_errors = not isnan(found[0][0].std_error)
-    yield f"weights    the {min(top, features)} largest of {features:,}, in the units of the data"
+    yield (
+        f"weights    the {min(top, features)} of {features:,} with the largest effects per "
+        "standard deviation, in the units of the data"
+    )
     for of_output in found:
         if of_output[0].label is not None:
             yield f"class      {of_output[0].label}"

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -12,6 +13,7 @@ from mixfree.cli.screen import say
 # Versions of the JSON output, described in `docs/json.md`; adding a name keeps the version.
 VERSIONS = {"chain": 1, "diagnose": 1, "fit": 2, "inspect": 2, "td": 1}
 
+Model = Annotated[Path, Argument(help="Model file written by `mixfree fit`.")]
 Data = Annotated[
     list[str],
     Argument(
@@ -22,6 +24,9 @@ Data = Annotated[
 ]
 Format = Annotated[
     str | None, Option(help="csv, parquet, arrow or jsonl. Default: by the file name.")
+]
+NoHeader = Annotated[
+    bool, Option("--no-header", help="The first line of CSV is a row; columns are c1, c2, ….")
 ]
 Target = Annotated[str, Option(help="Column to predict.")]
 Loss = Annotated[
@@ -47,9 +52,8 @@ Exclude = Annotated[
 Missing = Annotated[
     str,
     Option(
-        help="How to treat missing values. error: stop; skip: leave out the row; mean: fill in the "
-        "mean of the column's earlier values; auto: leave out rows without a target, and rows "
-        "with a missing feature if some, but at most a tenth, of the first 10,000 rows have one."
+        help="How to treat missing values. auto: leave out rows without a target, use the mean for "
+        "missing features; skip: leave out the row; error: stop."
     ),
 ]
 Force = Annotated[

@@ -96,9 +96,12 @@ class Timeline(State):
 
     Attributes
     ----------
-    predicts, weights, constant, until
-        Whether the next rows are predicted, the weights that predict them, one row per output,
-        the constant with which they are compared, and the row count at which both are replaced.
+    predicts, weights, level, constant, until
+        Whether the next rows are predicted, the weights that predict them, one row per column, the
+        intercepts, the constant with which they are compared, and the row count at which all are
+        replaced.
+    fills
+        What a value that is new since then adds to predictions, one row per column of the data.
     origin
         The first target, subtracted from all targets before summing.
     rows
@@ -113,10 +116,12 @@ class Timeline(State):
         For two classes: number of rows by class and score.
     """
 
-    grows: ClassVar[tuple[str, ...]] = ("sums", "ranges", "times")
+    grows: ClassVar[tuple[str, ...]] = ("weights", "level", "fills", "sums", "ranges", "times")
 
     predicts: bool
     weights: Array
+    level: Array
+    fills: Array
     constant: Array
     until: int
     origin: float
@@ -130,20 +135,22 @@ class Timeline(State):
     scores: Array
 
     @classmethod
-    def start(cls, weights: tuple[int, ...], classes: int | None) -> Self:
+    def start(cls, outputs: int, classes: int | None) -> Self:
         """Return a timeline without rows.
 
         Examples
         --------
-        >>> timeline = Timeline.start((1, 2), None)
+        >>> timeline = Timeline.start(1, None)
         >>> timeline.add(np.array([1.0, 3.0]), None, np.zeros(0, "M8[us]"))
         >>> timeline.bins.target
         array([2.])
         """
         return cls(
             False,
-            np.zeros(weights),
-            np.zeros((weights[0], 1)),
+            np.zeros((0, outputs)),
+            np.zeros((0, outputs)),
+            np.zeros((0, outputs)),
+            np.zeros((outputs, 1)),
             0,
             0.0,
             0,
@@ -175,8 +182,12 @@ class Timeline(State):
 
     @property
     def bins(self) -> Bins:
-        """Means per bin."""
-        of = dict(zip(COLUMNS, self.sums.T, strict=True))
+        """Means per bin; a short last one is part of the one before."""
+        first = np.arange(len(self.sums))
+        if len(first) > 1 and self.sums[-1, 0] < self.per_bin / 2:
+            first = first[:-1]
+        sums = np.add.reduceat(self.sums, first) if len(first) else self.sums
+        of = dict(zip(COLUMNS, sums.T, strict=True))
         with np.errstate(invalid="ignore", divide="ignore"):
             means = {
                 name: of[name] / np.where(of["tested"] > 0.0, of["tested"], np.nan)
@@ -188,19 +199,48 @@ class Timeline(State):
             rows=of["rows"],
             tested=of["tested"],
             target=of["target"] / of["rows"] + self.origin,
-            least=self.ranges[:, 0],
-            greatest=self.ranges[:, 1],
-            times=self.times.astype("M8[us]"),
+            least=np.minimum.reduceat(self.ranges[:, 0], first) if len(first) else of["rows"],
+            greatest=np.maximum.reduceat(self.ranges[:, 1], first) if len(first) else of["rows"],
+            times=self.times[first].astype("M8[us]"),
             **means,
         )
 
-    def renew(self, weights: Array | None, until: int, constant: Array | None = None) -> None:
-        """Predict with these weights and constant up to a row count; do not predict if None."""
+    def renew(
+        self,
+        until: int,
+        weights: Array | None = None,
+        fills: Array | None = None,
+        constant: Array | None = None,
+        columns: int = 0,
+    ) -> None:
+        """Predict with these weights and constant up to a row count; do not predict if None.
+
+        Parameters
+        ----------
+        weights
+            One row per output, for so many columns, and intercepts.
+        fills
+            What a new value of each column of the data adds, one row per output.
+        """
         self.predicts, self.until = weights is not None, until
-        if weights is not None:
-            self.weights = _bounded(weights)
-        if constant is not None:
-            self.constant = constant
+        if weights is not None and fills is not None and constant is not None:
+            self.weights, self.level = np.split(_bounded(weights).T, [columns])
+            self.fills, self.constant = _bounded(fills).T, constant
+
+    def widen(self, columns: int, new: Mapping[int, int]) -> None:
+        """Add columns, of which some belong to new values of columns of the data."""
+        more = np.zeros((max(columns - len(self.weights), 0), self.weights.shape[1]))
+        self.weights = np.vstack([self.weights, more])
+        for place, column in new.items():
+            if column < len(self.fills):
+                self.weights[place] = self.fills[column]
+
+    def predict(self, loss: Loss, rows: Array, targets: Array) -> "Judged | None":
+        """Predict rows and compare them with their targets, None if they are not predicted."""
+        if not self.predicts:
+            return None
+        weights = np.vstack([self.weights[: rows.shape[1]], self.level])
+        return judged(loss, weights.T, rows, targets)
 
     def add(
         self, actual: Array, found: Judged | None, times: Array, constant: Judged | None = None
@@ -267,7 +307,7 @@ class Timeline(State):
 
         Examples
         --------
-        >>> one, other = Timeline.start((1, 2), None), Timeline.start((1, 2), None)
+        >>> one, other = Timeline.start(1, None), Timeline.start(1, None)
         >>> for timeline, target in ((one, 1.0), (other, 3.0)):
         ...     timeline.add(np.full(400, target), None, np.zeros(0, "M8[us]"))
         >>> one.merge(other)

@@ -21,11 +21,12 @@ from mixfree.streams.columns.encoder import located
 from mixfree.streams.columns.kinds import Choices, judge
 from mixfree.streams.fit.look import FIRST_ROWS
 from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Piece, Source
 from mixfree.streams.read.values import is_text, numbers_in, texts_in
 from mixfree.streams.report.correlation import knows_intervals
 
-__all__ = ["ENDINGS", "Predictor", "Written", "answer_rows", "mark_of", "write_predictions"]
+__all__ = ["ENDINGS", "Written", "answer_rows", "answers", "beside", "mark_of", "write_predictions"]
 
 ENDINGS = (".parquet", ".csv", ".arrow")
 MARK = {b"mixfree": b"mixfree predictions"}  # metadata of Parquet and Arrow files
@@ -58,10 +59,10 @@ def write_predictions(
     ending = Path(output).suffix
     if ending not in ENDINGS:
         raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(output)!r}")
-    needed = fit.encoder.needs[:-1]
+    needed = fit.encoder.needed(fit.model.design)
     source.require_columns([*needed, *keep], "column")
-    numbers = [name for name in fit.encoder.numbers if name not in keep]
-    source.open([*keep, *needed], numbers, whole_lines=False)
+    numbers = [name for name in fit.encoder.numbers if name in needed and name not in keep]
+    source.open([*keep, *needed], numbers)
     kept = _kept(source, keep)
     rows, empty, before = 0, 0, fit.encoder.unknown.copy()
     with replacing(output) as file, _writer(file, ending) as write:
@@ -92,10 +93,10 @@ def answer_rows(
         The predictions, in the format of the source.
     """
     predictor = Predictor(fit, keep, interval)
-    needed, format = fit.encoder.needs[:-1], source.files[0].format
+    needed, format = fit.encoder.needed(fit.model.design), source.files[0].format
     if format == "csv":
         source.require_columns([*needed, *keep], "column")
-    source.open([*keep, *needed], whole_lines=False)
+    source.open([*keep, *needed])
     rows, empty, before = 0, 0, fit.encoder.unknown.copy()
     with _writer(output, f".{format}") as write:
 
@@ -116,6 +117,26 @@ def answer_rows(
     if rows == 0:
         raise ValueError(f"{source.files[0]}: there are no rows")
     return Written(rows, empty, fit.encoder.unknown - before)
+
+
+def answers(file: StreamFile) -> bool:
+    """Whether rows from standard input can be answered in their own format."""
+    return file.format in ("csv", "jsonl")
+
+
+def beside(file: StreamFile) -> Path:
+    """Return the file for predictions beside a file of data.
+
+    Examples
+    --------
+    >>> beside(StreamFile("days/new.csv.gz", "csv")).as_posix()
+    'days/new-predictions.csv'
+    """
+    if file.path == STDIN:
+        raise ValueError("give `output`: predictions of an Arrow stream are written to a file")
+    ending = {"csv": ".csv", "jsonl": ".csv"}.get(file.format, f".{file.format}")
+    path = Path(file.path)
+    return path.with_name(path.name.split(".")[0] + "-predictions" + ending)
 
 
 def mark_of(
@@ -158,7 +179,7 @@ class Predictor:
     ) -> None:
         if interval is not None:
             _check_interval(fit, interval)
-        self.fit, self.interval = fit, interval
+        self.fit, self.model, self.interval = fit, fit.model, interval
         self.classes = fit.encoder.classes
         ends = [] if interval is None else ["lower", "upper"]
         labels = fit.encoder.classes or ()
@@ -168,7 +189,7 @@ class Predictor:
                 raise ValueError(
                     f"keep must not contain {name!r}, the name of a column of predictions"
                 )
-        self._weights = fit.learner.weights
+        self._weights = self.model.learner.weights
 
     def columns(self, rows: Array, file: str, start: int) -> list[Array]:
         """Return one array per name; raise ValueError for the first row that is not finite."""
@@ -183,8 +204,8 @@ class Predictor:
                 where = f"{file}, row {start + int(finite.argmin()) + 1}"
                 raise ValueError(f"{where}, has values too large to predict")
         predicted = list(numbers.T)
-        if self.interval is not None and knows_intervals(self.fit.learner):
-            ends = self.fit.learner.mean_interval(rows, self.interval)
+        if self.interval is not None and knows_intervals(self.model.learner):
+            ends = self.model.learner.mean_interval(rows, self.interval)
             predicted += [mean_of(loss, end) for end in ends]
         if self.classes is not None:
             predicted.insert(0, most_probable(outputs, np.array(self.classes)))
@@ -204,7 +225,7 @@ def _check_interval(fit: StreamFit, level: float) -> None:
 def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, _Kept]) -> tuple[Any, Array]:
     """Return the batch to write, and which of its rows have a prediction."""
     pyarrow = require("pyarrow")
-    rows, usable = predictor.fit.encoder.encode_for_prediction(piece)
+    rows, usable = predictor.fit.encoder.encode_for_prediction(piece, predictor.model.design)
     columns = {name: _copied(piece, name, how) for name, how in kept.items()}
     with np.errstate(over="ignore", invalid="ignore"):
         predicted = predictor.columns(rows, piece.file, piece.start)
@@ -227,7 +248,7 @@ def _kept(source: Source, keep: Sequence[str]) -> dict[str, _Kept]:
         texts = pyarrow.concat_arrays([texts_in(part) for part in parts]).drop_null()
         if len(texts):
             column = judge(texts, name, Choices((name,), decimal_comma=source.decimal_comma)).column
-            if isinstance(column, Number) and not _numbers(texts, column.form).null_count:
+            if type(column) is Number and not _numbers(texts, column.form).null_count:
                 found[name] = _Kept(pyarrow.float64(), column.form)
     return found
 

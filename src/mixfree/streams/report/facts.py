@@ -11,6 +11,8 @@ from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.steps import AdaGradNorm
+from mixfree.streams.columns.column import Number
+from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK
 from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
@@ -21,6 +23,11 @@ from mixfree.streams.report.weights import Weight, weights_of
 __all__ = ["Facts", "check_something_learnt", "correlation_facts", "target_size"]
 
 PER_FEATURE = 20  # rows per feature needed for useful predictions
+TREND = 0.5  # share of the target that a trend must explain to be mentioned
+ROWS_OF_A_TREND = 32  # least rows to look for a trend
+MUCH = 0.2  # difference of R² between rows seen and not seen that is a warning
+OFTEN = 0.005  # least share of the rows with a number that may be a code
+DIFFERENT = 10  # least number of other values of such a column
 FEW_TESTED = 100  # least rows predicted ahead that are compared with the best constant
 
 
@@ -43,13 +50,13 @@ class Facts:
     @cached_property
     def only_rounding(self) -> bool:
         """Whether the model fits every row up to rounding errors."""
-        found = Correlation.of_learner(self.fit.learner)
+        found = Correlation.of_learner(self.fit.model.learner)
         return found is not None and found.ratios.size > 1 and exact_to_rounding(self.fit)
 
     @cached_property
     def correlation(self) -> Correlation | None:
         """The correlation of the rows; None if the errors are rounding or there is no profile."""
-        return None if self.only_rounding else Correlation.of_learner(self.fit.learner)
+        return None if self.only_rounding else Correlation.of_learner(self.fit.model.learner)
 
     @cached_property
     def weights(self) -> list[Weight]:
@@ -57,14 +64,20 @@ class Facts:
         return weights_of(self.fit)
 
     @cached_property
+    def unused_columns(self) -> dict[str, str]:
+        """Columns left out, with reasons."""
+        return {**self.fit.unused_columns, **self.fit.model.design.left_out}
+
+    @cached_property
     def notes(self) -> list[str]:
         """Information for the user, which names arguments as in Python."""
-        return [*self.fit.notes, *self._unreliable(), *self._bad_ahead()]
+        notes = [*self.fit.notes, *self.fit.model.design.notes, *self._trends(), *self._codes()]
+        return [*notes, *self._unreliable(), *self._bad_ahead()]
 
     @cached_property
     def warnings(self) -> list[str]:
         """Probable mistakes."""
-        return [*leakage_warnings(self.fit), *self._worse_than_constant()]
+        return [*leakage_warnings(self.fit), *self._worse_than_constant(), *self._changes()]
 
     def plain(self, whole: bool = False) -> dict[str, Any]:
         """Return the content of the report, and with ``whole`` all weights, bins and settings."""
@@ -79,7 +92,7 @@ class Facts:
             "rows": {
                 "read": fit.read,
                 "used": fit.used,
-                "sampled": len(fit.reservoir.rows),
+                "sampled": len(fit.model.rows),
                 "tested": fit.timeline.tested,
                 "seconds": fit.seconds,
                 "left_out": [
@@ -88,11 +101,14 @@ class Facts:
             },
             "columns": {
                 "used": [
-                    {"name": column.name, "kind": column.kind, "features": len(column.features)}
-                    for column in encoder.columns
+                    {"name": column.name, "kind": column.kind, "features": end - begin}
+                    for column, (begin, end) in zip(
+                        encoder.columns, fit.model.design.ranges, strict=True
+                    )
+                    if end > begin
                 ],
                 "left_out": [
-                    {"name": name, "reason": why} for name, why in fit.unused_columns.items()
+                    {"name": name, "reason": why} for name, why in self.unused_columns.items()
                 ],
             },
             "metrics": self.metrics,
@@ -126,7 +142,7 @@ class Facts:
 
     def _exactness(self) -> dict[str, Any] | None:
         """Return optimality gap and half-life of an exact fit, None for an iterative method."""
-        learner = self.fit.learner
+        learner = self.fit.model.learner
         if not isinstance(learner, ExactLearner):
             return None
         gap = learner.gap if knows_intervals(learner) else None
@@ -137,13 +153,31 @@ class Facts:
             "to_rounding": exact_to_rounding(self.fit),
         }
 
+    def _trends(self) -> Iterator[str]:
+        """Yield notes on dates whose trend explains the target, while only cycles are used."""
+        fit, learner = self.fit, self.fit.learner
+        for column in fit.encoder.columns:
+            place = column.place("days") if isinstance(column, Time) else -1
+            used = f"{column.name}: days" in fit.model.features
+            if place < 0 or used or fit.encoder.fixed is not None or fit.used < ROWS_OF_A_TREND:
+                continue
+            alone = np.eye(fit.encoder.width)[:, [place]]
+            found = None
+            if isinstance(learner, ExactLearner):
+                found = learner.solved([alone, alone[:, :0]])
+            if found and found[1][1] > 0.0 and (share := 1.0 - found[0][1] / found[1][1]) > TREND:
+                yield (
+                    f"{column.name!r} as a number explains {100 * share:.0f} % of "
+                    f"{fit.encoder.target!r}; `time='linear'` uses it so"
+                )
+
     def _unreliable(self) -> Iterator[str]:
         """Yield why intervals, or the model itself, may not be reliable."""
-        fit, features = self.fit, len(self.fit.encoder.features)
+        fit, features = self.fit, len(self.fit.model.features)
         if self.only_rounding:
             yield NOTHING_TO_TELL
-        elif knows_intervals(fit.learner) and fit.learner.remark:
-            yield fit.learner.remark
+        elif knows_intervals(fit.model.learner) and fit.model.learner.remark:
+            yield fit.model.learner.remark
         if fit.plan.loss == "squared" and fit.used <= features + 1:
             yield (
                 f"{features:,} features can fit {fit.used:,} rows whatever their targets, and may "
@@ -152,21 +186,53 @@ class Facts:
 
     def _bad_ahead(self) -> Iterator[str]:
         """Yield why test-then-train predictions were worse than a constant, if that is known."""
-        fit, found, features = self.fit, self.metrics, len(self.fit.encoder.features)
+        fit, found, features = self.fit, self.metrics, len(self.fit.model.features)
         if fit.timeline.tested < FEW_TESTED or not (
             found["in_sample"]["loss"] < found["constant"]["loss"]
             and found["test_then_train"]["loss"] > found["test_then_train_constant"]["loss"]
         ):
             return
         reasons = []
-        if knows_intervals(fit.learner) and fit.learner.changed:
-            follow = "; `half_life='auto'` follows changes" if fit.plan.loss == "squared" else ""
-            reasons.append(f"later rows differ from earlier ones{follow}")
+        if knows_intervals(fit.model.learner) and fit.model.learner.changed:
+            reasons.append("later rows differ from earlier ones")
         if features > CHUNK // PER_FEATURE:
             reasons.append(f"the first rows were too few for {features:,} features: `l2` helps")
         if reasons:
             why = ", or ".join(reasons)
             yield f"test-then-train predictions were worse than the best constant: {why}"
+
+    def _changes(self) -> Iterator[str]:
+        """Yield a warning if the best weights change over time, so that forgetting may help."""
+        fit, learner = self.fit, self.fit.model.learner
+        if fit.timeline.tested < FEW_TESTED or fit.plan.loss != "squared":
+            return
+        inside, ahead = (self.metrics[name]["r2"] for name in ("in_sample", "test_then_train"))
+        if knows_intervals(learner) and learner.changed and ahead < inside - MUCH:
+            yield (
+                f"what holds for all rows did not hold for the next ones: R² is {inside:.2f} for "
+                f"rows that the model has seen, and was {ahead:.2f} for rows that it had not; "
+                "`half_life='auto'` forgets old rows and follows such changes"
+            )
+
+    def _codes(self) -> Iterator[str]:
+        """Yield notes on numbers at the edge of a column, far from the others and frequent."""
+        fit, design = self.fit, self.fit.model.design
+        for column, (begin, end) in zip(fit.encoder.columns, design.ranges, strict=True):
+            if not (
+                type(column) is Number and end > begin and column.name == design.features[begin]
+            ):
+                continue
+            values = fit.model.rows[:, begin]
+            for edge in (values.min(), values.max()):
+                others = values[values != edge]
+                share = 1.0 - len(others) / len(values)
+                if share < OFTEN or len(np.unique(others)) < DIFFERENT:
+                    continue
+                if np.abs(others - edge).min() > np.ptp(others):
+                    yield (
+                        f"{column.name!r} is {edge:g} in about {100 * share:.2g} % of the rows, "
+                        "far from all other values: if that means a gap, leave such cells empty"
+                    )
 
     def _worse_than_constant(self) -> Iterator[str]:
         fit, targets = self.fit, self.fit.reservoir.targets

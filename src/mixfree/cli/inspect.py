@@ -5,10 +5,10 @@ from math import isinf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from mixfree.base.literal import literal
-from mixfree.cli.options import Force, Json, print_json
+from mixfree.cli.options import Force, Json, Model, print_json
 from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MISSING = {
 
 
 def inspect(
-    model: Annotated[Path, Argument(help="Model file written by `mixfree fit`.")],
+    model: Model,
     top: Annotated[int, Option(help="Number of weights to show.")] = 20,
     weights: Annotated[
         Path | None, Option(help="CSV file for all weights, with their intervals.")
@@ -83,12 +83,16 @@ def _weights(facts: "Facts", top: int) -> Iterator[str]:
     learner: Any = facts.fit.model.learner
     features = len(facts.fit.model.features)
     outputs, columns = learner.weights.shape
-    size = np.abs(learner.weights[:, :features]).max(axis=0)
+    effect = np.abs(learner.weights[:, :features]) * facts.fit.model.rows.std(axis=0)
+    size = effect.max(axis=0)
     order = [*np.argsort(-size, kind="stable")[:top], *range(features, columns)]
     found = [[facts.weights[i * columns + k] for k in order] for i in range(outputs)]
     width = max(len(literal(each.feature)) for each in found[0])
     with_errors = not isnan(found[0][0].std_error)
-    yield f"weights    the {min(top, features)} largest of {features:,}, in the units of the data"
+    yield (
+        f"weights    the {min(top, features)} of {features:,} with the largest effects per "
+        "standard deviation, in the units of the data"
+    )
     for of_output in found:
         if of_output[0].label is not None:
             yield f"class      {of_output[0].label}"

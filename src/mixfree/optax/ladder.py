@@ -142,27 +142,23 @@ def scale_by_ladder(
     def update(updates: Any, state: LadderState, params: Any = None) -> Any:
         if params is None:
             raise ValueError("ladder needs the parameters: call update(updates, state, params)")
-        step, lam = state.step + 1, state.scale.lam
         g, x = cast_like(updates, state.squares), cast_like(params, state.squares)
-        squares = jax.tree.map(lambda q, a: q + (lam.astype(a.dtype) * a) ** 2, state.squares, g)
-        u = jax.tree.map(lambda a, q: lam.astype(a.dtype) * a * _inverse_root(q), g, squares)
-        after = state._replace(step=step, squares=squares)
+        after = state._replace(step=state.step + 1)
         if alpha is None:
             after = _search(after, g, x)
         else:
-            after = after._replace(scale=state.scale._replace(rbar=jnp.zeros_like(lam) + alpha))
-        # λ has grown since u was computed; without the limit, a step could be longer than r̄.
+            rbar = jnp.zeros_like(state.scale.rbar) + alpha
+            after = after._replace(scale=state.scale._replace(rbar=rbar))
+        lam, rbar = after.scale.lam, after.scale.rbar
+        squares = jax.tree.map(lambda q, a: q + (lam.astype(a.dtype) * a) ** 2, state.squares, g)
+        u = jax.tree.map(lambda a, q: lam.astype(a.dtype) * a * _inverse_root(q), g, squares)
+        # Beyond this scale the run diverges, and stops.
         farthest = farthest_of(float) if lam.dtype == jnp.float64 else FARTHEST
-        limit = jnp.where(after.scale.lam > farthest, 0.0, after.scale.rbar)
-        factor = limit * (after.scale.lam / lam) / jnp.sqrt(state.kappa)
-
-        def moved(direction: jax.Array, like: jax.Array) -> jax.Array:
-            most = limit.astype(direction.dtype)
-            found = jnp.clip(factor.astype(direction.dtype) * direction, -most, most)
-            return found.astype(like.dtype)
-
-        sketched = lam * jnp.sqrt(step.astype(lam.dtype)) * _sketch(u, seed, len(state.carry))
-        return jax.tree.map(moved, u, updates), _climb(after, sketched, block)
+        factor = jnp.where(lam > farthest, 0.0, rbar) / jnp.sqrt(state.kappa)
+        moved = jax.tree.map(lambda a, b: (factor.astype(a.dtype) * a).astype(b.dtype), u, updates)
+        weight = lam * jnp.sqrt(after.step.astype(lam.dtype))
+        sketched = weight * _sketch(u, seed, len(state.carry))
+        return moved, _climb(after._replace(squares=squares), sketched, block)
 
     return optax.GradientTransformation(init, update)
 

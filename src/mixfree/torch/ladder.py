@@ -134,36 +134,36 @@ class Ladder(StreamOptimizer):
         self._begin(points)
         # What has no gradient, or none but zeros, does not move.
         lrs = {p: float(each.group["lr"]) for each in given for p in each.params if sizes[p] > 0.0}
-        directions, along, pulls = self._directions(lrs, points, gradients)
-        lam = run["lam"]
+        buffers, along, pulls = self._pull(lrs, points, gradients)
         self._count_step()
         if run["alpha"] is None:
-            self._search(lam * along, pulls, points)
-        # u is λ times the direction, and its sketch has a weight of λ √t.
-        sketched = self._sketch(directions) * (lam * lam * math.sqrt(run["steps"]))
-        self._move(given, points, directions, lam)
-        self._climb(sketched)
+            self._search(run["lam"] * along, pulls, points)
+        weight = run["lam"] ** 2
+        for p, buffer in buffers.items():
+            square = local(self.state[p]["squares"])
+            square.addcmul_(gradients[p], gradients[p], value=weight)
+            torch.div(gradients[p], torch.sqrt(square, out=buffer), out=buffer)
+        self._move(given, points, buffers)
+        # u is λ times g/√Q, and its sketch has a weight of λ √t.
+        self._climb(self._sketch(buffers) * (weight * math.sqrt(run["steps"])))
         return True
 
-    def _directions(
+    def _pull(
         self, lrs: dict[torch.Tensor, float], points: Points, gradients: Points
     ) -> tuple[Points, float, Points]:
-        """Add gradients to all sums; return g/√Q, Σ lr g·(o − x) and the latter's norms."""
-        lam, estimates = self.run["lam"], self.run["alpha"] is None
-        directions, dots, pulls = {}, [], {}
+        """Add Σ λ g; return buffers, Σ lr g·(o − x) and the norms of the sums."""
+        buffers, dots, pulls = {}, [], {}
         for p, lr in lrs.items():
             state, g = self.state[p], gradients[p]
-            # From the point back to its origin; then a buffer.
-            buffer = directions[p] = local(state["origin"]) - points[p]
+            # From the point back to its origin.
+            buffer = buffers[p] = local(state["origin"]) - points[p]
             dots.append(lr * torch.dot(g.reshape(-1), buffer.reshape(-1)))
-            if estimates and state["moved"]:
-                pull = local(state["weighted_sum"]).add_(g, alpha=lam * lr)
-                pulls[p] = torch.abs(pull, out=buffer).sum()
             # What has not moved yet does not hold up the rest.
+            if self.run["alpha"] is None and state["moved"]:
+                pull = local(state["weighted_sum"]).add_(g, alpha=self.run["lam"] * lr)
+                pulls[p] = torch.abs(pull, out=buffer).sum()
             state["moved"].fill_(1.0)
-            square = local(state["squares"]).addcmul_(g, g, value=lam * lam)
-            torch.div(g, torch.sqrt(square, out=buffer), out=buffer)
-        return directions, sum(numbers(dots, next(iter(points)))), pulls
+        return buffers, sum(numbers(dots, next(iter(points)))), pulls
 
     def _begin(self, points: Points) -> None:
         """Set the first distance, and the state of parameters that are new."""
@@ -211,23 +211,17 @@ class Ladder(StreamOptimizer):
                 "end, or its gradient never changes; the parameters no longer move"
             )
 
-    def _move(self, given: list[Given], points: Points, directions: Points, lam: float) -> None:
-        """Subtract r̄ u/√κ, and decay; the directions are overwritten."""
+    def _move(self, given: list[Given], points: Points, directions: Points) -> None:
+        """Subtract r̄ u/√κ, which is at most r̄, and decay."""
         run = self.run
         factor = run["rbar"] * run["lam"] / math.sqrt(run["kappa"])
         for group, params, _ in given:
             lr, decay = float(group["lr"]), float(group["weight_decay"])
             if decay:
                 torch._foreach_mul_([points[p] for p in params], 1.0 - lr * self.rate * decay)
-            moving = [p for p in params if p in directions]
-            steps = [directions[p] for p in moving]
-            if steps and run["lam"] > lam:
-                # λ has grown since: without the limit, a step could be longer than r̄.
-                torch._foreach_clamp_max_(steps, run["rbar"] / factor)
-                torch._foreach_clamp_min_(steps, -run["rbar"] / factor)
-            if steps:
-                torch._foreach_add_([points[p] for p in moving], steps, alpha=-lr * factor)
             for p in params:
+                if p in directions:
+                    points[p].add_(directions[p], alpha=-lr * factor)
                 if points[p].dtype != p.dtype:
                     local(p).copy_(points[p])
                     self.state[p]["lost"] = points[p].sub_(local(p))

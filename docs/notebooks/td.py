@@ -36,7 +36,7 @@ legend = axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), fram
 # %% [markdown]
 # ## Too many features for least squares
 #
-# Least-squares TD, the default, stores a matrix of size features². Methods with steps store only a
+# Least-squares TD, the default, stores a matrix of size features². Iterative methods store only a
 # few vectors and are less accurate. The ladder needs no step size, no radius and no mixing time.
 
 # %%

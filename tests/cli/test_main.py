@@ -127,9 +127,9 @@ def test_methods_lists_every_method(capsys):
     [
         ("l2 must be positive", "--l2 must be positive"),
         ("column 'missing' is missing", "column 'missing' is missing"),
-        ("give `classes`", "give --classes"),
+        ("give `target`", "give --target"),
         ("`exclude=['a', 'b']`", "--leave-out a,b"),
-        ("`categories={'sky': ('rain', 'sun')}`", "--categories sky=rain,sun"),
+        ("`categories=['sky', 'wind']`", "--set categories=sky,wind"),
         ("`fit_intercept=False`, `resume=False`", "--set fit_intercept=false, no --resume"),
         ("`half_life=None`", "no --half-life"),
         ("sgd does not take `levels`", "sgd does not take --set levels"),

@@ -43,7 +43,7 @@ def fitted(tmp_path):
         source = Source(find_files([path]))
         found = StreamFit.begin(source, FitPlan(target, parameters={"method": method}))
         found.run(source.pieces())
-        found.encoder.set_missing("skip", found.reservoir.rows)
+        found.encoder.missing = "skip"
         return found
 
     rows["colour"][5], rows["u"][7], rows["v"][8] = "mauve", None, None
@@ -85,7 +85,7 @@ def test_answers_are_the_predictions_of_the_file(tmp_path, fitted, answered, tar
 def test_json_lines_are_answered_in_json_lines(fitted, answered):
     """A missing key is a missing value, but a text that denotes one in CSV is not."""
     fit = fitted[0]("load")
-    fit.encoder.set_missing("mean", fit.reservoir.rows)
+    fit.encoder.missing = "auto"
     day = {"when": "2020-01-02 03:00", "colour": "red", "on": True}
     objects = [{"u": 1, "v": 2.5, '100 % "x"': 'a\nü"%s', **day}, {"u": 1.0, **day}]
     data = "".join(json.dumps(each) + "\n" for each in objects).encode()
@@ -123,7 +123,7 @@ BAD = {
 @pytest.mark.parametrize("format", BAD)
 def test_a_bad_row_is_named(fitted, answered, format):
     fit = fitted[0]("load")
-    fit.encoder.set_missing("error", fit.reservoir.rows)
+    fit.encoder.missing = "error"
     for data, message in BAD[format].items():
         with pytest.raises(ValueError, match=re.escape(message)):
             answered(fit, data, format=format)
@@ -143,7 +143,7 @@ def test_comments_and_blank_lines_are_not_answered(fitted, answered, size):
 def test_rows_before_a_bad_one_are_answered(fitted, answered):
     """Catches a batch given up as a whole, which loses the two rows before the third."""
     fit = fitted[0]("load")
-    fit.encoder.set_missing("error", fit.reservoir.rows)
+    fit.encoder.missing = "error"
     good, out = b"1,2,red,true,2020-01-01\n", io.BytesIO()
     bad = b"1,x,red,true,2020-01-01\n"
     with pytest.raises(ValueError, match="standard input, row 3, column 'v' is 'x'"):

@@ -19,7 +19,6 @@ GOOD = "a,b,y\n1,2,3\n4,5,7\n2,0,1\n"
 
 CASES = {
     "missing target": ("a,b,lod\n1,2,3\n", "there is no target column 'y'"),
-    "text": ("a,b,y\n1,2,3\n4,x7,6\n", "row 2, column 'b' is 'x7', not a number; --missing skip"),
     "ragged": ("a,b,y\n1,2,3\n4,5\n6,7,8\n", "line 3 has 2 fields instead of 3"),
     "empty": ("", "the file is empty"),
     "header only": ("a,b,y\n", "there are no rows"),
@@ -51,9 +50,6 @@ def run(*arguments):
 )
 def test_bad_file(tmp_path, capsys, case, method):
     text, message = CASES[case]
-    if case == "text":  # a column is known as one of numbers from the first 10,000 rows
-        text = text.replace("1,2,3\n", "1,2,3\n" * 200_000)
-        message = message.replace("row 2", "row 200001")
     path = tmp_path / "data.csv"
     path.write_text(text)
     options = ["--model", tmp_path / "m", "--method", method, "-q"]
@@ -105,16 +101,19 @@ def test_a_folder_of_folders_is_told_its_glob(tmp_path, capsys):
         (["no*.csv"], "no file matches no*.csv"),
         (["-", "--format", "parquet"], "Parquet cannot be read from standard input"),
         (["d.csv", "--format", "xml"], "--format must be one of csv, parquet, arrow, jsonl"),
-        (["d.csv", "--missing", "drop"], "--missing must be one of 'error', 'skip', 'mean'"),
+        (["d.csv", "--missing", "drop"], "--missing must be one of 'auto', 'skip', 'error'"),
         (["d.csv", "--loss", "cubic"], "--loss must be one of"),
         (["d.csv", "--method", "magic"], "--method must be one of"),
-        (["d.csv", "--categories", "colour"], "--categories must have the form colour=red,green"),
+        (["d.csv", "--set", "categories=tone"], "there is no column 'tone'"),
         (["d.csv", "--checkpoint-every", "0"], "--checkpoint-every must be a whole number"),
         (["d.csv", "--features", "load"], "the target 'load' cannot be a feature"),
         (["odd.dat"], "the format is unknown; give --format, one of"),
         (["d.csv", "--method", "sgd-dd"], "needs to know the mixing time: give --set mixing_time"),
         (["d.csv", "--model", "nowhere/m"], "there is no folder"),
-        (["changes.jsonl"], "changes.jsonl, row 12001, column 'a' is 'x', not a number; --missing"),
+        (
+            ["changes.jsonl", "--missing", "error"],
+            "changes.jsonl, row 12001, column 'a' is 'x', not a number; --missing",
+        ),
         (["objects.jsonl"], "objects.jsonl: line 1 is not an object in {braces}"),
         (["cut.csv.gz"], "cut.csv.gz: Truncated compressed stream"),
         (["broken.csv.gz"], "broken.csv.gz: zlib inflate failed"),
@@ -129,7 +128,7 @@ def test_a_folder_of_folders_is_told_its_glob(tmp_path, capsys):
         (["wide.csv"], "wide.csv: it is in UTF-16: iconv -f utf-16 -t utf-8 FILE > utf8.csv"),
         (
             ["headless.csv"],
-            "if the first line is a row, (echo c1,c2; cat FILE) > new.csv adds a header",
+            "if the first line is a row, --no-header names the columns c1, c2, …",
         ),
         (["titled.csv"], "if the header is line N, tail -n +N FILE > table.csv removes the lines"),
         (["marked.csv"], "has 1 fields instead of 2; grep -v '^#' FILE > plain.csv removes"),
@@ -137,15 +136,21 @@ def test_a_folder_of_folders_is_told_its_glob(tmp_path, capsys):
         (["d.csv", "--dates", "u=dd/mm"], "--dates must be formats such as '%d/%m/%Y' or 'sec"),
         (["d.csv", "--dates", "w=%Y"], "there is no column 'w'"),
         (["latin.jsonl"], "latin.jsonl: column 'c' is not in UTF-8"),
-        (["d.csv", "--classes", "a"], "--classes must be at least two and all different, not a"),
         (
-            ["d.csv", "--classes", "a,b,a"],
-            "--classes must be at least two and all different, not a, b, a",
+            ["d.csv", "--set", "classes=a"],
+            "classes must be at least two and all different, not a",
         ),
-        (["d.csv", "--classes", "a,b"], "; the classes are a, b: give all of them as --classes"),
         (
-            ["d.csv", "--classes", "a,b", "--loss", "huber"],
-            "--classes must not be given with the huber loss",
+            ["d.csv", "--set", "classes=a,b,a"],
+            "classes must be at least two and all different, not a, b, a",
+        ),
+        (
+            ["d.csv", "--set", "classes=a,b"],
+            "; the classes are a, b: give all of them as --set classes",
+        ),
+        (
+            ["d.csv", "--set", "classes=a,b", "--loss", "huber"],
+            "classes must not be given with the huber loss",
         ),
         (["empty.parquet"], "empty.parquet: the file is empty"),
         (["empty.arrow"], "empty.arrow: the file is empty"),
@@ -185,7 +190,7 @@ def test_a_new_class_is_refused_where_it_appears(tmp_path, capsys):
     path = write(data, tmp_path / "d.parquet")
     assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q") == 2
     assert "row 12001, column 'y' has the unknown class 'c'" in capsys.readouterr().err
-    options = ["--classes", "a,b,c", "--model", tmp_path / "m", "-q"]
+    options = ["--set", "classes=a,b,c", "--model", tmp_path / "m", "-q"]
     assert run("fit", path, "--target", "y", *options) == 0
 
 
@@ -239,9 +244,8 @@ def test_a_model_for_other_features(tmp_path, capsys):
         (["--set", "magic=5"], "--set has no 'magic'; mixfree methods lists its names"),
         (["--set", "output=lst"], "output must be one of"),
         (["--set", "l2=-1", "--l2", 1], "--l2 is given twice"),
-        (["--memory", 100, "--set", "draws=0"], "draws must be"),
-        (["--set", "draws=2", "--memory", 0], "--set draws is for a memory"),
-        (["--categories", "a=x,y", "--categories", "a=z"], "--categories a is given twice"),
+        (["--set", "memory=100", "--set", "draws=0"], "draws must be"),
+        (["--set", "draws=2", "--set", "memory=0"], "--set draws is for a memory"),
     ],
 )
 def test_options_of_the_method(tmp_path, capsys, arguments, message):
@@ -260,7 +264,10 @@ def test_options_of_the_method(tmp_path, capsys, arguments, message):
         (["--set", "block=3"], "is for iterative methods: name one as --method"),
         (["--set", "step_scale=2"], "--set step_scale is for iterative methods"),
         (["--method", "mag", "--set", "draws=2"], "--set draws is for a memory"),
-        (["--memory", "lots"], "--memory must be a number of bytes, or such as '32MB', not 'lots'"),
+        (
+            ["--set", "memory=lots"],
+            "memory must be a number of bytes, or such as '32MB', not 'lots'",
+        ),
         (["--half-life", "long"], "--half-life must be a number of rows or 'auto', not 'long'"),
         (["--half-life", "0"], "--half-life must be"),
         (["--method", "mag", "--half-life", "50"], "--half-life needs --method exact"),

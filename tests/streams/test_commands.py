@@ -45,6 +45,13 @@ def fitted(tmp_path):
     return path, tmp_path / "m"
 
 
+def rows(fit):
+    """Return the features of the table, by their names."""
+    columns = {name: np.asarray(table()[name]) for name in table().column_names}
+    texts = {f"colour={text}": columns["colour"] == text for text in set(columns["colour"])}
+    return np.column_stack([(columns | texts)[name] for name in fit.model.features]).astype(float)
+
+
 @pytest.mark.parametrize("ending", ["parquet", "csv", "arrow"])
 def test_predictions_are_those_of_the_estimator(tmp_path, fitted, ending):
     data, model = fitted
@@ -57,9 +64,8 @@ def test_predictions_are_those_of_the_estimator(tmp_path, fitted, ending):
     }
     found = readers[ending](str(out))
     fit = StreamFit.load(model)
-    colour = np.array(table()["colour"])[:, None] == fit.encoder.columns[2].categories
-    X = np.column_stack([table()["u"], table()["v"], colour, table()["on"]])
-    np.testing.assert_allclose(found["prediction"], fit.learner.predict(X), rtol=1e-12)
+    expected = fit.model.learner.predict(rows(fit))
+    np.testing.assert_allclose(found["prediction"], expected, rtol=1e-12)
     np.testing.assert_array_equal(found["u"], table()["u"])
 
 
@@ -120,9 +126,7 @@ def test_predictions_with_intervals(tmp_path, fitted, capsys):
     assert run("predict", data, *out, 0.9) == 0
     found = pa.parquet.read_table(tmp_path / "p.parquet")
     fit = StreamFit.load(model)
-    colour = np.array(table()["colour"])[:, None] == fit.encoder.columns[2].categories
-    X = np.column_stack([table()["u"], table()["v"], colour, table()["on"]])
-    lower, upper = fit.learner.mean_interval(X, 0.9)
+    lower, upper = fit.model.learner.mean_interval(rows(fit), 0.9)
     np.testing.assert_allclose(found["lower"], lower, rtol=1e-9)
     np.testing.assert_allclose(found["upper"], upper, rtol=1e-9)
     assert run("predict", data, *out, 1.5) == 2
@@ -156,7 +160,7 @@ def test_missing_values_in_a_prediction(tmp_path, fitted, capsys):
     data["u"][7] = data["colour"][8] = None
     path, model = write(pa.table(data), tmp_path / "gaps.csv"), fitted[1]
     options = ["--model", model, "-o", tmp_path / "p.parquet"]
-    assert run("predict", path, *options) == 2
+    assert run("predict", path, *options, "--missing", "error") == 2
     error = capsys.readouterr().err
     assert "gaps.csv, row 8, column 'u' is missing; --missing skip" in error
     assert run("predict", path, *options, "--missing", "skip") == 0
@@ -167,16 +171,17 @@ def test_missing_values_in_a_prediction(tmp_path, fitted, capsys):
     assert run("predict", path, *alone) == 0
     assert len(pa.csv.read_csv(tmp_path / "p.csv")) == 3000
     capsys.readouterr()
-    assert run("predict", path, *options, "--missing", "mean") == 0
+    assert run("predict", path, *options) == 0
     assert "3,000 rows, 0 of them without a prediction" in capsys.readouterr().out
     fit, found = StreamFit.load(model), pa.parquet.read_table(tmp_path / "p.parquet")["prediction"]
-    row = np.array(
-        [*fit.reservoir.rows[:, :1].mean(axis=0), data["v"][7], 0.0, 0.0, 0.0, data["on"][7]]
-    )
-    row[2 + fit.encoder.columns[2].categories.index(data["colour"][7])] = 1.0
-    assert found[7].as_py() == pytest.approx(fit.learner.predict(row[None])[0], rel=1e-12)
+    row = rows(fit)[7:9]
+    row[0, fit.model.features.index("u")] = np.mean(table()["u"])
+    texts = [name.startswith("colour=") for name in fit.model.features]
+    row[1, texts] = rows(fit)[:, texts].mean(axis=0)
+    expected = fit.model.learner.predict(row)
+    assert [each.as_py() for each in found[7:9]] == pytest.approx(expected, rel=1e-12)
     assert run("predict", path, *options, "--missing", "drop") == 2
-    assert "missing must be one of 'error', 'skip', 'mean'" in capsys.readouterr().err
+    assert "missing must be one of 'auto', 'skip', 'error'" in capsys.readouterr().err
 
 
 def test_a_prediction_that_would_overflow_is_refused(tmp_path, capsys):
@@ -304,13 +309,13 @@ def test_inspect_a_fit_with_steps(tmp_path, fitted, capsys):
     out = capsys.readouterr().out
     assert "squared loss, ladder, complete" in out
     assert "3,000 read, 3,000 used, 0 left out" in out
-    assert "the 2 largest of 6, in the units of the data" in out
+    assert "the 2 largest of 5, in the units of the data" in out
     assert "in-sample: 2,048 rows drawn uniformly" in out
     assert "interval" not in out
     numbers = dict(re.findall(r"^ *([\w=]+) +(-?[\d.]+(?:e-?\d+)?)$", out, re.MULTILINE))
     fit = StreamFit.load(fitted[1])
     *weights, constant = fit.learner.weights[0]
-    expected = {fit.encoder.features[k]: weights[k] for k in np.argsort(np.abs(weights))[-2:]}
+    expected = {fit.model.features[k]: weights[k] for k in np.argsort(np.abs(weights))[-2:]}
     expected["intercept"] = constant
     assert {name: float(text) for name, text in numbers.items()} == pytest.approx(expected, 1e-4)
 
@@ -421,7 +426,7 @@ def test_diagnose_does_not_follow_the_stream(tmp_path, capsys):
 
 def test_a_profile_along_the_path_says_so(tmp_path, capsys):
     path = write(regimes(0.99), tmp_path / "d.parquet")
-    for options, along in (([], False), ([*LADDER, "--memory", "0"], True)):
+    for options, along in (([], False), ([*LADDER, "--set", "memory=0"], True)):
         assert run("fit", path, "--target", "y", "--model", tmp_path / "m", "-q", *options) == 0
         assert ("along the path of the weights" in capsys.readouterr().out) == along
 

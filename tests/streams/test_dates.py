@@ -4,11 +4,13 @@ import datetime
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from mixfree.streams.columns.column import Time
-from mixfree.streams.columns.dates import features_of, forms_of, parts_that_vary, times_in
+from mixfree.streams import FitPlan, Source, StreamFit, find_files
+from mixfree.streams.columns.dates import forms_of, times_in
 from mixfree.streams.columns.kinds import Choices, judge
+from mixfree.streams.columns.time import Time
 
 HOURS = np.datetime64("2019-11-20T00:00", "us") + np.arange(1000) * np.timedelta64(1, "h")
 
@@ -22,6 +24,7 @@ RECOGNISED = {
     "ISO with a zone": written("%Y-%m-%d %H:%M:%S.000+01:00"),
     "slashes": pa.array([f"{t.year}/{t.month}/{t.day} {t.hour}:00" for t in HOURS.tolist()]),
     "American": written("%m/%d/%Y %I:%M %p"),
+    "American, short": written("%m/%d/%y %H:%M"),
     "British": written("%d/%m/%Y %H:%M"),
     "German": pa.array([f"{t.day}.{t.month}.{t.year} {t.hour}:00" for t in HOURS.tolist()]),
     "stored": pa.array(HOURS),
@@ -32,7 +35,6 @@ GIVEN = {
     "%B %d, %Y %I:%M %p": written("%B %d, %Y %I:%M %p"),
     "%d/%b/%Y:%H:%M:%S %z": written("%d/%b/%Y:%H:%M:%S -0700"),
     "%a, %d %b %Y %H:%M:%S %Z": written("%a, %d %b %Y %H:%M:%S GMT"),
-    "%m/%d/%y": written("%m/%d/%y %H:%M"),
     "%Y%m%d%H%M": pa.array([int(f"{t:%Y%m%d%H%M}") for t in HOURS.tolist()]),
     "seconds": pa.array(HOURS.astype("M8[s]").astype(np.int64)),
     "milliseconds": pa.array((HOURS.astype("M8[ms]").astype(np.int64)).astype(str)),
@@ -43,7 +45,7 @@ GIVEN = {
 def times(values, given=None):
     """Return the times of a column, as it is judged."""
     choices = Choices(time="linear", dates={} if given is None else {"at": given})
-    return judge(values, "at", choices).column.times(values)
+    return judge(values, "at", choices).column.parse(values, grow=False)
 
 
 @pytest.mark.parametrize("case", RECOGNISED)
@@ -78,14 +80,6 @@ def test_day_and_month_are_not_guessed():
     assert "cannot be told apart in the first rows: `dates={'at': '%d/%m/%Y'}`" in found.why
 
 
-def test_a_clock_without_a_date_and_a_date_without_a_clock():
-    clock = pa.array([f"{hour:02}.30.00" for hour in range(24)])
-    found = judge(clock, "x", Choices(dates={"x": "%H.%M.%S"}))
-    assert (found.type, found.column.parts) == ("time of day", ("hour",))
-    days = pa.array((HOURS[0] + np.arange(400) * np.timedelta64(1, "D")).astype("M8[D]"))
-    assert parts_that_vary(times_in(days, "stored"), "stored") == ["weekday", "season"]
-
-
 @pytest.mark.parametrize(
     "texts",
     [
@@ -102,19 +96,41 @@ def test_what_looks_a_little_like_a_date_is_none(texts):
     assert forms_of(pa.array(texts)) == []
 
 
+def usable(times, form="stored"):
+    column = Time("at", form=form, calendar=True)
+    column.learn(np.asarray(times).astype("M8[us]"))
+    return column.usable()
+
+
+def raw(times, part):
+    """Return the features of one part of a date."""
+    column = Time("at", time="cyclic")
+    column.places = np.arange(len(column.keys))
+    out = np.zeros((len(times), len(column.keys)))
+    column.write(times.astype("M8[us]"), out)
+    return out[:, [at for key, at in column.keys.items() if key.startswith(part)]]
+
+
+def test_a_clock_without_a_date_and_a_date_without_a_clock():
+    clock = pa.array([f"{hour:02}.30.00" for hour in range(24)])
+    found = judge(clock, "x", Choices(dates={"x": "%H.%M.%S"}))
+    assert found.type == "time of day"
+    assert usable(times_in(clock, "%H.%M.%S"), "%H.%M.%S") == ["hour"]
+    days = pa.array((HOURS[0] + np.arange(400) * np.timedelta64(1, "D")).astype("M8[D]"))
+    assert usable(times_in(days, "stored")) == ["weekday", "season"]
+
+
 def test_cyclic_features():
     """Monday and Sunday are neighbours; a year has passed by half on the 2nd of July."""
     given = np.array(["2019-07-02T12:00", "2019-07-01T06:00", "NaT"], "M8[us]")
-    hour = features_of(given, ["hour"], 0.0)
+    hour = raw(given, "hour")
     np.testing.assert_allclose(hour[:2, :2], [[0.0, -1.0], [1.0, 0.0]], atol=1e-12)
-    assert np.isnan(hour[2]).all()
+    assert not hour[2].any()
     week = HOURS[:1].astype("M8[D]") + np.arange(5, 12)  # from a Monday to the next Sunday
-    sines = features_of(week.astype("M8[us]"), ["weekday"], 0.0)
+    sines = raw(week, "weekday")
     near = np.linalg.norm(sines - np.roll(sines, 1, axis=0), axis=1)
     np.testing.assert_allclose(near, near[0])
-    season = features_of(given[:1], ["season"], 0.0)
-    np.testing.assert_allclose(season, [[0.0, -1.0]], atol=1e-12)
-    np.testing.assert_allclose(features_of(given[:2], ["days"], 18078.0)[:, 0], [1.5, 0.25])
+    np.testing.assert_allclose(raw(given[:1], "season"), [[0.0, -1.0]], atol=1e-12)
 
 
 @pytest.mark.parametrize("day", ["first", "last"])
@@ -122,6 +138,22 @@ def test_months_have_no_weekday(day):
     """Catches noise from the weekday on which a month happens to begin."""
     months = np.arange("1990-01", "2000-01", dtype="M8[M]")
     days = months.astype("M8[D]") if day == "first" else (months + 1).astype("M8[D]") - 1
-    assert parts_that_vary(days.astype("M8[us]"), "stored") == ["season", "days"]
-    assert parts_that_vary(days[::12].astype("M8[us]"), "stored") == ["days"]
-    assert parts_that_vary((days + 3).astype("M8[us]"), "stored") == ["weekday", "season", "days"]
+    assert usable(days) == ["season", "days"]
+    assert usable(days[::12]) == ["days"]
+    assert usable(days + 3) == ["weekday", "season", "days"]
+
+
+def test_hours_are_categories_where_they_predict_better(tmp_path):
+    """Catches smooth cycles where rush hours differ at weekends, and categories of noise."""
+    hours = np.datetime64("2021-03-01T00", "h") + np.arange(24 * 200)
+    rng, clock = np.random.default_rng(0), hours.astype(int) % 24
+    weekend = (hours.astype("M8[D]").astype(int) - 4) % 7 >= 5
+    rush = 9.0 * np.isin(clock, [8, 17]) * ~weekend + 5.0 * (clock == 23) * weekend
+    smooth = np.sin(2 * np.pi * clock / 24)
+    for target, calendar in ((rush, "weekends"), (smooth, "cycles")):
+        y = target + rng.standard_normal(len(hours))
+        pq.write_table(pa.table({"at": hours.astype("M8[us]"), "y": y}), tmp_path / "d.parquet")
+        source = Source(find_files([str(tmp_path / "d.parquet")]))
+        fit = StreamFit.begin(source, FitPlan("y"))
+        fit.run(source.pieces())
+        assert fit._best_calendar() == calendar

@@ -15,7 +15,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(
     "options",
-    [[], ["--loss", "huber", "--memory", "2000"], ["--method", "ladder", "--set", "scale=running"]],
+    [
+        [],
+        ["--loss", "huber", "--set", "memory=2000"],
+        ["--method", "ladder", "--set", "scale=running"],
+    ],
     ids=["exact", "huber", "ladder"],
 )
 def test_killed_twenty_times(tmp_path, options):

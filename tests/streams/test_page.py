@@ -118,11 +118,12 @@ def test_effects_are_those_of_places_not_of_names(tmp_path):
     rng = np.random.default_rng(0)
     columns = {"intercept": rng.standard_normal(2000), "cat=b": 50.0 * rng.standard_normal(2000)}
     columns |= {"cat": rng.choice(["a", "b"], 2000)}
+    columns["cat"][:1200] = "a"
     y = 3.0 * columns["intercept"] + columns["cat=b"] + 8.0 * (columns["cat"] == "b")
     fit = fitted(tmp_path, pa.table({**columns, "load": y + rng.standard_normal(2000)}))
     found = [(each.name, round(abs(each.effect))) for each in effects(fit, 9)]
-    assert found[:2] == [("cat=b", 50), ("intercept", 3)]
-    assert sorted(found[2:]) == [("cat=a", 2), ("cat=b", 2)]
+    assert found[0] == ("cat=b", 50)
+    assert sorted(found[1:]) == [("cat=b", 3), ("intercept", 3)]
 
 
 def test_a_fit_that_was_stopped_has_a_page(tmp_path):
@@ -183,7 +184,7 @@ def test_the_command_that_reproduces_a_model_runs(tmp_path):
         write(data[120 * number : 120 * (number + 1)], folder / f"day{number}.parquet")
         (folder / f"day{number}.parquet").rename(folder / f"day{number}")
     given = ["--target", target, "--leave-out", '"v,w",o*', "--set", "scale=none", "-q"]
-    given += ["--categories", f'"{text}"=red,green,blue,"a,b"', "--set", "fit_intercept=false"]
+    given += ["--set", f'categories="{text}"', "--set", "fit_intercept=false"]
     given += ["--set", "levels=3", "--method", "mag", "--format", "parquet", "--set", "seed=7"]
     files = [folder / f"day{number}" for number in range(25)]
     assert run("fit", *files, *given, "--model", tmp_path / "m") == 0

@@ -28,7 +28,7 @@ def test_bins_are_merged_without_losing_a_row():
     rng = np.random.default_rng(0)
     rows = 2 * MOST * CHUNK + 700
     y = rng.standard_normal(rows) + 50.0
-    whole, parts = Timeline.start((1, 2), None), Timeline.start((1, 2), None)
+    whole, parts = Timeline.start(1, None), Timeline.start(1, None)
     whole.add(y, None, NEVER)
     for part in np.array_split(y, 37):
         parts.add(part, None, NEVER)
@@ -40,7 +40,7 @@ def test_bins_are_merged_without_losing_a_row():
     np.testing.assert_allclose(bins.target @ bins.rows, y.sum())
     first = y[: int(bins.ends[0])]
     assert (bins.least[0], bins.greatest[0]) == (first.min(), first.max())
-    restored = Timeline.start((1, 2), None).restored(whole.plain(), "timeline")
+    restored = Timeline.start(1, None).restored(whole.plain(), "timeline")
     assert restored.sums.tobytes() == whole.sums.tobytes()
 
 
@@ -48,7 +48,7 @@ def test_parts_that_were_seen_apart_follow_one_another():
     """Catches sums about another first target, and bins of another length."""
     rng = np.random.default_rng(1)
     y = rng.standard_normal(700_000) + np.linspace(0.0, 9.0, 700_000)
-    one, other = Timeline.start((1, 2), None), Timeline.start((1, 2), None)
+    one, other = Timeline.start(1, None), Timeline.start(1, None)
     one.add(y[:33_333], None, NEVER)
     other.add(y[33_333:], None, NEVER)
     one.merge(other)
@@ -69,12 +69,12 @@ def test_many_parts_give_the_sums_of_one_stream():
     rows = sum(lengths)
     scores, y = rng.standard_normal(rows), 30.0 + rng.random(rows)
     times = np.datetime64("2024-01-01", "us") + np.arange(rows) * np.timedelta64(10, "m")
-    merged, begin = Timeline.start((1, 2), None), 0
+    merged, begin = Timeline.start(1, None), 0
     for number, length in enumerate(lengths):
         part = slice(begin, begin := begin + length)
         zeros = np.zeros(length)
         found = Judged(y[part], scores[part], np.abs(scores[part]), zeros, np.zeros(0))
-        other = Timeline.start((1, 2), None)
+        other = Timeline.start(1, None)
         other.add(y[part], found if number % 2 else None, times[part])
         merged.merge(other)
         assert len(merged.sums) <= MOST
@@ -104,9 +104,9 @@ def test_many_parts_give_the_sums_of_one_stream():
 
 def test_a_stream_goes_on_in_the_last_bin_of_merged_parts():
     """Catches a new bin beside one with room, which is one bin too many."""
-    merged = Timeline.start((1, 2), None)
+    merged = Timeline.start(1, None)
     for length in [*[1] * (MOST - 1), CHUNK]:
-        other = Timeline.start((1, 2), None)
+        other = Timeline.start(1, None)
         other.add(np.full(length, 2.0), None, NEVER)
         merged.merge(other)
     merged.add(np.full(3, 7.0), None, NEVER)
@@ -119,20 +119,20 @@ def test_a_stream_goes_on_in_the_last_bin_of_merged_parts():
 
 def test_a_run_that_diverged_can_be_saved():
     """Catches infinite sums, which the model file refuses."""
-    course = Timeline.start((1, 1), None)
-    course.renew(np.array([[np.nan]]), 10)
+    course = Timeline.start(1, None)
+    course.renew(10, np.array([[np.nan]]), np.zeros((1, 0)), np.zeros((1, 1)), 1)
     rows, targets = np.full((3, 1), 1e200), np.array([1.0, 2.0, 1e300])
-    course.add(targets, judged(Squared(), course.weights, rows, targets), NEVER)
-    assert Timeline.start((1, 1), None).restored(course.plain(), "timeline").tested == 3
+    course.add(targets, course.predict(Squared(), rows, targets), NEVER)
+    assert Timeline.start(1, None).restored(course.plain(), "timeline").tested == 3
 
 
 def test_errors_are_summed_by_hour_and_weekday():
     """Catches a week that begins on Sunday, and shifted hours."""
-    course = Timeline.start((1, 1), None)
-    course.renew(np.zeros((1, 1)), 10)
+    course = Timeline.start(1, None)
+    course.renew(10, np.zeros((1, 1)), np.zeros((1, 0)), np.zeros((1, 1)), 1)
     times = np.array(["2024-01-01T23:59", "2024-01-07T00:00", "NaT", "1969-12-31T05:30"], "M8[us]")
     targets = np.array([1.0, 2.0, 3.0, 4.0])
-    course.add(targets, judged(Squared(), course.weights, np.ones((4, 1)), targets), times)
+    course.add(targets, course.predict(Squared(), np.ones((4, 1)), targets), times)
     hours, weekdays = np.flatnonzero(course.hours[:, 0]), np.flatnonzero(course.weekdays[:, 0])
     assert hours.tolist() == [0, 5, 23]
     assert weekdays.tolist() == [0, 2, 6]  # Monday, Wednesday, Sunday

@@ -1,9 +1,8 @@
 """``mixfree fit``: learn from files in time order."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +19,7 @@ from mixfree.cli.options import (
     Json,
     Loss,
     Missing,
+    NoHeader,
     Quiet,
     Target,
     names,
@@ -50,18 +50,6 @@ def fit(
     ] = None,
     features: Features = None,
     exclude: Exclude = None,
-    categories: Annotated[
-        list[str] | None,
-        Option(
-            metavar="COLUMN=A,B,…",
-            help="Categories of a text column; repeat for more columns. Default: those in the "
-            "first 10,000 rows.",
-        ),
-    ] = None,
-    classes: Annotated[
-        str | None,
-        Option(help="Classes of the target: a,b. Default: those in the first 10,000 rows."),
-    ] = None,
     missing: Missing = "auto",
     dates: Annotated[
         list[str] | None,
@@ -72,12 +60,23 @@ def fit(
             "31/12/2019 and 12/31/2019.",
         ),
     ] = None,
+    time: Annotated[
+        str,
+        Option(
+            help="Use of dates: cyclic (hour, weekday, season), calendar (hours and weekdays as "
+            "categories), linear (days), none, or auto: what the rows cover and predicts best."
+        ),
+    ] = "auto",
+    hash_columns: Annotated[
+        int,
+        Option(
+            "--hash",
+            metavar="N",
+            help="Hash columns of more than 256 texts into N features instead of leaving them out.",
+        ),
+    ] = 0,
     l2: Annotated[
         float | None, Option(help="Regularisation: adds ½·l2·‖weights‖² to the loss of each row.")
-    ] = None,
-    memory: Annotated[
-        str | None,
-        Option(help="Rows to keep: a number, bytes such as 32MB (the default), or auto."),
     ] = None,
     half_life: Annotated[
         str | None,
@@ -88,8 +87,8 @@ def fit(
         Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Set what has no option of its own, by its Python name: time=linear, levels=9, "
-            "fit_intercept=false. Repeat for more; `mixfree methods` lists all names.",
+            help="Set what has no option of its own, by its Python name: memory=64MB, "
+            "categories=month,code, levels=9. Repeat for more; `mixfree methods` lists all names.",
         ),
     ] = None,
     checkpoint_every: Annotated[
@@ -109,6 +108,7 @@ def fit(
         ),
     ] = None,
     format: Format = None,
+    no_header: NoHeader = False,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Print how each column would be used, and fit nothing.")
     ] = False,
@@ -143,7 +143,6 @@ def fit(
     typed = {
         "method": method,
         "l2": l2,
-        "memory": memory and value_of(memory),
         "half_life": half_life and value_of(half_life),
     }
     parameters, of_columns = settings(options or (), typed)
@@ -152,18 +151,18 @@ def fit(
         loss,
         names(features),
         names(exclude),
-        _categories(categories or ()),
-        names(classes),
-        missing,
-        parameters,
+        missing=missing,
+        parameters=parameters,
+        time=time,
         dates=dict(map(_named, dates or ())),
-        **of_columns,
+        hash_columns=hash_columns,
+        **{name: names(str(value)) for name, value in of_columns.items()},
     )
-    files = find_files(data, format)
+    files = find_files(data, format, header=not no_header)
     source = Source(files)
     if dry_run:
         look = first_look(source, plan)
-        fitted = StreamFit(replace(plan, loss=look.loss), look.encoder)
+        fitted = StreamFit.from_look(look, plan, source)
         say(*(in_flags(line, fit) for line in look.lines()))
         say(f"plan       {look.loss} loss, {fitted.learner.method}; nothing was fitted")
         return
@@ -225,7 +224,7 @@ def run(
             if not (fitted.used and fitted.varied):
                 raise
             return True
-    fitted.end(source.unfinished)
+    fitted.end()
     return False
 
 
@@ -278,16 +277,3 @@ def _named(text: str) -> tuple[str, str]:
     quoted = re.match(r'"((?:[^"]|"")+)"(?:=|$)', text)
     column, _, rest = text.partition("=")
     return (quoted[1].replace('""', '"'), text[quoted.end() :]) if quoted else (column, rest)
-
-
-def _categories(given: Iterable[str]) -> dict[str, list[str]]:
-    """Parse texts like ``colour=red,green``."""
-    found: dict[str, list[str]] = {}
-    for text in given:
-        column, texts = _named(text)
-        if not (column and texts):
-            raise ValueError(f"--categories must have the form colour=red,green, not {text!r}")
-        if column in found:
-            raise ValueError(f"--categories {column} is given twice")
-        found[column] = names(texts)
-    return found

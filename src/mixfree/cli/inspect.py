@@ -20,9 +20,8 @@ __all__ = ["inspect"]
 
 MISSING = {
     "error": "refused",
-    "auto": "refused",
+    "auto": "the mean",
     "skip": "rows left out",
-    "mean": "mean of earlier values",
 }
 
 
@@ -74,15 +73,15 @@ def _settings(fit: "StreamFit") -> Iterator[str]:
     if fit.encoder.classes is not None:
         yield f"classes    {', '.join(fit.encoder.classes)}"
     missing = MISSING[fit.encoder.missing]
-    yield f"features   {len(fit.encoder.features):,}; missing values: {missing}"
+    yield f"features   {len(fit.model.features):,}; missing values: {missing}"
 
 
 def _weights(facts: "Facts", top: int) -> Iterator[str]:
     """Tabulate the largest weights and the intercept per output."""
     import numpy as np
 
-    learner: Any = facts.fit.learner
-    features = len(facts.fit.encoder.features)
+    learner: Any = facts.fit.model.learner
+    features = len(facts.fit.model.features)
     outputs, columns = learner.weights.shape
     size = np.abs(learner.weights[:, :features]).max(axis=0)
     order = [*np.argsort(-size, kind="stable")[:top], *range(features, columns)]

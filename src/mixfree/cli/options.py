@@ -23,6 +23,9 @@ Data = Annotated[
 Format = Annotated[
     str | None, Option(help="csv, parquet, arrow or jsonl. Default: by the file name.")
 ]
+NoHeader = Annotated[
+    bool, Option("--no-header", help="The first line of CSV is a row; columns are c1, c2, ….")
+]
 Target = Annotated[str, Option(help="Column to predict.")]
 Loss = Annotated[
     str | None,
@@ -47,9 +50,8 @@ Exclude = Annotated[
 Missing = Annotated[
     str,
     Option(
-        help="How to treat missing values. error: stop; skip: leave out the row; mean: fill in the "
-        "mean of the column's earlier values; auto: leave out rows without a target, and rows "
-        "with a missing feature if some, but at most a tenth, of the first 10,000 rows have one."
+        help="How to treat missing values. auto: leave out rows without a target, use the mean for "
+        "missing features; skip: leave out the row; error: stop."
     ),
 ]
 Force = Annotated[

@@ -31,7 +31,7 @@ def predict(
         str | None,
         Option(
             help="How to treat missing values. error: stop; skip: leave the prediction empty; "
-            "mean: fill in the mean of the training rows. Default: as in the fit."
+            "auto: use the mean. Default: as in the fit."
         ),
     ] = None,
     interval: Annotated[
@@ -70,7 +70,7 @@ def predict(
         )
     fit = StreamFit.load(model)
     if missing is not None:
-        fit.encoder.set_missing(check_one_of(missing, "missing", POLICIES), fit.reservoir.rows)
+        fit.encoder.missing = check_one_of(missing, "missing", POLICIES)
     if output is not None:
         mark = mark_of(fit, output, names(keep), interval)
         check_place(output, "output", mark, [model, *(file.path for file in files)], force)

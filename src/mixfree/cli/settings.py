@@ -8,8 +8,9 @@ from typing import Any
 
 # Settings without a flag, apart from the options of the methods; `mixfree methods` lists both.
 SETTINGS = {
-    "time": "encoding of dates: cyclic (hour, weekday and season), linear (days), none, or auto",
-    "hash_columns": "features per text column into which its rare and new texts are hashed",
+    "categories": "columns whose numbers are names of categories: month,code",
+    "classes": "classes of the target, if the first 10,000 rows lack some: a,b",
+    "memory": "rows to keep: a number, bytes such as 32MB (the default), or auto",
     "fit_intercept": "false: fit no intercept",
     "radius": "keep the weights in a ball of this radius",
     "seed": "seed of all random draws, 0 by default",
@@ -18,7 +19,7 @@ SETTINGS = {
     "output": "iterative methods: the point returned, average, weighted, tail, last or random",
     "draws": "iterative methods with a memory: rows drawn from it per row read, 1 by default",
 }
-OF_COLUMNS = ("time", "hash_columns")
+OF_COLUMNS = ("categories", "classes")
 
 
 def settings(
@@ -28,9 +29,9 @@ def settings(
 
     Examples
     --------
-    >>> parameters, columns = settings(["levels=9", "time=linear"], {"method": "mag"})
+    >>> parameters, columns = settings(["levels=9", "categories=month"], {"method": "mag"})
     >>> parameters["method"], parameters["options"], columns
-    ('mag', {'levels': 9}, {'time': 'linear'})
+    ('mag', {'levels': 9}, {'categories': 'month'})
     >>> settings(["step_scael=5"], {})
     Traceback (most recent call last):
     ValueError: --set has no 'step_scael'; did you mean 'step_scale'?
@@ -56,7 +57,7 @@ def settings(
             raise ValueError(
                 f"--set has no {name!r}; {meant if near else '`mixfree methods` lists its names'}"
             )
-        found[name] = None if value == "none" and name != "time" else value_of(value)
+        found[name] = None if value == "none" else value if name in OF_COLUMNS else value_of(value)
     columns = {name: found.pop(name) for name in OF_COLUMNS if name in found}
     options = {name: found.pop(name) for name in set(found) - set(defaults)}
     return {**defaults, **found, "options": options or None}, columns

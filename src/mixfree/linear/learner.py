@@ -294,7 +294,7 @@ class Learner:
         """Return the run and the scale of a state; nothing changes."""
         if not isinstance(state, Mapping) or state.keys() != {"optimizer", "sparse", "scale"}:
             raise ValueError(
-                "state must be of a learner with steps, with 'optimizer', 'sparse' and 'scale'"
+                "state must be of an iterative learner, with 'optimizer', 'sparse' and 'scale'"
             )
         scale = copy.deepcopy(self._scale)
         if self._may_do_without_scale and state["scale"] is None:

@@ -10,37 +10,38 @@ from sklearn.utils.validation import check_is_fitted
 from mixfree.base.arithmetic import Array
 from mixfree.base.checks import check_one_of, check_whole
 from mixfree.base.extras import require
+from mixfree.streams.columns.category import MAX_HASHED
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.encoder import Encoder
 from mixfree.streams.columns.kinds import Choices, check_dates, columns_of, matching
+from mixfree.streams.columns.time import TIMES
 from mixfree.streams.fit.look import rows_to_look_at
-from mixfree.streams.fit.plan import TIMES
 from mixfree.streams.read.json_lines import flat
 from mixfree.streams.read.source import Piece
 from mixfree.streams.read.values import without_views
 
 __all__ = ["StreamEncoder"]
 
-POLICIES = ("error", "mean", "keep")
+POLICIES = ("auto", "error")
 
 
 class StreamEncoder(TransformerMixin, BaseEstimator):
     """Encode the columns of a table as features, as ``mixfree fit`` does.
 
-    The first rows of the first call decide on the kind of each column: dates become hour, weekday
-    and season, texts become categories, row numbers are left out.
+    All rows decide how columns are used: dates become hours, weekdays, season and trend, texts
+    become categories, row numbers are left out. Their order does not matter.
 
     Parameters
     ----------
     features, exclude
         Columns to use (all if empty), and columns to leave out; ``*`` matches any characters.
     categories
-        All categories of text columns, for columns whose first rows lack some.
+        Columns whose numbers are names of categories.
     time, dates, hash_columns
         Encoding of dates and of text columns; see :class:`mixfree.streams.FitPlan`.
     missing
-        ``"error"`` refuses missing values, ``"mean"`` fills in the mean of the training rows,
-        ``"keep"`` returns NaN.
+        ``"auto"`` uses the mean where a value is missing, and a feature for gaps if they are many;
+        ``"error"`` refuses missing values.
 
     Attributes
     ----------
@@ -54,16 +55,16 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
     >>> table = {
     ...     "No": [1, 2, 3, 4],
     ...     "when": ["2019-01-02 00", "2019-01-02 12", "2019-01-03 00", "2019-01-03 12"],
-    ...     "sky": ["sun", "rain", "sun", "sun"],
+    ...     "sky": ["sun", "rain", "sun", "rain"],
     ... }
     >>> encoder = StreamEncoder(time="linear")
     >>> encoder.fit_transform(table)
-    array([[0. , 0. , 1. ],
-           [0.5, 1. , 0. ],
-           [1. , 0. , 1. ],
-           [1.5, 0. , 1. ]])
+    array([[6.9410e+03, 1.0000e+00],
+           [6.9415e+03, 0.0000e+00],
+           [6.9420e+03, 1.0000e+00],
+           [6.9425e+03, 0.0000e+00]])
     >>> encoder.get_feature_names_out().tolist()
-    ['when: days', 'sky=rain', 'sky=sun']
+    ['when: days', 'sky=sun']
     >>> encoder.left_out_
     {'No': 'row numbers'}
     """
@@ -72,49 +73,45 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
         self,
         features: Sequence[str] = (),
         exclude: Sequence[str] = (),
-        categories: Mapping[str, Sequence[str]] | None = None,
+        categories: Sequence[str] = (),
         time: str = "auto",
         dates: Mapping[str, str] | None = None,
-        hash_columns: int | None = None,
-        missing: str = "error",
+        hash_columns: int = 0,
+        missing: str = "auto",
     ) -> None:
         self.features, self.exclude, self.categories = features, exclude, categories
         self.time, self.dates, self.hash_columns = time, dates, hash_columns
         self.missing = missing
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Start anew, and judge the columns by the first rows."""
-        batch = _batch(X)
-        return self._advance(batch, *self._decided(batch), 0)
+        """Start anew, with all rows."""
+        return self._see(_batch(X), None)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Update the means with the next rows; the first call also judges the columns."""
-        batch = _batch(X)
-        if not hasattr(self, "encoder_"):
-            return self._advance(batch, *self._decided(batch), 0)
-        return self._advance(batch, self.encoder_, self.left_out_, self.n_samples_seen_)
+        """Add rows, which may add features; the first call judges the kinds of columns."""
+        return self._see(_batch(X), getattr(self, "encoder_", None))
 
     def transform(self, X: Any) -> Array:
         """Return one row of features per row."""
         check_is_fitted(self)
-        encoder = self._copy(self.encoder_)
-        rows, gaps = _features(encoder, _batch(X))
-        return encoder.with_means(rows, gaps) if self.missing == "mean" else rows
+        encoder, batch = self._copy(), _batch(X)
+        for name in encoder.needed(self.design_):
+            if name not in batch.schema.names:
+                raise ValueError(f"X has no column {name!r}")
+        return encoder.encode_for_prediction(Piece("X", 0, batch), self.design_)[0]
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the features."""
         check_is_fitted(self)
-        return np.array(self.encoder_.features, dtype=object)
+        return np.array(self.design_.features, dtype=object)
 
-    def _decided(self, batch: Any) -> tuple[Encoder, dict[str, str]]:
+    def _decided(self, batch: Any) -> Encoder:
         check_one_of(self.missing, "missing", POLICIES)
         check_one_of(self.time, "time", TIMES)
-        if self.hash_columns is not None:
-            check_whole(self.hash_columns, "hash_columns", least=0)
+        check_whole(self.hash_columns, "hash_columns", least=0, most=MAX_HASHED)
         names = batch.schema.names
         check_dates(self.dates or {})
-        named = *(self.categories or ()), *(self.dates or ())
-        for name in (*self.features, *self.exclude, *named):
+        for name in (*self.features, *self.exclude, *self.categories, *(self.dates or ())):
             if not matching([name], names):
                 raise ValueError(f"there is no column {name!r}")
         chosen = matching(self.features, names) if self.features else names
@@ -123,40 +120,44 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
         choices = Choices(
             self.features,
             self.exclude,
-            self.categories or {},
+            self.categories,
             self.time,
             self.dates or {},
             self.hash_columns,
         )
         table = {name: first.column(name) for name in chosen if name not in without}
-        verdicts = columns_of(table, [0], choices)
+        verdicts = columns_of(table, choices)
         columns = [each.column for each in verdicts.values() if each.column is not None]
         if not columns:
             raise ValueError("X has no column to learn from")
-        why = {name: each.why for name, each in verdicts.items() if each.column is None}
+        parts = {name for column in columns for name in column.sources}
+        self._why = {
+            name: each.why
+            for name, each in verdicts.items()
+            if each.column is None and name not in parts
+        }
         unnamed = Number(max(names, key=len) + " ")  # a name that no column has
-        return Encoder(columns, unnamed, missing="skip"), why
+        return Encoder(columns, unnamed, missing=self.missing)
 
-    def _advance(self, batch: Any, encoder: Encoder, left_out: dict[str, str], seen: int) -> Self:
+    def _see(self, batch: Any, encoder: Encoder | None) -> Self:
         """Update the state with all of the rows, or leave it unchanged if one is invalid."""
-        encoder = self._copy(encoder)
-        rows, _ = _features(encoder, batch)
-        encoder.add_to_means(rows)
-        self.encoder_, self.left_out_, self.n_samples_seen_ = encoder, left_out, seen + len(rows)
+        encoder = self._decided(batch) if encoder is None else self._copy()
+        pyarrow = require("pyarrow")
+        columns = [*batch.columns, pyarrow.array(np.zeros(batch.num_rows))]
+        names = [*batch.schema.names, encoder.target]
+        encoder.see(Piece("X", 0, pyarrow.RecordBatch.from_arrays(columns, names=names)))
+        self.encoder_, self.design_ = encoder, encoder.design()
+        if not self.design_.features:
+            why = "; ".join(f"{name!r}: {why}" for name, why in self.design_.left_out.items())
+            raise ValueError(f"X has no column to learn from: {why}")
+        self.left_out_ = {**self._why, **self.design_.left_out}
+        self.n_samples_seen_ = encoder.rows
         return self
 
-    def _copy(self, encoder: Encoder) -> Encoder:
-        found = Encoder.from_state(encoder.state_dict())
-        found.missing = "error" if self.missing == "error" else "skip"
+    def _copy(self) -> Encoder:
+        found = Encoder.from_state(self.encoder_.state_dict())
+        found.missing = self.missing
         return found
-
-
-def _features(encoder: Encoder, batch: Any) -> tuple[Array, Array]:
-    """Return features, NaN where missing, and where values are missing."""
-    for column in encoder.columns:
-        if column.name not in batch.schema.names:
-            raise ValueError(f"X has no column {column.name!r}")
-    return encoder.rows_and_gaps(Piece("X", 0, batch))
 
 
 def _batch(X: Any) -> Any:

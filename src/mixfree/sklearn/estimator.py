@@ -24,8 +24,8 @@ from mixfree.linear.summary import Summary, summary_of
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
 
-MAX_LOSS_RATIO = 10.0  # ratio to the loss at the start from which a fit with steps has led away
-JUDGED = 2048  # most rows by which a fit with steps is compared with its start
+MAX_LOSS_RATIO = 10.0  # ratio to the loss at the start from which an iterative fit has led away
+MAX_COMPARED_ROWS = 2048  # by which an iterative fit is compared with its start
 _OPTION = "options__"  # prefix of the name of a single option
 
 
@@ -329,7 +329,7 @@ class StreamModel(BaseEstimator, ABC):
 
     def _warn_if_led_away(self, learner: LinearLearner, X: Any, y: Array) -> None:
         """Warn if the rows just learnt have a far larger loss than at weights of 0, the start."""
-        some = slice(None, None, -(-X.shape[0] // JUDGED))
+        some = slice(None, None, -(-X.shape[0] // MAX_COMPARED_ROWS))
         with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is larger
             found = float(learner.losses(X[some], y[some]).mean())
             start = float(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixfree.linear.exact import drift
-from mixfree.linear.exact.drift import BLOCK, LOSS_HALF_LIFE, PRIOR, Forgetting
+from mixfree.linear.exact.drift import BLOCK, LOSS_HALF_LIFE, PRIOR_ROWS, Forgetting
 from mixfree.linear.exact.mixture import least_combination
 from tests.helpers import assert_same_bits
 
@@ -55,7 +55,7 @@ def test_a_half_life_is_the_weighted_fit_with_a_ridge_of_one_row(rows, intercept
     found = added(x, y, half_life=100.0, intercept=intercept).solution.weights[0]
     z = x - np.average(x, axis=0, weights=weights) if intercept else x
     t = y - np.average(y, weights=weights) if intercept else y
-    ridge = PRIOR * np.diag(x.var(axis=0))
+    ridge = PRIOR_ROWS * np.diag(x.var(axis=0))
     wanted = np.linalg.solve(z.T @ (z * weights[:, None]) + ridge, z.T @ (weights * t))
     np.testing.assert_allclose(found[:3], wanted, rtol=1e-6)
 
@@ -68,7 +68,7 @@ def test_a_penalty_is_one_of_weights_in_the_units_of_the_rows(units, l2, interce
     x, y = stream(1007, offset=2.0)
     x *= units
     forgetting = added(x, y, half_life=100.0, l2=l2, intercept=intercept)
-    wanted = direct(x, y, 100.0, lambda weight: PRIOR * x.var(axis=0) + l2 * weight, intercept)
+    wanted = direct(x, y, 100.0, lambda weight: PRIOR_ROWS * x.var(axis=0) + l2 * weight, intercept)
     np.testing.assert_allclose(forgetting.solution.weights[0, :3], wanted, rtol=1e-9)
     assert forgetting.rows == 1007
 
@@ -77,7 +77,7 @@ def test_blocks_are_predicted_by_weights_with_the_penalty():
     """Catches weights for the mixture that lack the penalty, or have it in other units."""
     x, y = stream(256, offset=2.0)
     x *= [1e-3, 1.0, 1e3]
-    prior, lost = PRIOR * x[:BLOCK].var(axis=0), 0.0
+    prior, lost = PRIOR_ROWS * x[:BLOCK].var(axis=0), 0.0
     for start in range(BLOCK, 256, BLOCK):
         seen, now = slice(start), slice(start, start + BLOCK)
         w = direct(x[seen], y[seen], 50.0, lambda weight: prior + 0.5 * weight, True)
@@ -194,7 +194,7 @@ def test_a_radius_holds_for_columns_of_very_different_sizes():
     x, y = stream(1007, columns=2)
     x *= [1.0, 1e12]
     found = added(x, y + 2.0 * x[:, 0], half_life=100.0, radius=0.5).solution.weights[0]
-    prior = PRIOR * x[:, 1:].var(axis=0)
+    prior = PRIOR_ROWS * x[:, 1:].var(axis=0)
     rest = direct(x[:, 1:], y + 1.5 * x[:, 0], 100.0, lambda weight: prior, True)
     np.testing.assert_allclose(found[:2], [0.5, *rest], rtol=1e-9)
 
@@ -271,8 +271,8 @@ def test_a_wrong_state_is_refused_and_nothing_has_changed():
 
 def test_a_new_origin_changes_no_prediction(monkeypatch):
     """Catches weights in force that are converted to the new origin with the wrong sign."""
-    x, y = stream(3 * drift.RECENTRED)
+    x, y = stream(3 * drift.ROWS_PER_ORIGIN)
     y += np.arange(len(y)) / 1000.0
     moved = added(x, y).mean_losses
-    monkeypatch.setattr(drift, "RECENTRED", len(y))
+    monkeypatch.setattr(drift, "ROWS_PER_ORIGIN", len(y))
     assert moved == pytest.approx(added(x, y).mean_losses, rel=1e-5)  # the ridge is renewed with it

@@ -21,8 +21,8 @@ from mixfree.base.checks import shown
 from mixfree.steps import Profile
 
 MIN_BATCHES = 8  # batches, or blocks of one length, for a reliable spread
-CORRELATED = 0.2  # correlation of neighbouring batches above which intervals are too narrow
-CHANGED = 0.001  # probability of finding a change in a stream without one
+MAX_CORRELATION = 0.2  # correlation of neighbouring batches above which intervals are too narrow
+CHANGE_LEVEL = 0.001  # probability of finding a change in a stream without one
 QUARTERS = 4  # parts of the stream between which a change is looked for
 RANK = 1e-9  # relative variance below which a combination of weights is 0 by construction
 WATCHED_FROM = 1000  # rows at which anytime intervals are narrowest, relative to others
@@ -312,7 +312,7 @@ class BatchMeans(ABC):
         """
         scores, n = self._scores.reshape(len(self._scores), -1), len(self._scores)
         cuts = [n * part // QUARTERS for part in range(1, QUARTERS)] if self.enough else []
-        level = 1.0 - 0.5 * CHANGED / (QUARTERS - 1) / scores.shape[1]
+        level = 1.0 - 0.5 * CHANGE_LEVEL / (QUARTERS - 1) / scores.shape[1]
         for sides in (np.split(scores, [cut]) for cut in cuts):
             means = [side.mean(axis=0) for side in sides]
             inside = np.concatenate([side - mean for side, mean in zip(sides, means, strict=True)])
@@ -391,7 +391,7 @@ def neighbours(gram: Array) -> tuple[float, bool]:
     found = float(np.trace(gram, 1)) / total * n / (n - 1) + 1.0 / n
     # If sums vary equally in d directions, the correlation has a standard error of 1/√(n·d).
     one_in_d = max(float(np.sum(gram * gram)) / total**2 - 1.0 / n, 0.0)
-    return found, found > max(CORRELATED, 2.0 * math.sqrt(one_in_d / n))
+    return found, found > max(MAX_CORRELATION, 2.0 * math.sqrt(one_in_d / n))
 
 
 def pair_sums(scores: Array) -> Array:

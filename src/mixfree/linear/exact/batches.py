@@ -48,6 +48,7 @@ class Batches(State):
 
     Examples
     --------
+    >>> import numpy as np
     >>> batches = Batches(1)
     >>> batches.add(np.arange(1000.0)[:, None], np.ones(1000))
     >>> batches.split.rows, len(batches.split), batches.total.rows

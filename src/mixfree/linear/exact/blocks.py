@@ -13,7 +13,7 @@ from mixfree.base.state import State
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, sums_of
 
-VALUES = 1 << 19  # per matrix product: they stay in a cache
+MAX_PRODUCT_VALUES = 1 << 19  # per matrix product: they stay in a cache
 
 
 def block_rows(columns: int) -> int:
@@ -26,7 +26,7 @@ def block_rows(columns: int) -> int:
     >>> block_rows(10), block_rows(100), block_rows(1000)
     (8192, 4096, 1024)
     """
-    fit = (VALUES // max(columns, 1)).bit_length() - 1
+    fit = (MAX_PRODUCT_VALUES // max(columns, 1)).bit_length() - 1
     return 1 << min(max(fit, 8, (columns - 1).bit_length()), 13)
 
 

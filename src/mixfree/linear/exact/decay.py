@@ -14,7 +14,7 @@ from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.sums import Sums, not_negative
 
 MAX_BLOCK = 1 << 13  # rows per block
-FLAT = 8  # nothing is forgotten within 1/FLAT of a long half-life
+BLOCKS_PER_HALF_LIFE = 8  # of a long half-life; nothing is forgotten within a block
 LEVELS = 3  # levels of sums of 2, 4 and 8 blocks, by which long half-lives are updated
 ARRAYS = ("products", "partial", "origin")
 
@@ -46,8 +46,8 @@ class DecayedProducts(State):
     def __init__(self, size: int, half_lives: Array, block: int) -> None:
         self.half_lives, self.block, self.rows = half_lives, block, 0
         self._levels = [
-            next(k for k in range(LEVELS, -1, -1) if k == 0 or block << k <= life / FLAT)
-            for life in half_lives
+            next(k for k in range(LEVELS, -1, -1) if k == 0 or block << k <= within)
+            for within in half_lives / BLOCKS_PER_HALF_LIFE
         ]
         ends = [bisect.bisect(self._levels, k) for k in range(-1, LEVELS + 1)]
         self._turns = [slice(*each) for each in itertools.pairwise(ends)]  # half-lives by level

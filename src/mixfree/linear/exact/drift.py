@@ -13,7 +13,7 @@ from mixfree.base.checks import check_positive, check_values, shown
 from mixfree.base.interrupts import all_or_nothing, shallow
 from mixfree.base.state import State
 from mixfree.linear.exact.blocks import Blocks, block_rows
-from mixfree.linear.exact.decay import FLAT, DecayedProducts
+from mixfree.linear.exact.decay import BLOCKS_PER_HALF_LIFE, DecayedProducts
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.mixture import least_combination
 from mixfree.linear.exact.solve import Solution, solve
@@ -21,14 +21,14 @@ from mixfree.linear.exact.solve import Solution, solve
 HALF_LIVES = (50.0, 200.0, 800.0, 3200.0, 12800.0, math.inf)
 LOSS_HALF_LIFE = 2000.0  # half-life, in rows, of the test-then-train losses
 BLOCK = 32  # rows within which nothing is forgotten, and weights do not change
-STALE = 8  # weights are solved for again after 1/STALE of a half-life
-TOGETHER = 2048  # rows multiplied at a time
-RECENTRED = 4096  # rows between changes of the origin
-SIZED = 256  # rows between updates of the columns' deviations
-PRIOR = 1.0  # strength of the ridge, in rows with each column's own deviation
+SOLVES_PER_HALF_LIFE = 8  # how often weights are solved for again
+ROWS_TOGETHER = 2048  # rows multiplied at a time
+ROWS_PER_ORIGIN = 4096  # rows between changes of the origin
+ROWS_PER_PRIOR = 256  # rows between updates of the columns' deviations
+PRIOR_ROWS = 1.0  # strength of the ridge, in rows with each column's own deviation
 ROUNDING = np.finfo(np.float64).eps  # least variance over mean square
-MAX_BLOCK_LOSS = 1e296  # above which sums are checked, since they may reach WORST
-WORST = 1e300  # largest loss of a block that counts, so that it can be forgotten
+MAX_BLOCK_LOSS = 1e296  # above which sums are checked, since they may reach MAX_LOSS
+MAX_LOSS = 1e300  # largest loss of a block that counts, so that it can be forgotten
 
 
 class Forgetting(State):
@@ -88,7 +88,7 @@ class Forgetting(State):
             self.half_lives = np.array([check_positive(half_life, "half_life"), math.inf])
             self._candidates = 1
         shortest = float(self.half_lives[0])
-        rows = max(min(BLOCK, shortest), shortest / FLAT)
+        rows = max(min(BLOCK, shortest), shortest / BLOCKS_PER_HALF_LIFE)
         block = min(1 << max(int(rows).bit_length() - 1, 0), block_rows(columns))
         self._intercept, self._l2, self._radius = intercept, float(l2), radius
         self._blocks = Blocks(columns)
@@ -158,7 +158,7 @@ class Forgetting(State):
     @all_or_nothing
     def add(self, rows: Any, targets: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
         """Predict, then learn, rows in order; arguments and errors as in :class:`Batches`."""
-        together = max(TOGETHER // self.block, 1)
+        together = max(ROWS_TOGETHER // self.block, 1)
         self._blocks.cut(rows, targets, weights, lambda: self.block, self._take, together)
 
     def _take(self, rows: Array, targets: Array, weights: Array | None) -> None:
@@ -167,9 +167,10 @@ class Forgetting(State):
         done = 0
         while done < len(rows):
             first = slice(done, done + self.block)
-            if self._decayed.rows == 0 or self._decayed.rows - self._decayed.moved >= RECENTRED:
+            decayed = self._decayed
+            if decayed.rows == 0 or decayed.rows - decayed.moved >= ROWS_PER_ORIGIN:
                 self._move(rows[first], targets[first])
-            blocks = -(-(self._decayed.moved + RECENTRED - self._decayed.rows) // self.block)
+            blocks = -(-(self._decayed.moved + ROWS_PER_ORIGIN - self._decayed.rows) // self.block)
             here = slice(done, done + max(blocks, 1) * self.block)
             grams = self._decayed.grams(
                 rows[here], targets[here], None if weights is None else weights[here]
@@ -187,11 +188,11 @@ class Forgetting(State):
             rests[place] = self._rest
             self._decayed.add(gram, length)
             rows = self._decayed.rows
-            if rows - self._sized >= min(rows, SIZED):
+            if rows - self._sized >= min(rows, ROWS_PER_PRIOR):
                 self._prior, self._sized = self._priors(), rows
             if auto:
                 for h, life in enumerate(HALF_LIVES):
-                    if STALE * (rows - solved[h]) >= (life if life < rows else rows):
+                    if SOLVES_PER_HALF_LIFE * (rows - solved[h]) >= (life if life < rows else rows):
                         self._solve(h)
                         solved[h] = rows
         self._solved[:] = solved
@@ -208,10 +209,10 @@ class Forgetting(State):
             far = ~(np.abs(products).max(axis=(1, 2)) < MAX_BLOCK_LOSS)
             for place, product in enumerate(products):
                 errors = self._errors * 0.5 ** (length / LOSS_HALF_LIFE) + product
-                wrong = ~(np.abs(errors).max(axis=1) < WORST) if far[place] else None
+                wrong = ~(np.abs(errors).max(axis=1) < MAX_LOSS) if far[place] else None
                 if wrong is not None and wrong.any():
                     errors[wrong] = errors[:, wrong] = 0.0
-                    errors[wrong, wrong] = WORST
+                    errors[wrong, wrong] = MAX_LOSS
                 self._errors = products[place] = errors
         bests = products.diagonal(axis1=1, axis2=2).argmin(axis=1).tolist()
         for place, best in enumerate(bests):
@@ -240,17 +241,17 @@ class Forgetting(State):
         if not self._l2:
             return prior
         with np.errstate(over="ignore"):
-            ridge = np.minimum(prior + weight * self._l2, WORST)
+            ridge = np.minimum(prior + weight * self._l2, MAX_LOSS)
         ridge[0] = 0.0
         return ridge
 
     def _priors(self) -> Array:
-        """Return PRIOR times the variance of each column over all rows, but never 0."""
+        """Return PRIOR_ROWS times the variance of each column over all rows, but never 0."""
         whole = self._decayed.whole(-1)
         weight, size = max(float(whole[0, 0]), 1e-300), whole.diagonal()[:-1]
         squares = (whole.diagonal() - whole[0] ** 2 / weight)[:-1] / weight
         # A constant column that is not 0, without an intercept, has a variance by rounding alone.
-        prior: Array = PRIOR * np.maximum(squares, ROUNDING * size / weight + MIN_VALUE**2)
+        prior: Array = PRIOR_ROWS * np.maximum(squares, ROUNDING * size / weight + MIN_VALUE**2)
         prior[0] = 0.0
         return prior
 
@@ -260,7 +261,7 @@ class Forgetting(State):
         with np.errstate(over="ignore"):
             own = self._ridge(weight, self._priors())[1:] / weight
         return solve(
-            sums, l2=np.minimum(own, WORST), radius=self._radius, intercept=self._intercept
+            sums, l2=np.minimum(own, MAX_LOSS), radius=self._radius, intercept=self._intercept
         )
 
     def _move(self, rows: Array, targets: Array) -> None:
@@ -294,7 +295,7 @@ class Forgetting(State):
         twin._solved, twin._rest = self._solved.copy(), between.rows(self._rest)
         twin._prior = np.append(self._prior[:1], change.rows(self._prior[1:]))
         if twin.rows and self._sized:
-            np.maximum(twin._prior[1:], PRIOR * MIN_VALUE**2, out=twin._prior[1:])
+            np.maximum(twin._prior[1:], PRIOR_ROWS * MIN_VALUE**2, out=twin._prior[1:])
             if not change.places:
                 twin._prior = twin._priors()
                 for h in range(self._candidates):

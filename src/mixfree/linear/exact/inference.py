@@ -24,7 +24,7 @@ from mixfree.linear.exact.solve import Solution
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.exact.windows import Window
 
-FEWEST = 5  # batches in which a column must vary for the spread of its scores to be known
+MIN_VARYING = 5  # batches in which a column must vary for the spread of its scores to be known
 
 
 class Inference(BatchMeans):
@@ -127,7 +127,7 @@ class Inference(BatchMeans):
         return (
             f"intervals of {few} of {self._weights.size} weights assume errors of equal variance: "
             f"{'their columns vary' if few > 1 else 'its column varies'} in fewer than "
-            f"{FEWEST} of {len(self._scores)} batches"
+            f"{MIN_VARYING} of {len(self._scores)} batches"
         )
 
     def _shares(self) -> tuple[Array, Array]:
@@ -143,7 +143,8 @@ class Inference(BatchMeans):
         (share, aside), batches, x = self._shares(), self._split, self._size
         own = np.diagonal(batches.scatter, axis1=1, axis2=2) / x / x / batches.weight.sum()
         own = own + share[:, None] * aside[:, 1:] ** 2
-        few: Array = ~self._constant & (own.sum(axis=0) ** 2 < FEWEST * np.sum(own**2, axis=0))
+        least = MIN_VARYING * np.sum(own**2, axis=0)
+        few: Array = ~self._constant & (own.sum(axis=0) ** 2 < least)
         return few
 
     @cached_property
@@ -170,7 +171,7 @@ class Inference(BatchMeans):
         if not self._in_few_batches.any():
             return np.zeros((len(rows), len(self._weights)))
         whole, lacks = (np.sum(rows @ each * rows, axis=1) for each in self._leverage)
-        rest = np.maximum(lacks - whole / FEWEST, 0.0) / (1.0 - 1.0 / FEWEST)
+        rest = np.maximum(lacks - whole / MIN_VARYING, 0.0) / (1.0 - 1.0 / MIN_VARYING)
         inflation = np.fmax(self._rows / self.effective_rows, 1.0)
         missing: Array = rest[:, None] * self._error_variances * inflation / self._sums.weight
         return missing

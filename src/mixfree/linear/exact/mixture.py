@@ -4,7 +4,7 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 
-HOPELESS = 1e6  # a predictor whose loss is this many times the least has no share
+MAX_LOSS_RATIO = 1e6  # a predictor whose loss is this many times the least has no share
 
 
 def least_combination(products: Array) -> Array:
@@ -25,9 +25,9 @@ def least_combination(products: Array) -> Array:
     least = float(squares[best])
     if not least > 0.0:
         return shares
-    usable = squares < HOPELESS * least
+    usable = squares < MAX_LOSS_RATIO * least
     scaled = np.where(usable & usable[:, None], products / least, 0.0)
-    scaled[np.diag_indices_from(scaled)] = np.where(usable, squares / least, HOPELESS) + 1e-6
+    scaled[np.diag_indices_from(scaled)] = np.where(usable, squares / least, MAX_LOSS_RATIO) + 1e-6
     for _ in range(2 * len(squares)):
         slope = scaled @ shares
         new = int(np.argmin(slope))

@@ -5,7 +5,7 @@ from scipy.linalg import blas
 
 from mixfree.base.arithmetic import Array
 
-VALUES = 1 << 17  # per piece: 1 MB
+PIECE_VALUES = 1 << 17  # per piece: 1 MB
 MIN_PIECE_ROWS = 1024  # least rows per piece: with fewer, BLAS is slower
 
 
@@ -26,7 +26,7 @@ class Products:
 
     def __init__(self, columns: int) -> None:
         self.half = np.zeros((columns, columns), order="F")  # one triangle, and zeros
-        self.piece = max(1 << (VALUES // max(columns, 1)).bit_length() >> 1, MIN_PIECE_ROWS)
+        self.piece = max(1 << (PIECE_VALUES // max(columns, 1)).bit_length() >> 1, MIN_PIECE_ROWS)
 
     def add(self, rows: Array) -> None:
         """Add contiguous rows, preferably ``piece`` of them at a time."""

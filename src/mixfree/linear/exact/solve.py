@@ -18,9 +18,9 @@ from mixfree.base.arithmetic import MIN_VALUE, Array, norm
 from mixfree.linear.exact.sums import Sums
 
 TOLERANCE = 1e-13  # relative to the largest eigenvalue
-WELL = 1e-8  # reciprocal condition number above which a Cholesky factor is accurate enough
-CONSTANT = 4 * np.finfo(np.float64).eps  # deviation over mean that is only a rounding error
-ROUNDS = 100  # most Newton steps for the multiplier of the ball; usually there are a few
+MIN_RCOND = 1e-8  # reciprocal condition above which a Cholesky factor is accurate enough
+CONSTANT_ROUNDING = 4 * np.finfo(np.float64).eps  # deviation over mean that is a rounding error
+MAX_BALL_STEPS = 100  # most Newton steps for the multiplier of the ball; usually there are a few
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _System:
         columns = len(sums.scatter)
         weight = sums.weight if sums.weight > 0.0 else 1.0
         self.deviation = np.sqrt(np.maximum(sums.diagonal, 0.0) / weight)
-        still = self.deviation <= np.maximum(CONSTANT * np.abs(sums.mean), MIN_VALUE)
+        still = self.deviation <= np.maximum(CONSTANT_ROUNDING * np.abs(sums.mean), MIN_VALUE)
         self.deviation[still] = 0.0
         root = np.where(still, np.inf, self.deviation)  # a constant column correlates with nothing
         self.columns, self.size = columns, root[:columns]
@@ -182,7 +182,7 @@ def _inverse_of(matrix: Array, varies: Array) -> tuple[Callable[[Array], Array],
         if not failed:
             largest = float(np.abs(matrix).sum(axis=0).max())
             well, _ = lapack.dpocon(factor, largest, uplo="L")
-            if well >= WELL:
+            if well >= MIN_RCOND:
                 return _Cholesky(factor), varies.size
     values, vectors = np.linalg.eigh(matrix)
     kept = values > TOLERANCE * values[-1]
@@ -203,7 +203,7 @@ def _in_ball(
     converge without overshooting.
     """
     penalty = l2
-    for _ in range(ROUNDS):
+    for _ in range(MAX_BALL_STEPS):
         length = norm(weights.ravel())
         if length <= radius * (1.0 + 1e-14):
             break

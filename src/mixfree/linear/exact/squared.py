@@ -1,5 +1,6 @@
 """Least squares in one pass: the sums of a stream, the fit to them, and its intervals."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -121,11 +122,27 @@ class SquaredFit(State):
         >>> fit.mean_squares(np.array([[1.0, 0.0]]))
         (3.0, 2.6666666666666665)
         """
+        return (
+            None if isinstance(self._sums, Forgetting) else self._errors(self._sums.total, weights)
+        )
+
+    def solved(self, changes: Sequence[ColumnMap]) -> list[tuple[Array, float]]:
+        """Return the weights of mapped columns and their mean squared error, per map.
+
+        The error is 0 if rounding errors of the sums hide it.
+        """
         if isinstance(self._sums, Forgetting):
-            return None
-        sums = self._sums.total
+            raise ValueError("solved needs half_life=None")
+        total, found = self._sums.total, []
+        for sums in (total.mapped(change) for change in changes):
+            solution = solve(sums, l2=self.l2, radius=self.radius, intercept=self.intercept)
+            errors = self._errors(sums, solution.weights)
+            found.append((solution.weights, 0.0 if errors is None else errors[0]))
+        return found
+
+    def _errors(self, sums: Sums, weights: Array) -> tuple[float, float] | None:
         with np.errstate(all="ignore"):  # a result that is not finite is unknown
-            slopes = weights[0, : self.columns]
+            slopes = weights[0, : len(sums.scatter)]
             level = weights[0] @ np.append(sums.mean[:-1], [1.0] * self.intercept) - sums.mean[-1]
             apart, spread = sums.weight * level**2, sums.squares[0]
             explained = 2.0 * slopes @ sums.cross[:, 0] - slopes @ sums.scatter @ slopes

@@ -92,6 +92,7 @@ class GlmFit:
 
     Examples
     --------
+    >>> from mixfree.linear.losses import Logistic
     >>> rng = np.random.default_rng(0)
     >>> rows = rng.normal(size=(5000, 2))
     >>> targets = np.where(rng.random(5000) < 1 / (1 + np.exp(-2 * rows[:, 0])), 1.0, -1.0)

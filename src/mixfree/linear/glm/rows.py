@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from mixfree.base.arithmetic import MIN_VALUE, Array
-from mixfree.linear.exact.solve import CONSTANT
+from mixfree.linear.exact.solve import CONSTANT_ROUNDING
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.kept import Kept
 from mixfree.linear.losses import Family
@@ -62,7 +62,7 @@ class Rows:
             mean, size = total.mean[: settings.columns], np.sqrt(total.scatter.diagonal() / drawn)
             if not settings.intercept:
                 mean, size = np.zeros(settings.columns), np.hypot(size, mean)
-        constant = size <= np.maximum(CONSTANT * np.abs(mean), MIN_VALUE)
+        constant = size <= np.maximum(CONSTANT_ROUNDING * np.abs(mean), MIN_VALUE)
         self.mean, self.size = mean, np.where(constant, np.inf, size)
         width, self.shift, self.unit = settings.loss.width, 0.0, 1.0
         if width is not None:  # a power of two costs no digits

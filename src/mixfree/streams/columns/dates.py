@@ -1,10 +1,9 @@
-"""Dates as stored or written, and their features for a linear model.
+"""Dates as stored or written.
 
 Times are taken as written: time zones are ignored, and stored times with a zone are in UTC.
 """
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,32 +15,25 @@ from mixfree.streams.read.values import doubles, is_text, numbers_in
 __all__ = [
     "EPOCHS",
     "FORMATS",
-    "PARTS",
-    "feature_names",
-    "features_of",
     "form_of",
     "forms_of",
     "is_clock",
     "is_form",
     "is_time",
-    "parts_that_vary",
     "times_in",
-    "too_long",
 ]
 
-# Periodic parts of a date, with their period in days and number of harmonics.
-PARTS = {"hour": (1, 2), "weekday": (7, 2), "season": (365, 1)}
-TREND = 2 * 365  # days from which a trend can be told from the season
 ENOUGH = 0.95  # least share of dates among the texts of a column of dates
-SHORT = 0.95  # share of a period to be covered: the times of a day end before the next day
-_DAY = np.timedelta64(1, "D")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _TIME = (  # an optional time of day and zone
     r"(?:(?:T|,? +)(?P<H>\d{1,2})(?::(?P<M>\d{2})(?::(?P<S>\d{2})(?:[.,](?P<f>\d+))?)?)?"
     r"(?: ?(?P<p>[AaPp])[Mm])?(?: ?(?:Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?))?)?"
 )
 # Formats of dates that are recognised by themselves, with a time of day or without.
-FORMATS = ("%Y-%m-%d", "%Y-%m", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
+FORMATS = (
+    *("%Y-%m-%d", "%Y-%m", "%Y/%m/%d", "%d.%m.%Y"),
+    *("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y"),
+)
 _DIRECTIVES = {
     "%Y": r"(?P<y>\d{4})",
     "%y": r"(?P<y>\d{2})",
@@ -178,102 +170,6 @@ def _pattern(form: str) -> str:
     parts = re.findall("%.|[^%]+", form)
     written = "".join(_DIRECTIVES.get(part) or re.escape(part) for part in parts)
     return f"^{written}{'' if re.search('%[HI]', form) else _TIME}$"
-
-
-def parts_that_vary(times: Array, form: str) -> list[str]:
-    """Return the parts of a date that a model can learn from these times.
-
-    A part must vary, and the times must cover its whole period: a day, a week, a year. Times that
-    all lie on the first or all on the last day of a month stand for months, without weekdays. Times
-    that cover two years also have a trend, ``"days"``.
-
-    Examples
-    --------
-    >>> hours = np.datetime64("2020-01-01") + np.arange(100) * np.timedelta64(1, "h")
-    >>> parts_that_vary(hours.astype("M8[us]"), "stored")
-    ['hour']
-    >>> months = np.arange("1949-01", "1961-01", dtype="M8[M]")
-    >>> parts_that_vary(months.astype("M8[us]"), "%Y-%m")
-    ['season', 'days']
-    """
-    known = times[~np.isnat(times)]
-    without = ["weekday", "season"] if is_clock(form) else too_long(known)
-    if _are_months(known):
-        without.append("weekday")
-    shares = {part: _share_passed(known, part) for part in PARTS if part not in without}
-    least = {"season": 1 / 365}  # leap years move the same day of the year by less
-    parts = [part for part, share in shares.items() if np.ptp(share) > least.get(part, 0.0)]
-    trend = not is_clock(form) and _covered(known) >= SHORT * TREND
-    return [*parts, "days"] if trend else parts
-
-
-def _are_months(times: Array) -> bool:
-    days = times.astype("M8[D]")
-    ends = (days, days + 1)  # the day after the last one of a month is a first
-    return any((each == each.astype("M8[M]")).all() for each in ends)
-
-
-def too_long(times: Array) -> list[str]:
-    """Return the parts of a date whose period the times do not cover.
-
-    Examples
-    --------
-    >>> too_long(np.array(["2020-01-01", "2020-02-01"], "M8[us]"))
-    ['season']
-    """
-    days = _covered(times)
-    return [part for part, (length, _) in PARTS.items() if days < SHORT * length]
-
-
-def _covered(times: Array) -> float:
-    return float((times.max() - times.min()) / _DAY)
-
-
-def feature_names(name: str, parts: Sequence[str]) -> list[str]:
-    """Return the names of the features of a date.
-
-    Examples
-    --------
-    >>> feature_names("day", ["season", "days"])
-    ['day: season sin', 'day: season cos', 'day: days']
-    """
-    found = []
-    for part in parts:
-        if part == "days":
-            found.append(f"{name}: days")
-            continue
-        for wave in range(1, PARTS[part][1] + 1):
-            times = "" if wave == 1 else f" {wave}"
-            found += [f"{name}: {part} sin{times}", f"{name}: {part} cos{times}"]
-    return found
-
-
-def features_of(times: Array, parts: Sequence[str], origin: float) -> Array:
-    """Return one row per time: sines and cosines of its parts, or the days since ``origin``."""
-    columns = []
-    for part in parts:
-        if part == "days":
-            columns.append((times - np.datetime64(0, "us")) / _DAY - origin)
-            continue
-        share = _share_passed(times, part)
-        for wave in range(1, PARTS[part][1] + 1):
-            angle = 2.0 * np.pi * wave * share
-            columns += [np.sin(angle), np.cos(angle)]
-    return np.column_stack(columns)
-
-
-def _share_passed(times: Array, part: str) -> Array:
-    """Return the fraction of the day, the week (in whole days) or the year that has passed."""
-    days = times.astype("M8[D]")
-    if part == "hour":
-        return np.asarray((times - days) / _DAY)
-    if part == "weekday":
-        monday = np.datetime64("1970-01-05")
-        week = np.floor((days - monday) / _DAY)
-        return np.asarray(np.mod(week, 7.0) / 7.0)
-    year = days.astype("M8[Y]")
-    first, following = year.astype("M8[us]"), (year + 1).astype("M8[us]")
-    return np.asarray((times - first) / (following - first))
 
 
 def _stored(values: Any) -> Array:

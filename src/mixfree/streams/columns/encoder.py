@@ -1,50 +1,65 @@
-"""Encoding of batches as features and targets, with every missing value accounted for."""
+"""Encoding of batches as raw features and targets, with every missing value accounted for."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import check_one_of, check_whole
+from mixfree.base.checks import check_one_of
 from mixfree.base.extras import require
 from mixfree.base.state import loading
 from mixfree.linear.classes import targets_at
+from mixfree.streams.columns.category import UNKNOWN, Category, places
 from mixfree.streams.columns.column import (
+    GAP,
+    Boolean,
     Column,
     Number,
-    Time,
-    column_from_plain,
-    places,
+    Undecided,
+    count_of,
     truths_in,
 )
+from mixfree.streams.columns.design import Design, design_of
+from mixfree.streams.columns.kinds import decided
+from mixfree.streams.columns.time import Time
 from mixfree.streams.read.source import Piece
-from mixfree.streams.read.values import doubles, is_text, label_of, numbers_in, texts_in
+from mixfree.streams.read.values import doubles, is_mark, is_text, label_of, numbers_in, texts_in
 
 __all__ = ["POLICIES", "Encoded", "Encoder", "located"]
 
-POLICIES = ("error", "skip", "mean", "auto")
+POLICIES = ("auto", "skip", "error")
+STEP = 8  # columns by which the matrix of raw features grows
+MAX_STRAYS = 0.01  # largest share of texts in a column of numbers or dates
+KINDS: dict[str, type[Column]] = {
+    each.kind: each for each in (Number, Boolean, Category, Time, Undecided)
+}
 
 
 class Encoded(NamedTuple):
-    """Features and targets of rows, and their times if there is a column of dates."""
+    """Rows to learn from: one array per column, targets, and times if there is a column of dates.
 
-    rows: Array
+    ``grows`` are rows from which on there are more raw features, and how many; ``new`` has the
+    places of raw features of new values, with the column of the data that they belong to.
+    """
+
+    entries: list[Array]
     targets: Array
     times: Array
+    grows: tuple[tuple[int, int], ...] = ()
+    new: Mapping[int, int] = {}
 
     def part(self, which: Any) -> "Encoded":
         """Select some of the rows."""
-        return Encoded(
-            self.rows[which],
-            self.targets[which],
-            self.times[which] if len(self.times) else self.times,
-        )
+        times = self.times[which] if len(self.times) else self.times
+        entries = [each[which] for each in self.entries]
+        return Encoded(entries, self.targets[which], times)
 
 
 class Encoder:
-    """Turns batches into a matrix of features and a vector of targets.
+    """Turns batches into a matrix of raw features and a vector of targets.
 
     Parameters
     ----------
@@ -55,20 +70,26 @@ class Encoder:
     classes
         Classes in order; None for a regression.
     missing
-        ``"error"`` refuses missing values, ``"auto"`` missing features, ``"skip"`` leaves out
-        rows with missing values, ``"mean"`` fills in the mean of the column's earlier values, or of
-        the first look if there is none. All but ``"error"`` leave out rows without a target. Other
-        texts in a column of numbers or dates are missing values.
+        ``"auto"`` leaves out rows without a target and counts gaps, ``"skip"`` leaves out rows
+        with missing values, ``"error"`` refuses them. Other texts in a column of numbers or dates
+        are missing values.
 
     Attributes
     ----------
+    rows, sums
+        Number of rows learnt from, and the sums of their raw features.
+    used
+        Number of raw features; the matrix may have a few more columns of zeros.
     left_out
         Rows left out, counted by reason.
-    unknown, hashed
-        Number of values per column that are not among its categories, encoded as zeros or
-        hashed.
+    unknown
+        Number of texts per column that no row to learn from had.
     strays
         Number of other texts per column of numbers or dates, and the place of the first.
+    fixed
+        The features, if they have been decided; None while raw features are added.
+    change
+        A map of the raw features before the last batch to those after it, if some were replaced.
     """
 
     def __init__(
@@ -76,102 +97,194 @@ class Encoder:
         columns: Sequence[Column],
         target: Column,
         classes: Sequence[str] | None = None,
-        missing: str = "error",
+        missing: str = "auto",
     ) -> None:
         self.columns, self.target, self._target = list(columns), target.name, target
         self.classes = None if classes is None else list(classes)
         self.missing = missing
-        self.features = [name for column in columns for name in column.features]
-        self._column_of = [column for column in columns for _ in column.features]
-        self._all_numbers = bool(columns) and all(isinstance(each, Number) for each in columns)
         self.left_out: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
-        self.hashed: Counter[str] = Counter()
         self.strays: dict[str, list[Any]] = {}
-        # Sums and counts of the values, and the means to begin with.
-        self._sums = np.zeros((3, len(self.features)))
+        self.rows, self.used, self.sums = 0, 0, np.zeros(0)
+        self.fixed: Design | None = None
+        self.change: Any = None
+        for column in self.columns:
+            for key in column.keys:
+                self._place(column, key)
+        self.sums = np.zeros(self.used)
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix."""
+        return len(self.sums)
 
     @property
     def needs(self) -> list[str]:
         """Names of the columns to read, the target last."""
-        return [*(column.name for column in self.columns), self.target]
+        names = dict.fromkeys(name for column in self.columns for name in column.sources)
+        return [*names, self.target]
 
     @property
     def numbers(self) -> list[str]:
         """Names of the columns that can be read as doubles directly."""
-        columns = [*self.columns, self._target]
-        return [each.name for each in columns if isinstance(each, Number) and each.form == "point"]
+        plain = [
+            each.name
+            for each in (*self.columns, self._target)
+            if type(each) is Number and each.form == "point"
+        ]
+        parts = [part for each in self.columns if isinstance(each, Time) for part in each.parts]
+        return [*plain, *parts]
 
-    def encode(self, piece: Piece) -> Encoded:
-        """Return features, targets and times of the rows that can be used."""
-        rows, times = self._matrix(piece)
+    @property
+    def times(self) -> Time | None:
+        """The first column of dates."""
+        return next((each for each in self.columns if isinstance(each, Time)), None)
+
+    def encode(self, piece: Piece) -> Iterator[Encoded]:
+        """Yield the rows that can be used, divided where raw features are replaced."""
+        entries, full = self._entries(piece, grow=self.fixed is None)
+        if full is not None:
+            place, row = full
+            if row:
+                yield from self.encode(_slice(piece, 0, row))
+            self._overflow(place)
+            yield from self.encode(_slice(piece, row, None))
+            return
+        for column, each in zip(self.columns, entries, strict=True):
+            _check_finite(piece, column, each)
+            if self.fixed is None:
+                column.look(each)
         targets, known = self._targets(piece)
-        found = Encoded(rows, targets, times)
         if not known.all():
             if self.missing == "error":
                 self._refuse(piece, int(known.argmin()), self._target)
             self._note_strays(piece, self._target, ~known)
             self._leave_out(self.target, int((~known).sum()))
+        gaps = [column.missing(each) for column, each in zip(self.columns, entries, strict=True)]
+        for column, gap in zip(self.columns, gaps, strict=True):
+            if gap.any():
+                self._note_strays(piece, column, gap)
+                known = self._without_gaps(piece, column, gap, known)
+        found = Encoded(entries, targets, self._times(entries))
+        if not known.all():
             found = found.part(known)
-            rows = found.rows
-        # If the sum is finite, all values are, and one sum is cheap.
-        with np.errstate(over="ignore", invalid="ignore"):
-            finite = bool(np.isfinite(rows.sum()))
-        if self.missing != "mean" and finite:
+        yield self._grown(found)
+
+    def see(self, piece: Piece) -> None:
+        """Take note of rows without learning from them, such as those of a first look."""
+        for found in self.encode(piece):
+            for _, columns in found.grows[-1:]:
+                self.grow(columns)
+            self.raw(found)
+
+    def again(self, fixed: bool) -> "Encoder":
+        """Return an encoder of the same columns for a whole stream, whose first rows this has seen.
+
+        If ``fixed``, the features are those decided by these rows.
+        """
+        if fixed:
+            found = Encoder([], self._target, self.classes, self.missing)
+            found.columns, found.used, found.sums = self.columns, self.used, self.sums
+            found._fix(self.rows, self.sums)
+            found.sums = np.zeros(len(self.sums))
             return found
-        gaps = self._gaps(piece, rows, np.flatnonzero(known))
-        if self.missing == "mean":
-            # The time of a missing date stays NaT.
-            return found._replace(rows=self._filled(rows, gaps))
-        incomplete = gaps.any(axis=1)
-        for place in gaps[incomplete].argmax(axis=1):
-            self._leave_out(self._column_of[place].name, 1)
-        return found.part(~incomplete)
+        columns = [column.fresh() for column in self.columns]
+        for column, seen in zip(columns, self.columns, strict=True):
+            if isinstance(column, Category) and isinstance(seen, Category) and seen.over:
+                column.overflow()
+        return Encoder(columns, self._target, self.classes, self.missing)
 
-    def encode_for_prediction(self, piece: Piece) -> tuple[Array, Array]:
+    def gaps(self, column: Column) -> int:
+        """Return the number of missing values of a column in the rows learnt from."""
+        place = column.place(GAP)
+        return 0 if place < 0 else int(self.sums[place])
+
+    def raw(self, part: Encoded) -> Array:
+        """Take note of rows that :meth:`encode` yielded; return their raw features.
+
+        With fixed features, return these.
+        """
+        if self.fixed is not None:
+            self.rows += len(part.targets)
+            return self.features(part.entries, self.fixed)
+        for column, entries in zip(self.columns, part.entries, strict=True):
+            column.learn(entries)
+        rows = self._matrix(part.entries)
+        smooth = (column.place(key) for column in self.columns for key in column.smooth)
+        floats = [place for place in smooth if 0 <= place < self.width]
+        counts = np.ones(len(rows)) @ rows
+        # Row by row, so that the division into batches does not change a bit.
+        onwards = np.add.accumulate(np.vstack([self.sums[floats], rows[:, floats]]), axis=0)
+        self.sums = self.sums + counts
+        self.sums[floats] = onwards[-1]
+        self.rows += len(rows)
+        return rows
+
+    def grow(self, columns: int) -> None:
+        """Add columns of zeros, up to so many."""
+        self.sums = np.append(self.sums, np.zeros(columns - len(self.sums)))
+
+    def design(self, calendar: str = "cycles") -> Design:
+        """Return the features as far as rows have shown them."""
+        return self.fixed or design_of(self.columns, self.sums, self.rows, calendar)
+
+    def features(self, entries: Sequence[Array | None], design: Design) -> Array:
+        """Return the features of rows; an unknown value has the mean of its column.
+
+        Entries of columns without features may be None.
+        """
+        absent = {}
+        for place, (column, each) in enumerate(zip(self.columns, entries, strict=True)):
+            if each is None:
+                continue
+            where = column.missing(each) if column.place(GAP) < 0 else np.zeros(len(each), bool)
+            if isinstance(column, Category):
+                unknown = each == UNKNOWN
+                if unknown.any():
+                    self.unknown[column.name] += int(unknown.sum())
+                    where = where | unknown
+            if where.any():
+                absent[place] = where
+        return design.rows(self._matrix(entries), absent)
+
+    def encode_for_prediction(self, piece: Piece, design: Design) -> tuple[Array, Array]:
         """Return the features of all rows, and which rows can be predicted."""
-        rows, gaps = self.rows_and_gaps(piece)
-        if self.missing == "mean":
-            return self.with_means(rows, gaps), np.ones(len(rows), bool)
-        usable: Array = np.logical_not(gaps.any(axis=1))
-        return np.where(gaps, 0.0, rows), usable
+        entries, usable = list[Array | None](), np.ones(piece.batch.num_rows, bool)
+        for column, (begin, end) in zip(self.columns, design.ranges, strict=True):
+            each = column.parse(column.values(piece.batch), False) if end > begin else None
+            entries.append(each)
+            if each is not None:
+                _check_finite(piece, column, each)
+                if self.missing != "auto":
+                    usable = self._without_gaps(piece, column, column.missing(each), usable)
+        return self.features(entries, design), usable
 
-    def rows_and_gaps(self, piece: Piece) -> tuple[Array, Array]:
-        """Return the features of all rows, and where values are missing."""
-        rows, _ = self._matrix(piece)
-        return rows, self._gaps(piece, rows, np.arange(len(rows)))
-
-    def with_means(self, rows: Array, gaps: Array) -> Array:
-        """Fill the gaps with the means of the rows so far."""
-        return np.where(gaps, self._means(*self._sums[:2]), rows)
-
-    def begin_means(self, means: Array) -> None:
-        """Set the means of the features that have no value yet."""
-        self._sums[2] = means
-
-    def _means(self, values: Array, counts: Array) -> Array:
-        return np.where(counts > 0.0, values / np.maximum(counts, 1.0), self._sums[2])
-
-    def add_to_means(self, rows: Array) -> None:
-        """Include rows in the means."""
-        self._filled(rows, np.isnan(rows))
+    def needed(self, design: Design) -> list[str]:
+        """Return the names of the columns that predictions need."""
+        used = zip(self.columns, design.ranges, strict=True)
+        return [name for column, (a, b) in used if b > a for name in column.sources]
 
     def check_sizes(self, piece: Piece, largest: float) -> None:
-        """Raise ValueError with the place of the first feature or target above a size."""
-        rows, _ = self._matrix(piece)
-        names = [column.name for column in self._column_of]
-        if self.classes is None:
-            rows = np.column_stack([rows, self._targets(piece)[0]])
-            names = [*names, self.target]
-        for row, place in np.argwhere(np.abs(rows) > largest)[:1]:
-            what = f"is {rows[row, place]:.3g}: values must be at most {largest:.3g} in size"
-            raise ValueError(located(piece, int(row), what, names[place]))
+        """Raise ValueError with the place of the first number above a size."""
+        columns = [column for column in self.columns if isinstance(column, Number)]
+        if self.classes is None and isinstance(self._target, Number):
+            columns.append(self._target)
+        for column in columns:
+            values = column.parse(column.values(piece.batch), grow=False)
+            for row in np.flatnonzero(np.abs(values) > largest)[:1]:
+                what = f"is {values[row]:.3g}: values must be at most {largest:.3g} in size"
+                raise ValueError(located(piece, int(row), what, column.name))
 
-    def set_missing(self, missing: str, rows: Array) -> None:
-        """Change the treatment of missing values; without means so far, use those of ``rows``."""
-        self.missing = missing
-        if not self._sums[1].any():
-            self._sums[0], self._sums[1] = rows.sum(axis=0), len(rows)
+    def check_strays(self) -> None:
+        """Raise ValueError if a column of numbers or dates has too many other texts."""
+        read = self.rows + sum(self.left_out.values())
+        for name, (count, place) in self.strays.items():
+            if count > MAX_STRAYS * read:
+                raise ValueError(
+                    f"{count:,} of {read:,} values of column {name!r} are not what its first ones "
+                    f"are, the first: {place}; give `categories={[name]!r}` to use its texts, or "
+                    f"`exclude={[name]!r}`"
+                )
 
     def label(self, target: float) -> str:
         """Return a target as written in the data.
@@ -183,11 +296,12 @@ class Encoder:
         """
         if self.classes is None:
             return str(label_of(target))
-        places = np.arange(len(self.classes))
-        return self.classes[int(targets_at(places, len(places)).searchsorted(target))]
+        at = np.arange(len(self.classes))
+        return self.classes[int(targets_at(at, len(at)).searchsorted(target))]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain values and arrays."""
+        fixed = self.fixed
         return {
             "columns": [column.plain() for column in self.columns],
             "target": self._target.plain(),
@@ -195,44 +309,91 @@ class Encoder:
             "missing": self.missing,
             "left_out": dict(self.left_out),
             "unknown": dict(self.unknown),
-            "hashed": dict(self.hashed),
             "strays": {name: list(found) for name, found in self.strays.items()},
-            "sums": self._sums.copy(),
+            "rows": self.rows,
+            "sums": self.sums.copy(),
+            # The rows that have decided on fixed features.
+            "fixed": None if fixed is None else [self._fixed_rows, self._fixed_sums.copy()],
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Encoder":
         """Rebuild the encoder that gave ``state``; raise ValueError if the state is invalid."""
         with loading("encoder"):
-            columns = [column_from_plain(plain) for plain in state["columns"]]
-            target = column_from_plain(state["target"])
-            names = [column.name for column in (*columns, target)]
+            columns = [KINDS[plain["kind"]].from_plain(plain) for plain in state["columns"]]
+            target = KINDS[state["target"]["kind"]].from_plain(state["target"])
+            names = [name for column in (*columns, target) for name in column.sources]
             classes, missing = state["classes"], check_one_of(state["missing"], "missing", POLICIES)
             right = len(set(names)) == len(names) and not isinstance(target, Time)
             if classes is not None:
                 right &= len(set(classes)) == len(classes) >= 2
                 right &= isinstance(classes, list) and all(isinstance(c, str) for c in classes)
-            encoder = cls(columns, target, classes, missing)
-            for name in ("left_out", "unknown", "hashed"):
+            encoder = cls([], target, classes, missing)
+            encoder.columns = columns
+            for name in ("left_out", "unknown"):
                 right &= state[name].keys() <= {*map(str, state[name])}
-                counts = {key: _count(count) for key, count in state[name].items()}
+                counts = {key: count_of(count) for key, count in state[name].items()}
                 getattr(encoder, name).update(counts)
             for name, (count, place) in state["strays"].items():
                 right &= isinstance(place, str)
-                encoder.strays[name] = [_count(count), place]
-            sums = state["sums"]
-            right &= sums.shape == encoder._sums.shape and sums.dtype == np.float64
-            if not (right and np.isfinite(sums).all() and (sums[1] >= 0.0).all()):
+                encoder.strays[name] = [count_of(count), place]
+            encoder.rows, sums = count_of(state["rows"]), state["sums"]
+            taken = np.sort(np.concatenate([np.zeros(0, np.int64), *(c.places for c in columns)]))
+            taken = taken[taken >= 0]
+            encoder.used = len(taken)
+            right &= sums.ndim == 1 and sums.dtype == np.float64 and bool(np.isfinite(sums).all())
+            right &= bool((taken == np.arange(len(taken))).all()) and len(taken) <= len(sums)
+            if not right:
                 raise ValueError("state of the encoder is invalid: its parts do not fit together")
-            encoder._sums = sums.copy()
+            encoder.sums = sums.copy()
+            if state["fixed"] is not None:
+                rows, sums = state["fixed"]
+                encoder._fix(count_of(rows), sums.copy())
             return encoder
 
-    def merge(self, other: "Encoder") -> None:
-        """Add the counts of an encoder of the rows that follow."""
-        for name in ("left_out", "unknown", "hashed"):
+    def merge(self, other: "Encoder") -> tuple[Any, Any]:
+        """Add what an encoder of other rows has seen.
+
+        Returns
+        -------
+        The map of this encoder's raw features to those of both, and that of the other's.
+        """
+        mine, theirs = self._layout(), other._layout()
+        for place, column in enumerate(other.columns):
+            own = self.columns[place]
+            if isinstance(own, Undecided) and not isinstance(column, Undecided):
+                self.columns[place] = own = own.become(
+                    KINDS[column.kind].from_plain(column.plain())
+                )
+            elif type(own) is not type(column) and not isinstance(column, Undecided):
+                raise ValueError(
+                    f"column {own.name!r} is a {own.kind} in one part and a {column.kind} in "
+                    f"another: give `categories={[own.name]!r}`"
+                )
+            if isinstance(own, Category) and isinstance(column, Category) and not own.over:
+                texts = {*own.keys, *column.keys} - {GAP}
+                if column.over or len(texts) > own.most:
+                    own.overflow()
+            for key in column.keys:
+                if (new := _moved(own, key)) is not None:
+                    own.add(new)
+            if type(own) is type(column):
+                own.merge(column)
+        matrix = self._relaid(mine, max(self.width, other.width))
+        changes = matrix, self._map(theirs, other.width)
+        self.sums = self.sums + changes[1].T @ other.sums
+        self.rows += other.rows
+        for name in ("left_out", "unknown"):
             getattr(self, name).update(getattr(other, name))
-        for name, (count, place) in other.strays.items():
-            self.strays.setdefault(name, [0, place])[0] += count
+        for name, (count, first) in other.strays.items():
+            self.strays.setdefault(name, [0, first])[0] += count
+        return changes
+
+    def _fix(self, rows: int, sums: Array) -> None:
+        self._fixed_rows, self._fixed_sums = rows, sums
+        wanted = {column.time for column in self.columns if isinstance(column, Time)}
+        calendar = "calendar" if "calendar" in wanted else "cycles"
+        self.fixed = design_of(self.columns, sums, rows, calendar)
 
     def known(self, values: Any) -> Array:
         """Return which values of the target are not missing."""
@@ -244,44 +405,138 @@ class Encoder:
     @staticmethod
     def target_texts(values: Any, target: Column) -> Any:
         """Return the values of a target as names of classes, null where missing."""
-        if isinstance(target, Number):
-            return texts_in(numbers_in(values, target.form))
-        if target.kind == "boolean":
+        if isinstance(target, Boolean):
             pyarrow = require("pyarrow")
             return truths_in(values).cast(pyarrow.bool_()).cast(pyarrow.string())
+        if isinstance(target, Number):
+            return texts_in(numbers_in(values, target.form))
         return texts_in(values)
 
-    def _matrix(self, piece: Piece) -> tuple[Array, Array]:
-        """Return all features, NaN where missing, and the times of the first column of dates."""
-        double = require("pyarrow").float64()
-        times: Array = np.zeros(0, "M8[us]")
-        batch = piece.batch.select([column.name for column in self.columns])
-        if self._all_numbers and all(kind == double for kind in batch.schema.types):
-            whole = batch.to_tensor(null_to_nan=True, row_major=True)
-            return np.asarray(whole.to_numpy()), times
-        rows, at = np.zeros((batch.num_rows, len(self.features))), 0
-        for column, values in zip(self.columns, batch.columns, strict=True):
-            out = rows[:, at : at + len(column.features)]
-            at += out.shape[1]
-            if isinstance(column, Time) and not len(times):
-                times = column.times(values)
-                out[:] = column.of_times(times)
-            else:
-                for what, count in column.fill(values, out).items():
-                    getattr(self, what)[column.name] += count
-            self._note_strays(piece, column, np.isnan(out[:, 0]))
-        return rows, times
+    def _entries(self, piece: Piece, grow: bool) -> tuple[list[Array], tuple[int, int] | None]:
+        """Return entries per column, or the first column with too many texts and the row of it."""
+        found, full = list[Array](), None
+        for place, column in enumerate(self.columns):
+            values = column.values(piece.batch)
+            if isinstance(column, Undecided) and grow and values.null_count < len(values):
+                self.columns[place] = column = column.become(decided(column, values))
+            if isinstance(column, Category) and grow and not column.over:
+                row = column.room(values)
+                if row is not None and (full is None or row < full[1]):
+                    full = place, row
+                if full is not None:
+                    continue
+            found.append(column.parse(values, grow))
+        return found, full
+
+    def _times(self, entries: Sequence[Array]) -> Array:
+        dated = (at for at, column in enumerate(self.columns) if isinstance(column, Time))
+        return next((entries[at] for at in dated), np.zeros(0, "M8[us]"))
+
+    def _grown(self, found: Encoded) -> Encoded:
+        """Place new raw features by the row and the column of their first appearance."""
+        if self.fixed is not None:
+            return found
+        new = list[tuple[int, int, int, str]]()
+        for at, (column, each) in enumerate(zip(self.columns, found.entries, strict=True)):
+            for key, row in column.first_rows(each).items():
+                new.append((row, at, len(new), key))
+        grows, width, filled = [], self.width, {}
+        for row, at, _, key in sorted(new):
+            column = self.columns[at]
+            self._place(column, key)
+            if key == GAP or isinstance(column, Category):
+                filled[column.place(key)] = at
+            if self.used > width:
+                width += STEP
+                grows.append((row, width))
+        return found._replace(grows=tuple(grows), new=filled)
+
+    def _place(self, column: Column, key: str) -> None:
+        column.add(key)
+        missing = len(column.keys) - len(column.places)
+        column.places = np.append(column.places, np.full(missing, -1))
+        column.places[column.keys[key]] = self.used
+        self.used += 1
+
+    def _layout(self) -> list[dict[str, int]]:
+        """Return the places of the raw features of each column."""
+        return [{key: column.place(key) for key in column.keys} for column in self.columns]
+
+    def _overflow(self, place: int) -> None:
+        before, column = self._layout(), self.columns[place]
+        assert isinstance(column, Category)
+        column.overflow()
+        self.change = self._relaid(before)
+
+    def _relaid(self, before: Sequence[Mapping[str, int]], least: int = 0) -> Any:
+        """Place all raw features anew, in at least so many columns; return the map to them."""
+        width, self.used = self.width, 0
+        for column in self.columns:
+            column.places = np.zeros(0, np.int64)
+        kept = sorted(
+            (old, at, new)
+            for at, column in enumerate(self.columns)
+            for key, old in before[at].items()
+            if old >= 0 and (new := _moved(column, key)) in column.keys
+        )
+        placed = set[tuple[int, str]]()
+        rest = ((at, key) for at, column in enumerate(self.columns) for key in column.keys)
+        for at, key in [*((at, new) for _, at, new in kept), *rest]:
+            if (at, key) not in placed:
+                placed.add((at, key))
+                self._place(self.columns[at], key)
+        sums = self.sums
+        self.sums = np.zeros(max(least, -(-self.used // STEP) * STEP))
+        matrix = self._map(before, width)
+        self.sums = np.asarray(matrix.T @ sums)
+        return matrix
+
+    def _map(self, before: Sequence[Mapping[str, int]], width: int) -> Any:
+        """Return the map of raw features in another layout to those of this encoder."""
+        pairs = [
+            (old, column.place(new))
+            for column, keys in zip(self.columns, before, strict=True)
+            for key, old in keys.items()
+            if old >= 0 and (new := _moved(column, key)) in column.keys
+        ]
+        where = np.array(pairs, int).reshape(-1, 2).T
+        return sparse.csc_array((np.ones(len(pairs)), tuple(where)), shape=(width, self.width))
+
+    def _matrix(self, entries: Sequence[Array | None]) -> Array:
+        """Return raw features."""
+        known = [len(each) for each in entries if each is not None]
+        rows = np.zeros((max(known, default=0), self.width))
+        for column, each in zip(self.columns, entries, strict=True):
+            if each is None:
+                continue
+            column.write(each, rows)
+            if 0 <= (gap := column.place(GAP)) < self.width:  # a later row may have the first gap
+                rows[:, gap] = column.missing(each)
+        return rows
+
+    def _without_gaps(self, piece: Piece, column: Column, gap: Array, known: Array) -> Array:
+        """Return the rows to use, as missing values are treated."""
+        if self.missing == "error" and gap.any():
+            self._refuse(piece, int(gap.argmax()), column)
+        if self.missing == "skip":
+            self._leave_out(column.name, int((gap & known).sum()))
+            return np.asarray(known & ~gap)
+        return known
 
     def _note_strays(self, piece: Piece, column: Column, missing: Array) -> None:
         """Count texts where a number or a date is expected, and record the place of the first."""
-        values = piece.batch.column(column.name)
-        if not is_text(values.type) or missing.sum() == values.null_count:
-            return
-        odd = np.flatnonzero(missing & values.is_valid().to_numpy(False))
-        if odd.size:
-            row = int(odd[0])
-            first = located(piece, row, f"is {_shown(values[row])}", column.name)
-            self.strays.setdefault(column.name, [0, first])[0] += len(odd)
+        for source in column.sources:
+            values = piece.batch.column(source)
+            if not is_text(values.type) or missing.sum() == values.null_count:
+                continue
+            odd = missing & values.is_valid().to_numpy(False)
+            if odd.any():
+                marks = is_mark(values).to_numpy(zero_copy_only=False)
+                odd &= ~np.asarray(marks, bool)
+            if odd.any():
+                row = int(odd.argmax())
+                first = located(piece, row, f"is {_shown(values[row])}", source)
+                self.strays.setdefault(source, [0, first])[0] += int(odd.sum())
 
     def _regressed(self, values: Any) -> Array:
         form = self._target.form if isinstance(self._target, Number) else "point"
@@ -315,45 +570,38 @@ class Encoder:
             )
         return targets_at(place, len(self.classes)), known
 
-    def _gaps(self, piece: Piece, rows: Array, numbers: Array) -> Array:
-        """Return where values are missing; ``numbers`` are the indices of the rows in the batch.
-
-        Raises ValueError for infinite values, and for missing ones unless they are allowed.
-        """
-        infinite = np.isinf(rows)
-        if infinite.any():
-            row, place = np.argwhere(infinite)[0]
-            where = int(numbers[row]), "is infinite", self._column_of[place].name
-            raise ValueError(located(piece, *where))
-        gaps: Array = np.isnan(rows)
-        if gaps.any() and self.missing in ("error", "auto"):
-            row, place = np.argwhere(gaps)[0]
-            self._refuse(piece, int(numbers[row]), self._column_of[place])
-        return gaps
-
     def _refuse(self, piece: Piece, row: int, column: Column) -> None:
         """Raise ValueError for a missing value, with its place and what to do about it."""
-        value = piece.batch.column(column.name)[row]
+        value = piece.batch.column(column.sources[0])[row]
         odd = value.is_valid and is_text(value.type)
         what = f"is {_shown(value)}, not {column.expected}" if odd else "is missing"
         raise ValueError(
             located(piece, row, what, column.name)
-            + "; `missing='skip'` leaves out such rows, `missing='mean'` fills in the mean"
+            + "; `missing='skip'` leaves out such rows, `missing='auto'` fills in the mean"
         )
 
     def _leave_out(self, column: str, rows: int) -> None:
-        self.left_out[f"{column!r} is missing"] += rows
-
-    def _filled(self, rows: Array, gaps: Array) -> Array:
-        """Fill each gap with the mean of the earlier values of its column."""
-        values = np.add.accumulate(np.vstack([self._sums[0], np.where(gaps, 0.0, rows)]))
-        counts = np.add.accumulate(np.vstack([self._sums[1], ~gaps]))
-        self._sums[:2] = values[-1], counts[-1]
-        return np.where(gaps, self._means(values[:-1], counts[:-1]), rows)
+        if rows:
+            self.left_out[f"{column!r} is missing"] += rows
 
 
-def _count(value: Any) -> int:
-    return check_whole(value, "a count of the state", least=0, most=2**63 - 1)
+def _moved(column: Column, key: str) -> str | None:
+    """Return the raw feature of a column that a raw feature is part of; None if it is left out."""
+    over = isinstance(column, Category) and column.over
+    return column.moved(key) if over and isinstance(column, Category) else key
+
+
+def _check_finite(piece: Piece, column: Column, entries: Array) -> None:
+    """Raise ValueError for an infinite number; if the sum is finite, all numbers are."""
+    if isinstance(column, Number) and not np.isfinite(entries.sum()):
+        infinite = np.isinf(entries)
+        if infinite.any():
+            raise ValueError(located(piece, int(infinite.argmax()), "is infinite", column.name))
+
+
+def _slice(piece: Piece, begin: int, end: int | None) -> Piece:
+    length = None if end is None else end - begin
+    return Piece(piece.file, piece.start + begin, piece.batch.slice(begin, length))
 
 
 def _shown(text: Any) -> str:

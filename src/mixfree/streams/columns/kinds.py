@@ -8,28 +8,20 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 from mixfree.streams.columns import dates
-from mixfree.streams.columns.column import Boolean, Category, Column, Number, Time
-from mixfree.streams.read.values import MARKS, doubles, is_text, numbers_in, texts_in
+from mixfree.streams.columns.category import MAX_TEXTS, Category
+from mixfree.streams.columns.column import Boolean, Column, Number, Undecided
+from mixfree.streams.columns.time import Time
+from mixfree.streams.read.values import doubles, is_mark, is_text, numbers_in
 
-__all__ = ["Choices", "Verdict", "check_dates", "columns_of", "judge", "matching"]
+__all__ = ["Choices", "Verdict", "check_dates", "columns_of", "decided", "judge", "matching"]
 
-MOST_CATEGORIES = 64  # most texts per column with a feature of their own
-HASHED = 16  # most features into which the other texts are hashed
-PER_HASHED = 20  # rows per such feature: a new text shares the weight of those that were hashed
-LONGEST = 200  # most characters of a text with a feature of its own
-MOSTLY = 0.95  # share of values that decides on the kind; the others count as missing
-FEW = 16  # least rows to recognise row numbers or row names in a column
-_ROW_NAMES = re.compile(
-    r"column 1|unnamed: 0|index|instant|no\.?|nr\.?|id|row.?(?:id|names?|num|number)?",
-    re.IGNORECASE,
-)
+MAX_RAW = 2000  # most raw features of all columns of texts together
+MIN_TEXTS = 16  # of a column of texts, however many there are
+MOSTLY = 0.99  # share of values that decides on the kind; the others count as missing
 _BEGINNING = r"^\s*(?:[-+.$€£¥\d]|(?i:inf))"  # of numbers and recognised dates
-_CALENDAR = re.compile(r"(?:year|yr|month|mnth|day|hour|hr|minute|week|time)s?", re.IGNORECASE)
+_PARTS = ("years?|yr", "months?|mnth|mon", "days?|dom", "hours?|hr")  # of a date in columns
 
 
 class Choices(NamedTuple):
@@ -37,10 +29,10 @@ class Choices(NamedTuple):
 
     features: Sequence[str] = ()
     exclude: Sequence[str] = ()
-    categories: Mapping[str, Sequence[str]] = {}
+    categories: Sequence[str] = ()
     time: str = "auto"
     dates: Mapping[str, str] = {}
-    hash_columns: int | None = None
+    hash_columns: int = 0
     decimal_comma: bool = False
 
 
@@ -81,31 +73,42 @@ def check_dates(formats: Mapping[str, str]) -> None:
             )
 
 
-def columns_of(
-    table: Mapping[str, Any], starts: Sequence[int], choices: Choices
-) -> dict[str, Verdict]:
-    """Judge each column.
-
-    Parameters
-    ----------
-    table
-        The first values of each column.
-    starts
-        Indices of the rows at which a file begins, where row numbers may restart.
-    choices
-        The user's choices.
-    """
+def columns_of(table: Mapping[str, Any], choices: Choices) -> dict[str, Verdict]:
+    """Judge each column by its first values; columns with parts of a date become one."""
     found = {name: judge(values, name, choices) for name, values in table.items()}
-    if choices.features:
-        return found
-    numbered = {}
-    for name, verdict in found.items():
-        why = _why_row_names(table[name], name, verdict, starts)
-        if why and name not in choices.categories:
-            numbered[name] = verdict._replace(column=None, why=why)
-    rest = {**found, **numbered}
-    # If row numbers are the only column, they may be present as the time.
-    return rest if any(verdict.column is not None for verdict in rest.values()) else found
+    parts = _parts(table, found, choices) if choices.time != "none" else ()
+    if parts:
+        time = Time(", ".join(parts), time=choices.time, parts=parts)
+        for name in parts:
+            found[name] = Verdict("number", None, f"part of the date {time.name!r}")
+        found[time.name] = Verdict(time.described, time)
+    texts = [each.column for each in found.values() if isinstance(each.column, Category)]
+    for column in texts:
+        column.most = max(min(MAX_TEXTS, MAX_RAW // len(texts)), MIN_TEXTS)
+    times = [name for name, each in found.items() if isinstance(each.column, Time)]
+    if times and choices.time in ("auto", "calendar"):
+        first = found[times[0]]
+        found[times[0]] = first._replace(column=first.column and first.column.fresh(calendar=True))
+    return found
+
+
+def _parts(
+    table: Mapping[str, Any], found: Mapping[str, Verdict], choices: Choices
+) -> tuple[str, ...]:
+    """Return the columns with year, month, day and perhaps hour, if there are such."""
+    numbers = [name for name, each in found.items() if type(each.column) is Number]
+    names = []
+    for pattern in _PARTS:
+        like = [name for name in numbers if re.fullmatch(pattern, name, re.IGNORECASE)]
+        if len(like) != 1 or like[0] in choices.features:
+            break
+        names += like
+    if len(names) < 3:
+        return ()
+    low = [doubles(numbers_in(table[name].drop_null())) for name in names]
+    right = all(len(each) for each in low) and low[0].min() > 1000 and low[0].max() < 3000
+    right = right and low[1].min() >= 1 and low[1].max() <= 12 and low[2].max() <= 31
+    return tuple(names) if right and (len(names) < 4 or low[3].max() <= 24) else ()
 
 
 def judge(values: Any, name: str, choices: Choices) -> Verdict:
@@ -115,28 +118,25 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
     --------
     >>> import pyarrow
     >>> judge(pyarrow.array(["1.5", "2", "?", None]), "load", Choices())
-    Verdict(type='number', column=Number(name='load', form='point'), why='')
+    Verdict(type='number', column=Number('load'), why='')
     """
     types = require("pyarrow").types
+    forced = bool(choices.features)
     if name in choices.categories:
-        given = tuple(map(str, choices.categories[name]))
-        return Verdict("text", Category(name, given, choices.hash_columns or 0))
-    requested = bool(choices.features)
+        return Verdict("text", Category(name, True, hashed=choices.hash_columns))
     kind, known = values.type, values.drop_null()
-    if not len(known):
-        if requested:
-            return Verdict("number", Number(name))
-        return Verdict("nothing", None, f"empty in the first {len(values):,} rows")
-    if dates.is_time(kind) or name in choices.dates:
+    if dates.is_time(kind) or (name in choices.dates and len(known)):
         form = choices.dates.get(name) or dates.form_of(known, name)
-        return _dated(known, name, choices, form)
+        return _dated(name, choices, form)
     if types.is_boolean(kind):
-        return Verdict("true or false", Boolean(name))
+        return Verdict("true or false", Boolean(name, forced))
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return Verdict("number", Number(name))
+        return Verdict("number", Number(name, forced))
+    if not len(known) and (is_text(kind) or types.is_null(kind)):
+        return Verdict("nothing yet", Undecided(name, forced))
     if not is_text(kind):
         lists = types.is_nested(kind)  # structs have been flattened
-        if requested:
+        if forced:
             problem = "contains lists" if lists else f"has the type {kind}"
             raise ValueError(f"column {name!r} cannot be used: it {problem}")
         if lists:
@@ -145,31 +145,37 @@ def judge(values: Any, name: str, choices: Choices) -> Verdict:
     return _of_texts(known, name, choices)
 
 
+def decided(column: Undecided, values: Any) -> Column:
+    """Judge the kind of a column by its first values that are not missing."""
+    choices = Choices((column.name,) if column.forced else ())
+    verdict = judge(values, column.name, choices)
+    return verdict.column or Category(column.name, column.forced, most=0)
+
+
 def _of_texts(known: Any, name: str, choices: Choices) -> Verdict:
     """Judge a column of texts without missing values."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
+    forced = bool(choices.features)
     if _all_numbers(known):
-        return Verdict("number", Number(name))
-    short = known.filter(compute.less_equal(compute.binary_length(known), LONGEST))
-    if len(short) < MOSTLY * len(known):
-        return _texts(known, name, choices)
-    lower = compute.utf8_lower(compute.utf8_trim_whitespace(short))
-    present = short.filter(compute.invert(compute.is_in(lower, pyarrow.array(MARKS))))
+        return Verdict("number", Number(name, forced))
+    texts = Verdict("text", Category(name, forced, hashed=choices.hash_columns))
+    present = known.filter(compute.invert(is_mark(known)))
     likely = compute.match_substring_regex(present, _BEGINNING).true_count
     if len(present) and likely >= MOSTLY * len(present):
-        number = _number(present, name, choices.decimal_comma)
-        if number is not None:
-            return Verdict("number", number)
+        form = _number(present, choices.decimal_comma)
+        if form:
+            return Verdict("number", Number(name, forced, form))
         forms = dates.forms_of(present)
         if len(forms) == 1:
-            return _dated(present, name, choices, forms[0])
+            return _dated(name, choices, forms[0])
         if forms:
             why = "a date whose day and month cannot be told apart in the first rows: "
             given = {name: forms[0]}
             return Verdict("date", None, why + f"`dates={given!r}` reads the day first")
-    if compute.all(compute.is_in(lower, pyarrow.array(["true", "false"]))).as_py():
-        return Verdict("true or false", Boolean(name))
-    return _texts(known, name, choices)
+    lower = compute.utf8_lower(compute.utf8_trim_whitespace(present))
+    if len(present) and compute.all(compute.is_in(lower, pyarrow.array(["true", "false"]))).as_py():
+        return Verdict("true or false", Boolean(name, forced))
+    return texts
 
 
 def _all_numbers(texts: Any) -> bool:
@@ -182,106 +188,23 @@ def _all_numbers(texts: Any) -> bool:
     return True
 
 
-def _number(texts: Any, name: str, decimal_comma: bool) -> Number | None:
-    """Return a column of numbers if almost all texts are numbers, else None."""
+def _number(texts: Any, decimal_comma: bool) -> str:
+    """Return the form of numbers if almost all texts are numbers, else nothing."""
     count = len(texts)
     point = count - numbers_in(texts).null_count
     commas = require("pyarrow.compute").match_substring(texts, ",")
     if commas.true_count:
         comma = count - numbers_in(texts, "comma").null_count
         if comma >= MOSTLY * count and comma > point - decimal_comma:
-            return Number(name, "comma")
-    return Number(name) if point >= MOSTLY * count else None
+            return "comma"
+    return "point" if point >= MOSTLY * count else ""
 
 
-def _dated(values: Any, name: str, choices: Choices, form: str) -> Verdict:
+def _dated(name: str, choices: Choices, form: str) -> Verdict:
     """Judge a column of dates."""
-    since = " since 1970" if form.endswith("seconds") else ""
-    what = "date" if form == "stored" else f"date ({form}{since})"
-    if dates.is_clock(form):
-        what = "time of day"
+    time = "auto" if choices.time == "none" else choices.time
+    column = Time(name, bool(choices.features), form, time)
     if choices.time == "none":
+        what = column.described
         return Verdict(what, None, f"a {what}; `time='cyclic'` uses its hour, weekday and season")
-    times = dates.times_in(values, form)
-    known = times[~np.isnat(times)]
-    if not known.size:  # stored values that are no dates
-        return Verdict(what, None, f"a {what} without a valid value")
-    parts: tuple[str, ...] = ("hour",) if dates.is_clock(form) else tuple(dates.PARTS)
-    if choices.time == "auto":
-        parts = tuple(dates.parts_that_vary(known, form))
-    if choices.time == "linear" or not (parts or not choices.features):
-        parts = ("days",)
-    if not parts:
-        lacks = "too short for hour, weekday or season"
-        if not dates.too_long(known):
-            lacks = "without an hour, a weekday or a season that varies"
-        return Verdict(
-            what,
-            None,
-            f"a {what}: the first {len(values):,} rows cover {_span(known)}, {lacks}; "
-            "`time='linear'` uses it as a number, `time='cyclic'` uses all",
-        )
-    first = float((known[0] - np.datetime64(0, "us")) // np.timedelta64(1, "D"))
-    why = f"covers {_span(known)}"
-    short = [] if choices.time != "auto" or dates.is_clock(form) else dates.too_long(known)
-    if short:
-        why += f", too short for {' and '.join(short)}"
-    return Verdict(what, Time(name, form, parts, first), why)
-
-
-def _span(times: Array) -> str:
-    """Describe the time between the first and the last of some times.
-
-    Examples
-    --------
-    >>> _span(np.array(["2020-01-01", "2020-03-01"], "M8[us]"))
-    '60 days'
-    """
-    days = float((times.max() - times.min()) / np.timedelta64(1, "D"))
-    for unit, length in (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1440)):
-        if days >= 2 * length:
-            return f"{days / length:,.0f} {unit}"
-    return f"{days * 86400:,.3g} seconds"
-
-
-def _texts(known: Any, name: str, choices: Choices) -> Verdict:
-    """Judge a column of categories or names."""
-    counts = {each["values"]: each["counts"] for each in texts_in(known).value_counts().to_pylist()}
-    few_again = len(counts) > max(MOST_CATEGORIES, len(known) / 2)
-    few_again |= len(known) >= FEW and len(counts) >= MOSTLY * len(known)
-    if not choices.features and few_again:
-        example = min(counts, key=len)[:40]
-        return Verdict("text", None, f"almost every row has a different text, such as {example!r}")
-    short = [text for text in counts if len(text) <= LONGEST]
-    frequent = sorted(short, key=lambda text: (-counts[text], text))[:MOST_CATEGORIES]
-    hashed = choices.hash_columns
-    if hashed is None:
-        others = len(known) - sum(counts[text] for text in frequent)
-        hashed = max(min(others // PER_HASHED, HASHED), 1) if others else 0
-    column = Category(name, tuple(sorted(frequent)), hashed)
-    return Verdict("text", column, f"{len(counts):,} different texts")
-
-
-def _why_row_names(values: Any, name: str, verdict: Verdict, starts: Sequence[int]) -> str:
-    """Return why a column only identifies its rows, empty if it does not."""
-    named = bool(_ROW_NAMES.fullmatch(name))
-    if isinstance(verdict.column, Category) and named:
-        different = len(values.unique())
-        return "row names" if 2 < len(values) == different else ""
-    if not isinstance(verdict.column, Number) or values.null_count:
-        return ""
-    if _CALENDAR.fullmatch(name):  # a trend
-        return ""
-    if len(values) < (3 if named else FEW):
-        return ""
-    with np.errstate(over="ignore", invalid="ignore"):
-        beginning = np.diff(doubles(numbers_in(values.slice(0, FEW), verdict.column.form)))
-    if (beginning == 1.0).mean() < 0.5 and not named:
-        return ""  # saves time if there are many columns
-    numbers = doubles(numbers_in(values, verdict.column.form))
-    files = np.split(numbers, [start for start in starts if 0 < start < len(numbers)])
-    with np.errstate(over="ignore", invalid="ignore"):
-        by_one = sum(int((np.diff(file) == 1.0).sum()) for file in files)
-    different = sum(len(np.unique(file)) for file in files)
-    enough = MOSTLY * (len(numbers) - len(files))
-    return "row numbers" if by_one >= enough and different >= enough else ""
+    return Verdict(column.described, column)

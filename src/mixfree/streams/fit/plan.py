@@ -1,5 +1,6 @@
 """The settings of a fit."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -10,13 +11,12 @@ from mixfree.base.checks import check_one_of, check_whole
 from mixfree.linear.classes import loss_of
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import REGRESSIONS, Huber, Loss, Squared
-from mixfree.streams.columns.column import MOST_HASHED
+from mixfree.streams.columns.category import MAX_HASHED
 from mixfree.streams.columns.encoder import POLICIES
 from mixfree.streams.columns.kinds import check_dates
+from mixfree.streams.columns.time import TIMES
 
-__all__ = ["TIMES", "FitPlan"]
-
-TIMES = ("auto", "cyclic", "linear", "none")  # encodings of dates
+__all__ = ["FitPlan"]
 
 
 @dataclass(frozen=True)
@@ -32,60 +32,55 @@ class FitPlan:
     features, exclude
         Columns to learn from (all but the target if empty), and columns to leave out; ``*`` and
         ``?`` in a name match any characters and any single character.
-    categories, classes
-        All categories of text columns, and all classes of the target, where the first rows lack
-        some.
+    categories
+        Columns whose numbers are names of categories.
+    classes
+        All classes of the target, if the first rows lack some.
     missing
-        Treatment of missing values: ``"error"``, ``"skip"``, ``"mean"`` or ``"auto"``, which
-        leaves out rows without a target, and rows with a missing feature if some, but at most a
-        tenth, of the first rows have one.
+        Treatment of missing values: ``"auto"`` leaves out rows without a target, and uses the mean
+        where a feature is missing, with a weight of its own for gaps if they are many;
+        ``"skip"`` leaves out rows with missing values, ``"error"`` refuses them.
     parameters
         Parameters of :func:`mixfree.linear.learner_for.learner_for`: ``method``, ``l2``, ….
     time
-        Encoding of dates: ``"cyclic"`` hour, weekday and season, ``"linear"`` days, ``"none"``,
-        or ``"auto"``, the cycles of a day, a week and a year that the first rows cover, and days if
-        they cover two years.
+        Encoding of dates: ``"cyclic"`` hour, weekday and season, ``"calendar"`` hours and weekdays
+        as categories, ``"linear"`` days, ``"none"``, or ``"auto"``: the cycles of a day, a week and
+        a year that the rows cover, days if they cover two years, and categories instead of cycles
+        where these are expected to predict better.
     dates
         Columns of dates that are not recognised as such, each with its format: one of strptime,
         ``"seconds"`` (or ``"milliseconds"``, …) since 1970, or ``""``: by the first rows.
     hash_columns
-        Number of features per text column into which rare and new texts are hashed; None: up to 16
-        for columns with more than 64 different texts, else 0.
+        Number of features into which a column with too many texts is hashed; 0: it is left out.
 
     Examples
     --------
     >>> FitPlan("load", missing="drop")
     Traceback (most recent call last):
-    ValueError: missing must be one of 'error', 'skip', 'mean', 'auto', not 'drop'
+    ValueError: missing must be one of 'auto', 'skip', 'error', not 'drop'
     """
 
     target: str
     loss: str | None = None
     features: Sequence[str] = ()
     exclude: Sequence[str] = ()
-    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    categories: Sequence[str] = ()
     classes: Sequence[str] = ()
     missing: str = "auto"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     time: str = "auto"
     dates: Mapping[str, str] = field(default_factory=dict)
-    hash_columns: int | None = None
+    hash_columns: int = 0
 
     def __post_init__(self) -> None:
         # Tuples, so that a plan equals its copy restored from a model file.
-        for name in ("features", "exclude", "classes"):
+        for name in ("features", "exclude", "categories", "classes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        known = {column: tuple(texts) for column, texts in self.categories.items()}
-        for column, texts in known.items():
-            if len(set(texts)) < len(texts):
-                raise ValueError(f"categories must be different, but {column!r} has a duplicate")
-        object.__setattr__(self, "categories", known)
         object.__setattr__(self, "dates", dict(self.dates))
         check_dates(self.dates)
         check_one_of(self.missing, "missing", POLICIES)
         check_one_of(self.time, "time", TIMES)
-        if self.hash_columns is not None:
-            check_whole(self.hash_columns, "hash_columns", least=0, most=MOST_HASHED)
+        check_whole(self.hash_columns, "hash_columns", least=0, most=MAX_HASHED)
         if self.loss is not None:
             check_one_of(self.loss, "loss", (*REGRESSIONS, "logistic"))
         if self.classes:
@@ -100,9 +95,12 @@ class FitPlan:
         rows = isinstance(given.get("memory"), int) and given.get("half_life") is None
         learner_for(Huber() if rows else Squared(), 1, **given)
 
-    def learner(self, features: int, classes: Sequence[str] | None) -> LinearLearner:
-        """Return an untrained learner."""
-        return learner_for(self.row_loss(classes), features, **self.parameters)
+    def learner(
+        self, columns: int, classes: Sequence[str] | None, exact: bool = False
+    ) -> LinearLearner:
+        """Return an untrained learner, with ``exact`` of this method."""
+        method = {"method": "exact"} if exact else {}
+        return learner_for(self.row_loss(classes), columns, **{**self.parameters, **method})
 
     def check_same(self, asked: "FitPlan") -> None:
         """Raise ValueError if a fit with this plan cannot be resumed as ``asked``."""
@@ -128,13 +126,9 @@ class FitPlan:
         >>> FitPlan("load", exclude=["a"], parameters={"method": "auto", "l2": 0.5}).given()
         {'target': 'load', 'exclude': ['a'], 'l2': 0.5}
         """
-        usual = FitPlan(self.target)._flat() | {
-            "method": "auto",
-            "scale": "auto",
-            "fit_intercept": True,
-            "seed": 0,
-            "target": None,
-        }
+        of_learner = inspect.signature(learner_for).parameters.items()
+        usual = {name: each.default for name, each in of_learner}
+        usual |= FitPlan(self.target)._flat() | {"target": None}
         given = {name: value for name, value in self._flat().items() if value != usual.get(name)}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
 

@@ -1,5 +1,6 @@
 """A uniform sample of the rows of a stream, in constant memory."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,21 @@ class Reservoir:
         return self._sample.column(1) if self.seen else np.zeros(0)
 
     def add(self, rows: Array, targets: Array) -> None:
-        """Offer the next rows of the stream."""
+        """Offer the next rows of the stream; more columns than before were 0 in rows before."""
+        kept = self._sample.columns
+        if kept and kept[0].shape[1] < rows.shape[1]:
+            more = np.zeros((len(kept[0]), rows.shape[1] - kept[0].shape[1]))
+            kept[0] = np.hstack([kept[0], more])
         self._sample.offer([rows, targets])
+
+    def mapped(self, matrix: Any) -> "Reservoir":
+        """Return the sample of ``z @ matrix`` for all rows z; last columns of zeros may lack."""
+        found = copy.copy(self)
+        found._sample = self._sample.copy()
+        kept = found._sample.columns
+        if kept:
+            kept[0] = np.asarray(kept[0] @ matrix[: kept[0].shape[1]])
+        return found
 
     def merge(self, other: "Reservoir") -> None:
         """Merge the sample of another part of the stream, drawn with another seed.
@@ -90,6 +104,6 @@ class Reservoir:
         return kept
 
     def check_columns(self, columns: int) -> None:
-        """Raise ValueError if rows have another number of columns."""
-        if self.seen and self.rows.shape[1] != columns:
+        """Raise ValueError if rows have too many columns."""
+        if self.seen and self.rows.shape[1] > columns:
             raise ValueError(f"state of the reservoir is invalid: rows must have {columns} values")

@@ -37,16 +37,10 @@ class Part(NamedTuple):
 
 def check_can_be_spread(fit: StreamFit, source: Source) -> None:
     """Raise ValueError if the fit cannot be spread."""
-    plan = fit.plan
     if not isinstance(fit.learner, ExactLearner):
         raise ValueError("`workers` needs `method='exact'`: steps are sequential")
     if fit.learner.forgetting is not None:
         raise ValueError("`workers` needs `half_life=None`: forgetting is sequential")
-    if plan.missing == "mean":
-        raise ValueError(
-            "`workers` cannot be combined with `missing='mean'`, which depends on all earlier "
-            "rows: give `missing='skip'`"
-        )
     if any(file.path == STDIN for file in source.files):
         raise ValueError("`workers` needs files: standard input cannot be split")
 
@@ -140,7 +134,7 @@ def run_on_workers(
     if len(parts) == 1:
         # In this process, which is as fast and also gives a test-then-train loss.
         fit.run(source.pieces(), show=show and (lambda now: show(now.read, now.seconds)))
-        fit.end(source.unfinished)
+        fit.end()
         return 1, 1
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
@@ -203,5 +197,5 @@ def fit_part(part: Part) -> dict[str, Any]:
     source = Source(part.files)
     source.open(fit.encoder.needs, fit.encoder.numbers, threads=False)
     fit.run(source.pieces())
-    fit.end(source.unfinished)
+    fit.end()
     return fit.state_dict()

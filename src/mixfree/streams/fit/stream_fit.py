@@ -1,10 +1,13 @@
 """A fit to a stream in one pass, which can be saved after any batch and resumed."""
 
+import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 import mixfree
 from mixfree.base.arithmetic import MAX_VALUE, Array
@@ -13,9 +16,11 @@ from mixfree.base.interrupts import interrupts_wait
 from mixfree.base.state import State, check_room, loading
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner
+from mixfree.streams.columns.design import Design
 from mixfree.streams.columns.encoder import Encoded, Encoder
+from mixfree.streams.columns.time import CALENDARS
 from mixfree.streams.fit import model_file
-from mixfree.streams.fit.look import first_look
+from mixfree.streams.fit.look import FirstLook, first_look
 from mixfree.streams.fit.plan import FitPlan
 from mixfree.streams.fit.reservoir import Reservoir
 from mixfree.streams.fit.timeline import (
@@ -23,17 +28,31 @@ from mixfree.streams.fit.timeline import (
     Timeline,
     actual_of,
     best_constant,
-    judged,
     judged_constant,
 )
 from mixfree.streams.read.record import ReadRecord
 from mixfree.streams.read.source import Piece, Source
 
-__all__ = ["StreamFit"]
+__all__ = ["Model", "StreamFit"]
 
 KIND = "stream fit"
 CELLS = 1 << 22  # most values of a matrix of features, to bound the memory
+REDECIDED = 4  # growth of a stream after which test-then-train decides on calendars again
 FEW = 64  # rows that a fit with forgetting predicts at a time, but more for many features
+
+
+class Model(NamedTuple):
+    """The features that all rows have decided on, their learner, and the kept rows' features."""
+
+    design: Design
+    learner: LinearLearner
+    rows: Array
+    targets: Array
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the features."""
+        return self.design.features
 
 
 @dataclass(slots=True)
@@ -45,13 +64,15 @@ class _Record(State):
     varied: bool = False
     unused_columns: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    unfinished: list[str] = field(default_factory=list)
     format: str = ""
+    calendar: str = "cycles"
+    decided: int = 0
 
     def check(self, what: str) -> None:
         """Check that all remarks are texts and the duration is nonnegative."""
-        texts = [*self.notes, *self.unfinished, *self.unused_columns, *self.unused_columns.values()]
-        if not (self.seconds >= 0 and all(isinstance(text, str) for text in texts)):
+        texts = [*self.notes, *self.unused_columns, *self.unused_columns.values()]
+        right = self.calendar in CALENDARS and self.seconds >= 0
+        if not (right and all(isinstance(text, str) for text in texts)):
             raise ValueError(f"state of the {what} does not fit: {shown(texts)}")
 
 
@@ -68,46 +89,57 @@ class StreamFit:
     Attributes
     ----------
     unused_columns
-        Columns left out, with reasons.
+        Columns that cannot be used, with reasons.
     notes
         Remarks of the first look.
-    unfinished
-        Files whose last line was left out since it did not end in a newline.
     format
         Format of the files, if their names do not imply it.
     learner
-        The linear model.
+        The linear model of the raw features, or of features fixed by the first rows.
     reservoir
         A uniform sample of the rows learnt from.
     timeline
         The course of the stream and its test-then-train predictions.
+    calendar, decided
+        How test-then-train predictions use hours and weekdays, and the row count of that decision.
     """
 
     def __init__(self, plan: FitPlan, encoder: Encoder) -> None:
         self.plan, self.encoder = plan, encoder
         self.unused_columns: dict[str, str] = {}
         self.notes: list[str] = []
-        self.unfinished: list[str] = []
         self.format = ""
-        shape = len(encoder.features), encoder.classes
-        self.learner: LinearLearner = plan.learner(*shape)
+        columns = encoder.width if encoder.fixed is None else len(encoder.fixed.features)
+        self.learner = plan.learner(columns, encoder.classes, exact=encoder.fixed is None)
         self.reservoir = Reservoir()
         self.read_record = ReadRecord()
         self.complete = False
         self.seconds = 0.0
         self.varied = False  # whether two rows had different targets
         self.tests_first = True  # whether to predict rows before learning from them
-        classes = None if encoder.classes is None else len(encoder.classes)
-        width = shape[0] + bool(plan.parameters.get("fit_intercept", True))
+        self.calendar, self.decided = CALENDARS[0], 0
         self.row_loss = plan.row_loss(encoder.classes)
-        self.timeline = Timeline.start((self.row_loss.outputs, width), classes)
+        classes = None if encoder.classes is None else len(encoder.classes)
+        self.timeline = Timeline.start(self.row_loss.outputs, classes)
+        self._model: tuple[int, Model] | None = None
 
     @classmethod
     def begin(cls, source: Source, plan: FitPlan) -> "StreamFit":
         """Take a first look at the source, and return an untrained fit."""
-        look = first_look(source, plan)
-        fit = cls(replace(plan, loss=look.loss), look.encoder)
+        return cls.from_look(first_look(source, plan), plan, source)
+
+    @classmethod
+    def from_look(cls, look: FirstLook, plan: FitPlan, source: Source) -> "StreamFit":
+        """Return an untrained fit; only exact fits that never forget let all rows decide."""
+        plan, features = replace(plan, loss=look.loss), len(look.encoder.design().features)
+        learner = plan.learner(features, look.encoder.classes)
+        exact = isinstance(learner, ExactLearner) and learner.forgetting is None
+        fit = cls(plan, look.encoder.again(fixed=not exact))
         fit.unused_columns, fit.notes = look.left_out, list(look.notes)
+        if not exact:
+            fit.notes.append(f"the first {look.rows:,} rows decided how columns are used")
+            if not features:
+                raise ValueError("there is no column to learn from in the first rows")
         fit.format = next((file.format for file in source.files if not file.named), "")
         return fit
 
@@ -121,7 +153,7 @@ class StreamFit:
     def __repr__(self) -> str:
         return (
             f"<stream fit: {self.plan.target} by {self.learner.method} with {self.plan.loss} loss, "
-            f"{len(self.encoder.features):,} features, {self.used:,} rows>"
+            f"{len(self.model.features):,} features, {self.used:,} rows>"
         )
 
     @property
@@ -143,44 +175,120 @@ class StreamFit:
         tested = self.timeline.tested
         return self.timeline.total("loss") / tested if tested else float("nan")
 
+    @property
+    def model(self) -> Model:
+        """The model of all rows so far."""
+        if self._model is None or self._model[0] != self.used:
+            design = self.encoder.design(self._best_calendar())
+            learner, rows = self.learner, self.reservoir.rows
+            if self.encoder.fixed is None and isinstance(learner, ExactLearner):
+                learner = learner.mapped(design.matrix)
+                rows = np.ascontiguousarray(rows @ design.matrix[: rows.shape[1]])
+            self._model = self.used, Model(design, learner, rows, self.reservoir.targets)
+        return self._model[1]
+
+    def _best_calendar(self) -> str:
+        r"""Return how hours and weekdays are expected to predict best, by Akaike's criterion.
+
+        .. math:: 2 n \bar\ell + 2 k
+
+        with the mean loss :math:`\bar\ell` (for the squared loss, half the logarithm of the mean
+        squared error) and k weights, and not rows but the days that they cover as n, since the rows
+        of a day are alike. So the choice does not depend on the order of the rows.
+        """
+        time, learner = self.encoder.times, self.learner
+        if time is None or self.encoder.fixed is not None or not isinstance(learner, ExactLearner):
+            return CALENDARS[0]
+        ways = time.calendars(self.used)
+        if len(ways) < 2:
+            return ways[0]
+        days = max(min(time.days, self.used), 1.0)
+        matrices = [self.encoder.design(way).matrix for way in ways]
+        if (found := learner.solved(matrices)) is not None:
+            losses = [0.5 * math.log(max(error, 1e-300)) for _, error in found]
+        else:
+            rows, targets = self.reservoir.rows, self.reservoir.targets
+            kept = [np.asarray(rows @ each[: rows.shape[1]]) for each in matrices]
+            models = [learner.mapped(each) for each in matrices]
+            pairs = zip(models, kept, strict=True)
+            losses = [float(model.losses(each, targets).mean()) for model, each in pairs]
+        weights = [self.row_loss.outputs * each.shape[1] for each in matrices]
+        criteria = [2.0 * (days * a + k) for a, k in zip(losses, weights, strict=True)]
+        return ways[int(np.argmin(criteria))]
+
     def learn(self, piece: Piece) -> None:
         """Learn from one batch, encoded in parts of at most ``CELLS`` values."""
         for part in self._parts(piece):
             self._learn_part(part)
 
     def _parts(self, piece: Piece) -> Iterator[Piece]:
-        step = max(FEW, CELLS // max(len(self.encoder.features), 1))
+        step = max(FEW, CELLS // max(self.encoder.width, 1))
         for begin in range(0, piece.batch.num_rows, step):
             yield Piece(piece.file, piece.start + begin, piece.batch.slice(begin, step))
 
     def _learn_part(self, piece: Piece) -> None:
-        found = self.encoder.encode(piece)
-        begin, count = 0, len(found.rows)
-        while begin < count:
-            # Split where the predicting weights change, so that batch sizes do not matter.
-            left = self._renew() - self.timeline.rows
-            self._learn(piece, found.part(slice(begin, begin + left)))
-            begin += left
-        if count:
-            self.varied |= bool((found.targets != self.reservoir.targets[0]).any())
+        for found in self.encoder.encode(piece):
+            self._follow_changes()
+            grows, begin, count = list(found.grows), 0, len(found.targets)
+            self._widen(found)
+            while begin < count:
+                if grows and grows[0][0] == begin:
+                    self._grow(grows.pop(0)[1])
+                    continue
+                # Split where the predicting weights change, so that batch sizes do not matter.
+                if self._renew():
+                    self._widen(found)
+                end = begin + self.timeline.until - self.timeline.rows
+                end = min(end, grows[0][0] if grows else count)
+                self._learn(piece, found.part(slice(begin, end)))
+                begin = min(end, count)
+            if count:
+                self.varied |= bool((found.targets != self.reservoir.targets[0]).any())
+        self._follow_changes()
         self.read_record.add(piece)
+
+    def _widen(self, found: Encoded) -> None:
+        """Give values that are new in these rows the mean weight until the weights are renewed."""
+        if self.encoder.fixed is None:
+            sums, widths = self.encoder.sums, [columns for _, columns in found.grows]
+            new = {p: c for p, c in found.new.items() if p >= len(sums) or not sums[p]}
+            self.timeline.widen(max([len(sums), *widths]), new)
+
+    def _grow(self, columns: int) -> None:
+        self.encoder.grow(columns)
+        if isinstance(self.learner, ExactLearner):
+            self.learner.grow(columns)
+
+    def _follow_changes(self) -> None:
+        """Replace raw features as the encoder has done."""
+        if self.encoder.change is not None and isinstance(self.learner, ExactLearner):
+            change, self.encoder.change = self.encoder.change, None
+            self.learner = self.learner.mapped(change)
+            self.reservoir = self.reservoir.mapped(change)
+            self.timeline.until = self.timeline.rows  # the weights are for other columns
 
     def merge(self, other: "StreamFit") -> None:
         """Add a fit with the same plan to the rows that follow.
 
         Those rows were not predicted by this fit, and have no test-then-train loss.
         """
-        if not (isinstance(self.learner, ExactLearner) and isinstance(other.learner, ExactLearner)):
+        mine, theirs = self.learner, other.learner
+        if not (isinstance(mine, ExactLearner) and isinstance(theirs, ExactLearner)):
             raise ValueError("only fits with `method='exact'` can be merged")
-        self.learner.merge(other.learner)
+        if self.encoder.fixed is not None or other.encoder.fixed is not None:
+            raise ValueError("only fits with `half_life=None` can be merged")
+        own, others = self.encoder.merge(other.encoder)
+        self.learner = mine.mapped(own)
+        self.learner.merge(theirs.mapped(others))
         if self.used and other.used:
             self.varied |= bool(self.reservoir.targets[0] != other.reservoir.targets[0])
         self.varied |= other.varied
-        self.reservoir.merge(other.reservoir)
-        self.encoder.merge(other.encoder)
-        self.unfinished += other.unfinished
+        self.reservoir = self.reservoir.mapped(own)
+        self.reservoir.merge(other.reservoir.mapped(others))
         self.read_record.merge(other.read_record)
         self.timeline.merge(other.timeline)
+        self.timeline.until = self.timeline.rows
+        self._model = None
 
     def run(
         self,
@@ -219,18 +327,16 @@ class StreamFit:
                     unsaved = 0
         self.complete = True
 
-    def end(self, unfinished: Sequence[str] | None = None, seconds: float | None = None) -> None:
-        """Mark the fit as complete.
+    def end(self, seconds: float | None = None) -> None:
+        """Mark the fit as complete, after ``seconds`` unless :meth:`run` has measured them.
 
-        Parameters
-        ----------
-        unfinished
-            Files whose last line had no newline; None to keep those of the parts.
-        seconds
-            Duration; None to keep that measured by :meth:`run`.
+        Raises
+        ------
+        ValueError
+            If a column of numbers or dates had too many other texts.
         """
+        self.encoder.check_strays()
         self.complete = True
-        self.unfinished = self.unfinished if unfinished is None else list(unfinished)
         self.seconds = self.seconds if seconds is None else seconds
 
     def state_dict(self) -> dict[str, Any]:
@@ -252,7 +358,7 @@ class StreamFit:
         """Rebuild the fit that gave ``state``; raise ValueError if the state is invalid."""
         with loading("model"):
             plan, encoder = FitPlan(**state["plan"]), Encoder.from_state(state["encoder"])
-            check_room(state["timeline"], len(encoder.features), "model")
+            check_room(state["encoder"], encoder.width, "model")
             fit = cls(plan, encoder)
             if (plan.target, plan.loss == "logistic") != (
                 encoder.target,
@@ -263,7 +369,7 @@ class StreamFit:
                 )
             fit.learner.load_state_dict(state["learner"])
             fit.reservoir = Reservoir.from_state(state["reservoir"])
-            fit.reservoir.check_columns(len(encoder.features))
+            fit.reservoir.check_columns(fit.learner.columns)
             fit.timeline = fit.timeline.restored(state["timeline"], "timeline")
             fit.read_record = ReadRecord.from_state(state["read"])
             record = _Record().restored(state["record"], "record")
@@ -283,16 +389,28 @@ class StreamFit:
             raise ValueError(f"{path} contains a {shown(content.get('kind'))}, not a {KIND!r}")
         return cls.from_state(content)
 
-    def _renew(self) -> int:
-        """Update the predicting weights if due; return the row count at which they are due next."""
-        course = self.timeline
-        if course.rows >= course.until:
-            weights = constant = None
-            if course.rows and self.tests_first:
-                weights = self.learner.weights
-                constant = best_constant(self.row_loss, self.reservoir.targets)
-            course.renew(weights, self._next_renewal(course.rows), constant)
-        return course.until
+    def _renew(self) -> bool:
+        """Update the predicting weights if due; return whether they were."""
+        course, encoder, learner = self.timeline, self.encoder, self.learner
+        if course.rows < course.until:
+            return False
+        until = self._next_renewal(course.rows)
+        if not (course.rows and self.tests_first):
+            course.renew(until)
+            return True
+        if course.rows >= REDECIDED * self.decided:
+            self.calendar, self.decided = self._best_calendar(), course.rows
+        design = encoder.design(self.calendar)
+        if encoder.fixed is None and isinstance(learner, ExactLearner):
+            found = learner.solved([design.matrix])
+            weights = found[0][0] if found else learner.mapped(design.matrix).weights
+            fills, weights = design.fills(weights), design.raw_weights(weights)
+        else:
+            weights = learner.weights
+            fills = np.zeros((len(weights), 0))
+        constant = best_constant(self.row_loss, self.reservoir.targets)
+        course.renew(until, weights, fills, constant, self.learner.columns)
+        return True
 
     def _next_renewal(self, rows: int) -> int:
         """Return the row count after ``rows`` at which the predicting weights are updated."""
@@ -301,21 +419,19 @@ class StreamFit:
             # stream, up to 1/64 of its length.
             return rows + CHUNK * (1 << max((rows // (64 * CHUNK)).bit_length() - 1, 0))
         if getattr(self.learner, "forgetting", None) is not None:
-            return rows + max(FEW, 4 * len(self.encoder.features))
+            return rows + max(FEW, 4 * self.learner.columns)
         # Solving for the weights costs more than learning 1,000 rows, least for the squared loss,
         # and the next small part of a long stream hardly changes them.
         part = 8 if self.plan.loss == "squared" else 2
         return max(-(-(part + 1) * rows // (part * CHUNK)), 1) * CHUNK
 
     def _learn(self, piece: Piece, part: Encoded) -> None:
-        rows, targets, times = part
+        rows, targets = self.encoder.raw(part), part.targets
         loss, course = self.row_loss, self.timeline
-        found = constant = None
-        if course.predicts:
-            found = judged(loss, course.weights, rows, targets)
-            constant = judged_constant(loss, course.constant, targets)
+        found = course.predict(loss, rows, targets)
+        constant = judged_constant(loss, course.constant, targets) if course.predicts else None
         self._advance(piece, rows, targets)
-        course.add(actual_of(targets, loss), found, times, constant)
+        course.add(actual_of(targets, loss), found, part.times, constant)
         self.reservoir.add(rows, targets)
 
     def _advance(self, piece: Piece, rows: Array, targets: Array) -> None:

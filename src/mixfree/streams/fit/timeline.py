@@ -96,9 +96,12 @@ class Timeline(State):
 
     Attributes
     ----------
-    predicts, weights, constant, until
-        Whether the next rows are predicted, the weights that predict them, one row per output,
-        the constant with which they are compared, and the row count at which both are replaced.
+    predicts, weights, level, constant, until
+        Whether the next rows are predicted, the weights that predict them, one row per column, the
+        intercepts, the constant with which they are compared, and the row count at which all are
+        replaced.
+    fills
+        What a value that is new since then adds to predictions, one row per column of the data.
     origin
         The first target, subtracted from all targets before summing.
     rows
@@ -113,10 +116,12 @@ class Timeline(State):
         For two classes: number of rows by class and score.
     """
 
-    grows: ClassVar[tuple[str, ...]] = ("sums", "ranges", "times")
+    grows: ClassVar[tuple[str, ...]] = ("weights", "level", "fills", "sums", "ranges", "times")
 
     predicts: bool
     weights: Array
+    level: Array
+    fills: Array
     constant: Array
     until: int
     origin: float
@@ -130,20 +135,22 @@ class Timeline(State):
     scores: Array
 
     @classmethod
-    def start(cls, weights: tuple[int, ...], classes: int | None) -> Self:
+    def start(cls, outputs: int, classes: int | None) -> Self:
         """Return a timeline without rows.
 
         Examples
         --------
-        >>> timeline = Timeline.start((1, 2), None)
+        >>> timeline = Timeline.start(1, None)
         >>> timeline.add(np.array([1.0, 3.0]), None, np.zeros(0, "M8[us]"))
         >>> timeline.bins.target
         array([2.])
         """
         return cls(
             False,
-            np.zeros(weights),
-            np.zeros((weights[0], 1)),
+            np.zeros((0, outputs)),
+            np.zeros((0, outputs)),
+            np.zeros((0, outputs)),
+            np.zeros((outputs, 1)),
             0,
             0.0,
             0,
@@ -194,13 +201,42 @@ class Timeline(State):
             **means,
         )
 
-    def renew(self, weights: Array | None, until: int, constant: Array | None = None) -> None:
-        """Predict with these weights and constant up to a row count; do not predict if None."""
+    def renew(
+        self,
+        until: int,
+        weights: Array | None = None,
+        fills: Array | None = None,
+        constant: Array | None = None,
+        columns: int = 0,
+    ) -> None:
+        """Predict with these weights and constant up to a row count; do not predict if None.
+
+        Parameters
+        ----------
+        weights
+            One row per output, for so many columns, and intercepts.
+        fills
+            What a new value of each column of the data adds, one row per output.
+        """
         self.predicts, self.until = weights is not None, until
-        if weights is not None:
-            self.weights = _bounded(weights)
-        if constant is not None:
-            self.constant = constant
+        if weights is not None and fills is not None and constant is not None:
+            self.weights, self.level = np.split(_bounded(weights).T, [columns])
+            self.fills, self.constant = _bounded(fills).T, constant
+
+    def widen(self, columns: int, new: Mapping[int, int]) -> None:
+        """Add columns, of which some belong to new values of columns of the data."""
+        more = np.zeros((max(columns - len(self.weights), 0), self.weights.shape[1]))
+        self.weights = np.vstack([self.weights, more])
+        for place, column in new.items():
+            if column < len(self.fills):
+                self.weights[place] = self.fills[column]
+
+    def predict(self, loss: Loss, rows: Array, targets: Array) -> "Judged | None":
+        """Predict rows and compare them with their targets, None if they are not predicted."""
+        if not self.predicts:
+            return None
+        weights = np.vstack([self.weights[: rows.shape[1]], self.level])
+        return judged(loss, weights.T, rows, targets)
 
     def add(
         self, actual: Array, found: Judged | None, times: Array, constant: Judged | None = None
@@ -267,7 +303,7 @@ class Timeline(State):
 
         Examples
         --------
-        >>> one, other = Timeline.start((1, 2), None), Timeline.start((1, 2), None)
+        >>> one, other = Timeline.start(1, None), Timeline.start(1, None)
         >>> for timeline, target in ((one, 1.0), (other, 3.0)):
         ...     timeline.add(np.full(400, target), None, np.zeros(0, "M8[us]"))
         >>> one.merge(other)

@@ -58,10 +58,10 @@ def write_predictions(
     ending = Path(output).suffix
     if ending not in ENDINGS:
         raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(output)!r}")
-    needed = fit.encoder.needs[:-1]
+    needed = fit.encoder.needed(fit.model.design)
     source.require_columns([*needed, *keep], "column")
-    numbers = [name for name in fit.encoder.numbers if name not in keep]
-    source.open([*keep, *needed], numbers, whole_lines=False)
+    numbers = [name for name in fit.encoder.numbers if name in needed and name not in keep]
+    source.open([*keep, *needed], numbers)
     kept = _kept(source, keep)
     rows, empty, before = 0, 0, fit.encoder.unknown.copy()
     with replacing(output) as file, _writer(file, ending) as write:
@@ -92,10 +92,10 @@ def answer_rows(
         The predictions, in the format of the source.
     """
     predictor = Predictor(fit, keep, interval)
-    needed, format = fit.encoder.needs[:-1], source.files[0].format
+    needed, format = fit.encoder.needed(fit.model.design), source.files[0].format
     if format == "csv":
         source.require_columns([*needed, *keep], "column")
-    source.open([*keep, *needed], whole_lines=False)
+    source.open([*keep, *needed])
     rows, empty, before = 0, 0, fit.encoder.unknown.copy()
     with _writer(output, f".{format}") as write:
 
@@ -158,7 +158,7 @@ class Predictor:
     ) -> None:
         if interval is not None:
             _check_interval(fit, interval)
-        self.fit, self.interval = fit, interval
+        self.fit, self.model, self.interval = fit, fit.model, interval
         self.classes = fit.encoder.classes
         ends = [] if interval is None else ["lower", "upper"]
         labels = fit.encoder.classes or ()
@@ -168,7 +168,7 @@ class Predictor:
                 raise ValueError(
                     f"keep must not contain {name!r}, the name of a column of predictions"
                 )
-        self._weights = fit.learner.weights
+        self._weights = self.model.learner.weights
 
     def columns(self, rows: Array, file: str, start: int) -> list[Array]:
         """Return one array per name; raise ValueError for the first row that is not finite."""
@@ -183,8 +183,8 @@ class Predictor:
                 where = f"{file}, row {start + int(finite.argmin()) + 1}"
                 raise ValueError(f"{where}, has values too large to predict")
         predicted = list(numbers.T)
-        if self.interval is not None and knows_intervals(self.fit.learner):
-            ends = self.fit.learner.mean_interval(rows, self.interval)
+        if self.interval is not None and knows_intervals(self.model.learner):
+            ends = self.model.learner.mean_interval(rows, self.interval)
             predicted += [mean_of(loss, end) for end in ends]
         if self.classes is not None:
             predicted.insert(0, most_probable(outputs, np.array(self.classes)))
@@ -204,7 +204,7 @@ def _check_interval(fit: StreamFit, level: float) -> None:
 def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, _Kept]) -> tuple[Any, Array]:
     """Return the batch to write, and which of its rows have a prediction."""
     pyarrow = require("pyarrow")
-    rows, usable = predictor.fit.encoder.encode_for_prediction(piece)
+    rows, usable = predictor.fit.encoder.encode_for_prediction(piece, predictor.model.design)
     columns = {name: _copied(piece, name, how) for name, how in kept.items()}
     with np.errstate(over="ignore", invalid="ignore"):
         predicted = predictor.columns(rows, piece.file, piece.start)
@@ -227,7 +227,7 @@ def _kept(source: Source, keep: Sequence[str]) -> dict[str, _Kept]:
         texts = pyarrow.concat_arrays([texts_in(part) for part in parts]).drop_null()
         if len(texts):
             column = judge(texts, name, Choices((name,), decimal_comma=source.decimal_comma)).column
-            if isinstance(column, Number) and not _numbers(texts, column.form).null_count:
+            if type(column) is Number and not _numbers(texts, column.form).null_count:
                 found[name] = _Kept(pyarrow.float64(), column.form)
     return found
 

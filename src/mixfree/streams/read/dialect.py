@@ -41,12 +41,12 @@ class Dialect(NamedTuple):
         return sum(each % 2 == 0 for each in quotes) >= 2  # a quoted text may have newlines
 
     @classmethod
-    def of(cls, head: bytes, tabs: bool = False) -> "Dialect":
+    def of(cls, head: bytes, tabs: bool = False, header: bool = True) -> "Dialect":
         """Detect the dialect of a file from its first bytes.
 
         A column without a name is named after its position. Rows with one field more than the
         header have row names before the first column, as written by R, or a trailing delimiter.
-        Comments (``#``) before the header are skipped.
+        Comments (``#``) before the header are skipped. Without a header, columns are c1, c2, ….
 
         Examples
         --------
@@ -72,11 +72,13 @@ class Dialect(NamedTuple):
         names, row, lines = found[delimiter]
         if not row and text.count('"') % 2:
             raise EOFError("a quotation mark in the header is not closed")
+        width = max(map(len, head.splitlines()[:4]))
+        if not header:
+            return cls(tuple(f"c{at + 1}" for at in range(len(names))), delimiter, 0, width)
         if len(row) == len(names) + 1:
             names = [*names, ""] if row[-1] == "" else ["", *names]
         for name in names:
             name.encode("utf-8", "surrogateescape").decode()  # raises unless it is UTF-8
-        width = max(map(len, head.splitlines()[:4]))
         named = tuple(name.strip() or f"column {at}" for at, name in enumerate(names, start=1))
         return cls(named, delimiter, lines, width)
 

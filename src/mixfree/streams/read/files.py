@@ -66,6 +66,7 @@ class StreamFile:
     format: str
     compression: str | None = None
     tabs: bool = False
+    header: bool = True
     row_groups: tuple[int, ...] | None = None
     start: int = 0
 
@@ -121,7 +122,9 @@ def disguise(head: bytes) -> str | None:
     return next((what for first, what in _BEGINNINGS.items() if head.startswith(first)), None)
 
 
-def find_files(data: Sequence[str], format: str | None = None) -> list[StreamFile]:
+def find_files(
+    data: Sequence[str], format: str | None = None, header: bool = True
+) -> list[StreamFile]:
     """Return the files of a stream: in the given order, and sorted by name within a folder or glob.
 
     Numbers in names are sorted by value: ``day9.csv`` comes before ``day10.csv``.
@@ -133,6 +136,8 @@ def find_files(data: Sequence[str], format: str | None = None) -> list[StreamFil
     format
         ``"csv"``, ``"parquet"``, ``"arrow"`` or ``"jsonl"``. By default the extension of each
         file decides, and standard input is CSV.
+    header
+        Whether the first line of CSV has the names of the columns; if not, they are c1, c2, ….
 
     Examples
     --------
@@ -148,7 +153,7 @@ def find_files(data: Sequence[str], format: str | None = None) -> list[StreamFil
     found = [file for entry in data for file in _expand(entry, format)]
     if not found:
         raise ValueError("no data given")
-    return found
+    return [replace(file, header=header) for file in found]
 
 
 def _expand(entry: str, format: str | None) -> list[StreamFile]:

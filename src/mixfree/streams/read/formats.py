@@ -52,14 +52,11 @@ class Reader:
         Names of the columns and the types in which they are read.
     decimal_comma
         Whether the delimiter is a semicolon, so that numbers may have decimal commas.
-    unfinished
-        Whether the last line was left out since it did not end in a newline.
     """
 
     def __init__(self, file: StreamFile, arriving: bool = False) -> None:
         self.file, self.arriving = file, arriving
         self._before = 0  # lines before the block being read, of which PyArrow does not know
-        self.unfinished = False
         self._head = b""
         self._pipe: Any = None  # a stream that can be read only once
         self._stream: Any = None  # the Arrow stream read from the pipe
@@ -81,7 +78,6 @@ class Reader:
         self,
         names: Sequence[str],
         numbers: Collection[str] = (),
-        whole_lines: bool = True,
         threads: bool = True,
     ) -> Iterator[Any]:
         """Yield record batches with the named columns.
@@ -93,12 +89,10 @@ class Reader:
         numbers
             CSV columns to read as doubles, which is faster; from the first batch with a value that
             is not a number, all columns are read as text.
-        whole_lines
-            Whether to leave out a last line without a newline, which may be half written.
         threads
             Whether Parquet columns are read by several threads, which takes more CPU time in total.
         """
-        request = Request(list(names), frozenset(numbers), whole_lines, threads)
+        request = Request(list(names), frozenset(numbers), threads)
         try:
             with self._explained():
                 for batch in _OPEN[self.file.format](self, request):
@@ -125,7 +119,7 @@ class Reader:
         if (instead := disguise(head)) is not None:
             raise EOFError(f"it is {instead}")
         if self.file.format == "csv":
-            self._dialect = Dialect.of(head, self.file.tabs)
+            self._dialect = Dialect.of(head, self.file.tabs, self.file.header)
             return pyarrow.schema([(name, pyarrow.string()) for name in self._dialect.names])
         if not head.strip():
             raise EOFError(_EMPTY[1])
@@ -165,6 +159,8 @@ class Reader:
             raise ValueError(f"{self.file}: {reason}") from error
 
     def _reason(self, message: str) -> str:
+        if "Could not skip initial" in message:  # a header without a newline
+            return "there are no rows"
         if any(words in message for words in _EMPTY):
             if self._dialect.names:
                 return "there are no rows"
@@ -199,7 +195,6 @@ class Request(NamedTuple):
 
     names: list[str]
     numbers: frozenset[str]
-    whole_lines: bool
     threads: bool
 
 
@@ -232,24 +227,21 @@ def _open_csv(reader: Reader, request: Request) -> Iterator[Any]:
     if request.numbers and not reader.file.once:
         numbers = {name: pyarrow.float64() for name in request.names if name in request.numbers}
         try:
-            for batch in _csv_blocks(reader, {**types, **numbers}, request.whole_lines):
+            for batch in _csv_blocks(reader, {**types, **numbers}):
                 yield batch
                 done += batch.num_rows
             return
         except pyarrow.ArrowInvalid as error:
             if "invalid value" not in str(error):
                 raise
-    for batch in _csv_blocks(reader, types, request.whole_lines):
+    for batch in _csv_blocks(reader, types):
         yield batch.slice(min(done, batch.num_rows))
         done = max(done - batch.num_rows, 0)
 
 
-def _csv_blocks(reader: Reader, types: dict[str, Any], whole_lines: bool) -> Iterator[Any]:
-    source: Any = _raw(reader)
-    if whole_lines:
-        source = require("pyarrow").PythonFile(_WholeLines(source, reader), "r")
+def _csv_blocks(reader: Reader, types: dict[str, Any]) -> Iterator[Any]:
     dialect = reader._dialect
-    return _csv_batches(source, dialect, types, dialect.lines, dialect.block)
+    return _csv_batches(_raw(reader), dialect, types, dialect.lines, dialect.block)
 
 
 def _csv_batches(
@@ -295,7 +287,7 @@ def _open_jsonl(reader: Reader, request: Request) -> Iterator[Any]:
             table = reader._lines.table(block, request.names, reader._before)
             yield from table.combine_chunks().to_batches()
         return
-    lines, done = _WholeLines(_raw(reader), reader, request.whole_lines), 0
+    lines, done = _WholeLines(_raw(reader)), 0
     # PyArrow takes time for every column in every row, however short a row may be.
     rows = max(CELLS // max(len(request.names), 1), MIN_ROWS)
     while block := lines.read():
@@ -407,30 +399,21 @@ class _Joined(io.RawIOBase):
         return self._head.read(size) or self._rest.read(size)
 
 
-class _WholeLines(io.RawIOBase):
-    """The bytes of a text file, up to its last newline if ``only_whole``."""
+class _WholeLines:
+    """The bytes of a text file in blocks of whole lines."""
 
-    def __init__(self, source: Any, reader: Reader, only_whole: bool = True) -> None:
-        self._source, self._reader, self._only_whole = source, reader, only_whole
-        self._ready = self._rest = b""
+    def __init__(self, source: Any) -> None:
+        self._source, self._rest = source, b""
 
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        while not self._ready:
-            # PyArrow asks for at least BLOCK bytes; the rest of a larger block would be a tiny one.
-            more = self._source.read(BLOCK - len(self._rest) % BLOCK)
-            if not (more or self._rest.endswith(b"\r")):
-                rest, self._rest = self._rest, b""
-                self._reader.unfinished = self._only_whole and bool(rest.strip())
-                return b"" if self._only_whole else rest
-            if len(self._rest) > LARGEST_BLOCK:
-                raise require("pyarrow").ArrowInvalid("straddling object")
+    def read(self) -> bytes:
+        """Return the next lines, nothing at the end."""
+        while True:
+            more = self._source.read(BLOCK)
             data = self._rest + more
             # A line may end in \r alone, but \n may follow an \r at the end of the bytes read.
-            end = data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1 if more else None) + 1
-            self._ready, self._rest = data[:end], data[end:]
-        size = len(self._ready) if size < 0 else size
-        found, self._ready = self._ready[:size], self._ready[size:]
-        return found
+            end = data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, -1) + 1 if more else len(data)
+            found, self._rest = data[:end], data[end:]
+            if found or not more:
+                return bytes(found)
+            if len(self._rest) > LARGEST_BLOCK:
+                raise require("pyarrow").ArrowInvalid("straddling object")

@@ -22,12 +22,13 @@ _REMEDY = (
 
 @dataclass
 class FileRead:
-    """The path of a file, its first row, the number of rows read, and a checksum of some."""
+    """The path of a file, its first row, the rows read, and checksums of some and of the last."""
 
     path: str
     start: int = 0
     rows: int = 0
     checksum: int = 0
+    last: int = 0
 
     @property
     def name(self) -> str:
@@ -62,11 +63,10 @@ class ReadRecord:
         file, count = self.files[-1], piece.batch.num_rows
         numbers = np.arange(piece.start, piece.start + count)
         checked = np.flatnonzero((numbers & (numbers - 1) == 0) | (numbers % EVERY == 0))
-        for row in checked.tolist():
-            values = [_canonical(each[0]) for each in piece.batch.slice(row, 1).columns]
-            # A sum, so that checksums of parts of a file add up.
-            file.checksum += zlib.crc32(f"{piece.start + row} {values}".encode())
+        for row in checked.tolist():  # a sum, so that checksums of parts of a file add up
+            file.checksum += _checksum(piece, row)
         file.rows += count
+        file.last = _checksum(piece, count - 1)
 
     def merge(self, other: "ReadRecord") -> None:
         """Append the record of later rows, which may begin within the last file."""
@@ -74,6 +74,7 @@ class ReadRecord:
             if file.start:
                 self.files[-1].rows += file.rows
                 self.files[-1].checksum += file.checksum
+                self.files[-1].last = file.last
             else:
                 self.files.append(replace(file))
 
@@ -114,7 +115,7 @@ class ReadRecord:
         with loading("record of the rows read"):
             record.files = [FileRead(**file) for file in state["files"]]
             for file in record.files:
-                for name in ("start", "rows", "checksum"):
+                for name in ("start", "rows", "checksum", "last"):
                     check_whole(
                         getattr(file, name), f"{name} of the state", least=0, most=MOST_COUNTED
                     )
@@ -124,6 +125,11 @@ class ReadRecord:
                 if not isinstance(file.path, str):
                     raise ValueError(f"path of the state must be a text, not {shown(file.path)}")
         return record
+
+
+def _checksum(piece: Piece, row: int) -> int:
+    values = [_canonical(each[0]) for each in piece.batch.slice(row, 1).columns]
+    return zlib.crc32(f"{piece.start + row} {values}".encode())
 
 
 def _canonical(scalar: Any) -> Any:
@@ -152,4 +158,9 @@ def _compare(known: list[FileRead], again: list[FileRead], finished: bool) -> No
             )
         if now.checksum != before.checksum:
             raise ValueError(f"{now.name} has changed since the model learnt from it: {_REMEDY}")
+        if now.last != before.last:
+            raise ValueError(
+                f"the last line of {now.name} that the model has learnt from has changed since: it "
+                "may have been incomplete; fit anew, without `resume`"
+            )
         before.path = now.path

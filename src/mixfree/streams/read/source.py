@@ -38,8 +38,6 @@ class Source:
         Names of the columns and the types in which the first file is read.
     decimal_comma
         Whether numbers may have decimal commas.
-    unfinished
-        Files whose last line was left out since it did not end in a newline.
     """
 
     def __init__(self, files: Sequence[StreamFile], arriving: bool = False) -> None:
@@ -48,7 +46,6 @@ class Source:
         self.schema = self._first.schema
         check_different(str(self.files[0]), self.schema.names)
         self.decimal_comma = self._first.decimal_comma
-        self.unfinished: list[str] = []
         self._names: list[str] = []
         self._ahead: list[Piece] = []
         self._pieces: Iterator[Piece] = iter(())
@@ -57,19 +54,18 @@ class Source:
         self,
         names: Iterable[str],
         numbers: Iterable[str] = (),
-        whole_lines: bool = True,
         threads: bool = True,
     ) -> None:
         """Start reading; for the arguments see :meth:`.Reader.batches`."""
         self._names = list(dict.fromkeys(names))
-        self._pieces = self._read(frozenset(numbers), whole_lines, threads)
+        self._pieces = self._read(frozenset(numbers), threads)
 
     def narrow(self, names: Iterable[str], numbers: Iterable[str] = ()) -> None:
         """Restart with some of the columns only; a pipe cannot restart and continues."""
         self._names = list(dict.fromkeys(names))
         if not self.files[0].once:
             self._ahead = []
-            self._pieces = self._read(frozenset(numbers), whole_lines=True)
+            self._pieces = self._read(frozenset(numbers))
 
     def look(self, rows: int) -> list[Piece]:
         """Return the first ``rows`` rows; :meth:`pieces` yields them again."""
@@ -101,19 +97,14 @@ class Source:
         """Raise ValueError, with similar names, if a column does not exist."""
         check_columns(names, self.schema.names, what, str(self.files[0]))
 
-    def _read(
-        self, numbers: frozenset[str], whole_lines: bool, threads: bool = True
-    ) -> Iterator[Piece]:
-        self.unfinished = []
+    def _read(self, numbers: frozenset[str], threads: bool = True) -> Iterator[Piece]:
         for index, file in enumerate(self.files):
             reader = self._first if index == 0 else Reader(file)
             self.check_same_columns(str(reader.file), reader.schema.names)
             start = file.start
-            for batch in reader.batches(self._names, numbers, whole_lines, threads):
+            for batch in reader.batches(self._names, numbers, threads):
                 yield Piece(str(file), start, batch)
                 start += batch.num_rows
-            if reader.unfinished:
-                self.unfinished.append(str(file))
 
     def check_same_columns(self, file: str, names: Sequence[str]) -> None:
         """Raise ValueError if a file has other columns than the first, or two of the same name."""
@@ -143,9 +134,8 @@ def _header_hint(names: Sequence[str]) -> str:
     """Suggest a command if the first line of a file does not look like a header."""
     if sum(not re.fullmatch(r"column \d+", name) for name in names) == 1:
         return "; if the header is line N, `tail -n +N FILE > table.csv` removes the lines above it"
-    if all(re.fullmatch(r"[-+.,\d\s]*\d[-+.,\d\s]*", name) for name in names):
-        header = ",".join(f"c{n}" for n in range(1, len(names) + 1))
-        return f"; if the first line is a row, `(echo {header}; cat FILE) > new.csv` adds a header"
+    if any(re.fullmatch(r"[-+.,\d\s]*\d[-+.,\d\s]*", name) for name in names):
+        return "; if the first line is a row, `no_header` names the columns c1, c2, …"
     return ""
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from mixfree.base.arithmetic import Array
 from mixfree.base.extras import require
 
-__all__ = ["MARKS", "doubles", "is_text", "label_of", "numbers_in", "texts_in", "without_views"]
+__all__ = ["doubles", "is_mark", "is_text", "label_of", "numbers_in", "texts_in", "without_views"]
 
 # Texts that denote a missing number in a column of numbers; elsewhere they may be categories.
 MARKS = (
@@ -25,6 +25,13 @@ def is_text(arrow_type: Any) -> bool:
     """Whether values of a type are texts."""
     types = require("pyarrow").types
     return bool(types.is_string(arrow_type) or types.is_large_string(arrow_type))
+
+
+def is_mark(texts: Any) -> Any:
+    """Whether texts denote a missing number."""
+    pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
+    lower = compute.utf8_lower(compute.utf8_trim_whitespace(texts))
+    return compute.is_in(lower, pyarrow.array(["", *MARKS]))
 
 
 def without_views(values: Any) -> Any:

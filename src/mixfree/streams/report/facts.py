@@ -11,6 +11,7 @@ from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.steps import AdaGradNorm
+from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK
 from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
@@ -21,6 +22,8 @@ from mixfree.streams.report.weights import Weight, weights_of
 __all__ = ["Facts", "check_something_learnt", "correlation_facts", "target_size"]
 
 PER_FEATURE = 20  # rows per feature needed for useful predictions
+TREND = 0.5  # share of the target that a trend must explain to be mentioned
+ROWS_OF_A_TREND = 32  # least rows to look for a trend
 FEW_TESTED = 100  # least rows predicted ahead that are compared with the best constant
 
 
@@ -43,13 +46,13 @@ class Facts:
     @cached_property
     def only_rounding(self) -> bool:
         """Whether the model fits every row up to rounding errors."""
-        found = Correlation.of_learner(self.fit.learner)
+        found = Correlation.of_learner(self.fit.model.learner)
         return found is not None and found.ratios.size > 1 and exact_to_rounding(self.fit)
 
     @cached_property
     def correlation(self) -> Correlation | None:
         """The correlation of the rows; None if the errors are rounding or there is no profile."""
-        return None if self.only_rounding else Correlation.of_learner(self.fit.learner)
+        return None if self.only_rounding else Correlation.of_learner(self.fit.model.learner)
 
     @cached_property
     def weights(self) -> list[Weight]:
@@ -57,9 +60,15 @@ class Facts:
         return weights_of(self.fit)
 
     @cached_property
+    def unused_columns(self) -> dict[str, str]:
+        """Columns left out, with reasons."""
+        return {**self.fit.unused_columns, **self.fit.model.design.left_out}
+
+    @cached_property
     def notes(self) -> list[str]:
         """Information for the user, which names arguments as in Python."""
-        return [*self.fit.notes, *self._unreliable(), *self._bad_ahead()]
+        notes = [*self.fit.notes, *self.fit.model.design.notes, *self._trends()]
+        return [*notes, *self._unreliable(), *self._bad_ahead()]
 
     @cached_property
     def warnings(self) -> list[str]:
@@ -79,7 +88,7 @@ class Facts:
             "rows": {
                 "read": fit.read,
                 "used": fit.used,
-                "sampled": len(fit.reservoir.rows),
+                "sampled": len(fit.model.rows),
                 "tested": fit.timeline.tested,
                 "seconds": fit.seconds,
                 "left_out": [
@@ -88,11 +97,14 @@ class Facts:
             },
             "columns": {
                 "used": [
-                    {"name": column.name, "kind": column.kind, "features": len(column.features)}
-                    for column in encoder.columns
+                    {"name": column.name, "kind": column.kind, "features": end - begin}
+                    for column, (begin, end) in zip(
+                        encoder.columns, fit.model.design.ranges, strict=True
+                    )
+                    if end > begin
                 ],
                 "left_out": [
-                    {"name": name, "reason": why} for name, why in fit.unused_columns.items()
+                    {"name": name, "reason": why} for name, why in self.unused_columns.items()
                 ],
             },
             "metrics": self.metrics,
@@ -126,7 +138,7 @@ class Facts:
 
     def _exactness(self) -> dict[str, Any] | None:
         """Return optimality gap and half-life of an exact fit, None for an iterative method."""
-        learner = self.fit.learner
+        learner = self.fit.model.learner
         if not isinstance(learner, ExactLearner):
             return None
         gap = learner.gap if knows_intervals(learner) else None
@@ -137,13 +149,31 @@ class Facts:
             "to_rounding": exact_to_rounding(self.fit),
         }
 
+    def _trends(self) -> Iterator[str]:
+        """Yield notes on dates whose trend explains the target, while only cycles are used."""
+        fit, learner = self.fit, self.fit.learner
+        for column in fit.encoder.columns:
+            place = column.place("days") if isinstance(column, Time) else -1
+            used = f"{column.name}: days" in fit.model.features
+            if place < 0 or used or fit.encoder.fixed is not None or fit.used < ROWS_OF_A_TREND:
+                continue
+            alone = np.eye(fit.encoder.width)[:, [place]]
+            found = None
+            if isinstance(learner, ExactLearner):
+                found = learner.solved([alone, alone[:, :0]])
+            if found and found[1][1] > 0.0 and (share := 1.0 - found[0][1] / found[1][1]) > TREND:
+                yield (
+                    f"{column.name!r} as a number explains {100 * share:.0f} % of "
+                    f"{fit.encoder.target!r}; `time='linear'` uses it so"
+                )
+
     def _unreliable(self) -> Iterator[str]:
         """Yield why intervals, or the model itself, may not be reliable."""
-        fit, features = self.fit, len(self.fit.encoder.features)
+        fit, features = self.fit, len(self.fit.model.features)
         if self.only_rounding:
             yield NOTHING_TO_TELL
-        elif knows_intervals(fit.learner) and fit.learner.remark:
-            yield fit.learner.remark
+        elif knows_intervals(fit.model.learner) and fit.model.learner.remark:
+            yield fit.model.learner.remark
         if fit.plan.loss == "squared" and fit.used <= features + 1:
             yield (
                 f"{features:,} features can fit {fit.used:,} rows whatever their targets, and may "
@@ -152,14 +182,14 @@ class Facts:
 
     def _bad_ahead(self) -> Iterator[str]:
         """Yield why test-then-train predictions were worse than a constant, if that is known."""
-        fit, found, features = self.fit, self.metrics, len(self.fit.encoder.features)
+        fit, found, features = self.fit, self.metrics, len(self.fit.model.features)
         if fit.timeline.tested < FEW_TESTED or not (
             found["in_sample"]["loss"] < found["constant"]["loss"]
             and found["test_then_train"]["loss"] > found["test_then_train_constant"]["loss"]
         ):
             return
         reasons = []
-        if knows_intervals(fit.learner) and fit.learner.changed:
+        if knows_intervals(fit.model.learner) and fit.model.learner.changed:
             follow = "; `half_life='auto'` follows changes" if fit.plan.loss == "squared" else ""
             reasons.append(f"later rows differ from earlier ones{follow}")
         if features > CHUNK // PER_FEATURE:

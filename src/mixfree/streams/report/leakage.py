@@ -32,7 +32,7 @@ def leakage_warnings(fit: StreamFit) -> Iterator[str]:
 
     The columns are judged on a uniform sample of the rows.
     """
-    rows, targets = fit.reservoir.rows, fit.reservoir.targets
+    rows, targets = fit.model.rows, fit.model.targets
     if len(rows) < ROWS or (targets == targets[0]).all():
         return
     columns = _columns(fit)
@@ -40,7 +40,9 @@ def leakage_warnings(fit: StreamFit) -> Iterator[str]:
     if fit.encoder.classes is None:
         found = _explaining(rows, targets, columns)
     elif two:
-        correct = judged(fit.row_loss, fit.learner.weights, rows, targets).correct.astype(bool)
+        correct = judged(fit.row_loss, fit.model.learner.weights, rows, targets).correct.astype(
+            bool
+        )
         found = _classifying(rows, targets > 0.0, columns, correct)
     else:
         found = _constant_within(rows, np.unique(targets, return_inverse=True)[1], columns)
@@ -69,12 +71,8 @@ class _Place(NamedTuple):
 
 def _columns(fit: StreamFit) -> list[_Place]:
     """Return the range of features of each column."""
-    places, begin = [], 0
-    for column in fit.encoder.columns:
-        end = begin + len(column.features)
-        places.append(_Place(column.name, begin, end))
-        begin = end
-    return places
+    ranges = zip(fit.encoder.columns, fit.model.design.ranges, strict=True)
+    return [_Place(column.name, *ends) for column, ends in ranges if ends[1] > ends[0]]
 
 
 def _explaining(rows: Array, targets: Array, columns: Sequence[_Place]) -> list[_Leak]:

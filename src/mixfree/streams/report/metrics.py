@@ -46,7 +46,7 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
     NaN.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge targets
-        found = {"in_sample": _of_sample(fit, fit.learner.weights)}
+        found = {"in_sample": _of_sample(fit, fit.model.learner.weights)}
         found["constant"] = _of_sample(fit, None)
         if fit.timeline.tested:
             found["test_then_train"] = _of_timeline(fit, "")
@@ -56,11 +56,11 @@ def metrics(fit: StreamFit) -> dict[str, dict[str, float]]:
 
 def quality(fit: StreamFit, found: Mapping[str, Mapping[str, float]]) -> Iterator[Quality]:
     """Yield tables of :func:`metrics`; the loss only if no other metric is equivalent to it."""
-    kept, tested = len(fit.reservoir.rows), fit.timeline.tested
+    kept, tested = len(fit.model.rows), fit.timeline.tested
     rows = "all rows" if kept == fit.used else f"{kept:,} rows drawn uniformly"
-    if of_all_rows(fit, fit.learner.weights):
+    if of_all_rows(fit, fit.model.learner.weights):
         rows = f"all rows; MAE: {rows}"
-    if isinstance(fit.learner, ExactLearner) and fit.learner.forgetting is not None:
+    if isinstance(fit.model.learner, ExactLearner) and fit.model.learner.forgetting is not None:
         rows += ", by the final weights"
     ahead = f"{tested:,} rows, each predicted before it was learnt"
     names = [name for name in NAMES if name in found["in_sample"]]
@@ -101,7 +101,7 @@ def exact_to_rounding(fit: StreamFit) -> bool:
     """
     if fit.encoder.classes is not None or not fit.used:
         return False
-    rows, targets, weights = fit.reservoir.rows, fit.reservoir.targets, fit.learner.weights
+    rows, targets, weights = fit.model.rows, fit.model.targets, fit.model.learner.weights
     found = judged(fit.row_loss, weights, rows, targets)
     slopes, rest = np.split(np.abs(weights[0]), [rows.shape[1]])
     sizes = np.abs(rows) @ slopes + rest.sum() + np.abs(targets)
@@ -113,14 +113,14 @@ def of_all_rows(fit: StreamFit, weights: Array) -> tuple[float, float] | None:
 
     None with other losses than the squared one, and where a sample holds all rows or more digits.
     """
-    if isinstance(fit.learner, ExactLearner) and len(fit.reservoir.rows) < fit.used:
-        return fit.learner.mean_squares(weights)
+    if isinstance(fit.model.learner, ExactLearner) and len(fit.model.rows) < fit.used:
+        return fit.model.learner.mean_squares(weights)
     return None
 
 
 def _of_sample(fit: StreamFit, weights: Array | None) -> dict[str, float]:
     """Return metrics of weights, or of the best constant if None."""
-    rows, targets, loss = fit.reservoir.rows, fit.reservoir.targets, fit.row_loss
+    rows, targets, loss = fit.model.rows, fit.model.targets, fit.row_loss
     if weights is None:
         found = judged_constant(loss, best_constant(loss, targets), targets)
     else:
@@ -130,7 +130,7 @@ def _of_sample(fit: StreamFit, weights: Array | None) -> dict[str, float]:
         return _classes(fit, mean, float(found.correct.mean()), _auc(found))
     error = found.actual - found.predicted
     absolute = float(np.abs(error).mean())
-    if known := of_all_rows(fit, fit.learner.weights if weights is None else weights):
+    if known := of_all_rows(fit, fit.model.learner.weights if weights is None else weights):
         squares = known[1] if weights is None else known[0]
         return _regression(squares, absolute, known[1], 0.5 * squares)
     spread = float(((targets - targets.mean()) ** 2).mean())

@@ -94,7 +94,7 @@ def page(fit: StreamFit, words: Words = str, command: str | None = None) -> str:
         target=shortened(fit.encoder.target),
         **shown,
         weights=[_weight_row(each) for each in facts.weights],
-        columns=_columns(fit),
+        columns=_columns(facts),
         files=[[file.name, f"{file.rows:,}"] for file in fit.read_record.files],
         command=command,
         versions=versions | {"python": platform.python_version()},
@@ -131,15 +131,17 @@ def _weight_row(each: Weight) -> list[str]:
     return [each.feature, each.label or "", f"{each.weight:.5g}", error, ends, zero]
 
 
-def _columns(fit: StreamFit) -> list[list[str]]:
-    classes = fit.encoder.classes
+def _columns(facts: Facts) -> list[list[str]]:
+    fit, classes = facts.fit, facts.fit.encoder.classes
     kind, listed = ("target", "") if classes is None else ("target, classes", ", ".join(classes))
     rows = [[fit.encoder.target, kind, cut(listed, 2 * LONGEST)]]
-    for column in fit.encoder.columns:
-        names, count = cut(", ".join(column.features), 2 * LONGEST), len(column.features)
-        what = "1 feature" if count == 1 else f"{count} features: {names}"
-        rows.append([column.name, column.kind, what])
-    return rows + [[name, "left out", why] for name, why in fit.unused_columns.items()]
+    design = facts.fit.model.design
+    for column, (begin, end) in zip(fit.encoder.columns, design.ranges, strict=True):
+        names, count = cut(", ".join(design.features[begin:end]), 2 * LONGEST), end - begin
+        if count:
+            what = "1 feature" if count == 1 else f"{count} features: {names}"
+            rows.append([column.name, column.kind, what])
+    return rows + [[name, "left out", why] for name, why in facts.unused_columns.items()]
 
 
 def _typed(text: str) -> Any:

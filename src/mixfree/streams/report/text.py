@@ -20,10 +20,10 @@ def lines(facts: Facts) -> Iterator[str]:
     """Yield the report line by line."""
     fit = facts.fit
     yield from _under("rows", _rows_read(fit))
-    yield from _under("columns", _unused(fit.unused_columns))
+    yield from _under("columns", _unused(facts.unused_columns))
     yield from _under("warning", facts.warnings)
-    if isinstance(fit.learner, ExactLearner):
-        yield from _under("fit", _exactness(fit.learner))
+    if isinstance(fit.model.learner, ExactLearner):
+        yield from _under("fit", _exactness(fit.model.learner))
     yield from _under("quality", (line for table in facts.quality for line in _aligned(table)))
     if facts.correlation is not None:
         yield from _under("stream", facts.correlation.lines())
@@ -59,11 +59,7 @@ def _rows_read(fit: StreamFit) -> Iterator[str]:
     for count, first in fit.encoder.strays.values():
         yield f"{count:,} treated as missing, the first: {first}"
     for column, count in fit.encoder.unknown.most_common():
-        yield f"{count:,} with an unknown category in {column!r}; `hash_columns=16` hashes them"
-    for column, count in fit.encoder.hashed.most_common():
-        yield f"{count:,} with a hashed category in {column!r}"
-    for file in fit.unfinished:
-        yield f"the last line of {file} is left out until it ends in a newline"
+        yield f"{count:,} with a text in {column!r} that the first rows lack"
 
 
 def _unused(columns: Mapping[str, str]) -> Iterator[str]:

@@ -146,11 +146,11 @@ def _jumps(error: Array, starts: Array, times: Array) -> Iterator[Jump]:
 
 def effects(fit: StreamFit, most: int = EFFECTS) -> list[Effect]:
     """Return the largest effects, in the units of the prediction, in decreasing order."""
-    spread = fit.reservoir.rows.std(axis=0)
+    spread = fit.model.rows.std(axis=0)
     found = []
     for place, each in enumerate(weights_of(fit)):
         # By place: a column may have the name of the intercept or of another column's feature.
-        column = place % fit.learner.weights.shape[1]
+        column = place % fit.model.learner.weights.shape[1]
         if column < len(spread):
             name = each.feature if each.label is None else f"{each.feature} → {each.label}"
             by = float(spread[column])

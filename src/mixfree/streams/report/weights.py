@@ -38,14 +38,15 @@ class Weight(NamedTuple):
 
 def weights_of(fit: StreamFit) -> list[Weight]:
     """Return all weights per output, the intercept last."""
-    weights = np.asarray(fit.learner.weights)
-    names = [*fit.encoder.features, "intercept"][: weights.shape[1]]
+    learner = fit.model.learner
+    weights = np.asarray(learner.weights)
+    names = [*fit.model.features, "intercept"][: weights.shape[1]]
     labels: list[str | None] = [None]
     if len(weights) > 1:
         labels = list(fit.encoder.classes or ())
     errors, ends = np.full(weights.shape, np.nan), np.full((*weights.shape, 2), np.nan)
-    if knows_intervals(fit.learner):
-        errors, ends = fit.learner.bse, fit.learner.conf_int()
+    if knows_intervals(learner):
+        errors, ends = learner.bse, learner.conf_int()
     return [
         Weight(name, label, float(weights[i, k]), float(errors[i, k]), *map(float, ends[i, k]))
         for i, label in enumerate(labels)

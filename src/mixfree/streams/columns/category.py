@@ -1,0 +1,173 @@
+"""Columns of texts: one raw feature per text, as it appears."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mixfree.base.arithmetic import Array
+from mixfree.base.extras import require
+from mixfree.streams.columns.column import GAP, MIN_ROWS, Column, Counts, Feature, Use
+from mixfree.streams.read.values import texts_in
+
+__all__ = ["MAX_HASHED", "MAX_TEXTS", "Category", "places"]
+
+MAX_TEXTS = 256  # most different texts of a column whose texts have features of their own
+MAX_HASHED = 1 << 16  # most hashed features per column
+LONGEST = 200  # characters by which texts are told apart
+MISSING, UNKNOWN = -1, -2  # entries
+
+
+class Category(Column):
+    """A text: 1 in the feature of its text, or of its hash if there are too many texts.
+
+    Parameters
+    ----------
+    most
+        Most different texts. A column with more is left out, or hashed.
+    hashed
+        Number of features into which all texts are hashed if there are too many; 0 for none.
+
+    Attributes
+    ----------
+    over
+        Whether there have been too many texts.
+    """
+
+    kind = "category"
+    settings = ("name", "forced", "most", "hashed")
+    seen = ("over",)
+
+    def __init__(
+        self, name: str, forced: bool = False, most: int = MAX_TEXTS, hashed: int = 0
+    ) -> None:
+        super().__init__(name, forced)
+        self.most, self.hashed, self.over = most, hashed, False
+
+    def is_valid(self) -> bool:
+        """Whether settings and state are possible."""
+        counts = type(self.most) is int and type(self.hashed) is int
+        return (
+            super().is_valid()
+            and counts
+            and type(self.over) is bool
+            and 0 <= self.hashed <= MAX_HASHED
+            and len(self.keys) <= max(self.most, self.hashed) + 1
+        )
+
+    @staticmethod
+    def missing(entries: Array) -> Array:
+        """Return which texts are missing."""
+        return np.asarray(entries == MISSING)
+
+    def room(self, values: Any) -> int | None:
+        """Return the row of the first text that is one too many, None if there is none."""
+        texts = texts_in(values).dictionary_encode()
+        known = dict.fromkeys(_keys(texts))
+        new = [text for text in known if text not in self.keys]
+        left = self.most - len(self.keys) + (GAP in self.keys)
+        if len(new) <= left:
+            return None
+        which = texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return int((which == _keys(texts).index(new[left])).argmax())
+
+    def parse(self, values: Any, grow: bool) -> Array:
+        """Return the index of each text among the raw features."""
+        texts = texts_in(values).dictionary_encode()
+        if self.over:
+            at = np.array([self._hash(key) for key in _keys(texts)], np.int64)
+        else:
+            for key in _keys(texts) if grow else ():
+                self.add(key)
+            # A text may have occurred only in rows that were left out.
+            known = (
+                self.keys[key] if grow or self.place(key) >= 0 else UNKNOWN for key in _keys(texts)
+            )
+            at = np.fromiter(known, np.int64, len(texts.dictionary))
+        which = texts.indices.fill_null(len(at)).to_numpy(zero_copy_only=False)
+        return np.asarray(np.append(at, MISSING)[which])
+
+    def first_rows(self, entries: Array) -> dict[str, int]:
+        """Return the first row of each raw feature that has no place yet."""
+        found = super().first_rows(entries)
+        new = [key for key in self.keys if key != GAP and self.place(key) < 0]
+        if new:
+            first = dict(
+                zip(*(each.tolist() for each in np.unique(entries, return_index=True)), strict=True)
+            )
+            found |= {key: first[self.keys[key]] for key in new if self.keys[key] in first}
+        return found
+
+    def overflow(self) -> None:
+        """Hash the texts, or leave them out; :meth:`moved` tells the new raw features."""
+        self.over, gap = True, GAP in self.keys
+        self.keys = {f"#{place}": place for place in range(self.hashed)}
+        self.places = np.zeros(0, np.int64)
+        if gap and self.hashed:
+            self.add(GAP)
+
+    def moved(self, key: str) -> str | None:
+        """Return the raw feature after :meth:`overflow` that a raw feature is part of."""
+        if not self.hashed:
+            return None
+        return key if key == GAP else f"#{self._hash(key)}"
+
+    def _hash(self, key: str) -> int:
+        text = key[1 : LONGEST + 1].encode("utf-8", "surrogatepass")
+        return zlib.crc32(text) % self.hashed if self.hashed else UNKNOWN
+
+    def write(self, entries: Array, out: Array) -> None:
+        """Write 1 for each text."""
+        rows = np.flatnonzero(entries >= 0)
+        if len(rows):
+            out[rows, self.places[entries[rows]]] = 1.0
+
+    def use(self, counts: Counts, rows: int) -> Use:
+        """Use texts that are not rare; the most frequent one is the reference."""
+        if self.over and not self.hashed:
+            why = f"more than {self.most} different texts; `hash_columns=16` hashes them"
+            return Use([], [], why)
+        frequent = {key: counts(key) for key in self.keys if key != GAP}
+        known = sum(frequent.values())
+        own = sorted(key for key, count in frequent.items() if count >= MIN_ROWS)
+        rare = [key for key, count in frequent.items() if 0 < count < MIN_ROWS]
+        seen = sum(count > 0 for count in frequent.values())
+        if not (self.forced or self.over) and 2 * seen > known:
+            example = min(frequent, key=lambda key: (len(key), key))[1:40] if frequent else ""
+            why = f"almost every row has a different text, such as {example!r}"
+            return Use([], [], why if known else "empty")
+        others, features = sum(frequent[key] for key in rare), list[Feature]()
+        if own:
+            reference = max(own, key=lambda key: (frequent[key], key))
+            features = [Feature(self._named(key), {key: 1.0}) for key in own if key != reference]
+        filled = [GAP]
+        if others >= MIN_ROWS and own:
+            features.append(Feature(f"{self.name}: other", dict.fromkeys(sorted(rare), 1.0)))
+        else:
+            filled += rare
+        gap = self.gap_feature(counts, rows)
+        why = "" if features or gap else "constant"
+        note = ""
+        if self.over:
+            note = f"{self.name!r} has more than {self.most} texts, hashed into {self.hashed}"
+        elif others >= MIN_ROWS and own:
+            note = f"{self.name!r}: {len(rare):,} texts of a single row each are 'other'"
+        return Use([*features, *gap], filled, why, note)
+
+    def _named(self, key: str) -> str:
+        return f"{self.name}{key}"
+
+
+def _keys(texts: Any) -> list[str]:
+    return [f"={text[:LONGEST]}" for text in texts.dictionary.to_pylist()]
+
+
+def places(values: Any, texts: Sequence[str]) -> Array:
+    """Return the index of each value among the texts, −1 where missing or unknown."""
+    pyarrow = require("pyarrow")
+    known = pyarrow.array(texts, pyarrow.string())
+    if values.type != known.type:
+        values = values.cast(known.type)
+    found = require("pyarrow.compute").index_in(values, known).fill_null(-1)
+    return np.array(found.to_numpy(zero_copy_only=False), dtype=np.int64)

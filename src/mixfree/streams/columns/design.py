@@ -1,0 +1,117 @@
+"""The features of a model, as a linear map of the raw features that were summed for all rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from mixfree.base.arithmetic import Array
+from mixfree.streams.columns.column import GAP, Column, Use
+from mixfree.streams.columns.time import Time
+
+__all__ = ["Design", "design_of"]
+
+
+class Design(NamedTuple):
+    """Features decided from what all rows have shown.
+
+    Attributes
+    ----------
+    features
+        Their names.
+    matrix
+        One row per raw feature, one column per feature, sparse.
+    means
+        Means of the features, which fill gaps, per column of the data; 0 for indicators of gaps.
+    ranges
+        First feature of each column of the data and the one after its last.
+    left_out
+        Columns of the data without a feature, with reasons.
+    notes
+        Remarks on the others.
+    """
+
+    features: list[str]
+    matrix: Any
+    means: Array
+    ranges: list[tuple[int, int]]
+    left_out: dict[str, str]
+    notes: list[str]
+
+    def rows(self, raw: Array, absent: Mapping[int, Array]) -> Array:
+        """Return the features of raw rows; columns of the data have their means where absent."""
+        found = np.ascontiguousarray(raw @ self.matrix)
+        for place, where in absent.items():
+            begin, end = self.ranges[place]
+            found[where, begin:end] = self.means[begin:end]
+        return found
+
+    def raw_weights(self, weights: Array) -> Array:
+        """Return the weights of the raw features, one row per output, that predict the same."""
+        slopes, rest = np.split(weights, [len(self.features)], axis=1)
+        return np.hstack([(self.matrix @ slopes.T).T, rest])
+
+    def fills(self, weights: Array) -> Array:
+        """Return what an unknown value of each column of the data adds to the predictions."""
+        terms = weights[:, : len(self.features)] * self.means
+        ends = np.cumsum(np.hstack([np.zeros((len(terms), 1)), terms]), axis=1)
+        begin, end = np.array(self.ranges, int).reshape(-1, 2).T
+        return np.asarray(ends[:, end] - ends[:, begin])
+
+
+def design_of(
+    columns: Sequence[Column], sums: Array, rows: int, calendar: str = "cycles"
+) -> Design:
+    """Decide on the features of each column.
+
+    Parameters
+    ----------
+    columns
+        What they have seen.
+    sums, rows
+        Sums of all raw features over so many rows.
+    calendar
+        How hours and weekdays are used, one of ``CALENDARS``.
+    """
+    uses = [_use(column, sums, rows, calendar) for column in columns]
+    if not any(use.features for use in uses):
+        # If row numbers are the only column, they may be present as the time.
+        for place, column in enumerate(columns):
+            if uses[place].why == "row numbers":
+                forced, column.forced = column.forced, True
+                uses[place], column.forced = _use(column, sums, rows, calendar), forced
+    names, means, ranges = list[str](), list[float](), list[tuple[int, int]]()
+    entries: list[tuple[int, int, float]] = []
+    for column, use in zip(columns, uses, strict=True):
+        begin = len(names)
+        # Raw features beyond the sums belong to rows that are not learnt yet.
+        filled = [place for key in use.filled if 0 <= (place := column.place(key)) < len(sums)]
+        known = rows - sum(sums[place] for place in filled)
+        for feature in use.features:
+            at, own = len(names), [(column.place(key), c) for key, c in feature.of.items()]
+            own = [(place, factor) for place, factor in own if place < len(sums)]
+            entries += [(place, at, factor) for place, factor in own]
+            mean = 0.0
+            if GAP not in feature.of and known > 0:
+                mean = float(sum(factor * sums[place] for place, factor in own) / known)
+                entries += [(place, at, mean) for place in filled]
+            names.append(feature.name)
+            means.append(mean)
+        ranges.append((begin, len(names)))
+    raw, to, factors = np.array(entries, float).reshape(-1, 3).T
+    where = raw.astype(int), to.astype(int)
+    matrix = sparse.csc_array((factors, where), shape=(len(sums), len(names)))
+    left_out = {c.name: use.why for c, use in zip(columns, uses, strict=True) if not use.features}
+    notes = [use.note for use in uses if use.note]
+    return Design(names, matrix, np.array(means), ranges, left_out, notes)
+
+
+def _use(column: Column, sums: Array, rows: int, calendar: str) -> Use:
+    def count(key: str) -> float:
+        place = column.place(key)
+        return float(sums[place]) if 0 <= place < len(sums) else 0.0
+
+    if isinstance(column, Time):
+        return column.use(count, rows, calendar)
+    return column.use(count, rows)

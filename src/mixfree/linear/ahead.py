@@ -27,7 +27,7 @@ from mixfree.linear.losses import Logistic, Loss
 
 SPACING = 64  # rows after which the next window begins, at least
 OFTEN, SELDOM = 64, 16  # windows begin after 1/OFTEN of the rows, or SELDOM where weights cost more
-WINDOW = 256  # most rows of a window
+WINDOW = 128  # most rows of a window
 KEPT = 2048  # predictions that are kept, the last ones
 TOGETHER = 64  # rows after which an interval moves
 RATE = 0.03  # γ, in halves of the width per row

@@ -167,7 +167,7 @@ def test_single_precision_follows_double():
     np.testing.assert_allclose(single.average, double.average, atol=1e-5)
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e60])
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
 @pytest.mark.parametrize("name", ["adagrad", "mag"])
 def test_tiny_and_huge_gradients(name, scale):
     rows, targets = data(Logistic())  # its slope is bounded, so the rows set the size

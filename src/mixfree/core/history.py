@@ -93,13 +93,13 @@ def marks(after: int = 0) -> Iterator[int]:
 
 def follow(
     opt: AnyRun,
-    advance: Callable[[int, int], None],
+    advance: Callable[[int, int], bool | None],
     total: float,
     each: Callable[[AnyRun, bool], bool | None] | None = None,
     chunk: int = 1 << 17,
     first: int = 0,
 ) -> History:
-    """Call ``advance(start, stop)`` for ``total`` samples or until the stream ends.
+    """Call ``advance(start, stop)`` for ``total`` samples, or until it returns False.
 
     Every mark of the grid from ``first`` on is recorded.
 
@@ -111,8 +111,7 @@ def follow(
     mark = next(grid)
     while done < total:
         stop = int(min(total, mark - before, done + chunk))
-        advance(done, stop)
-        if opt.samples < before + stop:  # the stream has ended
+        if advance(done, stop) is False:
             break
         done = stop
         at_mark = before + done == mark

@@ -155,10 +155,12 @@ def _reference(
 ) -> History:
     samples = iter(stream)
 
-    def advance(start: int, stop: int) -> None:
+    def advance(start: int, stop: int) -> bool:
         for sample in islice(samples, stop - start):
+            start += 1
             for due in run.offer(sample):
                 run.tell(grad(run.x, due))
+        return start == stop
 
     return follow(run, advance, math.inf, each)
 

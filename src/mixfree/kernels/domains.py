@@ -1,45 +1,32 @@
-"""Twins of all space and of the ball: see :mod:`mixfree.domains`."""
+"""Twin of all space and of the ball: see :mod:`mixfree.domains`."""
 
 import math
 from typing import NamedTuple
 
 import numpy as np
 
-from mixfree.base.arithmetic import LEAST, MOST
 from mixfree.domains import AllSpace, Ball
-from mixfree.kernels.jit import apart, chosen, inline
+from mixfree.kernels.jit import apart, inline
 from mixfree.kernels.run import REACH
-from mixfree.kernels.vectors import size_along, sum_of_squares
-
-
-class SpacePlan(NamedTuple):
-    """See :class:`AllSpace`."""
+from mixfree.kernels.vectors import sum_of_squares
 
 
 class BallPlan(NamedTuple):
-    """See :class:`Ball`, around the origin."""
+    """See :class:`Ball`; all space is a ball of infinite radius, so that one kernel serves both."""
 
     radius: float
     slack: float  # largest factor by which rounding can lengthen a move
-
-
-class CentredBallPlan(NamedTuple):
-    """See :class:`Ball`, around another point."""
-
-    radius: float
-    center: np.ndarray
+    center: np.ndarray  # empty: the origin
 
 
 def _ball(domain, x):
-    if domain.center is None:
-        return BallPlan(float(domain.radius), 1.0 + (x.size + 8) * float(np.finfo(x.dtype).eps))
-    return CentredBallPlan(float(domain.radius), np.array(domain.center, dtype=np.float64))
+    slack = 1.0 + (x.size + 8) * float(np.finfo(x.dtype).eps)
+    center = getattr(domain, "center", None)
+    at = np.zeros(0) if center is None else np.array(center, dtype=np.float64)
+    return BallPlan(float(getattr(domain, "radius", np.inf)), slack, at)
 
 
-PLANS = {
-    AllSpace: lambda domain, x: SpacePlan(),
-    Ball: _ball,
-}
+PLANS = {AllSpace: _ball, Ball: _ball}
 
 
 @inline
@@ -53,45 +40,34 @@ def displace(domain, run, step, row, weight, length):
     project(domain, run, length)
 
 
-@chosen
-def project(domain, run, length):
-    """Project the point after a move of at most this length."""
-
-
-@project.register(BallPlan)
-def _(domain, run, length):
-    if not surely_inside(domain, run, length):
-        square = sum_of_squares(run.x)
-        run.numbers[REACH] = math.sqrt(square) if LEAST < square < MOST else np.inf
-        if square < LEAST or square > min(domain.radius * domain.radius, MOST):
-            shorten(run.x, square, domain.radius)
-            run.numbers[REACH] = np.inf
-
-
-@project.register(CentredBallPlan)
-def _(domain, run, length):
-    project_around(run.x, domain.radius, domain.center)
-
-
 @inline
-def surely_inside(domain, run, length):
-    """Whether a ball around the origin certainly contains the point after a move of this length.
+def project(domain, run, length):
+    """Project the point after a move of at most this length.
 
     An upper bound of the norm saves most computations of the norm itself. How a run is cut
     determines when the norm was last computed, so the bound must hold to the last bit.
     """
+    if domain.radius == np.inf:
+        return
     reach = (run.numbers[REACH] + length) * domain.slack
-    run.numbers[REACH] = reach
-    return reach <= domain.radius
+    if domain.center.size > 0:
+        project_around(run.x, domain.radius, domain.center)
+    elif reach <= domain.radius:
+        run.numbers[REACH] = reach
+    else:
+        run.numbers[REACH] = shorten(run.x, domain.radius)
 
 
 @apart
-def shorten(x, square, radius):
-    """Project onto the ball around the origin: see :class:`mixfree.domains.Ball`."""
-    distance = size_along(x, 1.0, square)
-    shrink = radius / distance if distance > radius else 1.0
+def shorten(x, radius):
+    """Project onto the ball around the origin; an upper bound of the norm, if it is known."""
+    distance = math.sqrt(sum_of_squares(x))
+    if distance <= radius:
+        return distance
+    shrink = radius / distance
     for k in range(x.size):
         x[k] *= shrink
+    return np.inf
 
 
 @apart
@@ -99,6 +75,6 @@ def project_around(x, radius, center):
     """The same around another point."""
     for k in range(x.size):
         x[k] -= center[k]
-    shorten(x, sum_of_squares(x), radius)
+    shorten(x, radius)
     for k in range(x.size):
         x[k] += center[k]

@@ -1,7 +1,7 @@
 """Twin of :meth:`mixfree.Optimizer.tell`: the loop around the parts.
 
-Each part is a named tuple whose type decides, when a kernel is compiled, which functions of
-:mod:`windows`, :mod:`steps`, :mod:`ladder`, :mod:`domains` and :mod:`outputs` it is made of.
+Each part is a named tuple of its numbers. The type of the step, the ladder or one with a single
+size, decides when a kernel is compiled which code it is made of.
 
 A loop either stores or sums up, never both: LLVM decides by the arrays' addresses whether a loop
 that stores runs in vector registers, and the order of a sum, and its bits, would follow.
@@ -9,16 +9,12 @@ that stores runs in vector registers, and the order of a sum, and its bits, woul
 
 import math
 
-import numpy as np
-
-from mixfree.base.arithmetic import LEAST, MOST
 from mixfree.kernels.domains import displace
 from mixfree.kernels.jit import chosen, inline
 from mixfree.kernels.ladder import LAM, LadderPlan, step_of_ladder
 from mixfree.kernels.memory import unshared
 from mixfree.kernels.run import STEPS
-from mixfree.kernels.steps import as_ratio, step_size
-from mixfree.kernels.vectors import divide, scaled_size
+from mixfree.kernels.steps import step_size
 from mixfree.kernels.windows import add, record_after, weight_before
 
 
@@ -29,10 +25,9 @@ def begin(plan, run):
 
 
 @inline
-def acceptable(plan, run, row, factor, square):
-    """Whether the gradient factor · row can be summed, and the step still goes somewhere."""
-    small = square < plan.largest or abs(factor) * scaled_size(row) < plan.largest
-    return small and goes_on(plan.step, run)
+def acceptable(plan, run, square):
+    """Whether a gradient with this sum of squares can be taken, and the steps are not endless."""
+    return square <= plan.largest * plan.largest and goes_on(plan.step, run)
 
 
 @chosen
@@ -60,23 +55,11 @@ def tell(plan, run, row, factor, square):
 @chosen
 def step_along(step, domain, run, row, factor, square, weight):
     """One step along factor · row, with weight · x added to the output's sum before it."""
-    size = step_size(step, run, row, factor, square)
-    known = LEAST < square < MOST
-    length = size * math.sqrt(square) if known else np.inf
-    move(step, domain, run, row, factor, size, weight, length)
+    size = step_size(step, run, square)
+    multiple = run.x.dtype.type(size * factor)
+    displace(domain, run, multiple, row, weight, size * math.sqrt(square))
 
 
 @step_along.register(LadderPlan)
 def _(step, domain, run, row, factor, square, weight):
     step_of_ladder(step, domain, run, row, factor, weight)
-
-
-@inline
-def move(step, domain, run, row, factor, size, weight, length):
-    """Move by −size · factor · row, a vector of this length at most."""
-    multiple = run.x.dtype.type(size * factor)
-    if not abs(multiple) < np.inf:  # of a tiny gradient, or of a tiny row with a huge factor
-        above, below = as_ratio(step, run, size)
-        divide(row, factor, below, run.gradient)
-        row, multiple = run.gradient, run.x.dtype.type(above)
-    displace(domain, run, multiple, row, weight, length)

@@ -8,7 +8,6 @@ from functools import singledispatch
 from typing import Any
 
 import numba
-from numba._dynfunc import make_function
 from numba.core import event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
@@ -30,36 +29,20 @@ PATIENCE = 1.0  # seconds of compiling before a message is printed
 
 
 class _PartLibrary(JITCodeLibrary):
-    """The code of a function that is only called from kernels.
-
-    Numba optimises every function together with everything that it calls and generates machine
-    code for both, so that a function seven calls deep is compiled eight times. Here only the
-    kernel is optimised and compiled, once: a first fit by the ladder takes 7 instead of 11 s.
-    """
+    """The code of a function that is only called from kernels, which are optimised as a whole."""
 
     def _optimize_final_module(self) -> None:
         pass
 
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._finalized = True
-
 
 class _PartCompiler(Compiler):
-    """Numba's pipeline with such a library."""
+    """Numba's pipeline with such a library, so that code seven calls deep is optimised once."""
 
     def define_pipelines(self) -> Any:
         """Numba's standard pipeline."""
         state = self.state
         state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.targetctx = state.targetctx.subtarget(get_executable=_without_address)
         return super().define_pipelines()
-
-
-def _without_address(library: Any, description: Any, environment: Any) -> Any:
-    """A placeholder for the function through which Python would call a part."""
-    name = description.qualname.split(".")[-1]
-    return make_function(description.lookup_module(), name, "", 0, environment, (library,))
 
 
 _PART = {**_BORROWING, "pipeline_class": _PartCompiler}
@@ -83,11 +66,6 @@ def uncached(function: Callable[..., Any]) -> Any:
 def inline(function: Callable[..., Any]) -> Any:
     """Compile inline, since a call would copy the whole plan and run."""
     return register_jitable(forceinline=True, **_PART)(function)
-
-
-def exact(function: Callable[..., Any]) -> Any:
-    """Compile inline without reordering sums, for code that compensates rounding errors."""
-    return register_jitable(forceinline=True, **{**_PART, "fastmath": {"contract"}})(function)
 
 
 def apart(function: Callable[..., Any]) -> Any:

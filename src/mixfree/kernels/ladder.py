@@ -41,6 +41,11 @@ PLANS = {
 }
 
 
+def signs_of(step: Any, size: int) -> Array:
+    """The sign of every coordinate in the sketch."""
+    return np.repeat(signs(step.seed, -(-size // WIDTH)), WIDTH)[:size]
+
+
 def numbers_of(state: LadderState) -> tuple[Array, Array]:
     """The numbers of the state, and the sketch."""
     numbers = [*(getattr(state, name) for name in SCALARS), 0.0, *state.totals]
@@ -63,7 +68,7 @@ def arrays_of(step: Any, state: Any) -> tuple[Array, Array, Array]:
     size = state.squares.size
     rows = [getattr(state, name) for name in VECTORS] + [np.zeros(size)]
     if size > WIDTH:
-        rows.append(signs(step.seed, size).astype(np.float64))
+        rows.append(signs_of(step, size))
     return np.array(rows), *numbers_of(state)
 
 
@@ -126,18 +131,17 @@ def climb(numbers, sketch, blocks):
 def step_of_ladder(plan, domain, run, row, factor, weight):
     """One step along the gradient factor · row, with weight · x added to the output's sum."""
     table, numbers, x, sums, step = run.table, run.rates, run.x, run.sums[0], run.counts[STEPS]
+    search(plan, table, numbers, x, row, float(factor), step)
     squares, u, lam = table[SQUARES], table[U], numbers[LAM]
+    size = plan.length * numbers[RBAR] / math.sqrt(numbers[KAPPA])
     for k in range(x.size):
         weighted = lam * (factor * row[k])
         square = squares[k] + weighted * weighted
         squares[k] = square
         u[k] = weighted / math.sqrt(square if square > 0.0 else 1.0)
-    search(plan, table, numbers, x, row, float(factor), step)
-    limit = plan.length * numbers[RBAR]
-    size = limit * (numbers[LAM] / lam) / math.sqrt(numbers[KAPPA])
     for k in range(x.size):
         sums[k] += weight * x[k]
-        x[k] -= x.dtype.type(min(max(size * u[k], -limit), limit))
+        x[k] -= x.dtype.type(size * u[k])
     add_to_sketch(table, numbers, run.sketch, lam * math.sqrt(step))
     if step % plan.block == 0:
         climb(numbers, run.sketch, step // plan.block)

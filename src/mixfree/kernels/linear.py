@@ -34,7 +34,7 @@ def softmax_gradient(x, row, target, weight, margins, out):
             v[k] = factor * row[k]
         if block > width:
             v[width] = factor
-    return slopes * (square + block - width)
+    return slopes * (square + float(block - width))
 
 
 @apart
@@ -57,7 +57,7 @@ def loss_gradient(loss, x, row, target, weight, margins, out):
         append_one(row, out)
         row = out
     factor = x.dtype.type(weight * slope(loss, margin, target))
-    return row, factor, square_along(square, factor)
+    return row, factor, square_along(square, row, factor)
 
 
 @loss_gradient.register(SoftmaxLoss)
@@ -100,7 +100,7 @@ def linear(plan, run, units, loss, l2, margins, samples, kept, order):
         row, factor, square = linear_gradient(
             loss, l2, run.x, row, target, weight, margins, run.gradient
         )
-        if not acceptable(plan, run, row, factor, square):
+        if not acceptable(plan, run, square):
             return i
         tell(plan, run, row, factor, square)
     return order.size

@@ -26,7 +26,7 @@ def oracle(gradient, plan, run, stream, kept, order):
             return WRONG_SIZE
         copy(told, run.gradient)
         square = sum_of_squares(run.gradient)
-        if not acceptable(plan, run, run.gradient, one, square):
+        if not acceptable(plan, run, square):
             return i
         tell(plan, run, run.gradient, one, square)
     return order.size

@@ -34,7 +34,7 @@ def compilable(opt: Any) -> bool:
 def plan_of(opt: Any) -> Plan:
     """The plan of an optimiser whose parts are all compilable."""
     twins = (plans[type(part)](part, opt.x) for part, plans in _parts(opt))
-    return Plan._make((windows.plan_of(opt.gradient, opt.x), *twins, opt.largest))
+    return Plan._make((windows.plan_of(opt.gradient), *twins, opt.largest))
 
 
 def _parts(opt: Any) -> Any:

@@ -6,7 +6,6 @@ M = Σ t, it is x − lag/M, and when x moves by δ, its lag grows by M·δ.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,72 +19,52 @@ from mixfree.kernels.ladder import (
     RBAR,
     SIZE,
     TOTAL,
+    LadderPlan,
     climb,
     ends_epoch,
     update_scale,
 )
 from mixfree.kernels.run import SAMPLES, STEPS
-from mixfree.kernels.sparse import MASS, Q, V, certain, put_aside, put_back, record, take_row
-from mixfree.steps.ladder_rule import WIDTH
+from mixfree.kernels.sparse import MASS, Q, V, certain, record, take_row
+from mixfree.steps import ladder_rule
 
-# Columns of the cells after V and Q: a coordinate is one cache line.
-SQUARES, WEIGHTED_SUM, ORIGIN, LAG, U, SIGN = range(2, 8)
-
-
-class SparseLadderRun(NamedTuple):
-    """The arrays of a run."""
-
-    counts: np.ndarray
-    numbers: np.ndarray
-    rates: np.ndarray  # numbers of the ladder
-    sketch: np.ndarray
-    cells: np.ndarray  # one row per coordinate
-    earlier: np.ndarray  # the mean when the number of steps last doubled
-    before: np.ndarray  # the tail average's older sum
-    kept: np.ndarray  # the random iterate
-
-
-@put_back.register(SparseLadderRun)
-def _(run):
-    pass
-
-
-@put_aside.register(SparseLadderRun)
-def _(run):
-    pass
+WIDTH = np.uint64(ladder_rule.WIDTH)
+# Columns of the cells after V and Q: a coordinate is one cache line, with a spare.
+SQUARES, WEIGHTED_SUM, ORIGIN, LAG, SIGN = range(2, 7)
+FIELDS = {"squares": SQUARES, "weighted_sum": WEIGHTED_SUM, "origin": ORIGIN}
 
 
 @inline
-def add_entry(run, place, g, lam):
-    """Add one entry of the gradient to the sums; what it adds to the square of the sketch."""
-    cells, rates, newest = run.cells, run.rates, run.sketch[NEWEST]
-    weighted, ahead = lam * g, cells[place, ORIGIN] - cells[place, V]
+def add_entry(cells, place, weighted):
+    """Add one entry of λ·gradient to its sum; what it adds to ‖Σ λ g‖₁ and to the numerator.
+
+    An entry at the origin adds nothing.
+    """
+    ahead, before = cells[place, ORIGIN] - cells[place, V], cells[place, WEIGHTED_SUM]
+    after = before + weighted if ahead != 0.0 else before
+    cells[place, WEIGHTED_SUM] = after
+    return abs(after) - abs(before), weighted * ahead
+
+
+@inline
+def move_entry(run, place, weighted, size, weight, mass, whole):
+    """Move one coordinate, with the lazy sums of the output and of the mean, and sketch it.
+
+    Returns what the entry adds to the square of the sketch.
+    """
+    cells, sketch, bucket = run.cells, run.sketch, place % WIDTH
     square = cells[place, SQUARES] + weighted * weighted
     cells[place, SQUARES] = square
     u = weighted / math.sqrt(square) if square > 0.0 else 0.0
-    cells[place, U] = u
-    if ahead != 0.0:
-        before = cells[place, WEIGHTED_SUM]
-        cells[place, WEIGHTED_SUM] = before + weighted
-        rates[SIZE] += abs(before + weighted) - abs(before)
-        rates[NUMERATOR] += weighted * ahead
-    signed, bucket = cells[place, SIGN] * u, certain(place % WIDTH)
-    there = newest[bucket]
-    newest[bucket] = there + signed
-    return signed * (2.0 * there + signed)
-
-
-@inline
-def move_entry(run, place, size, limit, weight, mass, whole):
-    """Move one coordinate, with the lazy sums of the output and of the mean, and sketch it."""
-    cells, bucket = run.cells, certain(place % WIDTH)
-    u = cells[place, U]
-    delta = -min(max(size * u, -limit), limit)
+    delta = -size * u
     cells[place, V] += delta
     cells[place, Q] += mass * delta
     cells[place, LAG] += whole * delta
-    run.sketch[CARRY, bucket] += weight * cells[place, SIGN] * u
-    run.sketch[NEWEST, bucket] = 0.0
+    signed = weight * cells[place, SIGN] * u
+    there = sketch[NEWEST, bucket]
+    sketch[NEWEST, bucket] = there + signed
+    sketch[CARRY, bucket] += signed
+    return signed * (2.0 * there + signed)
 
 
 @apart
@@ -110,39 +89,45 @@ def restart(run):
     run.rates[SIZE] = 0.0
 
 
-@take_row.register(SparseLadderRun)
-def _(run, plan, values, columns, factors, square, along, l2, width, intercept, exact):
-    step_along_entries(plan.step, plan.output, run, values, columns, factors, width, intercept)
-
-
-@inline
-def step_along_entries(rule, output, run, values, columns, factors, width, intercept):
+@take_row.register(LadderPlan)
+def _(rule, plan, run, values, columns, factors, square, along, l2, width, intercept, exact):
     """Twin of :meth:`mixfree.steps.Ladder.move` along the gradient of one row."""
-    rates, lam = run.rates, run.rates[LAM]
+    rates = run.rates
     run.counts[SAMPLES] += 1
     run.counts[STEPS] += 1
     step = run.counts[STEPS]
-    whole, weight, square = 0.5 * step * (step + 1.0), lam * math.sqrt(step), 0.0
+    whole, longer, ahead = 0.5 * step * (step + 1.0), 0.0, 0.0
     for o in range(factors.size):
-        base = o * (width + intercept)
+        base, factor = o * (width + intercept), rates[LAM] * factors[o]
         for p in range(values.size):
-            place = certain(base + columns[p])
-            square += add_entry(run, place, factors[o] * values[p], lam)
+            more, along = add_entry(run.cells, certain(base + columns[p]), factor * values[p])
+            longer += more
+            ahead += along
         if intercept:
-            square += add_entry(run, certain(base + width), factors[o], lam)
-    rates[TOTAL] += weight * weight * square
+            more, along = add_entry(run.cells, certain(base + width), factor)
+            longer += more
+            ahead += along
+    rates[SIZE] += longer
+    rates[NUMERATOR] += ahead
     moved = compare(run, whole) if ends_epoch(step) else 0.0
     if rule.searches and update_scale(rates, moved):
         restart(run)
-    record(output, run)
-    limit, mass = rule.length * rates[RBAR], run.numbers[MASS]
-    size = limit * (rates[LAM] / lam) / math.sqrt(rates[KAPPA])
+    record(plan.output, run)
+    size, mass = rule.length * rates[RBAR] / math.sqrt(rates[KAPPA]), run.numbers[MASS]
+    weight, newest, norm = rates[LAM] * math.sqrt(step), run.sketch[NEWEST], 0.0
+    for o in range(factors.size):
+        base, factor = o * (width + intercept), rates[LAM] * factors[o]
+        for p in range(values.size):
+            place = certain(base + columns[p])
+            norm += move_entry(run, place, factor * values[p], size, weight, mass, whole)
+        if intercept:
+            norm += move_entry(run, certain(base + width), factor, size, weight, mass, whole)
+    rates[TOTAL] += norm
     for o in range(factors.size):
         base = o * (width + intercept)
         for p in range(values.size):
-            place = certain(base + columns[p])
-            move_entry(run, place, size, limit, weight, mass, whole)
+            newest[certain(base + columns[p]) % WIDTH] = 0.0
         if intercept:
-            move_entry(run, certain(base + width), size, limit, weight, mass, whole)
+            newest[certain(base + width) % WIDTH] = 0.0
     if step % rule.block == 0:
         climb(rates, run.sketch, step // rule.block)

@@ -19,8 +19,8 @@ def td(plan, run, gamma, rows, rewards, here, there, order):
         factor = value - rewards[t]
         if there[t] >= 0:
             factor -= gamma * dot(run.x, rows[there[t]])
-        square = square_along(square, factor)
-        if not acceptable(plan, run, row, factor, square):
+        square = square_along(square, row, factor)
+        if not acceptable(plan, run, square):
             return i
         tell(plan, run, row, factor, square)
     return order.size

@@ -1,4 +1,4 @@
-"""Twins of :mod:`mixfree.gradients`: directions from samples, and iterates for the output."""
+"""Twin of :mod:`mixfree.gradients`: directions from samples, and iterates for the output."""
 
 from typing import Any, NamedTuple
 
@@ -13,69 +13,41 @@ from mixfree.gradients import (
 )
 from mixfree.gradients.mlmc import MAX_LEVEL
 from mixfree.kernels.draws import trailing_zeros
-from mixfree.kernels.jit import chosen
+from mixfree.kernels.jit import inline
 from mixfree.kernels.outputs import recording_weight
 from mixfree.kernels.run import LENGTH, SAMPLES, SEEN, STEPS, TURN
 from mixfree.kernels.vectors import add_scaled, sum_of_squares
 
 
-class PlainPlan(NamedTuple):
-    """See :class:`Plain`."""
+class WindowPlan(NamedTuple):
+    """Any gradient, so that one kernel serves all; by default :class:`Plain`."""
 
-
-class ReplayPlan(NamedTuple):
-    """See :class:`Replay`; the samples are already in the order of their replay."""
-
-    buffer: int
-
-
-class FixedPlan(NamedTuple):
-    """See :class:`MiniBatch` and :class:`DataDrop`."""
-
-    length: int
-    scale: float
-    others: float  # weight of every sample but the last
-
-
-class MLMCPlan(NamedTuple):
-    """See :class:`MLMC`."""
-
-    levels: int  # 0: those of the geometric law
-    horizon: int  # of the geometric law; 0: the samples seen so far
-    scale: float
-    max_steps: int  # after which the run has ended; 0: no end
-    key: tuple[int, int]
-
-
-class ReservoirPlan(NamedTuple):
-    """See :class:`Reservoir`; each sample is followed by its draws.
-
-    Runs without memory have no draws. One kernel serves both, since ``memory="auto"`` needs both
-    and compiling takes seconds.
-    """
-
-    draws: int
-    share: float
-    inner: Any
-
-
-def _replay(rule, x):
-    return ReplayPlan(int(rule.buffer))
+    length: int = 1  # samples of a window; 0: by the law of :class:`MLMC`
+    scale: float = 1.0
+    others: float = 1.0  # weight of every sample of a window but the last
+    levels: int = 0  # of the law; 0: geometric
+    horizon: int = 0  # of the geometric law; 0: the samples seen so far
+    max_steps: int = 0  # after which the run has ended; 0: no end
+    key: tuple[int, int] = (0, 0)
+    buffer: int = 0  # of :class:`Replay`, whose samples come in the order of their replay
+    draws: int = 0  # of :class:`Reservoir`, which follow each sample
+    share: float = 1.0
 
 
 PLANS = {
-    Plain: lambda rule, x: PlainPlan(),
-    MiniBatch: lambda rule, x: FixedPlan(rule.batch, rule.scale(rule.batch), 1.0),
-    DataDrop: lambda rule, x: FixedPlan(rule.mixing_time, 1.0, 0.0),
-    MLMC: lambda rule, x: MLMCPlan(
-        rule.levels or 0,
-        rule.horizon or 0,
-        rule.scale(2),
-        rule.max_steps or 0,
-        tuple(rule.key),
+    Plain: lambda rule: WindowPlan(),
+    MiniBatch: lambda rule: WindowPlan(rule.batch, rule.scale(rule.batch)),
+    DataDrop: lambda rule: WindowPlan(rule.mixing_time, 1.0, 0.0),
+    MLMC: lambda rule: WindowPlan(
+        length=0,
+        scale=rule.scale(2),
+        levels=rule.levels or 0,
+        horizon=rule.horizon or 0,
+        max_steps=rule.max_steps or 0,
+        key=tuple(rule.key),
     ),
-    ForwardReplay: _replay,
-    ReverseReplay: _replay,
+    ForwardReplay: lambda rule: WindowPlan(buffer=int(rule.buffer)),
+    ReverseReplay: lambda rule: WindowPlan(buffer=int(rule.buffer)),
 }
 
 
@@ -84,22 +56,18 @@ def compilable(rule: Any) -> bool:
     return type(rule.inner if isinstance(rule, Reservoir) else rule) in PLANS
 
 
-def plan_of(rule: Any, x: Any) -> Any:
+def plan_of(rule: Any) -> WindowPlan:
     """The twin of a part."""
     if isinstance(rule, Reservoir):
-        return ReservoirPlan(rule.draws, rule.share, PLANS[type(rule.inner)](rule.inner, x))
-    plan = PLANS[type(rule)](rule, x)
-    return ReservoirPlan(0, 1.0, plan) if isinstance(plan, PlainPlan) else plan
+        return plan_of(rule.inner)._replace(draws=rule.draws, share=rule.share)
+    return PLANS[type(rule)](rule)
 
 
-@chosen
+@inline
 def window_length(rule, steps, samples):
     """Length of the window that opens now."""
-    return rule.length
-
-
-@window_length.register(MLMCPlan)
-def _(rule, steps, samples):
+    if rule.length > 0:
+        return rule.length
     if 0 < rule.max_steps <= steps:
         return 1 << MAX_LEVEL
     zeros = trailing_zeros(rule.key[0], rule.key[1], steps + 1)
@@ -109,90 +77,74 @@ def _(rule, steps, samples):
     return 1 << (1 + zeros) if zeros < 61 and (1 << (1 + zeros)) <= horizon else 1
 
 
-@chosen
+@inline
 def window_weight(rule, position, length):
     """Weight of a sample in the window's sum."""
-    return 1.0 if position + 1 == length else rule.others
-
-
-@window_weight.register(MLMCPlan)
-def _(rule, position, length):
+    if rule.length > 0:
+        return 1.0 if position + 1 == length else rule.others
     if 2 * position >= length or length == 1:
         return 1.0
     return -1.0 if position else 1.0 / rule.scale - 1.0
 
 
-@chosen
+@inline
 def add(rule, run, row, factor, square):
     """Add a gradient; return whether the window is full, and the direction as factor · row."""
+    counts, group, full = run.counts, run.group, True
+    if rule.draws > 0:
+        turn = counts[TURN]
+        if turn == 0:
+            for k in range(group.size):
+                group[k] = factor * row[k]
+        else:
+            for k in range(group.size):
+                group[k] += factor * row[k]
+        full = turn == rule.draws
+        counts[TURN] = 0 if full else turn + 1
+        row, factor = group, group.dtype.type(rule.share)
+        if full:
+            square = rule.share * rule.share * sum_of_squares(group)
+    if full:
+        full, row, factor, square = add_to_window(rule, run, row, factor, square)
+    return full, row, factor, square
+
+
+@inline
+def add_to_window(rule, run, row, factor, square):
+    """The same without draws."""
     counts, total = run.counts, run.total
     seen = counts[SEEN]
     if seen == 0:
         counts[LENGTH] = window_length(rule, counts[STEPS], counts[SAMPLES])
     length = counts[LENGTH]
     counts[SAMPLES] += 1
-    full = True
-    if length > 1:
-        weight = total.dtype.type(window_weight(rule, seen, length) * factor)
-        if seen == 0:
-            for k in range(total.size):
-                total[k] = weight * row[k]
-        elif weight != 0.0:
-            for k in range(total.size):
-                total[k] += weight * row[k]
-        full = seen + 1 == length
-        counts[SEEN] = 0 if full else seen + 1
-        if full:
-            row, factor = total, total.dtype.type(rule.scale)
-            square = rule.scale * rule.scale * sum_of_squares(total)
-    return full, row, factor, square
+    if length == 1:
+        return True, row, factor, square
+    weight = total.dtype.type(window_weight(rule, seen, length) * factor)
+    if seen == 0:
+        for k in range(total.size):
+            total[k] = weight * row[k]
+    elif weight != 0.0:
+        for k in range(total.size):
+            total[k] += weight * row[k]
+    full = seen + 1 == length
+    counts[SEEN] = 0 if full else seen + 1
+    if full:
+        square = rule.scale * rule.scale * sum_of_squares(total)
+    return full, total, total.dtype.type(rule.scale), square
 
 
-@add.register(PlainPlan)
-@add.register(ReplayPlan)
-def _(rule, run, row, factor, square):
-    run.counts[SAMPLES] += 1
-    return True, row, factor, square
-
-
-@add.register(ReservoirPlan)
-def _(rule, run, row, factor, square):
-    if rule.draws == 0:
-        return add(rule.inner, run, row, factor, square)
-    turn, group = run.counts[TURN], run.group
-    if turn == 0:
-        for k in range(group.size):
-            group[k] = factor * row[k]
-    else:
-        for k in range(group.size):
-            group[k] += factor * row[k]
-    if turn < rule.draws:
-        run.counts[TURN] = turn + 1
-        return False, group, factor, square
-    run.counts[TURN] = 0
-    share = group.dtype.type(rule.share)
-    return add(rule.inner, run, group, share, rule.share * rule.share * sum_of_squares(group))
-
-
-@chosen
+@inline
 def weight_before(rule, output, run):
-    """Weight in the output of the point before a step."""
-    return recording_weight(output, run)
+    """Weight in the output of the point before a step; replay records points after steps."""
+    return recording_weight(output, run) if rule.buffer == 0 else 0.0
 
 
-@weight_before.register(ReplayPlan)
-def _(rule, output, run):
-    return 0.0
-
-
-@chosen
+@inline
 def record_after(rule, output, run):
-    """Pass the point after a step to the output, for methods that use it."""
-
-
-@record_after.register(ReplayPlan)
-def _(rule, output, run):
-    run.counts[TURN] += 1
-    if run.counts[TURN] == rule.buffer:
-        run.counts[TURN] = 0
-        add_scaled(run.sums[0], recording_weight(output, run), run.x)
+    """Pass the point after a step to the output, at the end of a replayed block."""
+    if rule.buffer > 0:
+        run.counts[TURN] += 1
+        if run.counts[TURN] == rule.buffer:
+            run.counts[TURN] = 0
+            add_scaled(run.sums[0], recording_weight(output, run), run.x)

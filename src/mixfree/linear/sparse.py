@@ -1,7 +1,7 @@
 """Run an optimiser over sparse rows of a linear model, at a cost per nonzero entry."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -12,16 +12,25 @@ from mixfree.core.optimizer import Optimizer
 from mixfree.domains import AllSpace, Ball
 from mixfree.gradients import Plain, Window
 from mixfree.kernels import sparse_ladder as lazy
-from mixfree.kernels.domains import BallPlan
-from mixfree.kernels.ladder import KAPPA, LAM, RBAR, SIZE, TOTALS, numbers_of, return_numbers
+from mixfree.kernels.ladder import (
+    KAPPA,
+    LAM,
+    RBAR,
+    SIZE,
+    TOTALS,
+    numbers_of,
+    return_numbers,
+    signs_of,
+)
 from mixfree.kernels.memory import LINE
 from mixfree.kernels.plan import plan_of
 from mixfree.kernels.run import COUNT, LENGTH, ROOT, SAMPLES, SEEN, STEPS
 from mixfree.kernels.runner import CHUNK
-from mixfree.kernels.sparse import LISTED, MASS, WEIGHTS, A, Q, SparseRun, V, mark, sparse
+from mixfree.kernels.sparse import INSIDE, LISTED, MASS, SUM, WEIGHTS, A, Q, SparseRun, V, sparse
 from mixfree.linear.losses import Loss, has_twin, loss_twin
 from mixfree.steps import AdaGradNorm, Constant, Ladder
-from mixfree.steps.ladder_rule import FIRST_EPOCH, signs
+from mixfree.steps.ladder import LadderState
+from mixfree.steps.ladder_rule import FIRST_EPOCH
 
 
 def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
@@ -49,69 +58,97 @@ def runs_sparse(opt: Optimizer, loss: Loss, l2: float = 0.0) -> bool:
 
 
 FEW = 8  # a coordinate by itself takes that many times as long to copy as one of many
-_UNCHANGED = ("counts", "numbers", "before", "kept")  # fields that are saved as they are
+_NUMBERS = ("counts", "numbers", "rates", "sketch")  # fields that every row changes
 
 
 @dataclass(slots=True)
 class SparseState(State):
-    """A run in the form of its kernel: see :mod:`mixfree.kernels.sparse`."""
+    """A run in the form of its kernel: see :class:`mixfree.kernels.sparse.SparseRun`."""
 
     counts: Array
     numbers: Array
-    cells: Array  # v and q, one row per coordinate
-    places: Array  # coordinates in the window's sum
-    sums: Array  # the window's sum at these coordinates
-    aside: Array  # q at these coordinates
-    before: Array  # older sum of the tail average
-    kept: Array  # the random iterate
+    cells: Array
+    places: Array
+    before: Array
+    kept: Array
+    rates: Array
+    sketch: Array
+    earlier: Array
 
     @classmethod
-    def of(cls, run: RunState) -> "SparseState":
+    def of(cls, run: RunState, step: Any) -> "SparseState":
         """Convert the state of an optimiser's run, which is not changed."""
         gradient, output, size = run.gradient, run.output, run.x.size
+        nothing, searches = np.zeros(0), isinstance(run.step, LadderState)
         counts = [gradient.samples, run.steps, gradient.seen, gradient.length, 0, output.count, 0]
-        numbers = [getattr(run.step, "root", 0.0), 1.0, 0.0, sum_of_squares(run.x), 0.0, 0.0]
-        cells = np.empty((size, 2))  # unlike np.zeros, np.empty requests large pages
-        cells[:, V], cells[:, Q] = run.x, -output.sum if hasattr(output, "sum") else 0.0
-        nothing = np.zeros(0)
-        state = cls(
+        numbers = [getattr(run.step, "root", 0.0), 1.0, 0.0, sum_of_squares(run.x), 0.0]
+        rates, sketch = numbers_of(run.step) if searches else (nothing, np.zeros((0, 0)))
+        columns = {V: run.x, Q: -output.sum if hasattr(output, "sum") else 0.0}
+        if searches:
+            rates[SIZE] = np.abs(run.step.weighted_sum).sum()
+            columns |= {place: getattr(run.step, name) for name, place in lazy.FIELDS.items()}
+            columns[lazy.LAG] = _weight(run.steps) * (run.x - run.step.mean)
+            columns[lazy.SIGN] = signs_of(step, size)
+        else:
+            columns[SUM] = gradient.sum if gradient.seen else 0.0
+        cells = _empty(size, 8 if searches else 4)
+        for place in range(cells.shape[1]):
+            cells[:, place] = columns.get(place, 0.0)
+        places = np.zeros(0 if searches else size, np.int32)
+        if gradient.seen:
+            found = np.flatnonzero(gradient.sum)
+            cells[found, INSIDE], places[: found.size], counts[LISTED] = 1.0, found, found.size
+        return cls(
             counts=np.array(counts),
             numbers=np.array(numbers),
             cells=cells,
-            places=np.zeros(size, np.int32),
-            sums=np.zeros(size),
-            aside=np.zeros(size),
+            places=places,
             before=np.array(getattr(output, "before", nothing)),
             kept=np.array(getattr(output, "kept", nothing), dtype=np.float64),
+            rates=rates,
+            sketch=sketch,
+            earlier=run.step.before.copy() if searches else nothing,
         )
-        if gradient.seen:
-            places = np.flatnonzero(gradient.sum)
-            state._list(places, gradient.sum[places])
-        return state
 
     def begin(self, step: Any, first: float) -> None:
-        """Do nothing: none of these steps searches for its scale."""
+        """See :meth:`mixfree.steps.Ladder.begin`; other steps do not search for their scale."""
+        if isinstance(step, Ladder) and step.alpha is None and step.first is None:
+            self.rates[[RBAR, LAM]] = first
 
-    def mark(self, places: Array | None, samples: int) -> Any:
-        """Return what :meth:`go_back` needs to undo the next samples."""
-        return self.copy()
+    def mark(self, places: Array, samples: int) -> Any:
+        """Return what :meth:`go_back` needs to undo samples with entries at these ``places``."""
+        steps, count, size = int(self.counts[STEPS]), int(self.counts[COUNT]), len(self.cells)
+        compares = steps + samples >= FIRST_EPOCH and _doubles(steps, samples)
+        turns = self.before.size and _doubles(count, samples)
+        few = self.rates.size and FEW * places.size < size  # other steps may change every cell
+        if not few or compares or turns or self.kept.size:
+            return self.copy()
+        return places, self.cells[places], {name: getattr(self, name).copy() for name in _NUMBERS}
 
     def go_back(self, mark: Any) -> "SparseState":
         """Return the state as it was at the mark."""
-        found: SparseState = mark
-        return found
+        if isinstance(mark, SparseState):
+            return mark
+        places, cells, numbers = mark
+        self.cells[places] = cells
+        self.load(numbers)
+        return self
 
-    def settled(self, run: RunState, step: Any, l2: float) -> RunState:
+    def settled(self, run: RunState, l2: float) -> RunState:
         """Write this state into ``run``, the run that it was made from, and return it."""
         point = self.point().astype(run.x.dtype)
-        # The kernel adds regularisation only when a window is full.
-        window = l2 * self.numbers[WEIGHTS] * point.astype(np.float64)
-        window[self.places[self._listed]] += self.sums[self._listed]
         samples, steps, seen, length, *_ = self.counts.tolist()
-        run.gradient.load(
-            {"samples": samples, "seen": seen, "length": length, "sum": window.astype(point.dtype)}
-        )
-        run.step.load({"root": float(self.numbers[ROOT])})
+        run.gradient.load({"samples": samples, "seen": seen, "length": length})
+        if isinstance(run.step, LadderState):
+            return_numbers(run.step, self.rates, self.sketch)
+            fields = {name: self.cells[:, place].copy() for name, place in lazy.FIELDS.items()}
+            mean = self.cells[:, V] - self.cells[:, lazy.LAG] / max(_weight(steps), 1.0)
+            run.step.load(fields | {"mean": mean, "before": self.earlier.copy()})
+        else:
+            # The kernel adds regularisation only when a window is full.
+            window = self.cells[:, SUM] + l2 * self.numbers[WEIGHTS] * point.astype(np.float64)
+            run.gradient.load({"sum": window.astype(point.dtype)})
+            run.step.load({"root": float(self.numbers[ROOT])})
         run.output.load(self.output() | {"kept": self.kept.astype(point.dtype)})
         run.load({"x": point, "steps": steps})
         return run
@@ -125,208 +162,39 @@ class SparseState(State):
         """Return the fields of the output's state by name."""
         return {
             "count": int(self.counts[COUNT]),
-            "sum": self.numbers[MASS] * self.cells[:, V] - self._q(),
+            "sum": self.numbers[MASS] * self.cells[:, V] - self.cells[:, Q],
             "before": self.before.copy(),
             "kept": self.kept.copy(),
         }
 
     def arrays(self) -> SparseRun:
         """Return the arrays themselves, which the kernel changes."""
-        return SparseRun(
-            self.counts,
-            self.numbers,
-            self.cells,
-            self.cells.view(np.int64),
-            self.places,
-            self.sums,
-            self.aside,
-            self.before,
-            self.kept,
-        )
-
-    def plain(self) -> dict[str, Any]:
-        """Return the state as copies of arrays, without the marks of a window in the cells."""
-        return {
-            **{name: getattr(self, name).copy() for name in _UNCHANGED},
-            "v": self.cells[:, V].copy(),
-            "q": self._q(),
-            "places": self.places[self._listed].copy(),
-            "sums": self.sums[self._listed].copy(),
-        }
-
-    def restored(self, plain: Any, what: str) -> "SparseState":
-        """See :meth:`State.restored`; the marks in the cells are recomputed."""
-        blank = _PlainSparse(**self.plain())
-        given = blank.restored(plain, what)
-        found, size = self.copy(), self.cells.shape[0]
-        listed, places = int(given.counts[LISTED]), given.places
-        distinct = np.unique(places).size == places.size == given.sums.size == listed
-        inside = places.size == 0 or (places.min() >= 0 and places.max() < size)
-        counted = (given.counts >= 0).all() and (given.counts < MOST_COUNTED).all()
-        if not (distinct and inside and counted):
-            raise ValueError(
-                f"state of the {what} does not fit: the coordinates of its window are wrong"
-            )
-        if not (given.counts[SEEN] < given.counts[LENGTH] and given.numbers[A] != 0.0):
-            raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
-        found.load({name: getattr(given, name) for name in _UNCHANGED})
-        found.cells[:, V], found.cells[:, Q] = given.v, given.q
-        found._list(places, given.sums)
-        return found
-
-    @property
-    def _listed(self) -> slice:
-        """Where the window's sum is stored."""
-        return slice(int(self.counts[LISTED]))
-
-    def _list(self, places: Array, values: Array) -> None:
-        """Start the window's sum with these coordinates and values."""
-        self.counts[LISTED] = places.size
-        self.places[self._listed], self.sums[self._listed] = places, values
-        self.aside[self._listed] = self.cells[places, Q]
-        self.cells.view(np.int64)[places, Q] = mark(np.arange(places.size))
-
-    def _q(self) -> Array:
-        """Return q, including the entries that the window's sum has set aside."""
-        q = self.cells[:, Q].copy()
-        q[self.places[self._listed]] = self.aside[self._listed]
-        return q
-
-
-@dataclass(slots=True)
-class _PlainSparse(State):
-    """The saved form of a :class:`SparseState`."""
-
-    counts: Array
-    numbers: Array
-    before: Array
-    kept: Array
-    v: Array
-    q: Array
-    places: Array
-    sums: Array
-
-    # A window lists as many coordinates as it has met.
-    grows: ClassVar[tuple[str, ...]] = ("places", "sums")
-
-
-@dataclass(slots=True)
-class SparseLadderState(State):
-    """A run of the ladder in the form of its kernel: see :mod:`mixfree.kernels.sparse_ladder`."""
-
-    counts: Array
-    numbers: Array
-    rates: Array  # numbers of the ladder
-    sketch: Array
-    cells: Array  # one row per coordinate
-    earlier: Array  # the mean point when the number of steps last doubled
-    before: Array  # older sum of the tail average
-    kept: Array  # the random iterate
-
-    @classmethod
-    def of(cls, run: RunState, step: Ladder) -> "SparseLadderState":
-        """Convert the state of an optimiser's run, which is not changed."""
-        ladder, output, size = run.step, run.output, run.x.size
-        rates, sketch = numbers_of(ladder)
-        rates[SIZE] = np.abs(ladder.weighted_sum).sum()
-        cells = _empty(size, lazy.SIGN + 1)
-        columns = {
-            V: run.x,
-            Q: -output.sum if hasattr(output, "sum") else 0.0,
-            lazy.SQUARES: ladder.squares,
-            lazy.WEIGHTED_SUM: ladder.weighted_sum,
-            lazy.ORIGIN: ladder.origin,
-            lazy.LAG: 0.5 * run.steps * (run.steps + 1.0) * (run.x - ladder.mean),
-            lazy.U: 0.0,
-            lazy.SIGN: signs(step.seed, size),
-        }
-        for place, column in columns.items():
-            cells[:, place] = column
-        return cls(
-            counts=np.array([run.gradient.samples, run.steps, 0, 1, 0, output.count, 0]),
-            numbers=np.array([0.0, 1.0, 0.0]),
-            rates=rates,
-            sketch=sketch,
-            cells=cells,
-            earlier=ladder.before.copy(),
-            before=np.array(getattr(output, "before", np.zeros(0))),
-            kept=np.array(getattr(output, "kept", np.zeros(0)), dtype=np.float64),
-        )
-
-    def begin(self, step: Ladder, first: float) -> None:
-        """See :meth:`mixfree.steps.Ladder.begin`."""
-        if step.alpha is None and step.first is None:
-            self.rates[[RBAR, LAM]] = first
-
-    def mark(self, places: Array | None, samples: int) -> Any:
-        """Return what :meth:`go_back` needs to undo samples with entries at these ``places``."""
-        steps, count = int(self.counts[STEPS]), int(self.counts[COUNT])
-        compares = steps + samples >= FIRST_EPOCH and _doubles(steps, samples)
-        turns = self.before.size and _doubles(count, samples)
-        if places is None or compares or turns or self.kept.size:
-            return self.copy()
-        numbers = {name: getattr(self, name).copy() for name in _NUMBERS}
-        return places, self.cells[places], numbers
-
-    def go_back(self, mark: Any) -> "SparseLadderState":
-        """Return the state as it was at the mark."""
-        if isinstance(mark, SparseLadderState):
-            return mark
-        places, cells, numbers = mark
-        self.cells[places] = cells
-        self.load(numbers)
-        return self
-
-    def settled(self, run: RunState, step: Ladder, l2: float) -> RunState:
-        """Write this state into ``run``, the run that it was made from, and return it."""
-        samples, steps, *_ = self.counts.tolist()
-        whole = 0.5 * steps * (steps + 1.0)
-        return_numbers(run.step, self.rates, self.sketch)
-        run.step.load(
-            {
-                "squares": self.cells[:, lazy.SQUARES].copy(),
-                "weighted_sum": self.cells[:, lazy.WEIGHTED_SUM].copy(),
-                "origin": self.cells[:, lazy.ORIGIN].copy(),
-                "mean": self.cells[:, V] - self.cells[:, lazy.LAG] / max(whole, 1.0),
-                "before": self.earlier.copy(),
-            }
-        )
-        point = self.point().astype(run.x.dtype)
-        run.gradient.load({"samples": samples})
-        run.output.load(self.output() | {"kept": self.kept.astype(point.dtype)})
-        run.load({"x": point, "steps": steps})
-        return run
-
-    def point(self) -> Array:
-        """Return the current point."""
-        return self.cells[:, V].copy()
-
-    def output(self) -> dict[str, Any]:
-        """Return the fields of the output's state by name."""
-        return {
-            "count": int(self.counts[COUNT]),
-            "sum": self.numbers[MASS] * self.cells[:, V] - self.cells[:, Q],
-            "before": self.before.copy(),
-            "kept": self.kept.copy(),
-        }
-
-    def arrays(self) -> lazy.SparseLadderRun:
-        """Return the arrays themselves, which the kernel changes."""
-        return lazy.SparseLadderRun(*(getattr(self, name) for name in self.names()))
+        return SparseRun(*(getattr(self, name) for name in self.names()))
 
     def check(self, what: str) -> None:
-        """Counts and scales are possible, and sums of squares are not negative."""
-        counted = (self.counts >= 0).all() and (self.counts < MOST_COUNTED).all()
-        if not (counted and (self.rates[[RBAR, LAM, KAPPA]] > 0.0).all()):
+        """Counts, places and scales are possible, and sums of squares are not negative."""
+        counts, listed = self.counts, self.places[: max(0, int(self.counts[LISTED]))]
+        counted = (counts >= 0).all() and (counts < MOST_COUNTED).all()
+        inside = np.zeros(len(self.cells), bool)
+        if not (counted and counts[LISTED] <= self.places.size and (listed >= 0).all()):
             raise ValueError(f"state of the {what} does not fit: its counts contradict each other")
-        if (self.cells[:, lazy.SQUARES] < 0.0).any() or (self.rates[TOTALS:] < 0.0).any():
-            raise ValueError(f"state of the {what} does not fit: a sum of squares is negative")
-        if not (np.abs(self.cells[:, lazy.SIGN]) == 1.0).all():
-            raise ValueError(f"state of the {what} does not fit: a sign is not 1 or -1")
+        if (listed >= inside.size).any() or not (counts[SEEN] < counts[LENGTH] and self.numbers[A]):
+            raise ValueError(f"state of the {what} does not fit: its window is impossible")
+        if not self.rates.size:
+            inside[listed] = True
+            if inside.sum() != listed.size or not np.array_equal(self.cells[:, INSIDE], inside):
+                raise ValueError(f"state of the {what} does not fit: its window is impossible")
+            return
+        squares = self.cells[:, lazy.FIELDS["squares"]]
+        if (squares < 0.0).any() or (self.rates[[RBAR, LAM, KAPPA]] <= 0.0).any():
+            raise ValueError(f"state of the {what} does not fit: a square or a scale is negative")
+        if (self.rates[TOTALS:] < 0.0).any() or (np.abs(self.cells[:, lazy.SIGN]) != 1.0).any():
+            raise ValueError(f"state of the {what} does not fit: its sketch is impossible")
 
 
-_NUMBERS = ("counts", "numbers", "rates", "sketch")
-AnyState = SparseState | SparseLadderState
+def _weight(steps: int) -> float:
+    """Total weight of so many points in the ladder's mean."""
+    return 0.5 * steps * (steps + 1.0)
 
 
 def _doubles(count: int, more: int) -> bool:
@@ -370,21 +238,15 @@ class SparseLinear:
             raise ValueError(
                 f"{opt.name} has no sparse twin for this loss and l2={l2}: give it dense rows"
             )
-        # All space is a ball of infinite radius, so that one kernel serves both.
-        ball = BallPlan(getattr(opt.domain, "radius", np.inf), slack=1.0)
-        self.optimizer, self._plan = opt, plan_of(opt)._replace(domain=ball)
+        self.optimizer, self._plan = opt, plan_of(opt)
         self._step: Any = opt.step  # of the type that the state expects
         self._loss, self._l2 = loss, float(l2)
-        run, step = opt.export_run(own=False), opt.step
-        self._state: AnyState = (
-            SparseLadderState.of(run, step) if isinstance(step, Ladder) else SparseState.of(run)
-        )
+        self._state = SparseState.of(opt.export_run(own=False), opt.step)
         self._mark: Any = None
 
     def mark(self, rows: Any) -> None:
         """Mark the state before the next rows, for :meth:`go_back`."""
-        few = FEW * rows.nnz * self._loss.outputs < self.optimizer.x.size
-        self._mark = self._state.mark(self._places(rows) if few else None, rows.shape[0])
+        self._mark = self._state.mark(self._places(rows), rows.shape[0])
 
     def go_back(self) -> None:
         """Return to the mark, if there is one."""
@@ -441,7 +303,7 @@ class SparseLinear:
 
     def settle(self) -> Optimizer:
         """Write the run back to the optimiser, and return the optimiser."""
-        run = self._state.settled(self.optimizer.export_run(), self._step, self._l2)
+        run = self._state.settled(self.optimizer.export_run(), self._l2)
         self.optimizer.import_run(run)
         return self.optimizer
 

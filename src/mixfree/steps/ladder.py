@@ -10,13 +10,13 @@ from mixfree.base.checks import check_positive, check_whole
 from mixfree.base.state import State, UnitChange
 from mixfree.steps.ladder_rule import (
     BLOCK,
-    FIRST,
     LEVELS,
     MARGIN,
     WIDTH,
     Scale,
     climb,
     ends_epoch,
+    first_distance,
     inflation,
     sketched,
     update_scale,
@@ -84,7 +84,8 @@ class Ladder:
     alpha
         A fixed scale instead of r̄; ``None`` estimates r̄.
     first
-        Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``.
+        Initial value r_ε of r̄; by default 1e-6 times ``1 + |x0|``, or 0.01 of the
+        root mean square of x0 if that is larger.
     block
         Number of gradients summed before they enter the levels.
     length
@@ -120,7 +121,9 @@ class Ladder:
     def start(self, x0: Array) -> LadderState:
         """State of a run that has seen no gradient."""
         origin, width = x0.astype(np.float64), min(x0.size, WIDTH)
-        first = FIRST * (1.0 + float(np.abs(origin).max())) if self.first is None else self.first
+        first = self.first
+        if first is None:
+            first = first_distance(np, np.abs(origin).max(), math.sqrt(np.mean(origin**2)))
         return LadderState(
             rbar=float(first if self.alpha is None else self.alpha),
             lam=float(first) if self.alpha is None else 1.0,
@@ -145,17 +148,14 @@ class Ladder:
 
     def move(self, state: LadderState, direction: Array, step: int, x: Array) -> Array:
         """r̄ u_t/√κ; no entry is larger than r̄."""
-        g, lam = direction.astype(np.float64, copy=False), state.lam
-        weighted = lam * g
+        g = direction.astype(np.float64, copy=False)
+        self._search(state, g, step, x)
+        weighted = state.lam * g
         state.squares += weighted * weighted
         root = np.sqrt(state.squares)
         u = np.divide(weighted, root, out=np.zeros_like(root), where=root > 0.0)
-        self._search(state, g, weighted, step, x)
-        # λ has grown since u was computed; without the limit, a step could be longer than r̄.
-        limit = self.length * state.rbar
-        size = limit * (state.lam / lam) / math.sqrt(state.kappa)
-        displacement: Array = np.clip(size * u, -limit, limit)
-        self._climb(state, lam * math.sqrt(step) * u, step)
+        displacement: Array = (self.length * state.rbar / math.sqrt(state.kappa)) * u
+        self._climb(state, state.lam * math.sqrt(step) * u, step)
         return displacement.astype(direction.dtype, copy=False)
 
     def profile(self, state: LadderState, step: int) -> Profile:
@@ -180,9 +180,9 @@ class Ladder:
             state.carry = np.zeros_like(carry)
             state.kappa = float(inflation(np, state.totals, state.total))
 
-    def _search(self, state: LadderState, g: Array, weighted: Array, step: int, x: Array) -> None:
+    def _search(self, state: LadderState, g: Array, step: int, x: Array) -> None:
         """Update r̄ and λ, and restart from the mean point if the run has arrived."""
-        state.weighted_sum += np.where(x != state.origin, weighted, 0.0)
+        state.weighted_sum += np.where(x != state.origin, state.lam * g, 0.0)
         state.mean += 2.0 / (step + 1.0) * (x - state.mean)
         moved, size = 0.0, float(np.abs(state.weighted_sum).sum())
         if ends_epoch(step):
@@ -195,4 +195,4 @@ class Ladder:
         arrived, scale = update_scale(np, scale, size, moved)
         state.rbar, state.lam, state.numerator, state.margin = map(float, scale)
         if arrived:
-            state.origin, state.weighted_sum = state.mean.copy(), np.zeros_like(weighted)
+            state.origin, state.weighted_sum = state.mean.copy(), np.zeros_like(state.mean)

@@ -14,7 +14,7 @@ from mixfree.base.draws import SKETCH, key, words
 
 FIRST = 1e-6  # first distance, as a fraction of 1 + |x0|
 FIRST_OF_WEIGHTS = 1e-2  # the same, as a fraction of the root mean square of x0
-MARGIN = 3.0  # factor of the lower bound until the first arrival, and 1 after it
+MARGIN = 5.0  # factor of the lower bound until the first arrival, and 1 after it
 MOVED = 5.0  # factor of the movement of the mean point while the number of steps doubled
 KEPT = 0.25  # smallest fraction of rbar that remains after an arrival
 FIRST_EPOCH = 128  # steps before the mean point is first compared
@@ -84,7 +84,7 @@ def update_scale(xp: Any, scale: Scale, size: Any, moved: Any) -> tuple[Any, Sca
     --------
     >>> arrived, scale = update_scale(np, Scale(rbar=0.1, lam=0.1, numerator=1.0), 2.0, 0.0)
     >>> bool(arrived), float(scale.rbar)
-    (False, 1.5)
+    (False, 2.5)
     """
     some = size > 0.0
     bound = scale.margin * scale.numerator / xp.where(some, size, 1.0)

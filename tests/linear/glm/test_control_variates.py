@@ -5,6 +5,7 @@ import pytest
 from scipy import linalg
 
 from mixfree.linear.exact.sums import sums_of
+from mixfree.linear.glm import control_variates
 from mixfree.linear.glm import rows as rows_module
 from mixfree.linear.glm.control_variates import ERROR_DRAWS, _signs, functions
 from mixfree.linear.glm.fit import GlmFit
@@ -88,6 +89,22 @@ def test_no_other_beta_leaves_less_variance(solved):
                 for j in range(best.shape[1])]  # fmt: skip
         least = none - np.column_stack(each) @ np.linalg.lstsq(np.column_stack(each), none)[0]
         assert np.sum(left(best, k) ** 2) <= (1.0 + 1e-5) * np.sum(least**2)
+
+
+def test_beta_is_chosen_by_rows_of_the_whole_sample(monkeypatch):
+    """Catches a choice by the first rows alone, which here leaves far more of the slopes."""
+    monkeypatch.setattr(control_variates, "MAX_BETA_ROWS", 300)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 2)) * np.repeat([[0.2], [3.0]], 2000, axis=0)
+    y = np.where(x @ [1.5, -1.0] + rng.logistic(size=4000) > 0.0, 1.0, -1.0)
+    fit = GlmFit(Logistic(), 2, memory=MEMORY)
+    fit.add(x, y)
+    problem, point = fit._solved()
+    some = problem.controls.best_beta(point.objective, point.theta)
+    monkeypatch.setattr(control_variates, "MAX_BETA_ROWS", MEMORY)
+    best = problem.controls.best_beta(point.objective, point.theta)
+    whole = np.sum(unexplained((problem, point), best)[1] ** 2)
+    assert np.sum(unexplained((problem, point), some)[1] ** 2) < 1.3 * whole
 
 
 def test_cumulants_are_those_of_the_gradients_error(solved):

@@ -92,7 +92,7 @@ def test_rows_that_are_repeated_do_not_shrink_intervals_and_are_not_counted(loss
 @pytest.mark.parametrize("options", [{}, {"l2": 0.1}, {"radius": 0.4}, {"intercept": False}])
 def test_errors_and_profile_are_those_of_the_rows_scores_at_the_weights_of_the_end(options):
     """Scores without the penalty, or of weights before the end, do not sum to 0."""
-    x, y = stream("logit", 2000, 0.9, 3)
+    x, y = stream("logit", 2000, 0.9, 4)
     inference = inferred(Logistic(), x, y, **options)
     weights = inference.conf_int()[0].mean(axis=1)
     z = np.c_[x, np.ones(2000)] if options.get("intercept", True) else x
@@ -227,7 +227,7 @@ def test_neighbouring_batches_count(monkeypatch):
 
 def test_the_penalty_is_shared_out_by_weight():
     """Catches batches that all have the same part of the penalty, whatever their weights."""
-    x, y = logistic(2000)
+    x, y = stream("logit", 2000, 0.9, 2)  # correlated, so that batches are used
     weights = np.where(np.arange(2000) < 1000, 1.0, 9.0)
     fit = GlmFit(Logistic(), 3, l2=0.3)
     fit.add(x, y, weights)

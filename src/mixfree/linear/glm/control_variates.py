@@ -6,7 +6,7 @@ with the rows are summed over the whole stream. (The curvature at arrival as ano
 or times the prediction, gave no measurable gain.)
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy import linalg
@@ -22,7 +22,7 @@ from mixfree.linear.losses import Family
 
 FUNCTIONS = 3  # per output
 MAX_BETA_ROWS = 2048  # kept rows that are enough to choose β
-MIN_VARIANCE = 1e-12  # relative variance that is only a rounding error
+MIN_VARIANCE = 1e-10  # relative variance that may be only a rounding error
 ERROR_DRAWS = 64  # of a gradient's error, where its covariance would be too large a matrix
 
 
@@ -95,17 +95,17 @@ class ControlVariates:
         linear = np.einsum("kj,jkq->kq", beta[:, :-1], self._linear)
         return linear, self._quadratic, beta[:, -1]
 
-    def scores(self, batch: Sums, point: Point) -> Array:
-        """Return the gradient of a batch's loss, as explained by functions and predictions."""
-        (functions, moments), theta = self.totals(batch), point.theta
-        beta = point.objective.beta
+    def scores(self, batches: Iterable[Sums], point: Point) -> Array:
+        """Return the gradients of batches' losses, as explained by functions and predictions."""
+        theta, beta = point.theta, point.objective.beta
         if beta is None:
-            return np.zeros_like(theta)
-        explained: Array = np.einsum(
-            "kj,jkq->kq", beta[:, :-1], functions.reshape(-1, *theta.shape)
-        )
-        explained += beta[:, -1:] * (theta @ moments)
-        return explained
+            beta = self.best_beta(point.objective, theta)
+        found = []
+        for functions, moments in map(self.totals, batches):
+            each = functions.reshape(-1, *theta.shape)
+            explained = np.einsum("kj,jkq->kq", beta[:, :-1], each)
+            found.append(explained + beta[:, -1:] * (theta @ moments))
+        return np.array(found).reshape(-1, *theta.shape)
 
     def best_beta(self, objective: Objective, theta: Array, convex: bool = False) -> Array:
         """Return the β that best explains slopes: outputs × (functions, 1, prediction).
@@ -126,15 +126,12 @@ class ControlVariates:
             both = np.column_stack([basis[:, :, k], slope[:, k]])
             mean = white.T @ (both * weights[:, None]) / len(x)
             gram = (both * leverage[:, None]).T @ both / len(x)
-            size = gram.diagonal().copy()
+            lift = MIN_VARIANCE * gram.diagonal() + 1e-300  # what does not vary explains nothing
             gram -= mean.T @ mean
-            still = gram.diagonal() <= MIN_VARIANCE * size
-            still[-2] |= convex
-            scale = 1.0 / np.sqrt(np.maximum(gram.diagonal(), 1e-300))
-            gram *= scale[:, None] * scale
-            gram[still] = gram[:, still] = 0.0  # what does not vary explains nothing
-            left = gram[:-1, :-1] + 1e-9 * np.eye(len(gram) - 1)
-            found[k] = np.linalg.solve(left, gram[:-1, -1]) * scale[:-1] / scale[-1]
+            left = (gram + np.diag(lift))[:-1, :-1]
+            used = len(left) - convex
+            root = linalg.cho_factor(left[:used, :used], lower=True)
+            found[k, :used] = linalg.cho_solve(root, gram[:used, -1])
         return found
 
     def _slopes(

@@ -39,7 +39,7 @@ from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
 from mixfree.linear.glm.kept import Kept, origin_of, rows_of, stream_seed
 from mixfree.linear.glm.newton import Point
-from mixfree.linear.glm.problem import ROUGH, Problem
+from mixfree.linear.glm.problem import ROUGH_DECREMENT, Problem
 from mixfree.linear.glm.rows import Settings
 from mixfree.linear.losses import Family, Loss, Squared, predictions
 
@@ -248,7 +248,9 @@ class GlmFit:
         problem = self._problem(few, factor, waiting, sums)
         ridge = REFERENCE_RIDGE * self.settings.columns / max(len(few), 1)
         problem = replace(problem, ridge=ridge)
-        return problem.weights(problem.solved(None if sums is None else self._reference, ROUGH))
+        return problem.weights(
+            problem.solved(None if sums is None else self._reference, ROUGH_DECREMENT)
+        )
 
     def _problem(
         self, kept: Kept, factor: float, pending: Kept, sums: StreamSums | None

@@ -8,7 +8,7 @@ from scipy import special
 from mixfree.base.arithmetic import Array
 from mixfree.linear.glm.kept import Kept
 from mixfree.linear.glm.newton import Point
-from mixfree.linear.glm.problem import ROUGH, Problem
+from mixfree.linear.glm.problem import ROUGH_DECREMENT, Problem
 from mixfree.linear.glm.rows import Rows
 
 MAX_FREEDOM = 1e9  # degrees of freedom that are as good as infinitely many
@@ -56,8 +56,8 @@ def _held_out(problem: Problem, point: Point) -> tuple[Array, Array]:
     for number in range(FOLDS if few else 1):
         out = fold == number
         without = problem.with_sample(kept.take(~out))
-        lost[out] = _losses(without.rows, without.solved(start, ROUGH), kept.take(out))
-    least = problem.alone.solved(start, ROUGH)
+        lost[out] = _losses(without.rows, without.solved(start, ROUGH_DECREMENT), kept.take(out))
+    least = problem.alone.solved(start, ROUGH_DECREMENT)
     out = fold < (FOLDS if few else 1)
     weights = kept.weights[out]
     return lost[out] - _losses(problem.rows, least, kept.take(out)), weights / weights.sum()

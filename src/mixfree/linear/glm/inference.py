@@ -59,9 +59,8 @@ class GlmInference(BatchMeans):
         controls, total = self._problem.controls, self._problem.rows.weight
         closed = self._sums.batches.items
         assert controls is not None
-        found = [controls.scores(batch, self._point) for batch in closed]
         covered = np.array([float(batch.weight) for batch in closed]) / total
-        return np.array(found).reshape(-1, *self._point.theta.shape) / total, covered
+        return controls.scores(closed, self._point) / total, covered
 
     @property
     def _exact_sums(self) -> tuple[Array, Array]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mixfree.linear.glm.control_variates import ControlVariates
 
 MAX_DIRECT = 500  # unknowns of several outputs up to which their Hessian is factored
-CLOSE = 1e-12  # Newton decrement, relative to the loss, at which steps end
+DECREMENT = 1e-12  # Newton decrement, relative to the loss, at which steps end
 MAX_STEPS, MAX_PRODUCTS = 100, 200  # Newton steps, and products of conjugate gradients per step
 MAX_REUSE = 10  # products per step up to which a preconditioner is used again
 MAX_RESIDUAL, LEAST_RESIDUAL = 0.1, 1e-3  # relative residuals of conjugate gradients
@@ -269,7 +269,9 @@ class Point:
         return found
 
 
-def minimise(objective: Objective, theta: Array, close: float = CLOSE, seek: bool = False) -> Point:
+def minimise(
+    objective: Objective, theta: Array, close: float = DECREMENT, seek: bool = False
+) -> Point:
     """Find the minimum near ``theta`` by Newton steps, damped until the loss decreases.
 
     The search also ends where it is clear that there is none: below 0, where no stream's loss is,

@@ -8,12 +8,12 @@ from mixfree.base.arithmetic import Array, norm
 from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import ControlVariates
 from mixfree.linear.glm.kept import Kept
-from mixfree.linear.glm.newton import CLOSE, Objective, Point, minimise
+from mixfree.linear.glm.newton import DECREMENT, Objective, Point, minimise
 from mixfree.linear.glm.rows import Rows, Settings
 from mixfree.linear.losses import Huber, Poisson, Robust
 
 LEAST_PENALTY = 1e-8  # default ridge of standardised columns per row
-ROUGH = 1e-4  # relative Newton decrement that is enough for intermediate weights
+ROUGH_DECREMENT = 1e-4  # relative Newton decrement that is enough for intermediate weights
 MAX_BALL_STEPS = 50  # Newton steps for the multiplier of the ball; usually there are a few
 MAX_RIDGE_STEPS, RIDGE_CLOSE = 20, 0.05  # fits for the ridge, and its relative change at the end
 FIRST_RIDGE, MAX_RIDGE = 1.0, 1e6  # beside the sum of the rows' losses
@@ -55,7 +55,7 @@ class Problem:
         """Return the weights of a fit in the units of the rows."""
         return self.rows.weights(point.theta)
 
-    def solved(self, start: Array | None, close: float = CLOSE) -> Point:
+    def solved(self, start: Array | None, close: float = DECREMENT) -> Point:
         """Find the minimum, starting at weights in the units of the rows or at 0."""
         point = self._fitted(self._first(start), close=close)
         radius = self.rows.settings.radius
@@ -92,7 +92,7 @@ class Problem:
         rows, count = self.rows, self.rows.at_hand
         tau, theta = FIRST_RIDGE, np.zeros(rows.shape)
         for _ in range(MAX_RIDGE_STEPS):
-            point = replace(self, ridge=tau / count)._fitted(theta, close=ROUGH)
+            point = replace(self, ridge=tau / count)._fitted(theta, close=ROUGH_DECREMENT)
             theta, last = point.theta, tau
             slopes = theta[:, : rows.settings.columns]
             square = max(float(np.vdot(slopes, slopes)), 1e-300)
@@ -113,7 +113,9 @@ class Problem:
             if objective.at(given).value < objective.at(zero).value:
                 return given
         if isinstance(loss, Robust):  # not convex: from the fit of a convex loss
-            return minimise(replace(self._objective(), loss=Huber(loss.width)), zero, ROUGH).theta
+            return minimise(
+                replace(self._objective(), loss=Huber(loss.width)), zero, ROUGH_DECREMENT
+            ).theta
         return zero
 
     def _objective(self, extra: float = 0.0) -> Objective:
@@ -127,14 +129,16 @@ class Problem:
         return Objective(rows, np.append(penalty, np.zeros(int(rows.settings.intercept))))
 
     def _fitted(
-        self, theta: Array, extra: float = 0.0, close: float = CLOSE, seek: bool = False
+        self, theta: Array, extra: float = 0.0, close: float = DECREMENT, seek: bool = False
     ) -> Point:
         """Minimise the loss; with ``seek``, find out whether it has a minimum."""
         objective = self._objective(extra)
         controls = self.controls
         if controls is None:
             return minimise(objective, theta, close, seek)
-        for convex in (False, True)[close > CLOSE :]:  # a rough fit is as good without curvature
+        for convex in (False, True)[
+            close > DECREMENT :
+        ]:  # a rough fit is as good without curvature
             beta = controls.best_beta(objective, theta, convex)
             corrected = replace(objective, controls=controls, beta=beta)
             point = minimise(corrected, theta, close, seek)

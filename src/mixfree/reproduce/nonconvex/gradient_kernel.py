@@ -57,7 +57,7 @@ def nonconvex(plan, run, phase, rows, order):
         else:
             network_gradient(run.x, rows[order[i]], run.gradient)
         square = sum_of_squares(run.gradient)
-        if not acceptable(plan, run, run.gradient, one, square):
+        if not acceptable(plan, run, square):
             return i
         tell(plan, run, run.gradient, one, square)
     return order.size

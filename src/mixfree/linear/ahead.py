@@ -124,10 +124,12 @@ class Ahead(State):
         self.rows += other.rows
         self.start = max(self.rows, self.start)  # a new window
 
-    def mapped(self, change: ColumnMap, fit: Any) -> Self:
-        """Return the same predictions, and the weights of mapped columns for the next rows."""
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return the same predictions, for mapped columns; unless they are placed, a new window."""
         if not change.places:  # no weights of the new columns need predict the same
-            return replace(self, weights=fit.rough_weights())
+            outputs, width = self.weights.shape
+            weights = np.zeros((outputs, width - change.before + change.after))
+            return replace(self, weights=weights, start=max(self.rows, self.start))
         slopes, level = np.split(self.weights, [change.before], axis=1)
         return replace(self, weights=np.hstack([change.rows(slopes), level]))
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Option
 
-from mixfree.cli.options import Force, Json, print_json
+from mixfree.cli.options import Force, Json, Model, print_json
 from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MISSING = {
 
 
 def inspect(
-    model: Annotated[Path, Argument(help="Model file written by `mixfree fit`.")],
+    model: Model,
     top: Annotated[int, Option(help="Number of weights to show.")] = 20,
     weights: Annotated[
         Path | None, Option(help="CSV file for all weights, with their intervals.")
@@ -81,11 +81,15 @@ def _weights(facts: "Facts", top: int) -> Iterator[str]:
 
     weights, features = facts.fit.model.learner.weights, len(facts.fit.model.features)
     outputs, columns = weights.shape
-    size = np.abs(weights[:, :features]).max(axis=0)
+    effect = np.abs(weights[:, :features]) * facts.fit.model.rows.std(axis=0)
+    size = effect.max(axis=0)
     order = [*np.argsort(-size, kind="stable")[:top], *range(features, columns)]
     lines = [facts.weights[i * columns + k] for i in range(outputs) for k in order]
     summary = summary_of_fit(facts.fit, lines)
-    yield f"weights    the {min(top, features)} largest of {features:,}, in the units of the data"
+    yield (
+        f"weights    the {min(top, features)} of {features:,} with the largest effects per "
+        "standard deviation, in the units of the data"
+    )
     yield from (f"  {line}".rstrip() for line in summary.table())
     if facts.only_rounding:
         yield "           the intervals show rounding errors only: the model fits every row"

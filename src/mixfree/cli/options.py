@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -12,6 +13,7 @@ from mixfree.cli.screen import say
 # Versions of the JSON output, described in `docs/json.md`; adding a name keeps the version.
 VERSIONS = {"chain": 1, "diagnose": 1, "fit": 2, "inspect": 2, "td": 1}
 
+Model = Annotated[Path, Argument(help="Model file written by `mixfree fit`.")]
 Data = Annotated[
     list[str],
     Argument(

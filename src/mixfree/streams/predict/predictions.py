@@ -22,10 +22,11 @@ from mixfree.streams.columns.encoder import located
 from mixfree.streams.columns.kinds import Choices, judge
 from mixfree.streams.fit.look import FIRST_ROWS
 from mixfree.streams.fit.stream_fit import StreamFit
+from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Piece, Source
 from mixfree.streams.read.values import is_text, numbers_in, texts_in
 
-__all__ = ["ENDINGS", "Predictor", "Written", "answer_rows", "mark_of", "write_predictions"]
+__all__ = ["ENDINGS", "Written", "answer_rows", "answers", "beside", "mark_of", "write_predictions"]
 
 ENDINGS = (".parquet", ".csv", ".arrow")
 MARK = {b"mixfree": b"mixfree predictions"}  # metadata of Parquet and Arrow files
@@ -119,6 +120,26 @@ def answer_rows(
     if rows == 0:
         raise ValueError(f"{source.files[0]}: there are no rows")
     return Written(rows, empty, fit.encoder.unknown - before)
+
+
+def answers(file: StreamFile) -> bool:
+    """Whether rows from standard input can be answered in their own format."""
+    return file.format in ("csv", "jsonl")
+
+
+def beside(file: StreamFile) -> Path:
+    """Return the file for predictions beside a file of data.
+
+    Examples
+    --------
+    >>> beside(StreamFile("days/new.csv.gz", "csv")).as_posix()
+    'days/new-predictions.csv'
+    """
+    if file.path == STDIN:
+        raise ValueError("give `output`: predictions of an Arrow stream are written to a file")
+    ending = {"csv": ".csv", "jsonl": ".csv"}.get(file.format, f".{file.format}")
+    path = Path(file.path)
+    return path.with_name(path.name.split(".")[0] + "-predictions" + ending)
 
 
 def mark_of(

@@ -131,22 +131,18 @@ class Correlation:
             yield "too few rows to tell how correlated they are"
             return
         if not self.correlated:
-            yield f"correlation: none found in blocks of up to {self.lengths[-1]:,} rows"
-        else:
-            count = f"{self.scale:,} row{'s' * (self.scale != 1)}"
-            over = f"about {count}"
-            if self.rising:
-                over = f"at least {count}, probably more"
-            elif self._next_row_only:
-                over = "no more than the next row"
-            yield f"gradients are correlated over {over}"
-            yield (
-                f"effective sample size: {'at most' if self.rising else 'about'} "
-                f"{self.effective_sample_size:,.0f} of {self.rows:,} rows "
-                f"(variance inflation {self.inflation:,.3g})"
-            )
+            few = ", but they are too few to tell" if self.rising else ": they count as independent"
+            yield f"no correlation of the rows was found{few}"
+            return
+        about, less = "about", ""
         if self.rising:
-            yield "the correlation may exceed the longest blocks: more rows would resolve it"
+            about, less = "at most", ": errors are alike for longer than these rows can show"
+        elif self.scale > 1:
+            less = f": errors are alike over about {self.scale:,} rows"
+        yield (
+            f"your {self.rows:,} rows carry as much information about the weights as {about} "
+            f"{_rounded(self.effective_sample_size):,} independent ones{less}"
+        )
         if self.along_path:
             yield "measured along the path of the weights, which hides part of the correlation"
 
@@ -205,3 +201,15 @@ class Correlation:
         axes.set_xticks([], minor=True)
         plain_ticks(axes.yaxis)
         return figure
+
+
+def _rounded(value: float) -> int:
+    """Round to three digits.
+
+    Examples
+    --------
+    >>> _rounded(16_583.2), _rounded(64.4)
+    (16600, 64)
+    """
+    whole = round(value)
+    return round(whole, 3 - len(str(whole))) if whole > 999 else whole

@@ -40,7 +40,7 @@ from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
 from mixfree.linear.glm.kept import Kept, origin_of, rows_of, stream_seed
 from mixfree.linear.glm.newton import Point
-from mixfree.linear.glm.problem import Problem
+from mixfree.linear.glm.problem import ROUGH_DECREMENT, Problem
 from mixfree.linear.glm.rows import Settings
 from mixfree.linear.losses import Family, Loss, Squared, predictions
 

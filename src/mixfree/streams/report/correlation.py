@@ -193,8 +193,8 @@ class Correlation:
                 style |= {"ha": "left"}
             away = (6 if style["ha"] == "left" else -6, 0)
             axes.annotate(label, (self.scale, 0.2), xycoords=low, xytext=away, **style)
-        axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=24)
-        verdict = next(iter(self.lines()), "")
+        axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=36)
+        verdict = next(iter(self.lines()), "").replace(": ", ":\n")
         axes.text(0.0, 1.03, verdict, transform=axes.transAxes, color="#555555")
         few = self.lengths[:: 1 + self.lengths.size // 10]
         axes.set_xticks(few, [f"{length:,}" for length in few])

@@ -9,16 +9,17 @@ import numpy as np
 import mixfree
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
-from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner, knows_intervals
+from mixfree.linear.summary import Line
 from mixfree.steps import AdaGradNorm
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK
-from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
+from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation
 from mixfree.streams.report.leakage import leakage_warnings
 from mixfree.streams.report.metrics import ROUNDING, Quality, exact_to_rounding, metrics, quality
-from mixfree.streams.report.weights import Weight, weights_of
+from mixfree.streams.report.weights import weights_of
 
 __all__ = ["Facts", "check_something_learnt", "correlation_facts", "target_size"]
 
@@ -59,7 +60,7 @@ class Facts:
         return None if self.only_rounding else Correlation.of_learner(self.fit.model.learner)
 
     @cached_property
-    def weights(self) -> list[Weight]:
+    def weights(self) -> list[Line]:
         """All weights with their intervals."""
         return weights_of(self.fit)
 

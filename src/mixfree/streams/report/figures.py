@@ -108,7 +108,7 @@ def _draw_correlation(found: Correlation) -> Any:
         y_axis_type="log",
         x_axis_label="rows per block",
         y_axis_label="variance inflation",
-        title=next(found.lines()),
+        title=next(found.lines()).replace(": ", ":\n"),
     )
     figure.title.text_font_size = "11px"
     for axis in figure.axis:

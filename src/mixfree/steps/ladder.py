@@ -101,7 +101,7 @@ class Ladder:
     >>> for sign in 4 * (1.0, 1.0, -1.0, -1.0):
     ...     stepped = opt.tell([sign])
     >>> opt.profile().ratios.round(3)
-    array([0., 2., 0., 0.])
+    array([0., 4., 0., 0.])
     """
 
     alpha: float | None = None

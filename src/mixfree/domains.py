@@ -74,7 +74,7 @@ class Domain(Protocol):
 
     @property
     def diameter(self) -> float:
-        """D, the largest distance between two of its points; infinite if it has no bounds."""
+        """D of Assumption 2.2, the largest distance between two points; infinite without bounds."""
 
     @property
     def mirror(self) -> Mirror:

@@ -43,7 +43,7 @@ def test_a_warning_is_one_line():
     [
         (["inspect", "no.mixfree"], "there is no file no.mixfree"),
         (["report", "no.mixfree", "-o", "page.html"], "there is no file no.mixfree"),
-        (["predict", "rows.csv", "--model", "no.mixfree", "-o", "p.csv"], "file no.mixfree"),
+        (["predict", "no.mixfree", "rows.csv"], "file no.mixfree"),
         (["fit", "rows.csv", "--target", "y", "--model", "no/m"], "no"),
     ],
 )

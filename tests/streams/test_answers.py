@@ -151,9 +151,9 @@ def test_rows_before_a_bad_one_are_answered(fitted, answered):
     assert len(out.getvalue().splitlines()) == 3
 
 
-def command(*arguments):
+def command(model):
     return subprocess.Popen(
-        [sys.executable, "-m", "mixfree.cli", "predict", "-", *map(str, arguments)],
+        [sys.executable, "-m", "mixfree.cli", "predict", str(model), "-"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -165,7 +165,7 @@ def test_a_pipe_is_answered_before_it_ends_and_ends_quietly(tmp_path, fitted, ct
     fit = fitted[0]("load", when=["2020-01-01"] * 1000)
     fit.save(tmp_path / "m")
     row = b"1,2,red,true\n"
-    with command("--model", tmp_path / "m") as pipe:
+    with command(tmp_path / "m") as pipe:
         pipe.stdin.write(b"u,v,colour,on\n" + row)
         pipe.stdin.flush()
         first = pipe.stdout.readline(), pipe.stdout.readline()
@@ -174,7 +174,7 @@ def test_a_pipe_is_answered_before_it_ends_and_ends_quietly(tmp_path, fitted, ct
         assert first == (b'"prediction"\n', pipe.stdout.readline())
         pipe.send_signal(signal.SIGINT)
         assert (pipe.wait(), pipe.stderr.read()) == (130, b"")
-    with command("--model", tmp_path / "m") as pipe:
+    with command(tmp_path / "m") as pipe:
         pipe.stdout.close()
         pipe.stdin.write(b"u,v,colour,on\n" + 10 * row)
         pipe.stdin.close()

@@ -212,7 +212,7 @@ def test_a_full_disk_leaves_the_model_before(tmp_path, capsys, monkeypatch):
         ("inspect", "--weights", "w.csv"),
         ("report", "-o", "r.html"),
     ):  # whose errors did not name the file
-        given = [path, "--model", tmp_path / "m"] if command == "predict" else [tmp_path / "m"]
+        given = [tmp_path / "m", path] if command == "predict" else [tmp_path / "m"]
         assert run(command, *given, flag, tmp_path / name) == 2
         error = capsys.readouterr().err
         assert error.startswith(f"mixfree: cannot write {tmp_path / name}: No space left on")
@@ -224,7 +224,7 @@ def test_a_model_for_other_features(tmp_path, capsys):
     path = write(table(), tmp_path / "d.csv")
     assert run("fit", path, "--target", "load", "--model", tmp_path / "m", "-q") == 0
     other = write(table().drop_columns(["v"]), tmp_path / "other.csv")
-    assert run("predict", other, "--model", tmp_path / "m", "-o", tmp_path / "p.csv") == 2
+    assert run("predict", tmp_path / "m", other, "-o", tmp_path / "p.csv") == 2
     assert "there is no column 'v'" in capsys.readouterr().err
     assert not (tmp_path / "p.csv").exists()
 

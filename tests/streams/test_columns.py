@@ -337,7 +337,7 @@ def test_classes_of_numbers_reach_the_report_and_the_predictions(tmp_path, capsy
     said = "note       'y' has 2 classes, 0 and 1; --loss squared predicts a number"
     assert said in capsys.readouterr().out
     out = tmp_path / "p.parquet"
-    assert run("predict", tmp_path / "d.parquet", "--model", tmp_path / "m", "-o", out) == 0
+    assert run("predict", tmp_path / "m", tmp_path / "d.parquet", "-o", out) == 0
     assert set(pa.parquet.read_table(out)["prediction"].to_pylist()) == {"0", "1"}
 
 

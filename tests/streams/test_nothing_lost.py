@@ -80,7 +80,7 @@ def test_every_file_that_was_read_must_be_the_same(files, capsys, change, messag
 @pytest.mark.parametrize("name", ["first.csv", "m.mixfree"])
 def test_predictions_never_replace_what_they_are_made_from(files, name, capsys):
     before = (files / name).read_bytes()
-    code = run("predict", files / "first.csv", "--model", files / "m.mixfree", "-o", files / name)
+    code = run("predict", files / "m.mixfree", files / "first.csv", "-o", files / name)
     assert code == 2
     assert "which is an input" in capsys.readouterr().err
     assert (files / name).read_bytes() == before

@@ -58,10 +58,10 @@ def small_bounds(P: Array, mu: Array, changes: Array | None, eps: float) -> Mixi
 
 
 def by_relaxation(gap: float, error: float, least: float, eps: float) -> Bound:
-    """Bound τ by Levin and Peres, Theorems 12.4 and 12.5, as in the paper's Appendix.
+    """Bound τ by Levin and Peres, Theorems 12.4 and 12.5: the paper's Theorem E.1.
 
     (1/γ − 1) log(1/2ε) ≤ τ(ε) ≤ (1/γ) log(1/(ε μ_min)) for a reversible chain with absolute
-    spectral gap γ, here known up to ``error``. At ε = ¼ the upper bound is the Appendix's
+    spectral gap γ, here known up to ``error``. At ε = ¼ the upper bound is the paper's
     log(4/μ_min)/γ.
     """
     at_most_gap, at_least_gap = min(1.0, gap + error), gap - error

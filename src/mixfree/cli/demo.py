@@ -14,7 +14,7 @@ def demo(
         "mixfree-demo.png"
     ),
     samples: Annotated[int, Option(help="Samples per run.", min=32)] = 2_000_000,
-    seeds: Annotated[int, Option(help="Seeds per method.", min=1)] = 5,
+    seeds: Annotated[int, Option(help="Seeds per method.", min=1)] = 10,
     force: Force = False,
 ) -> None:
     """Compare the methods with SGD and AdaGrad.
@@ -48,5 +48,5 @@ def demo(
             for method, found in last.items()
         ],
     ).show()
-    say("Limit: the fit to all samples, which no method without knowledge of the chain surpasses.")
+    say("Limit: the mean error of a fit to all samples, as their number grows; the least possible.")
     say(CAVEAT, f"Figure: {save(draw_demo(rows), out)[0]}")

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -12,6 +13,7 @@ from mixfree.cli.screen import say
 # Versions of the JSON output, described in `docs/json.md`; adding a name keeps the version.
 VERSIONS = {"chain": 1, "diagnose": 1, "fit": 2, "inspect": 2, "td": 1}
 
+Model = Annotated[Path, Argument(help="Model file written by `mixfree fit`.")]
 Data = Annotated[
     list[str],
     Argument(
@@ -30,8 +32,8 @@ Target = Annotated[str, Option(help="Column to predict.")]
 Loss = Annotated[
     str | None,
     Option(
-        help="squared, huber, robust or logistic. Default: logistic if the target is text, "
-        "boolean, two-valued or at most five whole numbers, else squared."
+        help="squared, huber, robust, poisson or logistic. Default: logistic if the target is "
+        "text, boolean, two-valued or at most five whole numbers, else squared."
     ),
 ]
 Features = Annotated[

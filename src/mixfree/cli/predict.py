@@ -6,22 +6,22 @@ from typing import Annotated
 
 from typer import Exit, Option
 
-from mixfree.cli.options import Data, Force, Format, names
+from mixfree.cli.options import Data, Force, Format, Model, NoHeader, names
 from mixfree.cli.screen import complain, say
 
 __all__ = ["predict"]
 
 
 def predict(
+    model: Model,
     data: Data,
-    model: Annotated[Path, Option(help="Model file written by `mixfree fit`.")],
     output: Annotated[
         Path | None,
         Option(
             "--output",
             "-o",
-            help="File to write: .parquet, .csv or .arrow. Default: standard output, for rows from "
-            "standard input.",
+            help="File to write: .parquet, .csv or .arrow. Default: beside the data, "
+            "new.csv to new-predictions.csv; for standard input, standard output.",
         ),
     ] = None,
     keep: Annotated[
@@ -37,44 +37,50 @@ def predict(
     interval: Annotated[
         float | None,
         Option(
-            help="Also write the confidence interval of the mean prediction, lower and upper, at "
-            "this level, such as 0.95. Needs an exact regression."
+            help="Also write intervals of new rows at this level, such as 0.9: lower and upper, or "
+            "for classes a set of them. Needs the method exact."
         ),
     ] = None,
+    interval_of: Annotated[
+        str,
+        Option(
+            help="row: intervals that contain the targets of new rows; mean: confidence intervals "
+            "of the mean, mean_lower and mean_upper."
+        ),
+    ] = "row",
     format: Format = None,
+    no_header: NoHeader = False,
     force: Force = False,
 ) -> None:
     """Predict the target of every row with a fitted model.
 
     The output has one row per row of the data, in the same order, and for classifications also
-    the probability of each class. Without -o, rows from standard input are predicted as they
-    arrive, in their own format: CSV with a header, or JSON lines with --format jsonl.
+    the probability of each class. Rows from standard input are predicted as they arrive, in their
+    own format: CSV with a header, or JSON lines with --format jsonl.
 
     \b
     Examples:
-      mixfree predict new.csv --model load.mixfree -o forecast.parquet
-      tail -n +1 -f log.csv | mixfree predict - --model load.mixfree
+      mixfree predict load.mixfree new.csv
+      tail -n +1 -f log.csv | mixfree predict load.mixfree -
     """
     from mixfree.base.checks import check_one_of
     from mixfree.base.files import check_place
     from mixfree.streams import Source, StreamFit, find_files, write_predictions
     from mixfree.streams.columns.encoder import POLICIES
-    from mixfree.streams.predict.predictions import answer_rows, mark_of
+    from mixfree.streams.predict.predictions import answer_rows, answers, beside, mark_of
     from mixfree.streams.read.files import STDIN
 
-    files = find_files(data, format)
-    answers = [file.path for file in files] == [STDIN] and files[0].format != "arrow"
-    if output is None and not answers:
-        raise ValueError(
-            "`output` is needed, unless the data is CSV or JSON lines from standard input (-)"
-        )
+    files = find_files(data, format, header=not no_header)
+    if output is None and not ([file.path for file in files] == [STDIN] and answers(files[0])):
+        output = beside(files[0])
     fit = StreamFit.load(model)
     if missing is not None:
         fit.encoder.missing = check_one_of(missing, "missing", POLICIES)
+    columns = names(keep), interval, interval_of
     if output is not None:
-        mark = mark_of(fit, output, names(keep), interval)
+        mark = mark_of(fit, output, *columns)
         check_place(output, "output", mark, [model, *(file.path for file in files)], force)
-        written = write_predictions(fit, Source(files), output, names(keep), interval)
+        written = write_predictions(fit, Source(files), output, *columns)
         say(
             f"{written.rows:,} rows, {written.empty:,} of them without a prediction, "
             f"written to {output}"
@@ -82,7 +88,7 @@ def predict(
     else:
         try:
             source = Source(files, arriving=True)
-            written = answer_rows(fit, source, sys.stdout.buffer, names(keep), interval)
+            written = answer_rows(fit, source, sys.stdout.buffer, *columns)
         except KeyboardInterrupt:  # all predictions so far have been written
             raise Exit(130) from None
     for column, count in written.unknown.most_common():

@@ -23,8 +23,7 @@ from mixfree.reproduce.engine.report import (
     where,
 )
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import Interval, bootstrap, exponent, ratio
-from mixfree.reproduce.theory import bounds
+from mixfree.reproduce.engine.statistics import bootstrap, exponent, ratio
 from mixfree.td import RewardProcess, TDLearner, tabular
 
 __all__ = ["FULL", "QUICK", "boyan", "cells", "measure", "report", "reversed_streak", "sticky"]
@@ -212,7 +211,6 @@ def report(rows: list[Row], settings: Settings) -> Report:
         Claim.below(
             f"{OURS}'s mean error is below that of {BASELINE} on every process", ratios, 1.0, ".2f"
         ),
-        _bound_claim(where(rows, samples=longest, method=OURS)),
     ]
     figures = {
         "td-samples": _against_samples(rows),
@@ -233,23 +231,6 @@ def _growth_claims(family: str, found: dict[str, list[Row]]) -> list[Claim]:
     growth = f"Theorem 5.2: {family}: {OURS}'s mean error grows at most like τ^½"
     slower = f"{family}: {OURS}'s exponent in the mixing time is below that of {BASELINE}"
     return [Claim.below(growth, ours, 0.5), Claim.below(slower, less, 0.0, measured=both)]
-
-
-def _bound_claim(last: list[Row]) -> Claim:
-    """Claim Theorem 5.2 with its constants, where it is sharper than ‖θ‖ ≤ R."""
-    shares: dict[str, Interval] = {}
-    for name, own in gather(last, "process", "method").items():
-        (rows,) = own.values()
-        process = process_of(rows[0]["chain"], rows[0]["parameter"])
-        radius = 2.0 * float(np.linalg.norm(process.theta_star))
-        steps, time = min(row["steps"] for row in rows), rows[0]["mixing_time"]
-        limit = bounds.td_rate(float(np.abs(process.r).max()), radius, GAMMA, time, steps)
-        scale = process.error(np.zeros_like(process.theta_star))
-        if limit < 4.0 * radius**2:
-            shares[name] = bootstrap([row["error"] * scale / limit for row in rows])
-    text = f"Theorem 5.2: {OURS}'s mean error is at most the bound, with its constants"
-    trivial = "trivial here: no bound is below that of ‖θ‖ ≤ R"
-    return Claim.below(text, shares, 1.0, ".1e", empty=trivial)
 
 
 def _against_samples(rows: list[Row]) -> Figure:

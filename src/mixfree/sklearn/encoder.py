@@ -20,7 +20,7 @@ from mixfree.streams.read.json_lines import flat
 from mixfree.streams.read.source import Piece
 from mixfree.streams.read.values import without_views
 
-__all__ = ["StreamEncoder"]
+__all__ = ["StreamEncoder", "needs_encoding"]
 
 POLICIES = ("auto", "error")
 
@@ -158,6 +158,18 @@ class StreamEncoder(TransformerMixin, BaseEstimator):
         found = Encoder.from_state(self.encoder_.state_dict())
         found.missing = self.missing
         return found
+
+
+def needs_encoding(X: Any) -> bool:
+    """Whether X is a data frame or table with texts, dates or gaps."""
+    if type(X).__module__.split(".")[0] not in ("pandas", "polars", "pyarrow"):
+        return False
+    types, batch = require("pyarrow").types, _batch(X)
+    plain = (types.is_integer, types.is_floating, types.is_boolean)
+    return any(
+        column.null_count or not any(is_plain(column.type) for is_plain in plain)
+        for column in batch.columns
+    )
 
 
 def _batch(X: Any) -> Any:

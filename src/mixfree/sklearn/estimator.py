@@ -21,6 +21,7 @@ from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.learner_for import LinearLearner, learner_for
 from mixfree.linear.losses import Loss
 from mixfree.linear.summary import Summary, summary_of
+from mixfree.sklearn.encoder import StreamEncoder, needs_encoding
 from mixfree.steps import CorrelationScale, Profile
 from mixfree.steps.profile import BLOCK_AT_HALF, SUM_AT_HALF
 
@@ -91,6 +92,9 @@ class StreamModel(BaseEstimator, ABC):
         Rows learnt from, over all epochs.
     n_features_in_, feature_names_in_
         As for every scikit-learn estimator.
+    encoder_
+        The :class:`StreamEncoder` of a data frame with texts, dates or gaps; absent otherwise. The
+        rows of ``fit``, or of the first ``partial_fit``, decide on its features.
     """
 
     # Parameters that may change between calls of `partial_fit`.
@@ -211,7 +215,19 @@ class StreamModel(BaseEstimator, ABC):
         tags.input_tags.sparse = True
         return tags
 
+    def _encoded(self, X: Any, reset: bool = False) -> Any:
+        """Return the features of a table with texts, dates or gaps; other rows as they are.
+
+        The rows of the first call decide on the features, as :class:`StreamEncoder` does.
+        """
+        if reset:
+            self.__dict__.pop("encoder_", None)
+            if needs_encoding(X):
+                self.encoder_ = StreamEncoder().fit(X)
+        return self.encoder_.transform(X) if hasattr(self, "encoder_") else X
+
     def _check_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        X = self._encoded(X, reset)
         if not reset and self._needs_no_check(X, y):
             return X, y
         check_unmasked(X, "X")
@@ -348,6 +364,7 @@ class StreamModel(BaseEstimator, ABC):
         """Return predictions: one column per output if there are several."""
         check_is_fitted(self)
         check_unmasked(X, "X")
+        X = self._encoded(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return self._learner.predict(X)
 

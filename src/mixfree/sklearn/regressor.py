@@ -77,7 +77,7 @@ class StreamRegressor(RegressorMixin, StreamModel):
             return mean, *learner.ahead.ends(learner.loss, found, interval)
         if not 0.0 < interval < 1.0:
             raise ValueError(f"interval must be between 0 and 1, not {shown(interval)}")
-        rows = validate_data(self, X, accept_sparse="csr", reset=False)
+        rows = validate_data(self, self._encoded(X), accept_sparse="csr", reset=False)
         low, high = learner.mean_interval(rows, interval)
         return mean, mean_of(loss, low), mean_of(loss, high)
 

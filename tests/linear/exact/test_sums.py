@@ -102,34 +102,8 @@ def test_zero_weights_are_rows_left_out():
     same_bits(added((x, y, w)), added((x[w > 0], y[w > 0], w[w > 0])))
 
 
-def test_merging_in_any_order():
-    x, y, w = stream(9000, offset=3.0)
-    whole = added((x, y, w)).total
-    parts = [added((x[i::3], y[i::3], w[i::3])) for i in range(3)]
-    for order in ([0, 1, 2], [2, 0, 1]):
-        merged = Batches(COLUMNS, 2)
-        for i in order:
-            before = parts[i].plain()["sums"]["weight"]
-            merged.merge(parts[i])
-            assert parts[i].plain()["sums"]["weight"] == before
-        np.testing.assert_allclose(merged.total.scatter, whole.scatter, rtol=1e-12, atol=1e-10)
-        np.testing.assert_allclose(merged.total.mean, whole.mean, rtol=1e-13, atol=1e-13)
-    with pytest.raises(ValueError, match="cannot merge 2 columns"):
-        merged.merge(Batches(2, 2))
-
-
-def test_saved_and_restored_at_any_row_goes_on_with_the_same_bits():
-    x, y, w = stream(2 * block_rows(COLUMNS))
-    whole = added((x, y, w))
-    for cut in (0, 1, 777, block_rows(COLUMNS) + 3):
-        first = added((x[:cut], y[:cut], w[:cut]))
-        batches = Batches(COLUMNS, 2).restored(first.plain(), "batches")
-        batches.add(x[cut:], y[cut:], w[cut:])
-        same_bits(batches, whole)
-
-
-@pytest.mark.parametrize("place", [0, 5000, 8999])
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.1e75])
+@pytest.mark.parametrize("place", [0, 8999])
+@pytest.mark.parametrize("wrong", [np.nan, -1.1e75])
 @pytest.mark.parametrize("where", ["rows", "targets"])
 @pytest.mark.parametrize("weight", [None, 1e-70])
 def test_values_beyond_the_limit_are_refused_by_name_and_nothing_has_changed(

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mixfree.linear.exact.streamsums import StreamSums
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.losses import Logistic
 from tests.helpers import assert_same_bits
@@ -68,22 +67,3 @@ def test_merged_streams_have_new_reference_weights_in_any_order():
         ends.append(one)
     assert ends[0]._streams == ends[1]._streams
     np.testing.assert_array_equal(*(np.sort(each._sample.plain()["keys"]) for each in ends))
-
-
-def test_merged_batches_are_joined_until_they_are_few():
-    """Catches batches that are joined but keep the length of one, and rows summed twice."""
-    rng = np.random.default_rng(0)
-    parts = []
-    for _ in range(2):
-        sums = StreamSums(2, 1)
-        rows = sums.batches.length * (sums.batches.most - 1) + 3
-        x, functions = rng.normal(size=(rows, 2)), rng.normal(size=(1, rows))
-        sums.add(x, functions, rng.uniform(0.5, 2.0, size=rows))
-        parts.append(sums)
-    one, two = parts
-    total = one.total.joined(two.total)
-    one.merge(two)
-    assert len(one.batches) < one.batches.most
-    assert all(batch.rows == one.batches.length for batch in one.batches.items)
-    assert one.rows == total.rows == 2 * rows
-    np.testing.assert_allclose(one.total.weight, total.weight)

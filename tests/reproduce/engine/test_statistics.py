@@ -12,7 +12,6 @@ from mixfree.reproduce.engine.statistics import (
     exponent,
     fitted_slope,
     ratio,
-    spread,
 )
 
 
@@ -85,7 +84,3 @@ def test_exponents_are_compared_on_the_same_seeds():
     ours = heavy(10, -1.0)
     others = [{**row, "y": row["y"] * row["x"] ** 0.3} for row in ours]
     assert exponent(ours, "x", "y", less=others) == pytest.approx((-0.3, -0.3, -0.3))
-
-
-def test_the_spread_is_of_quantiles():
-    assert spread(np.arange(11.0)) == "5.0e+00 (1.0e+00 to 9.0e+00)"

@@ -87,36 +87,13 @@ def by_column(table):
     return [dict(zip(table.head, line, strict=True)) for line in table.lines]
 
 
-ROBUST = [name for name, problem in PROBLEMS.items() if problem.constants is not None]
+ROBUST = [name for name in PROBLEMS if name.startswith("robust")]
 
 
-def curvature(problem, w, rows, step=1e-5):
-    """The largest eigenvalue of ∇²F at ``w``, by finite differences of the gradient."""
-    steps = step * np.eye(problem.size)
-    slopes = [problem.gradient(w + e, rows) - problem.gradient(w - e, rows) for e in steps]
-    hessian = np.array(slopes) / (2.0 * step)
-    return float(np.linalg.eigvalsh(0.5 * (hessian + hessian.T))[-1])
-
-
-@pytest.mark.parametrize("name", ROBUST)
-def test_the_constants_are_reached_and_never_passed(name):
-    """G and L of the theorem, and M, over points near and far."""
-    problem = PROBLEMS[name]
-    data = problem.rows(problem.draw(0))
-    G, M, L = problem.constants(data)
-    rng = np.random.default_rng(3)
-    steepest = 0.0
-    for scale in (0.1, 1.0, 3.0):
-        for w in scale * rng.standard_normal((50, problem.size)):
-            gradients = [np.linalg.norm(problem.gradient(w, row[None])) for row in data]
-            steepest = max(steepest, *gradients)
-            assert problem.value(w, data) <= M
-            assert curvature(problem, w, data) <= L * (1 + 1e-9)
-    assert 0.9 * G < steepest <= G * (1 + 1e-12)
-    # Where all residuals are 0 the curvature is L itself.
-    fitted = data.copy()
-    fitted[:, -1] = data[:, :-1] @ w
-    assert curvature(problem, w, fitted) == pytest.approx(L, rel=1e-6)
+def smoothness_of(data):
+    """L of Assumption 2.4: ρ″ = (1 − ¾r²)(1 + ¼r²)⁻³ of the robust loss is at most 1."""
+    x = data[:, :-1]
+    return float(np.linalg.eigvalsh(x.T @ x / len(x))[-1])
 
 
 def ratios(problem, seed, p, start, samples=1000):
@@ -128,7 +105,7 @@ def ratios(problem, seed, p, start, samples=1000):
     """
     regression = problem.draw(seed)
     data = problem.rows(regression)
-    smoothness = problem.constants(data).smoothness
+    smoothness = smoothness_of(data)
     opt = start(problem, seed)
     order = regression.order(seed, p, samples)
     run = directions(opt, lambda w, row: problem.gradient(w, data[row : row + 1]), order)
@@ -170,13 +147,17 @@ def test_the_inequalities_of_every_run(start, failing):
     assert {lemma for lemma, share in largest.items() if share > 1.0} == failing, largest
 
 
-@pytest.mark.parametrize("output", ["random", "last"])
-def test_corollary_4_4_is_about_a_random_iterate(monkeypatch, output):
-    monkeypatch.setattr(nonconvex, "EVALUATIONS", 100)
-    monkeypatch.setattr(nonconvex, "start", mag(output=output))
-    cells = [c for c in nonconvex.cells(Settings(1000, 24, p=(0.5,))) if c["problem"] == ROBUST[0]]
-    claim = random_claim([nonconvex.measure(cell)[-1] for cell in cells])
-    assert claim.holds is (output == "random"), claim
+@pytest.mark.parametrize(("factor", "holds"), [(0.7, True), (1.0, None), (1.3, False)])
+def test_corollary_4_4_is_judged_by_the_worst_problem(factor, holds):
+    """That w̃ is uniform among the iterates is tested exactly in tests/outputs."""
+    noise = np.random.default_rng(0).lognormal(sigma=0.3, size=(30, 2))
+    final = [
+        {"problem": name, "p": 0.5, "mean_square": 4.0 * a, "random": 2.0 * b * scale}
+        for name, scale in (("network", factor), ("phase retrieval", 0.5))
+        for a, b in noise / noise.mean(axis=0)
+    ]
+    claim = random_claim(final)
+    assert claim.holds is holds and "(network, p = 0.5)" in claim.measured, claim
 
 
 def made_up(exponents):
@@ -202,8 +183,6 @@ def test_report_recovers_exponents_and_judges_them():
     found = nonconvex.report(made_up(exponents), Settings(10**5, 3, p=(0.5, 0.1)))
     judged = [claim.holds for claim in found.claims if claim.text.startswith("Theorem 4.3, ")]
     assert judged == [True, False, True, True, False] + [True] * 5
-    bound = found.claims[-1]
-    assert bound.holds is None and bound.measured.startswith("trivial here")
     ends, decades, _ = (by_column(table) for table in found.tables)
     assert ends[0]["problem"] == decades[0]["problem"] == next(iter(PROBLEMS))
     assert decades[0]["to 100,000"] == "-0.30 (-0.30 to -0.30)"
@@ -211,32 +190,14 @@ def test_report_recovers_exponents_and_judges_them():
     assert set(found.figures) == {"nonconvex", "nonconvex-mixing-time"}
 
 
-def grown(report):
-    return [claim for claim in report.claims if "grows at most" in claim.text]
-
-
 def test_growth_with_the_mixing_time_is_judged_by_the_theorem():
     rows = made_up(dict.fromkeys(PROBLEMS, -0.3))
     for row in rows:
-        grows = 0.4 if row["problem"] == "network" else 0.2
-        row["mean_square"] *= mixing_time(row["p"]) ** grows
-    settings = Settings(10**5, 3, p=(0.5, 0.1))
-    claims = grown(nonconvex.report(rows, settings))
+        row["mean_square"] *= mixing_time(row["p"]) ** (0.6 if row["problem"] == "network" else 0.2)
+    found = nonconvex.report(rows, Settings(10**5, 3, p=(0.5, 0.1)))
+    claims = [claim for claim in found.claims if "grows at most" in claim.text]
     assert claims[0].measured == "+0.10 (+0.10 to +0.10)"
-    assert [claim.holds for claim in claims] == [True] * 5
-    for row in rows:
-        if row["problem"] == "network":
-            row["mean_square"] *= mixing_time(row["p"]) ** 0.2
-    claims = grown(nonconvex.report(rows, settings))
     assert [claim.holds for claim in claims] == [True, True, False, True, True]
-
-
-def test_one_truth_suits_both_states_and_two_do_not():
-    for name, small in (("robust regression", True), ("robust, two truths", False)):
-        problem = PROBLEMS[name]
-        data = problem.draw(3)
-        w = np.linalg.lstsq(data.rows, data.targets, rcond=None)[0]
-        assert (problem.value(w, problem.rows(data)) < 1e-3) == small
 
 
 def test_a_network_fits_a_network_and_a_line_only_at_infinity():

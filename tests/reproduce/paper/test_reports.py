@@ -76,22 +76,6 @@ def test_table1_is_fitted_from_100_mixing_times_on():
     assert exponent(30 * begin) == f"{expected:+.2f}" != "-0.60"
 
 
-def test_table1_has_all_mixing_times_and_the_slow_ones():
-    """τ = 4 is far off the line of the others: it counts in one of the two fits."""
-    p = (1e-1, 1e-2, 1e-3)
-    settings = Settings(10**7, 3, ("mag",), p)
-    rows = [
-        {**row, "suboptimality": row["suboptimality"] * (100.0 if each == 1e-1 else 1.0)}
-        for each in p
-        for seed in range(3)
-        for row in power_law("mag", each, seed, -0.8, 0.3)
-    ]
-    fitted = table1.report(rows, settings).tables[1]
-    line = dict(zip(fitted.head, fitted.lines[0], strict=True))
-    assert line["in τ ≥ 10"].startswith("+0.3")
-    assert line["in τ"].startswith("-0.7")
-
-
 @pytest.mark.parametrize(
     ("p", "seeds", "samples"),
     [((1e-2,), 3, 10**7), ((1e-2, 1e-3), 1, 10**7), ((1e-2, 1e-3), 3, 10**5)],
@@ -159,17 +143,8 @@ def test_fig2_judges_the_papers_claims():
     assert len(failed) == 2  # the first, and against SGD-MLMC
 
 
-def test_fig2_is_about_the_papers_methods_and_not_about_one_seed():
-    quick = {"sgd": 1e-5, "adagrad": 1e-5, "sgd-mlmc": 1e-3, "mag": 1e-4, "ladder": 1e-6}
-    slow = {"sgd": 3e-2, "adagrad": 1e-2, "sgd-mlmc": 2e-2, "mag": 1e-3, "ladder": 1e-4}
-    for factors, holds in (((0.9, 1.0, 1.1), True), ((1.0,), None)):
-        settings = Settings(100, len(factors), tuple(quick), (0.5, 1e-4))
-        rows = final_rows(quick, 0.5, factors) + final_rows(slow, 1e-4, factors)
-        assert [claim.holds for claim in fig2.report(rows, settings).claims] == [holds] * 4
-
-
-def test_heavy_tails_show_in_the_interval_and_in_the_median():
-    """One seed in ten has nearly all of the error: the median is 1e-3 and the mean 1.09e-2."""
+def test_heavy_tails_show_in_the_interval():
+    """One seed in ten has nearly all of the error: a symmetric interval would reach below zero."""
     gaps = {"sgd": 1e-3, "adagrad": 1e-3, "sgd-mlmc": 1e-3, "mag": 1e-3}
     rows = final_rows(gaps, factors=[1.0] * 9 + [100.0])
     first = fig1.report(rows, Settings(100, 10, tuple(gaps), (1e-4,))).tables[0]
@@ -177,7 +152,6 @@ def test_heavy_tails_show_in_the_interval_and_in_the_median():
     mean, low, high = line["mean suboptimality, 95 %"]
     assert mean == pytest.approx(1.09e-2)
     assert low == pytest.approx(1e-3) and 2e-2 < high < 5e-2
-    assert line["median (10 % to 90 %)"].startswith("1.0e-03 (1.0e-03 to ")
 
 
 def test_adagrad_is_brought_to_mags_pace():

@@ -1,25 +1,11 @@
-from itertools import pairwise, product
-
 import numpy as np
 import pytest
 
-from mixfree.chains import two_state
 from mixfree.gradients import MLMC
-from mixfree.reproduce.engine.report import Claim
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.paper.problem import Regression, problem_of
-from mixfree.reproduce.theory import concentration, measures
-from mixfree.reproduce.theory.claims import (
-    TRIVIAL,
-    bias_claim,
-    claims,
-    coupling_claim,
-    deviation_claim,
-    values_of,
-    within,
-)
-from mixfree.reproduce.theory.concentration import LEMMAS
-from mixfree.reproduce.theory.equality import equality_claim
+from mixfree.reproduce.theory import measures
+from mixfree.reproduce.theory.claims import bias_claim, claims, equality_claim, values_of
 from mixfree.reproduce.theory.experiment import cells, measure, report
 from mixfree.reproduce.theory.measures import second_moments
 from mixfree.reproduce.theory.windows import Windows
@@ -46,9 +32,7 @@ def of(found, beginning):
 
 def test_what_has_a_closed_form_is_measured(rows):
     found = verdicts(rows[1], rows[0])
-    appendix = ("Lemma A.1", "Lemma A.2", "Lemma A.3", "Lemma A.4")
-    order = ("Lemma 3.1: E g", "Eq. (7) is")
-    for beginning in (*CLOSED, *appendix, *order):
+    for beginning in (*CLOSED, "Lemma 3.1: E g", "Eq. (7) is"):
         assert of(found, beginning).holds, of(found, beginning)
 
 
@@ -64,65 +48,6 @@ def test_measurements_five_times_too_large_are_seen(rows, quantity, beginning):
         for row in found
     ]
     assert of(verdicts(wrong, settings), beginning).holds is False
-
-
-def test_bounds_that_say_nothing_are_not_said_to_hold(rows):
-    """At this size every bound is that of ‖∇f‖ ≤ G, which holds for whatever is measured."""
-    for beginning in ("Lemma A.5", "Lemma A.6", "Lemma 3.1: second moment", "Theorem 3.3: subopt"):
-        trivial = [
-            claim
-            for text, claim in verdicts(rows[1], rows[0]).items()
-            if text.startswith(beginning) and "bound" in text
-        ]
-        assert [(claim.holds, claim.measured) for claim in trivial] == [(None, TRIVIAL)]
-
-
-@pytest.mark.parametrize("lemma", LEMMAS)
-def test_a_chain_that_mixes_more_slowly_than_was_said_is_seen(monkeypatch, lemma):
-    """Independent states that are not, and a chain with 1,000 times the mixing time."""
-    settings = Settings(samples=1 << 10, seeds=4, p=(0.5, 0.1))
-    states = concentration.states
-    monkeypatch.setattr(
-        concentration, "states", lambda rng, p, *given: states(rng, p / 1000.0, *given)
-    )
-    chosen = [cell for cell in cells(settings) if cell["what"] == "concentration"]
-    rows = [row for cell in chosen for row in measure(cell)]
-    assert deviation_claim(rows, lemma).holds is False
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_the_states_are_those_of_the_chain(known):
-    """Changes with probability p, from the state 1 or from either: 5 standard errors."""
-    rng = np.random.default_rng(1)
-    path = np.vstack([concentration.states(rng, 0.03, 400, known) for _ in range(20)])
-    changed = np.mean(path[:, 1:] != path[:, :-1])
-    assert abs(changed - 0.03) < 5 * (0.03 * 0.97 / path[:, 1:].size) ** 0.5
-    first = np.mean(path[:, 0] == 1)
-    expected = 0.97 if known else 0.5
-    assert abs(first - expected) < 5 * (expected * (1 - expected) / len(path)) ** 0.5
-
-
-def test_states_half_as_far_apart_as_was_said_are_seen(monkeypatch):
-    settings = Settings(samples=64, seeds=1, p=(0.1, 0.01))
-    assert coupling_claim(settings).holds
-    assert max(concentration.coupling_ratios(0.01, 35)) == pytest.approx(1.0)  # for two states
-    exact = concentration.subsample_distance
-    monkeypatch.setattr(
-        concentration, "subsample_distance", lambda p, delay, n: exact(p, delay // 2, n)
-    )
-    assert coupling_claim(settings).holds is False
-
-
-def test_the_distance_of_subsamples_is_that_over_all_sequences():
-    """Against all 2^5 sequences of states one by one, and d(K) against the chain's own."""
-    p, delay = 0.07, 3
-    P = np.linalg.matrix_power(two_state(p).P, delay)
-    off = [
-        abs(0.5 * np.prod([P[a, b] for a, b in pairwise(path)]) - 0.5**5)
-        for path in product((0, 1), repeat=5)
-    ]
-    assert concentration.subsample_distance(p, delay, 5) == pytest.approx(0.5 * sum(off))
-    assert concentration.distance(p, delay) == pytest.approx(0.5 * np.abs(P[0] - 0.5).sum())
 
 
 WRONG = {
@@ -181,7 +106,7 @@ def test_one_seed_decides_nothing_that_has_noise():
     settings = Settings(samples=64, seeds=1, p=(0.5,))
     rows = [row for cell in cells(settings) for row in measure(cell)]
     undecided = [claim.text for claim in claims(rows, settings) if claim.holds is None]
-    assert len(undecided) == 14, undecided
+    assert len(undecided) == 6, undecided
     (table,) = report(rows, settings).tables
     assert ("error of a mean, in τ", "not measured", "+0.5") in table.lines
 
@@ -209,34 +134,8 @@ def test_second_moment_is_that_of_the_estimator():
     assert 5 * error < plain / HORIZON.bit_length(), (plain, error)
 
 
-def test_the_gradient_bound_is_reached_and_never_passed():
-    problem = problem_of(0)
-    bound = problem.largest_gradient
-    row = int(
-        np.argmax(
-            np.linalg.norm(problem.rows, axis=1)
-            * (np.linalg.norm(problem.rows, axis=1) + np.abs(problem.targets))
-        )
-    )
-    x, y = problem.rows[row], problem.targets[row]
-    worst = -np.sign(y) * x / np.linalg.norm(x)
-    assert np.linalg.norm((x @ worst - y) * x) == pytest.approx(bound)
-
-
 def test_an_equality_is_refuted_by_one_of_several_deviations():
     good, bad = ([0.9, 1.0, 1.1, 1.0], 1.0), ([0.9, 1.0, 1.1, 1.0], 2.0)
     assert equality_claim("t", [good, good]).holds is True
     assert equality_claim("t", [good, bad]).holds is False
     assert equality_claim("t", [([1.0], 2.0)]).holds is None
-
-
-def test_means_within_their_bounds():
-    """Catches bounds that say nothing and are counted, and one that is broken among others."""
-    found = {0.1: {2: [1.0, 1.1, 0.9], 4: [2.0, 2.1, 1.9]}, 0.2: {2: [9.0, 9.1, 8.9]}}
-
-    def claim(factor):
-        limits = {(0.1, 2): 4.0, (0.1, 4): 2.5 * factor, (0.2, 2): 100.0}
-        return within("t", found, lambda p, size: limits[p, size], lambda size: 50.0)
-
-    assert claim(1.0) == Claim("t", "largest ratio 8.0e-01 at 2 sizes", True)
-    assert claim(0.5) == Claim("t", "largest ratio 1.6e+00 at 2 sizes", False)

@@ -344,9 +344,8 @@ class BatchMeans(ABC):
             )
         if self.correlated:
             return (
-                f"intervals are too narrow: batches of {self._length:,} "
-                f"row{'s' * (self._length != 1)} are still correlated ({self.correlation:.2f} "
-                "between neighbours); the stream is too short beside its correlation"
+                f"intervals are too narrow: errors are alike for longer than {self._length:,} "
+                f"row{'s' * (self._length != 1)}, and there are too few rows for longer batches"
             )
         return ""
 

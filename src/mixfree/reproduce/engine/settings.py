@@ -3,10 +3,10 @@
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from mixfree.base.checks import check_whole, shown
+from mixfree.base.checks import check_whole
 from mixfree.core.methods import find_method
 
-__all__ = ["FRESH", "Settings", "check_switching_probability"]
+__all__ = ["FRESH", "Settings"]
 
 FRESH = 1000  # first seed not used in development
 LONGEST_WINDOW = 32  # samples per MLMC gradient at the highest of the paper's 5 levels
@@ -41,7 +41,8 @@ class Settings:
         for method in self.methods:
             find_method(method)
         for p in self.p:
-            check_switching_probability(p)
+            if not 0.0 < p < 1.0:
+                raise ValueError(f"p must be a probability between 0 and 1, both excluded, not {p}")
         for name in ("methods", "p"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
@@ -75,10 +76,3 @@ class Settings:
                 text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
                 words.append(f"--{field.name.replace('_', '-')} {text}")
         return " ".join(words)
-
-
-def check_switching_probability(p: float) -> float:
-    """Return ``p``; raise ValueError unless it is strictly between 0 and 1."""
-    if not 0.0 < p < 1.0:
-        raise ValueError(f"p must be a probability between 0 and 1, both excluded, not {shown(p)}")
-    return p

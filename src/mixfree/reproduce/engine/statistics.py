@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mixfree.base.arithmetic import Array
 
-__all__ = ["Interval", "bootstrap", "exponent", "fitted_slope", "ratio", "spread"]
+__all__ = ["Interval", "bootstrap", "exponent", "fitted_slope", "ratio"]
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000  # resamples per bootstrap
@@ -113,9 +113,3 @@ def _by_seed(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[list[fl
     places = sorted(set.intersection(*map(set, runs.values()))) if runs else []
     values = np.array([[run[place] for place in places] for run in runs.values()])
     return places, values.reshape(len(runs), len(places))
-
-
-def spread(values: npt.ArrayLike) -> str:
-    """Format the median with the 10 % and 90 % quantiles, to show heavy tails."""
-    low, middle, high = np.quantile(np.asarray(values, dtype=float), [0.1, 0.5, 0.9]).tolist()
-    return str(Interval(middle, low, high))

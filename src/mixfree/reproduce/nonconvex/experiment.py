@@ -14,17 +14,25 @@ from mixfree.base.table import Table
 from mixfree.core.history import follow
 from mixfree.core.methods import MAG
 from mixfree.core.optimizer import Optimizer
-from mixfree.reproduce.engine.report import DOTS, Claim, Figure, Report, Row, curves, grid, where
+from mixfree.reproduce.engine.report import (
+    DOTS,
+    Claim,
+    Figure,
+    Report,
+    Row,
+    curves,
+    gather,
+    grid,
+    where,
+)
 from mixfree.reproduce.engine.settings import Settings
 from mixfree.reproduce.engine.statistics import Interval, bootstrap, exponent
 from mixfree.reproduce.nonconvex.problems import PROBLEMS, Problem
 from mixfree.reproduce.paper.problem import mixing_time
-from mixfree.reproduce.theory import bounds
-from mixfree.reproduce.theory.equality import equality_claim
 
 __all__ = ["FULL", "QUICK", "cells", "measure", "report"]
 
-FULL = Settings(samples=1_000_000, seeds=30, p=(0.5, 1e-2, 1e-3), first_seed=6000)
+FULL = Settings(samples=1_000_000, seeds=30, p=(0.5, 1e-2, 1e-3), first_seed=7000)
 QUICK = FULL.changed(samples=3162, seeds=2, p=(0.5, 1e-2), first_seed=0)
 
 FIRST = 100  # samples at which curves begin
@@ -147,7 +155,6 @@ def report(rows: list[Row], settings: Settings) -> Report:
         random_claim(final),
         *(Claim.below(f"Theorem 4.3, {name}: {falls}", decay[name], -THEOREM) for name in PROBLEMS),
         *(Claim.below(f"Theorem 4.3, {name}: {grows}", growth[name], THEOREM) for name in PROBLEMS),
-        _bound_claim(final, settings),
     ]
     figures = {"nonconvex": _against_samples(rows), "nonconvex-mixing-time": _against_time(final)}
     return Report(tables, figures, claims, NOTES)
@@ -159,34 +166,21 @@ def _root_exponent(rows: list[Row], x: str) -> Interval:
 
 
 def random_claim(final: list[Row]) -> Claim:
-    """Claim E‖∇F(w̃)‖² = E (1/T) Σ‖∇F(w_t)‖², on which Corollary 4.4 rests."""
-    # A seed chooses the same w̃ on every problem, so it counts as one observation.
-    ratios = [
-        float(np.mean([row["random"] ** 2 / row["mean_square"] for row in where(final, seed=seed)]))
-        for seed in sorted({row["seed"] for row in final})
-    ]
-    text = "Corollary 4.4: ‖∇F(w̃)‖² is, in the mean, that of all iterates"
-    return equality_claim(text, [(ratios, 1.0)])
+    """Claim E‖∇F(w̃)‖ ≤ √E (1/T) Σ‖∇F(w_t)‖², which with Theorem 4.3 gives Corollary 4.4.
 
-
-def _bound_claim(final: list[Row], settings: Settings) -> Claim:
-    """Claim Theorem 4.3 with its constants, where it is sharper than ‖∇F‖ ≤ G."""
-    shares: dict[str, Interval] = {}
-    for name, problem in PROBLEMS.items():
-        if problem.constants is None:
-            continue
-        drawn = [problem.rows(problem.draw(seed)) for seed in settings.seed_numbers]
-        G, M, L = (max(each) for each in zip(*map(problem.constants, drawn), strict=True))
-        for p in settings.p:
-            found = where(final, problem=name, p=p)
-            steps = min(row["steps"] for row in found)
-            limit = bounds.nonconvex_rate(G, M, L, mixing_time(p), steps)
-            if limit < G**2:
-                squares = [row["mean_square"] / limit for row in found]
-                shares[f"{name}, p = {p:g}"] = bootstrap(squares)
-    text = "Theorem 4.3: the mean of ‖∇F‖² is at most the bound, with its constants"
-    trivial = "trivial here: no bound is below that of ‖∇F‖ ≤ G"
-    return Claim.below(text, shares, 1.0, ".1e", empty=trivial)
+    Both squares have the same mean, but its estimate would have no variance: ‖∇F(w_t)‖² falls so
+    fast that the few w̃ among the first iterates have most of it.
+    """
+    shares = {
+        f"{name}, p = {p:g}": bootstrap(
+            [(row["random"], row["mean_square"]) for row in rows],
+            lambda means: means[:, 0] / np.sqrt(means[:, 1]),
+        )
+        for name, by_p in gather(final, "problem", "p").items()
+        for p, rows in by_p.items()
+    }
+    text = "Corollary 4.4: the mean of ‖∇F(w̃)‖ is at most the root mean square of all iterates"
+    return Claim.below(text, shares, 1.0, ".2f")
 
 
 def _against_samples(rows: list[Row]) -> Figure:

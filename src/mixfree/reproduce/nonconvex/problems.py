@@ -1,8 +1,8 @@
-"""Bounded, smooth losses that are not convex, as in Section 4, on correlated data."""
+"""Bounded, smooth losses that are not convex (Assumptions 2.3 and 2.4), on correlated data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from mixfree.linear.advance import advance_linear
 from mixfree.linear.losses import Robust
 from mixfree.reproduce.paper.problem import Regression
 
-__all__ = ["PROBLEMS", "Constants", "Problem", "one_network", "one_truth", "two_truths"]
+__all__ = ["PROBLEMS", "Problem", "one_network", "one_truth", "two_truths"]
 
 PER_STATE, DIMENSION, HIDDEN = 50, 5, 4  # rows per state, features, hidden units
 FAINT = 0.2  # scale of the features that a state shows only weakly
@@ -49,21 +49,13 @@ def two_truths(seed: int) -> Regression:
     return Regression.draw(seed, PER_STATE, DIMENSION, NOISE**2)
 
 
-class Constants(NamedTuple):
-    """The constants of Theorem 4.3: G, M and L of Assumptions 2.1, 2.3 and 2.4."""
-
-    gradient: float
-    value: float
-    smoothness: float
-
-
 @dataclass(frozen=True)
 class Problem:
     """A loss of w on rows z = (x, y), where y comes last.
 
     ``value(w, rows)`` is the mean loss over the rows of a matrix, ``code`` that of the compiled
     gradient; ``target`` turns the targets of linear regression into those of this problem.
-    ``size`` is the number of entries of w, and ``constants(rows)`` are G, M and L, where known.
+    ``size`` is the number of entries of w.
     """
 
     name: str
@@ -73,7 +65,6 @@ class Problem:
     target: Callable[[Array], Array] = np.asarray
     draw: Callable[[int], Regression] = one_truth
     size: int = DIMENSION
-    constants: Callable[[Array], Constants] | None = None
 
     def rows(self, regression: Regression) -> Array:
         """Return the data of both states, one row z each."""
@@ -105,14 +96,6 @@ def _robust_gradient(w: Array, rows: Array) -> Array:
     x, y = rows[:, :-1], rows[:, -1]
     gradient: Array = GEMAN_MCCLURE.derivative(x @ w, y) @ x / len(x)
     return gradient
-
-
-def _robust_constants(rows: Array) -> Constants:
-    """From ρ ≤ 2, the largest ρ′ at r² = 4/3, and ρ″ = (1 − ¾r²)(1 + ¼r²)⁻³ between −1 and 1."""
-    x = rows[:, :-1]
-    steepest = float(GEMAN_MCCLURE.derivative((4.0 / 3.0) ** 0.5, 0.0))
-    largest = float(np.linalg.norm(x, axis=1).max())
-    return Constants(largest * steepest, 2.0, float(np.linalg.eigvalsh(x.T @ x / len(x))[-1]))
 
 
 def _phase_value(w: Array, rows: Array) -> float:
@@ -164,7 +147,7 @@ def _network(name: str, draw: Callable[[int], Regression]) -> Problem:
 PROBLEMS = {
     problem.name: problem
     for problem in (
-        Problem("robust regression", _robust_value, _robust_gradient, constants=_robust_constants),
+        Problem("robust regression", _robust_value, _robust_gradient),
         Problem("phase retrieval", _phase_value, _phase_gradient, PHASE, np.square),
         _network("network", one_network),
         Problem(
@@ -172,7 +155,6 @@ PROBLEMS = {
             _robust_value,
             _robust_gradient,
             draw=two_truths,
-            constants=_robust_constants,
         ),
         # tanh units are linear only in the limit W → 0, v → ∞: F has no minimiser.
         _network("network, linear truth", one_truth),

@@ -24,7 +24,7 @@ NAMES = {
     "mag": "MAG",
     "ladder": "ladder",
     "exact": "exact, the default",
-    LIMIT: "limit of any method",
+    LIMIT: "limit, on average",
 }
 DEMO_METHODS = tuple(NAMES)[:-1]
 

@@ -6,7 +6,7 @@ from mixfree.base.figures import label_ends, log_log, new_figure
 from mixfree.base.table import Table
 from mixfree.reproduce.engine.report import Claim, Figure, Report, Row, curves, gather, where
 from mixfree.reproduce.engine.settings import Settings
-from mixfree.reproduce.engine.statistics import bootstrap, ratio, spread
+from mixfree.reproduce.engine.statistics import bootstrap, ratio
 from mixfree.reproduce.paper.problem import mixing_time
 from mixfree.reproduce.paper.runs import (
     CAVEAT,
@@ -38,11 +38,11 @@ def report(rows: list[Row], settings: Settings) -> Report:
         figures[name] = _draw(where(rows, p=p), title, settings.samples * float(np.mean(limits)))
         ends = at_end(where(rows, p=p))
         lines = [
-            (method, bootstrap(values), spread(values), ratio(values, limits).text(".3g"))
+            (method, bootstrap(values), ratio(values, limits).text(".3g"))
             for method, values in {**ends, LIMIT: limits}.items()
         ]
         about = f"After {settings.samples:,} samples, {title}, {settings.seeds} seeds"
-        head = ["method", "mean suboptimality, 95 %", "median (10 % to 90 %)", "over the limit"]
+        head = ["method", "mean suboptimality, 95 %", "over the limit"]
         tables.append(Table(about, head, lines))
         if p == FULL.p[0] and set(PAPER_METHODS) <= ends.keys():
             claims += _claims(ends)

@@ -8,7 +8,6 @@ import numpy as np
 
 from mixfree.base.arithmetic import Array
 from mixfree.chains import two_state
-from mixfree.reproduce.engine.settings import check_switching_probability
 
 __all__ = ["Regression", "Stream", "ball_minimizer", "mixing_time", "problem_of", "stream_of"]
 
@@ -16,7 +15,7 @@ __all__ = ["Regression", "Stream", "ball_minimizer", "mixing_time", "problem_of"
 @cache
 def mixing_time(p: float) -> int:
     """Compute the exact mixing time of the chain that leaves its state with probability ``p``."""
-    return two_state(check_switching_probability(p)).mixing_time()
+    return two_state(p).mixing_time()
 
 
 def ball_minimizer(hessian: Array, linear: Array, radius: float) -> Array:
@@ -56,7 +55,7 @@ class Stream:
         self._per_state = per_state
         self._row = np.random.default_rng([seed, 1])
         self._uniform = np.random.default_rng([seed, 2])
-        self._p = check_switching_probability(p)
+        self._p = p
         self._taken = 0
         self._switches = 0
 
@@ -136,12 +135,6 @@ class Regression:
         return ball_minimizer(
             self.hessian, self.rows.T @ self.targets / len(self.rows), self.radius
         )
-
-    @cached_property
-    def largest_gradient(self) -> float:
-        """G: the largest norm of a row's gradient on the ball, ‖x‖(r‖x‖ + |y|)."""
-        sizes = np.linalg.norm(self.rows, axis=1)
-        return float(np.max(sizes * (self.radius * sizes + np.abs(self.targets))))
 
     def limit(self, p: float) -> float:
         """Compute T·E[F(ŵ) − F(w*)] of the fit ŵ to T samples as T → ∞, for w* inside the ball.

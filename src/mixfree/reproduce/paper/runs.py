@@ -1,6 +1,6 @@
 """Run a method on a regression stream and record the suboptimality of its output."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from mixfree.core.history import follow, marks
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
 from mixfree.domains import Ball
-from mixfree.gradients import MLMC, Replay
+from mixfree.gradients import MLMC
 from mixfree.linear.advance import advance_linear
 from mixfree.linear.exact_learner import ExactLearner
 from mixfree.linear.losses import Squared
@@ -54,29 +54,15 @@ def start(problem: Regression, method: str, p: float, **settings: Any) -> Optimi
     return made_by(np.zeros(problem.rows.shape[1]), domain=Ball(problem.radius), **settings)
 
 
-def trace(
-    opt: Optimizer,
-    problem: Regression,
-    order: Array,
-    each: Callable[[Optimizer], bool | None] | None = None,
-) -> Trace:
+def trace(opt: Optimizer, problem: Regression, order: Array) -> Trace:
     """Run over the stream and record the suboptimality of the output."""
-    block = opt.gradient.block_size if isinstance(opt.gradient, Replay) else 1
-    fed = 0
 
     def advance(first: int, stop: int) -> None:
-        # Replay waits for complete blocks, so feeding only complete blocks avoids a copy.
-        nonlocal fed
-        stop -= stop % block
-        if stop > fed:
-            rows = order[fed:stop]
-            advance_linear(opt, Squared(), problem.rows, problem.targets, order=rows)
-            fed = stop
+        rows = order[first:stop]
+        advance_linear(opt, Squared(), problem.rows, problem.targets, order=rows)
 
-    history = follow(opt, advance, len(order), None if each is None else lambda at, _: each(at))
-    started = history.samples > 0
-    gaps = problem.suboptimality(history.points[started])
-    return Trace(history.samples[started], history.steps[started], gaps)
+    history = follow(opt, advance, len(order))
+    return Trace(history.samples, history.steps, problem.suboptimality(history.points))
 
 
 def exact_trace(problem: Regression, order: Array) -> tuple[Array, Array]:

@@ -182,8 +182,12 @@ class Timeline(State):
 
     @property
     def bins(self) -> Bins:
-        """Means per bin."""
-        of = dict(zip(COLUMNS, self.sums.T, strict=True))
+        """Means per bin; a short last one is part of the one before."""
+        first = np.arange(len(self.sums))
+        if len(first) > 1 and self.sums[-1, 0] < self.per_bin / 2:
+            first = first[:-1]
+        sums = np.add.reduceat(self.sums, first) if len(first) else self.sums
+        of = dict(zip(COLUMNS, sums.T, strict=True))
         with np.errstate(invalid="ignore", divide="ignore"):
             means = {
                 name: of[name] / np.where(of["tested"] > 0.0, of["tested"], np.nan)
@@ -195,9 +199,9 @@ class Timeline(State):
             rows=of["rows"],
             tested=of["tested"],
             target=of["target"] / of["rows"] + self.origin,
-            least=self.ranges[:, 0],
-            greatest=self.ranges[:, 1],
-            times=self.times.astype("M8[us]"),
+            least=np.minimum.reduceat(self.ranges[:, 0], first) if len(first) else of["rows"],
+            greatest=np.maximum.reduceat(self.ranges[:, 1], first) if len(first) else of["rows"],
+            times=self.times[first].astype("M8[us]"),
             **means,
         )
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,18 +16,13 @@ from mixfree.steps.profile import BLOCK_AT_HALF, MIN_BLOCKS, RISING, SUM_AT_HALF
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["NOTHING_TO_TELL", "Correlation", "knows_intervals"]
+__all__ = ["NOTHING_TO_TELL", "Correlation"]
 
 BAR = 40  # characters of the longest bar
 NOTHING_TO_TELL = (
     "the model fits every row up to rounding errors, which tell nothing about the correlation of "
     "the rows"
 )
-
-
-def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
-    """Whether a learner has confidence intervals, and a profile at fixed weights."""
-    return isinstance(learner, ExactLearner) and learner.forgetting is None
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,22 +131,18 @@ class Correlation:
             yield "too few rows to tell how correlated they are"
             return
         if not self.correlated:
-            yield f"correlation: none found in blocks of up to {self.lengths[-1]:,} rows"
-        else:
-            count = f"{self.scale:,} row{'s' * (self.scale != 1)}"
-            over = f"about {count}"
-            if self.rising:
-                over = f"at least {count}, probably more"
-            elif self._next_row_only:
-                over = "no more than the next row"
-            yield f"gradients are correlated over {over}"
-            yield (
-                f"effective sample size: {'at most' if self.rising else 'about'} "
-                f"{self.effective_sample_size:,.0f} of {self.rows:,} rows "
-                f"(variance inflation {self.inflation:,.3g})"
-            )
+            few = ", but they are too few to tell" if self.rising else ": they count as independent"
+            yield f"no correlation of the rows was found{few}"
+            return
+        about, less = "about", ""
         if self.rising:
-            yield "the correlation may exceed the longest blocks: more rows would resolve it"
+            about, less = "at most", ": errors are alike for longer than these rows can show"
+        elif self.scale > 1:
+            less = f": errors are alike over about {self.scale:,} rows"
+        yield (
+            f"your {self.rows:,} rows carry as much information about the weights as {about} "
+            f"{_rounded(self.effective_sample_size):,} independent ones{less}"
+        )
         if self.along_path:
             yield "measured along the path of the weights, which hides part of the correlation"
 
@@ -202,11 +193,23 @@ class Correlation:
                 style |= {"ha": "left"}
             away = (6 if style["ha"] == "left" else -6, 0)
             axes.annotate(label, (self.scale, 0.2), xycoords=low, xytext=away, **style)
-        axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=24)
-        verdict = next(iter(self.lines()), "")
+        axes.set_title("How correlated the rows are", loc="left", fontsize="large", pad=36)
+        verdict = next(iter(self.lines()), "").replace(": ", ":\n")
         axes.text(0.0, 1.03, verdict, transform=axes.transAxes, color="#555555")
         few = self.lengths[:: 1 + self.lengths.size // 10]
         axes.set_xticks(few, [f"{length:,}" for length in few])
         axes.set_xticks([], minor=True)
         plain_ticks(axes.yaxis)
         return figure
+
+
+def _rounded(value: float) -> int:
+    """Round to three digits.
+
+    Examples
+    --------
+    >>> _rounded(16_583.2), _rounded(64.4)
+    (16600, 64)
+    """
+    whole = round(value)
+    return round(whole, 3 - len(str(whole))) if whole > 999 else whole

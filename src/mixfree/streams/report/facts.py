@@ -9,21 +9,26 @@ import numpy as np
 import mixfree
 from mixfree.core.methods import find_method
 from mixfree.core.optimizer import Optimizer
-from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.exact_learner import ExactLearner, knows_intervals
+from mixfree.linear.summary import Line
 from mixfree.steps import AdaGradNorm
+from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.time import Time
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.fit.timeline import CHUNK
-from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation, knows_intervals
+from mixfree.streams.report.correlation import NOTHING_TO_TELL, Correlation
 from mixfree.streams.report.leakage import leakage_warnings
 from mixfree.streams.report.metrics import ROUNDING, Quality, exact_to_rounding, metrics, quality
-from mixfree.streams.report.weights import Weight, weights_of
+from mixfree.streams.report.weights import weights_of
 
 __all__ = ["Facts", "check_something_learnt", "correlation_facts", "target_size"]
 
 PER_FEATURE = 20  # rows per feature needed for useful predictions
 TREND = 0.5  # share of the target that a trend must explain to be mentioned
 ROWS_OF_A_TREND = 32  # least rows to look for a trend
+MUCH = 0.2  # difference of R² between rows seen and not seen that is a warning
+OFTEN = 0.005  # least share of the rows with a number that may be a code
+DIFFERENT = 10  # least number of other values of such a column
 FEW_TESTED = 100  # least rows predicted ahead that are compared with the best constant
 
 
@@ -55,7 +60,7 @@ class Facts:
         return None if self.only_rounding else Correlation.of_learner(self.fit.model.learner)
 
     @cached_property
-    def weights(self) -> list[Weight]:
+    def weights(self) -> list[Line]:
         """All weights with their intervals."""
         return weights_of(self.fit)
 
@@ -67,13 +72,13 @@ class Facts:
     @cached_property
     def notes(self) -> list[str]:
         """Information for the user, which names arguments as in Python."""
-        notes = [*self.fit.notes, *self.fit.model.design.notes, *self._trends()]
+        notes = [*self.fit.notes, *self.fit.model.design.notes, *self._trends(), *self._codes()]
         return [*notes, *self._unreliable(), *self._bad_ahead()]
 
     @cached_property
     def warnings(self) -> list[str]:
         """Probable mistakes."""
-        return [*leakage_warnings(self.fit), *self._worse_than_constant()]
+        return [*leakage_warnings(self.fit), *self._worse_than_constant(), *self._changes()]
 
     def plain(self, whole: bool = False) -> dict[str, Any]:
         """Return the content of the report, and with ``whole`` all weights, bins and settings."""
@@ -190,13 +195,45 @@ class Facts:
             return
         reasons = []
         if knows_intervals(fit.model.learner) and fit.model.learner.changed:
-            follow = "; `half_life='auto'` follows changes" if fit.plan.loss == "squared" else ""
-            reasons.append(f"later rows differ from earlier ones{follow}")
+            reasons.append("later rows differ from earlier ones")
         if features > CHUNK // PER_FEATURE:
             reasons.append(f"the first rows were too few for {features:,} features: `l2` helps")
         if reasons:
             why = ", or ".join(reasons)
             yield f"test-then-train predictions were worse than the best constant: {why}"
+
+    def _changes(self) -> Iterator[str]:
+        """Yield a warning if the best weights change over time, so that forgetting may help."""
+        fit, learner = self.fit, self.fit.model.learner
+        if fit.timeline.tested < FEW_TESTED or fit.plan.loss != "squared":
+            return
+        inside, ahead = (self.metrics[name]["r2"] for name in ("in_sample", "test_then_train"))
+        if knows_intervals(learner) and learner.changed and ahead < inside - MUCH:
+            yield (
+                f"what holds for all rows did not hold for the next ones: R² is {inside:.2f} for "
+                f"rows that the model has seen, and was {ahead:.2f} for rows that it had not; "
+                "`half_life='auto'` forgets old rows and follows such changes"
+            )
+
+    def _codes(self) -> Iterator[str]:
+        """Yield notes on numbers at the edge of a column, far from the others and frequent."""
+        fit, design = self.fit, self.fit.model.design
+        for column, (begin, end) in zip(fit.encoder.columns, design.ranges, strict=True):
+            if not (
+                type(column) is Number and end > begin and column.name == design.features[begin]
+            ):
+                continue
+            values = fit.model.rows[:, begin]
+            for edge in (values.min(), values.max()):
+                others = values[values != edge]
+                share = 1.0 - len(others) / len(values)
+                if share < OFTEN or len(np.unique(others)) < DIFFERENT:
+                    continue
+                if np.abs(others - edge).min() > np.ptp(others):
+                    yield (
+                        f"{column.name!r} is {edge:g} in about {100 * share:.2g} % of the rows, "
+                        "far from all other values: if that means a gap, leave such cells empty"
+                    )
 
     def _worse_than_constant(self) -> Iterator[str]:
         fit, targets = self.fit, self.fit.reservoir.targets

@@ -68,6 +68,11 @@ def _draw_error(found: Course) -> Any:
     figure.scatter("x", "error", source=source, color=BLUE, size=4)
     for jump in found.jumps:
         _rule(figure, "height", found.x[jump.at], **DASHED)
+    known = found.error[np.isfinite(found.error)]
+    if len(known) > 2 and known[0] > 2.0 * known[1:].max():
+        # Predictions from the first few rows may be so bad that they would flatten the rest.
+        figure.y_range.end = 1.3 * float(known[1:].max())
+        figure.y_range.start = 0.0
     return figure
 
 
@@ -103,7 +108,7 @@ def _draw_correlation(found: Correlation) -> Any:
         y_axis_type="log",
         x_axis_label="rows per block",
         y_axis_label="variance inflation",
-        title=next(found.lines()),
+        title=next(found.lines()).replace(": ", ":\n"),
     )
     figure.title.text_font_size = "11px"
     for axis in figure.axis:

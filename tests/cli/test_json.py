@@ -100,11 +100,11 @@ def test_fit_and_inspect(tmp_path, capsys):
     assert second["exact"] is None
     check("inspect", first, second)
     lines = weights.read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "feature,class,weight,std_error,low,high"
+    assert lines[0] == "feature,class,weight,std_error,t,p,low,high"
     assert len(lines) == 1 + len(second["weights"])
     name, _, weight, *ends = lines[1].split(",")
     assert (name, float(weight)) == ("u u", second["weights"][0]["weight"])
-    assert ends == ["", "", ""]
+    assert ends == [""] * 5
 
 
 def test_weights_of_a_file_are_those_of_the_model(tmp_path, capsys):
@@ -118,7 +118,7 @@ def test_weights_of_a_file_are_those_of_the_model(tmp_path, capsys):
     for line, each in zip(lines, found, strict=True):
         assert line.split(",")[:2] == [each["feature"], each["class"]]
         numbers = [float(text) for text in line.split(",")[2:]]
-        assert numbers == [each[name] for name in ("weight", "std_error", "low", "high")]
+        assert numbers == [each[name] for name in ("weight", "std_error", "t", "p", "low", "high")]
 
 
 def test_diagnose(tmp_path, capsys):

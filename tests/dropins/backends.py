@@ -71,7 +71,6 @@ class Torch:
     def __init__(self, method, start, **options):
         self.params = [torch.nn.Parameter(torch.tensor(part)) for part in split(start)]
         groups = [{"params": [p]} for p in self.params]
-        options = {"check_finite": "now", **options}
         if method == "mlmc":
             inner = torch.optim.SGD(groups, lr=RATE)
             self.opt = mixfree.torch.MLMC(inner, output="average", **options)
@@ -86,10 +85,11 @@ class Torch:
         return self.opt.stepped
 
     def refuse(self, gradient):
-        try:
-            self.tell(gradient)
-        except ValueError as error:
-            return str(error)
+        """A gradient is skipped and counted."""
+        number, skipped = self.samples + 1, self.opt.skipped
+        moved = self.tell(gradient)
+        if not moved and self.opt.skipped == skipped + 1:
+            return f"gradient of sample {number} skipped"
         return None
 
     def save(self):

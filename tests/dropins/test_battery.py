@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import mixfree as mf
-from mixfree.steps import Distance
 from tests.dropins.backends import BACKENDS, SIZE, Reference, direct_mag
 
 LAWS = {
@@ -15,12 +14,10 @@ LAWS = {
 }
 LADDERS = {
     "plain": {},
-    "one rate": {"per_coordinate": False},
-    "short blocks": {"per_coordinate": False, "block": 8},
-    "every step": {"block": 1, "max_levels": 3},
-    "no levels": {"block": 2, "max_levels": 0},
+    "short blocks": {"block": 8},
+    "every step": {"block": 1},
     "fixed scale": {"alpha": 0.3, "block": 16},
-    "first given": {"distance": Distance(0.1), "block": 3},
+    "first given": {"first": 0.1, "block": 3},
 }
 # A method, and options with which its windows or blocks are short.
 METHODS = {
@@ -38,9 +35,10 @@ def stream(samples=300, seed=5, size=SIZE):
 
 
 def long_stream():
-    """Past a ladder's first 8 blocks of 64, in which every step renews its rates; then far away."""
-    targets = stream(780, seed=6)
-    targets[540:] += 10.0
+    """Past a ladder's third epoch, with correlation over many blocks; then far away."""
+    targets = stream(1_200, seed=6)
+    targets[:600] *= 0.1
+    targets[900:] += 10.0
     return targets
 
 
@@ -98,29 +96,20 @@ def test_a_ladder_waits_for_its_first_gradient(backend):
     assert np.abs(opt.x - start).max() > 1e-3
 
 
-def add_without_back(self, state, total, x, back, add=Distance.add):
-    """As if all gradients since the rates were last renewed had been taken at x."""
-    add(self, state, total, x, 0.0)
-
-
 WRONG = {
-    "renews its rates at every step for ever": ("mixfree.steps.ladder.EARLY", 10**9),
-    "renews them once per block from the start": ("mixfree.steps.ladder.EARLY", 0),
-    "forgets where the gradients were taken": (
-        "mixfree.steps.distance.Distance.add",
-        add_without_back,
-    ),
+    "never arrives": ("mixfree.steps.ladder.ends_epoch", lambda step: False),
+    "does not see correlation": ("mixfree.steps.ladder.inflation", lambda *_: 1.0),
+    "begins elsewhere": ("mixfree.steps.ladder.first_distance", lambda *_: 1e-3),
 }
 
 
-@pytest.mark.parametrize("form", ["plain", "one rate", "short blocks"])
 @pytest.mark.parametrize("wrong", WRONG)
-def test_the_long_stream_tells_a_wrong_ladder_from_the_reference(wrong, form, monkeypatch):
+def test_the_long_stream_tells_a_wrong_ladder_from_the_reference(wrong, monkeypatch):
     ends = []
     for change in (False, True):
         if change:
             monkeypatch.setattr(*WRONG[wrong])
-        opt = Reference("ladder", np.linspace(-1.0, 1.0, SIZE), **LADDERS[form])
+        opt = Reference("ladder", np.linspace(-1.0, 1.0, SIZE))
         for target in long_stream():
             opt.tell(opt.x - target)
         ends.append(opt.x)
@@ -129,19 +118,15 @@ def test_the_long_stream_tells_a_wrong_ladder_from_the_reference(wrong, form, mo
 
 
 @pytest.mark.parametrize("seed", [0, 2**40 + 5])
-def test_sketched_ladders_are_the_same(seed):
-    """They feed the reference's step with a sketch, which the two libraries compute alike."""
-    size = 3 + 2 * 40
-    options = {"per_coordinate": False, "block": 8, "sketch": 4, "seed": seed}
-    # At a start of another size the rounding of x would drown the first, tiny distances from it.
-    start = np.zeros(size)
-    one, other = (BACKENDS[name]("ladder", start, **options) for name in ("torch", "optax"))
-    for target in stream(seed=6, size=size):
-        one.tell(one.x - target)
-        other.tell(other.x - target)
-        np.testing.assert_allclose(one.x, other.x, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(one.average, other.average, rtol=0, atol=1e-10)
-    assert one.opt.state_dict()["run"]["sketched"] == size
+def test_sketched_ladders_are_the_same(backend, seed):
+    """Signs or buckets of their own, of a vector in several parts with rows that span them."""
+    size = 3 + 2 * 1200
+    opt, reference = (make("ladder", np.zeros(size), seed=seed) for make in (backend, Reference))
+    for target in stream(160, seed=6, size=size):
+        opt.tell(opt.x - target)
+        reference.tell(reference.x - target)
+    assert reference.opt.profile().ratios.max() > 1.5
+    np.testing.assert_allclose(opt.x, reference.x, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -180,26 +165,13 @@ def test_a_bad_gradient_changes_nothing(backend, method, bad):
 
 
 @pytest.mark.parametrize("method", ["mag", "ladder"])
-@pytest.mark.parametrize("size", [1e-170, 1e-300, 1e150, 1e270])
+@pytest.mark.parametrize("size", [1e-60, 1e60])
 def test_no_square_overflows_or_vanishes(backend, method, size):
     plain, scaled = (backend(method, np.zeros(SIZE), **METHODS[method]) for _ in range(2))
     for target in stream(100):
         plain.tell(plain.x - target)
         scaled.tell((scaled.x - target) * size)
     np.testing.assert_allclose(scaled.x, plain.x, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("scales", [(1e-20, 1e20), (1e-15, 1e15)])
-@pytest.mark.parametrize("options", [{}, {"block": 7}, {"per_coordinate": False}], ids=str)
-def test_gradients_that_become_huge_at_once(backend, options, scales):
-    """A gradient that is added to a sum and taken out again leaves an error, not 0."""
-    gradients = np.random.default_rng(0).standard_normal((400, SIZE))
-    gradients[:, 2] = 0.0
-    opt, reference = (make("ladder", np.zeros(SIZE), **options) for make in (backend, Reference))
-    for gradient in gradients * np.repeat(scales, 200)[:, None]:
-        opt.tell(gradient)
-        reference.tell(gradient)
-    np.testing.assert_allclose(opt.x, reference.x, rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -232,8 +204,7 @@ def test_wrong_arguments_fail_at_construction(backend, options, message):
     [
         ({"alpha": -1.0}, "alpha must be positive and finite, not -1.0"),
         ({"block": 0}, "block must be a whole number of at least 1"),
-        ({"max_levels": -1}, "max_levels must be a whole number of at least 0"),
-        ({"distance": 3}, "distance must be a Distance, not 3"),
+        ({"first": 0.0}, "first must be positive and finite, not 0.0"),
         ({"output": "best"}, "output must be one of"),
     ],
 )

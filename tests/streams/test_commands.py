@@ -120,19 +120,26 @@ def test_a_column_to_copy_changes_its_type(tmp_path, fitted, capsys):
 
 
 def test_predictions_with_intervals(tmp_path, fitted, capsys):
-    """Catches intervals of the rows themselves, or of the weights alone."""
+    """Catches intervals of means for those of rows, and the reverse."""
     data, model = fitted
     out = ["-o", tmp_path / "p.parquet", "--interval"]
-    assert run("predict", model, data, *out, 0.9) == 0
-    found = pa.parquet.read_table(tmp_path / "p.parquet")
     fit = StreamFit.load(model)
-    lower, upper = fit.model.learner.mean_interval(rows(fit), 0.9)
-    np.testing.assert_allclose(found["lower"], lower, rtol=1e-9)
-    np.testing.assert_allclose(found["upper"], upper, rtol=1e-9)
+    learner, x = fit.model.learner, rows(fit)
+    of_rows = learner.ahead.ends(learner.loss, learner.predict(x), 0.9)
+    of_means = learner.mean_interval(x, 0.9)
+    for kind, mark, ends in (("row", "", of_rows), ("mean", "mean_", of_means)):
+        assert run("predict", model, data, *out, 0.9, "--interval-of", kind, "--force") == 0
+        found = pa.parquet.read_table(tmp_path / "p.parquet")
+        for name, end in zip(("lower", "upper"), ends, strict=True):
+            np.testing.assert_allclose(found[mark + name], end, rtol=1e-9)
     assert run("predict", model, data, *out, 1.5) == 2
     assert "--interval must be between 0 and 1, not 1.5" in capsys.readouterr().err
     assert run("fit", data, "--target", "load", "--model", model, "-q", "--half-life", 99) == 0
-    assert run("predict", model, data, *out, 0.9) == 2
+    assert run("predict", model, data, *out, 0.9, "--force") == 0
+    assert run("predict", model, data, *out, 0.9, "--interval-of", "mean", "--force") == 2
+    assert "needs a model without a half-life" in capsys.readouterr().err
+    assert run("fit", data, "--target", "load", "--model", model, "-q", *LADDER) == 0
+    assert run("predict", model, data, *out, 0.9, "--force") == 2
     assert "--interval needs a model of the method exact" in capsys.readouterr().err
 
 
@@ -293,12 +300,17 @@ def test_only_earlier_outputs_are_replaced(tmp_path, fitted, capsys):
         files.check_place(os.devnull, "output", b"mixfree")
 
 
-def test_classes_have_no_intervals(tmp_path, capsys):
+def test_classes_have_sets(tmp_path, capsys):
+    """Catches sets without the predicted class, and intervals of the mean of a class."""
     path = write(table(), tmp_path / "d.parquet")
     assert run("fit", path, "--target", "on", "--model", tmp_path / "m", "-q") == 0
-    options = "-o", tmp_path / "p.csv", "--interval", 0.9
-    assert run("predict", tmp_path / "m", path, *options) == 2
-    assert "--interval applies to regressions only" in capsys.readouterr().err
+    options = "-o", tmp_path / "p.parquet", "--interval", 0.9
+    assert run("predict", tmp_path / "m", path, *options) == 0
+    found = pa.parquet.read_table(tmp_path / "p.parquet").to_pydict()
+    pairs = zip(found["prediction"], found["set"], strict=True)
+    assert all(str(own) in text.split("|") for own, text in pairs)
+    assert run("predict", tmp_path / "m", path, *options, "--interval-of", "mean", "--force") == 2
+    assert "applies to regressions only" in capsys.readouterr().err
 
 
 def test_inspect_a_fit_with_steps(tmp_path, fitted, capsys):
@@ -346,12 +358,14 @@ def test_inspect_an_exact_fit(tmp_path, capsys):
         strict=True,
     )
     for name, *values in expected:
-        found = re.search(rf"^ *{name} +{' +'.join([NUMBER] * 4)}( +0)?$", out, re.MULTILINE)
-        assert [float(text) for text in found.groups()[:4]] == pytest.approx(values, rel=1e-4)
-        assert (found[5] is not None) == (name == "none")
-    assert "0: the interval contains 0" in out
-    effective = min(learner.effective_rows, 4000)
-    assert f"effective sample size {effective:,.0f}" in out
+        numbers = rf"{NUMBER} +{NUMBER} +{NUMBER} +(?:< )?{NUMBER} +{NUMBER} +{NUMBER}"
+        found = re.search(rf"^ *{name} +{numbers}( +\*+)?$", out, re.MULTILINE)
+        shown = [float(found[k]) for k in (1, 2, 5, 6)]
+        assert shown == pytest.approx(values, rel=1e-3)
+        assert float(found[3]) == pytest.approx(values[0] / values[1], abs=0.006)
+        assert (found[7] is None) == (name == "none")
+    assert "* p < 0.05" in out
+    assert f"effective rows    {learner.effective_rows:,.0f}" in out
 
 
 def test_inspect_says_when_intervals_cannot_be_trusted(tmp_path, capsys):
@@ -540,7 +554,7 @@ def test_a_weight_without_an_interval_has_no_infinite_one(tmp_path, capsys):
     assert run("fit", tmp_path / "d.csv", "--target", "y", "--model", model, "-q") == 0
     assert run("inspect", model) == 0
     out = capsys.readouterr().out
-    assert "no interval\n" in out
+    assert re.search("no interval$", out, re.MULTILINE)
     assert not re.search(r"\binf\b", out)
     assert run("report", model, "-o", tmp_path / "r.html") == 0
     assert "inf …" not in (tmp_path / "r.html").read_text(encoding="utf-8")
@@ -621,7 +635,32 @@ def test_inspect_shows_the_weights_of_every_class(tmp_path, capsys):
     assert f"written    6 weights to {out}" in text
     slopes = dict(zip("abc", StreamFit.load(tmp_path / "m").learner.weights[:, 0], strict=True))
     assert slopes["b"] < slopes["a"] < slopes["c"]
-    printed = dict(re.findall(r"^class +(\w)\n.*\n +x +(-?[\d.e-]+)", text, re.MULTILINE))
+    printed = dict(re.findall(r"^ *class +(\w)\n +x +(-?[\d.e-]+)", text, re.MULTILINE))
     assert {name: float(each) for name, each in printed.items()} == pytest.approx(slopes, 1e-3)
     table_ = pa.csv.read_csv(out).to_pylist()
     assert {r["class"]: r["weight"] for r in table_ if r["feature"] == "x"} == pytest.approx(slopes)
+
+
+def test_counts_are_fitted_by_poisson_only_if_asked(tmp_path, capsys):
+    """Catches a loss chosen by itself, a note on numbers that do not count, and logarithms."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(3000)
+    columns = {"x": x, "visits": rng.poisson(np.exp(0.7 * x + 1.0)), "size": x + 9.5}
+    path = write(pa.table(columns), tmp_path / "d.parquet")
+    fit = ["--model", tmp_path / "m", "-q", "--force", "--features", "x"]
+    assert run("fit", path, "--target", "size", *fit) == 0
+    assert "poisson" not in capsys.readouterr().out
+    assert run("fit", path, "--target", "visits", *fit) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "'visits' counts, with a variance that grows with the mean: --loss poisson" in out
+    assert StreamFit.load(tmp_path / "m").plan.loss == "squared"
+    assert run("fit", path, "--target", "visits", "--loss", "poisson", *fit) == 0
+    assert "is made for that" not in capsys.readouterr().out
+    weights = StreamFit.load(tmp_path / "m").learner.weights[0]
+    np.testing.assert_allclose(weights, [0.7, 1.0], atol=0.06)
+    out = tmp_path / "p.parquet"
+    assert run("predict", tmp_path / "m", path, "-o", out, "--interval", 0.9) == 0
+    found = pa.parquet.read_table(out).to_pandas()
+    np.testing.assert_allclose(found.prediction, np.exp(weights[0] * x + weights[1]), rtol=1e-9)
+    inside = (found.lower <= columns["visits"]) & (columns["visits"] <= found.upper)
+    assert abs(inside.mean() - 0.9) < 0.04

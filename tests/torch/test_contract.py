@@ -24,8 +24,7 @@ from tests.torch.helpers import (
 GROUPED = {
     "mag": lambda groups: mt.MAG(groups, levels=3),
     "mlmc": lambda groups: mt.MLMC(torch.optim.SGD(groups, lr=0.1), levels=3),
-    "ladder": lambda groups: mt.Ladder(groups, block=4),
-    "sketched": lambda groups: mt.Ladder(groups, block=4, sketch=1, per_coordinate=False),
+    "ladder": lambda groups: mt.Ladder(groups, block=4, first=1e-3),
 }
 
 
@@ -158,7 +157,8 @@ def test_a_group_without_gradients_changes_nothing(name, frozen):
     opt, alone = GROUPED[name]([{"params": there}, {"params": [p]}]), GROUPED[name]([q])
     for i in range(40):
         # Nothing at all has a gradient in the whole first level.
-        p.grad = q.grad = None if i < 8 else torch.tensor([1.0, 0.1 * i])
+        for each in (p, q):
+            each.grad = None if i < 8 else each.detach() - torch.tensor([3.0, 0.1 * i])
         opt.step()
         alone.step()
     assert opt.samples == alone.samples == 40
@@ -327,7 +327,7 @@ def test_clipping_a_sample_before_the_step():
         loss_of(model, sample).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         opt.step()
-        norms.append(opt.state_dict()["run"]["root"])
+        norms.append(opt.param_groups[0]["root"])
     # |g^MLMC| is at most the sum of 2^J clipped norms, each with a weight of at most 1.
     longest = 2**3
     assert norms[-1] <= 0.1 * longest * opt.steps**0.5
@@ -362,25 +362,6 @@ def test_grad_scaler_unscales_and_skips_without_a_trace(make):
         scaler.update()
     assert opt.samples == same.samples < 60
     torch.testing.assert_close(flat(model), flat(plain), rtol=1e-4, atol=1e-6)
-
-
-def test_a_state_with_other_options_inside_is_refused_and_nothing_has_changed():
-    """Catches groups of Adam without betas, which would end in a KeyError at the next step."""
-    model = network()
-    makers = (lambda p: torch.optim.Adam(p, lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1))
-    mine, theirs = (mt.MLMC(make(model.parameters()), levels=3) for make in makers)
-    for opt in (mine, theirs):
-        train(model, opt, stream(20))
-    before = copy.deepcopy(mine.state_dict())
-    with pytest.raises(ValueError, match=r"saved with optimizer='SGD', .* has optimizer='Adam'"):
-        mine.load_state_dict(theirs.state_dict())
-    assert mine.param_groups is mine.optimizer.param_groups  # a scheduler may have either
-    now = mine.state_dict()["optimizer"]
-    assert now["param_groups"] == before["optimizer"]["param_groups"]
-    torch.testing.assert_close(now["state"], before["optimizer"]["state"], rtol=0.0, atol=0.0)
-    mine.load_state_dict(before)
-    assert mine.param_groups is mine.optimizer.param_groups
-    train(model, mine, stream(20))
 
 
 @pytest.mark.parametrize("name", WINDOWS)

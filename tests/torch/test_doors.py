@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mixfree.torch as mt
-from tests.torch.helpers import LADDERS, MAKERS, flat, network, stream, train
+from tests.torch.helpers import MAKERS, flat, network, stream, train
 
 
 @pytest.fixture(params=MAKERS)
@@ -46,11 +46,8 @@ def test_one_cycle_of_the_learning_rate():
 
 
 def test_the_distance_is_found_with_shorter_steps_too():
-    """Steps taken for longer than they were, or for an arrival since they lead nowhere fast.
-
-    The first finds a distance of 0.12, the second of 0.0002.
-    """
-    p = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    """Steps taken for longer than they were, or for an arrival since they lead nowhere fast."""
+    p = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
     opt = mt.Ladder([p], lr=0.1)
     for _ in range(1_500):
         p.grad = (p - 5.0).detach()
@@ -58,9 +55,9 @@ def test_the_distance_is_found_with_shorter_steps_too():
     assert opt.distance > 0.25
 
 
-@pytest.mark.parametrize("name", ["mag", "ladder", "sketched"])
+@pytest.mark.parametrize("name", ["mag", "ladder"])
 def test_weight_decay_adds_its_own_step(name):
-    """Decay in the accumulator, at another rate than the gradient's, or not of the group."""
+    """Decay in the accumulator, at another rate than the step's, or not of the group."""
     plain, decayed = network(dtype=torch.float64), network(dtype=torch.float64)
     start = flat(plain)
     one, other = MAKERS[name](plain), MAKERS[name](decayed, weight_decay=0.5)
@@ -70,31 +67,30 @@ def test_weight_decay_adds_its_own_step(name):
     while not one.stepped:  # the first step: from then on the points differ
         train(plain, one, samples)
         train(decayed, other, samples)
-    if name == "mag":
-        rates = torch.full_like(start, 0.2 / other.state_dict()["run"]["root"])
-    else:
-        rates = other.state_dict()["run"]["ladder"]["rate"].expand_as(start)
-    torch.testing.assert_close(flat(plain) - flat(decayed), 0.25 * rates * start)
+    rate = 0.2 / other.param_groups[0]["root"] if name == "mag" else other.rate
+    torch.testing.assert_close(flat(plain) - flat(decayed), 0.25 * rate * start)
 
 
-@pytest.mark.parametrize(("gradient", "decay", "point"), [(1e-3, 0.1, -1.0), (1e-42, 0.0, 1.0)])
-def test_a_rate_beyond_one_or_beyond_float32(gradient, decay, point):
-    """A decay that turns the sign of the parameters, and an infinite rate."""
+def test_the_usual_weight_decay_shrinks_weights_and_kills_none():
+    """Decay at the rates of single coordinates, which drove a third of the weights to 0."""
+    ends = []
+    for decay in (0.0, 0.1):
+        model = network()
+        opt = mt.Ladder(model.parameters(), weight_decay=decay)
+        for seed in range(20):
+            train(model, opt, stream(60, seed=seed))
+        ends.append(flat(model).abs())
+    assert 0.5 * ends[0].norm() < ends[1].norm() < ends[0].norm()
+    assert (ends[1] < 1e-3).sum() <= (ends[0] < 1e-3).sum() + 1
+
+
+def test_a_decay_beyond_one_does_not_turn_the_sign():
     p = torch.nn.Parameter(torch.ones(1))
-    opt = mt.MAG([p], levels=1, weight_decay=decay)
+    opt = mt.MAG([p], levels=1, weight_decay=0.1)
     while not opt.stepped:
-        p.grad = torch.full((1,), gradient)
+        p.grad = torch.full((1,), 1e-3)
         opt.step()
-    assert float(p.detach()) == pytest.approx(point, abs=1e-3)
-
-
-def test_weight_decay_leads_to_the_minimum_with_the_penalty():
-    p = torch.nn.Parameter(torch.zeros(2))
-    opt = mt.Ladder([p], weight_decay=1.0)
-    for _ in range(2_000):
-        p.grad = p.detach() - torch.tensor([2.0, -4.0])
-        opt.step()
-    torch.testing.assert_close(p.detach(), torch.tensor([1.0, -2.0]), rtol=0.02, atol=0.02)
+    assert float(p.detach()) == pytest.approx(-1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("decay", [-0.1, math.inf, math.nan])
@@ -182,35 +178,3 @@ def test_no_average_in_another_optimiser():
     adam = torch.optim.Adam(network().parameters())
     with pytest.raises(ValueError, match=r"be, or wrap, one of mixfree\.torch, not Adam"):
         mt.averaged(Wrapper(adam))
-
-
-@pytest.mark.parametrize("name", LADDERS)
-def test_numbers_for_a_logger(name):
-    model = network()
-    opt = LADDERS[name](model)
-    for asked in ("rate", "distance"):
-        with pytest.raises(ValueError, match=f"no {asked} before the first step"):
-            getattr(opt, asked)
-    train(model, opt, stream(60))
-    ladder = opt.state_dict()["run"]["ladder"]
-    assert opt.distance == pytest.approx(float(ladder["distance"]["rbar"].max()))
-    assert opt.correlation_scale() == opt.profile().correlation_scale()
-
-
-@pytest.mark.parametrize("per_coordinate", [True, False])
-def test_the_rate_is_what_a_step_moved_per_unit_of_gradient(per_coordinate):
-    """Rates of coordinates whose gradients are nearly zero, some 1e18, in a mean; or no lr."""
-    p = torch.nn.Parameter(torch.zeros(4, dtype=torch.float64))
-    opt = mt.Ladder([p], block=4, lr=0.5, per_coordinate=per_coordinate)
-    for _ in range(20):
-        before = p.detach().clone()
-        p.grad = (before - 1.0) * torch.tensor([1.0, 0.5, 1e-20, 0.0])
-        opt.step()
-    expected = float((p.detach() - before).norm() / p.grad.norm())
-    assert 0.0 < expected == pytest.approx(opt.rate, rel=1e-9)
-    again = mt.Ladder([p], block=4, lr=0.5, per_coordinate=per_coordinate)
-    again.load_state_dict(opt.state_dict())
-    assert again.rate == opt.rate
-    p.grad = torch.zeros_like(p)
-    opt.step()
-    assert opt.rate == 0.0

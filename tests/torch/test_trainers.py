@@ -12,7 +12,7 @@ from tests.torch.helpers import MAKERS, flat, loss_of, network, stream, train
 
 @pytest.fixture(params=MAKERS)
 def make(request):
-    return lambda model: MAKERS[request.param](model, output="average", check_finite="late")
+    return lambda model: MAKERS[request.param](model, output="average")
 
 
 def plain_run(make):

@@ -49,8 +49,9 @@ def diagnose(
       mixfree diagnose log.csv --target load --plot profile.png
     """
     from mixfree.cli.fit import fit as fit_command
+    from mixfree.linear.exact_learner import knows_intervals
     from mixfree.streams import FitPlan, Source, StreamFit, find_files
-    from mixfree.streams.report.correlation import NOTHING_TO_TELL, knows_intervals
+    from mixfree.streams.report.correlation import NOTHING_TO_TELL
     from mixfree.streams.report.facts import (
         Facts,
         check_something_learnt,

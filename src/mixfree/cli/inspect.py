@@ -1,20 +1,17 @@
 """``mixfree inspect``: the contents of a model file."""
 
 from collections.abc import Iterator
-from math import isinf, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from mixfree.base.literal import literal
 from mixfree.cli.options import Force, Json, Model, print_json
 from mixfree.cli.screen import say
 
 if TYPE_CHECKING:
     from mixfree.streams import StreamFit
     from mixfree.streams.report.facts import Facts
-    from mixfree.streams.report.weights import Weight
 
 __all__ = ["inspect"]
 
@@ -80,45 +77,23 @@ def _weights(facts: "Facts", top: int) -> Iterator[str]:
     """Tabulate the largest weights and the intercept per output."""
     import numpy as np
 
-    learner: Any = facts.fit.model.learner
-    features = len(facts.fit.model.features)
-    outputs, columns = learner.weights.shape
-    effect = np.abs(learner.weights[:, :features]) * facts.fit.model.rows.std(axis=0)
+    from mixfree.streams.report.weights import summary_of_fit
+
+    weights, features = facts.fit.model.learner.weights, len(facts.fit.model.features)
+    outputs, columns = weights.shape
+    effect = np.abs(weights[:, :features]) * facts.fit.model.rows.std(axis=0)
     size = effect.max(axis=0)
     order = [*np.argsort(-size, kind="stable")[:top], *range(features, columns)]
-    found = [[facts.weights[i * columns + k] for k in order] for i in range(outputs)]
-    width = max(len(literal(each.feature)) for each in found[0])
-    with_errors = not isnan(found[0][0].std_error)
+    lines = [facts.weights[i * columns + k] for i in range(outputs) for k in order]
+    summary = summary_of_fit(facts.fit, lines)
     yield (
         f"weights    the {min(top, features)} of {features:,} with the largest effects per "
         "standard deviation, in the units of the data"
     )
-    for of_output in found:
-        if of_output[0].label is not None:
-            yield f"class      {of_output[0].label}"
-        if with_errors:
-            yield f"  {'':{width}}  {'weight':>12}  {'std. error':>12}  {'95 % interval':>26}"
-        for each in of_output:
-            yield f"  {literal(each.feature):{width}}  {_numbers(each)}"
-    if not with_errors:
-        return
-    if any(_marked(each) for of_output in found for each in of_output):
-        yield "           0: the interval contains 0"
+    yield from (f"  {line}".rstrip() for line in summary.table())
     if facts.only_rounding:
         yield "           the intervals show rounding errors only: the model fits every row"
-    elif not isnan(effective := learner.effective_rows):  # NaN if there were too few rows
-        yield (
-            "           the intervals account for the correlation of the rows: effective sample "
-            f"size {effective:,.0f}"
-        )
-
-
-def _marked(of: "Weight") -> bool:
-    return of.may_be_zero and not isinf(of.std_error)
-
-
-def _numbers(of: "Weight") -> str:
-    if isinf(of.std_error):
-        return f"{of.weight:12.5g}  {'no interval':>12}"
-    shown = "  ".join(f"{value:12.5g}" for value in of[2:] if not isnan(value))
-    return f"{shown}{'  0' if _marked(of) else ''}"
+        return
+    for name, value in summary.facts.items():
+        yield f"  {name:16}  {value}"
+    yield from (f"  {note}" for note in summary.notes if note)

@@ -32,8 +32,8 @@ Target = Annotated[str, Option(help="Column to predict.")]
 Loss = Annotated[
     str | None,
     Option(
-        help="squared, huber, robust or logistic. Default: logistic if the target is text, "
-        "boolean, two-valued or at most five whole numbers, else squared."
+        help="squared, huber, robust, poisson or logistic. Default: logistic if the target is "
+        "text, boolean, two-valued or at most five whole numbers, else squared."
     ),
 ]
 Features = Annotated[

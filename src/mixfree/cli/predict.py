@@ -37,10 +37,17 @@ def predict(
     interval: Annotated[
         float | None,
         Option(
-            help="Also write the confidence interval of the mean prediction, lower and upper, at "
-            "this level, such as 0.95. Needs an exact regression."
+            help="Also write intervals of new rows at this level, such as 0.9: lower and upper, or "
+            "for classes a set of them. Needs the method exact."
         ),
     ] = None,
+    interval_of: Annotated[
+        str,
+        Option(
+            help="row: intervals that contain the targets of new rows; mean: confidence intervals "
+            "of the mean, mean_lower and mean_upper."
+        ),
+    ] = "row",
     format: Format = None,
     no_header: NoHeader = False,
     force: Force = False,
@@ -69,10 +76,11 @@ def predict(
     fit = StreamFit.load(model)
     if missing is not None:
         fit.encoder.missing = check_one_of(missing, "missing", POLICIES)
+    columns = names(keep), interval, interval_of
     if output is not None:
-        mark = mark_of(fit, output, names(keep), interval)
+        mark = mark_of(fit, output, *columns)
         check_place(output, "output", mark, [model, *(file.path for file in files)], force)
-        written = write_predictions(fit, Source(files), output, names(keep), interval)
+        written = write_predictions(fit, Source(files), output, *columns)
         say(
             f"{written.rows:,} rows, {written.empty:,} of them without a prediction, "
             f"written to {output}"
@@ -80,7 +88,7 @@ def predict(
     else:
         try:
             source = Source(files, arriving=True)
-            written = answer_rows(fit, source, sys.stdout.buffer, names(keep), interval)
+            written = answer_rows(fit, source, sys.stdout.buffer, *columns)
         except KeyboardInterrupt:  # all predictions so far have been written
             raise Exit(130) from None
     for column, count in written.unknown.most_common():

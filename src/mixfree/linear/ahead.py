@@ -27,7 +27,7 @@ from mixfree.linear.losses import Logistic, Loss
 
 SPACING = 64  # rows after which the next window begins, at least
 OFTEN, SELDOM = 64, 16  # windows begin after 1/OFTEN of the rows, or SELDOM where weights cost more
-WINDOW = 256  # most rows of a window
+WINDOW = 128  # most rows of a window
 KEPT = 2048  # predictions that are kept, the last ones
 TOGETHER = 64  # rows after which an interval moves
 RATE = 0.03  # γ, in halves of the width per row
@@ -124,10 +124,12 @@ class Ahead(State):
         self.rows += other.rows
         self.start = max(self.rows, self.start)  # a new window
 
-    def mapped(self, change: ColumnMap, fit: Any) -> Self:
-        """Return the same predictions, and the weights of mapped columns for the next rows."""
+    def mapped(self, change: ColumnMap) -> Self:
+        """Return the same predictions, for mapped columns; unless they are placed, a new window."""
         if not change.places:  # no weights of the new columns need predict the same
-            return replace(self, weights=fit.rough_weights())
+            outputs, width = self.weights.shape
+            weights = np.zeros((outputs, width - change.before + change.after))
+            return replace(self, weights=weights, start=max(self.rows, self.start))
         slopes, level = np.split(self.weights, [change.before], axis=1)
         return replace(self, weights=np.hstack([change.rows(slopes), level]))
 

@@ -251,7 +251,7 @@ class ExactLearner:
         twin = copy.copy(self)
         twin._fit = self._fit.mapped(change)
         if self._ahead is not None:
-            twin._ahead = self._ahead.mapped(change, twin._fit)
+            twin._ahead = self._ahead.mapped(change)
         return twin
 
     def mean_squares(self, weights: Array) -> tuple[float, float] | None:

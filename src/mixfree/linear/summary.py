@@ -33,6 +33,11 @@ class Line(NamedTuple):
     low: float
     high: float
 
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether the interval contains 0."""
+        return self.low <= 0.0 <= self.high
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -60,7 +65,13 @@ class Summary:
 
     @property
     def _head(self) -> list[str]:
+        if not self._with_errors:
+            return ["", "weight"]
         return ["", "weight", "std. error", "t", "p", f"{100 * self.level:g} % interval", "", ""]
+
+    @property
+    def _with_errors(self) -> bool:
+        return not all(math.isnan(line.std_error) for line in self.lines)
 
     def cells(self) -> list[list[str]]:
         """Return the lines as texts; a line with only a first cell names a class."""
@@ -70,18 +81,21 @@ class Summary:
                 found.append([f"class {line.label}"])
                 label = line.label
             found.append([line.feature, *_numbers(line), "" if self.remark else mark(line.p)])
-        return found
+        return [row[: len(self._head)] for row in found]
 
     def __str__(self) -> str:
-        table = [self._head, *self.cells()]
-        widths = [max(len(row[k]) for row in table if k < len(row)) for k in range(8)]
         name = max(map(len, self.facts))
-        text = [f"{fact:{name}}  {value}" for fact, value in self.facts.items()]
-        text.append("")
-        for row in table:
+        facts = [f"{fact:{name}}  {value}" for fact, value in self.facts.items()]
+        return "\n".join([*facts, "", *self.table(), "", *self.notes])
+
+    def table(self) -> list[str]:
+        """Return the weights as lines of text."""
+        rows, found = [self._head, *self.cells()], []
+        widths = [max(len(row[k]) for row in rows if k < len(row)) for k in range(len(rows[0]))]
+        for row in rows:
             rest = [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=False)]
-            text.append("  ".join([f"{row[0]:{widths[0]}}", *rest]).rstrip())
-        return "\n".join([*text, "", *self.notes])
+            found.append("  ".join([f"{row[0]:{widths[0]}}", *rest]).rstrip())
+        return found
 
     @property
     def notes(self) -> list[str]:
@@ -91,7 +105,7 @@ class Summary:
             f"p = {_p(test.p_value)}"
             for name, test in self.tests.items()
         ]
-        return [*found, self.remark or LEGEND]
+        return [*found, self.remark or (LEGEND if self._with_errors else "")]
 
     def _repr_html_(self) -> str:
         facts = "".join(

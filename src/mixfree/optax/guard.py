@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mixfree.optax.trees import acceptable, cast_like, real_arrays, separate
+from mixfree.optax.trees import acceptable, apply_if, cast_like, real_arrays, separate
 
 
 class GuardState(NamedTuple):
@@ -43,15 +43,14 @@ def guarded(inner: optax.GradientTransformation) -> optax.GradientTransformation
     def update(updates: Any, state: GuardState, params: Any = None, **extra: Any) -> Any:
         params = real_arrays(params)
 
-        def step() -> Any:
-            moved, after = inner.update(updates, state.inner, params, **extra)
-            return cast_like(moved, updates), cast_like(after, state.inner)
-
-        def wait() -> Any:
-            return jax.tree.map(jnp.zeros_like, updates), state.inner
-
         good = acceptable(updates)
-        moved, after = jax.lax.cond(good, step, wait)
+
+        def step(carry: Any) -> Any:
+            moved, after = inner.update(updates, carry[1], params, **extra)
+            return cast_like((moved, after), carry)
+
+        nothing = jax.tree.map(jnp.zeros_like, updates)
+        moved, after = apply_if(good, step, (nothing, state.inner))
         one = good.astype(jnp.uint32)
         return moved, GuardState(state.samples + one, state.skipped + 1 - one, after)
 

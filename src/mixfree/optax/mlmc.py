@@ -10,7 +10,7 @@ from mixfree.base.checks import shown
 from mixfree.base.draws import LEVELS
 from mixfree.optax.draws import key
 from mixfree.optax.law import Law
-from mixfree.optax.trees import acceptable, cast_like, real_arrays, separate, wide
+from mixfree.optax.trees import acceptable, apply_if, cast_like, real_arrays, separate, wide
 
 
 class MLMCState(NamedTuple):
@@ -93,18 +93,14 @@ def mlmc(
         total = jax.tree.map(add, state.sum, updates)
         full = good & (state.seen + 1 == length)
 
-        def step() -> Any:
-            direction = cast_like(
-                jax.tree.map(lambda x: law.scale(length, x.dtype) * x, total), updates
-            )
-            moved, after = inner.update(direction, state.inner, params, **extra)
-            zeros = jax.tree.map(jnp.zeros_like, total)
-            return cast_like(moved, updates), zeros, cast_like(after, state.inner)
+        def step(carry: Any) -> Any:
+            _, total, before = carry
+            direction = jax.tree.map(lambda x: law.scale(length, x.dtype) * x, total)
+            moved, after = inner.update(cast_like(direction, updates), before, params, **extra)
+            return cast_like((moved, jax.tree.map(jnp.zeros_like, total), after), carry)
 
-        def wait() -> Any:
-            return jax.tree.map(jnp.zeros_like, updates), total, state.inner
-
-        moved, total, after = jax.lax.cond(full, step, wait)
+        nothing = jax.tree.map(jnp.zeros_like, updates)
+        moved, total, after = apply_if(full, step, (nothing, total, state.inner))
         one = good.astype(jnp.uint32)
         return moved, MLMCState(
             key=state.key,

@@ -1,11 +1,11 @@
 """Arithmetic on trees of arrays: one point made of many leaves."""
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 
 def wide(dtype: Any) -> Any:
@@ -43,40 +43,55 @@ def separate(tree: Any) -> Any:
     return jax.tree.map(jnp.copy, tree)
 
 
-def times_power_of_two(x: jax.Array, exponent: jax.Array) -> jax.Array:
-    """Return 2^exponent · x, in two steps so that the power itself cannot overflow."""
-    half = exponent // 2
-    one = jnp.ones((), wide(x.dtype))
-    first, second = (jnp.ldexp(one, e) for e in (half, exponent - half))
-    return (x * first * second).astype(x.dtype)
+def apply_if(flag: jax.Array, change: Callable[[Any], Any], carry: Any) -> Any:
+    """Return ``change(carry)`` if the flag is set, else ``carry``.
 
-
-def norm(tree: Any) -> jax.Array:
-    """Return the norm without overflow or underflow: twin of ``mixfree.base.arithmetic.norm``.
+    A loop of at most one turn changes its carry in place, where ``lax.cond`` copies what a branch
+    passes through.
 
     Examples
     --------
-    >>> float(norm([jnp.array([3e30]), jnp.array([4e30])])) / 5e30
-    0.99999...
+    >>> int(apply_if(jnp.array(True), lambda n: n + 1, jnp.array(1)))
+    2
     """
-    dtype = widest(tree)
-    leaves = [x.astype(dtype) for x in jax.tree.leaves(tree)]
-    square = sum((jnp.vdot(x, x) for x in leaves), jnp.zeros((), dtype))
+    return jax.lax.fori_loop(0, flag.astype(jnp.int32), lambda _, c: change(c), carry)
 
-    def scaled() -> jax.Array:
-        tops = [jnp.max(jnp.abs(x), initial=0.0) for x in leaves]
-        top = reduce(jnp.maximum, tops, jnp.zeros((), dtype))
-        safe = jnp.where(top > 0, top, 1)
-        return top * jnp.sqrt(sum(jnp.sum((x / safe) ** 2) for x in leaves))
 
-    # Between these bounds no square has overflowed, and underflow does not matter.
-    least, most = (1e-24, 1e36) if dtype == jnp.float32 else (1e-260, 1e300)
-    trusted = (least < square) & (square < most)
-    found: jax.Array = jax.lax.cond(trusted, lambda: jnp.sqrt(square), scaled)
-    return found
+def replicated(x: jax.Array) -> jax.Array:
+    """Return an array that can be reshaped: gathered, if its sharding is part of its type."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or not mesh.explicit_axes:
+        return x
+    return jax.sharding.reshard(x, jax.sharding.PartitionSpec())
+
+
+def total(tree: Any) -> jax.Array:
+    """Return the sum of all entries."""
+    kind = widest(tree)
+    # XLA vectorises sums over the first axis only.
+    sums = [x.astype(kind).sum(0) if x.ndim else x.astype(kind) for x in jax.tree.leaves(tree)]
+    leaves = [x.sum() for x in sums]
+    return sum(leaves, jnp.zeros((), kind))
+
+
+def largest(tree: Any) -> jax.Array:
+    """Return the largest absolute value of all entries, 0 without any."""
+    leaves = [jnp.max(jnp.abs(x), initial=0.0) for x in jax.tree.leaves(tree)]
+    return reduce(jnp.maximum, leaves, jnp.zeros((), widest(tree)))
+
+
+def norm(tree: Any) -> jax.Array:
+    """Return the Euclidean norm over all leaves.
+
+    Examples
+    --------
+    >>> float(norm([jnp.array([3.0]), jnp.array([4.0])]))
+    5.0
+    """
+    kind = widest(tree)
+    return jnp.sqrt(total(jax.tree.map(lambda x: jnp.square(x.astype(kind)), tree)))
 
 
 def acceptable(tree: Any) -> jax.Array:
-    """Whether a gradient, and a sum of 2^40 such gradients, is finite."""
-    good: jax.Array = norm(tree) < float(np.finfo(widest(tree)).max) / 2.0**40
-    return good
+    """Whether a gradient and its norm are finite."""
+    return jnp.isfinite(norm(tree))

@@ -1,73 +1,58 @@
-"""The ladder for PyTorch, with exact totals or with those of a sketch of the gradient."""
+"""The ladder for PyTorch: vector updates around the scalar rule of the reference."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import ParamsT
 
-from mixfree.base.arithmetic import Array, farthest_of
-from mixfree.dropins import Sketch, is_exact
-from mixfree.dropins import old_ladder as steps
-from mixfree.dropins.old_distance import Distance
-from mixfree.dropins.old_ladder import BLOCK, LEAST_UNIT, LadderState
-from mixfree.steps import Profile
-from mixfree.steps.profile import CorrelationScale
-from mixfree.torch.device_ladder import DeviceLadder, on_device, on_host
-from mixfree.torch.stream import READ, Given, StreamOptimizer, StreamRun, check_multiplier
-from mixfree.torch.tensors import Tensors, largest, norm, step_along, sums_dtype, wide
+from mixfree import steps
+from mixfree.base.arithmetic import farthest_of
+from mixfree.steps.ladder_rule import (
+    BLOCK,
+    LEVELS,
+    MARGIN,
+    WIDTH,
+    Scale,
+    ends_epoch,
+    first_distance,
+    inflation,
+    signs,
+    update_scale,
+)
+from mixfree.steps.profile import CorrelationScale, Profile
+from mixfree.torch.stream import Given, StreamOptimizer, check_multiplier
+from mixfree.torch.tensors import Tensors, local, norm, numbers, sketch, summed, sums_dtype, wide
 
-
-@dataclass(slots=True)
-class LadderRun(StreamRun):
-    """The state of the reference, and the parameters that its vectors represent."""
-
-    tensors: int = 0  # number of parameters in the vectors; new ones are added at the next step
-    sketched: int = 0  # entries of the model at the first step; 0 if totals are exact
-    rate: float = 0.0  # ‖Δx‖/‖g‖ of the latest step before saving, for an lr of 1
-    ladder: LadderState | None = None  # the saved state, until it is on the device
-
-    def check(self, what: str) -> None:
-        """Check that counts are not negative."""
-        StreamRun.check(self, what)
-        if self.tensors < 0 or self.sketched < 0:
-            raise ValueError(f"state of the {what} does not fit: a count is negative")
+FARTHEST = 1e15  # largest λ whose squares can be summed in float32; float64 has more room
+Points = dict[torch.Tensor, torch.Tensor]  # tensors by the parameter they belong to
 
 
 class Ladder(StreamOptimizer):
-    """AdaGrad whose accumulator includes the variance inflation of dyadic blocks.
+    """AdaGrad with its own distance and one factor for the correlation of gradients.
 
-    It needs no step size. Norms run over the parameters of all groups. A model of at most
-    ``256·sketch`` entries has the exact totals of :class:`mixfree.steps.Ladder`. For a larger one,
-    totals are those of a sketch of its gradients, so that a level takes ``sketch`` numbers instead
-    of one per parameter. All arithmetic is on the parameters' device, and an ordinary step does not
-    synchronise with it.
+    It needs no learning rate: see :class:`mixfree.steps.Ladder`, whose twin it is. The parameters
+    of all groups are one point. State: six numbers per weight, five with ``output="weighted"``,
+    and a sketch of at most 29·1,024 numbers.
 
     Parameters
     ----------
     params
         As for any torch optimiser; a group may have its own ``lr``, ``weight_decay`` and
         ``maximize``.
-    alpha, block, max_levels, distance
+    alpha, first, block, seed
         As in :class:`mixfree.steps.Ladder`.
-    per_coordinate
-        One rate per coordinate, or one for all. ``None`` is one per coordinate where totals are
-        exact. ``True`` makes totals exact for any model, at the cost of one copy of the parameters
-        per level.
-    sketch
-        Numbers per level; ``None`` makes totals exact for any model.
-    seed
-        Seed of the sketch.
     lr
         Multiplies the step that the ladder finds; 1 unless a scheduler or a group changes it. A
         learning rate for another optimiser, such as 1e-3, is refused: nothing would be learnt.
     weight_decay
-        Decoupled weight decay: each step also subtracts its rate times this times the parameters,
-        which does not enter the totals.
+        Decoupled weight decay, as of AdamW: each step also subtracts ``lr`` times :attr:`rate`
+        times this times the parameters.
     maximize
         Maximise the objective instead of minimising it.
     output
@@ -75,8 +60,6 @@ class Ladder(StreamOptimizer):
         and :meth:`eval`. The iterates of ``"recent"`` have weights that grow as t³, so that the
         beginning soon fades; where samples stay correlated for long, ``"weighted"``, with weights
         proportional to t, averages over more of them.
-    check_finite
-        As in :class:`mixfree.torch.MAG`.
 
     Examples
     --------
@@ -91,113 +74,157 @@ class Ladder(StreamOptimizer):
     (600, True)
     """
 
-    buffers = (*StreamOptimizer.buffers, "lost")  # rounding error of a narrow parameter
-    _run: LadderRun
-
     def __init__(
         self,
         params: ParamsT,
         *,
         alpha: float | None = None,
-        per_coordinate: bool | None = None,
+        first: float | None = None,
         block: int = BLOCK,
-        max_levels: int | None = None,
-        distance: Distance | None = None,
-        sketch: int | None = 1024,
         seed: int = 0,
         lr: float = 1.0,
         weight_decay: float = 0.0,
         maximize: bool = False,
         output: str = "recent",
-        check_finite: str = "late",
     ) -> None:
         check_multiplier(lr)
-        distance = Distance() if distance is None else distance
-        by_coordinate = per_coordinate is not False
-        self._exact_rule = steps.Ladder(alpha, by_coordinate, block, max_levels, distance)
-        self._sketched_rule = replace(self._exact_rule, per_coordinate=False)
-        if sketch is not None:
-            Sketch(sketch, seed=seed)
-        settings = {
-            "alpha": alpha,
-            "per_coordinate": per_coordinate,
-            "block": block,
-            "max_levels": max_levels,
-            "first": distance.first,
-            "sketch": sketch,
-            "seed": seed,
-        }
-        defaults = {"lr": lr, "weight_decay": weight_decay, "maximize": maximize}
-        self._ladder: DeviceLadder | None = None  # None before the first step
-        self._latest: tuple[torch.Tensor, torch.Tensor] | None = None  # Δx for an lr of 1, and ‖g‖
-        super().__init__(params, defaults, settings, output, check_finite, LadderRun())
+        steps.Ladder(alpha, first, block, seed=seed)
+        settings = {"alpha": alpha, "first": first, "block": block, "seed": seed}
+        defaults = {**settings, "lr": lr, "weight_decay": weight_decay, "maximize": maximize}
+        scale = Scale(0.0, 0.0, 0.0, MARGIN)._asdict()
+        super().__init__(params, defaults, output, kappa=1.0, **scale)
+
+    @property
+    def distance(self) -> float:
+        """The distance r̄, the largest possible step of a weight; 0 before the first step."""
+        return float(self.run["rbar"])
+
+    @property
+    def inflation(self) -> float:
+        """κ ≥ 1, by which the correlation of gradients divides squared steps."""
+        return float(self.run["kappa"])
+
+    @property
+    def rate(self) -> float:
+        """r̄/√(κ t), a typical step of a weight: compare it with Adam's learning rate."""
+        return self.distance / math.sqrt(self.inflation * max(1, self.steps))
 
     def profile(self) -> Profile:
         """Return the correlation profile of the gradients: see :class:`mixfree.steps.Ladder`."""
-        state = on_host(self._check_begun("profile"))
-        return self._rule(self._run.sketched).profile(state, self.steps)
+        totals = self._levels()["totals"].double().cpu().numpy()
+        state: Any = SimpleNamespace(total=float(totals[-1]), totals=totals[:-1])
+        return steps.Ladder(block=self.run["block"]).profile(state, self.steps)
 
     def correlation_scale(self) -> CorrelationScale:
         """Return the number of samples over which gradients stay correlated."""
         return self.profile().correlation_scale()
 
-    @property
-    def rate(self) -> float:
-        """‖Δx‖/‖g‖ of the latest step, at the current ``lr``; read from the device."""
-        self._check_begun("rate")
-        return self._mean_lr() * self._latest_rate()
-
-    def _latest_rate(self) -> float:
-        if self._latest is None:
-            return self._run.rate
-        moved, size = self._latest
-        return float(norm([moved])) / float(size) if float(size) else 0.0
-
-    @property
-    def distance(self) -> float:
-        """The scale r̄ of the steps, the largest if there are several; read from the device."""
-        return float(self._check_begun("distance").distance.rbar.max())
-
-    def _check_begun(self, asked: str) -> DeviceLadder:
-        if self._ladder is None:
-            raise ValueError(f"there is no {asked} before the first step: call step() first")
-        return self._ladder
-
-    def _take(self, given: list[Given]) -> bool:
-        run, params = self._run, self._parameters()
-        points = [self._point(p) for p in params]
-        gradients = [_ascent(p, group) for group in self.param_groups for p in group["params"]]
-        sketched = self._entries_to_sketch(params) if run.steps == 0 else run.sketched
-        vector = self._vector(gradients, sketched)
-        size = norm([vector]) if _has_wide_range(params) else torch.linalg.vector_norm(vector)
-        renews = self._may_change_unit(params)
-        most = largest(params)
-        if not renews and self._ladder is not None:
-            most = min(most, self._ladder.largest)
-        left_out = self._refuse(size, given, most)
-        rule, ladder = self._rule(sketched), self._ladder_of(params, sketched)
-        if self.check_finite == "now":
-            self._check_reach()
-        if renews:
-            ladder = self._with_unit(ladder, float(size), most)
-        bad = left_out > 0.0
-        vector.masked_fill_(bad, 0.0)
-        size.masked_fill_(bad, 0.0)
+    def _take(self, given: list[Given]) -> bool | None:
+        run, params = self.run, self._parameters()
+        points = {p: self._point(p) for p in params}
+        gradients = {
+            p: g.to(points[p].dtype)
+            for each in given
+            for p, g in zip(each.params, each.gradients, strict=True)
+        }
+        norms = torch._foreach_norm(list(gradients.values())) if gradients else ()
+        sizes = dict(zip(gradients, numbers([n * n for n in norms], params[0]), strict=True))
+        if not all(map(math.isfinite, sizes.values())):
+            return None
+        self._begin(points)
+        # What has no gradient, or none but zeros, does not move.
+        lrs = {p: float(each.group["lr"]) for each in given for p in each.params if sizes[p] > 0.0}
+        buffers, along, pulls = self._pull(lrs, points, gradients)
         self._count_step()
-        run.samples += 1
-        if rule.refreshes(run.steps):
-            x = self._vector(points, sketched)
-            farthest = farthest_of(_numpy_dtype(params))
-            moved = ladder.step(rule, vector, size, run.steps, x, self._mean_lr(), farthest)
-        else:
-            moved = ladder.step(rule, vector, size, run.steps)
-        self._latest = (moved if rule.per_coordinate else moved * size, size)
-        if rule.per_coordinate:
-            self._displace(points, moved, ladder.rates())
-        else:
-            self._step_along(points, gradients, moved, left_out)
-        self._round(points)
+        if run["alpha"] is None:
+            self._search(run["lam"] * along, pulls, points)
+        weight = run["lam"] ** 2
+        for p, buffer in buffers.items():
+            square = local(self.state[p]["squares"])
+            square.addcmul_(gradients[p], gradients[p], value=weight)
+            torch.div(gradients[p], torch.sqrt(square, out=buffer), out=buffer)
+        self._move(given, points, buffers)
+        # u is λ times g/√Q, and its sketch has a weight of λ √t.
+        self._climb(self._sketch(buffers) * (weight * math.sqrt(run["steps"])))
         return True
+
+    def _pull(
+        self, lrs: dict[torch.Tensor, float], points: Points, gradients: Points
+    ) -> tuple[Points, float, Points]:
+        """Add Σ λ g; return buffers, Σ lr g·(o − x) and the norms of the sums."""
+        buffers, dots, pulls = {}, [], {}
+        for p, lr in lrs.items():
+            state, g = self.state[p], gradients[p]
+            # From the point back to its origin.
+            buffer = buffers[p] = local(state["origin"]) - points[p]
+            dots.append(lr * torch.dot(g.reshape(-1), buffer.reshape(-1)))
+            # What has not moved yet does not hold up the rest.
+            if self.run["alpha"] is None and state["moved"]:
+                pull = local(state["weighted_sum"]).add_(g, alpha=self.run["lam"] * lr)
+                pulls[p] = torch.abs(pull, out=buffer).sum()
+            state["moved"].fill_(1.0)
+        return buffers, sum(numbers(dots, next(iter(points)))), pulls
+
+    def _begin(self, points: Points) -> None:
+        """Set the first distance, and the state of parameters that are new."""
+        run = self.run
+        if run["lam"] == 0.0:
+            like, xs = next(iter(points)), list(points.values())
+            rms = norm(xs, like) / math.sqrt(max(1, sum(p.numel() for p in points)))
+            first = run["first"] or float(first_distance(np, norm(xs, like, largest=True), rms))
+            run["rbar"] = float(first if run["alpha"] is None else run["alpha"])
+            run["lam"] = first if run["alpha"] is None else 1.0
+        for p in points:
+            if "origin" not in self.state[p]:
+                x = p.detach().to(wide(p.dtype), copy=True)
+                # The smallest normal number, so that 0/√Q is 0.
+                tiny = torch.full_like(x, torch.finfo(x.dtype).tiny)
+                new = {"origin": x, "before": x.clone(), "squares": tiny}
+                self.state[p].update(new, weighted_sum=torch.zeros_like(x), moved=torch.zeros(()))
+
+    def _search(self, along: float, sizes: Points, points: Points) -> None:
+        """Update r̄ and λ, and restart from the mean point if the run has arrived."""
+        run, params, t = self.run, list(points), self.steps
+        mean = "average" if run["output"] == "weighted" else "mean"
+        if mean == "mean":
+            self._lerp(mean, list(points.values()), 2.0 / (t + 1.0))
+        means, moved = self._get(mean, params), 0.0
+        if ends_epoch(t):
+            before = self._get("before", params)
+            moved = norm(list(torch._foreach_sub(means, before)), params[0], largest=True)
+            torch._foreach_copy_(before, means)
+        pulls = self._get("weighted_sum", params)
+        for p, pull in zip(params, pulls, strict=True):
+            if p not in sizes and self.state[p]["moved"]:
+                sizes[p] = pull.abs().sum()
+        size = sum(numbers(list(sizes.values()), params[0]))
+        scale = Scale(run["rbar"], run["lam"], run["numerator"] + along, run["margin"])
+        arrived, scale = update_scale(np, scale, size, moved)
+        run.update({name: float(value) for name, value in scale._asdict().items()})
+        if arrived:
+            torch._foreach_copy_(self._get("origin", params), means)
+            torch._foreach_zero_(pulls)
+        farthest = farthest_of(float) if means[0].dtype == torch.float64 else FARTHEST
+        if run["lam"] > farthest:
+            raise ValueError(
+                f"steps exceed {farthest:.0e} at sample {self.samples + 1}: the loss falls without "
+                "end, or its gradient never changes; the parameters no longer move"
+            )
+
+    def _move(self, given: list[Given], points: Points, directions: Points) -> None:
+        """Subtract r̄ u/√κ, which is at most r̄, and decay."""
+        run = self.run
+        factor = run["rbar"] * run["lam"] / math.sqrt(run["kappa"])
+        for group, params, _ in given:
+            lr, decay = float(group["lr"]), float(group["weight_decay"])
+            if decay:
+                torch._foreach_mul_([points[p] for p in params], 1.0 - lr * self.rate * decay)
+            for p in params:
+                if p in directions:
+                    points[p].add_(directions[p], alpha=-lr * factor)
+                if points[p].dtype != p.dtype:
+                    local(p).copy_(points[p])
+                    self.state[p]["lost"] = points[p].sub_(local(p))
 
     def _point(self, p: torch.Tensor) -> torch.Tensor:
         """The parameter before it was rounded; the parameter itself from float32 on.
@@ -206,174 +233,62 @@ class Ladder(StreamOptimizer):
         lost, and the distance would never grow.
         """
         if p.dtype == wide(p.dtype):
-            return p
-        lost = self.state[p].get("lost")
-        point = p.detach().to(wide(p.dtype))
+            return local(p)
+        point, lost = local(p).to(wide(p.dtype)), self.state[p].get("lost")
         return point if lost is None else point + lost
 
-    def _round(self, points: Tensors) -> None:
-        """Give the points to the parameters, and keep what rounding takes from them."""
-        for p, point in zip(self._parameters(), points, strict=True):
-            if point is not p:
-                p.copy_(point)
-                self.state[p]["lost"] = point.sub_(p)
+    def _get(self, name: str, params: Tensors) -> Tensors:
+        return [local(self.state[p][name]) for p in params]
 
-    def _report(self) -> None:
-        super()._report()
-        self._check_reach()
+    def _levels(self) -> dict[str, torch.Tensor]:
+        """Return the state of the first parameter, which also has that of the sketch."""
+        params = self._parameters()
+        state, like = self.state[params[0]], local(params[0])
+        width = min(WIDTH, sum(p.numel() for p in params))
+        if "carry" not in state:
+            zeros = torch.zeros(LEVELS + 1, width, dtype=sums_dtype(like.device)).to(like.device)
+            state.update(carry=zeros[0].clone(), halves=zeros[1:].clone(), totals=zeros[:, 0])
+        more = width - len(state["carry"])
+        if more > 0:  # parameters were added
+            for name in ("carry", "halves"):
+                state[name] = torch.nn.functional.pad(state[name], (0, more))
+        found: dict[str, torch.Tensor] = state
+        return found
 
-    def _check_reach(self) -> None:
-        """Raise an error if the distance has diverged; parameters no longer move then."""
-        farthest = farthest_of(_numpy_dtype(self._parameters()))
-        rule = self._rule(self._run.sketched)
-        if self._ladder is not None and float(self._ladder.reach(rule)) > farthest:
-            raise ValueError(
-                f"steps exceed {farthest:.0e} at sample {self.samples}: the loss falls without "
-                "end, or its gradient never changes; the parameters no longer move"
-            )
+    def _sketch(self, directions: Points) -> torch.Tensor:
+        """Return the sketch of the directions, zero for parameters that do not move."""
+        params, carry = self._parameters(), self._levels()["carry"]
+        if not directions:
+            return torch.zeros_like(carry)
+        parts = [directions[p] if p in directions else torch.zeros_like(local(p)) for p in params]
+        rows = -(-sum(d.numel() for d in parts) // WIDTH)
+        table = _signs(self.run["seed"], rows, _rank(params[0]), params[0].device)
+        return summed(sketch(parts, table, len(carry)).to(carry.dtype), params[0])
 
-    def _displace(self, points: Tensors, displacement: torch.Tensor, rates: torch.Tensor) -> None:
-        """Move every entry by its own displacement, and decay it at its own rate."""
-        sizes = [p.numel() for p in points]
-        parts = zip(points, displacement.split(sizes), rates.split(sizes), strict=True)
-        for group in self.param_groups:
-            lr, decay = float(group["lr"]), float(group["weight_decay"])
-            for _ in group["params"]:
-                p, part, rate = next(parts)
-                if decay:
-                    p.mul_((1.0 - (lr * decay * rate).clamp(max=1.0)).view_as(p).to(p.dtype))
-                p.sub_(part.view_as(p), alpha=lr)
-
-    def _step_along(
-        self, points: Tensors, gradients: Tensors, rate: torch.Tensor, left_out: torch.Tensor
-    ) -> None:
-        """Move and decay all parameters at a common rate."""
-        at = 0
-        for group in self.param_groups:
-            here, lr = slice(at, at + len(group["params"])), float(group["lr"])
-            decay = float(group["weight_decay"])
-            step_along(points[here], gradients[here], lr * rate, left_out, decay)
-            at = here.stop
-
-    def _mean_lr(self) -> float:
-        """Return the mean ``lr`` over all entries."""
-        entries = [sum(p.numel() for p in group["params"]) for group in self.param_groups]
-        total = sum(n * float(g["lr"]) for n, g in zip(entries, self.param_groups, strict=True))
-        return total / sum(entries) if sum(entries) else 1.0
-
-    def _may_change_unit(self, params: Tensors) -> bool:
-        """Whether to compare the gradient with the unit of the sums, reading from the device."""
-        return _has_wide_range(params) and (
-            self.check_finite == "now" or self.samples % READ == 0 or self._run.steps == 0
-        )
-
-    def _with_unit(self, ladder: DeviceLadder, size: float, most: float) -> DeviceLadder:
-        """Change the unit if squares of such a gradient would overflow or underflow."""
-        change = max(math.frexp(size)[1], LEAST_UNIT) - ladder.unit
-        if abs(change) > ladder.largest_exponent and 0.0 < size < most:
-            state = on_host(ladder)
-            state.change_unit(change)
-            self._ladder = ladder = on_device(state, ladder.rate.device)
-        return ladder
-
-    def _entries_to_sketch(self, params: Tensors) -> int:
-        """Return the entries of the model; 0 if its totals are exact."""
-        entries = sum(p.numel() for p in params)
-        return 0 if self._is_exact(entries) else entries
-
-    def _is_exact(self, entries: int) -> bool:
-        return is_exact(entries, self.settings["sketch"], self.settings["per_coordinate"])
-
-    def _ladder_of(self, params: Tensors, sketched: int) -> DeviceLadder:
-        """Return the state, started or extended so that it includes every parameter."""
-        run, rule, device = self._run, self._rule(sketched), params[0].device
-        known, run.tensors = run.tensors, len(params)
-        if self._ladder is None:
-            run.sketched = sketched
-            self._ladder = on_device(rule.start(self._host_vector(params, sketched)), device)
-        elif known < len(params):
-            state = on_host(self._ladder)
-            if sketched:
-                # New parameters count as unmoved so far, with gradients of zero.
-                new = [p * (i >= known) for i, p in enumerate(params)]
-                state.distance.shift(self._host_vector(new, sketched))
-            else:
-                rule.extend(state, self._host_vector(params[known:], 0))
-            self._ladder = on_device(state, device)
-        return self._ladder
-
-    def _rule(self, sketched: int) -> steps.Ladder:
-        """Return the step part: one rate per coordinate only if totals are exact."""
-        return self._sketched_rule if sketched else self._exact_rule
-
-    def _vector(self, tensors: Tensors, sketched: int) -> torch.Tensor:
-        """Return the tensors as one vector, or its sketch, in the dtype of the sums."""
-        if sketched:
-            size, seed = self.settings["sketch"], self.settings["seed"]
-            sketch, table = _sketch(size, sketched, seed, tensors[0].device)
-            flat = sketch.of(tensors, torch.cat, table)
-        else:
-            flat = torch.cat([t.reshape(-1) for t in tensors])
-        return flat.detach().to(sums_dtype(flat.device))
-
-    def _host_vector(self, tensors: Tensors, sketched: int) -> Array:
-        vector: Array = self._vector(tensors, sketched).double().cpu().numpy()
-        return vector
-
-    def _plain_run(self) -> dict[str, Any]:
-        plain = super()._plain_run()
-        if self._ladder is None:
-            return plain
-        return {**plain, "rate": self._latest_rate(), "ladder": on_host(self._ladder).plain()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state_dict)
-        saved, self._run.ladder = self._run.ladder, None
-        self._ladder = None if saved is None else on_device(saved, self._parameters()[0].device)
-        self._latest = None
-
-    def _restored_run(self, plain: Any) -> LadderRun:
-        begun = isinstance(plain, Mapping) and plain.get("ladder") is not None
-        run = LadderRun().restored({**plain, "ladder": None} if begun else plain, "optimiser")
-        known = self._parameters()[: run.tensors]
-        wrong = run.sketched > 0 and self._is_exact(run.sketched)
-        if wrong or (run.steps > 0, len(known)) != (begun, run.tensors):
-            raise ValueError(
-                f"state of the optimiser does not fit: {run.steps} steps with {run.tensors} "
-                f"tensors, of which {run.sketched} entries were sketched"
-            )
-        if begun:
-            size = self.settings["sketch"] if run.sketched else sum(p.numel() for p in known)
-            fresh = self._rule(run.sketched).start(np.zeros(size))
-            run.ladder = fresh.restored(plain["ladder"], "ladder")
-        return run
-
-    def __getstate__(self) -> dict[str, Any]:
-        rules = {"_exact_rule": self._exact_rule, "_sketched_rule": self._sketched_rule}
-        return {**super().__getstate__(), **rules, "_ladder": self._ladder, "_latest": self._latest}
+    def _climb(self, sketched: torch.Tensor) -> None:
+        """Add the latest sketch to the levels, and update κ at the end of a block."""
+        run, levels = self.run, self._levels()
+        totals = levels["totals"]
+        totals[-1] += sketched @ sketched
+        levels["carry"] += sketched
+        if run["steps"] % run["block"] == 0:
+            blocks, level = run["steps"] // run["block"], 0
+            carry, halves = levels["carry"], levels["halves"]
+            while blocks >> level & 1 == 0:  # a binary counter: see `climb` of the rule
+                totals[level] += (carry - halves[level]).square().sum()
+                carry = carry + halves[level]
+                level += 1
+            halves[level] = carry
+            levels["carry"].zero_()
+            run["kappa"] = float(inflation(torch, totals[:-1], totals[-1]))
 
 
-def _numpy_dtype(params: Tensors) -> type[np.floating[Any]]:
-    return np.float32 if {p.dtype for p in params} - {torch.float64} else np.float64
-
-
-def _has_wide_range(params: Tensors) -> bool:
-    """Whether squares of gradients may exceed the range of the sums' dtype."""
-    sums = sums_dtype(params[0].device)
-    return sums == torch.float32 or sums in {p.dtype for p in params}
-
-
-def _ascent(p: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
-    """Return the gradient of the minimised objective; zero if there is none."""
-    if p.grad is None:
-        return torch.zeros_like(p)
-    return -p.grad if group["maximize"] else p.grad
+def _rank(p: torch.Tensor) -> int:
+    return dist.get_rank() if isinstance(p, DTensor) else 0
 
 
 @lru_cache(maxsize=8)
-def _sketch(
-    size: int, entries: int, seed: int, device: torch.device
-) -> tuple[Sketch, torch.Tensor]:
-    sketch = Sketch(size, entries, seed)
-    return sketch, torch.from_numpy(sketch.table).to(device)
+def _signs(seed: int, rows: int, rank: int, device: torch.device) -> torch.Tensor:
+    """Signs of the rows; those of another rank are others, and none is 1 by definition."""
+    drawn = signs(seed + rank, rows + 1)[1:] if rank else signs(seed, rows)
+    return torch.tensor(drawn, dtype=torch.float32, device=device)

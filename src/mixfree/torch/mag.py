@@ -1,6 +1,6 @@
 """MAG for PyTorch: Algorithm 1, fed with one sample per call."""
 
-from dataclasses import dataclass
+import math
 from typing import Any
 
 import torch
@@ -9,21 +9,8 @@ from torch.optim.optimizer import ParamsT
 from mixfree.base.checks import check_positive
 from mixfree.gradients.mlmc import MLMC as Law
 from mixfree.torch.stream import check_multiplier
-from mixfree.torch.tensors import move, norm, sums_dtype
-from mixfree.torch.window import WindowOptimizer, WindowRun
-
-
-@dataclass(slots=True)
-class MAGRun(WindowRun):
-    """The state of a level, and the accumulator of AdaGrad-Norm."""
-
-    root: float = 0.0  # square root of the sum of squared norms
-
-    def check(self, what: str) -> None:
-        """Check that the root is not negative."""
-        WindowRun.check(self, what)
-        if self.root < 0.0:
-            raise ValueError(f"state of the {what} does not fit: root is {self.root}")
+from mixfree.torch.tensors import local, norm
+from mixfree.torch.window import WindowOptimizer
 
 
 class MAG(WindowOptimizer):
@@ -51,10 +38,6 @@ class MAG(WindowOptimizer):
     output
         ``"average"``, ``"weighted"``, ``"recent"`` or ``"last"``: the output of :meth:`averaged`
         and :meth:`eval`.
-    check_finite
-        ``"late"``: a gradient that is not finite counts as zero, and an error reports it at most 64
-        samples later, without synchronising at every step. ``"now"``: it is
-        refused at once.
 
     Examples
     --------
@@ -69,8 +52,6 @@ class MAG(WindowOptimizer):
     (10, 2, True)
     """
 
-    _run: MAGRun
-
     def __init__(
         self,
         params: ParamsT,
@@ -84,43 +65,32 @@ class MAG(WindowOptimizer):
         weight_decay: float = 0.0,
         maximize: bool = False,
         output: str = "average",
-        check_finite: str = "late",
     ) -> None:
         check_multiplier(lr)
         law = Law(levels, weights, horizon, seed)
         defaults = {"alpha": alpha, "lr": lr, "weight_decay": weight_decay, "maximize": maximize}
-        self._root: torch.Tensor | None = None  # on the device; that of the run is the saved one
-        super().__init__(params, defaults, law, output, check_finite, MAGRun())
+        super().__init__(params, defaults, law, output, root=0.0)
 
     def _move(self, scale: float) -> None:
         summed = [
             (group, [p for p in group["params"] if "sum" in self.state[p]])
             for group in self.param_groups
         ]
-        sums = [[self.state[p]["sum"] for p in params] for _, params in summed]
-        every = [s for each in sums for s in each]
+        every = [p for _, params in summed for p in params]
         if not every:
             return
-        if self._root is None:
-            device = every[0].device
-            self._root = torch.tensor(self._run.root, dtype=sums_dtype(device), device=device)
-        self._root = torch.hypot(self._root, scale * norm(every).to(self._root.dtype))
-        for (group, params), directions in zip(summed, sums, strict=True):
-            rate = float(group["alpha"]) * float(group["lr"])
-            move(params, directions, rate, scale, self._root, float(group["weight_decay"]))
-
-    def _plain_run(self) -> dict[str, Any]:
-        if self._root is not None:
-            self._run.root = float(self._root)
-        return super()._plain_run()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned, also in the middle of a level."""
-        super().load_state_dict(state_dict)
-        self._root = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_root": self._root}
+        size = norm([local(self.state[p]["sum"]) for p in every], every[0])
+        root = self.run["root"] = math.hypot(self.run["root"], scale * size)
+        for group, params in summed:
+            if not params or root == 0.0:
+                continue
+            rate = float(group["alpha"]) * float(group["lr"]) / root
+            points, decay = [local(p) for p in params], rate * float(group["weight_decay"])
+            if decay:
+                torch._foreach_mul_(points, 1.0 - min(decay, 1.0))
+            sums = [local(self.state[p]["sum"]) for p in params]
+            torch._foreach_mul_(sums, rate * scale)
+            torch._foreach_sub_(points, [s.to(p.dtype) for s, p in zip(sums, points, strict=True)])
 
     def _check_options(self, group: dict[str, Any]) -> None:
         super()._check_options(group)

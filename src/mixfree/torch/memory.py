@@ -12,7 +12,6 @@ from mixfree.base.checks import check_whole, shown
 from mixfree.base.state import loading
 from mixfree.dropins.reservoir import LARGEST_CAPACITY, Balanced, Plan, Uniform, keys_of, plan
 from mixfree.torch.nested import flatten, rebuild
-from mixfree.torch.tensors import as_arrays, as_tensors
 
 FORMAT = 1  # version of state_dict
 RANKS = 1 << 20  # most worker processes per rank
@@ -94,6 +93,22 @@ class Memory:
         """Number of samples kept."""
         return min(self.seen, self.capacity)
 
+    @property
+    def shuffle_size(self) -> int:
+        """Entries of a shuffle buffer whose rows would be as old on average as those of a batch.
+
+        The rows of a buffer of B entries are B samples old on average; drawn rows are as old as
+        half of the stream so far, and fresh ones are new.
+
+        Examples
+        --------
+        >>> memory = Memory(capacity=100)
+        >>> _ = memory.mix(torch.arange(10_000))
+        >>> memory.kept, memory.shuffle_size
+        (100, 2500)
+        """
+        return self.seen * self.draws // (2 * (1 + self.draws))
+
     @torch._dynamo.disable
     def mix(self, batch: Any) -> Any:
         """Return the batch extended by draws, in the same structure: its own rows come first.
@@ -124,9 +139,10 @@ class Memory:
         Parameters
         ----------
         source
-            A ``DataLoader`` or any other iterable of batches; or a dataset, whose items are single
-            samples, in order. The result for a dataset can be given to a ``DataLoader``, also with
-            workers, which have a memory each.
+            A ``DataLoader`` or any other iterable of batches; or a dataset of torch or of Hugging
+            Face (``.with_format("torch")``, also streaming), whose items are single samples, in
+            order. The result for a dataset can be given to a ``DataLoader``, also with workers,
+            which have a memory each.
         batched
             Whether items are batches; ``None`` is True except for datasets.
 
@@ -137,14 +153,15 @@ class Memory:
         [12, 12]
         """
         self._stream()
-        return MemoryStream(
-            self, source, not isinstance(source, Dataset) if batched is None else batched
-        )
+        return MemoryStream(self, source, not _is_dataset(source) if batched is None else batched)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the kept samples and the state of the random draws."""
         kept = {name: rows[: self.kept].clone() for name, rows in self._samples.items()}
-        keeper = as_tensors(self._keeper.plain())
+        keeper = {
+            name: torch.tensor(value) if isinstance(value, np.ndarray) else value
+            for name, value in self._keeper.plain().items()
+        }
         return {"settings": self._settings(), "keeper": keeper, "kept": kept}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -166,7 +183,11 @@ class Memory:
             for name in ("keeper", "kept"):
                 if name not in state_dict:
                     raise ValueError(f"state has no entry {name!r}")
-            keeper = type(self._keeper)().restored(as_arrays(dict(state_dict["keeper"])), "memory")
+            plain = {
+                name: value.cpu().numpy() if torch.is_tensor(value) else value
+                for name, value in state_dict["keeper"].items()
+            }
+            keeper = type(self._keeper)().restored(plain, "memory")
             kept, length = state_dict["kept"], min(keeper.seen, self.capacity)
             if bool(kept) != bool(length):
                 raise ValueError(
@@ -276,12 +297,19 @@ class MemoryStream(IterableDataset[Any]):
                 yield rebuild(mixed, {name: parts[i] for name, parts in rows.items()})
 
 
+def _is_dataset(source: Any) -> bool:
+    """Whether items are single samples; datasets of Hugging Face need not be torch's."""
+    return isinstance(source, Dataset) or type(source).__module__.split(".")[0] == "datasets"
+
+
 def _items(source: Iterable[Any], worker: Any) -> Iterable[Any]:
     """Return the items in order; workers share those of a dataset that has indices."""
-    if not isinstance(source, Dataset) or isinstance(source, IterableDataset):
+    if isinstance(source, IterableDataset) or not (
+        _is_dataset(source) and hasattr(source, "__len__")
+    ):
         return source
     first, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
-    return (source[i] for i in range(first, len(source), stride))
+    return (source[i] for i in range(first, len(source), stride))  # type: ignore[arg-type,index]
 
 
 def _index(numbers: Array, like: torch.Tensor) -> torch.Tensor:

@@ -1,15 +1,14 @@
 """MLMC gradients for any torch optimiser."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch._compile import _disable_dynamo
 
 from mixfree.base.checks import shown
-from mixfree.base.state import loading
 from mixfree.gradients.mlmc import MLMC as Law
 from mixfree.torch.stream import Given
-from mixfree.torch.window import WindowOptimizer, WindowRun
+from mixfree.torch.window import WindowOptimizer
 
 
 class MLMC(WindowOptimizer):
@@ -25,8 +24,6 @@ class MLMC(WindowOptimizer):
         As in :class:`mixfree.MLMC`.
     output
         ``"last"``, or an average of the iterates as in :class:`mixfree.torch.MAG`.
-    check_finite
-        As in :class:`mixfree.torch.MAG`.
 
     Examples
     --------
@@ -41,8 +38,6 @@ class MLMC(WindowOptimizer):
     (8, tensor([0.1000, 0.1000]))
     """
 
-    buffers: ClassVar[tuple[str, ...]] = (*WindowOptimizer.buffers, "given")
-    entries: ClassVar[tuple[str, ...]] = (*WindowOptimizer.entries, "optimizer")
     optimizer: torch.optim.Optimizer
 
     def __init__(
@@ -54,7 +49,6 @@ class MLMC(WindowOptimizer):
         *,
         horizon: int | None = None,
         output: str = "last",
-        check_finite: str = "late",
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise ValueError(f"optimizer must be a torch optimiser, not {shown(optimizer)}")
@@ -63,18 +57,16 @@ class MLMC(WindowOptimizer):
         self.optimizer = optimizer
         law = Law(levels, weights, horizon, seed)
         groups, defaults = optimizer.param_groups, optimizer.defaults
-        super().__init__(groups, defaults, law, output, check_finite, WindowRun())
+        super().__init__(groups, defaults, law, output)
         self.param_groups = optimizer.param_groups
-        self.settings["optimizer"] = type(optimizer).__name__
 
-    def _sign(self, group: dict[str, Any]) -> float:
-        return 1.0  # the inner optimiser itself maximises, if asked to
+    def _ascends(self, group: dict[str, Any]) -> bool:
+        return False  # the inner optimiser itself maximises, if asked to
 
-    def _add(self, given: list[Given], weight: float, left_out: torch.Tensor) -> None:
-        super()._add(given, weight, left_out)
-        for each in given:
-            for p in each.params:
-                self.state[p]["given"] = True
+    def _add(self, given: Given, weight: float) -> None:
+        super()._add(given, weight)
+        for p in given.params:
+            self.state[p]["given"] = True
 
     def _move(self, scale: float) -> None:
         params = self._parameters()
@@ -97,15 +89,8 @@ class MLMC(WindowOptimizer):
     @_disable_dynamo
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the states of both optimisers, also in the middle of a level."""
-        before = dict(vars(self.optimizer))  # loading replaces these objects, and changes none
-        try:
-            with loading("optimiser"):
-                self._restored(state_dict)  # refuses most states before either optimiser changes
-                self.optimizer.load_state_dict(state_dict["optimizer"])
-            super().load_state_dict(state_dict)
-        except BaseException:
-            vars(self.optimizer).update(before)
-            raise
+        super().load_state_dict(state_dict)
+        self.optimizer.load_state_dict(state_dict["optimizer"])
         self.param_groups = self.optimizer.param_groups
 
     def _check_options(self, group: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from mixfree.linear.glm.fit import GlmFit
 from mixfree.linear.glm.newton import Objective, Point
-from mixfree.linear.glm.problem import SHARE_OF_RIDGE
+from mixfree.linear.glm.problem import SHARE_OF_RIDGE, Problem
 from mixfree.linear.losses import Huber, Logistic, Robust, Softmax, Squared, predictions
 
 ORDERS = ("random", "margin", "class", "feature")
@@ -623,7 +623,7 @@ def test_few_rows_that_a_plane_separates_are_known_to_say_little():
         x = rng.normal(size=(6_000, 30))
         y = np.sign(x @ rng.normal(size=30) + rng.logistic(size=6_000))
         whole, fit = (fitted(Logistic(), x, y, memory=rows, seed=seed) for rows in (6_000, 200))
-        trusting = fit._problem(*fit._rows(), fit._sums)
+        trusting = Problem.of(fit.settings, *fit._rows(), fit._total)
         weights = trusting.weights(trusting.solved(None))
         best = objective(Logistic(), whole.weights(), x, y)
         lost, trusted = (objective(Logistic(), w, x, y) - best for w in (fit.weights(), weights))

@@ -34,6 +34,7 @@ from mixfree.base.sample import UniformSample, replaced_at_once
 from mixfree.linear.exact.blocks import Blocks, block_rows, check_array, check_rows
 from mixfree.linear.exact.mapping import ColumnMap
 from mixfree.linear.exact.streamsums import StreamSums
+from mixfree.linear.exact.sums import Sums
 from mixfree.linear.glm.control_variates import FUNCTIONS, functions
 from mixfree.linear.glm.gap import NOTHING, Gap, gap_of
 from mixfree.linear.glm.inference import GlmInference
@@ -229,13 +230,7 @@ class GlmFit:
         self._due = int((LATE_GROWTH if rows >= 16 * self.size else GROWTH) * rows)
 
     def _rough(
-        self,
-        most: int,
-        kept: Kept,
-        factor: float,
-        pending: Kept | None = None,
-        *,
-        alone: bool = False,
+        self, most: int, kept: Kept, factor: float, pending: Kept | None = None, alone: bool = False
     ) -> Array:
         """Fit to about ``most`` of the kept rows; weights in the units of the rows.
 
@@ -243,21 +238,16 @@ class GlmFit:
         """
         few = kept.take(slice(None, None, self._stride(len(kept), most)))
         factor *= len(kept) / max(len(few), 1)
-        sums = None if alone else self._sums
-        waiting = few.take(slice(0)) if pending is None else pending
-        problem = self._problem(few, factor, waiting, sums)
+        total, pending = None if alone else self._total, pending or few.take(slice(0))
+        problem = Problem.of(self.settings, few, factor, pending, total)
         ridge = REFERENCE_RIDGE * self.settings.columns / max(len(few), 1)
         problem = replace(problem, ridge=ridge)
-        return problem.weights(
-            problem.solved(None if sums is None else self._reference, ROUGH_DECREMENT)
-        )
+        start = None if total is None else self._reference
+        return problem.weights(problem.solved(start, ROUGH_DECREMENT))
 
-    def _problem(
-        self, kept: Kept, factor: float, pending: Kept, sums: StreamSums | None
-    ) -> Problem:
-        """Pose the fit to rows, and to the sums if there are any."""
-        total = None if sums is None else sums.total
-        return Problem.of(self.settings, kept, factor, pending, total)
+    @property
+    def _total(self) -> Sums | None:
+        return None if self._sums is None else self._sums.total
 
     def _stride(self, count: int, most: int | None) -> int:
         """Return the stride that leaves about ``most`` of some rows, but enough for the columns."""
@@ -312,7 +302,7 @@ class GlmFit:
             start, rows = None, self._rows()
             if self._sums is not None or self.kept > 2 * START_ROWS:
                 start = self._rough(START_ROWS, *rows)
-            problem = self._problem(*rows, self._sums)
+            problem = Problem.of(self.settings, *rows, self._total)
             given = self.settings.l2, self.settings.radius, self.settings.loss.width
             if given == (None, None, None):
                 self._solution = problem.solved_with_ridge(start)

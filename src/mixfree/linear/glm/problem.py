@@ -136,9 +136,8 @@ class Problem:
         controls = self.controls
         if controls is None:
             return minimise(objective, theta, close, seek)
-        for convex in (False, True)[
-            close > DECREMENT :
-        ]:  # a rough fit is as good without curvature
+        # A rough fit is as good without the curvature of the sums.
+        for convex in (False, True)[close > DECREMENT :]:
             beta = controls.best_beta(objective, theta, convex)
             corrected = replace(objective, controls=controls, beta=beta)
             point = minimise(corrected, theta, close, seek)

@@ -100,7 +100,8 @@ class FitPlan:
     ) -> LinearLearner:
         """Return an untrained learner, with ``exact`` of this method."""
         method = {"method": "exact"} if exact else {}
-        return learner_for(self.row_loss(classes), columns, **{**self.parameters, **method})
+        given = {**self.parameters, **method, "looks_ahead": True}
+        return learner_for(self.row_loss(classes), columns, **given)
 
     def check_same(self, asked: "FitPlan") -> None:
         """Raise ValueError if a fit with this plan cannot be resumed as ``asked``."""

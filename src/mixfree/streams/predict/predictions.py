@@ -11,10 +11,11 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from mixfree.base.arithmetic import Array
-from mixfree.base.checks import shown
+from mixfree.base.checks import check_one_of, shown
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.linear.classes import most_probable, probabilities
+from mixfree.linear.exact_learner import ExactLearner, knows_intervals
 from mixfree.linear.losses import mean_of, predictions_apart
 from mixfree.streams.columns.column import Number
 from mixfree.streams.columns.encoder import located
@@ -24,7 +25,6 @@ from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.read.files import STDIN, StreamFile
 from mixfree.streams.read.source import Piece, Source
 from mixfree.streams.read.values import is_text, numbers_in, texts_in
-from mixfree.streams.report.correlation import knows_intervals
 
 __all__ = ["ENDINGS", "Written", "answer_rows", "answers", "beside", "mark_of", "write_predictions"]
 
@@ -48,14 +48,16 @@ def write_predictions(
     output: str | os.PathLike[str],
     keep: Sequence[str] = (),
     interval: float | None = None,
+    interval_of: str = "row",
 ) -> Written:
     """Write one row of predictions per row of the stream.
 
     Rows that cannot be predicted because of missing values have empty predictions. For
     classifications, the probability of each class is also written. ``keep`` names columns of the
-    data to copy; ``interval`` is the level of confidence intervals of the mean predictions.
+    data to copy. ``interval`` is the level of intervals: of new rows, or of the mean if
+    ``interval_of`` is ``"mean"``; for classes, of sets of them.
     """
-    predictor = Predictor(fit, keep, interval)
+    predictor = Predictor(fit, keep, interval, interval_of)
     ending = Path(output).suffix
     if ending not in ENDINGS:
         raise ValueError(f"output must end in {', '.join(ENDINGS)}, not be {str(output)!r}")
@@ -81,6 +83,7 @@ def answer_rows(
     output: IO[bytes],
     keep: Sequence[str] = (),
     interval: float | None = None,
+    interval_of: str = "row",
 ) -> Written:
     """Write the predictions of :func:`write_predictions` to a stream, as the rows arrive.
 
@@ -92,7 +95,7 @@ def answer_rows(
     output
         The predictions, in the format of the source.
     """
-    predictor = Predictor(fit, keep, interval)
+    predictor = Predictor(fit, keep, interval, interval_of)
     needed, format = fit.encoder.needed(fit.model.design), source.files[0].format
     if format == "csv":
         source.require_columns([*needed, *keep], "column")
@@ -140,12 +143,16 @@ def beside(file: StreamFile) -> Path:
 
 
 def mark_of(
-    fit: StreamFit, output: str | os.PathLike[str], keep: Sequence[str], interval: float | None
+    fit: StreamFit,
+    output: str | os.PathLike[str],
+    keep: Sequence[str],
+    interval: float | None = None,
+    interval_of: str = "row",
 ) -> bytes:
     """Return the mark of a file of predictions; for CSV, its header."""
     if Path(output).suffix != ".csv":
         return MARK[b"mixfree"]
-    names = [*keep, *Predictor(fit, keep, interval).names]
+    names = [*keep, *Predictor(fit, keep, interval, interval_of).names]
     return ("\n" + ",".join('"' + name.replace('"', '""') + '"' for name in names) + "\n").encode()
 
 
@@ -165,8 +172,8 @@ class Predictor:
         The fitted model.
     keep
         Columns of the data to copy, whose names must differ from those of the predictions.
-    interval
-        Level of confidence intervals of the mean predictions, or None.
+    interval, interval_of
+        Level of the intervals or None, and what they are of: ``"row"`` or ``"mean"``.
 
     Attributes
     ----------
@@ -175,13 +182,20 @@ class Predictor:
     """
 
     def __init__(
-        self, fit: StreamFit, keep: Sequence[str] = (), interval: float | None = None
+        self,
+        fit: StreamFit,
+        keep: Sequence[str] = (),
+        interval: float | None = None,
+        interval_of: str = "row",
     ) -> None:
+        self.of_mean = check_one_of(interval_of, "interval_of", ("row", "mean")) == "mean"
         if interval is not None:
-            _check_interval(fit, interval)
+            _check_interval(fit, interval, self.of_mean)
         self.fit, self.model, self.interval = fit, fit.model, interval
         self.classes = fit.encoder.classes
-        ends = [] if interval is None else ["lower", "upper"]
+        ends = ["mean_lower", "mean_upper"] if self.of_mean else ["lower", "upper"]
+        if interval is None or self.classes is not None:
+            ends = [] if interval is None else ["set"]
         labels = fit.encoder.classes or ()
         self.names = ["prediction", *(f"probability of {label}" for label in labels), *ends]
         for name in keep:
@@ -204,22 +218,36 @@ class Predictor:
                 where = f"{file}, row {start + int(finite.argmin()) + 1}"
                 raise ValueError(f"{where}, has values too large to predict")
         predicted = list(numbers.T)
-        if self.interval is not None and knows_intervals(self.model.learner):
-            ends = self.model.learner.mean_interval(rows, self.interval)
-            predicted += [mean_of(loss, end) for end in ends]
+        if self.interval is not None:
+            predicted += self._intervals(rows, outputs, self.interval)
         if self.classes is not None:
             predicted.insert(0, most_probable(outputs, np.array(self.classes)))
         return predicted
 
+    def _intervals(self, rows: Array, outputs: Array, level: float) -> list[Array]:
+        """Return the ends of intervals, or sets of classes as texts."""
+        loss, learner = self.fit.row_loss, self.model.learner
+        assert isinstance(learner, ExactLearner)
+        if self.of_mean:
+            return [mean_of(loss, end) for end in learner.mean_interval(rows, level)]
+        if self.classes is None:
+            return list(learner.ahead.ends(loss, outputs, level))
+        sets = learner.ahead.sets(loss, outputs, level)
+        kinds, which = np.unique(sets, axis=0, return_inverse=True)
+        texts = ["|".join(np.array(self.classes)[kind]) for kind in kinds]
+        return [np.array(texts, dtype=object)[which.ravel()]]
 
-def _check_interval(fit: StreamFit, level: float) -> None:
+
+def _check_interval(fit: StreamFit, level: float, of_mean: bool) -> None:
     """Raise ValueError if the fit has no intervals for its predictions at that level."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"interval must be between 0 and 1, not {shown(level)}")
-    if fit.encoder.classes is not None:
-        raise ValueError("`interval` applies to regressions only")
-    if not knows_intervals(fit.learner):
-        raise ValueError("`interval` needs a model of the method exact without a half-life")
+    if of_mean and fit.encoder.classes is not None:
+        raise ValueError("`interval_of='mean'` applies to regressions only")
+    if not isinstance(fit.learner, ExactLearner):
+        raise ValueError("`interval` needs a model of the method exact")
+    if of_mean and not knows_intervals(fit.learner):
+        raise ValueError("`interval_of='mean'` needs a model without a half-life")
 
 
 def _batch(predictor: Predictor, piece: Piece, kept: Mapping[str, _Kept]) -> tuple[Any, Array]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,18 +16,13 @@ from mixfree.steps.profile import BLOCK_AT_HALF, MIN_BLOCKS, RISING, SUM_AT_HALF
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["NOTHING_TO_TELL", "Correlation", "knows_intervals"]
+__all__ = ["NOTHING_TO_TELL", "Correlation"]
 
 BAR = 40  # characters of the longest bar
 NOTHING_TO_TELL = (
     "the model fits every row up to rounding errors, which tell nothing about the correlation of "
     "the rows"
 )
-
-
-def knows_intervals(learner: LinearLearner) -> TypeGuard[ExactLearner]:
-    """Whether a learner has confidence intervals, and a profile at fixed weights."""
-    return isinstance(learner, ExactLearner) and learner.forgetting is None
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,11 +14,11 @@ import mixfree
 from mixfree.base.extras import require
 from mixfree.base.files import replacing
 from mixfree.base.literal import literal
+from mixfree.linear.summary import Line
 from mixfree.streams.fit.stream_fit import StreamFit
 from mixfree.streams.report.facts import Facts
 from mixfree.streams.report.figures import LONGEST, cut, figures, shortened
 from mixfree.streams.report.views import by_time, course, effects
-from mixfree.streams.report.weights import Weight
 
 __all__ = ["MARK", "page", "write_page"]
 
@@ -124,7 +124,7 @@ def _template(words: Words) -> Any:
     return environment.from_string(text)
 
 
-def _weight_row(each: Weight) -> list[str]:
+def _weight_row(each: Line) -> list[str]:
     ends = f"{each.low:.4g} … {each.high:.4g}" if isfinite(each.high - each.low) else ""
     error = f"{each.std_error:.3g}" if isfinite(each.std_error) else ""
     zero = "contains 0" if ends and each.may_be_zero else ""

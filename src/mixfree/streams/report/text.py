@@ -91,8 +91,8 @@ def _exactness(learner: ExactLearner) -> Iterator[str]:
     gap, ridge = learner.gap, learner.ridge
     if ridge:
         yield (
-            "classes can be separated, or nearly, so that no weights are best: all got the ridge "
-            f"that the rows make most probable, {ridge:.2g} (scikit-learn's default is 1); "
+            "classes can be separated, or nearly, so that no weights are best: all got a ridge "
+            f"that the rows make probable, {ridge:.2g} (scikit-learn's default is 1); "
             "`l2` sets another"
         )
     if gap.upper == 0.0:

@@ -3,55 +3,38 @@
 import csv
 import io
 import os
-from typing import NamedTuple
-
-import numpy as np
+from collections.abc import Sequence
 
 from mixfree.base.files import replacing
+from mixfree.base.literal import literal
+from mixfree.linear.exact_learner import ExactLearner
+from mixfree.linear.summary import Line, Summary, lines_of, summary_of
 from mixfree.streams.fit.stream_fit import StreamFit
-from mixfree.streams.report.correlation import knows_intervals
 
-__all__ = ["HEADER", "Weight", "weights_of", "write_weights"]
+__all__ = ["HEADER", "summary_of_fit", "weights_of", "write_weights"]
 
-HEADER = b"\nfeature,class,weight,std_error,low,high\n"  # the first line of a file, its mark
-
-
-class Weight(NamedTuple):
-    """A weight in the units of the data.
-
-    ``label`` is the class it belongs to, None if there is only one output. The standard error and
-    the ends of the 95 % interval are NaN if the method has none.
-    """
-
-    feature: str
-    label: str | None
-    weight: float
-    std_error: float
-    low: float
-    high: float
-
-    @property
-    def may_be_zero(self) -> bool:
-        """Whether the interval contains 0."""
-        return self.low <= 0.0 <= self.high
+HEADER = b"\nfeature,class,weight,std_error,t,p,low,high\n"  # the first line of a file, its mark
 
 
-def weights_of(fit: StreamFit) -> list[Weight]:
+def weights_of(fit: StreamFit) -> list[Line]:
     """Return all weights per output, the intercept last."""
-    learner = fit.model.learner
-    weights = np.asarray(learner.weights)
-    names = [*fit.model.features, "intercept"][: weights.shape[1]]
-    labels: list[str | None] = [None]
-    if len(weights) > 1:
-        labels = list(fit.encoder.classes or ())
-    errors, ends = np.full(weights.shape, np.nan), np.full((*weights.shape, 2), np.nan)
-    if knows_intervals(learner):
-        errors, ends = learner.bse, learner.conf_int()
-    return [
-        Weight(name, label, float(weights[i, k]), float(errors[i, k]), *map(float, ends[i, k]))
-        for i, label in enumerate(labels)
-        for k, name in enumerate(names)
-    ]
+    return lines_of(fit.model.learner, fit.model.features, fit.encoder.classes or ())
+
+
+def summary_of_fit(fit: StreamFit, lines: Sequence[Line]) -> Summary:
+    """Make the table of a fit with some of its weights, and a test of each column of the data."""
+    model = fit.model
+    shown = [line._replace(feature=literal(line.feature)) for line in lines]
+    if not isinstance(model.learner, ExactLearner):
+        return Summary({}, shown, {}, "", 0.95)
+    columns = zip(fit.encoder.columns, model.design.ranges, strict=False)
+    groups = {
+        f"{literal(column.name)} as a whole": range(begin, end)
+        for column, (begin, end) in columns
+        if end - begin > 1
+    }
+    found = summary_of(model.learner, model.features, fit.encoder.classes or (), groups)
+    return Summary(found.facts, shown, found.tests, found.remark, found.level)
 
 
 def write_weights(fit: StreamFit, path: str | os.PathLike[str]) -> int:

@@ -110,7 +110,7 @@ def update_scale(numbers, moved):
 def climb(numbers, sketch, blocks):
     """Twin of :func:`mixfree.steps.ladder_rule.climb`, which also updates κ."""
     carry, level = sketch[CARRY], 0
-    while (blocks >> level) & 1 == 0:
+    while level < LEVELS and (blocks >> level) & 1 == 0:
         half, square = sketch[HALVES + level], 0.0
         for b in range(carry.size):
             square += (carry[b] - half[b]) * (carry[b] - half[b])

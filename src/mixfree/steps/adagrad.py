@@ -9,8 +9,6 @@ from mixfree.base.arithmetic import Array, norm
 from mixfree.base.checks import check_positive
 from mixfree.base.state import State
 
-_MOST = 3e38  # largest factor that single precision can hold
-
 
 @dataclass(slots=True)
 class RootState(State):
@@ -54,8 +52,7 @@ class AdaGradNorm:
         root = state.root = math.hypot(state.root, self.size(direction))
         if root == 0.0:
             return direction
-        size = self.alpha / root
-        return size * direction if size < _MOST else self.alpha * (direction / root)
+        return self.alpha * (direction / root)
 
     size = staticmethod(norm)  # ‖g‖, the Euclidean norm
 

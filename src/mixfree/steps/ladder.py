@@ -101,7 +101,7 @@ class Ladder:
     >>> for sign in 4 * (1.0, 1.0, -1.0, -1.0):
     ...     stepped = opt.tell([sign])
     >>> opt.profile().ratios.round(3)
-    array([0., 2., 0., 0.])
+    array([0., 4., 0., 0.])
     """
 
     alpha: float | None = None
@@ -160,11 +160,12 @@ class Ladder:
 
     def profile(self, state: LadderState, step: int) -> Profile:
         """Totals of the levels relative to independent gradients, after ``step`` steps."""
-        lengths = self.block << (1 + np.arange(max(0, (step // self.block).bit_length() - 1)))
+        known = min(LEVELS, max(0, (step // self.block).bit_length() - 1))
+        lengths = self.block << (1 + _LEVELS[:known])
         blocks = step // lengths
         # The levels cover complete blocks only: scale V_0 to match, as if it had grown evenly.
         covered = state.total * blocks * lengths / max(step, 1)
-        ratios = state.totals[: len(lengths)] / np.where(covered > 0.0, covered, 1.0)
+        ratios = state.totals[:known] / np.where(covered > 0.0, covered, 1.0)
         return Profile(lengths, ratios, blocks)
 
     def _climb(self, state: LadderState, vector: Array, step: int) -> None:
@@ -173,11 +174,9 @@ class Ladder:
         state.total += dot(sketch, sketch)
         state.carry += sketch
         if step % self.block == 0:
-            blocks, carry = step // self.block, state.carry
-            state.halves, state.totals = climb(
-                np, state.halves, state.totals, carry, blocks, _LEVELS
-            )
-            state.carry = np.zeros_like(carry)
+            levels = (state.halves, state.totals, state.carry)
+            state.halves, state.totals = climb(np, *levels, step // self.block, _LEVELS)
+            state.carry = np.zeros_like(state.carry)
             state.kappa = float(inflation(np, state.totals, state.total))
 
     def _search(self, state: LadderState, g: Array, step: int, x: Array) -> None:
